@@ -14,7 +14,6 @@ import logging
 import math
 import os
 import threading
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -35,7 +34,7 @@ from pettingllms_envs.sandbox.layers import (
     Probed,
     SandboxUnavailable,
 )
-from pettingllms_envs.sandbox.pool import Pool
+from pettingllms_envs.sandbox.pool import Pool, after_fork
 from pettingllms_envs.sandbox.requests import Request, request_run, request_tests
 from pettingllms_envs.sandbox.slot import Died, NotStarted, Slot
 from pettingllms_envs.sandbox.values import CallTest, Limits, Report, Result, StdinTest, Task, ToleranceKind, Verdict
@@ -69,6 +68,8 @@ class Sandbox:
         ValueError: A name is unknown, `num_slots` is below 1, or `scratch` is out of range.
     """
 
+    _threads: ThreadPoolExecutor | None
+
     def __init__(
         self,
         *,
@@ -99,13 +100,10 @@ class Sandbox:
         self._as_other_user = as_other_user
         self._plan: Plan | None = None
         self._probed: list[Probed] = []
-        self._choosing = threading.Lock()
         self._pool = Pool(self.num_slots, self._new_slot)
         self._commands = CommandServers(check_commands(commands, scratch), scratch, self.num_slots)
-        self._threads: ThreadPoolExecutor | None = None
-        self._making_threads = threading.Lock()  # not the other one: an event loop must not wait for a server's start
-        mine = weakref.ref(self)
-        os.register_at_fork(after_in_child=lambda: _after_fork(mine))
+        self._renew_threads()
+        after_fork(self, Sandbox._renew_threads)
 
     def run(
         self, program: str, stdin: str | bytes = "", *, limits: Limits = DEFAULT_LIMITS, isolation: str = "per_test"
@@ -327,6 +325,11 @@ class Sandbox:
                 self._threads = ThreadPoolExecutor(self.num_slots, "sandbox")
             return self._threads
 
+    def _renew_threads(self) -> None:
+        self._threads = None
+        self._choosing = threading.Lock()
+        self._making_threads = threading.Lock()  # not the other one: an event loop must not wait for a server's start
+
     def _new_slot(self) -> Slot:
         assert self._plan is not None
         return Slot(self._plan, self._imports, self._resident)
@@ -366,15 +369,6 @@ class Sandbox:
         finally:
             slot.stop()
         return Probed(plan.confinement, not failed, "; ".join(failed))
-
-
-def _after_fork(sandbox: weakref.ref[Sandbox]) -> None:
-    """In a fork of the trainer: its threads are not here, and one of them may have held a lock."""
-    alive = sandbox()
-    if alive is not None:
-        alive._threads = None
-        alive._choosing = threading.Lock()
-        alive._making_threads = threading.Lock()
 
 
 def num_cores() -> int:
