@@ -77,6 +77,18 @@ def items(value: object, what: str) -> list[Any]:
     raise BadRow(f"{what} is a {type(value).__name__}; expected a list")
 
 
+def texts(value: object, what: str) -> list[str]:
+    """A list of texts of a row.
+
+    Raises:
+        BadRow: It is another thing, or has other things.
+    """
+    found = items(value, what)
+    if not all(isinstance(each, str) for each in found):
+        raise BadRow(f"{what} has something else than texts")
+    return found
+
+
 def table(value: object, what: str) -> Row:
     """A mapping.
 
