@@ -30,7 +30,6 @@ def text(row: Row, *names: str, default: str | None = None) -> str:
     """The text in the first of the columns that the row has.
 
     Args:
-        row: The row.
         names: One column, or its names in several copies of the set.
         default: Value for an absent or null column; without a default it is an error.
 

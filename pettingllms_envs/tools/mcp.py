@@ -18,7 +18,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -122,7 +122,7 @@ class McpTool:
             self._connection.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _made, (self._settings,)
+        return partial(McpTool, **self._settings), ()
 
     def _reached(self, until: float) -> Connection:
         """A connection that has not ended; only one thread makes it, and the others wait no longer than they may."""
@@ -182,7 +182,3 @@ def _png_of(part: Any) -> bytes | None:
     except binascii.Error:
         return None
     return png if png.startswith(PNG) else None
-
-
-def _made(settings: Mapping[str, Any]) -> McpTool:
-    return McpTool(**settings)
