@@ -120,7 +120,7 @@ def engines_of(
 def _prompt_codec(codec: PolicyCodec, overrides: Callable[[], SamplingOverrides]) -> PromptCodec:
     """A policy's codec as vLLM's engines take it, for an agent with these overrides."""
     return PromptCodec(
-        tokenize=lambda messages, tools: codec.thinking(overrides().enable_thinking).encode([messages], [tools])[0],
+        tokenize=lambda prompt: codec.thinking(overrides().enable_thinking).encode([prompt])[0],
         decode=lambda ids: codec.decode([ids])[0],
         stop_token_ids=codec.stop_token_ids,
         overrides=overrides,
