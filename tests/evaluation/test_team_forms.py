@@ -18,7 +18,7 @@ import pettingllms_envs
 from chat_server import Faults, serving
 from pettingllms_envs import cli
 from pettingllms_envs.agents.spec import AgentSpec
-from pettingllms_envs.commands.bench import asked
+from pettingllms_envs.commands.runs import asked
 from pettingllms_envs.commands.cooperation import arms_of
 from pettingllms_envs.episodes import files
 from pettingllms_envs.evaluation.compare import difference_of_shares
