@@ -129,10 +129,15 @@ PAPER = re.findall(r"^\| ([^|]+) \| ([^|]+) \| `(\w+)` \| `([^`|]+)` \|", PAGES[
 
 def test_the_table_of_the_papers_settings_says_what_the_configurations_say() -> None:
     configs = [yaml.safe_load(path.read_text()) for path in (ROOT / "examples" / "configs").glob("*_L1_1.7B.yaml")]
-    assert len(configs) == 3
+    assert len(configs) == 9  # three games with two teams each, programs, mathematics, and both together
     assert len(PAPER) >= 12
     for config in configs:
-        flat = config | config["env_kwargs"]
+        (kwargs, *_) = (
+            [config["env_kwargs"]]
+            if "env_kwargs" in config
+            else [each["env_kwargs"] for each in config["environments"].values()]
+        )
+        flat = config | kwargs
         for setting, _, field, value in PAPER:
             assert flat[field] == yaml.safe_load(value), f"{setting}: {field}"
 
