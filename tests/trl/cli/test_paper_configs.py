@@ -127,25 +127,24 @@ def test_the_debate_is_in_maporls_setting(model_path: str, tmp_path: Path) -> No
     assert {(config.r, config.lora_alpha) for config in adapters.values()} == {(8, 16)}
 
 
-SMALL = ("--generation_batch_size", "8", "--per_device_train_batch_size", "8", "--gradient_accumulation_steps", "1")
-SHORT = ("--max_completion_length", "8", "--max_steps", "1", "--eval_strategy", "no", "--save_strategy", "no")
-
-
-def quick(file: Path) -> bool:
-    """Whether the file is the one of its environments and level that trains by default."""
-    return file.stem.endswith("1.7B") or file in (DEBATE, CODE_MATH)
-
-
+SMALL = ("--generation_batch_size", "4", "--per_device_train_batch_size", "4", "--gradient_accumulation_steps", "1")
+SHORT = ("--max_completion_length", "4", "--max_turns", "1", "--max_steps", "1", "--num_threads", "0")
+QUIET = ("--eval_strategy", "no", "--save_strategy", "no", "--log_completions", "false", "--num_trees", "0")
 TRAINED = [*(file for file in FILES if re.search(r"_L\d_(1\.7B|8B)$", file.stem) and "mixed" not in file.stem), DEBATE]
+
+
+def is_quick(file: Path) -> bool:
+    """Whether the file is the one of its environments and level that trains by default."""
+    of_size = "8B" if file.stem.startswith("code_L") and file.stem.endswith("8B") else "1.7B"
+    return file in (DEBATE, CODE_MATH) or (file.stem.endswith(of_size) and "_tool_" not in file.stem)
 
 
 @pytest.mark.parametrize(
     "file",
-    [pytest.param(file, id=file.stem, marks=() if quick(file) else pytest.mark.slow) for file in TRAINED],
+    [pytest.param(file, id=file.stem, marks=() if is_quick(file) else pytest.mark.slow) for file in TRAINED],
 )
 def test_a_step_of_a_configuration_is_taken_with_a_tiny_model(file: Path, roomy_path: str, tmp_path: Path) -> None:
-    quiet = ("--log_completions", "false", "--num_trees", "0", "--logging_steps", "1")
-    trainer = make_trainer(*parsed(file, roomy_path, tmp_path, *SMALL, *SHORT, *quiet))
+    trainer = make_trainer(*parsed(file, roomy_path, tmp_path, *SMALL, *SHORT, *QUIET))
     trainer.train()
     assert trainer.state.global_step == 1
     (log, *_) = trainer.state.log_history
