@@ -103,11 +103,8 @@ def check_branching(
 
     Args:
         env: An environment, as `branchable` returns it, just reset.
-        replace: Makes another environment, reset the same way, if the given one cannot be used further.
+        replace: Makes another one, reset the same way, to be returned if the given one cannot be used further.
         branching: Why it is branched. With a `crash_reward`, replies that crash it are skipped.
-
-    Returns:
-        An environment just reset: the given one or a fresh one.
 
     Raises:
         ValueError: It cannot be branched; or it raised when it was stepped, and there is no `crash_reward`.

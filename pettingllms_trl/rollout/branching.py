@@ -196,11 +196,7 @@ def with_returns(
     rewards: Sequence[Mapping[str, float]],
     before: Sequence[Mapping[str, float]] = (),
 ) -> tuple[Decision, ...]:
-    """The decisions with the `rewards` of their steps, and with the returns of the agents that took them.
-
-    Args:
-        before: The rewards of the steps before the first.
-    """
+    """The decisions with the `rewards` of their steps, and the agents' returns, with the rewards of steps `before`."""
     totals: Counter[str] = Counter()
     for step in (*before, *rewards):
         totals.update(step)

@@ -107,12 +107,8 @@ def check_envs(
 ) -> dict[str, list[AECEnv]]:
     """Make one environment of each name and validate it, its rows' fields, and its agents' observations.
 
-    If environments are branched, branching is checked in the instance of the first row, see `branch_probe.py`.
-
-    Args:
-        make_env: The result of `env_makers`.
-        seed: Of rows without one.
-        datasets: Data sets of rows. Only the first row of a streamed one is checked.
+    If environments are branched, branching is checked in the instance of the first row, see `branch_probe.py`. Of a
+    streamed data set only the first row is checked. `seed` is that of rows without one.
 
     Returns:
         The environments, each the first of its pool.

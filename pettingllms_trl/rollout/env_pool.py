@@ -46,11 +46,8 @@ class ResetArgs:
 class EnvPool:
     """Creates environments on demand and reuses idle ones. Several threads may acquire and release at the same time.
 
-    Args:
-        make_env: Makes an environment; or such a function for each name in `ENVIRONMENT_COLUMN`.
-        idle: Environments made before, used first: a list, or a list for each name.
-        default_seed: Of rows without one.
-        branches: Whether several replies may be played from one state.
+    With several environments there is a function, and a list of environments made before, for each name. `branches`
+    says whether several replies may be played from one state.
     """
 
     def __init__(

@@ -91,14 +91,9 @@ Steps = Generator[Request | Candidates | Continuation | Wait, Any, Episode]
 def episode(
     row: Row, instance: int, number: int, rules: Rules, handle: EnvHandle, start: Continuation | None = None
 ) -> Steps:
-    """Play one episode of a row, or the rest of one.
+    """Play one episode of a row, the `number`-th of an instance, or the rest of one after a candidate, `start`.
 
-    Args:
-        row: The instance: `seed` and reset options.
-        instance: Index of the row within the rollout.
-        number: Index of the episode within its instance.
-        handle: Has an environment for the row, unless `start` has a copy of one.
-        start: The candidate that is continued. `None`: an episode from its beginning.
+    The handle has an environment for the row, unless `start` has a copy of one.
 
     Returns:
         The record of the episode. The decisions of a continuation are left out unless they are kept.
@@ -201,9 +196,7 @@ def _next_turn(
 ) -> tuple[str, Any, StateSnapshot] | None:
     """The next agent that decides, its observation, and the state; `None` if the episode is over.
 
-    Args:
-        branch: The candidate's from which the episode goes on.
-        is_start: Whether its continuations start from there, too.
+    The episode goes on from `branch`, from which continuations start, too, if it `is_start`.
     """
     most = rules.options.max_turns
     with handle:
