@@ -133,4 +133,6 @@ def text_of(shown: Sequence[Entry], broken: Sequence[Entry], form: str) -> str:
 
     left = (1, 2, len(HEADS) - 1)
     whole: list[Block] = [Heading("Runs", 1), Table(HEADS, rows, left=left)]
-    return markdown([*whole, *([Heading("Cannot be read", 2), Items(faults)] if faults else [])])
+    if faults:
+        whole += [Heading("Cannot be read", 2), Items(faults)]
+    return markdown(whole)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -26,6 +26,7 @@ from pettingllms_envs.agents.servers import with_server
 from pettingllms_envs.agents.spec import AgentSpec
 from pettingllms_envs.commands.suite import cells_of
 from pettingllms_envs.episodes import files
+from pettingllms_envs.evaluation import runner
 from pettingllms_envs.evaluation.suites import Player, is_suite, read_suite, shipped, suite_of
 
 
@@ -331,16 +332,19 @@ def test_a_run_is_found_by_its_configuration_whatever_its_folder_is_called(run: 
         assert (folder / "episodes.jsonl").read_bytes().splitlines(keepends=True)[0] == kept[0]
 
 
-def test_a_full_disk_ends_a_cell_and_not_the_others(run: Run) -> None:
-    if not Path("/dev/full").exists():
-        pytest.skip("there is no /dev/full here")
-    run("bench plan_path sokoban --agents oracle --limit 2 --output a")
-    full = next(Path("a").glob("plan_path*"))
-    (full / "report.json").unlink()
-    (full / "episodes.jsonl").unlink()
-    (full / "episodes.jsonl").symlink_to("/dev/full")
-    shutil.rmtree(next(Path("a").glob("sokoban*")))
-    status, out, _ = run("bench plan_path sokoban --agents oracle --limit 2 --output a")
+def test_a_full_disk_ends_a_cell_and_not_the_others(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    order = runner.Folder.put_in_order
+
+    def full(folder: Any) -> Any:
+        if "plan_path" in folder.path.name:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "episodes.jsonl.new")
+        return order(folder)
+
+    line = "bench plan_path sokoban --agents oracle --limit 2"
+    with monkeypatch.context() as patched:
+        patched.setattr(runner.Folder, "put_in_order", full)
+        status, out, _ = run(line)
     assert status == 2
     assert re.search(r"\[1/2\] plan_path, oracle: error: .*No space left on device; expected room for the rest", out)
     assert "[2/2] sokoban, oracle: 100.0%" in out
+    assert run(line)[0] == 0
