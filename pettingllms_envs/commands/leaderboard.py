@@ -16,44 +16,19 @@ from typing import Any
 
 from rich.console import Console
 
-from pettingllms_envs.commands import refuse, say, user_errors
-
-
-FORMATS = ("table", "md", "csv", "html")
-SUFFIXES = {".md": "md", ".csv": "csv", ".html": "html"}
+from pettingllms_envs.commands import user_errors
+from pettingllms_envs.commands.formats import add_format, format_of, give, say_blocks
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options of `leaderboard`."""
     parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help="folders with runs at any depth")
-    add_format(parser, FORMATS)
-
-
-def add_format(parser: argparse.ArgumentParser, formats: Sequence[str]) -> None:
-    """Add the options that say in which format to print, or into which file to write."""
-    parser.add_argument("--format", choices=formats, metavar="F", help=f"one of: {', '.join(formats)} (table)")
-    parser.add_argument("--output", type=Path, metavar="FILE",
-                        help="write it to this file, in the format of its name's end")  # fmt: skip
-
-
-def format_of(args: argparse.Namespace, formats: Sequence[str]) -> str:
-    """The format that the arguments ask for: by its name, else by the file's.
-
-    Raises:
-        Refused: The file's name has no such end.
-    """
-    found = args.format or ("table" if args.output is None else SUFFIXES.get(args.output.suffix.lower(), ""))
-    if args.output is not None and found not in formats[1:]:
-        ends = ", ".join(suffix for suffix, name in SUFFIXES.items() if name in formats)
-        refuse(
-            f"--output is {args.output}; expected a file that ends with one of {ends}. Rename it, or give --format."
-        )
-    return str(found)
+    add_format(parser)
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
     """Show the leaderboard, or write it."""
-    form = format_of(args, FORMATS)
+    form = format_of(args)
     with user_errors():
         board = read_board([run for folder in args.folders for run in runs_below(folder)])
         if form == "table":
@@ -61,17 +36,6 @@ def run(args: argparse.Namespace, console: Console) -> int:
         else:
             give(args.output, console, text_of(board, form))
     return 0
-
-
-def give(output: Path | None, console: Console, text: str) -> None:
-    """Write a text to a file, or print it."""
-    from pettingllms_envs.episodes.outputs import write_output
-
-    if output is None:
-        console.file.write(text)
-    else:
-        write_output(output, text)
-        say(console, str(output))
 
 
 def runs_below(folder: Path) -> list[Path]:
@@ -117,28 +81,15 @@ def read_board(folders: Sequence[Path]) -> Any:
 
 def show(console: Console, board: Any) -> None:
     """Print the leaderboard; where its table is too wide, a line for each value."""
-    from pettingllms_envs.evaluation.tables import table, width
-    from pettingllms_envs.studies.report import Heading, Items, Table
+    from pettingllms_envs.evaluation.tables import width
+    from pettingllms_envs.studies.report import Table
 
-    for block in blocks(board):
-        if isinstance(block, Heading):
-            say(console, f"\n{block.text}", "bold")
-        elif isinstance(block, Items):
-            for text in block.texts:
-                say(console, f"* {text}")
-        elif isinstance(block, Table):
-            rows = [[_starred(cell) for cell in row] for row in block.rows]
-            if width(block.head, rows) > console.width and block.head[0] == "player":
-                rows = [[head, row[0], row[at]] for at, head in enumerate(block.head) if at for row in rows]
-                table(console, ("environment", "player", "success"), rows)
-            else:
-                table(console, block.head, rows)
-        else:
-            say(console, f"\n{block.text}")
-
-
-def _starred(cell: str) -> str:
-    return f"{cell[2:-2]} *" if cell.startswith("**") and cell.endswith("**") else cell
+    whole = list(blocks(board))
+    for at, block in enumerate(whole):
+        if isinstance(block, Table) and block.head[0] == "player" and width(block.head, block.rows) > console.width:
+            rows = [[head, row[0], row[i]] for i, head in enumerate(block.head) if i for row in block.rows]
+            whole[at] = Table(("environment", "player", "success"), rows)
+    say_blocks(console, whole)
 
 
 def text_of(board: Any, form: str) -> str:

@@ -36,7 +36,7 @@ def add_agents(parser: argparse.ArgumentParser) -> None:
     who.add_argument("--agents", nargs="+", default=[], metavar="AGENT", help="one for every role, or ROLE=AGENT ...")
     who.add_argument("--team", metavar="FOLDER", help="a saved team; --agents ROLE=AGENT replaces a role of it")
     who.add_argument("--model", dest="models", action="append", default=[], metavar="M",
-                     help="model name on the server; without --agents it plays every role; may be repeated")  # fmt: skip
+                     help="model on the server; without --agents it plays every role; may be repeated")  # fmt: skip
     who.add_argument("--base-url", metavar="URL",
                      help="OpenAI-compatible server, such as http://host:8000/v1 (OPENAI_BASE_URL)")  # fmt: skip
     who.add_argument("--key-env", metavar="NAME", help="environment variable that holds the server's key")
@@ -181,13 +181,18 @@ def default_output(
     from pettingllms_envs.episodes.players import player_of
     from pettingllms_envs.evaluation.data_label import run_name
 
-    digest = hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:8]
+    digest = digest_of(config)
     begun = sorted(root.glob(f"*-{digest}{suffix}"))
     if begun:
         return begun[0]
     name = run_name(config["env"], label["note"] if label else "")
     player = re.sub(r"[^\w.+=]+", "-", player_of(config, brief=True)).strip("-.")[:MOST_OF_NAME]
     return root / f"{name}-{player}-{date.today().isoformat()}-{digest}{suffix}"
+
+
+def digest_of(config: Mapping[str, Any]) -> str:
+    """The last part of the name of a run's folder, 8 hex digits of its configuration."""
+    return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def say_problems(args: argparse.Namespace, console: Console, bench: Any, env: Any) -> None:

@@ -12,7 +12,7 @@ Identity = Mapping[str, Any]
 
 
 def player_of(config: Mapping[str, Any], *, brief: bool = False) -> str:
-    """The name of the player: `"Qwen/Qwen3-1.7B"`, `"oracle"`, the name of a team's folder, `"drafter=oracle planner=big"`.
+    """The player's name, such as `"Qwen/Qwen3-1.7B"`, `"oracle"`, a team's folder or `"drafter=oracle planner=big"`.
 
     Args:
         config: `config` of a run's `run.json`.

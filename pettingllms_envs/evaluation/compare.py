@@ -78,13 +78,18 @@ class Pair:
     needed: int | None
 
     @property
-    def verdict(self) -> str:
-        """The conclusion as text; "cannot tell" unless test and interval agree."""
+    def worse(self) -> str | None:
+        """The run that does worse; None unless test and interval agree."""
         if self.adjusted < ALPHA and self.low > 0:
-            return f"{self.second} is better"
-        if self.adjusted < ALPHA and self.high < 0:
-            return f"{self.first} is better"
-        return "cannot tell"
+            return self.first
+        return self.second if self.adjusted < ALPHA and self.high < 0 else None
+
+    @property
+    def verdict(self) -> str:
+        """The conclusion as text."""
+        if self.worse is None:
+            return "cannot tell"
+        return f"{self.second if self.worse == self.first else self.first} is better"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,9 @@ Figure = tuple[float, float, float]
 SAME = ("settings", "env_config", "instances", "samples", "max_steps", "episode_tokens", "generated_tokens")
 """Fields of a run's configuration in which the runs of a column agree."""
 
+DERIVED = ("digest of the problems", "defaults")
+"""Conditions of a run that other ones mostly explain."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
@@ -195,8 +198,13 @@ def _newest(
 def _differences(run: Run, other: Run) -> str:
     """`"samples 1 (in the table 4), size 6 (in the table 10)"`."""
     own, theirs = _conditions(run), _conditions(other)
-    keys = [key for key in dict.fromkeys([*own, *theirs]) if own.get(key) != theirs.get(key)]
+    keys = _telling([key for key in dict.fromkeys([*own, *theirs]) if own.get(key) != theirs.get(key)])
     return ", ".join(f"{key} {own.get(key, 'default')} (in the table {theirs.get(key, 'default')})" for key in keys)
+
+
+def _telling(keys: Sequence[str]) -> list[str]:
+    """The keys without those that follow from others, if there are others."""
+    return [key for key in keys if key not in DERIVED] or list(keys)
 
 
 def _conditions(run: Run) -> dict[str, str]:
@@ -210,8 +218,8 @@ def _conditions(run: Run) -> dict[str, str]:
         "problems": config["instances"]["num"],
         "samples": config["samples"],
         **{name: config.get(name) for name in ("max_steps", "episode_tokens", "generated_tokens")},
-        "digest of the problems": str(config["instances"].get("digest"))[:8],
-        "defaults": config.get("env_config"),
+        DERIVED[0]: str(config["instances"].get("digest"))[:8],
+        DERIVED[1]: config.get("env_config"),
     }
     return {name: value if isinstance(value, str) else json.dumps(value) for name, value in plain.items()}
 
@@ -223,26 +231,21 @@ def _names(env: str, groups: Sequence[Sequence[Run]]) -> list[str]:
     differing = [
         key for key in dict.fromkeys(k for each in found for k in each) if len({e.get(key) for e in found}) > 1
     ]
-    names = []
-    for own, given in zip(found, settings, strict=True):
-        keys = [key for key in own if key in given or key in differing]
-        if len(keys) > 1 and {*keys} & {"digest of the problems", "defaults"}:
-            keys = [key for key in keys if key not in ("digest of the problems", "defaults")]
-        names.append(" ".join([env, *(f"{key}={own[key]}" for key in keys)]))
+    names = [
+        " ".join(
+            [env, *(f"{key}={own[key]}" for key in _telling([key for key in own if key in {*given, *differing}]))]
+        )
+        for own, given in zip(found, settings, strict=True)
+    ]
     if len(set(names)) < len(names):
-        names = [f"{name} ({own['digest of the problems']})" for name, own in zip(names, found, strict=True)]
+        names = [f"{name} ({own[DERIVED[0]]})" for name, own in zip(names, found, strict=True)]
     return [name if names.count(name) == 1 else f"{name} #{place}" for place, name in enumerate(names, 1)]
 
 
 def _is_best(cell: Cell, comparisons: Mapping[str, Comparison]) -> bool:
     """Whether nobody in the column is better than this one, by a verdict."""
     pairs = comparisons[cell.column].pairs if cell.column in comparisons else ()
-    return not any(
-        pair.verdict in (f"{other} is better",)
-        for pair in pairs
-        for player, other in ((pair.first, pair.second), (pair.second, pair.first))
-        if player == cell.player
-    )
+    return not any(pair.worse == cell.player for pair in pairs)
 
 
 def _mean(figures: Sequence[Figure]) -> Figure:
