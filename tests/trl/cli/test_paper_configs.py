@@ -136,7 +136,8 @@ TRAINED = [*(file for file in FILES if re.search(r"_L\d_(1\.7B|8B)$", file.stem)
 def is_quick(file: Path) -> bool:
     """Whether the file is the one of its environments and level that trains by default."""
     of_size = "8B" if file.stem.startswith("code_L") and file.stem.endswith("8B") else "1.7B"
-    return file in (DEBATE, CODE_MATH) or (file.stem.endswith(of_size) and "_tool_" not in file.stem)
+    is_of_the_paper = not re.match(r"\w+_tool_|archives|note_taking", file.stem)
+    return file in (DEBATE, CODE_MATH) or (file.stem.endswith(of_size) and is_of_the_paper)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +145,10 @@ def is_quick(file: Path) -> bool:
     [pytest.param(file, id=file.stem, marks=() if is_quick(file) else pytest.mark.slow) for file in TRAINED],
 )
 def test_a_step_of_a_configuration_is_taken_with_a_tiny_model(file: Path, roomy_path: str, tmp_path: Path) -> None:
-    trainer = make_trainer(*parsed(file, roomy_path, tmp_path, *SMALL, *SHORT, *QUIET))
+    # An instance of each environment, and turns for all members of a team.
+    more = ("--generation_batch_size", "8", "--per_device_train_batch_size", "8") if file == CODE_MATH else ()
+    turns = ("--max_turns", "4") if file.stem.startswith("archives") else ()
+    trainer = make_trainer(*parsed(file, roomy_path, tmp_path, *SMALL, *SHORT, *QUIET, *more, *turns))
     trainer.train()
     assert trainer.state.global_step == 1
     (log, *_) = trainer.state.log_history
