@@ -135,7 +135,7 @@ class ErrorFields(TypedDict):
     kind: str
     message: str
     agent: NotRequired[str | None]
-    step: NotRequired[int]
+    step: NotRequired[int | None]
     reply: NotRequired[str | None]
 
 
@@ -160,9 +160,9 @@ class MessageFields(TypedDict):
 
     role: str
     content: str | list[PartFields]
-    name: NotRequired[str]
-    tool_call_id: NotRequired[str]
-    tool_calls: NotRequired[list[dict[str, Any]]]
+    name: NotRequired[str | None]
+    tool_call_id: NotRequired[str | None]
+    tool_calls: NotRequired[list[dict[str, Any]] | None]
 
 
 class TokenFields(TypedDict):
@@ -194,11 +194,11 @@ class Step(TypedDict):
     tokens: TokenFields
     finish: str | None
     model: NotRequired[str | None]
-    seed: NotRequired[int]
-    tool_calls: NotRequired[int]
+    seed: NotRequired[int | None]
+    tool_calls: NotRequired[int | None]
     rewards: dict[str, float]
     parts: dict[str, dict[str, float]] | None
-    timing: NotRequired[Timing]
+    timing: NotRequired[Timing | None]
 
 
 class TrainingFields(TypedDict, total=False):
@@ -219,8 +219,8 @@ class EpisodeRow(TypedDict):
     training: NotRequired[TrainingFields]
     tools: NotRequired[list[list[dict[str, Any]]]]
     steps: list[Step]
-    end: NotRequired[str]
-    turns: NotRequired[int]
+    end: NotRequired[str | None]
+    turns: NotRequired[int | None]
     success: bool | None
     outcome: dict[str, Any] | None
     answer: NotRequired[str | None]
@@ -228,7 +228,7 @@ class EpisodeRow(TypedDict):
     state: str | None
     error: ErrorFields | None
     digest: NotRequired[str]
-    timing: NotRequired[Timing]
+    timing: NotRequired[Timing | None]
 
 
 WORDS = {
