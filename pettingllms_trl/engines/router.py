@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from pettingllms_trl.records import POLL_SECONDS, Engine, Request, Sampled
@@ -80,6 +81,8 @@ class EngineRouter:
         self._of_agent = of_agent
         self._engines = list({id(engine): engine for engine in of_agent.values()}.values())
         self._num_waiting: Counter[int] = Counter()
+        self._agents: dict[int, str] = {}  # of requests that are not answered
+        self._versions: Mapping[str, int] = {}
 
     @property
     def is_batched(self) -> bool:
@@ -88,9 +91,11 @@ class EngineRouter:
         return all(engine.is_batched for engine in busy) and any(engine.is_batched for engine in self._engines)
 
     @contextmanager
-    def rollout(self, name: str) -> Iterator[None]:
-        """See `Engine`: all of them."""
+    def rollout(self, name: str, versions: Mapping[str, int] | None = None) -> Iterator[None]:
+        """See `Engine`: all of them. Answers say which of the `versions`, of each agent's policy, sampled them."""
         self._num_waiting.clear()
+        self._agents.clear()
+        self._versions = versions or {}
         with ExitStack() as stack:
             for engine in self._engines:
                 stack.enter_context(engine.rollout(name))
@@ -99,6 +104,7 @@ class EngineRouter:
     def submit(self, ticket: int, request: Request) -> None:
         """See `Engine`."""
         engine = self._of_agent[request.agent]
+        self._agents[ticket] = request.agent
         engine.submit(ticket, request)
         self._num_waiting[id(engine)] += 1
 
@@ -113,5 +119,7 @@ class EngineRouter:
         for engine in stepped:
             answered = engine.step(share)
             self._num_waiting[id(engine)] -= len(answered)
-            answers.extend(answered)
+            for ticket, sampled in answered:
+                version = self._versions.get(self._agents.pop(ticket), sampled.policy_version)
+                answers.append((ticket, replace(sampled, policy_version=version)))
         return answers

@@ -24,7 +24,7 @@ from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from trl.trainer.utils import create_model_from_path, get_config_model_id
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
-from pettingllms_trl.policies.adapters import activate, attach_adapters, keep_reference
+from pettingllms_trl.policies.adapters import attach_adapters, keep_reference
 from pettingllms_trl.policies.multi_model import MultiPolicyModel
 from pettingllms_trl.policies.routing import BASE, Policy, Routing
 
@@ -195,20 +195,6 @@ def weights_of(model: Model, policy: Policy) -> Model:
     if not isinstance(model, MultiPolicyModel):
         return model
     return model.models[BASE if policy.model is None else policy.name]
-
-
-def route_to(model: Model, policy: Policy, trained: Sequence[str]) -> None:
-    """Route the next forward passes to a policy's weights.
-
-    Args:
-        model: The trainer's.
-        policy: The policy.
-        trained: Names of the trained adapters.
-    """
-    if isinstance(model, MultiPolicyModel):
-        model.active = BASE if policy.model is None else policy.name
-    if policy.adapter is not None:
-        activate(weights_of(model, policy), policy.adapter, trained)
 
 
 def parameters_of(model: Model, policy: Policy) -> list[nn.Parameter]:

@@ -301,19 +301,9 @@ class MultiAgentGRPOTrainer(TRLHooks):
     def _attach_team(self) -> None:
         of_trl = self.profile_of_trl()
         check_chat_template(of_trl.tokenizer)
-        self.team.attach(
-            lambda: self.model,
-            self.accelerator,
-            of_trl=of_trl,
-            generation_kwargs=self.generation_kwargs,
-        )
+        self.team.attach(self, of_trl=of_trl, generation_kwargs=self.generation_kwargs)
         self.scorer = PackedScorer(
-            self.team,
-            self.args,
-            self.accelerator,
-            model=lambda: self.model,
-            activate=self.activate,
-            score=self.score_as_trl,
+            self.team, self.args, self.accelerator, activate=self.activate, score=self.score_as_trl
         )
         self.activate(next(iter(self.team.profiles)))
 

@@ -53,7 +53,6 @@ class PackedScorer:
         team: The policies.
         args: The trainer's.
         accelerator: The trainer's.
-        model: Returns the trainer's model, which accelerate may have wrapped.
         activate: Activates a policy.
         score: TRL's own method: from a model, ids, mask and number of completion tokens to [`Scores`].
     """
@@ -64,12 +63,11 @@ class PackedScorer:
         args: MultiAgentGRPOConfig,
         accelerator: Accelerator,
         *,
-        model: Callable[[], nn.Module],
         activate: Callable[[str], None],
         score: Callable[..., Scores],
     ) -> None:
         self._team, self._args, self._accelerator = team, args, accelerator
-        self._model, self._activate, self._score = model, activate, score
+        self._activate, self._score = activate, score
         self.packable: dict[str, bool] = {}
         """Whether a policy's model supports packing, for the policies that were checked."""
         self.with_positions: set[str] = set()
@@ -89,9 +87,9 @@ class PackedScorer:
             self._activate(active)
 
     def is_packable(self, name: str) -> bool:
-        """Whether a policy's sequences can be packed into one row. Activates the policy."""
-        self._activate(name)
+        """Whether a policy's sequences can be packed into one row. Activates the policy when it is first asked."""
         if name not in self.packable:
+            self._activate(name)
             # All processes must agree, even if one of them rounds differently.
             why = next((found for found in gather_object([self._reason_not_packable()]) if found is not None), None)
             self.packable[name] = why is None
@@ -117,7 +115,7 @@ class PackedScorer:
 
     def _probe(self) -> str | None:
         """Score a few tokens both ways. Returns how the results differ, or `None`. Draws no random numbers."""
-        model = self._model()
+        model = self._team.wrapped
         vocabulary = self._own().config.get_text_config().vocab_size
         ids, mask = probe_batch(vocabulary, self._accelerator.device)
         training = model.training
@@ -143,7 +141,7 @@ class PackedScorer:
 
     def _check_positions(self, name: str) -> None:
         """Check whether a model needs position ids on TRL's path; warn if it does and does not get them."""
-        own, model = self._own(), self._model()
+        own, model = self._own(), self._team.wrapped
         training = model.training
         model.eval()
         score = partial(self._score, model, logits_to_keep=1)
