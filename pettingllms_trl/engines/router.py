@@ -82,7 +82,8 @@ class EngineRouter:
         self._engines = list({id(engine): engine for engine in of_agent.values()}.values())
         self._num_waiting: Counter[int] = Counter()
         self._agents: dict[int, str] = {}  # of requests that are not answered
-        self._versions: Mapping[str, int] = {}
+        self.versions: Mapping[str, int] = {}
+        """Of the weights of each agent's policy: answers say which sampled them."""
 
     @property
     def is_batched(self) -> bool:
@@ -91,11 +92,10 @@ class EngineRouter:
         return all(engine.is_batched for engine in busy) and any(engine.is_batched for engine in self._engines)
 
     @contextmanager
-    def rollout(self, name: str, versions: Mapping[str, int] | None = None) -> Iterator[None]:
-        """See `Engine`: all of them. Answers say which of the `versions`, of each agent's policy, sampled them."""
+    def rollout(self, name: str) -> Iterator[None]:
+        """See `Engine`: all of them."""
         self._num_waiting.clear()
         self._agents.clear()
-        self._versions = versions or {}
         with ExitStack() as stack:
             for engine in self._engines:
                 stack.enter_context(engine.rollout(name))
@@ -120,6 +120,6 @@ class EngineRouter:
             answered = engine.step(share)
             self._num_waiting[id(engine)] -= len(answered)
             for ticket, sampled in answered:
-                version = self._versions.get(self._agents.pop(ticket), sampled.policy_version)
+                version = self.versions.get(self._agents.pop(ticket), sampled.policy_version)
                 answers.append((ticket, replace(sampled, policy_version=version)))
         return answers

@@ -74,12 +74,13 @@ class SyncedEngines:
         self.sync()
         whole = nullcontext() if self._args.use_vllm else self._whole_weights()
         of_agent, policies = self._team.routing.of_agent, self._team.policies
-        steps = {agent: step if policies[name].is_trained else 0 for agent, name in of_agent.items()}
-        with whole, entered_on_all(self.engine_set.engine.rollout(seed, steps)):
+        engine = self.engine_set.engine
+        engine.versions = {agent: step if policies[name].is_trained else 0 for agent, name in of_agent.items()}
+        with whole, entered_on_all(engine.rollout(seed)):
             if self.canary is not None:
                 for name, difference in self.canary.check(self.version, step).items():
                     report(f"canary/{name}/difference", difference)
-            yield self.engine_set.engine
+            yield engine
 
     def sync(self) -> None:
         """Give the engines the weights that have changed since they were last given any, on all processes."""

@@ -314,19 +314,6 @@ def _fuse(model: Any, temperature: float, *outputs: str) -> None:
     add_fused_lm_head(base, temperature=temperature, outputs=outputs)
 
 
-@contextmanager
-def override_args(args: Any, **values: Any) -> Iterator[None]:
-    """Temporarily change attributes, such as arguments that are handled here and hidden from TRL's constructor."""
-    before = {name: getattr(args, name) for name in values}
-    for name, value in values.items():
-        setattr(args, name, value)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            setattr(args, name, value)
-
-
 def _check_settings(routing: Routing, args: MultiAgentGRPOConfig, processing_class: Any) -> None:
     used = routing.uses_model or any(policy.tokenizer is processing_class for policy in routing.full)
     if processing_class is not None and not used:

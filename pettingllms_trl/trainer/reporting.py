@@ -17,11 +17,10 @@ from pettingllms_trl import credit as credits
 from pettingllms_trl.checkpoints import recorder
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.credit import Advantages
-from pettingllms_trl.credit.grouping import same_continued
+from pettingllms_trl.credit.grouping import GroupExactness, group_exactness, same_continued
 from pettingllms_trl.credit.reward_functions import RewardScores, warnings_of_constant_rewards
 from pettingllms_trl.credit.reward_weights import RewardWeights
 from pettingllms_trl.credit.selection import metrics_of
-from pettingllms_trl.credit.statistics import GroupExactness, group_exactness
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.processes.on_all import on_all
 from pettingllms_trl.records import Decision, role_of

@@ -47,7 +47,7 @@ from pettingllms_trl.policies.codecs import PolicyCodec
 from pettingllms_trl.policies.profiles import check_chat_template
 from pettingllms_trl.policies.references import MoveReferencesCallback
 from pettingllms_trl.policies.routing import Policy
-from pettingllms_trl.policies.team import Team, override_args
+from pettingllms_trl.policies.team import Team
 from pettingllms_trl.processes.distributed import check_is_loaded, check_sharding
 from pettingllms_trl.processes.row_sharing import row_sharing
 from pettingllms_trl.records import Decision, Episode, Row, Stateful
@@ -58,7 +58,7 @@ from pettingllms_trl.trainer import parts
 from pettingllms_trl.trainer.collector import Generation, RolloutCollector
 from pettingllms_trl.trainer.dataloading import RowsPlayed, places
 from pettingllms_trl.trainer.episode_metrics import EpisodeMetrics
-from pettingllms_trl.trainer.hooks import TRLHooks
+from pettingllms_trl.trainer.hooks import TRLHooks, override_args
 from pettingllms_trl.trainer.monitor import LearningMonitor, reply_limits, warn_above_progress_bar
 from pettingllms_trl.trainer.rollout_times import RolloutTimes
 from pettingllms_trl.trainer.setup import Setup, check_unsupported

@@ -18,7 +18,6 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import chain
 from typing import Any
 
 import torch
@@ -30,7 +29,7 @@ from torch import nn
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.policies import weights
 from pettingllms_trl.policies.team import Team
-from pettingllms_trl.update.packed_attention import attending, configs_of
+from pettingllms_trl.update.packed_attention import attending
 from pettingllms_trl.update.packing import pack
 from pettingllms_trl.update.positions import counts_padding, takes_positions, with_positions
 
@@ -174,7 +173,7 @@ class PackedScorer:
 
         In a run that resumes inside a generation, this is the first use of weights partitioned over processes."""
         if self.is_packable(name):
-            with attending(configs_of(self._team.weights_of(name))):
+            with attending(self._team.weights_of(name)):
                 yield
         else:
             yield
@@ -241,9 +240,8 @@ class PackedScorer:
         """
         packed = pack(ids, mask, width)
         own = self._own()
-        models = [own, model] if isinstance(model, nn.Module) else [own]
-        configs = chain.from_iterable(configs_of(each) for each in models)
-        with attending(configs), self._accelerator.autocast():
+        models = (own, model) if isinstance(model, nn.Module) else (own,)
+        with attending(*models), self._accelerator.autocast():
             outputs = model(
                 input_ids=packed.ids,
                 attention_mask=torch.ones_like(packed.ids),

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from trl import GRPOConfig
 
-from pettingllms_trl.engines.batched import before_stop, check_length
+from pettingllms_trl.engines.batched import before_stop, check_lengths
 from pettingllms_trl.engines.kinds import PromptCodec
 from pettingllms_trl.records import Completion, Finish, Request
 from pettingllms_trl.role_sampling import NOTHING, SamplingOverrides
@@ -114,7 +114,7 @@ class VllmParams:
             ValueError: The prompt leaves no room for a completion.
         """
         prompt_ids = request.prompt_ids or tuple(self._codecs[request.agent].tokenize(request.prompt, request.tools))
-        check_length(prompt_ids, request, max_model_len)
+        check_lengths([prompt_ids], [request], max_model_len)
         parameters = self.of(request.agent, ticket, request.num_candidates)
         if request.seed is not None:
             parameters["seed"] = request.seed
