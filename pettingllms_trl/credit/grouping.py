@@ -136,7 +136,7 @@ def same_turn(i: int, decision: Decision, k: int) -> Place:
 
 def same_prompt(i: int, decision: Decision, k: int) -> Place:
     """The candidates of an instance's decisions at one turn with one prompt: in a tree the siblings."""
-    return Place((decision.instance, decision.turn, decision.prompt_ids), (i, k))
+    return Place((decision.instance, decision.turn, decision.prompt.key), (i, k))
 
 
 def same_continued(i: int, decision: Decision, k: int) -> Place:
@@ -147,7 +147,7 @@ def same_continued(i: int, decision: Decision, k: int) -> Place:
 
 def same_state(i: int, decision: Decision, k: int) -> Place:
     """The candidates of an instance's decisions in one state or, without a `state_hash`, with one prompt."""
-    return Place((decision.instance, decision.prompt_ids if decision.state is None else decision.state), (i, k))
+    return Place((decision.instance, decision.prompt.key if decision.state is None else decision.state), (i, k))
 
 
 def same_instance(i: int, decision: Decision, k: int) -> Place:
@@ -181,11 +181,11 @@ def group_exactness(decisions: Sequence[Decision], peers: Peers) -> dict[str, Gr
         decisions: Of any agents.
         peers: Defines the groups.
     """
-    members: dict[str, dict[Hashable, list[tuple[int, ...]]]] = {}
+    members: dict[str, dict[Hashable, list[Hashable]]] = {}
     for i, decision in enumerate(decisions):
         for k in range(len(decision.candidates)):
             of_agent = members.setdefault(decision.agent, {})
-            of_agent.setdefault(peers(i, decision, k).group, []).append(decision.prompt_ids)
+            of_agent.setdefault(peers(i, decision, k).group, []).append(decision.prompt.key)
     found = {}
     for agent, groups in members.items():
         exact = [len(set(prompts)) == 1 for prompts in groups.values() if len(prompts) > 1]
