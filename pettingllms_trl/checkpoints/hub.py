@@ -5,12 +5,12 @@ TRL's model card assumes one model, with weights at the root.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pettingllms_envs.evaluation.statistics import wilson
 from pettingllms_trl.policies.routing import Policy, Routing
 
 
@@ -29,14 +29,6 @@ class Result:
     share: float
     num: int
     step: int
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Wilson's score interval of the share at 95% (Wilson 1927)."""
-        z, n = 1.959964, self.num
-        middle = (self.share + z * z / (2 * n)) / (1 + z * z / n)
-        half = z / (1 + z * z / n) * math.sqrt(self.share * (1 - self.share) / n + z * z / (4 * n * n))
-        return max(0.0, middle - half), min(1.0, middle + half)
 
 
 def results_of(history: Sequence[Mapping[str, Any]], num_episodes: Mapping[str, int]) -> list[Result]:
@@ -128,7 +120,7 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def _of_result(result: Result) -> tuple[str, ...]:
-    low, high = result.interval
+    low, high = wilson(result.share * result.num, result.num)
     share, interval = f"{100 * result.share:.1f}%", f"[{100 * low:.1f}, {100 * high:.1f}]"
     return (result.name, share, interval, str(result.num), str(result.step))
 

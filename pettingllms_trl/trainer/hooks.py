@@ -71,6 +71,7 @@ class TRLHooks(GRPOTrainer):
     checkpointer: Checkpointer
     publisher: Publisher
     team: Team
+    routing: Routing
     engines: SyncedEngines
     # Set by the constructors of TRL and transformers.
     _buffered_inputs: list[list[Batch]] | None
@@ -313,11 +314,6 @@ class TRLHooks(GRPOTrainer):
         if not self.is_deepspeed_enabled:
             self.report("skipped_steps", float(self.guard.skips.total), replace=True)
         return norm
-
-    @property
-    def routing(self) -> Routing:
-        """Which policy decides for which agent."""
-        return self.team.routing
 
     def profile_of_trl(self) -> PolicyProfile:
         """What TRL's constructor derived from its model and tokenizer."""

@@ -203,7 +203,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
             args.accelerator_config.dispatch_batches = False  # a stream's rows are no tensors to be sent round
         self.envs, self.credit, self.schedule = setup.envs, setup.credit, setup.schedule
         self._can_train = setup.trains
-        self.team = Team(setup.routing, args)
+        self.routing, self.team = setup.routing, Team(setup.routing, args)
         given = self.team.prepare(
             model, processing_class=processing_class, peft_config=peft_config, quantization_config=quantization_config
         )
