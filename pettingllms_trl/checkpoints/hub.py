@@ -82,7 +82,8 @@ def team_card(
         head += ["base_model:", *(f"- {base}" for base in bases)]
     played = {policy.name: policy for policy in routing.policies}
     rows = [
-        f"| `{agent}` | {_what(played[policy], ids.get(policy))} | {_where(played[policy])} |"
+        f"| `{agent}` | {_what(played[policy], ids.get(policy))} "
+        f"| {f'`{policy}/`' if played[policy].is_trained else 'not here'} |"
         for agent, policy in routing.of_agent.items()
     ]
     return "\n".join(
@@ -133,10 +134,6 @@ def _what(policy: Policy, source: str | None) -> str:
     if policy.adapter is not None:
         return f"the LoRA adapter `{policy.adapter}`{frozen}"
     return f"the base model{frozen}" if policy.is_base else f"a full model{of}{frozen}"
-
-
-def _where(policy: Policy) -> str:
-    return f"`{policy.name}/`" if policy.is_trained else "not here"
 
 
 def _loading(name: str, routing: Routing, ids: Mapping[str, str]) -> list[str]:

@@ -62,7 +62,11 @@ def escape_of(tokenizer: Any, chat_template: str | None = None, *, with_tools: b
         return content if normalization is None else normalization.escaped(content, separator)
 
     def escape(messages: Sequence[Message]) -> Sequence[Message]:
-        found = [_with_texts(message, escaped) for message in messages]
+        # Its content, and what a model wrote into tool calls.
+        found = [
+            {key: value if key == "role" else _texts(value, escaped) for key, value in message.items()}
+            for message in messages
+        ]
         return messages if found == list(messages) else found
 
     return escape
@@ -95,12 +99,6 @@ class PromptEscape:
             is_marked = tools or any(message["role"] == "tool" or "tool_calls" in message for message in prompt)
             escaped.append((self._with_tools if is_marked else self.plain)(prompt))
         return escaped, self._with_tools([{"role": "system", "tools": list(tools)}])[0]["tools"] if tools else ()
-
-
-def _with_texts(message: Message, escaped: Callable[[str], str]) -> Message:
-    """The message with its texts escaped: its content, and what a model wrote into tool calls."""
-    texts = {key: _texts(value, escaped) for key, value in message.items() if key != "role"}
-    return {"role": message["role"], **texts}
 
 
 def _texts(value: Any, escaped: Callable[[str], str]) -> Any:

@@ -91,7 +91,6 @@ class Team:
         self._tokenizer_from: Callable[[str], PreTrainedTokenizerBase]
         self._kept: Mapping[str, weights.Reference] = {}
         self._heads: Mapping[float, Callable[..., Any]] = {}
-        self._trained_adapters = routing.trained_adapters
         self._trainer: Trainer
 
     # ---- Before and after TRL's constructor -----------------------------------------------------------------------
@@ -208,7 +207,7 @@ class Team:
     @property
     def model(self) -> weights.Model:
         """The trainer's model without accelerate's wrappers. Unwrapping traverses all modules, so it is avoided."""
-        model = self.wrapped
+        model = self._trainer.model
         is_bare = isinstance(model, PreTrainedModel | PeftModel)
         return model if is_bare else self._trainer.accelerator.unwrap_model(model)
 
@@ -220,7 +219,7 @@ class Team:
             model.active = BASE if policy.model is None else policy.name
         if policy.adapter is not None:
             own = weights.weights_of(model, policy)
-            activate(own, policy.adapter, self._trained_adapters)
+            activate(own, policy.adapter, self.routing.trained_adapters)
             if self._heads:
                 own.get_base_model().forward = self._heads[self.temperatures[name]]
         return self.profiles[name]
@@ -249,7 +248,7 @@ class Team:
         """Play a frozen policy: without dropout and, if it is the base, without the adapters of others."""
         with self.in_eval_mode():
             if policy.is_base and self.routing.adapters:
-                with acting_as(self.weights_of(policy.name), None, self._trained_adapters):
+                with acting_as(self.weights_of(policy.name), None, self.routing.trained_adapters):
                     yield
             else:
                 yield
@@ -286,7 +285,7 @@ class Team:
 
     def _forward_as(self, name: str, adapter: str | None, **inputs: Any) -> Any:
         """A forward pass of an adapter's reference: another adapter, or the base without any."""
-        with acting_as(self.weights_of(name), adapter, self._trained_adapters):
+        with acting_as(self.weights_of(name), adapter, self.routing.trained_adapters):
             return self.wrapped(**inputs)
 
     def _make_heads(self) -> dict[float, Callable[..., Any]]:

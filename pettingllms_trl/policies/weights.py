@@ -203,14 +203,11 @@ def parameters_of(model: Model, policy: Policy) -> list[nn.Parameter]:
     parameters = [p for p in weights.parameters() if p.requires_grad]
     if policy.adapter is None:
         return parameters
-    own = _of_adapter(weights, policy.adapter)
+    # PEFT keeps an adapter's tensors under its name in a dict in each layer.
+    dicts = [m for m in weights.modules() if isinstance(m, nn.ModuleDict | nn.ParameterDict) and policy.adapter in m]
+    held = (m[policy.adapter] for m in dicts)
+    own = {id(p) for each in held for p in (each.parameters() if isinstance(each, nn.Module) else [each])}
     return [p for p in parameters if id(p) in own]
-
-
-def _of_adapter(model: Model, adapter: str) -> set[int]:
-    """Ids of an adapter's tensors, which PEFT keeps under its name in a dict in each layer."""
-    held = [m[adapter] for m in model.modules() if isinstance(m, nn.ModuleDict | nn.ParameterDict) and adapter in m]
-    return {id(p) for each in held for p in (each.parameters() if isinstance(each, nn.Module) else [each])}
 
 
 def save(

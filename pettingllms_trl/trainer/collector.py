@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from accelerate import Accelerator
@@ -231,7 +232,7 @@ class RolloutCollector:
             return rollout, [None if each is None else each[1] for each in found]
 
         with self._sampling(seed) as engine:
-            parts = on_all(lambda: play_own(engine))
+            parts = on_all(partial(play_own, engine))
         for part, of_part in parts:  # what other processes have played has come as copies
             for completion, score in zip(_completions(part), of_part, strict=True):
                 if score is not None:

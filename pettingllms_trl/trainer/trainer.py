@@ -343,7 +343,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
             trained,
             [*selected.of(advantages), *(of_continuations[i] for i in kept)],
             learning=policies,
-            table=lambda decisions: self.reporter.table_of(decisions, generation.played),
+            table=partial(self.reporter.table_of, played=generation.played),
         )
         if batches.num_rows:
             self.report("rollout/frac_rows_updated", 1 - batches.num_left_out / batches.num_rows)

@@ -114,6 +114,12 @@ class BatchBuilder:
         self._num_steps = args.steps_per_generation
         # Optimizer steps for which a generation is passed through once.
         self._num_updates = max(self._num_steps // args.gradient_accumulation_steps, 1)
+        self._split = partial(
+            split,
+            num_steps=self._num_steps,
+            max_rows=args.per_device_train_batch_size,
+            token_mean=args.loss_type == "bnpo",
+        )
 
     def build(
         self,
@@ -173,7 +179,9 @@ class BatchBuilder:
         for decision in decisions:
             group = range(first, first + len(decision.candidates))
             first = group.stop
-            is_flat = self._has_group_means and _is_flat(decision, [advantages[row] for row in group])
+            rewards = {candidate.reward for candidate in decision.candidates}
+            is_flat = len(group) > 1 and len(rewards) == 1 and len({advantages[row] for row in group}) == 1
+            is_flat = is_flat and self._has_group_means  # the credit made no difference between them
             most = LARGEST_ROUNDING if is_flat else NO_ADVANTAGE
             left_out.update(row for row in group if abs(advantages[row]) <= most)
         return frozenset(left_out)
@@ -215,7 +223,7 @@ class BatchBuilder:
         by_tokens = self._assignment_by_tokens(policy, rows, left_out)
         if by_tokens is None and self._accelerator.num_processes == 1:
             batch = self._rows.score_rows(policy.name, rows, table=table, columns=columns, group_size=group_size)
-            passes = self._split(shuffle_sequence_dict(batch))
+            passes = self._split(shuffle_sequence_dict(batch), shard=None)
         else:
             passes = self._assigned_passes(policy, rows, table, columns, by_tokens, group_size)
         self._rows.log_advantages(advantages, group_size=group_size)
@@ -287,18 +295,8 @@ class BatchBuilder:
         here = torch.split(torch.arange(len(rows_here)), list(num_here))
         num_tokens = torch.tensor([tokens(batch, part) for part in here], device=device)
         num_tokens = self._accelerator.reduce(num_tokens, reduction="sum")
-        return self._split(
-            batch, ShardInfo(num_processes, num_here, assignment.num_rows, num_tokens.tolist(), assignment.passes)
-        )
-
-    def _split(self, batch: Batch, shard: ShardInfo | None = None) -> list[list[Batch]]:
-        return split(
-            batch,
-            num_steps=self._num_steps,
-            max_rows=self._args.per_device_train_batch_size,
-            token_mean=self._args.loss_type == "bnpo",
-            shard=shard,
-        )
+        shard = ShardInfo(num_processes, num_here, assignment.num_rows, num_tokens.tolist(), assignment.passes)
+        return self._split(batch, shard=shard)
 
 
 def _places(decisions: Sequence[Decision], *, has_continuations: bool) -> dict[str, list[Any]]:
@@ -340,12 +338,6 @@ def _chunks(rows_here: Sequence[int | None], assignment: Assignment) -> list[lis
         chunks += [[row for row in islice(rows, size) if row is not None] for size in sizes]
         start += num_here
     return chunks
-
-
-def _is_flat(decision: Decision, advantages: Sequence[float]) -> bool:
-    """Whether a decision's candidates have equal rewards, and the credit made no difference between them."""
-    rewards = {candidate.reward for candidate in decision.candidates}
-    return len(advantages) > 1 and len(rewards) == 1 and len(set(advantages)) == 1
 
 
 def _padding_row(row: Row, eos: int) -> Row:
