@@ -226,7 +226,10 @@ def _root(args: argparse.Namespace, suite: Any) -> Path:
         return Path(args.output or Path("outputs") / "bench")
     root = Path("outputs") / "bench" / str(suite.name)
     if (root / SUITE).is_file():
-        source = json.loads((root / SUITE).read_text("utf-8")).get("source")
+        try:
+            source = json.loads((root / SUITE).read_text("utf-8"))["source"]
+        except (ValueError, LookupError, TypeError):
+            source = f"a {SUITE} that cannot be read"
         if source != suite.source:
             raise ValueError(
                 f"{root} has the runs of the suite {suite.name!r} of {source}, and this one is of {suite.source}; "
