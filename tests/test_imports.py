@@ -72,7 +72,8 @@ ALLOWED_IMPORTS = {
     | {"pettingllms_envs.server_errors", "pettingllms_envs.suggestions", "pettingllms_envs.tools.calls"},
     "episodes/*.py": {"pettingllms_envs.agents", "pettingllms_envs.episodes", "pettingllms_envs.observations"}
     | {"pettingllms_envs.branching"},  # which says whether an episode can be played again
-    "evaluation/*.py": {"rich", "huggingface_hub", "pettingllms_envs", "pettingllms_envs.evaluation"}
+    # PyYAML is an extra, imported when a suite is read; pandas none at all, imported for a frame.
+    "evaluation/*.py": {"rich", "huggingface_hub", "yaml", "pandas", "pettingllms_envs", "pettingllms_envs.evaluation"}
     | {"pettingllms_envs.agents", "pettingllms_envs.episodes", "pettingllms_envs.branching"}
     | {"pettingllms_envs.observations", "pettingllms_envs.installing", FEATURES}
     | {"pettingllms_envs.instances", "pettingllms_envs.settings", "pettingllms_envs.suggestions"},
