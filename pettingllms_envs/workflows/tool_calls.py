@@ -28,7 +28,7 @@ from pettingllms_envs.core import (
     call_tool,
     check_choice,
 )
-from pettingllms_envs.features import ChangingTeam, HasBonuses, HasOutcome
+from pettingllms_envs.features import ChangingTeam, HasBonuses, HasOutcome, LeavesRewards
 from pettingllms_envs.observations import Message, Part, Prompt
 from pettingllms_envs.quoting import escape, quote_headings, quote_inline, shorten
 from pettingllms_envs.tools.calls import Call, arguments_of, read_native_calls, read_text_calls, text_call
@@ -224,6 +224,15 @@ class ToolCalls:
         inner = self.workflow
         more = inner.outcome(state.play) if isinstance(inner, HasOutcome) else {}
         return {**more, "tool_calls": state.num_calls}
+
+    @property
+    def leaves_rewards(self) -> bool:
+        """Whether the workflow does."""
+        return isinstance(self.workflow, LeavesRewards) and self.workflow.leaves_rewards
+
+    def judged(self, state: ToolCallState) -> bool:
+        """Whether the workflow's reward functions judge the last reply; a call is none."""
+        return not state.rounds and isinstance(self.workflow, LeavesRewards) and self.workflow.judged(state.play)
 
     def described(self) -> dict[str, list[dict[str, Any]]]:
         """The tools of each role: name, digest, and whether they are deterministic."""
