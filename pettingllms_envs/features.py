@@ -148,7 +148,7 @@ class LeavesRewards(Protocol):
 
 @runtime_checkable
 class RequiresOptions(Protocol):
-    """An optional feature of a task: instance fields that a training's rows must have, since no seed stands for them."""
+    """An optional feature of a task: instance fields that rows of a training must have, as no seed stands for them."""
 
     @property
     def required_options(self) -> Sequence[str]:

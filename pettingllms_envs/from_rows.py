@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pettingllms_envs
+from pettingllms_envs.registry import make
 
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ Reward = Callable[[Mapping[str, Any], str], float]
 def conversation(roles: Sequence[str], **settings: Any) -> Callable[[], TextEnv]:
     """What makes conversations about a prompt, for `MultiAgentGRPOTrainer(env=...)`.
 
-    Rows are those of a data set for TRL's trainers: a `prompt`, and columns that reward functions read. The prompt goes
-    to the first role, each one after it reads the prompt and what was said. Reward functions judge the last reply, and
-    what they give counts for every role.
+    Rows are those of a data set for TRL's trainers: a `prompt`, and columns that reward functions read. The prompt
+    goes to the first role, each one after it reads the prompt and what was said. Reward functions judge the last
+    reply, and what they give counts for every role.
 
         env=conversation(roles=["solver", "critic", "solver"], instructions={"critic": "Find the first mistake."})
 
@@ -40,9 +40,9 @@ def conversation(roles: Sequence[str], **settings: Any) -> Callable[[], TextEnv]
         ValueError: A role or setting is not as there.
         TypeError: There is no such setting.
     """
-    make = partial(pettingllms_envs.make, "conversation", roles=roles, **settings)
-    make()  # raises for a mistake here and now
-    return make
+    make_env = partial(make, "conversation", roles=roles, **settings)
+    make_env()  # raises for a mistake here and now
+    return make_env
 
 
 def function(
@@ -80,11 +80,11 @@ def function(
     from pettingllms_envs.workflows.functions import function_workflow
 
     if not callable(reward):
-        raise TypeError(f"reward is {reward!r}; expected a function of a row and a reply. Write def reward(row, reply).")
+        raise TypeError(f"reward is {reward!r}; expected a function: def reward(row, reply). Write one.")
     if isinstance(roles, Mapping):
         roles = [Role(name, job, delayed=True, reply_format="") for name, job in roles.items()]
 
-    def make(script: Callable[..., Any]) -> Callable[..., TextEnv]:
+    def made(script: Callable[..., Any]) -> Callable[..., TextEnv]:
         workflow = function_workflow(*roles, num_turns=num_turns)(script)
         task = graded_rows(script.__name__, rows, reward)
         env = assemble(task, script.__module__, (workflow,), name=f"{script.__name__}_v0").env
@@ -93,4 +93,4 @@ def function(
         env()  # raises for a mistake here and now
         return env
 
-    return make
+    return made

@@ -160,8 +160,8 @@ class MultiAgentGRPOConfig(GRPOConfig):
         "vllm_server_urls",
     ]
 
-    sampling: Literal["tree", "parallel"] | None = field(
-        default=None,
+    sampling: Literal["tree", "parallel"] = field(
+        default=None,  # type: ignore[arg-type]  # until the trainer that is given it chooses
         metadata={
             "help": "'tree': K candidates for each decision, the best goes on. 'parallel': K whole episodes per row. "
             "None: as suits the credit."

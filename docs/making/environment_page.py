@@ -28,6 +28,7 @@ GUIDES = {
     "apps": "coding.md",
     "archives": "cooperation.md",
     "code_contests": "coding.md",
+    "conversation": "training.md",
     "hanabi": "hanabi.md",
     "hidden_bench": "search.md",
     "kuhn_poker": "competition.md",

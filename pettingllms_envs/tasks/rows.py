@@ -91,7 +91,7 @@ class RowTask(OpenTask[RowState]):
         Raises:
             ValueError: As `read_table`; or the class has no rows, or two sources of them.
         """
-        return _table_of(type(self))
+        return _table_of(type(self))  # type: ignore[arg-type]  # mypy takes a class's hash for its instances'
 
     def generate(self, seed: int, *, split: str | None = None) -> RowState:
         """The row of a seed in a split, by default the first that has rows.

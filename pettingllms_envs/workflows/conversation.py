@@ -53,7 +53,8 @@ class Conversation(BaseWorkflow[RowState, str]):
         instructions: By role, what its system prompt says, after that of the row if there is one.
         history: What a role reads besides the prompt: `"all"` that was said, the `"last"` reply, or `"none"`. A
             mapping says it by role, `"all"` where it names none.
-        rewarded: Roles whose replies reward functions judge; none of them for the last reply alone.
+        rewarded: Roles whose replies reward functions judge, the last speaker among them; none named for the last
+            reply alone.
         max_chars: Most characters of a reply that others read, at least 1; the rest is cut off.
 
     Raises:
@@ -94,6 +95,11 @@ class Conversation(BaseWorkflow[RowState, str]):
                     f"{what} names {names if isinstance(names, str) else unknown[0]!r}; expected roles of the "
                     f"conversation: {', '.join(dict.fromkeys(order))}. Correct the name."
                 )
+        if self.rewarded and order[-1] not in self.rewarded:
+            raise ValueError(
+                f"rewarded is {list(self.rewarded)}, but {order[-1]} speaks last, and nothing would come of that "
+                f"reply; expected it among them. Add {order[-1]!r}, or leave the reply out."
+            )
         for each in histories.values() if histories else (self.history,):
             check_choice("history", each, HISTORIES)
         object.__setattr__(self, "roles", tuple(map(self._role, dict.fromkeys(order))))
@@ -199,7 +205,9 @@ def _checked(names: Sequence[Any]) -> tuple[str, ...]:
         raise ValueError("roles has no names; expected those of roles in the order in which they speak: ['solver'].")
     for name in names:
         if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII):
-            raise ValueError(f"roles has {name!r}; expected names of letters, digits and _, such as 'solver'. Rename it.")
+            raise ValueError(
+                f"roles has {name!r}; expected names of letters, digits and _, such as 'solver'. Rename it."
+            )
         alike = next((other for other in names if other != name and other.lower() == name.lower()), None)
         if alike is not None:
             raise ValueError(

@@ -354,7 +354,9 @@ def function_workflow(
                 )
         hints = inspect.get_annotations(script, eval_str=True)
         fields: list[tuple[str, Any, Any]] = [("num_turns", int, dataclasses.field(default=num_turns))]
-        fields += [(each.name, hints.get(each.name, Any), dataclasses.field(default=each.default)) for each in settings]
+        fields += [
+            (each.name, hints.get(each.name, Any), dataclasses.field(default=each.default)) for each in settings
+        ]
         namespace = {
             "name": name,
             "roles": roles,

@@ -100,8 +100,14 @@ class ToolCalls:
                 f"max_tool_calls is {self.max_calls!r}; expected a whole number of at least 1. Give the most replies "
                 "with calls before a reply to the task."
             )
+        of_name = {role.name: role for role in self.workflow.roles}
         for role, tools in self.tools.items():
-            check_choice("the role of tools", role, tuple(each.name for each in self.workflow.roles))
+            check_choice("the role of tools", role, tuple(of_name))
+            if self.style == "text" and of_name[role].observes == "messages":
+                raise ValueError(
+                    f"the role {role!r} has tools that are called by text, and observes chat messages; expected calls "
+                    "through the chat template. Set tool_calls='native'."
+                )
             names = [tool.spec.name for tool in tools]
             if not names or len(set(names)) < len(names):
                 raise ValueError(f"the role {role!r} has the tools {names}; expected one at least, each once.")

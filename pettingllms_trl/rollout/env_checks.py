@@ -209,8 +209,8 @@ def _made(make_env: MakeEnv) -> AECEnv:
 def _rows_by_name(dataset: Any, known: Mapping[str, Any]) -> Iterator[tuple[str, list[str], Row]]:
     """For each environment named in the rows: its name, the fields that its rows set, and the first of its rows."""
     if DEFAULT_ENVIRONMENT in known:
-        fields = [column for column in _columns_of(dataset) if column != "seed"]
-        yield DEFAULT_ENVIRONMENT, fields, next(iter(dataset), {})
+        columns = [column for column in _columns_of(dataset) if column != "seed"]
+        yield DEFAULT_ENVIRONMENT, columns, next(iter(dataset), {})
         return
     if not isinstance(dataset, Dataset):
         dataset = Dataset.from_list([dict(next(iter(dataset)))])
@@ -233,7 +233,6 @@ def _rows_by_name(dataset: Any, known: Mapping[str, Any]) -> Iterator[tuple[str,
 
 def _check_fields(env: AECEnv, fields: Sequence[str], name: str, reads: Collection[str]) -> None:
     """Raise `ValueError` for fields of rows that nobody reads, and where one is missing that the environment needs."""
-    known = env.metadata.get("reset_options")
     missing = [option for option in env.metadata.get("required_options") or () if option not in fields]
     if missing:
         of = "" if name == DEFAULT_ENVIRONMENT else f" of {name!r}"
@@ -242,8 +241,9 @@ def _check_fields(env: AECEnv, fields: Sequence[str], name: str, reads: Collecti
             f"them, without which {env.metadata.get('name', 'the environment')} has no instance. Rename the column: "
             f"dataset.rename_column({next(iter(fields), 'question')!r}, {missing[0]!r})."
         )
-    known = None if env.metadata.get("judged") else known
-    unknown = [field for field in fields if field not in (*known, *reads)] if known is not None else []
+    known: Collection[str] = env.metadata.get("reset_options") or ()
+    takes_all = env.metadata.get("reset_options") is None or env.metadata.get("judged")
+    unknown = [] if takes_all else [field for field in fields if field not in (*known, *reads)]
     if unknown and name == DEFAULT_ENVIRONMENT:
         raise ValueError(
             f"the data set's rows have the fields {unknown}, which the environment does not take. Known: "

@@ -83,7 +83,11 @@ class EnvPool:
     def reset_args(self, row: Row) -> ResetArgs:
         """How to reset an environment to a row's instance. Raises `ValueError` for an unknown environment."""
         name = DEFAULT_ENVIRONMENT if DEFAULT_ENVIRONMENT in self._makers else name_of(row, self._makers)
-        reserved = {"seed", *self._spared.get(name, ()), *(() if name == DEFAULT_ENVIRONMENT else (ENVIRONMENT_COLUMN,))}
+        reserved = {
+            "seed",
+            *self._spared.get(name, ()),
+            *(() if name == DEFAULT_ENVIRONMENT else (ENVIRONMENT_COLUMN,)),
+        }
         seed = row.get("seed")
         options = {field: value for field, value in row.items() if field not in reserved and value is not None}
         return ResetArgs(name, self._default_seed if seed is None else seed, options or None)

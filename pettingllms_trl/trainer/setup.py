@@ -153,6 +153,8 @@ class Setup:
                 "a train_dataset is given, but no policy is trained. Leave it out to play and evaluate, or leave "
                 "trainable=True."
             )
+        if train_dataset is not None:
+            _check_paid(probes, rewards)
         check_num_rows(train_dataset, args)
         check_served(routing, args)
         check_processes(routing, args, takes_turns=schedule is not None)
@@ -212,6 +214,16 @@ def _config(args: Any) -> MultiAgentGRPOConfig:
             "GRPOConfig does."
         )
     return args
+
+
+def _check_paid(envs: Sequence[AECEnv], rewards: RewardFunctions) -> None:
+    """Raise `ValueError` if an environment leaves all rewards to reward functions, and there are none."""
+    for env in envs:
+        if env.metadata.get("judged") and not env.metadata.get("reward_ranges") and not rewards:
+            raise ValueError(
+                f"{env.metadata['name']} leaves rewards to reward functions, and there are none; expected some, or "
+                "nothing is learnt. Give reward_funcs=..., or where rows have an answer grader='exact' or 'math'."
+            )
 
 
 def _schedule(given: Schedule | None, args: MultiAgentGRPOConfig, trained: Sequence[str]) -> Schedule | None:

@@ -130,7 +130,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
         credit (`str`, `dict` or [`Credit`], *optional*):
             `None`: `"at_grpo"`; where the environment declares roles as paid at later steps, `"return_to_go"` with
             `sampling="parallel"`, or with `num_continuations` `"counterfactual"`, which a line says when the trainer
-            is created. `"at_grpo"`, `"return_to_go"`, `"grpo"` (with `sampling="parallel"`), ..., a scheme with options such as
+            is created. Otherwise `"at_grpo"`, `"return_to_go"`, `"grpo"`, ..., a scheme with options such as
             `{"at_grpo": {"value": "return_to_go"}}`, or a function from decisions to advantages. It is called once
             with a made-up rollout when the trainer is created; pass a stateful scheme as an object, of which a copy
             is tried.
