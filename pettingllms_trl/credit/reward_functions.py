@@ -221,7 +221,8 @@ def warnings_of_constant_rewards(groups: Collection[Sequence[RewardScores]]) -> 
 def _texts(decision: PendingDecision) -> dict[str, list[Any]]:
     """Prompts and completions, in the format described at the top of this file."""
     texts = [completion.text for completion in decision.completions]
-    prompt: Any = decision.prompt[0]["content"] if decision.is_text else list(decision.prompt)
+    messages = decision.prompt.messages
+    prompt: Any = messages[0]["content"] if decision.is_text else list(messages)
     if decision.is_of_team:
         prompt = decision.row.get("prompt", prompt)
     if isinstance(prompt, str):
