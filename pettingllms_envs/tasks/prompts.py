@@ -62,7 +62,7 @@ class Prompts(RowTask):
 
     def table(self) -> Mapping[str, tuple[RowProblem, ...]]:
         """The rows by split."""
-        return read_table(Path(self.data), PROMPT) if self.data else divided(SAMPLES, "samples", PROMPT)
+        return read_table(Path(self.data).absolute(), PROMPT) if self.data else divided(SAMPLES, "samples", PROMPT)
 
     @property
     def instance_fields(self) -> Mapping[str, tuple[object, ...]]:  # type: ignore[override]
