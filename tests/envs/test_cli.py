@@ -4,7 +4,6 @@ import dataclasses
 import importlib.metadata
 import io
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Callable
