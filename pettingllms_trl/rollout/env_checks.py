@@ -54,13 +54,11 @@ def env_makers(env: Env | Mapping[str, Env] | None) -> MakeEnv | dict[str, MakeE
     return {name: env_maker(each) for name, each in env.items()}
 
 
-def env_maker(env: Env, **settings: Any) -> MakeEnv:
-    """A function that makes the environment.
+def env_maker(env: Env, settings: Mapping[str, Any] | None = None) -> MakeEnv:
+    """A function that makes the environment, with these `settings` if it is given by name.
 
-    Args:
-        env: `"sokoban"`, `"sokoban_v0"` and `"pettingllms/sokoban-v0"` name the same environment. PettingZoo knows the
-            id of another package's environment once that package is imported.
-        settings: Arguments for an environment given by name.
+    `"sokoban"`, `"sokoban_v0"` and `"pettingllms/sokoban-v0"` name the same environment. PettingZoo knows the id of
+    another package's environment once that package is imported.
 
     Raises:
         ValueError: There is no environment of that name.
@@ -76,7 +74,7 @@ def env_maker(env: Env, **settings: Any) -> MakeEnv:
         _check_callable(env)
         return env
     if env in pettingzoo.aec_registry:
-        return partial(pettingzoo.make, "aec", env, **settings)
+        return partial(pettingzoo.make, "aec", env, **(settings or {}))
     ours: Any = importlib.import_module(REGISTRY)
     try:
         ours.find(env)
@@ -86,7 +84,7 @@ def env_maker(env: Env, **settings: Any) -> MakeEnv:
             f"{error}{hint} An id of PettingZoo's registry is known once its package was imported; or give a function "
             "that makes the environment."
         ) from None
-    return partial(ours.make, env, **settings)
+    return partial(ours.make, env, **(settings or {}))
 
 
 def _check_callable(env: MakeEnv) -> None:
@@ -129,15 +127,9 @@ def check_envs(
 ) -> dict[str, list[AECEnv]]:
     """Validate one environment of each name, its rows' fields, and its agents' observations.
 
-    If environments are branched, branching is checked in the instance of the first row, see `branch_probe.py`.
-
-    Args:
-        make_env: The result of `env_makers`.
-        seed: Seed for rows without one.
-        datasets: Data sets of rows. Only the first row of a streamed one is checked.
-        branching: Why environments are branched, if they are.
-        made: The environments, if they were made before.
-        reads: Columns that reward functions read, which environments need not take.
+    If environments are branched, branching is checked in the instance of the first row, see `branch_probe.py`. Of a
+    streamed data set only the first row is checked. `seed` is that of rows without one, `made` are the environments if
+    they were made before, and `reads` the columns that reward functions read, which no environment need take.
 
     Returns:
         The environments, each the first of its pool.
@@ -217,9 +209,7 @@ def _rows_by_name(dataset: Any, known: Mapping[str, Any]) -> Iterator[tuple[str,
     if ENVIRONMENT_COLUMN not in dataset.column_names:
         name_of({}, known)  # raises
     names = dataset[ENVIRONMENT_COLUMN][:]
-    first: dict[Any, int] = {}
-    for i, name in enumerate(names):
-        first.setdefault(name, i)
+    first = {name: names.index(name) for name in dict.fromkeys(names)}
     for name in first:
         name_of({ENVIRONMENT_COLUMN: name}, known)
     fields: dict[str, list[str]] = {name: [] for name in first}
@@ -244,17 +234,17 @@ def _check_fields(env: AECEnv, fields: Sequence[str], name: str, reads: Collecti
     known: Collection[str] = env.metadata.get("reset_options") or ()
     takes_all = env.metadata.get("reset_options") is None or env.metadata.get("judged")
     unknown = [] if takes_all else [field for field in fields if field not in (*known, *reads)]
-    if unknown and name == DEFAULT_ENVIRONMENT:
-        raise ValueError(
-            f"the data set's rows have the fields {unknown}, which the environment does not take. Known: "
-            f"{', '.join(['seed', *known])}. Rename or remove the columns (dataset.remove_columns). "
-            "A column that a reward function alone reads is a parameter of it: def reward(completions, "
-            f"{unknown[0]}, **columns)."
-        )
     if unknown:
+        rows, which, remedy = f"rows of {name!r}", "that", "Let such a column be None in its rows."
+        if name == DEFAULT_ENVIRONMENT:
+            rows, which = "rows", "the"
+            remedy = (
+                "Rename or remove the columns (dataset.remove_columns). A column that a reward function alone reads "
+            )
+            remedy += f"is a parameter of it: def reward(completions, {unknown[0]}, **columns)."
         raise ValueError(
-            f"the data set's rows of {name!r} have the fields {unknown}, which that environment does not take. Known: "
-            f"{', '.join(['seed', *known])}. Let such a column be None in its rows."
+            f"the data set's {rows} have the fields {unknown}, which {which} environment does not take. Known: "
+            f"{', '.join(['seed', *known])}. {remedy}"
         )
 
 
@@ -271,11 +261,7 @@ def _check_filled(env: AECEnv, dataset: Any) -> None:
 
 
 def _try(env: AECEnv, env_pool: EnvPool, row: Row, branching: Branching | None) -> AECEnv:
-    """Reset the environment to a row's instance and validate it.
-
-    Returns:
-        The environment in the form in which it is branched, if it is; or a fresh one if it has crashed.
-    """
+    """Reset the environment to a row's instance and validate it. Returns it as it is branched, or a fresh one."""
     env = branchable(env) if branching is not None else env
     reset_args = env_pool.reset_args(row)
 
@@ -297,22 +283,26 @@ def _try(env: AECEnv, env_pool: EnvPool, row: Row, branching: Branching | None) 
 
 def check_openings(envs: Mapping[str, Sequence[AECEnv]], agents_with_history: Collection[str]) -> None:
     """Raise `ValueError` if an agent with a history observes a whole dialogue, or tools, after the reset."""
-    for env in (pool[0] for pool in envs.values()):
-        for agent in env.agents:
-            if agent in agents_with_history:
-                messages, tools = text_prompt(env.observe(agent), agent=agent)
-                check_opening(agent, Prompt(messages, tools=tools))
+    for _, agent, prompt in _first_prompts(envs):
+        if agent in agents_with_history:
+            check_opening(agent, prompt)
 
 
 def agents_with_tools(envs: Mapping[str, Sequence[AECEnv]]) -> dict[str, bool]:
     """The agents that observe tools after the reset, and whether an environment of this package reads their calls."""
     found: dict[str, bool] = {}
-    for env in (pool[0] for pool in envs.values()):
-        reads_calls = (env.metadata.get("settings") or {}).get("tool_calls") == "native"
-        for agent in env.agents:
-            if text_prompt(env.observe(agent), agent=agent).tools:
-                found[agent] = found.get(agent, False) or reads_calls
+    for env, agent, prompt in _first_prompts(envs):
+        if prompt.tools:
+            reads_calls = (env.metadata.get("settings") or {}).get("tool_calls") == "native"
+            found[agent] = found.get(agent, False) or reads_calls
     return found
+
+
+def _first_prompts(envs: Mapping[str, Sequence[AECEnv]]) -> Iterator[tuple[AECEnv, str, Prompt]]:
+    for env in (pool[0] for pool in envs.values()):
+        for agent in env.agents:
+            messages, tools = text_prompt(env.observe(agent), agent=agent)
+            yield env, agent, Prompt(messages, tools=tools)
 
 
 def check_levels(env: AECEnv, curriculum: Curriculum) -> None:
