@@ -131,6 +131,31 @@ class HasOutcome(Protocol):
 
 
 @runtime_checkable
+class LeavesRewards(Protocol):
+    """An optional feature of a workflow: what its agents are paid is left to a trainer's reward functions.
+
+    They judge the replies that the workflow says, and what they give is the whole team's. With any other workflow they
+    judge every reply, for its agent alone.
+    """
+
+    @property
+    def leaves_rewards(self) -> bool:
+        """Whether it does."""
+
+    def judged(self, state: Any) -> bool:
+        """Whether the reply that led to this state is judged."""
+
+
+@runtime_checkable
+class RequiresOptions(Protocol):
+    """An optional feature of a task: instance fields that rows of a training must have, as no seed stands for them."""
+
+    @property
+    def required_options(self) -> Sequence[str]:
+        """Their names."""
+
+
+@runtime_checkable
 class HasBonuses(Protocol):
     """An optional feature of a workflow: parts of the team's reward beside the potential, such as for agreement.
 

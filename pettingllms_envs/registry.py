@@ -32,8 +32,8 @@ BUILT_IN = "pettingllms"
 
 _OWN = dict.fromkeys(
     (
-        *("aime", "apps", "archives", "code_contests", "hanabi", "hidden_bench", "kuhn_poker", "live_code_bench"),
-        *("math", "note_taking", "olympiad_bench", "plan_path", "search", "sokoban", "sudoku"),
+        *("aime", "apps", "archives", "code_contests", "conversation", "hanabi", "hidden_bench", "kuhn_poker"),
+        *("live_code_bench", "math", "note_taking", "olympiad_bench", "plan_path", "search", "sokoban", "sudoku"),
     ),
     0,
 )

@@ -469,6 +469,7 @@ class PendingDecision:
         prompt: Its prompt.
         completions: The candidates.
         is_text: Whether the observation is a `str`, a standard prompt in TRL's terms, without earlier turns before it.
+        is_of_team: Whether the environment says that it is judged, for all agents (`infos[agent]["judged"]`).
     """
 
     row: Row
@@ -477,6 +478,7 @@ class PendingDecision:
     prompt: Prompt
     completions: Sequence[Completion]
     is_text: bool = False
+    is_of_team: bool = False
 
 
 Judge = Callable[[PendingDecision], Sequence[Mapping[str, float]]]

@@ -129,7 +129,9 @@ def settings(module: Any, task: Any, workflow: Any) -> Iterable[Row]:
             meanings = {name: text for kind in kinds for name, text in documented(vars(kind).get("__doc__")).items()}
             for field in dataclasses.fields(part):
                 if field.init and field.name not in ("task", "num_turns"):
-                    yield field.name, _default(field.default), meanings.get(field.name, "")
+                    made = field.default_factory
+                    default = field.default if made is dataclasses.MISSING else made()
+                    yield field.name, _default(default), meanings.get(field.name, "")
     make: Callable[..., Any] = module.raw_env if "raw_env" in vars(module) else module.env
     meanings = documented(make.__doc__)
     for parameter in inspect.signature(make).parameters.values():

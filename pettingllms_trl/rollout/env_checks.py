@@ -31,7 +31,7 @@ Env = str | MakeEnv
 REGISTRY = "pettingllms_envs"
 """The package that resolves short names of environments, its own and those of installed plug-ins. It is imported only
 to look up a name."""
-SCRIPT = "'A script with prompts and reward functions' in docs/training.md"
+SCRIPT = "'From a GRPO script' in docs/training.md"
 
 
 def env_makers(env: Env | Mapping[str, Env] | None) -> MakeEnv | dict[str, MakeEnv]:
@@ -39,8 +39,9 @@ def env_makers(env: Env | Mapping[str, Env] | None) -> MakeEnv | dict[str, MakeE
     if env is None:
         raise TypeError(
             "MultiAgentGRPOTrainer needs an environment: env='pettingllms/plan_path-v0', or a function that makes "
-            f"one. A GRPOTrainer script with prompts and reward functions changes in two places: see {SCRIPT}, and "
-            "write args=MultiAgentGRPOConfig(...)."
+            "one. A GRPOTrainer script with prompts and reward functions becomes a team's by "
+            "env=pettingllms_envs.conversation(roles=['solver', 'critic', 'solver']) and, if it has args, "
+            f"MultiAgentGRPOConfig in place of GRPOConfig: see {SCRIPT}."
         )
     if not isinstance(env, Mapping):
         return env_maker(env)
@@ -102,31 +103,81 @@ def _check_callable(env: MakeEnv) -> None:
         ) from None
 
 
+def make_envs(make_env: MakeEnv | Mapping[str, MakeEnv]) -> dict[str, AECEnv]:
+    """Make one environment of each name.
+
+    Args:
+        make_env: The result of `env_makers`.
+
+    Raises:
+        TypeError: A function made something else.
+    """
+    makers = make_env if isinstance(make_env, Mapping) else {DEFAULT_ENVIRONMENT: make_env}
+    return {name: _made(make) for name, make in makers.items()}
+
+
 def check_envs(
-    make_env: MakeEnv | Mapping[str, MakeEnv], seed: int, datasets: Sequence[Any], branching: Branching | None = None
+    make_env: MakeEnv | Mapping[str, MakeEnv],
+    seed: int,
+    datasets: Sequence[Any],
+    branching: Branching | None = None,
+    *,
+    made: Mapping[str, AECEnv] | None = None,
+    reads: Collection[str] = (),
 ) -> dict[str, list[AECEnv]]:
-    """Make one environment of each name and validate it, its rows' fields, and its agents' observations.
+    """Validate one environment of each name, its rows' fields, and its agents' observations.
 
     If environments are branched, branching is checked in the instance of the first row, see `branch_probe.py`. Of a
-    streamed data set only the first row is checked. `seed` is that of rows without one.
+    streamed data set only the first row is checked. `seed` is that of rows without one, `made` are the environments if
+    they were made before, and `reads` the columns that reward functions read, which no environment need take.
 
     Returns:
         The environments, each the first of its pool.
     """
-    makers = make_env if isinstance(make_env, Mapping) else {DEFAULT_ENVIRONMENT: make_env}
-    envs = {name: _made(make) for name, make in makers.items()}
+    envs = make_envs(make_env) if made is None else made
     first: dict[str, Row] = {}
     for dataset in datasets:
-        for name, fields, row in _rows_by_name(dataset, makers):
-            _check_fields(envs[name], fields, name)
+        for name, fields, row in _rows_by_name(dataset, envs):
+            _check_fields(envs[name], fields, name, reads)
+            if name == DEFAULT_ENVIRONMENT:
+                _check_filled(envs[name], dataset)
             first.setdefault(name, row)
-    env_pool = EnvPool(make_env, None, default_seed=seed, branches=branching is not None)
+    spared = spared_columns(envs, datasets, reads)
+    env_pool = EnvPool(make_env, None, default_seed=seed, branches=branching is not None, spared=spared)
     for env in envs.values():
         env_pool.add(env)
     return {
         name: [_try(env, env_pool, first.get(name, {ENVIRONMENT_COLUMN: name} if name else {}), branching)]
         for name, env in envs.items()
     }
+
+
+def spared_columns(
+    envs: Mapping[str, AECEnv], datasets: Sequence[Any], reads: Collection[str]
+) -> dict[str, tuple[str, ...]]:
+    """The columns of rows that are not given to `reset`, by the environment's name.
+
+    Args:
+        envs: An environment of each name. One that does not declare `metadata["reset_options"]` is given all columns;
+            of one whose replies reward functions judge (`metadata["judged"]`) all others are theirs.
+        datasets: Data sets of rows.
+        reads: Columns that reward functions read.
+    """
+    columns = dict.fromkeys(column for dataset in datasets for column in _columns_of(dataset))
+    return {
+        name: tuple(
+            column
+            for column in columns
+            if env.metadata.get("reset_options") is not None
+            and column not in ("seed", *env.metadata["reset_options"])
+            and (column in reads or env.metadata.get("judged"))
+        )
+        for name, env in envs.items()
+    }
+
+
+def _columns_of(dataset: Any) -> list[str]:
+    return list(dataset.column_names or next(iter(dataset), ()))  # a stream may not know its columns
 
 
 def agents_of(envs: Mapping[str, Sequence[AECEnv]]) -> list[str]:
@@ -150,9 +201,8 @@ def _made(make_env: MakeEnv) -> AECEnv:
 def _rows_by_name(dataset: Any, known: Mapping[str, Any]) -> Iterator[tuple[str, list[str], Row]]:
     """For each environment named in the rows: its name, the fields that its rows set, and the first of its rows."""
     if DEFAULT_ENVIRONMENT in known:
-        row: Row = next(iter(dataset), {})
-        columns = dataset.column_names or row  # a stream may not know its columns
-        yield DEFAULT_ENVIRONMENT, [column for column in columns if column != "seed"], row
+        columns = [column for column in _columns_of(dataset) if column != "seed"]
+        yield DEFAULT_ENVIRONMENT, columns, next(iter(dataset), {})
         return
     if not isinstance(dataset, Dataset):
         dataset = Dataset.from_list([dict(next(iter(dataset)))])
@@ -171,20 +221,43 @@ def _rows_by_name(dataset: Any, known: Mapping[str, Any]) -> Iterator[tuple[str,
         yield name, fields[name], dataset[i]
 
 
-def _check_fields(env: AECEnv, fields: Sequence[str], name: str = DEFAULT_ENVIRONMENT) -> None:
-    """Raise `ValueError` for fields of rows that are not among the environment's reset options."""
-    known = env.metadata.get("reset_options")
-    unknown = [field for field in fields if field not in known] if known is not None else []
+def _check_fields(env: AECEnv, fields: Sequence[str], name: str, reads: Collection[str]) -> None:
+    """Raise `ValueError` for fields of rows that nobody reads, and where one is missing that the environment needs."""
+    missing = [option for option in env.metadata.get("required_options") or () if option not in fields]
+    if missing:
+        of = "" if name == DEFAULT_ENVIRONMENT else f" of {name!r}"
+        raise ValueError(
+            f"the data set's rows{of} have the fields {', '.join(fields) or 'none'}; expected {missing[0]!r} among "
+            f"them, without which {env.metadata.get('name', 'the environment')} has no instance. Rename the column: "
+            f"dataset.rename_column({next(iter(fields), 'question')!r}, {missing[0]!r})."
+        )
+    known: Collection[str] = env.metadata.get("reset_options") or ()
+    takes_all = env.metadata.get("reset_options") is None or env.metadata.get("judged")
+    unknown = [] if takes_all else [field for field in fields if field not in (*known, *reads)]
     if unknown:
         rows, which, remedy = f"rows of {name!r}", "that", "Let such a column be None in its rows."
         if name == DEFAULT_ENVIRONMENT:
             rows, which = "rows", "the"
-            remedy = "Rename or remove the columns (dataset.remove_columns). If a reward function alone reads them, "
-            remedy += "wrap the environment as docs/training.md shows."
+            remedy = (
+                "Rename or remove the columns (dataset.remove_columns). A column that a reward function alone reads "
+            )
+            remedy += f"is a parameter of it: def reward(completions, {unknown[0]}, **columns)."
         raise ValueError(
             f"the data set's {rows} have the fields {unknown}, which {which} environment does not take. Known: "
             f"{', '.join(['seed', *known])}. {remedy}"
         )
+
+
+def _check_filled(env: AECEnv, dataset: Any) -> None:
+    """Raise `ValueError` if a row lacks what the environment needs, in a data set that is in memory."""
+    for option in (env.metadata.get("required_options") or ()) if isinstance(dataset, Dataset) else ():
+        if dataset.data.column(option).null_count:
+            empty = next((i for i, value in enumerate(dataset[option]) if value is None), None)
+            if empty is not None:
+                raise ValueError(
+                    f"row {empty} of the data set has no {option!r} (None); expected one in each row. Leave it out: "
+                    f"dataset.filter(lambda row: row[{option!r}] is not None)."
+                )
 
 
 def _try(env: AECEnv, env_pool: EnvPool, row: Row, branching: Branching | None) -> AECEnv:

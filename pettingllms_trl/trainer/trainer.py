@@ -120,15 +120,18 @@ class MultiAgentGRPOTrainer(TRLHooks):
             TRL's reward functions and models, added to the environment's rewards, with `args.reward_weights`. Each is
             called for one decision at a time, before the best candidate goes on: `prompts`, `completions`,
             `completion_ids` of its candidates, and for each of them the `agent`, the `turn`, the row's columns; with
-            `trainer_state`, `log_metric` and `log_extra`.
+            `trainer_state`, `log_metric` and `log_extra`. In a `pettingllms_envs.conversation` they judge the last
+            reply, for all roles.
         reward_processing_classes ([`~transformers.PreTrainedTokenizerBase`] or a `list`, *optional*):
             Tokenizers of the reward models, one for each of `reward_funcs`. `None`: each model's own.
         policies (`str` or `dict`, *optional*, defaults to `"shared"`):
             `"shared"` (one model plays all), `"lora"` (an adapter per role), `"full"` (a copy of the model per role),
             or a dict from agents or roles to adapter names or [`Policy`]: any mixture, with partners that are frozen
             or behind an API.
-        credit (`str`, `dict` or [`Credit`], *optional*, defaults to `"at_grpo"`):
-            `"at_grpo"`, `"grpo"` (with `sampling="parallel"`), ..., a scheme with options such as
+        credit (`str`, `dict` or [`Credit`], *optional*):
+            `None`: `"at_grpo"`; where the environment declares roles as paid at later steps, `"return_to_go"` with
+            `sampling="parallel"`, or with `num_continuations` `"counterfactual"`, which a line says when the trainer
+            is created. Otherwise `"at_grpo"`, `"return_to_go"`, `"grpo"`, ..., a scheme with options such as
             `{"at_grpo": {"value": "return_to_go"}}`, or a function from decisions to advantages. It is called once
             with a made-up rollout when the trainer is created; pass a stateful scheme as an object, of which a copy
             is tried.
@@ -172,7 +175,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
         reward_funcs: RewardFunction | list[RewardFunction] | None = None,
         reward_processing_classes: PreTrainedTokenizerBase | list[PreTrainedTokenizerBase | None] | None = None,
         policies: str | Mapping[str, str | Policy] = "shared",
-        credit: str | credits.Named | credits.Credit = "at_grpo",
+        credit: str | credits.Named | credits.Credit | None = None,
         filters: credits.AnyFilter | list[credits.AnyFilter] | None = None,
         curriculum: Curriculum | Mapping[str, Curriculum] | None = None,
         schedule: Schedule | None = None,
@@ -221,6 +224,8 @@ class MultiAgentGRPOTrainer(TRLHooks):
                 quantization_config=given.quantization_config,
                 peft_config=given.peft_config,
             )
+        if setup.note:
+            self.accelerator.print(setup.note)
         self._attach_team()
         check_sharding(self.routing, self.accelerator)
         self.codecs = {
@@ -249,7 +254,13 @@ class MultiAgentGRPOTrainer(TRLHooks):
         self.collector = RolloutCollector(
             setup,
             self.accelerator,
-            source=EnvironmentSource(make_env=setup.make_env, pool=setup.envs, weigh=setup.weigh, follow=follow),
+            source=EnvironmentSource(
+                make_env=setup.make_env,
+                pool=setup.envs,
+                weigh=setup.weigh,
+                follow=follow,
+                spared=setup.spared,
+            ),
             sharing=row_sharing(self.engines.engine_set.tensor_parallel, is_seeded=args.use_vllm),
             follow=follow,
             sampling=self.sampling,
