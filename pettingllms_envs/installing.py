@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 REPOSITORY = "https://pettingllms.invalid/pettingllms"
-"""Address of the repository. A placeholder until there is one: `.invalid` leads nowhere, by RFC 2606, and `make release`
+"""Address of the repository. A placeholder until there is one: `.invalid` leads nowhere (RFC 2606), and `make release`
 refuses it."""
 
 

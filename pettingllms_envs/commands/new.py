@@ -34,6 +34,8 @@ ROWS = "my_game/rows.jsonl"
 # Where each file of `scaffold/` goes; "my_game" and "MyGame" are replaced in the names and in the texts, and
 # "PETTINGLLMS_REQUIREMENT" by where this package is installed from.
 FILES = {
+    "__init__.py.txt": "my_game/__init__.py",
+    "test_my_game.py.txt": "tests/test_my_game.py",
     "pyproject.toml.txt": "pyproject.toml",
     "requirements.txt.txt": "requirements.txt",
     "README.md.txt": "README.md",
@@ -41,8 +43,6 @@ FILES = {
     "LICENSE.txt": "LICENSE",
     "gitignore.txt": ".gitignore",
     "workflow.yml.txt": ".github/workflows/test.yml",
-    "__init__.py.txt": "my_game/__init__.py",
-    "test_my_game.py.txt": "tests/test_my_game.py",
 }
 
 # What a kind has besides its own file, `<kind>_v0.py.txt`. A file with a place that is taken is appended.
@@ -86,7 +86,11 @@ def run(args: argparse.Namespace, console: Console) -> int:
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_text(text, "utf-8")
     lines = [f"Made {folder} with", *(f"    {path}" for path in made), "Next:", f"    cd {folder}"]
-    lines += ["    pip install -r requirements.txt -e .", f"    pettingllms check {args.name}", f"    pettingllms play {args.name}"]
+    lines += [
+        "    pip install -r requirements.txt -e .",
+        f"    pettingllms check {args.name}",
+        f"    pettingllms play {args.name}",
+    ]
     lines += [f"Then change {args.name}/{args.name}_v0.py into yours, from top to bottom."]
     say(console, "\n".join(lines))
     return 0
@@ -114,7 +118,7 @@ def files(name: str, kind: str = KINDS[0], rows: str | None = None) -> dict[str,
     """
     scaffold = resources.files(pettingllms_envs) / "scaffold"
     own = f"{kind}_v0.py.txt"
-    places = {**FILES, own: "my_game/my_game_v0.py", **MORE_FILES.get(kind, {})}
+    places = {own: "my_game/my_game_v0.py", **FILES, **MORE_FILES.get(kind, {})}
     texts = {file: (scaffold / file).read_text("utf-8") for file in places}
     class_name = _free("".join(word.capitalize() for word in name.split("_")), texts[own], prefix="My")
     function = _free(name, texts[own], prefix="play_")

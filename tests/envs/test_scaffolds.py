@@ -164,7 +164,9 @@ def test_a_file_that_cannot_be_used_is_an_error_and_nothing_is_written(
 
 
 @pytest.mark.parametrize("kind", new.KINDS)
-@pytest.mark.parametrize("name", ["my_game", "game", "open_task", "plan_path_game", "assemble", "env", "int", "none", "role", "price_list"])
+@pytest.mark.parametrize(
+    "name", ["my_game", "game", "open_task", "plan_path_game", "assemble", "env", "int", "none", "role", "price_list"]
+)
 def test_any_valid_name_gives_a_package_that_plays(
     name: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
