@@ -132,7 +132,7 @@ def _enough(starts: tuple[Start, ...]) -> tuple[Start, ...]:
 def check_rewards(case: Case) -> str:
     """Rewards are finite; parts are declared and in their ranges; an agent is paid alpha * team + local.
 
-    Some play earns something: a success, a positive reward, or where no success is reported more than another play does.
+    Some play earns something: a success, a positive reward, or where no success is reported more than another play.
     An environment without an oracle that reports neither success nor ranges may leave all rewards to reward functions.
 
     What an environment does not declare (its ranges, its maximum, its parts with their scopes) is not checked.
@@ -168,8 +168,8 @@ def check_rewards(case: Case) -> str:
         by = "nor the oracle" if oracle_of(env) is not None else "and it has no oracle()"
         raise Failed(
             f"no reply that was tried earns anything, {by}, so nobody is seen to win it. Give it an oracle() that "
-            "does, or replies that earn something now and then: blind_replies of the task, samples of the action space "
-            "(ChatText(replies=[...])), or check(blind=[...])"
+            "does, or replies that earn something now and then: blind_replies of the task, samples of the action "
+            "space (ChatText(replies=[...])), or check(blind=[...])"
         )
     if ranges is None:
         raise Skipped("it declares no metadata['reward_ranges']; all rewards were finite")
