@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from trl import GRPOConfig
 
 from pettingllms_trl.role_sampling import parse
+
+
+# transformers 5.23 renamed gradient checkpointing; TRL 1.16 and PEFT 0.21 still say the old names, in GRPOConfig,
+# SFTConfig and the trainers, where no user can change them.
+warnings.filterwarnings(
+    "ignore", r"`(is_)?gradient_checkpointing(_enable|_disable)?` is deprecated", category=FutureWarning
+)
 
 
 @dataclass

@@ -33,7 +33,8 @@ import torch
 from accelerate.utils import set_seed
 from datasets import Dataset, IterableDataset
 from peft import PeftConfig, PeftModel
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, PrinterCallback, TrainerCallback
+from transformers.trainer import DEFAULT_PROGRESS_CALLBACK
 
 from pettingllms_trl import credit as credits
 from pettingllms_trl.checkpoints.checkpointer import Checkpointer
@@ -56,6 +57,7 @@ from pettingllms_trl.rollout.env_checks import Env
 from pettingllms_trl.rollout.play import EnvironmentSource
 from pettingllms_trl.trainer import parts
 from pettingllms_trl.trainer.collector import Generation, RolloutCollector
+from pettingllms_trl.trainer.console import TrainingTable
 from pettingllms_trl.trainer.dataloading import RowsPlayed, places
 from pettingllms_trl.trainer.episode_metrics import EpisodeMetrics
 from pettingllms_trl.trainer.hooks import TRLHooks
@@ -283,6 +285,15 @@ class MultiAgentGRPOTrainer(TRLHooks):
         self.guard = StepGuard(list(self.routing.of_agent), args, self.accelerator)
         self.token_budget = TokenBudget(args.max_generated_tokens, micro_steps_per_generation=self.plan.micro_steps)
         self.add_callback(self.token_budget)
+        replaced = PrinterCallback if args.disable_tqdm else DEFAULT_PROGRESS_CALLBACK
+        self.remove_callback(next(each for each in self.callback_handler.callbacks if type(each) is replaced))
+        self.add_callback(
+            TrainingTable(
+                list(self.routing.of_agent),
+                lambda: self.token_budget.num_generated,
+                most_tokens=args.max_generated_tokens,
+            )
+        )
         self.rollout_times = RolloutTimes(args, warn_above_progress_bar if is_main else lambda message: None)
         self.add_callback(self.rollout_times)
         self.references = parts.references_of(args, self.team, self.accelerator)
@@ -447,6 +458,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
         self._evaluated_episodes = EpisodeMetrics(self.reporter.reward_names)
         output = super().evaluation_loop(*args, **kwargs)
         self.report_all(self._evaluated_episodes.of_evaluation(), "eval")
+        self.report_all({"rollout/instances": [self.eval_rows_played]}, "eval")
         return output
 
     def prediction_step(self, model: Any, inputs: Any, prediction_loss_only: bool, ignore_keys: Any = None) -> Any:

@@ -432,8 +432,8 @@ def test_help_names_the_commands_of_other_packages_and_loads_neither_them_nor_to
         [sys.executable, "-c", program], capture_output=True, text=True, env=environment, cwd=tmp_path, check=True
     )
     lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
-    assert "train command of the package pettingllms_trl; see --help" in lines
-    assert "dance command of the package no_such_package; see --help" in lines
+    assert any(each.startswith("train train a team by reinforcement learning") for each in lines)
+    assert "dance command of the package no_such_package" in lines
     assert lines[-1] == "False False"
 
 
