@@ -39,6 +39,7 @@ from transformers.trainer import DEFAULT_PROGRESS_CALLBACK
 from pettingllms_trl import credit as credits
 from pettingllms_trl.checkpoints.checkpointer import Checkpointer
 from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.console import TrainingTable
 from pettingllms_trl.credit.reward_functions import RewardFunction
 from pettingllms_trl.credit.reward_models import load_reward_model
 from pettingllms_trl.credit.selection import num_tokens
@@ -57,7 +58,6 @@ from pettingllms_trl.rollout.env_checks import Env
 from pettingllms_trl.rollout.play import EnvironmentSource
 from pettingllms_trl.trainer import parts
 from pettingllms_trl.trainer.collector import Generation, RolloutCollector
-from pettingllms_trl.trainer.console import TrainingTable
 from pettingllms_trl.trainer.dataloading import RowsPlayed, places
 from pettingllms_trl.trainer.episode_metrics import EpisodeMetrics
 from pettingllms_trl.trainer.hooks import TRLHooks

@@ -63,7 +63,7 @@ def test_of_several_data_sets_the_first_is_compared_with_itself() -> None:
         ((0.5, 0.4, 0.6), "The team learned: success went from 20.0%"),
         (
             (0.25, 0.15, 0.4),
-            "That the team learned is not shown: success went from 20.0% (step 0) to 25.0% (step 9), and",
+            "That the team learned is not shown: success went from 20.0% (step 0) to 25.0%",
         ),
         ((0.0, 0.0, 0.05), "The team got worse: success went from 20.0%"),
         (None, "No success is reported"),

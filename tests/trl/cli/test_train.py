@@ -613,7 +613,7 @@ def test_a_run_that_a_signal_stops_leaves_a_checkpoint_and_neither_saves_nor_eva
     trainer.add_callback(Stop())
     run(trainer)
     assert "Stopped by SIGTERM at step 1. Go on with resume_from_checkpoint: true." in capsys.readouterr().out
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {"README.md", "checkpoint-1"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"README.md", "checkpoint-1", "metrics.jsonl"}
 
     resumed = make_trainer(*parse("--config", str(file), "--resume_from_checkpoint", "true"))
     run(resumed)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pettingllms_trl.trainer.console import TrainingTable, clock, heading, line, roles_of
+from pettingllms_trl.console import TrainingTable, clock, heading, line, roles_of
 
 
 AGENTS = ["librarian_0", "librarian_1", "answerer_0"]
