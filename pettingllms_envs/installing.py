@@ -4,6 +4,8 @@ It is on no package index, so it is installed from a checkout. Files that can co
 CITATION.cff) repeat `REPOSITORY`; tools/release.py compares them.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -32,3 +34,17 @@ def requirement() -> str:
         return f"pettingllms @ git+{REPOSITORY}"
     checkout = Path(__file__).parents[1]
     return f"-e {checkout}" if (checkout / "pyproject.toml").is_file() else "pettingllms"
+
+
+@contextmanager
+def needs_extra(extra: str, library: str, purpose: str) -> Iterator[None]:
+    """A block that imports a library of an extra, and says how to install it if it is missing.
+
+    Raises:
+        ImportError: An import in the block failed.
+    """
+    try:
+        yield
+    except ImportError as error:
+        words = f"{library} is not installed; expected it for {purpose}. Run {install_command(extra)}."
+        raise ImportError(words) from error

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal, NamedTuple, get_args
 
@@ -135,7 +136,7 @@ def same_turn(i: int, decision: Decision, k: int) -> Place:
 
 def same_prompt(i: int, decision: Decision, k: int) -> Place:
     """The candidates of an instance's decisions at one turn with one prompt: in a tree the siblings."""
-    return Place((decision.instance, decision.turn, decision.prompt_ids), (i, k))
+    return Place((decision.instance, decision.turn, decision.prompt.key), (i, k))
 
 
 def same_continued(i: int, decision: Decision, k: int) -> Place:
@@ -146,7 +147,7 @@ def same_continued(i: int, decision: Decision, k: int) -> Place:
 
 def same_state(i: int, decision: Decision, k: int) -> Place:
     """The candidates of an instance's decisions in one state or, without a `state_hash`, with one prompt."""
-    return Place((decision.instance, decision.prompt_ids if decision.state is None else decision.state), (i, k))
+    return Place((decision.instance, decision.prompt.key if decision.state is None else decision.state), (i, k))
 
 
 def same_instance(i: int, decision: Decision, k: int) -> Place:
@@ -157,6 +158,40 @@ def same_instance(i: int, decision: Decision, k: int) -> Place:
 def episodes(i: int, decision: Decision, k: int) -> Place:
     """The episodes of an instance, each counted once, however often the agent acted in it."""
     return Place(decision.instance, decision.episode)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupExactness:
+    """Whether the candidates that are compared answer the same prompt.
+
+    Args:
+        frac_exact: The share of an agent's groups of two or more whose members all have the same prompt; `None` if it
+            has no such group.
+        frac_without_peers: The share of its candidates that are compared with no other.
+    """
+
+    frac_exact: float | None
+    frac_without_peers: float
+
+
+def group_exactness(decisions: Sequence[Decision], peers: Peers) -> dict[str, GroupExactness]:
+    """The exactness of each agent's groups.
+
+    Args:
+        decisions: Of any agents.
+        peers: Defines the groups.
+    """
+    members: dict[str, dict[Hashable, list[Hashable]]] = {}
+    for i, decision in enumerate(decisions):
+        for k in range(len(decision.candidates)):
+            of_agent = members.setdefault(decision.agent, {})
+            of_agent.setdefault(peers(i, decision, k).group, []).append(decision.prompt.key)
+    found = {}
+    for agent, groups in members.items():
+        exact = [len(set(prompts)) == 1 for prompts in groups.values() if len(prompts) > 1]
+        sizes = [len(prompts) for prompts in groups.values()]
+        found[agent] = GroupExactness(sum(exact) / len(exact) if exact else None, sizes.count(1) / sum(sizes))
+    return found
 
 
 def mean_of_peers(rows: torch.Tensor) -> torch.Tensor:

@@ -26,7 +26,7 @@ DAMAGES: list[tuple[Damage, str]] = [
     (lambda row: row.update(instance={}), "it has no instance.index"),
     (lambda row: row["instance"].update(index="x"), "instance.index is not a whole number"),
     (lambda row: row["instance"].update(options=None), "instance.options is not an object"),
-    (lambda row: row.update(steps=[7]), r"steps\[0\] is no object"),
+    (lambda row: row.update(steps=[7]), r"steps\[0\] is not an object"),
     (lambda row: row["steps"][0].pop("agent"), r"it has no steps\[0\].agent"),
     (lambda row: row["steps"][0].update(prompt={}), r"it has no steps\[0\].prompt.text"),
     (
@@ -51,6 +51,13 @@ def test_a_damaged_row_is_refused_with_its_line_and_what_is_wrong(tmp_path: Path
 def test_whole_rows_are_none_the_worse_for_fields_that_nobody_knows() -> None:
     assert schema.of_row({**row(0, True), "colour": "red"}) is None
     assert schema.of_row(row(0, None, error="unreachable")) is None
+
+
+def test_what_a_training_does_not_know_is_null_in_its_rows() -> None:
+    whole = row(0, True)
+    whole.update(turns=None, outcome=None, state=None)
+    whole["steps"][0].update(seed=None, reasoning=None, model=None)
+    assert schema.of_row(whole) is None
 
 
 @pytest.mark.parametrize(
