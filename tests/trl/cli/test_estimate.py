@@ -151,7 +151,7 @@ def help_of(option: str, capsys: pytest.CaptureFixture[str]) -> str:
 
 def test_help_shows_our_fields_first_and_help_all_those_of_trl_too(capsys: pytest.CaptureFixture[str]) -> None:
     short, whole = help_of("--help", capsys), help_of("--help-all", capsys)
-    assert len(short.splitlines()) < 250
+    assert 3 * len(short.splitlines()) < len(whole.splitlines())
     assert short.index("--credit") < short.index("--canary") < short.index("--learning_rate")
     assert "--lr_scheduler_kwargs" not in short
     assert "--lr_scheduler_kwargs" in whole
