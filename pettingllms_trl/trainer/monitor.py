@@ -193,7 +193,7 @@ class LearningMonitor:
 
 def warn_above_progress_bar(message: str) -> None:
     """Warn on a separate line: progress bars are cleared before it and redrawn after it. No line of code follows,
-    since none is to blame."""
+    since none of them is the cause."""
     with tqdm.external_write_mode():
         warnings.warn_explicit(message, UserWarning, filename="pettingllms_trl", lineno=1)
 
