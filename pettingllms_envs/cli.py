@@ -75,6 +75,13 @@ COMMANDS = {
     "sandbox": (sandbox, "show how programs are isolated on this machine, and test it"),
 }
 
+SUMMARIES = {
+    "train": "train a team by reinforcement learning, or estimate what that takes of GPUs",
+    "sft": "warm up a team by supervised fine-tuning on demonstrations",
+    "study": "compare training methods over seeds and settings, in worker processes",
+}
+"""Of the commands that `pettingllms_trl` adds: without importing it nothing says what they do."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; `argv` defaults to the process's arguments. Returns the exit status."""
@@ -136,7 +143,7 @@ def _parser(plugged: Mapping[str, EntryPoint]) -> argparse.ArgumentParser:
         module.add(command)
         command.set_defaults(run=module.run, prog=command.prog, options=list(command._option_string_actions))
     for name, point in plugged.items():
-        commands.add_parser(name, help=f"command of the package {point.module.partition('.')[0]}; see --help")
+        commands.add_parser(name, help=SUMMARIES.get(name, f"command of the package {point.module.partition('.')[0]}"))
     return parser
 
 

@@ -32,6 +32,13 @@ def test_the_readme_is_at_most_twelve_kilobytes() -> None:
     assert len(PAGES["README.md"].encode()) <= 12_000
 
 
+def test_the_home_page_shows_the_pictures_and_the_tested_script_of_the_readme() -> None:
+    script = re.search(r"<!-- tested by .*? -->\n```python\n.*?```\n", PAGES["README.md"], re.S)
+    assert script is not None
+    assert script[0] in PAGES["docs/index.md"]
+    assert {"page.png", "quickstart.png"} <= set(re.findall(r"\]\(([\w.]+)\)", PAGES["docs/index.md"]))
+
+
 MADE = "docs/environments/"
 
 

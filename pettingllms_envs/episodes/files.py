@@ -24,6 +24,7 @@ from types import MappingProxyType
 from typing import IO, Any
 
 from pettingllms_envs.episodes import schema
+from pettingllms_envs.episodes.origin import origin
 
 
 FORMAT = 1
@@ -294,6 +295,7 @@ def header(
             "processor": platform.machine(),
             "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         },
+        **origin(),
     }
 
 

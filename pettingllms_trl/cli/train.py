@@ -209,9 +209,10 @@ def run(trainer: MultiAgentGRPOTrainer, *, dataset_name: str | None = None) -> N
     trainer.save_model(trainer.args.output_dir)
     trainer.accelerator.print(f"Saved in {trainer.args.output_dir}.")
     if trainer.eval_dataset is not None and trainer.stopped_by is None:
-        metrics = trainer.evaluate()
-        trainer.log_metrics("eval", metrics)
-        trainer.save_metrics("eval", metrics)
+        trainer.save_metrics("eval", trainer.evaluate())
+        trainer.accelerator.print(f"Its evaluation is {trainer.args.output_dir}/eval_results.json.")
+    if trainer.args.log_rollouts:
+        trainer.accelerator.print(f"Look at its episodes: pettingllms view {trainer.args.output_dir}")
     if trainer.args.push_to_hub:
         trainer.push_to_hub(dataset_name=dataset_name)
         trainer.accelerator.print(f"Pushed to https://huggingface.co/{trainer.hub_model_id}.")

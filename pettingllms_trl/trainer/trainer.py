@@ -33,11 +33,13 @@ import torch
 from accelerate.utils import set_seed
 from datasets import Dataset, IterableDataset
 from peft import PeftConfig, PeftModel
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, PrinterCallback, TrainerCallback
+from transformers.trainer import DEFAULT_PROGRESS_CALLBACK
 
 from pettingllms_trl import credit as credits
 from pettingllms_trl.checkpoints.checkpointer import Checkpointer
 from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.console import TrainingTable
 from pettingllms_trl.credit.reward_functions import RewardFunction
 from pettingllms_trl.credit.reward_models import load_reward_model
 from pettingllms_trl.credit.selection import num_tokens
@@ -292,6 +294,15 @@ class MultiAgentGRPOTrainer(TRLHooks):
         self.guard = StepGuard(list(self.routing.of_agent), args, self.accelerator)
         self.token_budget = TokenBudget(args.max_generated_tokens, micro_steps_per_generation=self.plan.micro_steps)
         self.add_callback(self.token_budget)
+        replaced = PrinterCallback if args.disable_tqdm else DEFAULT_PROGRESS_CALLBACK
+        self.remove_callback(next(each for each in self.callback_handler.callbacks if type(each) is replaced))
+        self.add_callback(
+            TrainingTable(
+                list(self.routing.of_agent),
+                lambda: self.token_budget.num_generated,
+                most_tokens=args.max_generated_tokens,
+            )
+        )
         self.rollout_times = RolloutTimes(args, warn_above_progress_bar if is_main else lambda message: None)
         self.add_callback(self.rollout_times)
         self.references = parts.references_of(args, self.team, self.accelerator)
@@ -440,6 +451,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
         self._evaluated_episodes = EpisodeMetrics(self.reporter.reward_names)
         output = super().evaluation_loop(*args, **kwargs)
         self.report_all(self._evaluated_episodes.of_evaluation(), "eval")
+        self.report_all({"rollout/instances": [self.eval_rows_played]}, "eval")
         return output
 
     def prediction_step(self, model: Any, inputs: Any, prediction_loss_only: bool, ignore_keys: Any = None) -> Any:
