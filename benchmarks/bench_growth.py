@@ -132,7 +132,10 @@ class Instant:
     def step(self) -> Sequence[tuple[int, Sampled]]:
         """See `pettingllms_trl.records.Engine`."""
         requests, self._open = self._open, []
-        return [(ticket, Sampled((0,), self._answers(request.num_candidates))) for ticket, request in requests]
+        return [
+            (ticket, Sampled(replace(request.prompt, ids=(0,)), self._answers(request.num_candidates)))
+            for ticket, request in requests
+        ]
 
     def _answers(self, number: int) -> tuple[Completion, ...]:
         return tuple(Completion(ids=(1, 2, 3), text=f"{self._rng.random():.6f}") for _ in range(number))

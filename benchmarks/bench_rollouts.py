@@ -132,7 +132,6 @@ class Compared:
     """A case without barriers beside lock-step, on the same draws.
 
     Args:
-        case: The case.
         free: Without barriers.
         lockstep: Instances in parallel, the candidates of each in turn.
         at_once: Lock-step, instances and candidates in parallel.

@@ -33,7 +33,7 @@ from transformers.utils import logging
 from pettingllms_envs.observations import text_prompt
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.engines.transformers import LocalSampler
-from pettingllms_trl.records import Request
+from pettingllms_trl.records import Prompt, Request
 
 
 ENV = "pettingllms/plan_path-v0"
@@ -173,7 +173,7 @@ def answer(engine: Any, requests: Sequence[Request], name: str) -> int:
 
 def speeds(trainer: Compared, *, num_prompts: int, rounds: int) -> dict[str, tuple[float, ...]]:
     """Tokens per second of each sampler, on the same prompts and weights in turn, round by round."""
-    requests = [Request(agent, prompt, NUM_CANDIDATES) for agent, prompt in prompts(num_prompts)]
+    requests = [Request(agent, Prompt(prompt), NUM_CANDIDATES) for agent, prompt in prompts(num_prompts)]
     found: dict[str, list[float]] = {"vLLM": [], "generate": []}
     generate = LocalSampler(trainer.team, trainer.codecs, activate=trainer.activate, generate=trainer.generate)
     trainer.engines.sync()

@@ -73,7 +73,7 @@ class Arm(NamedTuple):
 
 
 def arms(roles: Sequence[str], *, cut: bool) -> dict[str, Arm]:
-    """See the head of this file. With two roles the swap is the only one; with more each takes the next one's."""
+    """Which adapter each role plays with in each arm; `swapped` gives each role the adapter of the next one."""
     following = dict(zip(roles, (*roles[1:], roles[0]), strict=True))
     found = {
         "untrained": Arm({role: (BARE, role) for role in roles}),

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from figures import Figure
 
-from pettingllms_trl import Candidate, Completion, Decision, MultiAgentGRPOTrainer
+from pettingllms_trl import Candidate, Completion, Decision, MultiAgentGRPOTrainer, Prompt
 
 
 NUM_GROUPS = 20
@@ -55,8 +55,7 @@ def decisions_of(shape: Shape, vocabulary: int, agent: str) -> list[Decision]:
             episode=0,
             agent=agent,
             turn=0,
-            prompt=[{"role": "user", "content": ""}],
-            prompt_ids=tokens(shape.prompt),
+            prompt=Prompt([{"role": "user", "content": ""}], tokens(shape.prompt)),
             candidates=tuple(candidate() for _ in range(shape.candidates)),
             chosen=0,
         )

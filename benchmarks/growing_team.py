@@ -6,6 +6,7 @@ import random
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -35,10 +36,10 @@ class MadeUp(MultiAgentGRPOTrainer):
         return [self._made_up(request) for request in requests]
 
     def _made_up(self, request: Request) -> Sampled:
-        rng = random.Random(request.prompt[0]["content"][:40])
+        rng = random.Random(request.prompt.messages[0]["content"][:40])
         prompt = tuple(rng.choices(range(2, VOCABULARY), k=self._load.prompt))
         return Sampled(
-            prompt,
+            replace(request.prompt, ids=prompt),
             tuple(
                 Completion(ids=tuple(rng.choices(range(2, VOCABULARY), k=self._length)), text=f"{rng.random():.6f}")
                 for _ in range(request.num_candidates)

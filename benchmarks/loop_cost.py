@@ -7,7 +7,7 @@ import pstats
 import random
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -32,7 +32,10 @@ class Instant:
     def step(self) -> Sequence[tuple[int, Sampled]]:
         """See `pettingllms_trl.records.Engine`."""
         requests, self._open = self._open, []
-        return [(ticket, Sampled((0,), tuple(self._rng.choices(self._replies, k=8)))) for ticket, _ in requests]
+        return [
+            (ticket, Sampled(replace(request.prompt, ids=(0,)), tuple(self._rng.choices(self._replies, k=8))))
+            for ticket, request in requests
+        ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,8 +51,6 @@ class Pair:
 
     Args:
         what: What they do.
-        peer: The peer.
-        ours: Ours.
         ratio: Goal: how many times as long the peer must take, at least.
         limit_us: Goal: microseconds that ours may take, at most, or None.
     """

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Protocol
 from gymnasium import spaces
 from pettingzoo import AECEnv
 
-from pettingllms_trl.records import Completion, Request, Sampled
+from pettingllms_trl.records import Completion, Prompt, Request, Sampled
 from pettingllms_trl.rollout.workers import Done, Job, ThreadPool
 
 
@@ -218,14 +218,14 @@ class SimulatedEngine:
         """See `Engine`."""
         self._width[ticket] = self._left[ticket] = request.num_candidates
         for k in range(request.num_candidates):
-            self._waiting.append((ticket, k, self._workload.num_tokens(request.prompt[0]["content"], k)))
+            self._waiting.append((ticket, k, self._workload.num_tokens(request.prompt.messages[0]["content"], k)))
 
     def step(self) -> Sequence[tuple[int, Sampled]]:
         """One decoding step, or, in waves, as many as it takes."""
         answered = self._decode()
         while self.is_batched and self._left:
             answered += self._decode()
-        return [(ticket, Sampled((0,), CANDIDATES[: self._width.pop(ticket)])) for ticket in answered]
+        return [(ticket, Sampled(Prompt((), (0,)), CANDIDATES[: self._width.pop(ticket)])) for ticket in answered]
 
     def _decode(self) -> list[int]:
         seconds = self._speed.step_s

@@ -17,7 +17,7 @@ from unittest import mock
 
 from simulation import SimulatedClock, SimulatedEngine, Speed, Workload
 
-from pettingllms_trl.records import Request
+from pettingllms_trl.records import Prompt, Request
 
 
 class Episodes:
@@ -68,7 +68,7 @@ class Episodes:
         """All prompts decoded together; a prompt's first id is its sample."""
         for ticket, (sample, *_rest) in enumerate(prompt_ids):
             place = self._places[sample][self._answered[sample]]
-            self.engine.submit(ticket, Request("agent", [{"role": "user", "content": place}], 1))
+            self.engine.submit(ticket, Request("agent", Prompt([{"role": "user", "content": place}]), 1))
             self._answered[sample] += 1
         self.engine.step()
         return [[0] for _ in prompt_ids], None

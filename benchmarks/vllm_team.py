@@ -89,7 +89,7 @@ class Apart:
             if len(self._open[ticket]) == self._num_candidates:
                 of_k = self._open.pop(ticket)
                 completions = tuple(of_k[k].completions[0] for k in range(self._num_candidates))
-                answered.append((ticket, Sampled(sampled.prompt_ids, completions)))
+                answered.append((ticket, Sampled(sampled.prompt, completions)))
         return answered
 
 
@@ -101,7 +101,7 @@ class Drawn(VllmParams):
     def ask(self, ticket: int, request: Request, max_model_len: int) -> VllmRequest:
         """See `VllmParams`."""
         asked = super().ask(ticket, request, max_model_len)
-        length = self.workload.num_tokens(request.prompt[0]["content"], ticket % self.workload.candidates)
+        length = self.workload.num_tokens(request.prompt.messages[0]["content"], ticket % self.workload.candidates)
         return replace(asked, parameters={**asked.parameters, "max_tokens": length, "ignore_eos": True})
 
 
@@ -151,9 +151,7 @@ class Team:
         args = MultiAgentGRPOConfig(
             str(folder), use_cpu=True, bf16=False, report_to="none", vllm_max_model_length=LONGEST
         )
-        tongue = PromptCodec(
-            tokenize=lambda messages, tools: _prompt_ids(messages[0]["content"]), decode=lambda ids: ""
-        )
+        tongue = PromptCodec(tokenize=lambda prompt: _prompt_ids(prompt.messages[0]["content"]), decode=lambda ids: "")
         self._params = Drawn.of_config(args, dict.fromkeys(agents, tongue))
         self._engine = ColocatedVllm(
             {

@@ -237,7 +237,6 @@ def _described(form: Form, settings: Mapping[str, Any], workflows: Mapping[str, 
     """A form as `metadata["cooperation"]` has it: with all settings that make it.
 
     Args:
-        form: The form.
         settings: The team's settings; those of its workflow are left out where the form's workflow has none such.
         workflows: The environment's workflows by name.
     """

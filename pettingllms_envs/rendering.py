@@ -134,8 +134,6 @@ def to_terminal(task: Task[Any, Any], state: Any, title: str = "", console: Cons
     """Print the title, if any, and the state: its board where the terminal shows colours, else its text.
 
     Args:
-        task: The task.
-        state: Its state.
         title: Words for the line above.
         console: Where to, or None for the standard output.
     """

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pettingllms_trl.config import MultiAgentGRPOConfig
     from pettingllms_trl.gguf import load_gguf
     from pettingllms_trl.policies.routing import Policy
-    from pettingllms_trl.records import Candidate, Completion, Decision, Episode
+    from pettingllms_trl.records import Candidate, Completion, Decision, Episode, Prompt
     from pettingllms_trl.rollout.curriculum import Curriculum
     from pettingllms_trl.trainer.trainer import MultiAgentGRPOTrainer
     from pettingllms_trl.update.schedule import Alternate
@@ -31,6 +31,7 @@ __all__ = [
     "MultiAgentGRPOConfig",
     "MultiAgentGRPOTrainer",
     "Policy",
+    "Prompt",
     "load_gguf",
 ]
 
@@ -44,6 +45,7 @@ _MODULES = {
     "MultiAgentGRPOConfig": "config",
     "MultiAgentGRPOTrainer": "trainer.trainer",
     "Policy": "policies.routing",
+    "Prompt": "records",
     "load_gguf": "gguf",
 }
 

@@ -10,7 +10,7 @@ An *episode* is one run of one instance. At each of its *decisions* one agent sa
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -24,6 +24,33 @@ Message = observations.Message
 
 Tools = Sequence[Mapping[str, Any]]
 """Tools that a model may call, in OpenAI's form, see `pettingllms_envs.observations.Prompt`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What a model is given before it replies: messages, and the token ids that they became.
+
+    Args:
+        messages: Chat messages, the last one a user's or a tool's.
+        ids: Token ids of all of it, as the model receives them. Empty before the prompt is encoded, and for agents
+            behind an API.
+        images: Images of the messages, in order. Empty: models are shown texts only so far.
+        tools: Tools that the model may call.
+    """
+
+    messages: Sequence[Message]
+    ids: tuple[int, ...] = ()
+    images: tuple[observations.Image, ...] = ()
+    tools: Tools = ()
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for prompts that are the same to a model: by their ids, or by their texts if they are not encoded."""
+        return self.ids or (tuple(map(_key_of, self.messages)), repr([*self.tools])), self.images
+
+
+def _key_of(message: Message) -> Hashable:
+    return (message["role"], message["content"]) if len(message) == 2 else repr(message)
 
 
 class EnvironmentFailure(Exception):
@@ -107,9 +134,7 @@ class Decision:
         episode: Index of the episode within its instance: 0 in a tree, 0..K-1 in parallel sampling.
         agent: Name of the agent that acts.
         turn: How many decisions this agent had taken before in the episode, from 0.
-        prompt: The messages shown to the agent.
-        prompt_ids: The prompt's token ids, as the sampler received them.
-        tools: The tools that the prompt has.
+        prompt: What the agent was shown, as the sampler received it.
         candidates: All candidates sampled for the prompt.
         chosen: Index of the candidate that was played on.
         state: Digest of the state in which the agent acted, or `None`.
@@ -127,11 +152,9 @@ class Decision:
     episode: int
     agent: str
     turn: int
-    prompt: Sequence[Message]
-    prompt_ids: tuple[int, ...]
+    prompt: Prompt
     candidates: tuple[Candidate, ...]
     chosen: int
-    tools: Tools = ()
     state: str | None = None
     environment: str = ""
     episode_return: float = 0.0
@@ -196,17 +219,15 @@ class Stateful(Protocol):
 class Request:
     """A request for `num_candidates` completions of `prompt` by the policy of `agent`.
 
-    `prompt_ids` are given if the prompt continues sampled tokens, and are then used unchanged. If they are empty, the
+    `prompt.ids` are given if the prompt continues sampled tokens, and are then used unchanged. If they are empty, the
     prompt is encoded with the policy's chat template. `seed` is that of the first candidate; if there is none, the
-    engine has its own. `tools` are those that the prompt has.
+    engine has its own.
     """
 
     agent: str
-    prompt: Sequence[Message]
+    prompt: Prompt
     num_candidates: int
-    prompt_ids: tuple[int, ...] = ()
     seed: int | None = None
-    tools: Tools = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,12 +235,12 @@ class Sampled:
     """The answer to a request.
 
     Args:
-        prompt_ids: The prompt's ids as the model got them.
+        prompt: The request's, with its ids as the model got them.
         completions: As many as were asked for.
         policy_version: See `Decision`.
     """
 
-    prompt_ids: tuple[int, ...]
+    prompt: Prompt
     completions: tuple[Completion, ...]
     policy_version: int = 0
 
@@ -452,7 +473,7 @@ class PendingDecision:
     row: Row
     agent: str
     turn: int
-    prompt: Sequence[Message]
+    prompt: Prompt
     completions: Sequence[Completion]
     is_text: bool = False
 

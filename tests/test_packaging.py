@@ -186,7 +186,7 @@ def test_messages_and_pages_name_extras_that_exist_and_messages_by_the_one_funct
     code = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in files}
     assert [name for name, text in code.items() if "install -e '.[" in text] == ["pettingllms_envs/installing.py"]
     pages = "".join(path.read_text("utf-8") for path in TEXTS if path.suffix == ".md")
-    named = re.findall(r"""install_command\(['"](\w+)""", "".join(code.values()))
+    named = re.findall(r"""(?:install_command|needs_extra)\(['"](\w+)""", "".join(code.values()))
     named += re.findall(r"""install -e '\.\[(\w+)\]'""", pages)
     own = {"test"}  # an extra of the packages that `pettingllms new` makes
     assert {"data", "gguf", "mcp", "report", "search", "trl", "vllm"} <= set(named) - own

@@ -9,7 +9,7 @@ from bench_rollouts import LARGE, TOOLS, WITH_GOALS, Case, Compared, Played, fig
 from loop_cost import Cost, cost, rollout_of
 from simulation import Game, SimulatedClock, SimulatedEngine, SimulatedThreads, Speed, WallClock, Workload
 
-from pettingllms_trl.records import Request
+from pettingllms_trl.records import Prompt, Request
 
 
 SLOW = Speed(name="slow", step_s=1.0, row_s=0.1, prefill_s=10.0, max_num_seqs=2)
@@ -31,7 +31,7 @@ class Equal(Workload):
 
 
 def request(lengths: str) -> Request:
-    return Request("drafter", [{"role": "user", "content": lengths}], len(lengths.split()))
+    return Request("drafter", Prompt([{"role": "user", "content": lengths}]), len(lengths.split()))
 
 
 # ---- The simulation -------------------------------------------------------------------------------------------------

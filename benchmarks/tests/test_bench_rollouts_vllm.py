@@ -14,7 +14,7 @@ from vllm_team import Apart, Drawn, Played, Team, rollout
 
 from pettingllms_trl import MultiAgentGRPOConfig
 from pettingllms_trl.engines.kinds import PromptCodec
-from pettingllms_trl.records import Completion, Request, Sampled
+from pettingllms_trl.records import Completion, Prompt, Request, Sampled
 
 
 LENGTHS = {
@@ -38,7 +38,7 @@ class Table:
 
     def submit(self, ticket: int, request: Request) -> None:
         assert request.num_candidates == 1
-        self._left[ticket] = self._length[ticket] = LENGTHS[request.prompt[0]["content"]][ticket % 2]
+        self._left[ticket] = self._length[ticket] = LENGTHS[request.prompt.messages[0]["content"]][ticket % 2]
 
     def step(self) -> Sequence[tuple[int, Sampled]]:
         self._left = {ticket: left - 1 for ticket, left in self._left.items()}
@@ -46,11 +46,14 @@ class Table:
         for ticket in done:
             del self._left[ticket]
         ids = {ticket: (ticket,) * self._length[ticket] for ticket in done}
-        return [(t, Sampled((0,), (Completion(ids=ids[t], text="", logprobs=(0.0,) * len(ids[t])),))) for t in done]
+        return [
+            (t, Sampled(Prompt((), (0,)), (Completion(ids=ids[t], text="", logprobs=(0.0,) * len(ids[t])),)))
+            for t in done
+        ]
 
 
 def request(place: str) -> Request:
-    return Request("drafter", [{"role": "user", "content": place}], 2)
+    return Request("drafter", Prompt([{"role": "user", "content": place}]), 2)
 
 
 def test_a_decision_is_answered_with_the_last_of_its_candidates_each_with_its_own_number() -> None:
@@ -85,10 +88,10 @@ def test_lock_step_takes_the_longest_of_each_turn_and_free_instances_the_longest
 
 def test_a_candidate_is_asked_for_as_many_tokens_as_were_drawn_for_its_place(tmp_path: Path) -> None:
     args = MultiAgentGRPOConfig(str(tmp_path), use_cpu=True, bf16=False, report_to="none")
-    codec = PromptCodec(tokenize=lambda messages, tools: [5, 6], decode=lambda ids: "")
+    codec = PromptCodec(tokenize=lambda prompt: [5, 6], decode=lambda ids: "")
     sampling = Drawn.of_config(args, {"drafter": codec})
     sampling.workload = Workload(candidates=4, tokens=64)
-    one = Request("drafter", [{"role": "user", "content": "3 drafter 1"}], 1)
+    one = Request("drafter", Prompt([{"role": "user", "content": "3 drafter 1"}]), 1)
     asked = [sampling.ask(4 * 9 + k, one, 1024).parameters for k in range(4)]
     lengths = [sampling.workload.num_tokens("3 drafter 1", k) for k in range(4)]
     assert len(set(lengths)) > 1

@@ -100,7 +100,6 @@ class Episode:
 
     Args:
         instance: What tells instances apart within a step of the training.
-        decisions: Its decisions.
         step: Of the training, or `None`: nothing was trained.
         sample: Which of the instance's episodes it is.
         where: Where it is recorded, in words.

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pettingllms_envs.audit.rows import Candidate, Decision, Episode, Run
-from pettingllms_envs.installing import install_command
+from pettingllms_envs.installing import needs_extra
 
 
 NEEDED = ("step", "prompt", "completion", "advantage")
@@ -41,14 +41,9 @@ def read_table(file: Path) -> list[Row]:
         ImportError: pyarrow, of the extra `data`, is not installed.
         ValueError: It is no such table.
     """
-    try:
+    with needs_extra("data", "pyarrow", f"{file}, which is parquet"):
         import pyarrow
         from pyarrow import parquet
-    except ImportError as error:
-        raise ImportError(
-            f"{file} is parquet, and pyarrow is not installed; expected the extra `data`. "
-            f"Run {install_command('data')}."
-        ) from error
     try:
         rows: list[Row] = parquet.read_table(file).to_pylist()
     except (pyarrow.ArrowException, OSError) as error:

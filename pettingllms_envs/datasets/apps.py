@@ -71,40 +71,32 @@ def code_problem(
     if not tests:
         raise LeftOut("it has no tests")
     said = judging.rules(statement)
-    for_leetcode = "class Solution" in starter_code
     shown: tuple[tuple[StdinTest, ...] | tuple[CallTest, ...], int]
     if fn_name is None:
         shown = public_first([StdinTest(_lines(one), _lines(other)) for one, other in tests], statement)
-        reason = said.unjudged
     else:
         calls = _calls(tests, starter_code)
         shown = public_first(calls, statement)
-        reason = said.unjudged or _beyond_json(calls)
+        said = said._replace(unjudged=said.unjudged or _beyond_json(calls), ignore_case=False)
     return CodeProblem(
         source=source,
         id=id,
         statement=statement,
         level=level,
-        unjudged=reason,
         tests=shown[0],
         num_public=shown[1],
         fn_name=fn_name,
         starter_code=starter_code,
-        prelude=LEETCODE_PRELUDE if for_leetcode else "",
+        prelude=LEETCODE_PRELUDE if "class Solution" in starter_code else "",
         solutions=tuple(solutions[:MAX_SOLUTIONS]),
-        tolerance=said.tolerance,
-        tolerance_kind=said.tolerance_kind,
-        ignore_case=said.ignore_case and fn_name is None,
+        **said._asdict(),
         date=date,
     )
 
 
 def _solutions(row: Row) -> list[str]:
     written = rows.text(row, "solutions", default="")
-    programs = rows.items(rows.parsed(written, "'solutions'"), "'solutions'") if written.strip() else []
-    if not all(isinstance(program, str) for program in programs):
-        raise BadRow("'solutions' has something else than texts")
-    return programs
+    return rows.texts(rows.parsed(written, "'solutions'"), "'solutions'") if written.strip() else []
 
 
 def _lines(written: object) -> str:

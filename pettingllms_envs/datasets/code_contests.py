@@ -28,25 +28,24 @@ def read(row: Row) -> CodeProblem:
         LeftOut: The problem has no tests.
     """
     statement = rows.statement(row, "description")
+    reads = rows.text(row, "input_file", default="") or rows.text(row, "output_file", default="")
     said = judging.rules(statement)
+    if reads:
+        said = said._replace(unjudged=f"it reads or writes the file {reads}")
     public = _tests(row, "public_tests")
     tests = (*public, *_tests(row, "private_tests"), *_tests(row, "generated_tests"))
     if not tests:
         raise LeftOut("it has no tests")
-    reads = rows.text(row, "input_file", default="") or rows.text(row, "output_file", default="")
     return CodeProblem(
         source="code_contests",
         id=rows.text(row, "name"),
         statement=statement,
         level=_level(row),
-        unjudged=f"it reads or writes the file {reads}" if reads else said.unjudged,
         tests=tests,
         num_public=len(public),
         solutions=_programs(row, "solutions")[:MAX_SOLUTIONS],
         wrong=_programs(row, "incorrect_solutions")[:MAX_WRONG],
-        tolerance=said.tolerance,
-        tolerance_kind=said.tolerance_kind,
-        ignore_case=said.ignore_case,
+        **said._asdict(),
         cpu=_seconds(row),
         memory=_memory(row),
     )
@@ -57,9 +56,7 @@ def _tests(row: Row, column: str) -> tuple[StdinTest, ...]:
         return ()
     lists = rows.table(row[column], f"{column!r}")
     found = rows.pairs(lists.get("input"), lists.get("output"), f"{column!r}")
-    if not all(isinstance(text, str) for pair in found for text in pair):
-        raise BadRow(f"{column!r} has something else than texts")
-    return tuple(StdinTest(stdin, expected) for stdin, expected in found)
+    return tuple(StdinTest(*rows.texts(pair, repr(column))) for pair in found)
 
 
 def _programs(row: Row, column: str) -> tuple[str, ...]:
@@ -67,11 +64,9 @@ def _programs(row: Row, column: str) -> tuple[str, ...]:
         return ()
     lists = rows.table(row[column], f"{column!r}")
     languages = rows.items(lists.get("language"), f"the languages of {column!r}")
-    programs = rows.items(lists.get("solution"), f"the programs of {column!r}")
-    if len(languages) != len(programs) or not all(isinstance(program, str) for program in programs):
-        raise BadRow(
-            f"{column!r} has {len(languages)} languages for {len(programs)} programs; expected texts, as many"
-        )
+    programs = rows.texts(lists.get("solution"), f"the list of programs of {column!r}")
+    if len(languages) != len(programs):
+        raise BadRow(f"{column!r} has {len(languages)} languages for {len(programs)} programs; expected as many")
     return tuple(
         program for language, program in zip(languages, programs, strict=True) if language in (PYTHON3, "PYTHON3")
     )

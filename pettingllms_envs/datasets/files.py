@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pettingllms_envs.datasets.rows import MAX_DIGITS, BadRow, Row
-from pettingllms_envs.installing import install_command
+from pettingllms_envs.installing import needs_extra
 
 
 ENDINGS = (".jsonl", ".jsonl.gz", ".json", ".csv", ".parquet")
@@ -121,14 +121,9 @@ def _csv(path: Path, read: Callable[[int], None]) -> Iterator[Row | BadRow]:
 
 
 def _parquet(path: Path, read: Callable[[int], None]) -> Iterator[Row]:
-    try:
+    with needs_extra("data", "pyarrow", f"{path}, which is parquet"):
         import pyarrow
         from pyarrow import parquet
-    except ImportError as error:
-        raise ImportError(
-            f"{path} is parquet, and pyarrow is not installed; expected the extra `data`. "
-            f"Run {install_command('data')}."
-        ) from error
     try:
         with parquet.ParquetFile(path) as file:
             for group in range(file.num_row_groups):

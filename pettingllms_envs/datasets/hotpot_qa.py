@@ -57,8 +57,6 @@ def _pairs(row: Row, column: str, *names: str) -> list[tuple[str, object]]:
     """Titles with what belongs to them, from any of the forms of a column.
 
     Args:
-        row: The row.
-        column: The column.
         names: The names of what belongs to a title, where the column is a mapping.
     """
     value = row.get(column)

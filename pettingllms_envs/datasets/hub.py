@@ -15,7 +15,7 @@ from types import ModuleType
 
 from pettingllms_envs.datasets.files import ENDINGS, stem
 from pettingllms_envs.datasets.hub_datasets import SPLIT_NAMES
-from pettingllms_envs.installing import install_command
+from pettingllms_envs.installing import needs_extra
 
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -159,12 +159,7 @@ def _short(error: Exception) -> str:
 
 
 def _library() -> ModuleType:
-    try:
+    with needs_extra("data", "huggingface_hub", "sets of the Hub"):
         import huggingface_hub
         import huggingface_hub.errors
-    except ImportError as error:
-        raise ImportError(
-            "huggingface_hub is not installed; expected the extra `data` for sets of the Hub. "
-            f"Run {install_command('data')}."
-        ) from error
     return huggingface_hub

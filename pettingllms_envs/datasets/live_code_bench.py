@@ -35,24 +35,21 @@ def read(row: Row) -> CodeProblem:
         raise BadRow(f"'testtype' is {', '.join(map(repr, sorted(kinds)))}; expected 'stdin' or 'functional'")
     called = kinds == {"functional"}
     said = judging.rules(statement)
-    date = rows.text(row, "contest_date", default="")[:10]
-    starter = rows.text(row, "starter_code", default="")
+    if called:
+        said = said._replace(ignore_case=False)
     return CodeProblem(
         source="live_code_bench",
         id=rows.words(row, "question_id") or normalization.name(statement),
         statement=statement,
         level=LEVELS.get(rows.text(row, "difficulty", default=""), 1),
         subject=rows.text(row, "platform", default=""),
-        unjudged=said.unjudged,
         tests=tuple(map(_call, (*public, *private))) if called else tuple(map(_stdin, (*public, *private))),
         num_public=len(public),
         fn_name=_function(row) if called else None,
-        starter_code=starter,
+        starter_code=rows.text(row, "starter_code", default=""),
         prelude=LEETCODE_PRELUDE if called else "",
-        tolerance=said.tolerance,
-        tolerance_kind=said.tolerance_kind,
-        ignore_case=said.ignore_case and not called,
-        date=date,
+        **said._asdict(),
+        date=rows.text(row, "contest_date", default="")[:10],
     )
 
 

@@ -11,7 +11,7 @@ from pettingllms_envs.datasets.apps import LEVELS as APPS_LEVELS
 from pettingllms_envs.datasets.apps import code_problem
 from pettingllms_envs.datasets.live_code_bench import LEVELS
 from pettingllms_envs.datasets.problems import CodeProblem
-from pettingllms_envs.datasets.rows import BadRow, Row
+from pettingllms_envs.datasets.rows import Row
 
 
 def read(row: Row) -> CodeProblem:
@@ -25,9 +25,6 @@ def read(row: Row) -> CodeProblem:
     solutions = row.get("solutions")
     if solutions is None:
         solutions = [row["solution"]] if row.get("solution") else []
-    solutions = rows.items(solutions, "'solutions'")
-    if not all(isinstance(program, str) for program in solutions):
-        raise BadRow("'solutions' has something else than texts")
     return code_problem(
         source="code",
         id=rows.words(row, "id") or normalization.name(statement),
@@ -35,7 +32,7 @@ def read(row: Row) -> CodeProblem:
         tests=rows.pairs(row.get("inputs"), row.get("outputs"), "the row"),
         fn_name=rows.text(row, "fn_name", default="") or None,
         starter_code=rows.text(row, "starter_code", default=""),
-        solutions=solutions,
+        solutions=rows.texts(solutions, "'solutions'"),
         level={**APPS_LEVELS, **LEVELS}.get(rows.words(row, "difficulty").lower(), 1),
         date=rows.text(row, "date", default=""),
     )

@@ -39,7 +39,6 @@ def prepare(
     """Write a copy of a source in which every row is a problem.
 
     Args:
-        source: The source.
         output: The folder to write; it must not exist.
         splits: The splits to write; empty for all that the source has.
         limit: Most problems of each split.

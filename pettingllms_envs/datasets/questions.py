@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pettingllms_envs.datasets import normalization
 from pettingllms_envs.datasets.problems import QuestionProblem
-from pettingllms_envs.datasets.rows import BadRow, LeftOut, items
+from pettingllms_envs.datasets.rows import LeftOut, texts
 from pettingllms_envs.retrieval.passages import Passage
 
 
@@ -31,9 +31,7 @@ def question_problem(
         BadRow: An answer is no text.
         LeftOut: It has no answer that can be compared.
     """
-    if not all(isinstance(answer, str) for answer in answers):
-        raise BadRow("its answers have something else than texts")
-    written = [str(answer).strip() for answer in answers]
+    written = [answer.strip() for answer in texts(answers, "the list of its answers")]
     kept = [each for each in dict.fromkeys(written) if each and len(each) <= MAX_ANSWER]
     comparable = [each for each in kept if normalization.short_answer(each)]
     if not comparable:
@@ -56,7 +54,4 @@ def text_of(sentences: object, what: str) -> str:
     Raises:
         BadRow: They are not texts.
     """
-    found = items(sentences, what)
-    if not all(isinstance(each, str) for each in found):
-        raise BadRow(f"{what} has something else than texts")
-    return " ".join(each.strip() for each in found).strip()
+    return " ".join(each.strip() for each in texts(sentences, what)).strip()

@@ -30,7 +30,6 @@ def text(row: Row, *names: str, default: str | None = None) -> str:
     """The text in the first of the columns that the row has.
 
     Args:
-        row: The row.
         names: One column, or its names in several copies of the set.
         default: Value for an absent or null column; without a default it is an error.
 
@@ -75,6 +74,18 @@ def items(value: object, what: str) -> list[Any]:
     if isinstance(value, list | tuple):
         return list(value)
     raise BadRow(f"{what} is a {type(value).__name__}; expected a list")
+
+
+def texts(value: object, what: str) -> list[str]:
+    """A list of texts of a row.
+
+    Raises:
+        BadRow: It is another thing, or has other things.
+    """
+    found = items(value, what)
+    if not all(isinstance(each, str) for each in found):
+        raise BadRow(f"{what} has something else than texts")
+    return found
 
 
 def table(value: object, what: str) -> Row:

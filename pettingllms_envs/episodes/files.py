@@ -16,11 +16,12 @@ import json
 import os
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import IO, Any
 
 from pettingllms_envs.episodes import schema
 
@@ -201,15 +202,10 @@ def tidy(file: Path, *, keep: Callable[[Row], bool] = lambda row: True) -> list[
     """
     found = {place(row): (light(row), offset, size) for row, offset, size in _rows(file) if keep(row)}
     order = [found[key] for key in sorted(found)]
-    other = file.with_name(file.name + ".new")
-    other.unlink(missing_ok=True)  # a link would be followed
-    with open(file, "rb") as stream, open(other, "xb") as new:
+    with open(file, "rb") as stream, replacing(file) as new:
         for _, offset, size in order:
             stream.seek(offset)
             new.write(stream.read(size))
-        new.flush()
-        os.fsync(new.fileno())
-    other.replace(file)
     return [row for row, _, _ in order]
 
 
@@ -244,15 +240,27 @@ def read_report(file: Path) -> dict[str, Any] | None:
     return report
 
 
+@contextmanager
+def replacing(file: Path) -> Iterator[IO[bytes]]:
+    """A stream for the new content of a file: a kill or an error leaves the old file whole. A link is replaced.
+
+    It is written beside the file under a name that nobody else has, so that no other file or link is touched.
+    """
+    other = file.with_name(f".{file.name}.{os.urandom(8).hex()}.new")
+    try:
+        with open(other, "xb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        other.replace(file)
+    finally:
+        other.unlink(missing_ok=True)
+
+
 def write_whole(file: Path, content: str | bytes) -> None:
-    """Write a file atomically: a kill leaves the old file or the new one, never half of it. A link is replaced."""
-    other = file.with_name(file.name + ".new")
-    other.unlink(missing_ok=True)  # a link would be followed
-    with open(other, "xb") as stream:
+    """Write a file by `replacing`."""
+    with replacing(file) as stream:
         stream.write(content.encode("utf-8") if isinstance(content, str) else content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    other.replace(file)
 
 
 def write_rows(file: Path, rows: Iterable[Row]) -> None:

@@ -7,13 +7,12 @@ that was changed is noticed.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from pettingllms_envs.episodes.files import write_whole
 from pettingllms_envs.episodes.prompts import digests_of
 from pettingllms_envs.observations import Image
 
@@ -39,12 +38,7 @@ def write_image(run: Path, image: Image) -> None:
     if file.exists():
         return
     file.parent.mkdir(parents=True, exist_ok=True)
-    other = file.with_name(f"{file.name}.{os.getpid()}.{threading.get_ident()}.new")
-    with open(other, "wb") as stream:
-        stream.write(image.png)
-        stream.flush()
-        os.fsync(stream.fileno())
-    other.replace(file)
+    write_whole(file, image.png)
 
 
 def read_image(run: Path, digest: str) -> bytes:

@@ -6,7 +6,7 @@ docs/records.md explains every field. A `NotRequired` field may be missing; unkn
 import types
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any, NotRequired, TypedDict, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, NamedTuple, NotRequired, TypedDict, get_args, get_origin, get_type_hints, is_typeddict
 
 
 class EnvironmentFields(TypedDict):
@@ -241,10 +241,6 @@ WORDS = {
     type(None): "null",
 }
 
-Types = tuple[type, ...]
-
-NUMBER: Types = (int, float)
-
 
 def of_run(value: Any) -> str | None:
     """A description of why a value is not a valid `run.json`; None if it is."""
@@ -263,114 +259,77 @@ def of_report(value: Any) -> str | None:
 
 def of_row(value: Any) -> str | None:
     """A description of why a value is not a valid row; None if it is."""
-    return next(_of_row(value), None)
+    return next(_mismatches("", value, EpisodeRow), None) or next(_beyond_types(value), None)
+
+
+class _Kind(NamedTuple):
+    """How values of an annotation are checked.
+
+    Args:
+        types: Their types as JSON has them; empty for any.
+        fields: Of an object with known fields, the kind of each and whether it must be there.
+        inner: Of the values of another object, or of a list.
+    """
+
+    types: tuple[type, ...] = ()
+    fields: "Mapping[str, tuple[_Kind, bool]]" = {}  # noqa: RUF012  # read only
+    inner: "_Kind | None" = None
 
 
 @cache
-def required(fields: type) -> Mapping[str, Types]:
-    """The required fields, in the order of their definition, with their JSON types."""
-    needed: frozenset[str] = fields.__required_keys__  # type: ignore[attr-defined]  # of a TypedDict
-    return {name: tuple(_json_types(hint)) for name, hint in _hints(fields).items() if name in needed}
-
-
-@cache
-def _hints(fields: type) -> Mapping[str, Any]:
-    return get_type_hints(fields)
-
-
-def _json_types(hint: Any) -> Iterator[type]:
+def _kind(hint: Any) -> _Kind:
+    if hint is Any:
+        return _Kind()
+    if hint is float:
+        return _Kind((int, float))
+    if is_typeddict(hint):
+        needed = hint.__required_keys__
+        return _Kind((dict,), {name: (_kind(own), name in needed) for name, own in get_type_hints(hint).items()})
     if isinstance(hint, types.UnionType):
-        for each in get_args(hint):
-            yield from _json_types(each)
-    elif hint is float:
-        yield from NUMBER
-    elif isinstance(hint, type) and issubclass(hint, dict):  # a TypedDict, too
-        yield dict
-    else:
-        yield get_origin(hint) or hint
+        each = [_kind(own) for own in get_args(hint)]
+        known = next((kind for kind in each if kind.fields or kind.inner), _Kind())
+        return known._replace(types=tuple(own for kind in each for own in kind.types))
+    return _Kind((get_origin(hint) or hint,), inner=_kind(get_args(hint)[-1]) if get_args(hint) else None)
 
 
 def _mismatches(name: str, value: Any, hint: Any) -> Iterator[str]:
-    """Where a value is not of a type, in order, down to the values of its objects. Only the first one is reliable."""
-    if hint is Any:
-        return
-    expected = tuple(_json_types(hint))
-    if not isinstance(value, expected):
-        yield f"{name} is not {' or '.join(WORDS[each] for each in expected)}" if name else "it is no object"
-    if not isinstance(value, dict):
-        return
-    for each in get_args(hint) if isinstance(hint, types.UnionType) else (hint,):
-        if is_typeddict(each):
-            for field, of_field in _hints(each).items():
-                if field in value:
-                    yield from _mismatches(_inner(name, field), value[field], of_field)
-                elif field in required(each):
-                    yield f"it has no {_inner(name, field)}"
-        elif get_origin(each) is dict:
-            for field, of_field in value.items():
-                yield from _mismatches(_inner(name, field), of_field, get_args(each)[1])
+    """Where a value is not of a type, in order, down to the values of its objects and lists."""
+    return _of_kind(name, value, _kind(hint))
+
+
+def _of_kind(name: str, value: Any, kind: _Kind) -> Iterator[str]:
+    if kind.types and not isinstance(value, kind.types):
+        yield f"{name} is not {' or '.join(WORDS[each] for each in kind.types)}" if name else "it is no object"
+    elif isinstance(value, dict):
+        for field, (own, is_needed) in kind.fields.items():
+            if field in value:
+                yield from _of_kind(_inner(name, field), value[field], own)
+            elif is_needed:
+                yield f"it has no {_inner(name, field)}"
+        if kind.inner is not None:
+            for field, each in value.items():
+                yield from _of_kind(_inner(name, field), each, kind.inner)
+    elif isinstance(value, list) and kind.inner is not None:
+        for at, each in enumerate(value):
+            yield from _of_kind(f"{name}[{at}]", each, kind.inner)
 
 
 def _inner(name: str, field: str) -> str:
     return f"{name}.{field}" if name else field
 
 
-def _of_row(row: Any) -> Iterator[str]:
-    """The errors of a row, in order. Only the first one is reliable: later checks assume that there was none."""
-    yield from _wrong("", row, required(EpisodeRow))
-    yield from _wrong("instance", row["instance"], required(InstanceFields))
-    yield from _numbers("returns", row["returns"])
-    yield from _mismatches("training", row.get("training", {}), TrainingFields)
-    yield from _mismatches("digest", row.get("digest", ""), str)
-    if row["error"] is not None:
-        yield from _wrong("error", row["error"], required(ErrorFields))
+def _beyond_types(row: EpisodeRow) -> Iterator[str]:
+    """What types do not say: a message's part has the fields of its type, and a step's tools are some of the row's."""
     for number, step in enumerate(row["steps"]):
-        name = f"steps[{number}]"
-        yield from _wrong(name, step, required(Step))
-        yield from _wrong(f"{name}.prompt", step["prompt"], required(PromptFields))
-        if "messages" in step:
-            yield from _wrong(name, step, {"messages": (list, type(None))})
+        if "tools" in step and not 0 <= step["tools"] < len(row.get("tools", ())):
+            yield f"steps[{number}].tools is no index of the row's tools"
         for at, message in enumerate(step.get("messages") or ()):
-            yield from _wrong(f"{name}.messages[{at}]", message, required(MessageFields))
-            if isinstance(message["content"], list):
-                yield from _of_parts(f"{name}.messages[{at}].content", message["content"])
-        if "tools" in step and not _is_index(step["tools"], row.get("tools")):
-            yield f"{name}.tools is no index of the row's tools"
-        yield from _wrong(f"{name}.tokens", step["tokens"], required(TokenFields))
-        yield from _numbers(f"{name}.rewards", step["rewards"])
-        for scope, parts in (step["parts"] or {}).items():
-            yield from _wrong(f"{name}.parts", step["parts"], {scope: (dict,)})
-            yield from _numbers(f"{name}.parts.{scope}", parts)
-
-
-def _of_parts(name: str, parts: list[Any]) -> Iterator[str]:
-    for at, part in enumerate(parts):
-        yield from _wrong(f"{name}[{at}]", part, required(PartFields))
-        needed = _PARTS.get(part["type"])
-        if needed is None:
-            yield f"{name}[{at}].type is {part['type']!r}"
-        else:
-            yield from _wrong(f"{name}[{at}]", part, dict.fromkeys(needed, (str,)))
+            for place, part in enumerate(message["content"] if isinstance(message["content"], list) else ()):
+                name, needed = f"steps[{number}].messages[{at}].content[{place}]", _PARTS.get(part["type"])
+                if needed is None:
+                    yield f"{name}.type is {part['type']!r}"
+                elif lacking := next((field for field in needed if field not in part), None):
+                    yield f"it has no {name}.{lacking}"
 
 
 _PARTS = {"text": ("text",), "image": ("digest", "alt")}
-
-
-def _is_index(value: Any, values: Any) -> bool:
-    return isinstance(value, int) and isinstance(values, list) and 0 <= value < len(values)
-
-
-def _numbers(name: str, found: Mapping[str, Any]) -> Iterator[str]:
-    yield from _wrong(name, found, dict.fromkeys(found, NUMBER))
-
-
-def _wrong(name: str, found: Any, fields: Mapping[str, Types]) -> Iterator[str]:
-    if not isinstance(found, dict):
-        yield f"{name or 'it'} is no object"
-        return
-    for field, expected in fields.items():
-        full = _inner(name, field)
-        if field not in found:
-            yield f"it has no {full}"
-        elif not isinstance(found[field], expected):
-            yield f"{full} is not {' or '.join(WORDS[each] for each in expected)}"

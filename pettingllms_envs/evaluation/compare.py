@@ -42,7 +42,6 @@ class Run:
     Args:
         name: Its name in tables.
         header: Its `run.json`.
-        rows: Its rows.
     """
 
     name: str

@@ -11,15 +11,11 @@ from pettingllms_envs.episodes import files
 from pettingllms_envs.episodes.media import images_of_run
 from pettingllms_envs.evaluation import data_label
 from pettingllms_envs.evaluation.metrics import report
-from pettingllms_envs.installing import install_command
+from pettingllms_envs.installing import needs_extra
 
 
 PUSHED = (files.RUN, files.EPISODES, files.REPORT, "page.html")
 """Files that are uploaded if they exist; besides them only the images of the episodes are."""
-
-EXTRA = (
-    f"pushing needs huggingface_hub, which is not installed; expected the extra `data`. Run {install_command('data')}."
-)
 
 
 def push(run: Path, repo: str, *, private: bool = True, api: Any = None) -> str:
@@ -39,11 +35,9 @@ def push(run: Path, repo: str, *, private: bool = True, api: Any = None) -> str:
         ImportError: `huggingface_hub` is not installed.
         OSError: A file cannot be read, or the Hub cannot be reached or rejects the upload.
     """
-    try:
+    with needs_extra("data", "huggingface_hub", "pushing"):
         from huggingface_hub import CommitOperationAdd, HfApi
         from huggingface_hub.errors import HfHubHTTPError
-    except ImportError as error:
-        raise ImportError(EXTRA) from error
     header, rows = data_label.labelled(files.read_header(run)), files.read(run)
     if not rows:
         raise ValueError(f"{run} has no episode yet; expected at least one. Wait for it, or name another run.")

@@ -26,7 +26,6 @@ class Influence:
     """The effect of replacing replies of one role on the mean of all agents' returns.
 
     Args:
-        role: The role.
         silence: Mean change of an episode's result if a reply is replaced by the empty one.
         silence_interval: 95% interval of that mean, by resampling problems.
         other: Mean change if it is replaced by a reply of the role from another episode.

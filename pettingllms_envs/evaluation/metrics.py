@@ -36,7 +36,6 @@ def report(header: Mapping[str, Any], rows: Sequence[Row], *, num_planned: int |
 
     Args:
         header: Its `run.json`.
-        rows: Its rows.
         num_planned: Number of planned episodes; None: that of the rows.
     """
     ended = [row for row in rows if row["error"] is None]

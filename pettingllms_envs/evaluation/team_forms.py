@@ -85,7 +85,6 @@ def inherited(team: Mapping[str, AgentSpec], arm: str, form: ArmForm, agents: It
     Args:
         team: The agent that plays each of the team's.
         arm: Name of the arm.
-        form: Its form.
         agents: Agents of its environment.
 
     Raises:

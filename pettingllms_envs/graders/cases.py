@@ -169,8 +169,6 @@ def review(problem: CodeProblem, cases: tuple[Case, ...], *, right: str, limits:
     4. There is neither: not known, which counts like not valid.
 
     Args:
-        problem: The problem.
-        cases: The cases.
         right: A program of the episode that passes all golden tests; empty if there is none.
         limits: For each of the runs.
     """

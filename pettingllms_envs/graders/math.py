@@ -14,9 +14,8 @@ to a verdict), `reading.py` with `spelling.py`, `units.py` and `shapes.py` (what
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 from pettingllms_envs.graders.cache import Memo
@@ -32,6 +31,7 @@ from pettingllms_envs.graders.verdicts import (
     check_settings,
     is_readable,
     look,
+    settings_of,
 )
 from pettingllms_envs.graders.workers import GraderFailed, MathVerify
 from pettingllms_envs.replies.boxes import boxed
@@ -42,7 +42,6 @@ __all__ = [
     "GraderFailed",
     "MathGrader",
     "Verdict",
-    "agrade",
     "boxed",
     "default",
     "grade",
@@ -67,26 +66,13 @@ class MathGrader:
         self._ask = MathVerify() if ask is None else ask
         self._memo: Memo[tuple[str, str, Settings], Grade] = Memo(num_remembered)
 
-    def grade(
-        self,
-        answer: str,
-        gold: str,
-        *,
-        kind: str = "expression",
-        multiple: bool = False,
-        unit: str = "",
-        tolerance: Sequence[float] = (),
-    ) -> Grade:
+    def grade(self, answer: str, gold: str, **settings: Any) -> Grade:
         r"""Whether an answer is right. Safe to call from any thread.
 
         Args:
             answer: What the reply's box holds (`boxed`).
             gold: The right answer, as the data set writes it.
-            kind: `"integer"`: both are integers, and nothing else will do (AIME). `"expression"`: anything.
-            multiple: Whether the gold lists several answers, comma-joined. All must be there, in any order, and no
-                other; a tuple or an interval among them keeps its order.
-            unit: In which the gold is given; an answer may repeat it or leave it out.
-            tolerance: How far a number may be off, absolutely: () for not at all, one for all, or one for each answer.
+            **settings: Those of `Settings`: `kind`, `multiple`, `unit` and `tolerance`.
 
         Raises:
             ValueError: The gold is empty or too long or, of kind `"integer"`, no integer; an unknown kind; tolerances
@@ -95,38 +81,16 @@ class MathGrader:
             GraderFailed: math-verify could not be asked, twice. Not the answer's fault: no reason for a reward of 0.
             SandboxUnavailable: math-verify was needed, and this machine cannot hold it safely.
         """
-        return self.grade_many([answer], gold, kind=kind, multiple=multiple, unit=unit, tolerance=tolerance)[0]
+        return self.grade_many([answer], gold, **settings)[0]
 
-    def grade_many(
-        self,
-        answers: Sequence[str],
-        gold: str,
-        *,
-        kind: str = "expression",
-        multiple: bool = False,
-        unit: str = "",
-        tolerance: Sequence[float] = (),
-    ) -> list[Grade]:
+    def grade_many(self, answers: Sequence[str], gold: str, **settings: Any) -> list[Grade]:
         """`grade` for each answer of a group: the same verdicts, sooner. math-verify reads the gold only once."""
-        settings = Settings(kind, bool(multiple), unit, tuple(tolerance))
-        check_gold(gold, settings)
-        grades = self._grades(answers, gold, settings)
+        given = settings_of(**settings)
+        check_gold(gold, given)
+        grades = self._grades(answers, gold, given)
         return [grades[answer] for answer in answers]
 
-    async def agrade(self, answer: str, gold: str, **settings: Any) -> Grade:
-        """`grade`, to be awaited."""
-        return await asyncio.to_thread(partial(self.grade, answer, gold, **settings))
-
-    def same(
-        self,
-        one: str,
-        other: str,
-        *,
-        kind: str = "expression",
-        multiple: bool = False,
-        unit: str = "",
-        tolerance: Sequence[float] = (),
-    ) -> bool:
+    def same(self, one: str, other: str, **settings: Any) -> bool:
         """Whether two answers of models agree, by the rules of `grade`: each would be right, were the other the gold.
 
         Symmetric. An answer that cannot be read agrees with none, not even with itself.
@@ -134,12 +98,13 @@ class MathGrader:
         Raises:
             As `grade` does, but for mistakes in the gold: there is none.
         """
-        settings = Settings(kind, bool(multiple), unit, tuple(tolerance[:1]))
-        check_settings(settings)
+        given = settings_of(**settings)
+        given = given._replace(tolerance=given.tolerance[:1])
+        check_settings(given)
         if not (is_readable(one) and is_readable(other)):
             return False
         return all(
-            self._grades([answer], gold, settings)[answer].correct for answer, gold in ((one, other), (other, one))
+            self._grades([answer], gold, given)[answer].correct for answer, gold in ((one, other), (other, one))
         )
 
     def _grades(self, answers: Sequence[str], gold: str, settings: Settings) -> dict[str, Grade]:
@@ -182,11 +147,6 @@ def grade(answer: str, gold: str, **settings: Any) -> Grade:
 def grade_many(answers: Sequence[str], gold: str, **settings: Any) -> list[Grade]:
     """`MathGrader.grade_many` of the process's own grader."""
     return default().grade_many(answers, gold, **settings)
-
-
-async def agrade(answer: str, gold: str, **settings: Any) -> Grade:
-    """`MathGrader.agrade` of the process's own grader."""
-    return await default().agrade(answer, gold, **settings)
 
 
 def same(one: str, other: str, **settings: Any) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pettingllms_envs.core import check_choice
 from pettingllms_envs.graders import numbers, shapes
@@ -65,12 +65,26 @@ class Finding(StrEnum):
 
 
 class Settings(NamedTuple):
-    """What a problem says of its gold; see `MathGrader.grade`."""
+    """What a problem says of its gold.
+
+    Args:
+        kind: `"integer"`: both are integers, and nothing else will do (AIME). `"expression"`: anything.
+        multiple: Whether the gold lists several answers, comma-joined. All must be there, in any order, and no
+            other; a tuple or an interval among them keeps its order.
+        unit: In which the gold is given; an answer may repeat it or leave it out.
+        tolerance: How far a number may be off, absolutely: () for not at all, one for all, or one for each answer.
+    """
 
     kind: str = "expression"
     multiple: bool = False
     unit: str = ""
     tolerance: tuple[float, ...] = ()
+
+
+def settings_of(**given: Any) -> Settings:
+    """`Settings` of which some are given; the tolerance may be any sequence."""
+    settings = Settings(**given)
+    return settings._replace(multiple=bool(settings.multiple), tolerance=tuple(settings.tolerance))
 
 
 @dataclass(frozen=True, slots=True)

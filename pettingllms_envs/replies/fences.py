@@ -68,7 +68,6 @@ def fenced_blocks(reply: str, kinds: Mapping[str, str]) -> list[tuple[str, str]]
     """Kind and text of each block of a reply, in order; unreadable if the last one has no end.
 
     Args:
-        reply: The reply.
         kinds: See `read_blocks`.
     """
     blocks = read_blocks(reply, kinds)

@@ -33,7 +33,6 @@ class BM25:
     """An index of passages. It is never changed, and can be shared.
 
     Args:
-        passages: The passages.
         k1: How slowly further occurrences of a term stop to count, at least 0.
         b: How much longer passages are discounted, 0 to 1.
 

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pettingllms_envs.installing import install_command
+from pettingllms_envs.installing import needs_extra
 from pettingllms_envs.retrieval.bm25 import BM25, MOST_CHARACTERS, terms_of
 from pettingllms_envs.retrieval.passages import Passage
 
@@ -70,12 +70,8 @@ class SparseIndex:
     """
 
     def __init__(self, passages: Sequence[Passage], digest: str = "") -> None:
-        try:
+        with needs_extra("search", "bm25s", "a corpus"):
             from bm25s import BM25 as SparseScores
-        except ImportError as error:
-            raise ImportError(
-                f"bm25s is not installed; expected it for a corpus. Run {install_command('search')}."
-            ) from error
         self._passages = tuple(passages)
         self._scores = SparseScores(k1=K1, b=B, method="lucene", dtype="float64")
         terms = [terms_of(each.contents) for each in self._passages]
@@ -154,12 +150,8 @@ def sentence_encoder(model: str) -> Encoder:
 
 @cache  # a model takes seconds to load: once in a process, for all indices and threads
 def _loaded(model: str) -> Encoder:
-    try:
+    with needs_extra("search", "sentence_transformers", "an encoder"):
         from sentence_transformers import SentenceTransformer
-    except ImportError as error:
-        raise ImportError(
-            f"sentence_transformers is not installed; expected it for an encoder. Run {install_command('search')}."
-        ) from error
     return SentenceEncoder(SentenceTransformer(model, device="cpu"))
 
 

@@ -5,7 +5,6 @@
     sandbox.run("print(6 * 7)").stdout                                           # b"42\\n"
     tests = [sandbox.StdinTest(stdin="3", expected="9")]
     sandbox.run_tests("print(int(input()) ** 2)", tests).passed                  # True
-    await sandbox.arun_tests("print(int(input()) ** 2)", tests)
     sandbox.run_command(["./main"], files={"main": binary}, stdin="3").stdout    # of a compiled program
 
 The functions here share one `Sandbox` per process, started at the first call and ended with the process. Create your
@@ -52,10 +51,6 @@ __all__ = [
     "Task",
     "ToolExecutor",
     "Verdict",
-    "arun",
-    "arun_command",
-    "arun_many",
-    "arun_tests",
     "default",
     "describe",
     "probe",
@@ -84,26 +79,6 @@ def run_many(tasks: Sequence[Task], **settings: Any) -> list[Report]:
 def run_command(argv: Sequence[str], **settings: Any) -> CommandResult:
     """`Sandbox.run_command` of the process's own sandbox, which executes given files; for others make a `Sandbox`."""
     return default().run_command(argv, **settings)
-
-
-async def arun_command(argv: Sequence[str], **settings: Any) -> CommandResult:
-    """`Sandbox.arun_command` of the process's own sandbox."""
-    return await default().arun_command(argv, **settings)
-
-
-async def arun(program: str, stdin: str | bytes = "", **settings: Any) -> Result:
-    """`Sandbox.arun` of the process's own sandbox."""
-    return await default().arun(program, stdin, **settings)
-
-
-async def arun_tests(program: str, tests: Sequence[StdinTest | CallTest], **settings: Any) -> Report:
-    """`Sandbox.arun_tests` of the process's own sandbox."""
-    return await default().arun_tests(program, tests, **settings)
-
-
-async def arun_many(tasks: Sequence[Task], **settings: Any) -> list[Report]:
-    """`Sandbox.arun_many` of the process's own sandbox."""
-    return await default().arun_many(tasks, **settings)
 
 
 def describe() -> dict[str, Any]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
-import weakref
 from collections.abc import Sequence
 from functools import partial
 
@@ -13,7 +11,7 @@ from pettingllms_envs.sandbox import selftest
 from pettingllms_envs.sandbox.command_slot import CommandSlot
 from pettingllms_envs.sandbox.commands import Command, CommandRequest, CommandResult
 from pettingllms_envs.sandbox.layers import Plan, SandboxUnavailable
-from pettingllms_envs.sandbox.pool import Pool
+from pettingllms_envs.sandbox.pool import Pool, after_fork
 from pettingllms_envs.sandbox.slot import Died, NotStarted
 from pettingllms_envs.sandbox.values import Verdict
 
@@ -39,8 +37,7 @@ class CommandServers:
             command: Pool(num_slots, partial(self._new_slot, command)) for command in (None, *commands)
         }
         self._renew_locks()
-        mine = weakref.ref(self)
-        os.register_at_fork(after_in_child=lambda: _after_fork(mine))
+        after_fork(self, CommandServers._renew_locks)
 
     def _renew_locks(self) -> None:
         self._testing = threading.Lock()
@@ -113,10 +110,3 @@ def _test(plan: Plan, scratch: int) -> None:
             f"native commands cannot be contained here ({plan.level}): {'; '.join(failed)}. Use another machine or"
             " container (`pettingllms sandbox` shows what this one allows); Python programs are not affected."
         )
-
-
-def _after_fork(servers: weakref.ref[CommandServers]) -> None:
-    """In a fork of the trainer, a thread that is not here may have held a lock."""
-    alive = servers()
-    if alive is not None:
-        alive._renew_locks()

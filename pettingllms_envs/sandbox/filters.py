@@ -114,15 +114,11 @@ def _condition(condition: Condition, refusal: int) -> Code:
     """Code that continues if the condition holds, and returns the refusal if not."""
     low = _ARGUMENTS + 8 * condition.argument
     refuse = _refuse(refusal)
-    if condition.test == "masked":
-        mask, *values = condition.values
-        last = len(values) - 1
-        tests = [Instruction(_EQUAL, value, last - at + 1, 0) for at, value in enumerate(values)]
-        return [Instruction(_LOAD, low), Instruction(_AND, mask), *tests, refuse]
-    if condition.test == "in":
-        last = len(condition.values) - 1
-        tests = [Instruction(_EQUAL, value, last - at + 1, 0) for at, value in enumerate(condition.values)]
-        return [Instruction(_LOAD, low), *tests, refuse]
+    if condition.test in ("in", "masked"):
+        num_masks = int(condition.test == "masked")
+        masks, values = condition.values[:num_masks], condition.values[num_masks:]
+        tests = [Instruction(_EQUAL, value, len(values) - at, 0) for at, value in enumerate(values)]
+        return [Instruction(_LOAD, low), *(Instruction(_AND, mask) for mask in masks), *tests, refuse]
     if condition.test == "not in":
         last = len(condition.values) - 1
         tests = [Instruction(_EQUAL, value, last - at, int(at == last)) for at, value in enumerate(condition.values)]

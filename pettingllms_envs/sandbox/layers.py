@@ -13,7 +13,7 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pettingllms_envs.sandbox import filters
@@ -169,24 +169,14 @@ def confinement_of(plan: Plan, imports: Sequence[str]) -> Confinement:
     machine = platform.machine()
     open_files = plan.confinement != "no-open"
     dirs = readable_dirs(imports)
-    unlimited = Confinement(
-        namespaces=_NAMESPACES.get(plan.confinement, ""),
-        landlock=plan.landlock,
-        uid=plan.uid,
-        become_early=plan.become_early,
-        base=sys.base_prefix,
-        dirs=dirs,
-        files=readable_files(),
-        hidden=hidden_dirs(dirs, imports),
-        job_filter=b"",
-        process_filter=filters.program(machine, fork=False, open_files=open_files),
-        test_filter=b"",
-    )
+    unlimited = _without_filters(plan, dirs, readable_files(), hidden_dirs(dirs, imports))
     counted = counts_processes(unlimited)
-    fields = {name: getattr(unlimited, name) for name in Confinement.__slots__}
-    fields["job_filter"] = filters.program(machine, fork=True, open_files=open_files, set_filter=not counted)
-    fields["test_filter"] = b"" if counted else filters.no_more_processes(machine)
-    return Confinement(**fields)
+    return replace(
+        unlimited,
+        job_filter=filters.program(machine, fork=True, open_files=open_files, set_filter=not counted),
+        process_filter=filters.program(machine, fork=False, open_files=open_files),
+        test_filter=b"" if counted else filters.no_more_processes(machine),
+    )
 
 
 def confinement_of_commands(plan: Plan, reads: Sequence[str], scratch_size: int) -> Confinement:
@@ -200,6 +190,17 @@ def confinement_of_commands(plan: Plan, reads: Sequence[str], scratch_size: int)
     system = [path for path in LIBRARIES if os.path.isdir(path)]
     dirs = _outermost([*system, *(path for path in reads if os.path.isdir(path))])
     files = [path for path in (*readable_files(), *reads) if not os.path.isdir(path) and not _is_below(path, dirs)]
+    return replace(
+        _without_filters(plan, dirs, tuple(dict.fromkeys(files)), hidden_dirs(dirs, ())),
+        job_filter=filters.of_commands(platform.machine()),
+        scratch=IN_NAMESPACE if plan.confinement in _NAMESPACES else tempfile.gettempdir(),
+        scratch_size=scratch_size,
+    )
+
+
+def _without_filters(
+    plan: Plan, dirs: tuple[str, ...], files: tuple[str, ...], hidden: tuple[str, ...]
+) -> Confinement:
     return Confinement(
         namespaces=_NAMESPACES.get(plan.confinement, ""),
         landlock=plan.landlock,
@@ -207,13 +208,11 @@ def confinement_of_commands(plan: Plan, reads: Sequence[str], scratch_size: int)
         become_early=plan.become_early,
         base=sys.base_prefix,
         dirs=dirs,
-        files=tuple(dict.fromkeys(files)),
-        hidden=hidden_dirs(dirs, ()),
-        job_filter=filters.of_commands(platform.machine()),
+        files=files,
+        hidden=hidden,
+        job_filter=b"",
         process_filter=b"",
         test_filter=b"",
-        scratch=IN_NAMESPACE if plan.confinement in _NAMESPACES else tempfile.gettempdir(),
-        scratch_size=scratch_size,
     )
 
 
@@ -228,7 +227,7 @@ def readable_dirs(imports: Sequence[str]) -> tuple[str, ...]:
     return _outermost([path for path in paths if path and os.path.isdir(path)])
 
 
-def _outermost(paths: Sequence[str]) -> tuple[str, ...]:
+def _outermost(paths: Iterable[str]) -> tuple[str, ...]:
     """The paths without those below another, which need no mount and no rule of their own."""
     found = dict.fromkeys(paths)
     return tuple(path for path in found if not _is_below(path, found))
@@ -254,8 +253,7 @@ def hidden_dirs(dirs: Sequence[str], imports: Sequence[str]) -> tuple[str, ...]:
     for folder in dirs:  # of which some may be links to others, as lib64 is in an environment
         if ours.is_relative_to(real := Path(folder).resolve()):
             packages.add(os.path.join(folder, ours.relative_to(real)))
-    below = {path for path in packages if any(path.startswith(folder + "/") for folder in dirs)}
-    return tuple(sorted(path for path in below if not any(path.startswith(other + "/") for other in below)))
+    return tuple(sorted(_outermost([path for path in packages if _is_below(path, dirs)])))
 
 
 def readable_files() -> tuple[str, ...]:

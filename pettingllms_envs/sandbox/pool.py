@@ -13,6 +13,7 @@ from pettingllms_envs.sandbox.slot import NotStarted, Slot
 
 
 S = TypeVar("S", bound=Slot)
+T = TypeVar("T")
 
 
 class Pool(Generic[S]):
@@ -30,8 +31,7 @@ class Pool(Generic[S]):
         self._over = threading.Event()
         self._empty()
         weakref.finalize(self, _stop_all, self._slots, self._over, os.getpid())
-        mine = weakref.ref(self)
-        os.register_at_fork(after_in_child=lambda: _forget(mine))
+        after_fork(self, Pool.forget)
 
     def _empty(self) -> None:
         self._free = threading.Semaphore(self.num_slots)
@@ -86,7 +86,7 @@ def _stop_all(slots: set[Any], over: threading.Event, owner: int) -> None:
             slot.stop()
 
 
-def _forget(pool: weakref.ref[Pool[Any]]) -> None:
-    alive = pool()
-    if alive is not None:
-        alive.forget()
+def after_fork(owner: T, renew: Callable[[T], None]) -> None:
+    """Have a function called with an object in each process that is forked, as long as the object is there."""
+    owned = weakref.ref(owner)
+    os.register_at_fork(after_in_child=lambda: None if (alive := owned()) is None else renew(alive))

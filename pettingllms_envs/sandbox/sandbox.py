@@ -9,18 +9,16 @@ Expected outputs never leave this process: the server gets only a program and it
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
 import os
 import threading
-import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from pettingllms_envs.core import check_choice
 from pettingllms_envs.sandbox import layers, selftest, unsafe
@@ -35,15 +33,13 @@ from pettingllms_envs.sandbox.layers import (
     Probed,
     SandboxUnavailable,
 )
-from pettingllms_envs.sandbox.pool import Pool
+from pettingllms_envs.sandbox.pool import Pool, after_fork
 from pettingllms_envs.sandbox.requests import Request, request_run, request_tests
 from pettingllms_envs.sandbox.slot import Died, NotStarted, Slot
 from pettingllms_envs.sandbox.values import CallTest, Limits, Report, Result, StdinTest, Task, ToleranceKind, Verdict
 
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 DEFAULT_LIMITS = Limits()
 
@@ -99,13 +95,10 @@ class Sandbox:
         self._as_other_user = as_other_user
         self._plan: Plan | None = None
         self._probed: list[Probed] = []
-        self._choosing = threading.Lock()
         self._pool = Pool(self.num_slots, self._new_slot)
         self._commands = CommandServers(check_commands(commands, scratch), scratch, self.num_slots)
-        self._threads: ThreadPoolExecutor | None = None
-        self._making_threads = threading.Lock()  # not the other one: an event loop must not wait for a server's start
-        mine = weakref.ref(self)
-        os.register_at_fork(after_in_child=lambda: _after_fork(mine))
+        self._renew_lock()
+        after_fork(self, Sandbox._renew_lock)
 
     def run(
         self, program: str, stdin: str | bytes = "", *, limits: Limits = DEFAULT_LIMITS, isolation: str = "per_test"
@@ -174,7 +167,8 @@ class Sandbox:
     ) -> list[Report]:
         """`run_tests` on many programs, as many at a time as there are slots; the reports in the tasks' order."""
         report = partial(self._report, limits=limits, isolation=isolation, stop_at_timeout=stop_at_timeout)
-        return list(self._executor().map(report, tasks))
+        with ThreadPoolExecutor(self.num_slots, "sandbox") as threads:
+            return list(threads.map(report, tasks))
 
     def run_command(
         self,
@@ -212,23 +206,6 @@ class Sandbox:
             scratch=self._commands.scratch,
         )
         return self._commands.run(request, self.start_commands())
-
-    async def arun_command(self, argv: Sequence[str], **settings: Any) -> CommandResult:
-        """`run_command`, to be awaited."""
-        return await self._in_thread(partial(self.run_command, argv, **settings))
-
-    async def arun(self, program: str, stdin: str | bytes = "", **settings: Any) -> Result:
-        """`run`, to be awaited."""
-        return await self._in_thread(partial(self.run, program, stdin, **settings))
-
-    async def arun_tests(self, program: str, tests: Sequence[StdinTest | CallTest], **settings: Any) -> Report:
-        """`run_tests`, to be awaited."""
-        return await self._in_thread(partial(self.run_tests, program, tests, **settings))
-
-    async def arun_many(self, tasks: Sequence[Task], **settings: Any) -> list[Report]:
-        """`run_many`, to be awaited."""
-        reports = (self._in_thread(partial(self._report, task, **settings)) for task in tasks)
-        return list(await asyncio.gather(*reports))
 
     def start(self) -> str:
         """Choose the layers and start the first server, unless that is done; the level, such as in `Result.isolation`.
@@ -272,9 +249,6 @@ class Sandbox:
 
     def close(self) -> None:
         """End all servers. The next call starts new ones."""
-        if self._threads is not None:
-            self._threads.shutdown()
-            self._threads = None
         self._pool.close()
         self._commands.close()
 
@@ -318,14 +292,8 @@ class Sandbox:
         lost = Result(verdict=Verdict.SANDBOX_ERROR, detail=reason, isolation=level)
         return (lost,) * request.job.num_tests
 
-    def _in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        return asyncio.get_running_loop().run_in_executor(self._executor(), call)
-
-    def _executor(self) -> ThreadPoolExecutor:
-        with self._making_threads:
-            if self._threads is None:
-                self._threads = ThreadPoolExecutor(self.num_slots, "sandbox")
-            return self._threads
+    def _renew_lock(self) -> None:
+        self._choosing = threading.Lock()
 
     def _new_slot(self) -> Slot:
         assert self._plan is not None
@@ -366,15 +334,6 @@ class Sandbox:
         finally:
             slot.stop()
         return Probed(plan.confinement, not failed, "; ".join(failed))
-
-
-def _after_fork(sandbox: weakref.ref[Sandbox]) -> None:
-    """In a fork of the trainer: its threads are not here, and one of them may have held a lock."""
-    alive = sandbox()
-    if alive is not None:
-        alive._threads = None
-        alive._choosing = threading.Lock()
-        alive._making_threads = threading.Lock()
 
 
 def num_cores() -> int:

@@ -193,7 +193,6 @@ class Slot:
         """The server's answer to a job, with a record for each test; its files are added as they are created.
 
         Args:
-            job: The job.
             write: Writes the payload to the first file, and may add files; returns the length of the header.
             files: Descriptors of the payload, the results, the errors and what was added; empty at first.
         """

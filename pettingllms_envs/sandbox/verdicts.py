@@ -24,7 +24,6 @@ def judge(
         job: The job with its limits.
         record: How the test ended.
         before: What the tests before it used.
-        output: Its output.
         errors: The end of its standard error.
         compare: Returns whether an output is correct; None if there is nothing to compare with.
         isolation: See `Result`.

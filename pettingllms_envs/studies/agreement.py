@@ -107,7 +107,13 @@ def _success_line(there: CellResult, here: CellResult, interval: Interval) -> st
 
 def _made_with(there: CellResult, here: CellResult) -> list[str]:
     code = [{"digest": each.code} if each.code else {} for each in (there, here)]
-    pairs = {"packages": (there.packages, here.packages), "code": code, "machine": (there.machine, here.machine)}
+    model = [{"digest": each.model} if each.model else {} for each in (there, here)]
+    pairs = {
+        "packages": (there.packages, here.packages),
+        "code": code,
+        "model": model,
+        "machine": (there.machine, here.machine),
+    }
     return [
         f"{name}: {'; '.join(changed(one, other)) or 'the same'}" if one else f"{name}: not recorded there"
         for name, (one, other) in pairs.items()

@@ -158,8 +158,8 @@ def inconsistencies(results: StudyResults) -> list[str]:
     """Where runs that are compared differ in what must be alike, as sentences.
 
     The seeds of a method must have one configuration, the methods of an environment must be evaluated on the same
-    instances, all runs made with the same code and versions of packages, and with the primary comparisons of the
-    outline.
+    instances, a model's name must stand for the same files, and all runs must be made with the same code and versions
+    of packages, and with the primary comparisons of the outline.
     """
     found = []
     primary = _primary_of(results.outline)
@@ -186,6 +186,16 @@ def inconsistencies(results: StudyResults) -> list[str]:
             f"{len(others)} runs, {others[0]} among them, were made with other primary comparisons than those of the "
             "outline, which were not fixed beforehand."
         )
+    models: dict[object, CellResult] = {}
+    for result in every:
+        train = result.config.get("train")
+        name = train.get("model_name_or_path") if isinstance(train, Mapping) else None
+        if result.model and "{" not in str(name) and models.setdefault(name, result).model != result.model:
+            found.append(
+                f"{result.cell.name} started from other files of {name} than {models[name].cell.name} "
+                f"({result.model[:8]}, {models[name].model[:8]})."
+            )
+            break
     for result in every[1:]:
         if differing := changed(_made_with(every[0], result.code), _made_with(result, every[0].code)):
             found.append(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pettingllms_envs.episodes.outputs import inside, write_output
 from pettingllms_envs.evaluation.paired import student
-from pettingllms_envs.installing import install_command
+from pettingllms_envs.installing import needs_extra
 from pettingllms_envs.studies.analysis import StudyResults
 from pettingllms_envs.studies.results import CellResult
 
@@ -45,13 +45,9 @@ def draw(results: StudyResults, environment: str) -> Mapping[str, bytes]:
     Raises:
         ImportError: matplotlib is not installed.
     """
-    try:
+    with needs_extra("report", "matplotlib", "--out, which draws curves"):
         from matplotlib import rc_context
         from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError(
-            f"{error}; curves are drawn by matplotlib. Run {install_command('report')}, or leave --out out."
-        ) from error
     with rc_context({"svg.hashsalt": "pettingllms", "svg.fonttype": "none"}):
         figure = Figure(figsize=(7.5, 4.5), layout="constrained")
         axes = figure.subplots()

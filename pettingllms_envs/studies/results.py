@@ -77,6 +77,7 @@ class CellResult:
         training: Means of logged metrics over a few portions of the training, a list for each with one of `tokens`.
         packages: Versions that it was made with.
         code: Digest of the source of our packages, whose version may stay while it changes. Empty in older results.
+        model: Digest of the files of the model that it started from, where that is a folder. Empty in older results.
         machine: On what: processor, its instructions that torch uses, threads, platform. Empty in older results.
         cpu_seconds: CPU time of training and evaluation, of all starts of a run that was stopped; without what a
             killed one had spent after its last checkpoint. 0.0 in older results.
@@ -94,6 +95,7 @@ class CellResult:
     training: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
     packages: Mapping[str, str] = field(default_factory=dict)
     code: str = ""
+    model: str = ""
     machine: Mapping[str, Any] = field(default_factory=dict)
     cpu_seconds: float = 0.0
     guesser: str = ""

@@ -274,7 +274,7 @@ def _independent(rng: random.Random, names: Mapping[str, Sequence[str]]) -> list
 def _in_circles(
     rng: random.Random, circles: Mapping[str, Sequence[str]], facts: int, first: int
 ) -> list[dict[str, str]]:
-    """The relations of all steps; see the top of this file.
+    """The relations of all steps: each moves on by the distance of its step, and by another multiple for each fact.
 
     Args:
         rng: Draws the distance of each step.

@@ -42,7 +42,6 @@ class CodingState(NamedTuple):
     """A problem and what was written for it.
 
     Args:
-        problem: The problem.
         num_tests: How many of its golden tests count.
         program: The program so far; empty if there is none.
         num_passed: How many of those tests it passes.

@@ -277,7 +277,7 @@ class Hanabi(CooperativeTask[HanabiState]):
         return self.write(move)
 
     def outcome(self, state: HanabiState) -> Mapping[str, bool | int | float]:
-        """See the top of this file."""
+        """`success`, the score, the cards on the fireworks (also after the last life), lives, and cards to draw."""
         return {
             "success": self.solved(state),
             "score": self.score(state),

@@ -127,7 +127,6 @@ class Event(NamedTuple):
 
     Args:
         player: Who made it.
-        move: The move.
         card: The card that was played or discarded; None for a hint.
         cards: Indices of the cards that a hint named.
         is_strike: Whether a life was lost.

@@ -151,5 +151,5 @@ class HiddenBench(DataTask[ProfileState]):
         return state.problem.answer
 
     def outcome(self, state: ProfileState) -> Mapping[str, bool | int | float]:
-        """See the top of this file."""
+        """`success`, by the majority, and `accuracy`, the share of the members that voted for the right option."""
         return {"success": self.solved(state), "accuracy": state.num_right / state.num_members}

@@ -236,7 +236,7 @@ class NoteTaking(OpenTask[NoteTakingState]):
         return DigitsMove(NOTES, notes[:at].ljust(at, "0") + reading + notes[at + self.width :])
 
     def outcome(self, state: NoteTakingState) -> Mapping[str, bool | int | float]:
-        """See the top of this file."""
+        """`success`; the share of readings in notes; whether the reading was told; the bound of a lone agent."""
         return {
             "success": self.solved(state),
             "noted": sum(self.noted(state, taker) for taker in range(len(state.notes))),

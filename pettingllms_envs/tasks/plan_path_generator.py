@@ -29,7 +29,7 @@ class Difficulty(NamedTuple):
 
 
 def levels(size: int) -> Mapping[int, Difficulty]:
-    """The difficulty of each level; see the top of this file."""
+    """The difficulty of each level: walls become denser, ways longer, and their detours around walls larger."""
     half, near, far = max(2, size // 2), max(2, size), size + size // 2
     return {
         1: Difficulty(0.22, 1, half, 0, 0),

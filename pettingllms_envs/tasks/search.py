@@ -253,7 +253,7 @@ class Search(DataTask[SearchState]):
         return SearchMove(ANSWER, state.problem.answers[0])
 
     def outcome(self, state: SearchState) -> Mapping[str, bool | int | float]:
-        """See the top of this file."""
+        """`success`; F1, which is never paid; whether it was answered; the share of needed passages; searches."""
         return {
             "success": self.solved(state),
             "f1": f1(state.answer, state.problem.answers),

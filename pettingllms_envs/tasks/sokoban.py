@@ -179,7 +179,7 @@ class Sokoban(MovesTask[SokobanState]):
         return state.boxes == state.goals
 
     def value(self, state: SokobanState) -> float:
-        """1 - distance / distance at the start, not below -1; -1 if there is no solution. See the top of this file."""
+        """1 - distance / distance at the start, not below -1; -1 if there is no solution."""
         left, most = state.left, state.most
         return -1.0 if left < 0 or left > 2 * most else 1 - left / most
 
@@ -243,7 +243,7 @@ class Sokoban(MovesTask[SokobanState]):
         return moves[: self.max_moves] or _possible(state.position)
 
     def outcome(self, state: SokobanState) -> Mapping[str, bool | int | float]:
-        """See the top of this file."""
+        """`success`, the regret (1 - SPL), moves and pushes, the optimum, and how far the boxes are; -1 is unknown."""
         _, _, goals, boxes, _, exact, optimal, most, left, moves, pushes = state
         best = most if optimal < 0 else optimal
         return {

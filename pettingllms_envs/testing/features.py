@@ -45,7 +45,13 @@ def check_wrappers(case: Case) -> str:
         plain = episode(case.make(), start, mixed_play(case, start), max_steps=case.max_steps, look=view)
         for wrapper in (BaseWrapper, OrderEnforcingWrapper):
             env = wrapper(case.make())
-            wrapped = episode(env, start, mixed_play(case, start), max_steps=case.max_steps, look=_view_inside)
+            wrapped = episode(
+                env,
+                start,
+                mixed_play(case, start),
+                max_steps=case.max_steps,
+                look=lambda env: _without_hash(view(env)),
+            )
             expected = plain._replace(seen=tuple(_without_hash(each) for each in plain.seen))
             same_course(expected, wrapped.seen, f"in PettingZoo's {wrapper.__name__}")
     return "BaseWrapper, OrderEnforcingWrapper"
@@ -133,10 +139,6 @@ def _expect_cut(env: Any, saved: Any, capacity: int) -> None:
     same(seen[0], seen[1], f"what others observe of two messages that differ after {capacity} characters")
 
 
-def _view_inside(env: Any) -> dict[str, Any]:
-    return _without_hash(view(env))
-
-
 def _without_hash(seen: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in seen.items() if key != "state_hash"}
 
@@ -164,21 +166,10 @@ def readable(env: Any, agent: str) -> Prompt:
 class FixedTool:
     """A tool like another one that always returns the same, and perhaps says something else of itself."""
 
+    deterministic = True
+
     def __init__(self, tool: Any, result: ToolResult, spec: Callable[[ToolSpec], ToolSpec]) -> None:
-        self._tool, self._result, self._spec = tool, result, spec
-
-    @property
-    def spec(self) -> ToolSpec:
-        return self._spec(self._tool.spec)
-
-    @property
-    def digest(self) -> str:
-        digest: str = self._tool.digest
-        return digest
-
-    @property
-    def deterministic(self) -> bool:
-        return True
+        self.spec, self.digest, self._result = spec(tool.spec), str(tool.digest), result
 
     def __call__(self, request: str) -> ToolResult:
         return self._result

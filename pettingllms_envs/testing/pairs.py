@@ -26,6 +26,7 @@ from pettingllms_envs.testing.play import (
     best,
     blaming,
     episode,
+    first_replies,
     oracle_of,
     texts,
     told,
@@ -70,8 +71,6 @@ class Margin(NamedTuple):
     """The result of a cheat in an episode.
 
     Args:
-        cheat: The cheat.
-        episode: The episode.
         returns: Each agent's sum of rewards less its sum when the oracle plays all agents.
     """
 
@@ -188,19 +187,6 @@ def contents(blind: Sequence[str], elsewhere: Mapping[str, str]) -> dict[str, Co
         **{f"the oracle's reply, {how}": partial(_changed, change) for how, change in _CHANGES.items()},
         **{f"always {short(reply)}": partial(_constant, reply) for reply in few},
     }
-
-
-def first_replies(env: Any, start: Start, max_steps: int) -> dict[str, str]:
-    """The first reply of each agent when the oracle plays."""
-    firsts: dict[str, str] = {}
-
-    def policy(env: Any, agent: str) -> str:
-        reply = best(env, agent)
-        firsts.setdefault(agent, reply)
-        return reply
-
-    episode(env, start, policy, max_steps=max_steps)
-    return firsts
 
 
 def _another(starts: Sequence[Start], i: int) -> Start:

@@ -250,6 +250,19 @@ def best(env: Any, agent: str) -> str:
     return str(env.unwrapped.oracle())
 
 
+def first_replies(env: Any, start: Start, max_steps: int) -> dict[str, str]:
+    """The first reply of each agent when the oracle plays."""
+    firsts: dict[str, str] = {}
+
+    def policy(env: Any, agent: str) -> str:
+        reply = best(env, agent)
+        firsts.setdefault(agent, reply)
+        return reply
+
+    episode(env, start, policy, max_steps=max_steps)
+    return firsts
+
+
 def scripted(replies: Iterable[str | None]) -> Policy:
     """A policy that gives the replies in order, without those of dead steps, and empty ones after the last."""
     waiting = itertools.chain((reply for reply in replies if reply is not None), itertools.repeat(""))

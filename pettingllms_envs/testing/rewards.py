@@ -25,6 +25,7 @@ from pettingllms_envs.testing.play import (
     best,
     blaming,
     episode,
+    first_replies,
     mixed_play,
     oracle_of,
     same,
@@ -175,7 +176,7 @@ def floor_policies(case: Case, env: Any) -> Iterator[tuple[str, Callable[[int], 
         example = next(each[k] for each in known if k < len(each))
         yield f"copy of {short(example)}", partial(_given, partial(_copy, k))
     if oracle_of(env) is not None and len(case.starts) > 1:
-        firsts = [_first_replies(case, i) for i in range(len(case.starts))]
+        firsts = [first_replies(case.make(), start, case.max_steps) for start in case.starts]
         yield "the oracle's replies in another instance", lambda i: partial(_recite, firsts[i - 1])
     for reply in case.blind:
         yield f"always {short(reply)}", partial(_given, always(reply))
@@ -233,19 +234,6 @@ def _recite(replies: Mapping[str, str], env: Any, agent: str) -> str:
 
 def _given(policy: Policy, i: int) -> Policy:
     return policy
-
-
-def _first_replies(case: Case, i: int) -> dict[str, str]:
-    """The first reply of each agent when the oracle plays."""
-    firsts: dict[str, str] = {}
-
-    def policy(env: Any, agent: str) -> str:
-        reply = best(env, agent)
-        firsts.setdefault(agent, reply)
-        return reply
-
-    _play(case, i, policy)
-    return firsts
 
 
 def _expect_floor(case: Case, name: str, played: list[Episode], bound: float | None) -> tuple[float, float]:

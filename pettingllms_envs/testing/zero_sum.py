@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from pettingllms_envs.testing.competition import alone, competition
-from pettingllms_envs.testing.pairs import MOST_CHEATS, cheats, contents, first_replies
+from pettingllms_envs.testing.pairs import MOST_CHEATS, cheats, contents
 from pettingllms_envs.testing.play import (
     Case,
     Episode,
@@ -20,6 +20,7 @@ from pettingllms_envs.testing.play import (
     best,
     blaming,
     episode,
+    first_replies,
     mixed_play,
     oracle_of,
     told,

@@ -18,12 +18,12 @@ import json
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pettingllms_envs.core import ToolResult, ToolSpec, check_choice
-from pettingllms_envs.installing import install_command
+from pettingllms_envs.installing import needs_extra
 from pettingllms_envs.observations import PNG, Image
 from pettingllms_envs.tools.calls import only_text
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from pettingllms_envs.tools.mcp_connection import Connection
 
 
-EXTRA = f"the tool needs the MCP SDK, which is not installed; expected the extra `mcp`. Run {install_command('mcp')}."
 SERVER_FAILED = "the tool's server failed or did not answer in time"
 BY_HAND = "failed or did not answer in time; expected one that lists its tools. Start it by hand to see why."
 TOOL_FAILED = "the tool failed"
@@ -88,10 +87,8 @@ class McpTool:
             "variables": variables,
             "deterministic": deterministic,
         }
-        try:
+        with needs_extra("mcp", "mcp, the MCP SDK,", "the tool"):
             from pettingllms_envs.tools.mcp_connection import Connection
-        except ImportError as error:
-            raise ImportError(EXTRA) from error
         self._connect = partial(Connection, command, url, {each: os.environ[each] for each in variables})
         self._where = url if command is None else " ".join(command)
         self.deterministic = deterministic
@@ -125,7 +122,7 @@ class McpTool:
             self._connection.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _made, (self._settings,)
+        return partial(McpTool, **self._settings), ()
 
     def _reached(self, until: float) -> Connection:
         """A connection that has not ended; only one thread makes it, and the others wait no longer than they may."""
@@ -185,7 +182,3 @@ def _png_of(part: Any) -> bytes | None:
     except binascii.Error:
         return None
     return png if png.startswith(PNG) else None
-
-
-def _made(settings: Mapping[str, Any]) -> McpTool:
-    return McpTool(**settings)

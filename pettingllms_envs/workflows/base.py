@@ -42,7 +42,6 @@ class BaseWorkflow(Generic[State, Move]):
     """What workflows have in common: a task, a turn budget, the task's oracle, and its parts of the reward.
 
     Args:
-        task: The task.
         num_turns: Turn budget, at least 1.
 
     Raises:
@@ -92,7 +91,6 @@ class TurnWorkflow(BaseWorkflow[State, Move]):
     """Agents act in a fixed order, and the last one's reply is played.
 
     Args:
-        task: The task.
         num_turns: Turn budget, at least 1; each agent acts once in a turn.
 
     Raises:

@@ -50,7 +50,6 @@ class Discussion(BaseWorkflow[ProfileState, str]):
     """What the workflows of HiddenBench share.
 
     Args:
-        task: The tasks.
         num_turns: Turns, the last of which is for votes, at least 1.
 
     Raises:

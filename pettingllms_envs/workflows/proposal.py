@@ -55,7 +55,6 @@ class ProposalWorkflow(BaseWorkflow[State, Move]):
     """A proposer and a planner play the task together; how a proposal is read is left to the subclass.
 
     Args:
-        task: The task.
         num_turns: Turn budget, at least 1; both roles act once in a turn.
 
     Raises:

@@ -38,7 +38,6 @@ class Single(BaseWorkflow[State, Move]):
     """One role plays the task.
 
     Args:
-        task: The task.
         num_turns: Turn budget, at least 1.
 
     Raises:

@@ -44,7 +44,6 @@ class SingleReasoner(Single[State, str]):
     """One role answers.
 
     Args:
-        task: The task.
         num_turns: Turn budget, at least 1; a reply each.
         tools: Whether it may have programs run before it answers.
         imports: Packages that programs may import besides the standard library; see `ToolReasoner`.

@@ -77,7 +77,6 @@ class ToolCalls:
     """A workflow whose roles may call tools.
 
     Args:
-        workflow: The workflow.
         tools: The tools of each role, by the role's name.
         style: How calls are written: `"text"`, as fenced blocks, which every model can write; `"native"`, as the
             model's chat template has it, with the tools and their results as chat messages.

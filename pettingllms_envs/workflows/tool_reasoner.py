@@ -99,7 +99,6 @@ class ToolReasoner(BaseWorkflow[State, str]):
     """A tool and a reasoner answer together.
 
     Args:
-        task: The task.
         num_turns: Turn budget, at least 1; both roles act once in a turn.
         imports: Packages that programs may import besides the standard library, such as `("sympy",)`: the tool is
             told, and the sandbox has them. An executor that you give yourself must have them, too.

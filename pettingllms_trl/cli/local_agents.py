@@ -28,7 +28,7 @@ from pettingllms_envs.agents import Request as AgentRequest
 from pettingllms_trl.policies.escaping import escape_of, escape_tools, marks_tools
 from pettingllms_trl.policies.profiles import check_chat_template
 from pettingllms_trl.policies.tool_templates import why_unsupported
-from pettingllms_trl.records import Engine, Message, Request, Sampled, Tools
+from pettingllms_trl.records import Engine, Message, Prompt, Request, Sampled, Tools
 
 
 SAMPLED = ("temperature", "top_p", "top_k", "min_p", "max_tokens", "stop", "extra")
@@ -119,7 +119,7 @@ class ChatAgent:
             raise AgentFailed(
                 "refused", f"the prompt has {len(ids)} tokens; expected fewer than {self._max_length}, the context."
             )
-        asked = Request(self._name, messages, 1, tuple(ids), request.seed, tools)
+        asked = Request(self._name, Prompt(messages, tuple(ids), tools=tools), 1, request.seed)
         (completion,) = self._ask(asked).completions
         return Reply(
             text=completion.text,

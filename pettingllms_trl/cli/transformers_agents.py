@@ -123,11 +123,11 @@ class _Model:
         """One batch. (B, T)"""
         device, path = self._model.device, self._of_agent[requests[0].agent].options.get("tokenizer")
         tokenizer = self.tokenizers[path]
-        batch = tokenizer.pad({"input_ids": [list(request.prompt_ids) for request in requests]}, return_tensors="pt")
+        batch = tokenizer.pad({"input_ids": [list(request.prompt.ids) for request in requests]}, return_tensors="pt")
         sampling = self._sampling[requests[0].agent]
         stop = sampling["stop"]
         lengths = [
-            min(self._sampling[request.agent]["max_tokens"], self.max_length - len(request.prompt_ids))
+            min(self._sampling[request.agent]["max_tokens"], self.max_length - len(request.prompt.ids))
             for request in requests
         ]
         sampled = self._model.generate(
@@ -146,7 +146,7 @@ class _Model:
         )
         rows = sampled[:, batch["input_ids"].shape[1] :].tolist()
         return [
-            Sampled(request.prompt_ids, (_completion(row[:length], self._eos[path], tokenizer, stop),))
+            Sampled(request.prompt, (_completion(row[:length], self._eos[path], tokenizer, stop),))
             for request, row, length in zip(requests, rows, lengths, strict=True)
         ]
 

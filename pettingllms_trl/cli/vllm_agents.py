@@ -98,8 +98,8 @@ def _engine(specs: Mapping[str, AgentSpec], tokenizers: Mapping[str, Any], concu
 def _codec(tokenizer: Any) -> PromptCodec:
     """Prompts come as ids; see `ChatAgent`."""
     return PromptCodec(
-        tokenize=lambda messages, tools: tokenizer.apply_chat_template(
-            messages, tools=list(tools) or None, add_generation_prompt=True, return_dict=False
+        tokenize=lambda prompt: tokenizer.apply_chat_template(
+            prompt.messages, tools=list(prompt.tools) or None, add_generation_prompt=True, return_dict=False
         ),
         decode=partial(tokenizer.decode, skip_special_tokens=True),
     )

@@ -135,7 +135,7 @@ def same_turn(i: int, decision: Decision, k: int) -> Place:
 
 def same_prompt(i: int, decision: Decision, k: int) -> Place:
     """The candidates of an instance's decisions at one turn with one prompt: in a tree the siblings."""
-    return Place((decision.instance, decision.turn, decision.prompt_ids), (i, k))
+    return Place((decision.instance, decision.turn, decision.prompt.key), (i, k))
 
 
 def same_continued(i: int, decision: Decision, k: int) -> Place:
@@ -146,7 +146,7 @@ def same_continued(i: int, decision: Decision, k: int) -> Place:
 
 def same_state(i: int, decision: Decision, k: int) -> Place:
     """The candidates of an instance's decisions in one state or, without a `state_hash`, with one prompt."""
-    return Place((decision.instance, decision.prompt_ids if decision.state is None else decision.state), (i, k))
+    return Place((decision.instance, decision.prompt.key if decision.state is None else decision.state), (i, k))
 
 
 def same_instance(i: int, decision: Decision, k: int) -> Place:

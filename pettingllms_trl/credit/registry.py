@@ -24,7 +24,7 @@ from pettingllms_trl.credit.schemes import (
     magrpo,
     max_rl,
 )
-from pettingllms_trl.records import Candidate, Completion, Decision, Stateful
+from pettingllms_trl.records import Candidate, Completion, Decision, Prompt, Stateful
 
 
 Sampling = Literal["tree", "parallel"]
@@ -342,8 +342,7 @@ def _probe(sampling: Sampling, num_candidates: int, num_continuations: int) -> l
             episode=episode,
             agent=agent,
             turn=turn,
-            prompt=[{"role": "user", "content": "?"}],
-            prompt_ids=(0,),
+            prompt=Prompt([{"role": "user", "content": "?"}], (0,)),
             candidates=tuple(
                 Candidate(
                     completion=Completion(ids=(0,), text=str(k)),

@@ -221,9 +221,9 @@ def _texts(decision: PendingDecision) -> dict[str, list[Any]]:
     """Prompts and completions, in the format described at the top of this file."""
     texts = [completion.text for completion in decision.completions]
     if decision.is_text:
-        return {"prompts": [decision.prompt[0]["content"]] * len(texts), "completions": texts}
+        return {"prompts": [decision.prompt.messages[0]["content"]] * len(texts), "completions": texts}
     return {
-        "prompts": [list(decision.prompt)] * len(texts),
+        "prompts": [list(decision.prompt.messages)] * len(texts),
         "completions": [[{"role": "assistant", "content": text}] for text in texts],
     }
 

@@ -139,7 +139,7 @@ def continuations_of(
 
 def num_tokens(decisions: Sequence[Decision]) -> int:
     """Number of tokens in all sequences, prompts and completions."""
-    return sum(len(d.prompt_ids) + len(c.completion.ids) for d in decisions for c in d.candidates)
+    return sum(len(d.prompt.ids) + len(c.completion.ids) for d in decisions for c in d.candidates)
 
 
 def metrics_of(selection: Selection, *, num_played: int, num_wanted: int) -> dict[str, float]:

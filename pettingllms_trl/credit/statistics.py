@@ -68,11 +68,11 @@ def group_exactness(decisions: Sequence[Decision], peers: Peers) -> dict[str, Gr
         decisions: Of any agents.
         peers: Defines the groups.
     """
-    members: dict[str, dict[Hashable, list[tuple[int, ...]]]] = {}
+    members: dict[str, dict[Hashable, list[Hashable]]] = {}
     for i, decision in enumerate(decisions):
         for k in range(len(decision.candidates)):
             of_agent = members.setdefault(decision.agent, {})
-            of_agent.setdefault(peers(i, decision, k).group, []).append(decision.prompt_ids)
+            of_agent.setdefault(peers(i, decision, k).group, []).append(decision.prompt.key)
     found = {}
     for agent, groups in members.items():
         exact = [len(set(prompts)) == 1 for prompts in groups.values() if len(prompts) > 1]

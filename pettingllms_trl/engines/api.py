@@ -114,8 +114,8 @@ def ask(api: Api, request: Request) -> Sampled:
         RuntimeError: The function raised, or did not return a `str`. The message names the agent.
     """
     try:
-        tools = {"tools": list(request.tools)} if request.tools else {}
-        text = api([dict(message) for message in request.prompt], **tools)
+        tools = {"tools": list(request.prompt.tools)} if request.prompt.tools else {}
+        text = api([dict(message) for message in request.prompt.messages], **tools)
     except Exception as error:  # a user's function may raise anything; it is told whose it was, and goes on
         raise RuntimeError(
             f"the API partner of agent {request.agent!r} raised {type(error).__name__}: {error}. Let the function "
@@ -126,7 +126,7 @@ def ask(api: Api, request: Request) -> Sampled:
             f"the API partner of agent {request.agent!r} returned a {type(text).__name__}, expected a str: the "
             "reply's text. Return that."
         )
-    return Sampled(prompt_ids=(), completions=(Completion(ids=(), text=text),))
+    return Sampled(request.prompt, (Completion(ids=(), text=text),))
 
 
 class ApiEngine:

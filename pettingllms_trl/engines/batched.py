@@ -75,7 +75,7 @@ def check_length(prompt_ids: Sequence[int], request: Request, context: int) -> N
             f"the prompt of agent {request.agent!r} has {len(prompt_ids)} tokens, but the context holds {context}, "
             "the completion's included. Show less, choose a model with a longer context, or, where vLLM was started "
             "for less than the model's, raise vllm_max_model_length (on a server --max-model-len). The prompt ends "
-            f"with {request.prompt[-1]['content'][-200:]!r}."
+            f"with {request.prompt.messages[-1]['content'][-200:]!r}."
         )
 
 

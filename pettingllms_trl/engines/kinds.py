@@ -10,7 +10,7 @@ from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.engines.batched import Decode
 from pettingllms_trl.policies.routing import Policy, Routing
 from pettingllms_trl.processes.tensor_parallel import TensorParallelGroup
-from pettingllms_trl.records import Message, PolicyEngine, Tools
+from pettingllms_trl.records import PolicyEngine, Prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +41,12 @@ class PromptCodec:
     """Encodes prompts and decodes completions of an agent's policy.
 
     Args:
-        tokenize: Encodes a prompt's messages and tools.
+        tokenize: Encodes a prompt.
         decode: Decodes sampled ids.
         stop_token_ids: Token ids that end a completion, in addition to those in the model's `generation_config.json`.
     """
 
-    tokenize: Callable[[Sequence[Message], Tools], Sequence[int]]
+    tokenize: Callable[[Prompt], Sequence[int]]
     decode: Decode
     stop_token_ids: Sequence[int] = ()
 

@@ -23,7 +23,7 @@ from pettingllms_trl.engines.weight_store import WeightsVersion
 from pettingllms_trl.policies.codecs import PolicyCodec
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.processes.on_all import entered_on_all
-from pettingllms_trl.records import POLL_SECONDS, Engine, Request, Sampled
+from pettingllms_trl.records import POLL_SECONDS, Engine, Prompt, Request, Sampled
 
 
 CANARY_STEPS = 10
@@ -106,7 +106,7 @@ class SyncedEngines:
         return Canary(
             self.engine_set,
             self._team.policies,
-            tokenize=lambda name, text: codecs[name].encode([[{"role": "user", "content": text}]])[0],
+            tokenize=lambda name, text: codecs[name].encode([Prompt([{"role": "user", "content": text}])])[0],
             score=self.own_logprobs,
             action=args.canary,
             every=CANARY_STEPS,

@@ -29,7 +29,7 @@ from trl import GRPOConfig
 from pettingllms_trl.engines.batched import before_stop, check_length, context_of, sample_within, up_to_stop
 from pettingllms_trl.policies.codecs import PolicyCodec
 from pettingllms_trl.policies.team import Team
-from pettingllms_trl.records import Completion, Message, Request, Sampled, Tools
+from pettingllms_trl.records import Completion, Prompt, Request, Sampled
 from pettingllms_trl.role_sampling import SamplingOverrides
 
 
@@ -102,7 +102,7 @@ def read_once(
         generation_config is not None and generation_config.num_beams not in (None, 1)
     ):
         return None
-    # By the mask, too: where prompts begin with the token that also pads them, two may look alike.
+    # Rows of one `Prompt.key`, as there are no images. By the mask, too: prompts may begin with the token that pads.
     rows, of_row = torch.unique(torch.cat([input_ids, attention_mask], dim=1), dim=0, return_inverse=True)
     if len(rows) > len(input_ids) // 2:
         return None
@@ -140,7 +140,7 @@ def check_continuous_batching(args: GRPOConfig) -> None:
         )
 
 
-Tokenize = Callable[[list[Sequence[Message]], list[Tools]], Sequence[Sequence[int]]]
+Tokenize = Callable[[Sequence[Prompt]], Sequence[Sequence[int]]]
 Generate = Callable[[list[Sequence[int]]], tuple[Sequence[Sequence[int]], Sequence[Sequence[float]] | None]]
 """Sampled ids of each prompt, and their log-probabilities where the generator gives them."""
 Decode = Callable[[list[Sequence[int]]], Sequence[str]]
@@ -169,10 +169,9 @@ def sample(
     Raises:
         ValueError: A prompt leaves no room for a completion in the context.
     """
-    unwritten = [request for request in requests if not request.prompt_ids]
-    tools = [request.tools for request in unwritten]
-    written = iter(tokenize([request.prompt for request in unwritten], tools) if unwritten else ())
-    prompts = [list(request.prompt_ids) or next(written) for request in requests]
+    unwritten = [request.prompt for request in requests if not request.prompt.ids]
+    written = iter(tokenize(unwritten) if unwritten else ())
+    prompts = [list(request.prompt.ids) or next(written) for request in requests]
     if context is not None:
         for ids, request in zip(prompts, requests, strict=True):
             check_length(ids, request, context)
@@ -185,7 +184,7 @@ def sample(
     stopped = [text != part or ids[-1] in ends for ids, text, part in zip(sampled, whole, texts, strict=True)]
     answers: list[Sampled] = []
     start = 0
-    for request, prompt_ids in zip(requests, prompts, strict=True):
+    for request, ids in zip(requests, prompts, strict=True):
         rows = range(start, start + request.num_candidates)
         start = rows.stop
         completions = tuple(
@@ -197,7 +196,7 @@ def sample(
             )
             for row in rows
         )
-        answers.append(Sampled(tuple(prompt_ids), completions))
+        answers.append(Sampled(replace(request.prompt, ids=tuple(ids)), completions))
     return answers
 
 

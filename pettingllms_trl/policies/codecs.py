@@ -21,13 +21,12 @@ from transformers import PreTrainedTokenizerFast
 from pettingllms_trl.policies.escaping import Escape, escape_of, escape_tools, marks_tools
 from pettingllms_trl.policies.profiles import PolicyProfile
 from pettingllms_trl.policies.tool_templates import why_unreadable, why_unsupported
-from pettingllms_trl.records import Message, Tools
+from pettingllms_trl.records import Message, Prompt, Tools
 
 
 Ids = Sequence[int]
-Prompt = Sequence[Message]
-Tokenize = Callable[[PolicyProfile, Sequence[Prompt], Tools], Sequence[Ids]]
-"""Prompts with the same tools to their ids, by a policy's chat template, as TRL applies it."""
+Tokenize = Callable[[PolicyProfile, Sequence[Sequence[Message]], Tools], Sequence[Ids]]
+"""Messages of prompts with the same tools to their ids, by a policy's chat template, as TRL applies it."""
 
 
 class PolicyCodec:
@@ -64,29 +63,28 @@ class PolicyCodec:
         """Those, and the one that pads what has ended."""
         return frozenset({*self._profile.eos_token_ids, self._profile.tokenizer.pad_token_id})
 
-    def encode(self, prompts: Sequence[Prompt], tools: Sequence[Tools] = ()) -> Sequence[Ids]:
+    def encode(self, prompts: Sequence[Prompt]) -> Sequence[Ids]:
         """Token ids of each prompt; equal ones, as at the beginning of one instance's episodes, are encoded once.
-
-        Args:
-            prompts: The messages of each prompt.
-            tools: The tools of each prompt; empty if none has any.
 
         Raises:
             ValueError: A prompt has tools, and the chat template does not write them.
         """
-        if any(tools):
-            self.check_tools("an agent")
-        kinds = [repr(list(own)) if own else "" for own in tools] or [""] * len(prompts)
-        keys = [(kind, *map(_key, prompt)) for kind, prompt in zip(kinds, prompts, strict=True)]
+        keys = [prompt.key for prompt in prompts]
+        distinct = dict(zip(keys, prompts, strict=True))
+        by_tools: dict[str, list[Hashable]] = {}
+        for key, prompt in distinct.items():
+            by_tools.setdefault(repr([*prompt.tools]), []).append(key)
         ids: dict[Hashable, Ids] = {}
-        for kind in dict.fromkeys(kinds):
-            own = escape_tools(self._escape_with_tools, tools[kinds.index(kind)]) if kind else ()
-            distinct = {
-                key: (self._escape_with_tools if marks_tools(prompt, own) else self._escape)(prompt)
-                for key, prompt in zip(keys, prompts, strict=True)
-                if key[0] == kind
-            }
-            ids |= zip(distinct, self._tokenize(self._profile, list(distinct.values()), own), strict=True)
+        for own in by_tools.values():
+            tools = distinct[own[0]].tools
+            if tools:
+                self.check_tools("an agent")
+                tools = escape_tools(self._escape_with_tools, tools)
+            escaped = [
+                (self._escape_with_tools if marks_tools(messages, tools) else self._escape)(messages)
+                for messages in (distinct[key].messages for key in own)
+            ]
+            ids |= zip(own, self._tokenize(self._profile, escaped, tools), strict=True)
         return [ids[key] for key in keys]
 
     def check_tools(self, who: str, *, reads_calls: bool = False) -> None:
@@ -142,7 +140,7 @@ class PolicyCodec:
         bridge.check(policy)
         return bridge
 
-    def _render(self, messages: Prompt, tools: Tools = ()) -> str:
+    def _render(self, messages: Sequence[Message], tools: Tools = ()) -> str:
         """The text that the chat template makes of messages and tools."""
         text: str = self._profile.processing_class.apply_chat_template(
             list(self._escape(messages)),
@@ -153,11 +151,6 @@ class PolicyCodec:
             **self._chat_template_kwargs,
         )
         return text
-
-
-def _key(message: Message) -> Hashable:
-    """What a message says, to find equal ones."""
-    return (message["role"], message["content"]) if len(message) == 2 else repr(message)
 
 
 def decoder(processing_class: Any) -> Callable[[Sequence[Ids]], list[str]]:

@@ -18,7 +18,7 @@ from pettingzoo import AECEnv
 from pettingllms_envs.branching import branchable, branching_of
 from pettingllms_envs.observations import text_prompt
 from pettingllms_envs.suggestions import did_you_mean
-from pettingllms_trl.records import Row
+from pettingllms_trl.records import Prompt, Row
 from pettingllms_trl.rollout.branch_probe import Branching, check_branching
 from pettingllms_trl.rollout.curriculum import Curriculum
 from pettingllms_trl.rollout.env_pool import DEFAULT_ENVIRONMENT, ENVIRONMENT_COLUMN, EnvPool, MakeEnv, name_of
@@ -230,8 +230,8 @@ def check_openings(envs: Mapping[str, Sequence[AECEnv]], agents_with_history: Co
     for env in (pool[0] for pool in envs.values()):
         for agent in env.agents:
             if agent in agents_with_history:
-                prompt = text_prompt(env.observe(agent), agent=agent)
-                check_opening(agent, prompt.messages, prompt.tools)
+                messages, tools = text_prompt(env.observe(agent), agent=agent)
+                check_opening(agent, Prompt(messages, tools=tools))
 
 
 def agents_with_tools(envs: Mapping[str, Sequence[AECEnv]]) -> dict[str, bool]:

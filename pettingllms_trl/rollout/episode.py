@@ -34,6 +34,7 @@ from pettingllms_trl.records import (
     Episode,
     Judge,
     PendingDecision,
+    Prompt,
     Request,
     RolloutOptions,
     Row,
@@ -126,23 +127,23 @@ def episode(
     shown = _next_turn(handle, turns, rules)
     while shown is not None:
         agent, observation, state = shown
-        opening, tools = text_prompt(observation, agent=agent)
+        messages, tools = text_prompt(observation, agent=agent)
         is_branched = start is None and agent not in rules.partners
 
         yield Wait.ENGINE
-        prompt, ids = history.prompt(agent, opening, followup_of(observation), tools)
-        sampled = yield Request(agent, prompt, width if is_branched else 1, ids, tools=tools)
+        prompt = history.prompt(agent, Prompt(messages, tools=tools), followup_of(observation))
+        sampled = yield Request(agent, prompt, width if is_branched else 1)
 
         branches = yield Candidates(handle, state, agent, sampled.completions, options.crash_reward)
-        is_text = isinstance(observation, str) and len(prompt) == 1
-        pending = PendingDecision(row, agent, turns[agent], prompt, sampled.completions, is_text)
+        is_text = isinstance(observation, str) and len(prompt.messages) == 1
+        pending = PendingDecision(row, agent, turns[agent], sampled.prompt, sampled.completions, is_text)
         branches = scored(branches, pending, rules.judge, rules.weigh)
         candidates = tuple([branch.candidate for branch in branches])
         handle.crashes += [branch.crash for branch in branches if branch.crash is not None]
         turns[agent] += 1
         histories = [history] * len(branches)
         if agent in history.follow:
-            histories = [history.replied(agent, prompt, sampled.prompt_ids, each) for each in sampled.completions]
+            histories = [history.replied(agent, sampled.prompt, each) for each in sampled.completions]
 
         at, repeats = len(decisions), options.num_continuations if is_branched else 0
         continued = [k for k, branch in enumerate(branches) if repeats and not branch.over]
@@ -165,9 +166,7 @@ def episode(
                 episode=number,
                 agent=agent,
                 turn=pending.turn,
-                prompt=prompt,
-                prompt_ids=sampled.prompt_ids,
-                tools=tools,
+                prompt=sampled.prompt,
                 candidates=candidates,
                 chosen=chosen,
                 state=state.digest,

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pettingllms_trl.records import Completion, Episode, Message, Tools, role_of
+from pettingllms_trl.records import Completion, Episode, Message, Prompt, role_of
 
 
 HISTORIES = ("none", "conversation")
@@ -28,35 +28,20 @@ Follow = Callable[[Sequence[int], Message], tuple[int, ...] | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
-    """The prompts and replies of one agent.
-
-    Args:
-        messages: Prompts and replies in turn, after a system message if there is one.
-        ids: The same, as the model received and sampled them; empty for an agent behind an API.
-    """
-
-    messages: tuple[Message, ...]
-    ids: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class ChatHistory:
     """The conversations of an episode so far, by agent.
 
     Args:
         follow: For each agent with a history, the function that extends its prompt by a turn; `None` for an agent
             behind an API, which receives messages. Agents not in it have no history.
-        conversations: The conversations of agents that have replied.
+        conversations: The last prompts of agents that have replied, with their replies.
     """
 
     follow: Mapping[str, Follow | None] = field(default_factory=dict)
-    conversations: Mapping[str, Conversation] = field(default_factory=dict)
+    conversations: Mapping[str, Prompt] = field(default_factory=dict)
 
-    def prompt(
-        self, agent: str, opening: Sequence[Message], followup: str | None, tools: Tools = ()
-    ) -> tuple[Sequence[Message], tuple[int, ...]]:
-        """The agent's next prompt.
+    def prompt(self, agent: str, opening: Prompt, followup: str | None) -> Prompt:
+        """The agent's next prompt; it has token ids if it continues sampled tokens.
 
         Raises `ValueError` if the agent has a history and observes a whole dialogue, or tools.
 
@@ -64,41 +49,33 @@ class ChatHistory:
             agent: The acting agent.
             opening: Its observation as a complete prompt.
             followup: The text it is shown instead if it has earlier turns; `None`: the same text.
-            tools: The tools of its observation.
-
-        Returns:
-            The messages, and their token ids if they continue sampled tokens, else none.
         """
         if agent in self.follow:
-            check_opening(agent, opening, tools)
+            check_opening(agent, opening)
         before = self.conversations.get(agent)
-        if before is None or _system(before.messages) != _system(opening):
-            return opening, ()
-        message = {"role": "user", "content": opening[-1]["content"] if followup is None else followup}
+        if before is None or _system(before.messages) != _system(opening.messages):
+            return opening
+        message = {"role": "user", "content": opening.messages[-1]["content"] if followup is None else followup}
         follow = self.follow[agent]
-        if follow is None:
-            return [*before.messages, message], ()
-        ids = follow(before.ids, message)
-        return (opening, ()) if ids is None else ([*before.messages, message], ids)
+        ids = () if follow is None else follow(before.ids, message)
+        return opening if ids is None else Prompt([*before.messages, message], ids)
 
-    def replied(
-        self, agent: str, prompt: Sequence[Message], prompt_ids: tuple[int, ...], completion: Completion
-    ) -> ChatHistory:
+    def replied(self, agent: str, prompt: Prompt, completion: Completion) -> ChatHistory:
         """The history after the reply to a prompt of an agent that has one."""
         reply = {"role": "assistant", "content": completion.text}
-        said = Conversation((*prompt, reply), prompt_ids + completion.ids)
+        said = Prompt((*prompt.messages, reply), prompt.ids + completion.ids)
         return replace(self, conversations={**self.conversations, agent: said})
 
 
-def check_opening(agent: str, opening: Sequence[Message], tools: Tools = ()) -> None:
+def check_opening(agent: str, opening: Prompt) -> None:
     """Raise `ValueError` for an observation that cannot start a conversation: more than one user message, or tools."""
-    if tools:
+    if opening.tools:
         raise ValueError(
             f"agent {agent!r} has history='conversation' and observes tools, which is not supported: its earlier "
             "turns would be kept without their results. Set history to 'none' for this agent, or make the environment "
             "with tool_calls='text'."
         )
-    roles = [message["role"] for message in opening]
+    roles = [message["role"] for message in opening.messages]
     if roles not in (["user"], ["system", "user"]):
         raise ValueError(
             f"agent {agent!r} has history='conversation' and observes messages of the roles {roles}; expected a text "
@@ -156,12 +133,12 @@ def check_conversations(episodes: Sequence[Episode], agents: Sequence[str]) -> N
             where = f"instance {d.instance}, {d.agent}, turn {d.turn}"
             before = said.get(d.agent, ())
             if _goes_on(d.prompt):
-                assert d.prompt_ids[: len(before)] == before, f"{where}: not the tokens that were sampled before"
-            said[d.agent] = d.prompt_ids + d.played.completion.ids
+                assert d.prompt.ids[: len(before)] == before, f"{where}: not the tokens that were sampled before"
+            said[d.agent] = d.prompt.ids + d.played.completion.ids
 
 
-def _goes_on(prompt: Sequence[Message]) -> bool:
-    return any(message["role"] == "assistant" for message in prompt)
+def _goes_on(prompt: Prompt) -> bool:
+    return any(message["role"] == "assistant" for message in prompt.messages)
 
 
 def _system(messages: Sequence[Message]) -> str | None:

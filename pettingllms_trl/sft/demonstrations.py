@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pettingzoo import AECEnv
 
-from pettingllms_envs.observations import Prompt, text_prompt
-from pettingllms_trl.records import Episode, Message, Tools, role_of
+from pettingllms_envs.observations import text_prompt
+from pettingllms_trl.records import Episode, Prompt, role_of
 
 
 FIRST_SEED = 10_000_000
@@ -31,22 +31,20 @@ class Demonstration:
 
     Args:
         role: Who took it: a role, or an agent of one.
-        prompt: The messages shown.
+        prompt: What was shown.
         reply: What was said.
         success: Whether the episode that it belongs to succeeded.
-        tools: The tools that the prompt has.
     """
 
     role: str
-    prompt: Sequence[Message]
+    prompt: Prompt
     reply: str
     success: bool
-    tools: Tools = ()
 
     def row(self) -> dict[str, Any]:
         """TRL's conversational prompt-completion row; with a column `tools` if the prompt has any."""
-        row = {"prompt": list(self.prompt), "completion": [{"role": "assistant", "content": self.reply}]}
-        return {**row, "tools": list(self.tools)} if self.tools else row
+        row = {"prompt": list(self.prompt.messages), "completion": [{"role": "assistant", "content": self.reply}]}
+        return {**row, "tools": list(self.prompt.tools)} if self.prompt.tools else row
 
 
 def by_oracle(env: AECEnv, seeds: Iterable[int], levels: Sequence[int] | None = None) -> Iterator[Demonstration]:
@@ -81,12 +79,13 @@ def by_oracle(env: AECEnv, seeds: Iterable[int], levels: Sequence[int] | None = 
                 env.step(None)
                 continue
             reply = str(game.oracle())
-            decisions.append((role_of(agent), text_prompt(env.observe(agent), agent=agent), reply))
+            messages, tools = text_prompt(env.observe(agent), agent=agent)
+            decisions.append((role_of(agent), Prompt(messages, tools=tools), reply))
             env.step(reply)
             outcome = env.infos.get(agent, {}).get("outcome", {})
         success = bool(outcome.get("success", True))
         for role, prompt, reply in decisions:
-            yield Demonstration(role=role, prompt=prompt.messages, reply=reply, success=success, tools=prompt.tools)
+            yield Demonstration(role=role, prompt=prompt, reply=reply, success=success)
 
 
 def of_episodes(episodes: Iterable[Episode]) -> Iterator[Demonstration]:
@@ -104,10 +103,9 @@ def of_episodes(episodes: Iterable[Episode]) -> Iterator[Demonstration]:
         for decision in episode.decisions:
             yield Demonstration(
                 role=role_of(decision.agent),
-                prompt=decision.prompt,
+                prompt=replace(decision.prompt, ids=()),  # which are another tokenizer's
                 reply=decision.played.completion.text,
                 success=bool(episode.outcome["success"]),
-                tools=decision.tools,
             )
 
 
@@ -151,10 +149,9 @@ def _read(given: Any) -> Demonstration:
     reply = _reply(given["completion"])
     prompt, role = given["prompt"], str(given["role"])
     messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
-    shown = text_prompt({"messages": messages, "tools": given.get("tools")}, agent=role)
-    return Demonstration(
-        role=role, prompt=shown.messages, reply=reply, success=given["success"], tools=tuple(shown.tools)
-    )
+    messages, tools = text_prompt({"messages": messages, "tools": given.get("tools")}, agent=role)
+    shown = Prompt(messages, tools=tuple(tools))
+    return Demonstration(role=role, prompt=shown, reply=reply, success=given["success"])
 
 
 def _reply(given: Any) -> str:

@@ -15,7 +15,9 @@ from typing import Any
 
 import yaml
 from transformers import TrainerCallback, set_seed
+from trl.trainer.utils import get_config_model_id
 
+from pettingllms_envs.agents import file_digest
 from pettingllms_envs.studies.results import CellResult
 from pettingllms_trl.checkpoints import atomic
 from pettingllms_trl.cli import arguments
@@ -64,6 +66,7 @@ def run_cell(run: Run, folder: Path, prepared: Path | None) -> CellResult:
     resumes = atomic.newest(output) is not None
     cpu_seconds = CpuSeconds(folder / "cpu_seconds", resumes=resumes)
     with open_trainer(run, folder, prepared) as trainer:
+        model = Path(get_config_model_id(trainer.model.config))
         rows = list(trainer.eval_dataset)
         curve = HeldOutCurve(trainer, rows, tokens=run.config["tokens"], **run.config["curve"])
         if run.config["trained"]:
@@ -89,6 +92,7 @@ def run_cell(run: Run, folder: Path, prepared: Path | None) -> CellResult:
             curve=_curve(points, run.config["curve"]["instances"]) if run.config["curve"]["points"] else {},
             training=portions(history),
             cpu_seconds=round(cpu_seconds.total, 1),
+            model=file_digest.of_model(model) if model.is_dir() else "",
             **made,
         )
     shutil.rmtree(output)

@@ -188,7 +188,7 @@ class TRLHooks(GRPOTrainer):
             self._log_completion_extra(column, list(values))
         self._replayed, self.scorer.chunks = list(rows), chunks
         with override_args(self, num_generations=group_size):  # TRL groups consecutive rows by K
-            batch = self._generate_and_score_completions(self._replayed)
+            batch = self._generate_and_score_completions([{**row, "prompt": row["prompt"].messages} for row in rows])
         if chunks is not None:
             self.log_of_trl.correct_ratios(batch, [row for chunk in chunks for row in chunk])
         return {**batch, **{name: values.to(self.accelerator.device) for name, values in columns.items()}}

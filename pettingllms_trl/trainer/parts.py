@@ -111,7 +111,7 @@ def engines_of(
 def _prompt_codec(codec: PolicyCodec) -> PromptCodec:
     """A policy's codec as vLLM's engines take it."""
     return PromptCodec(
-        tokenize=lambda messages, tools: codec.encode([messages], [tools])[0],
+        tokenize=lambda prompt: codec.encode([prompt])[0],
         decode=lambda ids: codec.decode([ids])[0],
         stop_token_ids=codec.stop_token_ids,
     )

@@ -100,8 +100,8 @@ def rows_of(
 def _row_of(
     decision: Decision, advantages: Sequence[float] | None, *, learns: bool, policy: str | None
 ) -> audit.Decision:
-    prompt = hash(decision.prompt_ids)
-    system = next((message["content"] for message in decision.prompt if message["role"] == "system"), None)
+    prompt = hash(decision.prompt.key)
+    system = next((message["content"] for message in decision.prompt.messages if message["role"] == "system"), None)
     return audit.Decision(
         agent=decision.agent,
         candidates=tuple(

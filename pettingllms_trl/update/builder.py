@@ -8,7 +8,7 @@ forward passes of bounded size, and with several processes each takes a part of 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import Any, Protocol
@@ -35,7 +35,7 @@ LARGEST_ROUNDING = 1e-2
 leave a last bit, which a deviation of 1e-4 makes larger. Only of credit whose baseline is the mean of siblings."""
 
 Row = dict[str, Any]
-"""A sequence as TRL's pipeline takes it: `prompt`, `prompt_ids`, `completion`, `reward`, and whether it `counts`."""
+"""A sequence: its `prompt` (a `records.Prompt`), `completion` and `reward`, and whether it `counts`."""
 Columns = Mapping[str, Sequence[Any]]
 
 
@@ -194,7 +194,6 @@ class BatchBuilder:
         rows = [
             {
                 "prompt": decision.prompt,
-                "prompt_ids": list(decision.prompt_ids),
                 "completion": candidate.completion,
                 "reward": candidate.reward,
                 "counts": True,
@@ -231,11 +230,10 @@ class BatchBuilder:
         budget, is_shared = self._args.max_tokens_per_microbatch, self._scorer.is_packable(policy.name)
         if budget is None and not is_shared:
             return None
-        of_rows = [(row["prompt_ids"], row["completion"].ids) for row in rows]
+        sizes = [Size(row["prompt"].key, len(row["prompt"].ids), len(row["completion"].ids)) for row in rows]
         if budget is None:
-            longest = max(len(ids) for ids, _ in of_rows) + max(len(ids) for _, ids in of_rows)
+            longest = max(size.prompt for size in sizes) + max(size.completion for size in sizes)
             budget = self._args.per_device_train_batch_size * longest
-        sizes = [Size(tuple(prompt), len(prompt), len(completion)) for prompt, completion in of_rows]
         return partial(assign_by_tokens, sizes, budget=budget, is_shared=is_shared, left_out=left_out)
 
     def _by_tokens(
@@ -379,7 +377,7 @@ def _padding_row(row: Row, eos: int) -> Row:
     logprobs = None if row["completion"].logprobs is None else (0.0, 0.0)
     return {
         **row,
-        "prompt_ids": row["prompt_ids"][:1],
+        "prompt": replace(row["prompt"], ids=row["prompt"].ids[:1]),
         "completion": Completion(ids=(eos, eos), text="", logprobs=logprobs),
         "reward": float("nan"),  # to TRL unscorable: it is in no mean
         "counts": False,

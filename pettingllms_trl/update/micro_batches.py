@@ -147,7 +147,7 @@ def rollout_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     masks = [[int(row["counts"])] * len(row["completion"].ids) for row in rows]
     return {
         **({} if all(row["counts"] for row in rows) else {"env_mask": masks}),
-        "prompt_ids": [row["prompt_ids"] for row in rows],
+        "prompt_ids": [list(row["prompt"].ids) for row in rows],
         "completion_ids": [list(row["completion"].ids) for row in rows],
         "logprobs": None if any(values is None for values in logprobs) else [list(values) for values in logprobs],
     }

@@ -390,7 +390,7 @@ STDIN_1 = '[{"input": "1", "output": "1", "testtype": "stdin"}]'
         ("two_wiki", {"context": "[["}, "'context' is no JSON"),
         ("musique", {"answerable": "yes"}, "'answerable' is a str; expected true or false"),
         ("musique", {"paragraphs": [{"title": "a", "is_supporting": True}]}, "'paragraph_text' is missing or null"),
-        ("musique", {"answer_aliases": [1]}, "its answers have something else than texts"),
+        ("musique", {"answer_aliases": [1]}, "the list of its answers has something else than texts"),
         ("flash_rag", {"golden_answers": "Corven"}, "'golden_answers' is a str; expected a list"),
         ("hidden_bench", {"correct_answer": "Bear"}, "'correct_answer' is 'Bear'; expected one of the options"),
         ("hidden_bench", {"hidden_information": ["a"]}, "expected 2 to 1000 texts"),

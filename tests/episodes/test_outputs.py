@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pettingllms_envs import cli
-from pettingllms_envs.episodes import outputs
+from pettingllms_envs.episodes import files, outputs
 from pettingllms_envs.page import cooperation
 
 
@@ -101,11 +101,24 @@ def test_the_page_of_a_run_is_written_in_its_folder_and_not_where_a_link_leads(r
     assert run("view a")[0] == 0
     assert not Path("a/page.html").is_symlink()
     assert Path("elsewhere.html").read_bytes() == old
-    os.remove("a/page.html")
-    os.link("a/run.json", "a/page.html.new")
-    before = record()
+    assert Path("a/page.html.new").is_symlink()
+
+
+def test_a_file_of_the_users_beside_an_output_stays_and_nothing_else_is_left_there(run: Run) -> None:
+    Path("a/page.html.new").write_text("mine")
+    before = set(Path("a").iterdir()) | {Path("a/page.html")}
     assert run("view a")[0] == 0
-    assert record() == before
+    assert Path("a/page.html.new").read_text() == "mine"
+    assert set(Path("a").iterdir()) == before
+
+
+def test_an_error_while_a_file_is_written_leaves_the_old_one_and_no_other(tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    file.write_text("old")
+    with pytest.raises(ValueError, match="half"), files.replacing(file) as stream:  # noqa: PT012
+        stream.write(b"new")
+        raise ValueError("half of it")
+    assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("report.json", "old")]
 
 
 def test_a_missing_folder_is_named(run: Run) -> None:

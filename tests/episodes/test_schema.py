@@ -26,7 +26,7 @@ DAMAGES: list[tuple[Damage, str]] = [
     (lambda row: row.update(instance={}), "it has no instance.index"),
     (lambda row: row["instance"].update(index="x"), "instance.index is not a whole number"),
     (lambda row: row["instance"].update(options=None), "instance.options is not an object"),
-    (lambda row: row.update(steps=[7]), r"steps\[0\] is no object"),
+    (lambda row: row.update(steps=[7]), r"steps\[0\] is not an object"),
     (lambda row: row["steps"][0].pop("agent"), r"it has no steps\[0\].agent"),
     (lambda row: row["steps"][0].update(prompt={}), r"it has no steps\[0\].prompt.text"),
     (

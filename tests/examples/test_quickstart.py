@@ -29,7 +29,7 @@ from pettingllms_envs.instances import split_of
 from pettingllms_envs.tasks.plan_path_grid import PlanPathState, distance, form
 from pettingllms_envs.workflows.draft_plan import DraftPlan
 from pettingllms_envs.workflows.single import Single
-from pettingllms_trl import Candidate, Completion, Decision, Episode
+from pettingllms_trl import Candidate, Completion, Decision, Episode, Prompt
 
 
 QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart"
@@ -143,8 +143,7 @@ def decision(agent: str, turn: int, played: Candidate, beside: Candidate) -> Dec
         episode=0,
         agent=agent,
         turn=turn,
-        prompt=[],
-        prompt_ids=(7,),
+        prompt=Prompt([], (7,)),
         candidates=(beside, played),
         chosen=1,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import pickle
 import shutil
@@ -10,6 +9,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -156,11 +156,10 @@ def test_a_result_is_frozen_hashable_and_survives_a_pickle(shell):
     assert pickle.loads(pickle.dumps(Command("sh", path=SHELL))) == Command("sh", path=SHELL)
 
 
-def test_commands_run_concurrently_and_can_be_awaited(shell):
-    async def both() -> list[CommandResult]:
-        return list(await asyncio.gather(*(shell.arun_command(["cat"], stdin=str(n)) for n in range(6))))
-
-    assert [result.stdout for result in asyncio.run(both())] == [b"%d" % n for n in range(6)]
+def test_commands_run_concurrently(shell):
+    with ThreadPoolExecutor() as threads:
+        results = list(threads.map(lambda n: shell.run_command(["cat"], stdin=str(n)), range(6)))
+    assert [result.stdout for result in results] == [b"%d" % n for n in range(6)]
 
 
 def test_programs_and_commands_share_a_sandbox_and_programs_still_execute_nothing(shell):

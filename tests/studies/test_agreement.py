@@ -18,6 +18,7 @@ def finished(success: str = "0110", **fields: Any) -> CellResult:
         "curve": {"tokens": [0.0, 30.0], "success": [0.0, 0.5]},
         "packages": {"torch": "2.13.0"},
         "code": "a1",
+        "model": "c3",
         "machine": {"processor": "AMD EPYC", "threads": 1},
     }
     return dataclasses.replace(result("ours", 1, success), **{**made, **fields})
@@ -35,6 +36,7 @@ def test_a_run_that_repeats_is_exact_whatever_it_took() -> None:
         found.lines[4],
         "packages: the same",
         "code: the same",
+        "model: the same",
         "machine: the same",
         "It repeats exactly.",
     )
@@ -58,9 +60,10 @@ def test_a_drift_is_counted_from_the_first_row_that_differs_and_judged_by_the_in
         "curve: the first 1 of 2 points are equal",
     )
     assert "success: 3 of 4 instances end alike; 50.0% there, 25.0% here, -25.0 points" in found.lines[4]
-    assert found.lines[5:8] == (
+    assert found.lines[5:9] == (
         "packages: not recorded there",
         'code: digest: "a1" there, "b2" here',
+        "model: the same",
         'machine: processor: "AMD EPYC" there, "Intel" here',
     )
 

@@ -3,13 +3,16 @@
 import dataclasses
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import pettingllms_envs
 from made_results import fidelity, outline, result, write
 from pettingllms_envs import cli
+from pettingllms_envs.evaluation.paired import student
 from pettingllms_envs.studies.analysis import (
     best_setting,
     differences,
@@ -314,6 +317,19 @@ def test_the_report_says_which_runs_were_made_with_other_primary_comparisons(tmp
     assert found.startswith("2 runs, evaluation/grid/ours/1 among them, were made with other primary comparisons")
 
 
+def test_the_report_names_a_run_that_started_from_other_weights_under_the_same_name(tmp_path: Path) -> None:
+    def made(method: str, seed: int, model: str, name: str = "bases/grid") -> CellResult:
+        run = result(method, seed, "1100", config={"model_name_or_path": name})
+        return dataclasses.replace(run, model=model)
+
+    own_of_each = [made("mine", seed, f"e{seed}", "{folder}/base") for seed in (1, 2)]  # as its preparation made it
+    alike = [made("ours", 1, "a1"), *own_of_each, made("old", 1, "")]
+    assert inconsistencies(read_results(write(tmp_path / "alike", *alike, made("ours", 2, "a1")))) == []
+    assert inconsistencies(read_results(write(tmp_path / "other", *alike, made("ours", 2, "b2")))) == [
+        "evaluation/grid/ours/2 started from other files of bases/grid than evaluation/grid/ours/1 (b2, a1)."
+    ]
+
+
 LINES = {
     "**access**: `archives`, to be read": ("reading", ("guesser", "full", "team", "untrained")),
     "nothing has to be read": ("archives", ("guesser_one", "guesser", "full", "routed", "team", "untrained")),
@@ -357,3 +373,38 @@ def test_the_pages_have_the_means_and_verdicts_of_the_committed_study_of_teams()
                     in lines
                 )
     assert set(checked) == set(LINES)
+
+
+STEPS = [("shared", "team"), ("routed", "shared"), ("directed", "routed"), ("full", "directed")]
+
+
+def test_the_results_page_has_the_differences_from_step_to_step_over_the_seeds_that_both_methods_have() -> None:
+    runs = {}
+    for name in ("teams", "directed"):
+        runs |= read_results(ROOT / "benchmarks" / "results" / "study" / name).evaluation
+    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    table = page.split("### Where the difference comes from")[1].split("\n\n")[2].splitlines()
+    for (method, before), line in zip(STEPS, table[3:], strict=True):
+        for environment, cell in zip(("reading", "archives"), line.split(" | ")[2::2], strict=True):
+            rates = ({run.cell.seed: run.rate for run in runs[environment, each]} for each in (method, before))
+            points = tuple(100 * (a - b) for a, b in zip(*map(first_five, rates), strict=True))
+            low, high = student(points, 0.95)
+            assert cell.rstrip(" |") == f"{sum(points) / 5:+.1f} [{low:+.1f}, {high:+.1f}]"
+
+
+def first_five(rates: dict[int, float]) -> list[float]:
+    return [rates[seed] for seed in range(1, 6)]
+
+
+def test_the_results_page_has_the_best_constant_answer_to_the_note_taking_of_the_study() -> None:
+    env = pettingllms_envs.make("note_taking", workflow="alone", readings=4, values=10, digits=2)
+    right = Counter()
+    for seed in range(1000, 1500):
+        env.reset(seed=seed, options={"split": "test"})
+        while not env.standing():
+            reply = env.oracle()
+            env.step(reply)
+        right[reply] += 1
+    ((reply, times),) = right.most_common(1)
+    assert (reply, times / 500) == ("Answer: 5", 0.114)
+    assert "| 11.4% |" in (ROOT / "docs" / "results.md").read_text(encoding="utf-8")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pettingllms_trl.records import Candidate, Completion, Decision
+from pettingllms_trl.records import Candidate, Completion, Decision, Prompt
 
 
 def decision(
@@ -15,8 +15,7 @@ def decision(
         episode=episode,
         agent=agent,
         turn=turn,
-        prompt=[{"role": "user", "content": "?"}],
-        prompt_ids=(0,),
+        prompt=Prompt([{"role": "user", "content": "?"}], (0,)),
         candidates=tuple(Candidate(completion=Completion(ids=(0,), text=""), reward=r) for r in rewards),
         chosen=0,
         episode_return=total,

@@ -237,7 +237,7 @@ def engine_on(
     options = {"vllm_server_timeout": 5.0, "max_completion_length": 8, **options}
     args = MultiAgentGRPOConfig(str(folder), use_cpu=True, bf16=False, **options)
     codec = PromptCodec(
-        tokenize=lambda messages, tools: [ord(letter) for letter in messages[-1]["content"]],
+        tokenize=lambda prompt: [ord(letter) for letter in prompt.messages[-1]["content"]],
         decode=lambda ids: "".join(map(chr, ids)),
         stop_token_ids=[7],
     )

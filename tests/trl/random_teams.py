@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from gymnasium import spaces
@@ -167,10 +168,10 @@ class Seeded:
     def _answer(self, ticket: int, request: Request) -> Sampled:
         completions = []
         for k in range(request.num_candidates):
-            place = (self._seed, ticket, request.agent, request.prompt, request.seed, request.tools, k)
+            place = (self._seed, ticket, request.agent, request.prompt.messages, request.seed, request.prompt.tools, k)
             draw = self._shared or rng(*place)
             text = "".join(draw.choices("AZ", k=2)) + f"{ticket}.{k}"
             logprobs = tuple(-draw.random() for _ in text)
             completions.append(Completion(ids=tuple(text.encode()), text=text, logprobs=logprobs, finish="stop"))
-        ids = request.prompt_ids or tuple(repr(request.prompt).encode())
-        return Sampled(ids, tuple(completions), policy_version=ticket)
+        ids = request.prompt.ids or tuple(repr(request.prompt.messages).encode())
+        return Sampled(replace(request.prompt, ids=ids), tuple(completions), policy_version=ticket)

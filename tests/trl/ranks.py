@@ -123,7 +123,7 @@ def sampled_of(generation: Generation) -> dict[Any, Any]:
     """By the place of each decision: its prompt, and each candidate's token ids and log-probabilities."""
     return {
         (d.instance, d.episode, d.agent, d.turn): (
-            d.prompt_ids,
+            d.prompt.ids,
             [(c.completion.ids, c.completion.logprobs) for c in d.candidates],
         )
         for episode in generation.played.episodes

@@ -134,6 +134,6 @@ def _said(d: Decision) -> tuple[Any, ...]:
         )
         for c in d.candidates
     ]
-    shown = list(d.prompt), d.prompt_ids, list(d.tools), d.state, d.environment
+    shown = list(d.prompt.messages), d.prompt.ids, list(d.prompt.tools), d.state, d.environment
     worth = d.episode_return, d.return_to_go, dict(d.rewards), d.policy_version, tuple(d.continuation or ())
     return d.instance, d.episode, d.agent, d.turn, d.chosen, shown, candidates, worth

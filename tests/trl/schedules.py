@@ -6,6 +6,7 @@ import hashlib
 import random
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from pettingllms_trl.records import Completion, Request, Sampled
 from pettingllms_trl.rollout.workers import Done, Job
@@ -17,7 +18,8 @@ Write = Callable[[int, Request, int], str]
 
 def answer(ticket: int, request: Request, write: Write) -> Sampled:
     texts = [write(ticket, request, k) for k in range(request.num_candidates)]
-    return Sampled((1, 2), tuple(Completion(ids=tuple(text.encode()) or (0,), text=text) for text in texts))
+    completions = tuple(Completion(ids=tuple(text.encode()) or (0,), text=text) for text in texts)
+    return Sampled(replace(request.prompt, ids=(1, 2)), completions)
 
 
 def babble(ticket: int, request: Request, k: int) -> str:
@@ -32,7 +34,7 @@ def wander(ticket: int, request: Request, k: int) -> str:
 
 
 def _rng(ticket: int, request: Request, k: int) -> random.Random:
-    return random.Random(hashlib.sha256(f"{ticket}/{request.agent}/{request.prompt}/{k}".encode()).digest())
+    return random.Random(hashlib.sha256(f"{ticket}/{request.agent}/{request.prompt.messages}/{k}".encode()).digest())
 
 
 class Patient:

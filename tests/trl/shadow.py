@@ -106,7 +106,7 @@ class Shadow:
             draw = random.Random(asked.parameters["seed"] + k)
             ids = [draw.randrange(5, 200) for _ in range(draw.randint(1, 8))]
             completions.append(self._params.completion(asked.agent, ids, [-5.56] * len(ids)))
-        return [(ticket, Sampled(asked.prompt_ids, tuple(completions)))]
+        return [(ticket, Sampled(asked.prompt, tuple(completions)))]
 
 
 def shadowed(

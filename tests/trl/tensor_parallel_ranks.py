@@ -19,7 +19,7 @@ from pettingllms_trl import MultiAgentGRPOConfig
 from pettingllms_trl.engines.kinds import PromptCodec
 from pettingllms_trl.engines.vllm.params import VllmParams
 from pettingllms_trl.processes.tensor_parallel import tensor_parallel_group
-from pettingllms_trl.records import Request
+from pettingllms_trl.records import Prompt, Request
 
 
 TEAM = {"opener_0": "opener", "closer_0": "closer"}
@@ -62,8 +62,8 @@ def engine(args: Any, path: str, tokenizer: Any, of_agent: dict[str, str], model
     from pettingllms_trl.engines.vllm.tensor_parallel import TensorParallelVllm
 
     codec = PromptCodec(
-        tokenize=lambda messages, tools: tokenizer.apply_chat_template(
-            list(messages), add_generation_prompt=True, return_dict=False
+        tokenize=lambda prompt: tokenizer.apply_chat_template(
+            list(prompt.messages), add_generation_prompt=True, return_dict=False
         ),
         decode=lambda ids: tokenizer.decode(ids, skip_special_tokens=True),
     )
@@ -121,7 +121,7 @@ def play(engine: Any, answers: dict[int, Any]) -> None:
         if todo and steps % 3 == 0:
             ticket, agent, prompt = todo.pop()
             messages = [{"role": "user", "content": prompt}]
-            engine.submit(ticket, Request(agent=agent, prompt=messages, num_candidates=NUM_CANDIDATES))
+            engine.submit(ticket, Request(agent=agent, prompt=Prompt(messages), num_candidates=NUM_CANDIDATES))
         if engine.num_in_flight:
             answers.update(engine.step())
         steps += 1

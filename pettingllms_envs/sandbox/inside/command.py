@@ -18,7 +18,7 @@ from typing import NoReturn, TypedDict
 from .cgroup import Group
 from .confine import Confinement, limit_command, lock_in
 from .job import close_all_but, left_something, move_up, time_of_children
-from .wire import ENDED, FAULT, LEFTOVER, MEMORY, READY, RECORD, Job, Record, receive_job
+from .wire import ENDED, FAULT, LEFTOVER, MEMORY, READY, RECORD, Job, Record, copy, receive_job
 
 
 NOT_EXECUTED = 126
@@ -102,9 +102,7 @@ def _write_files(payload: int, offset: int, meta: CommandMeta) -> None:
         if folder:
             os.makedirs(folder, exist_ok=True)
         fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700)
-        end = offset + length
-        while offset < end and (sent := os.sendfile(fd, payload, offset, end - offset)):
-            offset += sent
+        offset += copy(fd, payload, offset, offset + length)
         os.close(fd)
 
 

@@ -170,7 +170,6 @@ def lock_in(confinement: Confinement, job: Job, address_space: int, largest_file
 
     Args:
         confinement: The layers.
-        job: The job.
         address_space: Bytes of address space that this process has now.
         largest_file: Bytes of the largest file that it writes besides its output, such as the copy of an input.
     """

@@ -20,7 +20,7 @@ from typing import NoReturn, TypedDict
 from . import program
 from .cgroup import Group
 from .confine import Confinement, limit_test, lock_in, whole_seconds
-from .wire import DONE, ENDED, ERRORS_SHOWN, FAULT, LEFTOVER, MEMORY, READY, RECORD, Job, Progress, Record
+from .wire import DONE, ENDED, ERRORS_SHOWN, FAULT, LEFTOVER, MEMORY, READY, RECORD, Job, Progress, Record, copy
 
 
 ABOVE_STREAMS = 10
@@ -218,18 +218,13 @@ def left_something() -> bool:
 def _append(target: int, source: int, most: int) -> int:
     """Append the last `most` bytes of a file to another, inside the kernel; how many that were."""
     size = os.fstat(source).st_size
-    offset = start = max(0, size - most)
-    while offset < size and (sent := os.sendfile(target, source, offset, size - offset)):
-        offset += sent
-    return offset - start
+    return copy(target, source, max(0, size - most), size)
 
 
 def _set_input(stdin: int, payload: int, offset: int, length: int) -> None:
     os.ftruncate(stdin, 0)
     os.lseek(stdin, 0, os.SEEK_SET)
-    end = offset + length
-    while offset < end and (sent := os.sendfile(stdin, payload, offset, end - offset)):
-        offset += sent
+    copy(stdin, payload, offset, offset + length)
     os.lseek(stdin, 0, os.SEEK_SET)
 
 

@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator
 from itertools import islice
 
-from . import kernel
+from . import kernel, wire
 
 
 MOST_FILES = 4096
@@ -181,7 +181,7 @@ def copy_out(fd: int, names: list[str], target: int, most: int) -> Iterator[int]
             if size > most:
                 yield TOO_LARGE
                 continue
-            _append(target, source, size)
+            wire.copy(target, source, 0, size)
             most -= size
             yield size
         finally:
@@ -207,9 +207,3 @@ def _open(fd: int, name: str) -> int | None:
         return found
     os.close(found)
     return None
-
-
-def _append(target: int, source: int, size: int) -> None:
-    offset = 0
-    while offset < size and (sent := os.sendfile(target, source, offset, size - offset)):
-        offset += sent

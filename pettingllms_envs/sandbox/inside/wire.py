@@ -144,6 +144,14 @@ def _receive(sock: socket.socket, length: int) -> bytes:
     return b"".join(parts)
 
 
+def copy(target: int, source: int, start: int, end: int) -> int:
+    """Append bytes of a file to another, as far as the source goes. Returns their number."""
+    at = start
+    while at < end and (sent := os.sendfile(target, source, at, end - at)):
+        at += sent
+    return at - start
+
+
 def send_job(sock: socket.socket, job: Job, files: Sequence[int]) -> None:
     """Send a job with its files: payload, results, errors, and for a command its standard input."""
     fds = array.array("i", files)

@@ -131,7 +131,7 @@ class ColocatedVllm(VllmEngine):
 
     def _send(self, asked: VllmRequest, served: AdapterVersion | None) -> None:
         detokenize = bool(asked.parameters["stop"])  # it looks for them in the text
-        name = self._add(asked.prompt_ids, served, **asked.parameters, detokenize=detokenize)
+        name = self._add(asked.prompt.ids, served, **asked.parameters, detokenize=detokenize)
         self._waiting[name] = asked
 
     def _add(self, prompt_ids: Sequence[int], served: AdapterVersion | None, **parameters: Any) -> str:
@@ -156,7 +156,7 @@ class ColocatedVllm(VllmEngine):
             ids, logprobs = choice.token_ids, choice.logprobs and choice.logprobs.logprobs  # None: not asked for
             assert logprobs is None or len(ids) == len(logprobs) > 0, f"{len(ids)} ids, {len(logprobs)} log-probs"
             completions.append(self._params.completion(asked.agent, ids, logprobs, choice.finish_reason))
-        return asked.ticket, Sampled(asked.prompt_ids, tuple(completions))
+        return asked.ticket, Sampled(asked.prompt, tuple(completions))
 
     def _check_sampled_by(self, output: RequestOutput, policy: str) -> None:
         served = self._serving[policy].name if self._adapters else None

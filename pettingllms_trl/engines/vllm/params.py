@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, Self
 
@@ -16,7 +16,7 @@ from trl import GRPOConfig
 
 from pettingllms_trl.engines.batched import before_stop, check_length
 from pettingllms_trl.engines.kinds import PromptCodec
-from pettingllms_trl.records import Completion, Finish, Request
+from pettingllms_trl.records import Completion, Finish, Prompt, Request
 from pettingllms_trl.role_sampling import NOTHING, SamplingOverrides
 
 
@@ -31,13 +31,13 @@ class VllmRequest:
     Args:
         ticket: As in `Engine`.
         agent: The acting agent.
-        prompt_ids: Token ids of the prompt.
+        prompt: With its token ids.
         parameters: Arguments of vLLM's `SamplingParams`, or fields of its completions endpoint.
     """
 
     ticket: int
     agent: str
-    prompt_ids: tuple[int, ...]
+    prompt: Prompt
     parameters: Mapping[str, Any]
 
 
@@ -113,12 +113,14 @@ class VllmParams:
         Raises:
             ValueError: The prompt leaves no room for a completion.
         """
-        prompt_ids = request.prompt_ids or tuple(self._codecs[request.agent].tokenize(request.prompt, request.tools))
-        check_length(prompt_ids, request, max_model_len)
+        prompt = request.prompt
+        if not prompt.ids:
+            prompt = replace(prompt, ids=tuple(self._codecs[request.agent].tokenize(prompt)))
+        check_length(prompt.ids, request, max_model_len)
         parameters = self.of(request.agent, ticket, request.num_candidates)
         if request.seed is not None:
             parameters["seed"] = request.seed
-        return VllmRequest(ticket, request.agent, prompt_ids, parameters)
+        return VllmRequest(ticket, request.agent, prompt, parameters)
 
     def completion(
         self, agent: str, ids: Sequence[int], logprobs: Sequence[float] | None, finish: str | None = None

@@ -229,19 +229,19 @@ class VllmServer(VllmEngine):
         completions = []
         for choice in choices:
             ids, logprobs = choice.get("token_ids"), choice["logprobs"]["token_logprobs"]
-            if not ids or len(ids) != len(logprobs) or tuple(choice["prompt_token_ids"]) != asked.prompt_ids:
+            if not ids or len(ids) != len(logprobs) or tuple(choice["prompt_token_ids"]) != asked.prompt.ids:
                 raise RuntimeError(
                     f"{replica.url} gave {choice['finish_reason']!r} with the token ids {ids}, expected those that "
                     "were sampled, a log-probability for each, after the prompt as it was sent. Use vLLM 0.22 or "
                     "later."
                 )
             completions.append(self._params.completion(asked.agent, ids, logprobs, choice["finish_reason"]))
-        return Sampled(asked.prompt_ids, tuple(completions))
+        return Sampled(asked.prompt, tuple(completions))
 
 
 def _complete(replica: VllmReplica, version: AdapterVersion | None, asked: VllmRequest) -> Choices:
     """Send a request and wait for its answer, on a separate thread. Raises what `VllmReplica.complete` raises."""
-    body = {**asked.parameters, "prompt": list(asked.prompt_ids), "return_token_ids": True}
+    body = {**asked.parameters, "prompt": list(asked.prompt.ids), "return_token_ids": True}
     choices = sorted(replica.complete(version, body)["choices"], key=lambda choice: choice["index"])
     number = asked.parameters["n"]
     assert len(choices) == number, f"{replica.url}: {len(choices)} choices for n={number}"

@@ -29,7 +29,7 @@ from pettingllms_trl.checkpoints.atomic import CorruptCheckpoint, verify
 from pettingllms_trl.checkpoints.checkpointer import StopSignals
 from pettingllms_trl.credit import at_grpo
 from pettingllms_trl.credit.statistics import group_statistics
-from pettingllms_trl.records import Candidate, Completion, Decision
+from pettingllms_trl.records import Candidate, Completion, Decision, Prompt
 from pettingllms_trl.trainer.dataloading import EpochSampler
 from pettingllms_trl.update.step_guard import SkipRecord, describe_decisions, provenance
 from third_party import Relay
@@ -528,8 +528,7 @@ def decision(*rewards: float, instance: int = 0, turn: int = 0, agent: str = "a_
         episode=0,
         agent=agent,
         turn=turn,
-        prompt=[],
-        prompt_ids=(0,),
+        prompt=Prompt([], (0,)),
         candidates=tuple(Candidate(completion=Completion(ids=(0,), text=""), reward=r) for r in rewards),
         chosen=0,
         episode_return=result,

@@ -16,7 +16,7 @@ from pettingllms_envs.episodes import files
 from pettingllms_envs.page import page
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 from pettingllms_trl.checkpoints.recorder import RolloutRecorder, header, rows
-from pettingllms_trl.records import Candidate, Completion, Decision, Episode
+from pettingllms_trl.records import Candidate, Completion, Decision, Episode, Prompt
 from third_party import Relay
 
 
@@ -50,8 +50,7 @@ DECISION = Decision(
     episode=0,
     agent="planner_0",
     turn=0,
-    prompt=[{"role": "system", "content": "Rules."}, {"role": "user", "content": "Go."}],
-    prompt_ids=(5, 6, 7),
+    prompt=Prompt([{"role": "system", "content": "Rules."}, {"role": "user", "content": "Go."}], (5, 6, 7)),
     candidates=(
         candidate("up", (8, 2), 1.5, parts={"progress": 1.0, "steps": 0.5}, team=("progress",), state="s1"),
         candidate("down", (9, 9, 9), -0.5, parts={"steps": -0.5}, state="s2"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import runpy
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -283,7 +284,10 @@ def test_the_recipes_count_parameters_as_worked_out_by_hand(
 @pytest.mark.parametrize(("task", "paid", "unpaid"), [("note_taking", 40, 220), ("archives", 20, 60)])
 def test_an_instance_takes_as_many_replies_as_the_page_on_cooperation_says(task: str, paid: int, unpaid: int) -> None:
     def sample(requests: Sequence[Request]) -> list[Sampled]:
-        return [Sampled((1,), (Completion(ids=(2,), text="?"),) * each.num_candidates) for each in requests]
+        return [
+            Sampled(replace(each.prompt, ids=(1,)), (Completion(ids=(2,), text="?"),) * each.num_candidates)
+            for each in requests
+        ]
 
     page = (EXAMPLES.parent / "docs" / "cooperation.md").read_text("utf-8")
     for files, number in ((PAID, paid), (UNPAID, unpaid)):

@@ -32,7 +32,7 @@ from pettingllms_envs.evaluation import bench as benches
 from pettingllms_trl import MultiAgentGRPOTrainer, records
 from pettingllms_trl.cli.local_agents import EngineThread
 from pettingllms_trl.cli.transformers_agents import _Seeded, open_transformers
-from pettingllms_trl.records import Sampled
+from pettingllms_trl.records import Prompt, Sampled
 from real_vllm import served
 
 
@@ -190,7 +190,7 @@ class Failing:
         tickets, self.tickets = self.tickets, []
         if self.num_steps == 1:
             raise RuntimeError("out of memory")
-        return [(ticket, Sampled((1,), ())) for ticket in tickets]
+        return [(ticket, Sampled(Prompt([], (1,)), ())) for ticket in tickets]
 
 
 @pytest.mark.parametrize("is_batched", [True, False])
@@ -199,14 +199,14 @@ def test_a_fault_of_an_engine_is_raised_where_the_reply_is_waited_for(is_batched
     engine = Failing(is_batched=is_batched)
     thread = EngineThread(engine, 2)
     with pytest.raises(KeyError, match="unknown"):
-        thread.ask(records.Request("unknown", [], 1))
+        thread.ask(records.Request("unknown", Prompt([]), 1))
     with pytest.raises(RuntimeError, match="out of memory"):
-        thread.ask(records.Request("a_0", [], 1))
+        thread.ask(records.Request("a_0", Prompt([]), 1))
     if is_batched:
-        assert thread.ask(records.Request("a_0", [], 1)) == Sampled((1,), ())
+        assert thread.ask(records.Request("a_0", Prompt([]), 1)) == Sampled(Prompt([], (1,)), ())
     else:
         with pytest.raises(RuntimeError, match="out of memory"):
-            thread.ask(records.Request("a_0", [], 1))
+            thread.ask(records.Request("a_0", Prompt([]), 1))
     assert engine.num_steps == (2 if is_batched else 1)
     thread.close()
 

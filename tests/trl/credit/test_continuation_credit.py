@@ -12,7 +12,7 @@ from pettingllms_trl.credit import at_grpo, continuation_advantages, facts_of, m
 from pettingllms_trl.credit.grouping import same_continued, same_prompt, same_turn
 from pettingllms_trl.credit.selection import continuations_of, shifted
 from pettingllms_trl.credit.statistics import GroupExactness, group_exactness
-from pettingllms_trl.records import Candidate, Completion, ContinuationPlace, Decision, Episode
+from pettingllms_trl.records import Candidate, Completion, ContinuationPlace, Decision, Episode, Prompt
 
 
 def one(
@@ -31,8 +31,7 @@ def one(
         episode=episode,
         agent=agent,
         turn=turn,
-        prompt=[{"role": "user", "content": "?"}],
-        prompt_ids=(prompt,),
+        prompt=Prompt([{"role": "user", "content": "?"}], (prompt,)),
         candidates=(Candidate(completion=Completion(ids=(0,), text=""), reward=number),),
         chosen=0,
         return_to_go=number,
@@ -154,8 +153,7 @@ def test_in_a_tree_both_groups_are_the_siblings(group: Any) -> None:
             episode=0,
             agent=agent,
             turn=turn,
-            prompt=[],
-            prompt_ids=(turn,),
+            prompt=Prompt([], (turn,)),
             candidates=tuple(
                 Candidate(completion=Completion(ids=(0,), text=""), reward=instance + turn * k) for k in range(3)
             ),

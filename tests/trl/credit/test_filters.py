@@ -17,7 +17,7 @@ from pettingllms_trl.credit import (
     signal_to_noise,
 )
 from pettingllms_trl.credit.grouping import same_turn
-from pettingllms_trl.records import Candidate, Completion, Decision
+from pettingllms_trl.records import Candidate, Completion, Decision, Prompt
 
 
 def choice(agent: str, rewards: Sequence[float], *, total: float = 0.0, **place: int) -> Decision:
@@ -26,8 +26,7 @@ def choice(agent: str, rewards: Sequence[float], *, total: float = 0.0, **place:
         episode=place.get("episode", 0),
         agent=agent,
         turn=place.get("turn", 0),
-        prompt=[{"role": "user", "content": "?"}],
-        prompt_ids=(0,),
+        prompt=Prompt([{"role": "user", "content": "?"}], (0,)),
         candidates=tuple(Candidate(completion=Completion(ids=(0,), text=""), reward=r) for r in rewards),
         chosen=0,
         episode_return=total,

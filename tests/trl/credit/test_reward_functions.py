@@ -22,7 +22,7 @@ from transformers import AutoConfig, AutoTokenizer, Qwen3ForSequenceClassificati
 
 from pettingllms_trl import Completion, Decision, MultiAgentGRPOTrainer
 from pettingllms_trl.credit.reward_functions import RewardFunctions, RewardScores, warnings_of_constant_rewards
-from pettingllms_trl.records import PendingDecision
+from pettingllms_trl.records import PendingDecision, Prompt
 from short_runs import KeepsDecisions, settings
 from third_party import OneShot, Relay, letters
 
@@ -132,7 +132,7 @@ def test_a_number_is_never_the_name_of_another_function_or_part() -> None:
 def test_a_row_never_replaces_what_a_function_judges(column: str) -> None:
     row = {"seed": 1, column: "reference answer"}
     completions = [Completion(ids=(1,), text=text) for text in ("a", "abc")]
-    decision = PendingDecision(row, "A_0", 0, [{"role": "user", "content": "x"}], completions, is_text=True)
+    decision = PendingDecision(row, "A_0", 0, Prompt([{"role": "user", "content": "x"}]), completions, is_text=True)
     with pytest.raises(ValueError, match=rf"rows have the columns \['{column}'\]; expected other names"):
         RewardFunctions(one, None).score(decision, trainer_state=None, log_metric=lambda *_: None)
 
@@ -195,7 +195,7 @@ def test_a_column_of_the_tables_own_is_refused(model_path: str, tmp_path: Path) 
 
 def choice(number: int = 0) -> PendingDecision:
     completions = [Completion(ids=(k,), text=f"{number} {k}") for k in range(2)]
-    return PendingDecision({"seed": number}, "solver_0", 0, [{"role": "user", "content": "?"}], completions)
+    return PendingDecision({"seed": number}, "solver_0", 0, Prompt([{"role": "user", "content": "?"}]), completions)
 
 
 def ask(functions: RewardFunctions, number: int = 0) -> list[Any]:
@@ -288,7 +288,8 @@ def test_a_sequence_classifier_scores_prompt_and_completion(
     for decision in credit.decisions:
         for candidate in decision.candidates:
             # The template writes a role as <|role|>, and <|end|> after each message.
-            written = f"<|user|>{decision.prompt[0]['content']}<|end|><|assistant|>{candidate.completion.text}<|end|>"
+            shown, said = decision.prompt.messages[0]["content"], candidate.completion.text
+            written = f"<|user|>{shown}<|end|><|assistant|>{said}<|end|>"
             ids = tokenizer(written, return_tensors="pt", add_special_tokens=False)
             with torch.no_grad():
                 expected = 2 * float(model(**ids).logits)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pettingllms_trl.credit import at_grpo, check_weights, counterfactual, magrpo, reweighed, weigh
-from pettingllms_trl.records import Candidate, Completion, Decision
+from pettingllms_trl.records import Candidate, Completion, Decision, Prompt
 
 
 PARTS = {"progress": 0.5, "success": 1.0, "format": -0.2}  # 1.3
@@ -65,8 +65,7 @@ def decision(*rewards: dict[str, float]) -> Decision:
         episode=0,
         agent="planner_0",
         turn=1,
-        prompt=[{"role": "user", "content": "?"}],
-        prompt_ids=(0,),
+        prompt=Prompt([{"role": "user", "content": "?"}], (0,)),
         candidates=tuple(
             Candidate(
                 completion=Completion(ids=(0,), text=""),

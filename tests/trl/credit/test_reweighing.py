@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -79,7 +80,10 @@ class Shop(AECEnv):
 def sample(requests: Sequence[Request]) -> list[Sampled]:
     """Candidates 1, 2, 3; who continues says 1."""
     return [
-        Sampled((0,), tuple(Completion(ids=(0,), text=str(k + 1)) for k in range(request.num_candidates)))
+        Sampled(
+            replace(request.prompt, ids=(0,)),
+            tuple(Completion(ids=(0,), text=str(k + 1)) for k in range(request.num_candidates)),
+        )
         for request in requests
     ]
 

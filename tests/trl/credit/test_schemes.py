@@ -36,7 +36,7 @@ from pettingllms_trl.credit import (
     resolve_filter,
 )
 from pettingllms_trl.credit.grouping import numbers_of
-from pettingllms_trl.records import Candidate, Completion, Decision
+from pettingllms_trl.records import Candidate, Completion, Decision, Prompt
 
 
 EPSILON = 1e-4
@@ -59,8 +59,7 @@ def choice(
         episode=given.pop("episode", 0),
         agent=agent,
         turn=given.pop("turn", 0),
-        prompt=[{"role": "user", "content": "?"}],
-        prompt_ids=prompt_ids,
+        prompt=Prompt([{"role": "user", "content": "?"}], prompt_ids),
         candidates=tuple(
             Candidate(
                 completion=Completion(ids=(0,), text=""),
@@ -315,7 +314,7 @@ def test_gigpo_gives_the_docstrings_example() -> None:
 
 def test_gigpo_takes_equal_prompts_for_equal_states_where_states_have_no_name() -> None:
     prompts = {"s": (1, 2), "t": (3,)}
-    nameless = [replace(d, state=None, prompt_ids=prompts[str(d.state)]) for d in LOOP]
+    nameless = [replace(d, state=None, prompt=Prompt([], prompts[str(d.state)])) for d in LOOP]
     assert gigpo(nameless, gamma=0.5) == gigpo(LOOP, gamma=0.5)
 
 

@@ -18,7 +18,7 @@ from pettingllms_trl import Curriculum, Decision, Episode, MultiAgentGRPOConfig,
 from pettingllms_trl.cli.trees import trees
 from pettingllms_trl.credit import Kept, at_grpo, nonzero_variance, signal_to_noise
 from pettingllms_trl.credit.selection import metrics_of, num_tokens, select, shifted
-from pettingllms_trl.records import Candidate, Completion
+from pettingllms_trl.records import Candidate, Completion, Prompt
 from pettingllms_trl.rollout.env_pool import DEFAULT_ENVIRONMENT
 from pettingllms_trl.trainer.dataloading import EpochSampler, places
 from short_runs import KeepsBatches, KeepsRollouts, keep_all_rows
@@ -34,8 +34,7 @@ def choice(agent: str, rewards: Sequence[float], instance: int = 0) -> Decision:
         episode=0,
         agent=agent,
         turn=0,
-        prompt=[{"role": "user", "content": "?"}],
-        prompt_ids=(0, 1),
+        prompt=Prompt([{"role": "user", "content": "?"}], (0, 1)),
         candidates=tuple(Candidate(completion=Completion(ids=(0,) * 3, text=""), reward=r) for r in rewards),
         chosen=0,
     )

@@ -129,7 +129,7 @@ def of_episodes(formula: Formula, decisions: Sequence[Decision]) -> Numbers:
 
 def of_states(decisions: Sequence[Decision]) -> Numbers:
     """GiGPO with no discount: the episode's advantage and one among the decisions at the same prompt."""
-    at_prompt = of_groups(normalised, decisions, lambda d: d.prompt_ids, lambda d: d.return_to_go)
+    at_prompt = of_groups(normalised, decisions, lambda d: d.prompt.ids, lambda d: d.return_to_go)
     whole = of_episodes(normalised, decisions)
     return [[e + s] for (e,), (s,) in zip(whole, at_prompt, strict=True)]
 

@@ -12,13 +12,13 @@ from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from pettingllms_trl import MultiAgentGRPOTrainer
 from pettingllms_trl.engines.batched import check_length, context_of, sample_within
-from pettingllms_trl.records import Request
+from pettingllms_trl.records import Prompt, Request
 from short_runs import settings
 from third_party import OneShot
 
 
 def test_a_prompt_must_leave_room_for_one_token() -> None:
-    request = Request("planner_0", [{"role": "user", "content": "the board"}], 4)
+    request = Request("planner_0", Prompt([{"role": "user", "content": "the board"}]), 4)
     check_length(range(511), request, 512)
     with pytest.raises(ValueError, match=r"agent 'planner_0' has 512 tokens, but the context holds 512, .*the board"):
         check_length(range(512), request, 512)
@@ -105,7 +105,7 @@ def test_generate_refuses_a_prompt_beyond_the_context_and_shortens_replies_at_it
     # <|user|>, <|end|> and <|assistant|> stand around the letters; a reply has 8 tokens where there is room.
     episodes = trainer.play([{"seed": number} for number in (10, 58, 60)])
     decisions = [episode.decisions[0] for episode in episodes]
-    assert [len(decision.prompt_ids) for decision in decisions] == [13, 61, 63]
+    assert [len(decision.prompt.ids) for decision in decisions] == [13, 61, 63]
     assert [len(decision.played.completion.ids) for decision in decisions] == [8, 3, 1]
     with pytest.raises(
         ValueError, match=r"agent 'solver_0' has 64 tokens, but the context holds 64, the completion's"

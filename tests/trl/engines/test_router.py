@@ -13,7 +13,7 @@ import pytest
 from pettingllms_trl.engines.api import ApiEngine, ask_sequentially
 from pettingllms_trl.engines.batched import BatchedEngine
 from pettingllms_trl.engines.router import EngineRouter
-from pettingllms_trl.records import Completion, Request, Sampled
+from pettingllms_trl.records import Completion, Prompt, Request, Sampled
 from plays import play
 from schedules import Patient, Tidal, babble
 from third_party import Relay
@@ -42,7 +42,7 @@ class Wave(Opened, Tidal):
 
 
 def requests(*tickets: int, agent: str) -> list[tuple[int, Request]]:
-    return [(ticket, Request(agent, HELLO, 1)) for ticket in tickets]
+    return [(ticket, Request(agent, Prompt(HELLO), 1)) for ticket in tickets]
 
 
 def submit(engine: Any, *asked: tuple[int, Request]) -> None:
@@ -118,7 +118,7 @@ def test_apis_are_asked_on_threads_and_hold_up_nobody() -> None:
         answers = {}
         while 7 not in answers:
             answers.update(several.step())
-    assert answers[7] == Sampled((), (Completion(ids=(), text="AHello"),))
+    assert answers[7] == Sampled(Prompt(HELLO), (Completion(ids=(), text="AHello"),))
 
 
 class Far(Flow):
@@ -180,7 +180,7 @@ def test_a_team_of_engines_plays_what_one_engine_plays(kind: str, num_threads: i
         return "AZ"[len(messages[-1]["content"]) % 2]
 
     def write(ticket: int, request: Request, k: int) -> str:
-        return api(request.prompt) if request.agent == "closer_0" else babble(ticket, request, k)
+        return api(request.prompt.messages) if request.agent == "closer_0" else babble(ticket, request, k)
 
     def played(engine: Any) -> Any:
         return play(

@@ -12,7 +12,7 @@ from datasets import Dataset
 from transformers import PreTrainedTokenizerFast
 
 from chat_tokenizers import tokenizer_for
-from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
+from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Prompt
 from pettingllms_trl.policies.codecs import PolicyCodec, decoder
 from third_party import Relay
 
@@ -38,7 +38,7 @@ def test_prompts_come_back_in_their_order_and_equal_ones_are_encoded_once() -> N
 
     profile: Any = SimpleNamespace(tokenizer=tokenizer, processing_class=tokenizer, eos_token_ids=[7])
     codec = PolicyCodec(profile, tokenize=tokenize, chat_template=None, chat_template_kwargs={})
-    ids = codec.encode([said("b"), said("a"), said("b")])
+    ids = codec.encode([Prompt(said(name)) for name in "bab"])
     assert asked == [["b", "a"]]
     expected = [f"<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n" for text in "bab"]
     assert tokenizer.batch_decode(ids) == expected
@@ -59,7 +59,7 @@ def test_a_trainers_prompts_are_those_of_trl(model_path: str, tmp_path: Path) ->
     decisions = [d for episode in trainer.play([{"seed": i} for i in range(4)]) for d in episode.decisions]
     assert len(decisions) > 4
     for decision in decisions:
-        assert list(decision.prompt_ids) == list(trainer._tokenize_prompts([list(decision.prompt)])[0][0])
+        assert list(decision.prompt.ids) == list(trainer._tokenize_prompts([list(decision.prompt.messages)])[0][0])
 
 
 class Loud(PreTrainedTokenizerFast):

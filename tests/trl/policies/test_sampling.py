@@ -17,7 +17,7 @@ from pettingllms_trl.engines.batched import before_stop, up_to_stop
 from pettingllms_trl.engines.transformers import sample
 from pettingllms_trl.policies.routing import route
 from pettingllms_trl.policies.sampling import check, of_agents, temperatures
-from pettingllms_trl.records import Request
+from pettingllms_trl.records import Prompt, Request
 from pettingllms_trl.role_sampling import NOTHING, SamplingOverrides, parse
 from short_runs import KeepsBatches, KeepsRollouts, adapter, settings
 from third_party import Relay
@@ -140,8 +140,8 @@ def test_ids_end_with_the_stop_word_and_the_text_before_it(
 
 def test_what_the_generator_sampled_after_a_stop_word_is_not_trained_on() -> None:
     (answer,) = sample(
-        [Request("solver_0", [{"role": "user", "content": "?"}], 2)],
-        tokenize=lambda prompts, tools: [[1, 2] for _ in prompts],
+        [Request("solver_0", Prompt([{"role": "user", "content": "?"}]), 2)],
+        tokenize=lambda prompts: [[1, 2] for _ in prompts],
         generate=lambda prompts: ([[*map(ord, "go. left")], [*map(ord, "stay")]], [[-1.0] * 8, [-2.0] * 4]),
         decode=lambda rows: [letters(ids) for ids in rows],
         ends={ord("!")},

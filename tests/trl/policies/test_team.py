@@ -261,9 +261,9 @@ def test_every_policy_reads_and_writes_with_its_own_tokenizer(
     assert sum(ended) > len(ended) / 2
     for decision in [d for e in trainer.rollouts[0] for d in e.decisions]:
         own = tokenizer if decision.agent == "opener_0" else others
-        text = decision.prompt[0]["content"]
+        text = decision.prompt.messages[0]["content"]
         expected = f"<|user|>{text}<|end|><|assistant|>" if own is tokenizer else f"[INST]{text}[/INST]"
-        assert own.decode(decision.prompt_ids) == expected
+        assert own.decode(decision.prompt.ids) == expected
         for candidate in decision.candidates:
             ids = candidate.completion.ids
             assert candidate.completion.text == own.decode(ids, skip_special_tokens=True)
@@ -308,7 +308,7 @@ def test_an_adapter_may_have_a_chat_template_of_its_own(
         model_path, tmp_path, {"opener": "opener", "closer": Policy(adapter="closer", tokenizer=terse)}, max_steps=1
     )
     trainer.train()
-    prompts = {d.agent: tokenizer.decode(d.prompt_ids) for e in trainer.rollouts[0] for d in e.decisions}
+    prompts = {d.agent: tokenizer.decode(d.prompt.ids) for e in trainer.rollouts[0] for d in e.decisions}
     assert prompts["opener_0"].startswith("<|user|>opener_0, task ")
     assert prompts["closer_0"].startswith("closer_0, task ")
 
@@ -355,7 +355,7 @@ def test_a_frozen_partner_plays_and_nothing_of_it_moves(
     assert all(id(p) in optimized for p in trainer.optimizer.state)
     partner = [d for rollout in trainer.rollouts for e in rollout for d in e.decisions if d.agent == "closer_0"]
     assert len(partner) == STEPS * 2
-    assert all(d.prompt_ids and d.played.completion.ids for d in partner)
+    assert all(d.prompt.ids and d.played.completion.ids for d in partner)
 
 
 def test_the_credit_is_given_the_decisions_of_those_who_learn(model_path: str, tmp_path: Path) -> None:
@@ -444,11 +444,11 @@ def test_an_api_partner_is_asked_once_for_each_decision_and_never_trained_on(
     trainer.train()
     assert moved(before, weights(trainer)) == {"base" if other == "base" else "opener"}
     own = [d for rollout in trainer.rollouts for e in rollout for d in e.decisions if d.agent == "closer_0"]
-    assert sorted(d.prompt[0]["content"] for d in own) == sorted(m[0]["content"] for m in service.asked)
+    assert sorted(d.prompt.messages[0]["content"] for d in own) == sorted(m[0]["content"] for m in service.asked)
     assert len(own) == STEPS * 2
     assert (threading.get_ident() in service.threads) == (num_threads == 0)
     for decision in own:
-        assert decision.prompt_ids == ()
+        assert decision.prompt.ids == ()
         assert {(c.completion.text, c.completion.ids) for c in decision.candidates} == {("Hello", ())}
         assert decision.played.reward == 0.2  # of "Hello" only the H is below P
     assert not {batch["policy"] for batch in trainer.batches} & {"closer"}

@@ -39,7 +39,7 @@ def rewards(found: Rollout) -> list[list[float]]:
 
 def shown(found: Rollout) -> list[str]:
     (episode,) = found.episodes
-    return [decision.prompt[-1]["content"].partition("Said so far: ")[2] for decision in episode.decisions]
+    return [decision.prompt.messages[-1]["content"].partition("Said so far: ")[2] for decision in episode.decisions]
 
 
 class Holder(AECEnv):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -25,9 +26,9 @@ def sample(requests: Sequence[Request]) -> list[Sampled]:
     """Replies of the script: an observation says how many there were."""
     found = []
     for request in requests:
-        reply = SCRIPT[int(request.prompt[-1]["content"].split()[2])]
+        reply = SCRIPT[int(request.prompt.messages[-1]["content"].split()[2])]
         completions = [Completion(ids=tuple(reply.encode()), text=reply) for _ in range(request.num_candidates)]
-        found.append(Sampled(tuple(request.agent.encode()), tuple(completions)))
+        found.append(Sampled(replace(request.prompt, ids=tuple(request.agent.encode())), tuple(completions)))
     return found
 
 

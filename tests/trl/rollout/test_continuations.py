@@ -86,7 +86,7 @@ def ends_at_once(ticket: int, request: Request, k: int) -> str:
     """As `write`, but the first candidate of all is a 0."""
     return (
         "0"
-        if (request.prompt[0]["content"], request.num_candidates, k) == ("nothing", 2, 0)
+        if (request.prompt.messages[0]["content"], request.num_candidates, k) == ("nothing", 2, 0)
         else write(ticket, request, k)
     )
 
@@ -274,7 +274,7 @@ def ends_after_a_2(ticket: int, request: Request, k: int) -> str:
     """Candidates are 1 and 2. A continuation says 0, which ends the episode, after a 2, and else 3."""
     if request.num_candidates == 2:
         return "12"[k]
-    return "0" if request.prompt[0]["content"].endswith("2") else "3"
+    return "0" if request.prompt.messages[0]["content"].endswith("2") else "3"
 
 
 # The steps pay 1 and 2 to a, but after its 2 the episode ends. Values:

@@ -126,7 +126,7 @@ def test_a_charged_reply_is_in_nothing_that_follows_and_is_not_continued(kind: A
     found = Workshop(kind, bomb).play(best_crashes, num_continuations=1)
     first = found.episodes[0].decisions[0]
     assert [c.continuations for c in first.candidates] == [(0.0,), (0.0,), (0.0,)]
-    assert "!" not in found.episodes[0].decisions[1].prompt[0]["content"]
+    assert "!" not in found.episodes[0].decisions[1].prompt.messages[0]["content"]
 
 
 @KINDS

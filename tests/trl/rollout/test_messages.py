@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -33,10 +34,12 @@ def sample(requests: Sequence[Request]) -> list[Sampled]:
     """Right replies, but of the candidates of a message all except the first are wrong."""
     found = []
     for request in requests:
-        right = reply(request.prompt[-1]["content"])
+        right = reply(request.prompt.messages[-1]["content"])
         others = WRONG if right.startswith("Say") else (right,) * 3
         replies = (right, *others)[: request.num_candidates]
-        found.append(Sampled((1,), tuple(Completion(ids=(2,), text=each) for each in replies)))
+        found.append(
+            Sampled(replace(request.prompt, ids=(1,)), tuple(Completion(ids=(2,), text=each) for each in replies))
+        )
     return found
 
 

@@ -33,7 +33,7 @@ def says(write: Callable[[Request, int], str]) -> Sample:
     def sample(requests: Sequence[Request]) -> list[Sampled]:
         return [
             Sampled(
-                tuple("".join(m["content"] for m in request.prompt).encode()),
+                replace(request.prompt, ids=tuple("".join(m["content"] for m in request.prompt.messages).encode())),
                 tuple(
                     Completion(ids=tuple(text.encode()) or (0,), text=text)
                     for text in (write(request, k) for k in range(request.num_candidates))
@@ -47,7 +47,7 @@ def says(write: Callable[[Request, int], str]) -> Sample:
 
 def rng_of(request: Request, k: int) -> random.Random:
     """A function of the prompt and k alone, so what is sampled does not depend on what else is in play."""
-    return random.Random(hashlib.sha256(f"{request.prompt}/{k}".encode()).digest())
+    return random.Random(hashlib.sha256(f"{request.prompt.messages}/{k}".encode()).digest())
 
 
 def babble(request: Request, k: int) -> str:
@@ -78,7 +78,7 @@ def order(episode: Episode) -> list[tuple[str, int]]:
 
 
 def text_of(decision: Decision) -> str:
-    return decision.prompt[-1]["content"]
+    return decision.prompt.messages[-1]["content"]
 
 
 GAMES = pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def replayed(row: Any, episode: Episode, make_env: Callable[[], AECEnv]) -> dict
     returns = dict.fromkeys(env.possible_agents, 0.0)
     for decision in episode.decisions:
         assert env.agent_selection == decision.agent
-        assert decision.prompt == text_prompt(env.observe(decision.agent), agent=decision.agent).messages
+        assert decision.prompt.messages == text_prompt(env.observe(decision.agent), agent=decision.agent).messages
         if decision.state is not None:
             assert decision.state == env.unwrapped.state_hash()
         env.step(decision.played.completion.text)
@@ -224,7 +224,7 @@ def test_an_environment_that_ends_early_makes_room_for_the_next_row_at_once() ->
         return says(babble)(requests)
 
     def text_of_request(request: Request) -> str:
-        return request.prompt[0]["content"].split(":")[0]
+        return request.prompt.messages[0]["content"].split(":")[0]
 
     play(
         ROWS[:3],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -11,7 +12,8 @@ from typing import Any
 import pytest
 
 from pettingllms_envs import plan_path_v0
-from pettingllms_trl.records import Completion, Decision, Episode, Request, Sampled
+from pettingllms_envs.observations import PNG, Image
+from pettingllms_trl.records import Completion, Decision, Episode, Prompt, Request, Sampled
 from pettingllms_trl.rollout import Rollout
 from pettingllms_trl.rollout.prompts import agents_with_history, check_conversations, num_restarted
 from plays import play
@@ -51,8 +53,8 @@ class Speaks:
         return moves if request.agent in ("drafter_0", "planner_0") else "".join(rng.choices("AZ", k=4))
 
     def _ids(self, request: Request) -> tuple[int, ...]:
-        opening = "".join(message["content"] for message in request.prompt)
-        return request.prompt_ids or (NEXT, *opening.encode(), NEXT)
+        opening = "".join(message["content"] for message in request.prompt.messages)
+        return request.prompt.ids or (NEXT, *opening.encode(), NEXT)
 
     def submit(self, ticket: int, request: Request) -> None:
         self.requests.append(request)
@@ -67,7 +69,7 @@ class Speaks:
             Completion(ids=tuple(c.text.encode()) + (END,) * (k % 2), text=c.text)
             for k, c in enumerate(said.completions)
         )
-        return Sampled(self._ids(request), completions)
+        return Sampled(replace(request.prompt, ids=self._ids(request)), completions)
 
 
 def rollout(
@@ -90,21 +92,21 @@ def test_the_prompts_of_an_episode_are_those_worked_by_hand() -> None:
 
     class Recites(Speaks):
         def _text(self, ticket: int, request: Request, k: int) -> str:
-            return says[request.agent][sum(message["role"] == "assistant" for message in request.prompt)]
+            return says[request.agent][sum(message["role"] == "assistant" for message in request.prompt.messages)]
 
     (episode,) = rollout(Relay, Recites(Tidal), num_rows=1, num_candidates=1).episodes
     first, _, second, last = episode.decisions
     ask, answer = ({"role": role} for role in ("user", "assistant"))
-    assert first.prompt == [{**ask, "content": "opener_0, task 0: "}]
-    assert second.prompt == [
+    assert first.prompt.messages == [{**ask, "content": "opener_0, task 0: "}]
+    assert second.prompt.messages == [
         {**ask, "content": "opener_0, task 0: "},
         {**answer, "content": "AZ"},
         {**ask, "content": "opener_0, task 0: AZ|A"},
     ]
     # "AZ" was cut off, so the template ends the turn.
     expected = (NEXT, *b"opener_0, task 0: ", NEXT, *b"AZ", END, NEXT, *b"opener_0, task 0: AZ|A", NEXT)
-    assert second.prompt_ids == expected
-    assert [message["content"] for message in last.prompt] == [
+    assert second.prompt.ids == expected
+    assert [message["content"] for message in last.prompt.messages] == [
         "closer_0, task 0: AZ",
         "A",
         "closer_0, task 0: AZ|A|ZA",
@@ -121,15 +123,15 @@ def test_every_prompt_goes_on_from_the_tokens_prompted_and_sampled_before(make_e
         for agent in dict.fromkeys(d.agent for d in episode.decisions):
             decisions = of(episode, agent)
             for before, now in pairwise(decisions):
-                spoken = before.prompt_ids + before.played.completion.ids
-                assert now.prompt_ids[: len(spoken)] == spoken
-                assert now.prompt_ids[len(spoken) :].count(END) == (spoken[-1] != END)
-                assert len(now.prompt) == len(before.prompt) + 2
+                spoken = before.prompt.ids + before.played.completion.ids
+                assert now.prompt.ids[: len(spoken)] == spoken
+                assert now.prompt.ids[len(spoken) :].count(END) == (spoken[-1] != END)
+                assert len(now.prompt.messages) == len(before.prompt.messages) + 2
                 continued += 1
     assert continued > len(found.episodes)
     check_conversations(found.episodes, list(EVERYBODY))
-    assert all(request.prompt_ids or len(request.prompt) <= 2 for request in engine.requests)
-    assert {END in r.prompt_ids for r in engine.requests if r.prompt_ids} == {True}
+    assert all(request.prompt.ids or len(request.prompt.messages) <= 2 for request in engine.requests)
+    assert {END in r.prompt.ids for r in engine.requests if r.prompt.ids} == {True}
 
 
 def test_a_siblings_reply_and_anothers_are_in_nobodys_conversation() -> None:
@@ -137,20 +139,20 @@ def test_a_siblings_reply_and_anothers_are_in_nobodys_conversation() -> None:
         for agent in AGENTS:
             replies = [d.played.completion.text for d in of(episode, agent)]
             for turn, decision in enumerate(of(episode, agent)):
-                said = [message["content"] for message in decision.prompt if message["role"] == "assistant"]
+                said = [message["content"] for message in decision.prompt.messages if message["role"] == "assistant"]
                 assert said == replies[:turn]
 
 
 def test_who_remembers_and_who_does_not_sit_at_one_table() -> None:
     for episode in rollout(partial(Relay, 3), follow={"closer_0": after}).episodes:
-        assert [len(d.prompt) for d in of(episode, "opener_0")] == [1, 1, 1]
-        assert [len(d.prompt) for d in of(episode, "closer_0")] == [1, 3, 5]
+        assert [len(d.prompt.messages) for d in of(episode, "opener_0")] == [1, 1, 1]
+        assert [len(d.prompt.messages) for d in of(episode, "closer_0")] == [1, 3, 5]
 
 
 def test_without_conversations_everything_is_as_it_was() -> None:
     engine = Speaks(Tidal)
     found = rollout(Relay, engine, follow=None)
-    assert all(not request.prompt_ids and len(request.prompt) == 1 for request in engine.requests)
+    assert all(not request.prompt.ids and len(request.prompt.messages) == 1 for request in engine.requests)
     assert found == rollout(Relay, follow={})
 
 
@@ -158,8 +160,8 @@ def test_an_api_partner_is_given_messages_and_no_tokens() -> None:
     engine = Speaks(Tidal)
     rollout(Relay, engine, follow={"opener_0": None})
     own = [request for request in engine.requests if request.agent == "opener_0"]
-    assert [len(request.prompt) for request in own] == [1, 1, 1, 3, 3, 3]
-    assert all(request.prompt_ids == () for request in own)
+    assert [len(request.prompt.messages) for request in own] == [1, 1, 1, 3, 3, 3]
+    assert all(request.prompt.ids == () for request in own)
 
 
 def test_an_environment_may_say_less_to_who_remembers() -> None:
@@ -169,10 +171,10 @@ def test_an_environment_may_say_less_to_who_remembers() -> None:
 
     (episode,) = rollout(partial(Brief, 2), num_rows=1, follow={"opener_0": after}).episodes
     first, second = of(episode, "opener_0")
-    assert [message["role"] for message in second.prompt] == ["system", "user", "assistant", "user"]
-    assert second.prompt[:2] == first.prompt
-    assert second.prompt[-1]["content"] == f"then {[episode.decisions[1].played.completion.text]}"
-    assert of(episode, "closer_0")[1].prompt[-1]["content"].startswith("closer_0, task 0: ")
+    assert [message["role"] for message in second.prompt.messages] == ["system", "user", "assistant", "user"]
+    assert second.prompt.messages[:2] == first.prompt.messages
+    assert second.prompt.messages[-1]["content"] == f"then {[episode.decisions[1].played.completion.text]}"
+    assert of(episode, "closer_0")[1].prompt.messages[-1]["content"].startswith("closer_0, task 0: ")
 
 
 # ---- Begun anew -----------------------------------------------------------------------------------------------------
@@ -185,10 +187,10 @@ def test_a_conversation_that_does_not_fit_is_begun_anew_from_the_present_observa
 
     found = rollout(partial(Relay, 5), follow={"opener_0": at_most_one_reply})
     for episode in found.episodes:
-        assert [len(d.prompt) for d in of(episode, "opener_0")] == [1, 3, 1, 3, 1]
+        assert [len(d.prompt.messages) for d in of(episode, "opener_0")] == [1, 3, 1, 3, 1]
         begun = of(episode, "opener_0")[2]
         written = [d.played.completion.text for d in episode.decisions[:4]]
-        assert begun.prompt[0]["content"] == f"opener_0, task {episode.instance}: {'|'.join(written)}"
+        assert begun.prompt.messages[0]["content"] == f"opener_0, task {episode.instance}: {'|'.join(written)}"
     assert num_restarted(found.episodes, ["opener_0"]) == 2 * 3
     assert num_restarted(found.episodes, []) == 0
     check_conversations(found.episodes, ["opener_0"])
@@ -200,8 +202,8 @@ def test_a_conversation_whose_system_message_has_changed_is_begun_anew() -> None
             return {**super().observe(agent), "system": "Lead." if len(self.written) >= 4 else "Help."}
 
     (episode,) = rollout(partial(Promoted, 4), num_rows=1, follow={"opener_0": after}).episodes
-    assert [len(d.prompt) for d in of(episode, "opener_0")] == [2, 4, 2, 4]
-    assert of(episode, "opener_0")[2].prompt[0]["content"] == "Lead."
+    assert [len(d.prompt.messages) for d in of(episode, "opener_0")] == [2, 4, 2, 4]
+    assert of(episode, "opener_0")[2].prompt.messages[0]["content"] == "Lead."
 
 
 # ---- Branches, failures, orders -------------------------------------------------------------------------------------
@@ -214,9 +216,9 @@ def test_what_continues_a_candidate_remembers_that_candidate_and_not_the_one_pla
     (episode,) = found.episodes
     agent = episode.decisions[0].agent
     # Every candidate of the agent's first decision is gone on from: the played one by the episode, too.
-    firsts = {episode.decisions[0].prompt_ids + c.completion.ids for c in episode.decisions[0].candidates}
-    later = [r for r in engine.requests if r.agent == agent and len(r.prompt) in (3, 4)]
-    found_firsts = {first for first in firsts for r in later if r.prompt_ids[: len(first)] == first}
+    firsts = {episode.decisions[0].prompt.ids + c.completion.ids for c in episode.decisions[0].candidates}
+    later = [r for r in engine.requests if r.agent == agent and len(r.prompt.messages) in (3, 4)]
+    found_firsts = {first for first in firsts for r in later if r.prompt.ids[: len(first)] == first}
     assert found_firsts == firsts
 
 
@@ -286,3 +288,25 @@ def test_a_prompt_of_other_tokens_than_were_sampled_is_found_by_the_check() -> N
     found = rollout(Relay, follow={"closer_0": forgetful})
     with pytest.raises(AssertionError, match="instance 0, closer_0, turn 1: not the tokens that were sampled before"):
         check_conversations(found.episodes, ["closer_0"])
+
+
+ASK = {"role": "user", "content": "?"}
+RED, BLUE = Image(PNG + b"red", alt="red"), Image(PNG + b"blue", alt="blue")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (Prompt([ASK], (1, 2)), Prompt([], (1, 2)), True),  # of one encoding: what the model reads
+        (Prompt([ASK], (1, 2)), Prompt([ASK], (1, 3)), False),
+        (Prompt([ASK], (1, 2), (RED,)), Prompt([ASK], (1, 2), (BLUE,)), False),  # one placeholder, two pictures
+        (Prompt([ASK]), Prompt((dict(ASK),)), True),  # not encoded: what it says
+        (Prompt([ASK]), Prompt([{**ASK, "role": "system"}]), False),
+        (Prompt([ASK]), Prompt([{**ASK, "name": "a"}]), False),
+        (Prompt([ASK]), Prompt([ASK], tools=[{"type": "function"}]), False),
+        (Prompt([ASK], tools=[{"type": "function"}]), Prompt([ASK], tools=({"type": "function"},)), True),
+    ],
+)
+def test_prompts_have_one_key_if_a_model_cannot_tell_them_apart(one: Prompt, other: Prompt, same: bool) -> None:
+    assert (one.key == other.key) is same
+    assert len({one.key, other.key}) == 2 - same

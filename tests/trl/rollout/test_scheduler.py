@@ -226,7 +226,7 @@ def test_a_ticket_follows_from_the_place_so_that_an_engine_may_seed_by_it() -> N
 
         class Notes(Patient):
             def submit(self, ticket: int, request: Request) -> None:
-                found.setdefault((request.agent, request.prompt[0]["content"]), set()).add(ticket)
+                found.setdefault((request.agent, request.prompt.messages[0]["content"]), set()).add(ticket)
                 super().submit(ticket, request)
 
         rollout(

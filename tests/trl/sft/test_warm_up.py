@@ -16,7 +16,15 @@ from transformers import AutoModelForCausalLM
 from trl import SFTConfig
 
 from pettingllms_envs import plan_path_v0
-from pettingllms_trl import Candidate, Completion, Decision, Episode, MultiAgentGRPOConfig, MultiAgentGRPOTrainer
+from pettingllms_trl import (
+    Candidate,
+    Completion,
+    Decision,
+    Episode,
+    MultiAgentGRPOConfig,
+    MultiAgentGRPOTrainer,
+    Prompt,
+)
 from pettingllms_trl.cli import __main__ as cli
 from pettingllms_trl.cli.datasets import makers
 from pettingllms_trl.cli.sft import SFTArguments, by_oracles
@@ -31,7 +39,7 @@ AGENTS = ["drafter_0", "planner_0"]
 
 
 def demonstration(role: str, reply: str = "Moves: U", *, success: bool = True) -> Demonstration:
-    return Demonstration(role=role, prompt=[{"role": "user", "content": "?"}], reply=reply, success=success)
+    return Demonstration(role=role, prompt=Prompt([{"role": "user", "content": "?"}]), reply=reply, success=success)
 
 
 TWO = [demonstration("drafter", "Moves: U"), demonstration("planner", "Moves: D")]
@@ -64,8 +72,8 @@ def test_the_oracle_plays_every_role_on_the_train_split_and_succeeds() -> None:
     found = list(by_oracle(PLAN_PATH(), seeds))
     env = PLAN_PATH()
     env.reset(seed=FIRST_SEED, options={"split": "train"})
-    assert found[0].prompt[1] == {"role": "user", "content": env.observe("drafter_0")["text"]}
-    assert found[0].prompt[0] == {"role": "system", "content": env.observe("drafter_0")["system"]}
+    assert found[0].prompt.messages[1] == {"role": "user", "content": env.observe("drafter_0")["text"]}
+    assert found[0].prompt.messages[0] == {"role": "system", "content": env.observe("drafter_0")["system"]}
     assert found[0].reply == env.oracle()
     # On a 4 x 4 grid the oracle's first plan reaches the goal, so an episode is a draft and a plan.
     assert [d.role for d in found] == ["drafter", "planner"] * 5
@@ -100,8 +108,7 @@ def episode(*, success: bool) -> Episode:
         episode=0,
         agent="planner_0",
         turn=0,
-        prompt=[{"role": "user", "content": "?"}],
-        prompt_ids=(0,),
+        prompt=Prompt([{"role": "user", "content": "?"}], (0,)),
         candidates=(candidate("left out"), candidate("played")),
         chosen=1,
     )
@@ -290,7 +297,7 @@ def test_the_command_trains_on_the_oracles_of_several_environments(model_path: s
     fixed = [part for part in command(model_path, tmp_path) if part not in ("--env", "plan_path")]
     assert cli.sft([*fixed, "--environments", json.dumps(games), "--num_episodes", "3"]) == 0
     given = SFTArguments(environments=games, num_episodes=3)
-    prompts = [d.prompt[-1]["content"] for d in by_oracles(given, makers(given))]
+    prompts = [d.prompt.messages[-1]["content"] for d in by_oracles(given, makers(given))]
     assert sum("Boxes:" in prompt for prompt in prompts) >= 3 * 2
     assert sum("Boxes:" not in prompt for prompt in prompts) >= 3 * 2
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 from transformers import TrainerCallback
 
+from pettingllms_envs.agents import file_digest
 from pettingllms_envs.studies.results import Cell
 from pettingllms_trl.records import Episode
 from pettingllms_trl.study import cells
@@ -103,6 +104,7 @@ def test_a_run_trains_until_its_tokens_are_spent_and_a_stopped_one_goes_on_to_th
     resumed = run_cell(run, tmp_path / "stopped", Path(roomy_path))
     assert 0 < spent < resumed.cpu_seconds  # the first start's are among them
     assert whole.cpu_seconds > 0
+    assert whole.model == resumed.model == file_digest.of_model(Path(roomy_path))
     assert whole.machine["threads"] == torch.get_num_threads()
     same = ("success", "tokens", "steps", "curve")
     assert [getattr(resumed, name) for name in same] == [getattr(whole, name) for name in same]

@@ -295,7 +295,7 @@ def check_after(how: Train, trainer: MultiAgentGRPOTrainer, reference: dict[str,
             assert table["test_column"].tolist() == [row[0]["content"][:5] for row in table["completion"]]
         case "template_was_told":
             (episode,) = trainer.play([{"prompt": "Complex"}])
-            assert trainer.processing_class.decode(episode.decisions[0].prompt_ids).startswith("AAAAAAAA<|user|>")
+            assert trainer.processing_class.decode(episode.decisions[0].prompt.ids).startswith("AAAAAAAA<|user|>")
         case "" | "base_stays":
             pass
         case _:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -45,7 +46,10 @@ def answer(requests: Sequence[Request]) -> list[Sampled]:
     """The k-th candidate is "A" k times, then "Z" up to four letters: each is worth something else."""
     texts = ["A" * k + "Z" * (4 - k) for k in range(4)]
     return [
-        Sampled((7, 8), tuple(Completion(ids=(k, 9), text=texts[k]) for k in range(request.num_candidates)))
+        Sampled(
+            replace(request.prompt, ids=(7, 8)),
+            tuple(Completion(ids=(k, 9), text=texts[k]) for k in range(request.num_candidates)),
+        )
         for request in requests
     ]
 

@@ -37,7 +37,7 @@ def decisions(trainer: Any, agent: str | None = None) -> list[Decision]:
 
 
 def goes_on(decision: Decision) -> bool:
-    return any(message["role"] == "assistant" for message in decision.prompt)
+    return any(message["role"] == "assistant" for message in decision.prompt.messages)
 
 
 @pytest.mark.parametrize("policies", ["lora", "shared", "full"])
@@ -53,15 +53,15 @@ def test_what_the_generator_is_given_is_what_it_was_given_and_sampled_before(
 
     around_generation(trainer, noted)
     trainer.train()
-    assert sorted(given) == sorted(d.prompt_ids for d in decisions(trainer) for _ in d.candidates)
+    assert sorted(given) == sorted(d.prompt.ids for d in decisions(trainer) for _ in d.candidates)
     for episode in trainer.rollouts[0]:
         for agent in ("opener_0", "closer_0"):
             first, second = (d for d in episode.decisions if d.agent == agent)
-            spoken = first.prompt_ids + first.played.completion.ids
-            assert second.prompt_ids[: len(spoken)] == spoken
-            text = trainer.processing_class.decode(second.prompt_ids[len(spoken) :])
+            spoken = first.prompt.ids + first.played.completion.ids
+            assert second.prompt.ids[: len(spoken)] == spoken
+            text = trainer.processing_class.decode(second.prompt.ids[len(spoken) :])
             ended = "" if spoken[-1] == trainer.processing_class.eos_token_id else "<|end|>"
-            assert text == f"{ended}<|user|>{second.prompt[-1]['content']}<|end|><|assistant|>"
+            assert text == f"{ended}<|user|>{second.prompt.messages[-1]['content']}<|end|><|assistant|>"
     assert trainer.state.log_history[0]["rollout/conversations_begun_anew"] == 0
 
 
@@ -109,8 +109,8 @@ def test_a_reply_is_as_likely_in_its_own_row_as_in_the_conversation_that_goes_on
     episode = trainer.rollouts[0][0]
     first, _, last = (d for d in episode.decisions if d.agent == "opener_0")
     said = first.played.completion.ids
-    own = logps(first.prompt_ids, said, first.prompt_ids + said)
-    later = logps(first.prompt_ids, said, last.prompt_ids)
+    own = logps(first.prompt.ids, said, first.prompt.ids + said)
+    later = logps(first.prompt.ids, said, last.prompt.ids)
     assert torch.allclose(own, later, atol=1e-5)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -109,13 +110,13 @@ class OurEngine:
 
     def step(self, timeout: float = 0.0) -> list[tuple[int, Sampled]]:
         ticket, request = self.asked.pop()
-        prompt_ids = tuple(self.codec.tokenize(request.prompt, request.tools))
+        prompt_ids = tuple(self.codec.tokenize(request.prompt))
         found = [made_up(prompt_ids, k, self.generation) for k in range(request.num_candidates)]
         return [
             (
                 ticket,
                 Sampled(
-                    prompt_ids,
+                    replace(request.prompt, ids=prompt_ids),
                     tuple(
                         Completion(ids=tuple(ids), text=self.codec.decode(ids), logprobs=tuple(logprobs))
                         for ids, logprobs in found

@@ -40,7 +40,7 @@ def test_what_a_real_engine_sampled_gives_the_update_of_plain_trl(
     def recorded(*timeout: float) -> Any:
         answers = list(step(*timeout))
         for _, sampled in answers:
-            record.setdefault(sampled.prompt_ids, []).append(sampled)
+            record.setdefault(sampled.prompt.ids, []).append(sampled)
         return answers
 
     engine.step = recorded

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from datasets import Dataset, IterableDataset
 
-from pettingllms_trl import Candidate, Completion, Decision, Episode, MultiAgentGRPOTrainer
+from pettingllms_trl import Candidate, Completion, Decision, Episode, MultiAgentGRPOTrainer, Prompt
 from pettingllms_trl.credit.reward_functions import RewardScores
 from pettingllms_trl.trainer.collector import Played
 from pettingllms_trl.trainer.episode_metrics import EpisodeMetrics
@@ -138,7 +138,7 @@ def episode(*rewards: tuple[float, dict[str, float]]) -> Episode:
         for reward, parts in rewards
     ]
     decision = Decision(
-        instance=0, episode=0, agent="a_0", turn=0, prompt=(), prompt_ids=(), candidates=tuple(candidates), chosen=0
+        instance=0, episode=0, agent="a_0", turn=0, prompt=Prompt((), ()), candidates=tuple(candidates), chosen=0
     )
     return Episode(instance=0, episode=0, decisions=(decision,), returns={}, outcome={}, environment="relay")
 

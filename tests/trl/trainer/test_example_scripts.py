@@ -7,6 +7,7 @@ import random
 import runpy
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -93,8 +94,13 @@ def test_both_roles_of_the_third_party_example_have_something_to_learn_from_at_t
     rng = random.Random(0)
 
     def sample(requests: Sequence[Request]) -> list[Sampled]:
-        digits = [[str(rng.randrange(10)) for _ in range(request.num_candidates)] for request in requests]
-        return [Sampled((1,), tuple(Completion(ids=(2,), text=digit) for digit in each)) for each in digits]
+        return [
+            Sampled(
+                replace(request.prompt, ids=(1,)),
+                tuple(Completion(ids=(2,), text=str(rng.randrange(10))) for _ in range(request.num_candidates)),
+            )
+            for request in requests
+        ]
 
     rollout = play(
         [{"seed": seed} for seed in range(60)],

@@ -23,7 +23,7 @@ from pettingllms_trl import MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.credit import RunningBaseline, at_grpo, facts_of, resolve
 from pettingllms_trl.credit.delayed_rewards import check_delayed_roles
 from pettingllms_trl.policies.routing import route
-from pettingllms_trl.records import Candidate, Completion, Decision, Episode
+from pettingllms_trl.records import Candidate, Completion, Decision, Episode, Prompt
 from pettingllms_trl.trainer.monitor import LearningMonitor, ReplyLimit, warn_above_progress_bar
 from short_runs import adapter, settings
 from third_party import Relay, letters
@@ -64,8 +64,7 @@ def played(
                 episode=0,
                 agent=agent,
                 turn=0,
-                prompt=[],
-                prompt_ids=(0,),
+                prompt=Prompt([], (0,)),
                 candidates=tuple(
                     Candidate(completion=reply(text), reward=reward)
                     for text, reward in zip(texts, rewards, strict=True)

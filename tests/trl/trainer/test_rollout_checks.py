@@ -21,7 +21,7 @@ from pettingllms_envs.cli import main
 from pettingllms_trl import MultiAgentGRPOTrainer
 from pettingllms_trl.credit import facts_of, resolve
 from pettingllms_trl.credit.registry import Sampling
-from pettingllms_trl.records import Candidate, Completion, Decision, Episode
+from pettingllms_trl.records import Candidate, Completion, Decision, Episode, Prompt
 from pettingllms_trl.trainer.rollout_checks import RolloutAudit, UnsoundRollouts, rows_of
 from short_runs import SHORT, settings
 
@@ -59,8 +59,7 @@ def generation(num_rows: int = 8) -> list[Episode]:
                     episode=0,
                     agent=agent,
                     turn=0,
-                    prompt=[{"role": "system", "content": f"You are {agent}."}],
-                    prompt_ids=(instance, number),
+                    prompt=Prompt([{"role": "system", "content": f"You are {agent}."}], (instance, number)),
                     candidates=group,
                     chosen=0,
                     state=state,
@@ -180,8 +179,7 @@ def drawn(sampling: Sampling) -> list[Episode]:
                     episode=number,
                     agent=agent,
                     turn=turn,
-                    prompt=[],
-                    prompt_ids=(instance, turn),
+                    prompt=Prompt([], (instance, turn)),
                     candidates=tuple(
                         Candidate(
                             completion=Completion(ids=(instance, number, turn, k), text=""),

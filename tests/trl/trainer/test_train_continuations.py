@@ -81,7 +81,7 @@ def test_every_decision_of_a_continuation_is_a_sequence_with_the_advantage_of_it
 
 def test_the_tokens_that_are_trained_on_are_those_that_were_sampled(run: Watched) -> None:
     sampled = sorted(
-        [*decision.prompt_ids, *candidate.completion.ids]
+        [*decision.prompt.ids, *candidate.completion.ids]
         for decision in (*run.decisions, *run.inside)
         for candidate in decision.candidates
     )

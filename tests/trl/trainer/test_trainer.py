@@ -110,7 +110,7 @@ def test_the_tokens_trained_on_are_the_tokens_sampled_each_once_under_its_own_po
     around_generation(trainer, noted)
     trainer.train()
     sampled = sorted(
-        (trainer.routing.of_agent[decision.agent], decision.prompt_ids, candidate.completion.ids)
+        (trainer.routing.of_agent[decision.agent], decision.prompt.ids, candidate.completion.ids)
         for decision in [d for e in trainer.rollouts[0] for d in e.decisions]
         for candidate in decision.candidates
     )
@@ -160,7 +160,7 @@ def test_a_groups_advantages_reach_the_rows_of_its_own_candidates(env: Any, mode
     trainer.train()
     decisions = [d for e in trainer.rollouts[0] for d in e.decisions]
     expected = sorted(
-        (trainer.routing.of_agent[d.agent], d.prompt_ids, c.completion.ids, round(advantage, 5))
+        (trainer.routing.of_agent[d.agent], d.prompt.ids, c.completion.ids, round(advantage, 5))
         for d, values in zip(decisions, at_grpo(decisions), strict=True)
         for c, advantage in zip(d.candidates, values, strict=True)
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -66,15 +67,15 @@ def test_calls_are_trained_as_decisions_of_their_own_on_the_ids_that_were_sample
     keep_all_rows(trainer)
     calling(trainer)
     trainer.train()
-    decisions = [d for episode in trainer.rollouts[0] for d in episode.decisions if d.tools]
-    first = next(d for d in decisions if d.prompt[-1]["role"] == "user")
+    decisions = [d for episode in trainer.rollouts[0] for d in episode.decisions if d.prompt.tools]
+    first = next(d for d in decisions if d.prompt.messages[-1]["role"] == "user")
     tokenizer = tokenizer_of("qwen3")
     assert first.candidates[0].completion.text == CALL
     assert tokenizer.decode(first.candidates[0].completion.ids) == f"{CALL}<|im_end|>"
     expected = tokenizer.apply_chat_template(
-        list(first.prompt), tools=[FUNCTION], add_generation_prompt=True, return_dict=False
+        list(first.prompt.messages), tools=[FUNCTION], add_generation_prompt=True, return_dict=False
     )
-    assert list(first.prompt_ids) == expected
+    assert list(first.prompt.ids) == expected
     trained = {
         tuple(ids[mask.bool()].tolist())
         for batch in trainer.batches
@@ -105,15 +106,17 @@ def test_images_raise_when_the_trainer_is_created(model_path: str, tmp_path: Pat
 def test_demonstrations_with_tools_are_imitated(qwen: str, tmp_path: Path) -> None:
     env = plan_path()
     shown = list(by_oracle(env, range(1)))
-    assert {len(d.tools) for d in shown if d.role == "planner"} == {1}
+    assert {len(d.prompt.tools) for d in shown if d.role == "planner"} == {1}
     call = {"id": "a", "type": "function", "function": {"name": "add", "arguments": {"numbers": "1 2"}}}
     planner = next(d for d in shown if d.role == "planner")
     longer = [
-        *planner.prompt,
+        *planner.prompt.messages,
         {"role": "assistant", "content": "", "tool_calls": [call]},
         {"role": "tool", "content": "3", "name": "add", "tool_call_id": "a"},
     ]
-    shown.append(Demonstration(role="planner", prompt=longer, reply=CALL, success=True, tools=planner.tools))
+    shown.append(
+        Demonstration(role="planner", prompt=replace(planner.prompt, messages=longer), reply=CALL, success=True)
+    )
     routing = route("shared", env.possible_agents, model=qwen)
     args = SFTConfig(
         str(tmp_path), max_steps=1, max_length=None, report_to="none", use_cpu=True, bf16=False, disable_tqdm=True

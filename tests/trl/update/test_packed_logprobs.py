@@ -44,7 +44,7 @@ from trl.trainer.utils import add_fused_lm_head
 
 import pettingllms_trl.trainer.parts
 import twins
-from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
+from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Prompt
 from pettingllms_trl.update.packed_attention import NAME, attending, configs_of
 from pettingllms_trl.update.packing import Packed, num_tokens, pack
 from short_runs import keep_all_rows
@@ -74,6 +74,15 @@ def test_a_prompt_stands_once_and_each_branch_begins_with_its_last_token() -> No
     assert packed.positions.tolist() == [[0, 1, 2, 3, 4, 2, 3, 2, 0, 1]]
     assert packed.labels.tolist() == [[-100, -100, X, Y, END, Z, END, -100, Z, END]]
     assert packed.ids.size(1) == num_tokens(3, [3, 2, 0]) + num_tokens(1, [2]) == 8 + 2
+
+
+def test_a_prompt_stands_once_for_all_rows_with_its_key() -> None:
+    rows: dict[Any, tuple[Prompt, list[int]]] = {}
+    for ids, seen in zip(IDS, MASK, strict=True):
+        prompt = Prompt([], tuple(ids[:3][seen[:3] == 1].tolist()))
+        rows.setdefault(prompt.key, (prompt, []))[1].append(int(seen[3:].sum()))
+    expected = sum(num_tokens(len(prompt.ids), lengths) for prompt, lengths in rows.values())
+    assert pack(IDS, MASK, 3).ids.size(1) == expected
 
 
 def test_values_of_the_row_go_back_to_the_tokens_that_they_predict() -> None:

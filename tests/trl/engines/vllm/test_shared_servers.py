@@ -13,7 +13,7 @@ import torch
 from fake_vllm import ADAPTER, HELLO, LORA, WHOLE, FakeVLLM, answers_of, engine_on, fakes
 from pettingllms_trl.engines.vllm.server import VllmServer
 from pettingllms_trl.processes.on_all import entered_on_all
-from pettingllms_trl.records import Request, Sampled
+from pettingllms_trl.records import Prompt, Request, Sampled
 from two_processes import FORKS, in_two_processes
 
 
@@ -30,7 +30,7 @@ def fake() -> Iterator[Callable[..., FakeVLLM]]:
 def ask(engine: VllmServer, process: int, agent: str = "opener_0", num_requests: int = 8) -> dict[int, Sampled]:
     """Play a rollout, of which each process has every second ticket."""
     with entered_on_all(engine.rollout("test")):
-        return answers_of(engine, {2 * i + process: Request(agent, HELLO, 2) for i in range(num_requests)})
+        return answers_of(engine, {2 * i + process: Request(agent, Prompt(HELLO), 2) for i in range(num_requests)})
 
 
 def said(work: Callable[[], Any]) -> str:
@@ -170,7 +170,7 @@ def test_a_version_is_not_removed_while_a_process_has_requests_of_it(
         engine.load("opener", ADAPTER.items(), 1)
         with entered_on_all(engine.rollout("under way")):
             if process == 1:
-                engine.submit(1, Request("opener_0", HELLO, 1))
+                engine.submit(1, Request("opener_0", Prompt(HELLO), 1))
             return said(lambda: engine.load("opener", ADAPTER.items(), 2))
 
     first, second = in_two_processes(work, tmp_path)

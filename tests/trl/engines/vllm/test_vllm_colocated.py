@@ -17,7 +17,7 @@ from pettingllms_trl import MultiAgentGRPOConfig
 from pettingllms_trl.engines.kinds import PromptCodec
 from pettingllms_trl.engines.vllm.params import VllmParams
 from pettingllms_trl.engines.weight_store import RANKS, AdapterVersion, StaleWeights, WeightStore
-from pettingllms_trl.records import Completion, Request, Sampled
+from pettingllms_trl.records import Completion, Prompt, Request, Sampled
 from pettingllms_trl.role_sampling import SamplingOverrides
 from plays import play
 from third_party import Relay
@@ -54,8 +54,8 @@ def start(
         engine_args = {"kv_cache_memory_bytes": 2**27, **options.pop("engine_args", {})}
         args = config(tmp_path_factory.mktemp("run"), **options)
         tongue = PromptCodec(
-            tokenize=lambda messages, tools: tokenizer.apply_chat_template(
-                list(messages), add_generation_prompt=True, return_dict=False
+            tokenize=lambda prompt: tokenizer.apply_chat_template(
+                list(prompt.messages), add_generation_prompt=True, return_dict=False
             ),
             decode=lambda ids: tokenizer.decode(ids, skip_special_tokens=True),
         )
@@ -125,11 +125,11 @@ def logprobs(
     """Of each completion's tokens, under the model with the named adapter, or none. `keep` shapes the logits."""
     if name is not None:
         model.set_adapter(name)
-        return [_forward(model, answer.prompt_ids, c.ids, keep) for c in answer.completions]
+        return [_forward(model, answer.prompt.ids, c.ids, keep) for c in answer.completions]
     if isinstance(model, PeftModel):
         with model.disable_adapter():
-            return [_forward(model, answer.prompt_ids, c.ids, keep) for c in answer.completions]
-    return [_forward(model, answer.prompt_ids, c.ids, keep) for c in answer.completions]
+            return [_forward(model, answer.prompt.ids, c.ids, keep) for c in answer.completions]
+    return [_forward(model, answer.prompt.ids, c.ids, keep) for c in answer.completions]
 
 
 def _forward(
@@ -170,7 +170,7 @@ def test_over_20_updates_two_adapters_and_the_base_are_each_sampled_as_hugging_f
         for name in ADAPTERS:
             renew(team, name, adapter(peft_model, name))
         assert team.versions == dict.fromkeys(ADAPTERS, number + 1)
-        requests = [Request(agent, prompt, 4) for agent in TEAM for prompt in (LONG, SHORT)]
+        requests = [Request(agent, Prompt(prompt), 4) for agent in TEAM for prompt in (LONG, SHORT)]
         answers = ask(team, requests, rollout=str(number))
         for request, answer in zip(requests, answers, strict=True):
             name = TEAM[request.agent]
@@ -193,7 +193,7 @@ def test_a_version_that_overwrites_the_last_is_seen_in_the_log_probabilities(
     synced: Any, peft_model: PeftModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What versioned names are for: the same name, path and id for new weights, and vLLM goes on with the old."""
-    (before,) = ask(synced, [Request("opener_0", LONG, 4)])
+    (before,) = ask(synced, [Request("opener_0", Prompt(LONG), 4)])
     assert difference(logprobs(peft_model, before, "opener"), before) < EXACT
     write = WeightStore.write
     kept, lora = synced._serving["opener"], synced._loras["opener"]
@@ -212,10 +212,10 @@ def test_a_version_that_overwrites_the_last_is_seen_in_the_log_probabilities(
         patch.setattr(synced._engine, "remove_lora", lambda _: True)
         update(peft_model, "opener", before)
         renew(synced, "opener", adapter(peft_model, "opener"))
-        (stale,) = ask(synced, [Request("opener_0", LONG, 4)])
+        (stale,) = ask(synced, [Request("opener_0", Prompt(LONG), 4)])
     assert difference(logprobs(peft_model, stale, "opener"), stale) > 1e-2
     renew(synced, "opener", adapter(peft_model, "opener"))
-    (fresh,) = ask(synced, [Request("opener_0", LONG, 4)])
+    (fresh,) = ask(synced, [Request("opener_0", Prompt(LONG), 4)])
     assert difference(logprobs(peft_model, fresh, "opener"), fresh) < EXACT
 
 
@@ -223,10 +223,10 @@ def test_on_a_cpu_rows_without_an_adapter_still_need_one_of_zeros(
     synced: Any, peft_model: PeftModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """vllm-project/vllm#48421. Where this fails vLLM has mended it, and `WeightStore.write_zero` can go."""
-    (first,) = ask(synced, [Request("closer_0", SHORT, 4)])
+    (first,) = ask(synced, [Request("closer_0", Prompt(SHORT), 4)])
     update(peft_model, "closer", first)
     renew(synced, "closer", adapter(peft_model, "closer"))
-    requests = [Request(agent, SHORT, 4) for agent in TEAM]
+    requests = [Request(agent, Prompt(SHORT), 4) for agent in TEAM]
     answer = ask(synced, requests)[2]
     assert difference(logprobs(peft_model, answer), answer) < EXACT
     add_request = synced._engine.add_request
@@ -247,7 +247,7 @@ def _raw_answer(engine: Any, output: Any) -> tuple[int, Sampled]:
     completions = tuple(
         Completion(ids=tuple(c.token_ids), text="", logprobs=tuple(c.logprobs.logprobs)) for c in output.outputs
     )
-    return asked.ticket, Sampled(asked.prompt_ids, completions)
+    return asked.ticket, Sampled(asked.prompt, completions)
 
 
 def test_a_text_is_scored_as_hugging_face_does_at_temperature_1_with_the_weights_of_now(
@@ -271,7 +271,7 @@ def test_a_text_is_scored_as_hugging_face_does_at_temperature_1_with_the_weights
             with torch.no_grad():
                 expected = _forward(peft_model, ids[:1], ids[1:], lambda logits: logits)
             assert _rms(expected - torch.tensor(scored.logprobs)) < EXACT
-            (answer,) = ask(engine, [Request("opener_0", LONG, 4)])
+            (answer,) = ask(engine, [Request("opener_0", Prompt(LONG), 4)])
         assert _rms(expected - before) > 100 * EXACT  # those of the weights before
         before = expected
         update(peft_model, "opener", answer)
@@ -293,7 +293,7 @@ def test_new_base_weights_with_tied_embeddings_reach_the_base_and_the_adapters_o
         for parameter in model.parameters():
             parameter += 0.02 * torch.randn_like(parameter)
     renew(engine, "critic", adapter(model, "critic"))
-    requests = [Request(agent, prompt, 4) for agent in ("solver_0", "critic_0") for prompt in (LONG, SHORT)]
+    requests = [Request(agent, Prompt(prompt), 4) for agent in ("solver_0", "critic_0") for prompt in (LONG, SHORT)]
     ask(engine, requests)  # fills the prefix cache from the base on disk
     base = {
         name.removeprefix("base_model.model.").replace(".base_layer", ""): tensor
@@ -322,12 +322,12 @@ def test_a_policy_is_not_asked_before_it_has_weights(start: Callable[..., Any], 
         pytest.raises(StaleWeights, match=r"policy 'opener', whose weights were never given. Call load first"),
         engine.rollout("early"),
     ):
-        engine.submit(0, Request("opener_0", SHORT, 1))
+        engine.submit(0, Request("opener_0", Prompt(SHORT), 1))
 
 
 def test_weights_do_not_change_under_requests_in_flight(synced: Any, peft_model: PeftModel) -> None:
     with synced.rollout("in flight"):
-        synced.submit(0, Request("opener_0", SHORT, 4))
+        synced.submit(0, Request("opener_0", Prompt(SHORT), 4))
         with pytest.raises(StaleWeights, match="policy 'closer' while 1 requests are in flight, expected none"):
             renew(synced, "closer", adapter(peft_model, "closer"))
 
@@ -356,8 +356,8 @@ def test_completions_end_with_the_token_that_ended_them_and_their_text_is_their_
         max_completion_length=100,
         overrides={"talker_0": SamplingOverrides(stop=("A", "B"), top_k=200), "solver_0": SamplingOverrides(top_k=0)},
     )
-    answer, talk = ask(engine, [Request("solver_0", SHORT, 32), Request("talker_0", SHORT, 32)])
-    assert list(answer.prompt_ids) == tokenizer.apply_chat_template(
+    answer, talk = ask(engine, [Request("solver_0", Prompt(SHORT), 32), Request("talker_0", Prompt(SHORT), 32)])
+    assert list(answer.prompt.ids) == tokenizer.apply_chat_template(
         SHORT, add_generation_prompt=True, return_dict=False
     )
     ended = [c for c in answer.completions if tokenizer.eos_token_id in c.ids]
@@ -391,14 +391,14 @@ def test_log_probabilities_are_those_of_the_distribution_sampled_from(
         logits = logits / 0.5
         return logits.masked_fill(logits < logits.topk(20).values[:, -1:], -torch.inf)
 
-    (answer,) = ask(engine, [Request("solver_0", SHORT, 8)])
+    (answer,) = ask(engine, [Request("solver_0", Prompt(SHORT), 8)])
     model = Qwen3ForCausalLM.from_pretrained(base_path)
     assert difference(logprobs(model, answer, keep=keep), answer) < EXACT
     assert difference(logprobs(model, answer), answer) > 0.1
 
 
 def test_a_rollout_of_the_same_name_repeats_itself_and_another_does_not(synced: Any) -> None:
-    requests = [Request(agent, SHORT, 4) for agent in TEAM]
+    requests = [Request(agent, Prompt(SHORT), 4) for agent in TEAM]
     one, again, other = (ask(synced, requests, rollout=name) for name in ("3/7", "3/7", "3/8"))
     assert one == again
     assert [[c.ids for c in a.completions] for a in one] != [[c.ids for c in a.completions] for a in other]
@@ -410,7 +410,7 @@ def test_a_ticket_used_again_is_not_seeded_again(synced: Any) -> None:
     answers = []
     with synced.rollout("tickets"):
         for _ in range(2):
-            synced.submit(5, Request("opener_0", SHORT, 2))
+            synced.submit(5, Request("opener_0", Prompt(SHORT), 2))
             got: list[Any] = []
             while not got:
                 got.extend(synced.step())
@@ -421,10 +421,10 @@ def test_a_ticket_used_again_is_not_seeded_again(synced: Any) -> None:
 
 def test_what_a_broken_rollout_left_in_flight_does_not_reach_the_next(synced: Any) -> None:
     with synced.rollout("broken off"):
-        synced.submit(0, Request("opener_0", LONG, 4))
+        synced.submit(0, Request("opener_0", Prompt(LONG), 4))
         synced.step()
     assert not synced._engine.has_unfinished_requests()
-    answer, undisturbed = (ask(synced, [Request("closer_0", SHORT, 2)], rollout="next") for _ in range(2))
+    answer, undisturbed = (ask(synced, [Request("closer_0", Prompt(SHORT), 2)], rollout="next") for _ in range(2))
     assert answer == undisturbed
 
 
@@ -434,15 +434,15 @@ def test_a_prompt_that_leaves_no_room_is_refused_by_name(synced: Any) -> None:
         pytest.raises(ValueError, match="prompt of agent 'opener_0' has 603 tokens, but the context holds 512"),
         synced.rollout("long"),
     ):
-        synced.submit(0, Request("opener_0", long, 2))
+        synced.submit(0, Request("opener_0", Prompt(long), 2))
 
 
 def test_prompts_that_do_not_fit_one_pass_wait_for_the_next(start: Callable[..., Any], base_path: str) -> None:
     """Cut in two, as vLLM would by default, a request with a seed raises on a CPU: its generator has no offset."""
     engine = start({"solver_0": "shared"}, {}, engine_args={"max_num_batched_tokens": 512})
     prompts = [[{"role": "user", "content": f"{number}. " * 100}] for number in range(5)]
-    answers = ask(engine, [Request("solver_0", prompt, 4) for prompt in prompts])
-    assert {len(answer.prompt_ids) for answer in answers} == {303}
+    answers = ask(engine, [Request("solver_0", Prompt(prompt), 4) for prompt in prompts])
+    assert {len(answer.prompt.ids) for answer in answers} == {303}
     model = Qwen3ForCausalLM.from_pretrained(base_path)
     assert max(difference(logprobs(model, answer), answer) for answer in answers) < EXACT
 

@@ -10,12 +10,12 @@ import pytest
 from pettingllms_trl import MultiAgentGRPOConfig
 from pettingllms_trl.engines.kinds import PromptCodec
 from pettingllms_trl.engines.vllm.params import VllmParams
-from pettingllms_trl.records import Request
+from pettingllms_trl.records import Prompt, Request
 from pettingllms_trl.role_sampling import SamplingOverrides
 
 
 TONGUE = PromptCodec(
-    tokenize=lambda messages, tools: [ord(letter) for letter in messages[-1]["content"]],
+    tokenize=lambda prompt: [ord(letter) for letter in prompt.messages[-1]["content"]],
     decode=lambda ids: "".join(map(chr, ids)),
     stop_token_ids=[1, 2],
 )
@@ -75,13 +75,13 @@ def test_seeds_repeat_with_the_rollouts_name_and_never_within_it(tmp_path: Path)
 
 
 def test_a_request_is_read_and_its_answer_written_in_the_agents_own_tongue(tmp_path: Path) -> None:
-    other = PromptCodec(tokenize=lambda messages, tools: [7, 8], decode=lambda ids: f"{list(ids)}, and so on")
+    other = PromptCodec(tokenize=lambda prompt: [7, 8], decode=lambda ids: f"{list(ids)}, and so on")
     overrides = {"drafter_0": SamplingOverrides(stop=(", and",))}
     sampling = VllmParams.of_config(config(tmp_path), {**AGENTS, "drafter_0": other}, overrides)
-    planner = sampling.ask(3, Request("planner_0", [{"role": "user", "content": "ab"}], 2), 512)
-    drafter = sampling.ask(4, Request("drafter_0", [{"role": "user", "content": "ab"}], 2), 512)
-    assert (planner.ticket, planner.prompt_ids, planner.parameters["stop_token_ids"]) == (3, (97, 98), [1, 2])
-    assert (drafter.ticket, drafter.prompt_ids, drafter.parameters["stop_token_ids"]) == (4, (7, 8), [])
+    planner = sampling.ask(3, Request("planner_0", Prompt([{"role": "user", "content": "ab"}]), 2), 512)
+    drafter = sampling.ask(4, Request("drafter_0", Prompt([{"role": "user", "content": "ab"}]), 2), 512)
+    assert (planner.ticket, planner.prompt.ids, planner.parameters["stop_token_ids"]) == (3, (97, 98), [1, 2])
+    assert (drafter.ticket, drafter.prompt.ids, drafter.parameters["stop_token_ids"]) == (4, (7, 8), [])
     assert sampling.completion("planner_0", [97, 98], [-1.0, -2.0]).text == "ab"
     completion = sampling.completion("drafter_0", [5, 6], [-1.0, -2.0])
     assert (completion.ids, completion.text, completion.logprobs) == ((5, 6), "[5, 6]", (-1.0, -2.0))

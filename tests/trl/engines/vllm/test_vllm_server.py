@@ -19,7 +19,7 @@ from pettingllms_trl.engines.kinds import PromptCodec
 from pettingllms_trl.engines.vllm.params import VllmParams
 from pettingllms_trl.engines.vllm.server import VllmServer
 from pettingllms_trl.engines.weight_store import StaleWeights
-from pettingllms_trl.records import Request, Sampled, Scored
+from pettingllms_trl.records import Prompt, Request, Sampled, Scored
 from plays import play
 from real_vllm import served
 from short_runs import settings
@@ -50,12 +50,12 @@ def test_candidates_of_a_prompt_are_one_request_answered_by_ids_as_they_were_sam
 ) -> None:
     server = fake()
     engine = connect([server], {"solver_0": "shared"}, {}, temperature=0.7)
-    (answer,) = ask(engine, {4: Request("solver_0", HELLO, 3)}).values()
+    (answer,) = ask(engine, {4: Request("solver_0", Prompt(HELLO), 3)}).values()
     (body,) = server.completions
     asked = {"model": "base", "prompt": [97, 98, 99], "n": 3, "logprobs": 0, "return_token_ids": True}
     assert asked.items() <= body.items()
     assert {"temperature": 0.7, "max_tokens": 8, "stop_token_ids": [7]}.items() <= body.items()
-    assert answer.prompt_ids == (97, 98, 99)
+    assert answer.prompt.ids == (97, 98, 99)
     for i, completion in enumerate(answer.completions):
         first = 32 + (body["seed"] + i) % 90
         assert completion.ids == (first, 32 + (body["seed"] + i + 1) % 90)
@@ -68,7 +68,9 @@ def test_an_episode_stays_on_its_replica_and_the_same_rollout_is_seeded_the_same
 ) -> None:
     servers = [fake(), fake()]
     engine = connect(servers, {"solver_0": "shared"}, {})
-    requests = {ticket: Request("solver_0", [{"role": "user", "content": f"{ticket}"}], 2) for ticket in range(6)}
+    requests = {
+        ticket: Request("solver_0", Prompt([{"role": "user", "content": f"{ticket}"}]), 2) for ticket in range(6)
+    }
     first = ask(engine, requests, "0/1")
     assert [sorted(chr(body["prompt"][0]) for body in s.completions) for s in servers] == [list("024"), list("135")]
     assert ask(engine, requests, "0/1") == first
@@ -92,7 +94,7 @@ def test_a_new_version_is_loaded_on_every_replica_before_the_old_one_goes(
             ("unload_lora_adapter", f"{run}/opener-v1"),
         ]
     assert sorted(path.name for path in servers[0].folder.iterdir()) == ["closer-v1", "opener-v2"]
-    ask(engine, {0: Request("opener_0", HELLO, 2), 2: Request("closer_0", HELLO, 2)})
+    ask(engine, {0: Request("opener_0", Prompt(HELLO), 2), 2: Request("closer_0", Prompt(HELLO), 2)})
     assert sorted(b["model"] for b in servers[0].completions) == [f"{run}/closer-v1", f"{run}/opener-v2"]
 
 
@@ -132,7 +134,7 @@ def test_beside_adapters_the_base_is_an_adapter_of_zeros(
     server = fake()
     engine = connect([server], {"opener_0": "opener", "partner_0": "frozen"}, {"opener": LORA})
     engine.load("opener", ADAPTER.items(), 1)
-    ask(engine, {0: Request("partner_0", HELLO, 2)})
+    ask(engine, {0: Request("partner_0", Prompt(HELLO), 2)})
     assert server.completions[0]["model"] == f"{server.folder.name}/frozen-zero"
     assert engine.versions == {"opener": 1}
 
@@ -142,14 +144,14 @@ def test_a_whole_model_is_read_by_every_replica_from_a_folder_of_its_own(
 ) -> None:
     servers = [fake(), fake()]
     engine = connect(servers, {"solver_0": "shared"}, {})
-    ask(engine, {0: Request("solver_0", HELLO, 2)})
+    ask(engine, {0: Request("solver_0", Prompt(HELLO), 2)})
     engine.load("shared", WHOLE.items(), 1)
     engine.load("shared", {**WHOLE, "head": WHOLE["embed"]}.items(), 2)
     for server in servers:
         assert server.weights == ["shared-v1", "shared-v2"]
         assert server.weight_version == f"{server.folder.name}/shared-v2"
     assert [path.name for path in servers[0].folder.iterdir()] == ["shared-v2"]
-    ask(engine, {0: Request("solver_0", HELLO, 2)})
+    ask(engine, {0: Request("solver_0", Prompt(HELLO), 2)})
 
 
 def test_a_replica_that_lost_a_whole_model_gets_it_again_before_a_rollout_and_ends_it_within(
@@ -159,7 +161,7 @@ def test_a_replica_that_lost_a_whole_model_gets_it_again_before_a_rollout_and_en
     engine = connect([server], {"solver_0": "shared"}, {})
     engine.load("shared", WHOLE.items(), 1)
     server.weight_version = "default"  # as of one that was restarted
-    ask(engine, {0: Request("solver_0", HELLO, 2)})
+    ask(engine, {0: Request("solver_0", Prompt(HELLO), 2)})
     assert server.weights == ["shared-v1", "shared-v1"]
     with (
         pytest.raises(StaleWeights, match=r"has the weights 'default', expected 'adapters-.*/shared-v1': it was"),
@@ -176,7 +178,7 @@ def test_a_server_with_the_weights_of_another_run_is_not_taken_for_one_as_it_was
     engine = connect([server])
     engine.load("opener", ADAPTER.items(), 1)
     with pytest.raises(StaleWeights, match=r"has the weights 'adapters-.*/shared-v1', expected 'default'"):
-        ask(engine, {0: Request("opener_0", HELLO, 2)})
+        ask(engine, {0: Request("opener_0", Prompt(HELLO), 2)})
 
 
 # ---- What goes wrong ------------------------------------------------------------------------------------------------
@@ -187,9 +189,9 @@ def test_a_connection_that_breaks_is_tried_again_and_no_completion_is_lost(
 ) -> None:
     server = fake()
     engine = connect([server], {"solver_0": "shared"}, {})
-    undisturbed = ask(engine, {ticket: Request("solver_0", HELLO, 2) for ticket in range(4)})
+    undisturbed = ask(engine, {ticket: Request("solver_0", Prompt(HELLO), 2) for ticket in range(4)})
     server.drops = 5
-    assert ask(engine, {ticket: Request("solver_0", HELLO, 2) for ticket in range(4)}) == undisturbed
+    assert ask(engine, {ticket: Request("solver_0", Prompt(HELLO), 2) for ticket in range(4)}) == undisturbed
 
 
 def test_a_server_that_stays_away_is_an_error_of_its_own_and_never_an_empty_completion(
@@ -202,7 +204,7 @@ def test_a_server_that_stays_away_is_an_error_of_its_own_and_never_an_empty_comp
         ServerUnreachable,
         match=r"/v1/completions did not answer in \d tries and 0.5 s, .* Remote.* vllm_server_timeout",
     ):
-        ask(engine, {0: Request("solver_0", HELLO, 2)})
+        ask(engine, {0: Request("solver_0", Prompt(HELLO), 2)})
     assert engine.num_in_flight == 0
 
 
@@ -214,7 +216,7 @@ def test_a_replica_that_was_started_anew_gets_its_adapter_again(
     for policy in ("opener", "closer"):
         engine.load(policy, ADAPTER.items(), 1)
     server.adapters.clear()
-    assert len(ask(engine, {ticket: Request("opener_0", HELLO, 2) for ticket in range(8)})) == 8
+    assert len(ask(engine, {ticket: Request("opener_0", Prompt(HELLO), 2) for ticket in range(8)})) == 8
     engine.load("closer", ADAPTER.items(), 2)  # whose old version the server no longer knows
 
 
@@ -236,7 +238,7 @@ def test_an_answer_of_other_weights_than_asked_for_is_refused(
     engine.load("opener", ADAPTER.items(), 1)
     server.serves_as = "base"
     with pytest.raises(StaleWeights, match=r"answered with 'base', expected 'adapters-.*/opener-v1'"):
-        ask(engine, {0: Request("opener_0", HELLO, 2)})
+        ask(engine, {0: Request("opener_0", Prompt(HELLO), 2)})
 
 
 def test_weights_are_given_before_a_rollout_and_not_under_it(
@@ -247,10 +249,10 @@ def test_weights_are_given_before_a_rollout_and_not_under_it(
         pytest.raises(StaleWeights, match=r"policy 'opener', whose weights were never given. Call load first"),
         engine.rollout("early"),
     ):
-        engine.submit(0, Request("opener_0", HELLO, 1))
+        engine.submit(0, Request("opener_0", Prompt(HELLO), 1))
     engine.load("opener", ADAPTER.items(), 1)
     with engine.rollout("under way"):
-        engine.submit(0, Request("opener_0", HELLO, 1))
+        engine.submit(0, Request("opener_0", Prompt(HELLO), 1))
         with pytest.raises(StaleWeights, match="policy 'closer' while 1 requests are in flight, expected none"):
             engine.load("closer", ADAPTER.items(), 1)
 
@@ -343,8 +345,8 @@ def real_engine(
 ) -> VllmServer:
     args = MultiAgentGRPOConfig(str(path), use_cpu=True, bf16=False, max_completion_length=16)
     tongue = PromptCodec(
-        tokenize=lambda messages, tools: tokenizer.apply_chat_template(
-            list(messages), add_generation_prompt=True, return_dict=False
+        tokenize=lambda prompt: tokenizer.apply_chat_template(
+            list(prompt.messages), add_generation_prompt=True, return_dict=False
         ),
         decode=lambda ids: tokenizer.decode(ids, skip_special_tokens=True),
     )
@@ -368,7 +370,7 @@ def test_a_real_server_samples_each_adapter_and_the_base_as_hugging_face_scores_
         {name: model.peft_config[name] for name in ("opener", "closer")},
     )
     long = [{"role": "user", "content": "What follows? " * 20}]
-    requests = {i: Request(agent, long, 4) for i, agent in enumerate([*TEAM, "partner_0"])}
+    requests = {i: Request(agent, Prompt(long), 4) for i, agent in enumerate([*TEAM, "partner_0"])}
     for number in range(4):
         with torch.no_grad():
             for name, parameter in model.named_parameters():
@@ -433,7 +435,7 @@ def test_a_real_server_samples_a_whole_model_as_hugging_face_scores_it(
             for parameter in model.parameters():
                 parameter += 0.02 * torch.randn_like(parameter)
         engine.load("shared", model.state_dict().items(), number)
-        answer = ask(engine, {0: Request("solver_0", long, 4)}, rollout=str(number))[0]
+        answer = ask(engine, {0: Request("solver_0", Prompt(long), 4)}, rollout=str(number))[0]
         largest = max(_differences(model, "", answer))
         print(f"round {number}: largest |log-prob(HF) - log-prob(vLLM)| {largest:.1e}")
         assert largest < 2e-5
@@ -442,12 +444,12 @@ def test_a_real_server_samples_a_whole_model_as_hugging_face_scores_it(
     assert max(_differences(model, "", answer)) > 1e-2
     engine = real_engine(vllm_serve, tokenizer, tmp_path, {"partner_0": "frozen"}, {})
     with pytest.raises(StaleWeights, match=r"has the weights 'adapters-.*', expected 'default': it was restarted"):
-        ask(engine, {0: Request("partner_0", long, 4)})
+        ask(engine, {0: Request("partner_0", Prompt(long), 4)})
 
 
 def _differences(model: Any, name: str | None, answer: Sampled) -> Iterator[float]:
     for completion in answer.completions:
-        ids = torch.tensor([[*answer.prompt_ids, *completion.ids]])
+        ids = torch.tensor([[*answer.prompt.ids, *completion.ids]])
         if name is None:
             with model.disable_adapter():
                 logits = model(ids).logits
@@ -455,6 +457,6 @@ def _differences(model: Any, name: str | None, answer: Sampled) -> Iterator[floa
             if name:
                 model.set_adapter(name)
             logits = model(ids).logits
-        rows = logits[0, len(answer.prompt_ids) - 1 : -1].log_softmax(-1)
+        rows = logits[0, len(answer.prompt.ids) - 1 : -1].log_softmax(-1)
         scored = rows[torch.arange(len(completion.ids)), list(completion.ids)]
         yield float((scored.detach() - torch.tensor(completion.logprobs)).abs().max())

@@ -17,7 +17,7 @@ import fake_vllm
 from fake_vllm import HELLO, FakeVLLM, answers_of, engine_on, fakes
 from pettingllms_trl.engines.vllm.weight_transfer import NcclTransfer
 from pettingllms_trl.engines.weight_store import StaleWeights
-from pettingllms_trl.records import Request
+from pettingllms_trl.records import Prompt, Request
 
 
 SOLVER = {"solver_0": "shared"}
@@ -91,7 +91,7 @@ def test_a_whole_model_is_announced_and_sent_tensor_by_tensor_to_each_replica(
     assert all(torch.equal(tensor, STATE[name]) for _, name, tensor in broadcasts)
     assert not list(tmp_path.glob("adapters-*/*"))
     with engine.rollout("after"):
-        assert len(answers_of(engine, {0: Request("solver_0", HELLO, 2)})) == 1
+        assert len(answers_of(engine, {0: Request("solver_0", Prompt(HELLO), 2)})) == 1
 
 
 def announced(name: str, dtype: str, shape: list[int]) -> dict[str, Any]:
