@@ -17,6 +17,8 @@ from pettingzoo import AECEnv
 
 from pettingllms_envs.branching import branchable, branching_of
 from pettingllms_envs.observations import text_prompt
+from pettingllms_envs.programs import ProgramEnv
+from pettingllms_envs.programs.repeating import check_repeats
 from pettingllms_envs.suggestions import did_you_mean
 from pettingllms_trl.records import Prompt, Row
 from pettingllms_trl.rollout.branch_probe import Branching, check_branching
@@ -218,6 +220,9 @@ def _try(env: AECEnv, env_pool: EnvPool, row: Row, branching: Branching | None) 
         text_prompt(env.observe(agent), agent=agent)
     if branching is None:
         return env
+    if isinstance(env.unwrapped, ProgramEnv):  # to branch it at each decision would take many runs
+        check_repeats(env.unwrapped, reset_args.seed, reset_args.options)
+        return reset(env)
 
     def replace() -> AECEnv:
         return reset(env_pool.acquire(reset_args.environment, fresh=True))
@@ -230,6 +235,11 @@ def check_openings(envs: Mapping[str, Sequence[AECEnv]], agents_with_history: Co
     for env in (pool[0] for pool in envs.values()):
         for agent in env.agents:
             if agent in agents_with_history:
+                if isinstance(env.unwrapped, ProgramEnv):
+                    raise ValueError(
+                        f"history='conversation' for {agent!r}, an agent of a program; expected 'none', since each of "
+                        "a program's calls has its history. Leave history out."
+                    )
                 messages, tools = text_prompt(env.observe(agent), agent=agent)
                 check_opening(agent, Prompt(messages, tools=tools))
 
@@ -238,7 +248,9 @@ def agents_with_tools(envs: Mapping[str, Sequence[AECEnv]]) -> dict[str, bool]:
     """The agents that observe tools after the reset, and whether an environment of this package reads their calls."""
     found: dict[str, bool] = {}
     for env in (pool[0] for pool in envs.values()):
-        reads_calls = (env.metadata.get("settings") or {}).get("tool_calls") == "native"
+        reads_calls = (
+            isinstance(env.unwrapped, ProgramEnv) or (env.metadata.get("settings") or {}).get("tool_calls") == "native"
+        )
         for agent in env.agents:
             if text_prompt(env.observe(agent), agent=agent).tools:
                 found[agent] = found.get(agent, False) or reads_calls
