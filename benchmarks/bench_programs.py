@@ -1,4 +1,4 @@
-"""What the endpoint of programs costs: processor time a call, memory a run, lost calls, and the order of a fan-out.
+"""What programs cost: processor time a call, memory a run, lost calls, the order of a fan-out, trees by replay.
 
     python benchmarks/bench_programs.py                 # 1, 64 and 512 runs at once; 20,000 calls; a fan-out of 8
     python benchmarks/bench_programs.py --calls 2000 --fan-outs 20
@@ -14,6 +14,7 @@ import argparse
 import asyncio
 import json
 import multiprocessing
+import random
 import threading
 import time
 import urllib.parse
@@ -28,7 +29,7 @@ from pettingzoo import AECEnv
 
 from pettingllms_envs.programs import ProgramMaker, program
 from pettingllms_trl.engines.batched import BatchedEngine
-from pettingllms_trl.records import Completion, Request, RolloutOptions, Sampled
+from pettingllms_trl.records import Completion, Prompt, Request, RolloutOptions, Sampled
 from pettingllms_trl.rollout.play import play
 
 
@@ -131,7 +132,10 @@ class Native(AECEnv):  # type: ignore[misc]  # pettingzoo ships no types
 
 def echo(requests: Sequence[Request]) -> list[Sampled]:
     """Answer every prompt with itself."""
-    return [Sampled((1,), (Completion(ids=(1,), text=request.prompt[-1]["content"]),)) for request in requests]
+    return [
+        Sampled(request.prompt, (Completion(ids=(1,), text=request.prompt.messages[-1]["content"]),))
+        for request in requests
+    ]
 
 
 def play_all(make_env: Callable[[], AECEnv], runs: int) -> tuple[float, float, Any]:
@@ -216,6 +220,50 @@ def measure_fan_out(times: int) -> None:
     )
 
 
+def slow_team(base_url: str, row: Any) -> None:
+    """Six calls and 0.2 s of which 20 ms are processor time, and a reward posted after each."""
+    text = ""
+    for number in range(6):
+        until = time.thread_time() + 0.02 / 6
+        while time.thread_time() < until:
+            pass
+        time.sleep(0.18 / 6)
+        text += ask(base_url, AGENTS[number % 2], f"{row['seed']}.{number} {text}")[:1]
+        body = json.dumps({"reward": {AGENTS[number % 2]: ord(text[-1])}}).encode()
+        urllib.request.urlopen(urllib.request.Request(f"{base_url}/reward", body)).close()
+
+
+def measure_tree(num_candidates: int = 4) -> None:
+    """Print what a tree takes beside parallel episodes, with an engine that takes a second for each answer."""
+    runs = 0
+
+    def counted(base_url: str, row: Any) -> None:
+        nonlocal runs
+        runs += 1
+        slow_team(base_url, row)
+
+    def sample(requests: Sequence[Request]) -> list[Sampled]:
+        time.sleep(1.0)
+        answers = []
+        for request in requests:
+            rng = random.Random(repr(request.prompt.messages))
+            texts = [rng.choice("0123456789abcdef") for _ in range(request.num_candidates)]
+            completions = tuple(Completion(ids=(1,), text=text) for text in texts)
+            answers.append(Sampled(Prompt(request.prompt.messages, ids=(1,)), completions))
+        return answers
+
+    make = program(counted, agents=AGENTS, rewards="by step")
+    found = {}
+    for sampling in ("parallel", "tree"):
+        runs, begun = 0, time.perf_counter()
+        options = RolloutOptions(sampling=sampling, num_candidates=num_candidates, num_threads=8)
+        rollout = play([{"seed": 0}], BatchedEngine(sample), options, make_env=make, seed="0")
+        assert len(rollout.episodes[-1].decisions) == 6
+        found[sampling] = time.perf_counter() - begun
+        print(f"{sampling} of {num_candidates}, six decisions: {found[sampling]:.2f} s, {runs} runs", flush=True)
+    print(f"the tree takes {found['tree'] / found['parallel']:.2f} times as long", flush=True)
+
+
 def main() -> None:
     """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -227,6 +275,7 @@ def main() -> None:
     for runs in SESSIONS:
         measure_calls(clients, runs, max(1, -(-args.calls // max(runs, 64))))
     measure_fan_out(args.fan_outs)
+    measure_tree()
 
 
 if __name__ == "__main__":
