@@ -24,7 +24,7 @@ from pettingllms_envs.episodes.prompts import Tools, recorded, with_tools
 from pettingllms_envs.episodes.schema import EpisodeRow, ErrorFields, Step
 from pettingllms_envs.failures import EpisodeRestart
 from pettingllms_envs.features import CountedReply, TakesReply
-from pettingllms_envs.observations import Image, Prompt, images_of, read_observation
+from pettingllms_envs.observations import Image, Prompt, images_of, limits_of, read_observation
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,13 +177,15 @@ class EpisodeRecorder:
         name, number = self.env.agent_selection, len(self.steps)
         self.asked = name
         seed = derived_seed(rules.seed, self.instance.key, sample, name, number)
-        prompt = read_observation(self.env.observe(name), agent=name)
+        observation = self.env.observe(name)
+        prompt = read_observation(observation, agent=name)
         step = self._fields(name, prompt)
         request = Request(
             env=self.env,
             agent=name,
             messages=prompt.messages,
             tools=prompt.tools,
+            limits=limits_of(observation),
             seed=seed,
             instance=self.instance.index,
             sample=sample,

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pettingllms_envs.observations import LAST, Message, Prompt, read_observation
+from pettingllms_envs.observations import LAST, Limits, Message, Prompt, read_observation
 from pettingllms_envs.programs.replies import read_reply
 
 
@@ -51,11 +51,13 @@ class Asked(NamedTuple):
 
     Args:
         prompt: What the model is shown.
+        limits: Those of the reply.
         has_stream: Whether the answer is sent as events.
         has_usage: Whether such a stream ends with the usage.
     """
 
     prompt: Prompt
+    limits: Limits
     has_stream: bool
     has_usage: bool
 
@@ -86,7 +88,8 @@ def _read_chat(body: Mapping[str, Any]) -> Asked:
     _check_carried(body)
     tools = _tools(body, _list(body, "tools"))
     has_usage = bool((body.get("stream_options") or {}).get("include_usage"))
-    return Asked(_prompt(_list(body, "messages"), tools), bool(body.get("stream")), has_usage)
+    limits = _limits(body, "max_completion_tokens", "max_tokens")
+    return Asked(_prompt(_list(body, "messages"), tools), limits, bool(body.get("stream")), has_usage)
 
 
 def _read_response(body: Mapping[str, Any]) -> Asked:
@@ -123,7 +126,8 @@ def _read_response(body: Mapping[str, Any]) -> Asked:
         else tool
         for tool in _list(body, "tools")
     ]
-    return Asked(_prompt(messages, _tools(body, tools)), bool(body.get("stream")), True)
+    limits = _limits(body, "max_output_tokens")
+    return Asked(_prompt(messages, _tools(body, tools)), limits, bool(body.get("stream")), True)
 
 
 def _check_carried(body: Mapping[str, Any]) -> None:
@@ -138,6 +142,18 @@ def _list(body: Mapping[str, Any], name: str) -> list[Any]:
     if not isinstance(found, list):
         raise BadRequest(f"{name} is no list; expected one.")
     return found
+
+
+def _limits(body: Mapping[str, Any], *names: str) -> Limits:
+    """The limits of the reply; `names` are those of the most tokens, of which the first that is given counts."""
+    most = next((body[name] for name in names if body.get(name) is not None), None)
+    if most is not None and (type(most) is not int or most < 1):
+        raise BadRequest(f"{names[0]} is {json.dumps(most)[:80]}; expected a whole number of at least 1.")
+    stop = body.get("stop") or []
+    stop = [stop] if isinstance(stop, str) else stop
+    if not isinstance(stop, list) or not all(isinstance(word, str) and word for word in stop):
+        raise BadRequest(f"stop is {json.dumps(stop)[:80]}; expected words.")
+    return Limits(most, tuple(stop))
 
 
 def _tools(body: Mapping[str, Any], tools: Sequence[Any]) -> list[Any]:

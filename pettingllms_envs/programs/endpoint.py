@@ -158,7 +158,8 @@ class _Handler(BaseHTTPRequestHandler):
         given = Call(
             agent=agent,
             prompt=asked.prompt,
-            place=(agent, _digest(session.place_of(asked.prompt))),
+            limits=asked.limits,
+            place=(agent, _digest(session.comparable(asked.prompt, asked.limits))),
             request=_digest(path, agent, json.dumps(body, sort_keys=True)),
             is_connected=self._is_connected,
         )

@@ -12,6 +12,7 @@ from pettingzoo import AECEnv
 from pettingllms_envs.core import TEAM, Parts, scalars
 from pettingllms_envs.failures import EpisodeRestart
 from pettingllms_envs.features import CountedReply
+from pettingllms_envs.observations import Limits
 from pettingllms_envs.programs.endpoint import endpoint
 from pettingllms_envs.programs.program import Program
 from pettingllms_envs.programs.rewards import added
@@ -120,12 +121,15 @@ class ProgramEnv(AECEnv[str, Any, str | None]):  # type: ignore[misc]  # petting
         call = self._call
         if call is None or call.agent != agent:
             return {"messages": [{"role": "user", "content": "It is not your turn."}], "tools": []}
-        return {"messages": list(call.prompt.messages), "tools": list(call.prompt.tools)}
+        limits = {"limits": call.limits} if call.limits != Limits() else {}
+        return {"messages": list(call.prompt.messages), "tools": list(call.prompt.tools), **limits}
 
     def comparable(self, agent: str) -> str:
         """What of its observation must be the same when an episode is played again, see `Program.normalize`."""
         call, session = self._call, self._session
-        return "" if call is None or session is None or call.agent != agent else session.place_of(call.prompt)
+        if call is None or session is None or call.agent != agent:
+            return ""
+        return session.comparable(call.prompt, call.limits)
 
     def state_hash(self) -> str:
         """A digest of all calls and replies so far, 64 hex digits."""

@@ -18,7 +18,7 @@ from typing import Any
 
 from pettingllms_envs.core import Parts
 from pettingllms_envs.features import CountedReply
-from pettingllms_envs.observations import Prompt
+from pettingllms_envs.observations import Limits, Prompt
 
 
 FIRST_WAIT, LONGEST_WAIT = 0.02, 1.0
@@ -44,6 +44,7 @@ class Call:
     Args:
         agent: The agent that asks.
         prompt: What it asks.
+        limits: Those of the reply.
         place: Its place among calls that are open at the same time: the agent, then a digest of the request.
         request: Identifies the request; a client's second try has the same.
         is_connected: Whether its client still waits for the answer.
@@ -52,6 +53,7 @@ class Call:
 
     agent: str
     prompt: Prompt
+    limits: Limits
     place: tuple[str, str]
     request: str
     is_connected: Callable[[], bool]
@@ -167,9 +169,9 @@ class Session:
                 raise SessionClosed
             self._posted.append(rewards)
 
-    def place_of(self, prompt: Prompt) -> str:
-        """What is compared of a request between runs: messages and tools, without what `normalize` takes out."""
-        text = json.dumps([list(prompt.messages), list(prompt.tools)], ensure_ascii=False, indent=1)
+    def comparable(self, prompt: Prompt, limits: Limits) -> str:
+        """What is compared of a request between runs: all of it, without what `normalize` takes out."""
+        text = json.dumps([list(prompt.messages), list(prompt.tools), limits], ensure_ascii=False, indent=1)
         return text if self.normalize is None else self.normalize(text)
 
     # ---- The environment's side
@@ -189,12 +191,7 @@ class Session:
             while not self._open and self._ended is None and not self._is_closed:
                 if not self._changed.wait(until - time.monotonic()):
                     raise NothingHeard
-            self._waited = self._order.wait
-            while self._open and self._ended is None and not self._is_closed:
-                left = self._latest + self._waited - time.monotonic()
-                if not self._waited or left <= 0:
-                    break
-                self._changed.wait(left)
+            self._wait_until_quiet()
             if self._is_closed:
                 raise SessionClosed
             if self._ended is not None:
@@ -203,6 +200,20 @@ class Session:
             call.number, self.num_calls = self.num_calls, self.num_calls + 1
             self.callers.add(call.agent)
             return call
+
+    def _wait_until_quiet(self) -> None:
+        """Wait until no further call has arrived for a while, longer where this thread itself is kept waiting."""
+        self._waited = self._order.wait
+        begun = quiet_since = time.monotonic()
+        while self._waited and self._open and self._ended is None and not self._is_closed:
+            now = time.monotonic()
+            left = max(self._latest, quiet_since) + self._waited - now
+            if left <= 0:
+                return
+            self._changed.wait(left)
+            woken = time.monotonic()
+            if woken - now - left > self._waited / 4 and woken - begun < LONGEST_WAIT:
+                quiet_since = woken  # the machine is busy: the program's threads may be as late
 
     def answer(self, reply: CountedReply) -> None:
         """Answer the call that was taken.

@@ -27,7 +27,7 @@ from typing import Any
 
 from pettingllms_envs.copying import copy_env
 from pettingllms_envs.features import CountedReply, TakesReply
-from pettingllms_envs.observations import followup_of, text_prompt
+from pettingllms_envs.observations import followup_of, limits_of, text_prompt
 from pettingllms_trl.records import (
     Candidate,
     ContinuationPlace,
@@ -134,7 +134,8 @@ def episode(
 
         yield Wait.ENGINE
         prompt = history.prompt(agent, Prompt(messages, tools=tools), followup_of(observation))
-        sampled = _with_counts(handle.env, (yield Request(agent, prompt, width if is_branched else 1)))
+        request = Request(agent, prompt, width if is_branched else 1, limits=limits_of(observation))
+        sampled = _with_counts(handle.env, (yield request))
 
         branches = yield Candidates(handle, state, agent, sampled.completions, options.crash_reward)
         is_text = isinstance(observation, str) and len(prompt.messages) == 1

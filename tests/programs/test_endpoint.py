@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from asking import ask, chat, played, send
+from pettingllms_envs.observations import Limits
 from pettingllms_envs.programs import program
 
 
@@ -127,6 +128,27 @@ def test_the_agent_is_shown_the_messages_the_results_of_tools_and_the_tool_that_
     env.close()
 
 
+@pytest.mark.parametrize(
+    ("path", "fields", "expected"),
+    [
+        ("chat/completions", {}, None),
+        ("chat/completions", {"max_tokens": 7, "stop": "."}, Limits(7, (".",))),
+        ("chat/completions", {"max_completion_tokens": 5, "max_tokens": 7, "stop": ["a", "b"]}, Limits(5, ("a", "b"))),
+        ("responses", {"max_output_tokens": 3}, Limits(3)),
+    ],
+)
+def test_limits_of_a_request_are_those_of_the_observation(path: str, fields: Any, expected: Any) -> None:
+    def team(base_url: str, row: Any) -> float:
+        messages = [{"role": "user", "content": "Who?"}]
+        send(f"{base_url}/{path}", {"model": "writer", "messages": messages, "input": messages, **fields})
+        return 1.0
+
+    env = program(team, agents=("writer",))()
+    env.reset(seed=0)
+    assert env.observe("writer").get("limits") == expected
+    env.close()
+
+
 def test_a_response_has_items_for_words_and_for_calls() -> None:
     items = [
         {"role": "user", "content": "2 + 3?"},
@@ -205,6 +227,8 @@ def test_an_agent_is_named_by_the_header_else_by_the_model_and_a_lone_one_by_any
         ({"messages": [{"role": "user", "content": 7}]}, "a content of the type int"),
         ({"messages": [{"role": "tool", "tool_call_id": "x", "content": "5"}]}, "no message before has made"),
         ({"messages": "Who?"}, "messages is no list"),
+        ({"max_tokens": 0}, "max_completion_tokens is 0; expected a whole number of at least 1"),
+        ({"stop": [""]}, "expected words"),
         ({"tools": [{"type": "web_search"}]}, "expected functions alone"),
         ({"tools": [TOOL], "tool_choice": {"function": {"name": "fly"}}}, "expected one of the request's tools"),
         ({"messages": [{"role": "assistant", "tool_calls": [{}]}]}, "a tool call that cannot be read"),

@@ -89,6 +89,24 @@ def test_what_a_program_does_to_the_text_changes_no_id_that_is_trained_on(
     assert trained(trainer)
 
 
+def test_a_request_bounds_its_reply_from_above(model_path: str, tmp_path: Path) -> None:
+    def brief(base_url: str, row: Any) -> float:
+        body = {"model": "writer", "messages": [{"role": "user", "content": "?"}]}
+        for most in (3, 1000):
+            answer = send(f"{base_url}/chat/completions", {**body, "max_tokens": most})
+            assert answer["usage"]["completion_tokens"] <= min(most, 8)
+            finishes.append(answer["choices"][0]["finish_reason"])
+        return score(answer["choices"][0]["message"]["content"] or "")
+
+    finishes = list[str]()
+    trainer = team(program(brief, agents=("writer",)), model_path, tmp_path)
+    trainer.train()
+    decisions = [d for episode in trainer.rollouts[0] for d in episode.decisions]
+    lengths = [len(d.candidates[0].completion.ids) for d in decisions]
+    assert max(lengths[::2]) == 3 < max(lengths[1::2]) <= 8
+    assert "length" in finishes
+
+
 def trained(trainer: Team) -> set[tuple[int, ...]]:
     """Prompt and completion of each row that was trained on."""
     found = set()
