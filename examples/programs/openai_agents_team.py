@@ -1,4 +1,4 @@
-"""A team of the OpenAI Agents SDK: a writer with a tool, who hands over to a critic; by Responses and by chat completions.
+"""A team of the OpenAI Agents SDK: a writer with a tool, who hands over to a critic; by each of its two APIs.
 
 pettingllms bench program:examples/programs/openai_agents_team.py:team --model MODEL --base-url URL
 """

@@ -194,7 +194,7 @@ class Step(TypedDict):
     tokens: TokenFields
     finish: str | None
     model: NotRequired[str | None]
-    seed: NotRequired[int]
+    seed: NotRequired[int | None]
     tool_calls: NotRequired[int]
     rewards: dict[str, float]
     parts: dict[str, dict[str, float]] | None

@@ -69,7 +69,7 @@ def test_an_example_is_played_in_parallel_and_as_a_tree(file: str, name: str, li
     for options in settings:
         rollouts = [
             play(
-                [{"seed": 1}, {"seed": 2}],
+                [{"seed": 1}],
                 BatchedEngine(sample),
                 RolloutOptions(**options, num_threads=4),
                 make_env=make,
