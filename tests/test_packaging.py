@@ -73,7 +73,7 @@ def test_each_extra_brings_what_its_name_says():
     assert included_extras("gguf") == {"trl"}
     assert {"mcp"} == {requirement.name for requirement in requirements("mcp")}
     assert {"bm25s", "sentence-transformers"} == {requirement.name for requirement in requirements("search")}
-    assert included_extras("dev") == {"data", "gguf", "mcp", "search", "trl"}
+    assert included_extras("dev") == {"data", "gguf", "mcp", "search", "suites", "trl"}
 
 
 def test_trl_is_held_to_the_minor_version_whose_private_methods_we_override():

@@ -128,8 +128,11 @@ def run_command(line: str, where: str) -> str:
 
 
 def same(printed: str, shown: str, where: str, *, varies: bool) -> None:
-    """Compare line by line, without blanks at the ends; a line `...` stands for any lines."""
-    ours, theirs = ([line.rstrip() for line in text.strip("\n").split("\n")] for text in (printed, shown))
+    """Compare line by line, without blanks at the ends and wall times; a line `...` stands for any lines."""
+    ours, theirs = (
+        [re.sub(r"wall time [\d.]+ s", "wall time", line.rstrip()) for line in text.strip("\n").split("\n")]
+        for text in (printed, shown)
+    )
     if varies:
         ours, theirs = ([re.sub(r"\d[\d.,:]*", "0", line) for line in lines] for lines in (ours, theirs))
         ours, theirs = ([re.sub(r" +", " ", line) for line in lines] for lines in (ours, theirs))

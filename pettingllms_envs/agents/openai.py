@@ -292,7 +292,10 @@ def endpoint_of(spec: AgentSpec) -> Endpoint:
     """
     if spec.target is None or "base_url" not in spec.options:
         missing = "model (--model MODEL)" if spec.target is None else "server (--base-url http://localhost:8000/v1)"
-        raise ValueError(f"an agent of the kind 'api' has no {missing}; expected a model and a server. Give both.")
+        raise ValueError(
+            f"an agent of the kind 'api' has no {missing}; expected a model and a server. Give both, "
+            "or the server as OPENAI_BASE_URL."
+        )
     spec.refuse_unknown(OPTIONS, target="MODEL")
     options = dict(spec.options)
     if str(options.get("send_seed", True)).lower() not in ("true", "false"):

@@ -67,6 +67,11 @@ def add_environment(parser: argparse.ArgumentParser, *, by_path: bool = False) -
     path = ", or module:callable, such as my_module:make_env" if by_path else ""
     names = f"its name, as `pettingllms list` shows it, or program:FILE.py:NAME{path}"
     parser.add_argument("env", metavar="ENV", help=names)
+    add_settings(parser)
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """Add the argument --set."""
     parser.add_argument(
         "--set",
         dest="settings",

@@ -1,4 +1,8 @@
-"""Benchmark any mix of agents on an environment, with intervals, costs and every episode on record.
+"""Benchmark any mix of agents on environments, with intervals, costs and every episode on record.
+
+    pettingllms bench plan_path sokoban --model a --model b      each model on each environment
+    pettingllms bench games --model a                            a suite: games, cooperation, code, mathematics, smoke
+    pettingllms bench my_suite.yaml                              a suite of your own (docs/benchmarking.md)
 
 Agents are [ROLE=]KIND[:TARGET][,OPTION=VALUE]...: oracle, bot:NAME, random, null, scripted:FILE, recorded:RUN,
 api[:MODEL], transformers:PATH[,adapter=PATH], vllm:PATH[,adapter=PATH], team:FOLDER[,engine=vllm]. A run that was
@@ -14,23 +18,27 @@ from typing import Any
 
 from rich.console import Console
 
-import pettingllms_envs
-from pettingllms_envs.commands import add_environment, cooperation, made, refuse, say, setting, settings, user_errors
+from pettingllms_envs.commands import add_settings, cooperation, refuse, say, setting, suite, user_errors
 from pettingllms_envs.commands.runs import (
+    DEFAULTS,
     add_agents,
     add_running,
+    asked,
     check_at_least,
     default_output,
+    label_of,
     missing,
     say_problems,
-    specs,
     watched,
 )
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `bench`: environment, agents, problems, sampling, and where records are written."""
-    add_environment(parser)
+    """Add the options of `bench`: environments, agents, problems, sampling, and where records are written."""
+    parser.add_argument(
+        "envs", nargs="+", metavar="ENV", help="environments, as `pettingllms list` shows them, or a suite"
+    )
+    add_settings(parser)
     add_agents(parser)
     what = parser.add_argument_group("problems and episodes")
     what.add_argument("--workflow", metavar="W", help="short for --set workflow=W")
@@ -39,11 +47,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--option", dest="reset_options", action="append", default=[], type=setting, metavar="KEY=VALUE",
                       help="a reset option")  # fmt: skip
     what.add_argument("--limit", type=int, metavar="N", help="at most N problems (all, where their number is known)")
-    what.add_argument("--samples", type=int, default=1, metavar="K", help="episodes on each problem (1)")
-    what.add_argument("--seed", type=int, default=0, metavar="N", help="random seed of all replies (0)")
+    what.add_argument("--samples", type=int, metavar="K", help="episodes on each problem (1)")
+    what.add_argument("--seed", type=int, metavar="N", help="random seed of all replies (0)")
     what.add_argument("--episode-tokens", type=int, metavar="N", help="end an episode after N tokens")
     what.add_argument("--generated-tokens", type=int, metavar="N", help="end an episode when more are generated")
-    what.add_argument("--max-steps", type=int, default=1000, metavar="N", help="truncate an episode there (1000)")
+    what.add_argument("--max-steps", type=int, metavar="N", help="truncate an episode there (1000)")
     forms = parser.add_argument_group("what cooperation is worth (docs/cooperation.md)")
     forms.add_argument("--cooperation", action="store_true", help="compare the team with its other forms")
     forms.add_argument(
@@ -55,57 +63,33 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
-    """Play the missing episodes of the benchmark, and show its numbers; with --cooperation those of all forms."""
+    """Play the missing episodes of a run, of a suite's or with --cooperation of all forms, and show the numbers."""
     check_at_least(args, limit=1, samples=1, concurrency=1, episode_tokens=1, generated_tokens=1, max_steps=1)
     if not args.cooperation and (args.arms or args.arm_agents):
         refuse(
             "--arms or --arm-agents was given without --cooperation; expected it with them. Add it, or leave them out."
         )
+    several = len(args.envs) > 1 or len(args.models) > 1 or suite.is_suite(args.envs[0])
+    if several and args.cooperation:
+        refuse("--cooperation got several environments or models; expected one of each. Ask about each by itself.")
+    if several:
+        return suite.run(args, console)
+    args = one_cell(args)
     bench, env = asked(args)
     if args.cooperation:
         return cooperation.run(args, console, bench, env)
     say_problems(args, console, bench, env)
     with user_errors():
-        path = args.output or default_output(bench.config, _label(bench, env))
+        path = args.output or default_output(bench.config, label_of(bench, env))
     played = watched(bench, path, args, console, bench.env)
     return told(console, played, path)
 
 
-def asked(args: argparse.Namespace) -> tuple[Any, Any]:
-    """The benchmark that the arguments describe, and an environment of it."""
-    from pettingllms_envs.episodes.episode import RunLimits
-    from pettingllms_envs.evaluation import bench as benches  # with numpy's random numbers, which others do without
-    from pettingllms_envs.observations import read_observation
-
-    chosen_settings = {**settings(args), **({} if args.workflow is None else {"workflow": args.workflow})}
-    env = made(args, **chosen_settings)
-    name = pettingllms_envs.find(args.env).full_name
-    options = {**dict(args.reset_options), **({} if args.level is None else {"level": args.level})}
-    with user_errors():
-        chosen = benches.choose(env, name, chosen_settings, split=args.split, options=options, limit=args.limit)
-        env.reset(seed=chosen.instances[0].seed, options=dict(chosen.instances[0].options) or None)
-        for agent in env.agents:
-            read_observation(env.observe(agent), agent=agent)  # raises for what no agent can be shown
-        bench = benches.Bench(
-            env=name,
-            settings=chosen_settings,
-            agents=specs(args, benches.roles_of(env)),
-            chosen=chosen,
-            samples=args.samples,
-            rules=RunLimits(
-                seed=args.seed,
-                max_steps=args.max_steps,
-                episode_tokens=args.episode_tokens,
-                generated_tokens=args.generated_tokens,
-            ),
-        )
-    return bench, env
-
-
-def _label(bench: Any, env: Any) -> Any:
-    from pettingllms_envs.evaluation import data_label
-
-    return data_label.of_env(env, len(bench.chosen.instances))
+def one_cell(args: argparse.Namespace) -> argparse.Namespace:
+    """The arguments of a run of one environment, with defaults for what was not given."""
+    own = {"env": args.envs[0], "model": next(iter(args.models), None)}
+    given = {name: value for name, value in vars(args).items() if value is not None or name not in DEFAULTS}
+    return argparse.Namespace(**{**DEFAULTS, **given, **own})
 
 
 def told(console: Console, played: Any, path: Path) -> int:

@@ -1,6 +1,7 @@
 """Compare runs on the same problems: paired differences, exact tests, corrected for their number, and equal budgets.
 
-RUN is a folder of `pettingllms bench`, or NAME=FOLDER. Where the data cannot tell, it says "cannot tell".
+RUN is a folder of `pettingllms bench`, or NAME=FOLDER. Runs of several environments are compared in each by itself.
+Where the data cannot tell, it says "cannot tell".
 """
 
 from __future__ import annotations
@@ -8,36 +9,66 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from string import ascii_uppercase
 from typing import Any
 
 from rich.console import Console
 
-from pettingllms_envs.commands import counted, say, user_errors
+from pettingllms_envs.commands import counted, refuse, say, user_errors
+from pettingllms_envs.commands.formats import FORMATS, add_format, format_of, give, say_blocks
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options of `compare`."""
     parser.add_argument("runs", nargs="+", metavar="RUN", help="a folder of `pettingllms bench`, or NAME=FOLDER")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the numbers to this file")
+    add_format(parser, FORMATS[:2])
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
-    """Show which run does better, and whether the difference is significant."""
+    """Show which run of each environment does better, and whether the difference is significant."""
     from pettingllms_envs.episodes.outputs import write_output
-    from pettingllms_envs.evaluation import compare as comparing
+    from pettingllms_envs.evaluation.compare import compare_each
+    from pettingllms_envs.studies.report import Heading, markdown
 
+    form = format_of(args, FORMATS[:2])
     with user_errors():
         runs = [read_run(text) for text in args.runs]
-        comparison = comparing.compare(runs)
+        by_env: dict[str, list[Any]] = {}
+        for each in runs:
+            by_env.setdefault(str(each.header["config"].get("env")), []).append(each)
+        alone = [own[0] for own in by_env.values() if len(own) == 1]
+        if len(alone) == len(runs) > 1:
+            played = ", ".join(f"{own[0].name} of {env}" for env, own in by_env.items())
+            refuse(f"the runs are {played}; expected two or more of an environment. Name others.")
+        groups = {env: named(own) for env, own in by_env.items() if len(own) > 1 or len(runs) == 1}
+        found = compare_each(groups)
+        plain = [comparison.plain for comparison in found.values()]
         if args.json is not None:
-            write_output(args.json, json.dumps(comparison.plain, indent=2) + "\n")
+            numbers = plain[0] if len(by_env) == 1 else {"environments": dict(zip(found, plain, strict=True))}
+            write_output(args.json, json.dumps(numbers, indent=2) + "\n")
+        report = list(blocks(found, [(each.name, str(each.header["config"].get("env"))) for each in alone]))
+        if form == "md":
+            give(args.output, console, markdown([Heading("Comparison", 1), *report]))
+            return 0
     say_data(console, runs)
-    show(console, comparison)
+    say_blocks(console, report)
     return 0
+
+
+def named(runs: list[Any]) -> list[Any]:
+    """The runs, with the name of the model or team where the name is that of a folder which the command chose."""
+    from pettingllms_envs.commands.runs import digest_of
+    from pettingllms_envs.episodes.players import labels
+
+    (players,) = labels([[run.header["config"] for run in runs]])
+    names = [
+        player if run.name.endswith(f"-{digest_of(run.header['config'])}") else run.name
+        for run, player in zip(runs, players, strict=True)
+    ]
+    return [run if names.count(name) > 1 else replace(run, name=name) for run, name in zip(runs, names, strict=True)]
 
 
 def say_data(console: Console, runs: list[Any]) -> None:
@@ -63,60 +94,74 @@ def read_run(text: str) -> Any:
 
 
 def show(console: Console, comparison: Any) -> None:
-    """Show the tables; names of runs that are too long for the terminal are replaced by letters."""
-    from pettingllms_envs.evaluation.tables import table, width
+    """Show the tables of a comparison."""
+    say_blocks(console, blocks({"": comparison}))
 
-    console.print()
-    say(console, f"{counted(comparison.num_problems, 'problem')} that every run has a result for.")
-    for name, num in comparison.left_out.items():
-        if num:
-            say(console, f"{name} has results for {num} more, which are left out.")
-    p = "p (Holm)" if len(comparison.pairs) > 1 else "p (exact)"
-    heads = ["left - right", "points [interval]", "won left:right", p, "needed", "verdict"]
-    labels = {name: name for name in comparison.success}
-    rows = _pair_rows(comparison, labels)
-    if width(heads, rows) > console.width and len(labels) <= len(ascii_uppercase):
-        heads[0] = "pair"
-        labels = dict(zip(labels, ascii_uppercase, strict=False))
-        rows = _pair_rows(comparison, labels)
+
+def blocks(found: Mapping[str, Any], alone: Sequence[tuple[str, str]] = ()) -> Iterator[Any]:
+    """The comparisons of environments as blocks of a report.
+
+    Args:
+        found: A `Comparison` for each environment.
+        alone: Name and environment of the runs that no other is compared with.
+    """
+    from pettingllms_envs.studies.report import Heading, Paragraph
+
+    num_pairs = sum(len(comparison.pairs) for comparison in found.values())
+    if len(found) > 1:
+        yield Paragraph(f"{len(found)} environments, each by itself; all {num_pairs} verdicts hold together.")
+    for name, env in alone:
+        yield Paragraph(f"{name} is the only run of {env}, and compared with none.")
+    for env, comparison in found.items():
+        if len(found) > 1 or alone:
+            yield Heading(env, 2)
+        yield from _blocks(comparison, num_pairs)
+
+
+def _blocks(comparison: Any, num_pairs: int) -> Iterator[Any]:
+    from pettingllms_envs.studies.report import Paragraph, Table
+
+    common = [f"{counted(comparison.num_problems, 'problem')} that every run has a result for."]
+    common += [
+        f"{name} has results for {num} more, which are left out." for name, num in comparison.left_out.items() if num
+    ]
+    yield Paragraph("\n".join(common))
     points = [
-        (
-            name if labels[name] == name else f"{labels[name]} = {name}",
-            f"{100 * mean:.1f}% [{100 * low:.1f}, {100 * high:.1f}]",
-        )
+        (name, f"{100 * mean:.1f}% [{100 * low:.1f}, {100 * high:.1f}]")
         for name, (mean, low, high) in comparison.success.items()
     ]
-    table(console, ("run", "success [95% interval]"), points)
-    table(console, heads, rows)
+    yield Table(("run", "success [95% interval]"), points)
+    p = "p (Holm)" if num_pairs > 1 else "p (exact)"
+    heads = ("left - right", "points [interval]", "won left:right", p, "needed", "verdict")
+    yield Table(heads, [_pair_row(pair) for pair in comparison.pairs])
     test = " and ".join(dict.fromkeys(pair.test for pair in comparison.pairs))
     of = ""
-    if len(rows) > 1:
-        of = f" Adjusted by Holm, so that all {len(rows)} verdicts hold together; intervals: Bonferroni."
+    if num_pairs > 1:
+        of = f" Adjusted by Holm, so that all {num_pairs} verdicts hold together; intervals: Bonferroni."
     exact = "exact, "
     if comparison.num_uneven:
         exact = f"not quite exact (of {comparison.num_uneven} problems the runs have different numbers of samples), "
-    say(console, f"\np: two-sided, {exact}by {test}.{of}")
-    say(console, "needed: problems that would show a difference of this size, if it is real, four times in five.")
+    yield Paragraph(
+        f"p: two-sided, {exact}by {test}.{of}\n"
+        "needed: problems that would show a difference of this size, if it is real, four times in five."
+    )
     if comparison.budgets:
-        heads = ["success within N tokens per episode", *labels.values()]
-        budgets = [
-            (f"{budget:,}", *(f"{100 * by_run[name]:.1f}%" for name in comparison.success))
-            for budget, by_run in comparison.budgets.items()
-        ]
-        table(console, heads, budgets)
-
-
-def _pair_rows(comparison: Any, labels: Mapping[str, str]) -> list[tuple[str, ...]]:
-    """A table row for each pair of runs, with their labels."""
-    pairs = [replace(pair, first=labels[pair.first], second=labels[pair.second]) for pair in comparison.pairs]
-    return [
-        (
-            f"{pair.second} - {pair.first}",
-            f"{100 * pair.difference:+.1f} [{100 * pair.low:+.1f}, {100 * pair.high:+.1f}]",
-            f"{pair.only_second}:{pair.only_first}",
-            f"{pair.adjusted:.2g}",
-            "-" if pair.needed is None else f"{pair.needed:,}",
-            pair.verdict,
+        heads = ("success within N tokens per episode", *comparison.success)
+        yield Table(
+            heads,
+            [
+                (f"{budget:,}", *(f"{100 * by_run[name]:.1f}%" for name in comparison.success))
+                for budget, by_run in comparison.budgets.items()
+            ],
         )
-        for pair in pairs
-    ]
+
+
+def _pair_row(pair: Any) -> tuple[str, ...]:
+    return (
+        f"{pair.second} - {pair.first}",
+        f"{100 * pair.difference:+.1f} [{100 * pair.low:+.1f}, {100 * pair.high:+.1f}]",
+        f"{pair.only_second}:{pair.only_first}",
+        f"{pair.adjusted:.2g}",
+        "-" if pair.needed is None else f"{pair.needed:,}",
+        pair.verdict,
+    )

@@ -153,8 +153,7 @@ def _agents_of_arms(given: list[str]) -> dict[str, list[str]]:
 def _default_output(bench: Any, arms: Mapping[str, Any]) -> Path:
     """A folder that depends on the configuration of all arms."""
     config = {**bench.config, "arms": {name: arm.config["agents"] for name, arm in arms.items()}}
-    whole = default_output(config)
-    return whole.with_name(f"{whole.name}-cooperation")
+    return default_output(config, suffix="-cooperation")
 
 
 def _guessers(arms: Mapping[str, Any]) -> dict[str, Any]:

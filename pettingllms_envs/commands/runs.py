@@ -5,18 +5,27 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from pettingllms_envs.commands import refuse, say, user_errors
+import pettingllms_envs
+from pettingllms_envs.commands import made, refuse, say, settings, user_errors
 
 
 INTERRUPTED = 130
+DEFAULTS = {"samples": 1, "seed": 0, "max_steps": 1000}
+"""Of options that a suite may give, too: so they are None where the command has none."""
+
+MOST_OF_NAME = 60
+"""Characters of a folder's name that name the player; a file system takes 255 bytes in all."""
+
 SERVER_OPTIONS = ("base_url", "key_env", "timeout", "patience")
 OPTIONS = (*SERVER_OPTIONS, "temperature", "top_p", "top_k", "max_tokens", "stop", "extra")
 
@@ -26,8 +35,10 @@ def add_agents(parser: argparse.ArgumentParser) -> None:
     who = parser.add_argument_group("agents")
     who.add_argument("--agents", nargs="+", default=[], metavar="AGENT", help="one for every role, or ROLE=AGENT ...")
     who.add_argument("--team", metavar="FOLDER", help="a saved team; --agents ROLE=AGENT replaces a role of it")
-    who.add_argument("--model", metavar="M", help="model name on the server; without --agents it plays every role")
-    who.add_argument("--base-url", metavar="URL", help="OpenAI-compatible server, such as http://host:8000/v1")
+    who.add_argument("--model", dest="models", action="append", default=[], metavar="M",
+                     help="model on the server; without --agents it plays every role; may be repeated")  # fmt: skip
+    who.add_argument("--base-url", metavar="URL",
+                     help="OpenAI-compatible server, such as http://host:8000/v1 (OPENAI_BASE_URL)")  # fmt: skip
     who.add_argument("--key-env", metavar="NAME", help="environment variable that holds the server's key")
     sampled = parser.add_argument_group("sampling of models (an agent's own options come first)")
     sampled.add_argument("--temperature", metavar="T", help="sampling temperature (default of all these: server's)")
@@ -51,12 +62,51 @@ def add_running(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--output", type=Path, metavar="DIR", help="folder for the records (one below outputs/bench)")
 
 
+def asked(args: argparse.Namespace) -> tuple[Any, Any]:
+    """The benchmark that the arguments describe, and an environment of it."""
+    from pettingllms_envs.episodes.episode import RunLimits
+    from pettingllms_envs.evaluation import bench as benches  # with numpy's random numbers, which others do without
+    from pettingllms_envs.observations import read_observation
+
+    chosen_settings = {**settings(args), **({} if args.workflow is None else {"workflow": args.workflow})}
+    env = made(args, **chosen_settings)
+    name = pettingllms_envs.find(args.env).full_name
+    options = {**dict(args.reset_options), **({} if args.level is None else {"level": args.level})}
+    with user_errors():
+        chosen = benches.choose(env, name, chosen_settings, split=args.split, options=options, limit=args.limit)
+        env.reset(seed=chosen.instances[0].seed, options=dict(chosen.instances[0].options) or None)
+        for agent in env.agents:
+            read_observation(env.observe(agent), agent=agent)  # raises for what no agent can be shown
+        bench = benches.Bench(
+            env=name,
+            settings=chosen_settings,
+            agents=specs(args, benches.roles_of(env)),
+            chosen=chosen,
+            samples=args.samples,
+            rules=RunLimits(
+                seed=args.seed,
+                max_steps=args.max_steps,
+                episode_tokens=args.episode_tokens,
+                generated_tokens=args.generated_tokens,
+            ),
+        )
+    return bench, env
+
+
+def label_of(bench: Any, env: Any) -> Any:
+    """The label of a benchmark's data, see `evaluation.data_label`."""
+    from pettingllms_envs.evaluation import data_label
+
+    return data_label.of_env(env, len(bench.chosen.instances))
+
+
 def specs(args: argparse.Namespace, roles: Mapping[str, str], texts: list[str] | None = None) -> dict[str, Any]:
     """The spec of each agent; models get the options that hold for all of them.
 
     Raises:
         ValueError: An agent cannot be parsed, or a role has no agent.
     """
+    from pettingllms_envs.agents.servers import with_server
     from pettingllms_envs.agents.spec import AgentSpec, assign
     from pettingllms_envs.evaluation import teams
     from pettingllms_envs.evaluation.agent_pools import WITHOUT_MODEL
@@ -84,7 +134,7 @@ def specs(args: argparse.Namespace, roles: Mapping[str, str], texts: list[str] |
             found[agent] = teams.spec_of(spec, agent, roles[agent], own)
             continue
         target = spec.target or (args.model if spec.kind == "api" else None)
-        found[agent] = AgentSpec(spec.kind, target, {**own, **spec.options})
+        found[agent] = with_server(AgentSpec(spec.kind, target, {**own, **spec.options}))
     return found
 
 
@@ -98,7 +148,7 @@ def sampling(args: argparse.Namespace) -> dict[str, Any]:
 
     given = {name: getattr(args, name, None) for name in OPTIONS}
     return {
-        name: option(name, value) if isinstance(value, str) else value
+        name: option(name, str(value)) if isinstance(value, str | int | float) else value
         for name, value in given.items()
         if value is not None
     }
@@ -113,35 +163,56 @@ def concurrency_of(args: argparse.Namespace, agents: Mapping[str, Any]) -> int:
     return 1 if all(spec.kind in WITHOUT_MODEL for spec in agents.values()) else 32
 
 
-def default_output(config: Mapping[str, Any], label: Mapping[str, str] | None = None) -> Path:
-    """A folder that depends on the configuration, so that the same command continues a stopped run.
+def default_output(
+    config: Mapping[str, Any],
+    label: Mapping[str, str] | None = None,
+    *,
+    root: Path = Path("outputs") / "bench",
+    suffix: str = "",
+) -> Path:
+    """The folder of a run: the one that was begun with this configuration, else a new one that is named after it.
 
     Args:
         config: The run's configuration.
         label: The label of its data, see `evaluation.data_label`; the folder's name says if rows are this package's.
+        root: Where the folders of runs are.
+        suffix: The end of the folder's name.
     """
+    from pettingllms_envs.episodes.players import player_of
     from pettingllms_envs.evaluation.data_label import run_name
 
-    kinds = "-".join(dict.fromkeys(each["kind"] for each in config["agents"].values()))
-    digest = hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:8]
+    digest = digest_of(config)
+    begun = sorted(root.glob(f"*-{digest}{suffix}"))
+    if begun:
+        return begun[0]
     name = run_name(config["env"], label["note"] if label else "")
-    return Path("outputs") / "bench" / f"{name}-{kinds}-{digest}"
+    player = re.sub(r"[^\w.+=]+", "-", player_of(config, brief=True)).strip("-.")[:MOST_OF_NAME]
+    return root / f"{name}-{player}-{date.today().isoformat()}-{digest}{suffix}"
+
+
+def digest_of(config: Mapping[str, Any]) -> str:
+    """The last part of the name of a run's folder, 8 hex digits of its configuration."""
+    return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def say_problems(args: argparse.Namespace, console: Console, bench: Any, env: Any) -> None:
     """Say what must be known of the problems and the agents before they play."""
+    for line in about_problems(args, bench, env):
+        say(console, line)
+
+
+def about_problems(args: argparse.Namespace, bench: Any, env: Any) -> list[str]:
+    """What must be known of the problems and the agents before they play, a line each."""
     from pettingllms_envs.evaluation import data_label, teams
     from pettingllms_envs.settings import to_json
 
     num = len(bench.chosen.instances)
-    if line := data_label.first_line(env, num):
-        say(console, line)
     settings = to_json(env.metadata.get("settings", {}))
-    for line in teams.notes(bench.agents.values(), bench.env, settings):
-        say(console, line)
+    lines = [data_label.first_line(env, num), *teams.notes(bench.agents.values(), bench.env, settings)]
     if args.limit is not None and num < args.limit:
         more = " --samples K plays each K times." if args.samples == 1 else ""
-        say(console, f"There are {num} problems ({bench.chosen.source}); --limit asked for {args.limit:,}.{more}")
+        lines.append(f"There are {num} problems ({bench.chosen.source}); --limit asked for {args.limit:,}.{more}")
+    return [line for line in lines if line]
 
 
 def watched(bench: Any, path: Path, args: argparse.Namespace, console: Console, name: str) -> Any:

@@ -350,10 +350,11 @@ def _check_format(value: Mapping[str, Any], where: str) -> None:
 
 def _versions() -> dict[str, str]:
     named = ("pettingllms", "pettingzoo", "gymnasium", "numpy")
-    return {"python": platform.python_version(), **{name: _version(name) for name in named}, "source": source_digest()}
+    return {"python": platform.python_version(), **{name: version(name) for name in named}, "source": source_digest()}
 
 
-def _version(name: str) -> str:
+def version(name: str = "pettingllms") -> str:
+    """The installed version of a package."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:

@@ -1,6 +1,6 @@
 """Types of the rows of `episodes.jsonl` and of the header `run.json`, and validation of files against them.
 
-docs/records.md explains every field. A `NotRequired` field may be missing; unknown fields are ignored.
+docs/records.md explains every field. A `NotRequired` field may be missing or null; unknown fields are ignored.
 """
 
 import types
@@ -135,7 +135,7 @@ class ErrorFields(TypedDict):
     kind: str
     message: str
     agent: NotRequired[str | None]
-    step: NotRequired[int]
+    step: NotRequired[int | None]
     reply: NotRequired[str | None]
 
 
@@ -160,9 +160,9 @@ class MessageFields(TypedDict):
 
     role: str
     content: str | list[PartFields]
-    name: NotRequired[str]
-    tool_call_id: NotRequired[str]
-    tool_calls: NotRequired[list[dict[str, Any]]]
+    name: NotRequired[str | None]
+    tool_call_id: NotRequired[str | None]
+    tool_calls: NotRequired[list[dict[str, Any]] | None]
 
 
 class TokenFields(TypedDict):
@@ -195,10 +195,10 @@ class Step(TypedDict):
     finish: str | None
     model: NotRequired[str | None]
     seed: NotRequired[int | None]
-    tool_calls: NotRequired[int]
+    tool_calls: NotRequired[int | None]
     rewards: dict[str, float]
     parts: dict[str, dict[str, float]] | None
-    timing: NotRequired[Timing]
+    timing: NotRequired[Timing | None]
 
 
 class TrainingFields(TypedDict, total=False):
@@ -219,8 +219,8 @@ class EpisodeRow(TypedDict):
     training: NotRequired[TrainingFields]
     tools: NotRequired[list[list[dict[str, Any]]]]
     steps: list[Step]
-    end: NotRequired[str]
-    turns: NotRequired[int]
+    end: NotRequired[str | None]
+    turns: NotRequired[int | None]
     success: bool | None
     outcome: dict[str, Any] | None
     answer: NotRequired[str | None]
@@ -228,7 +228,7 @@ class EpisodeRow(TypedDict):
     state: str | None
     error: ErrorFields | None
     digest: NotRequired[str]
-    timing: NotRequired[Timing]
+    timing: NotRequired[Timing | None]
 
 
 WORDS = {
@@ -302,10 +302,10 @@ def _of_kind(name: str, value: Any, kind: _Kind) -> Iterator[str]:
         yield f"{name} is not {' or '.join(WORDS[each] for each in kind.types)}" if name else "it is no object"
     elif isinstance(value, dict):
         for field, (own, is_needed) in kind.fields.items():
-            if field in value:
-                yield from _of_kind(_inner(name, field), value[field], own)
-            elif is_needed:
+            if field not in value and is_needed:
                 yield f"it has no {_inner(name, field)}"
+            elif is_needed or value.get(field) is not None:
+                yield from _of_kind(_inner(name, field), value[field], own)
         if kind.inner is not None:
             for field, each in value.items():
                 yield from _of_kind(_inner(name, field), each, kind.inner)

@@ -3,6 +3,7 @@
     from pettingllms_envs import evaluation
 
     rows = evaluation.read(Path("outputs/my_run"))            # docs/records.md has the fields
+    evaluation.frame("outputs/bench")                         # all runs for pandas
     evaluation.wilson(83, 200), evaluation.pass_at(4, 16, 3)
 
 It is mostly used through the commands `pettingllms bench`, `compare`, `crossplay` and `replay`. From the inside out:
@@ -16,6 +17,7 @@ from pettingllms_envs.agents.base import Agent, AgentFailed, AgentRefused, Reply
 from pettingllms_envs.episodes import files as record
 from pettingllms_envs.episodes.episode import Instance, RunLimits, episode
 from pettingllms_envs.episodes.files import read, read_header
+from pettingllms_envs.evaluation.frames import frame
 from pettingllms_envs.evaluation.runner import Folder, Plan, run
 from pettingllms_envs.evaluation.statistics import bootstrap, mcnemar, pass_at, wilson
 
@@ -38,6 +40,7 @@ __all__ = [
     "Scripted",
     "bootstrap",
     "episode",
+    "frame",
     "mcnemar",
     "pass_at",
     "read",

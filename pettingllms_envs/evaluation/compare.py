@@ -56,10 +56,10 @@ class Pair:
     Args:
         first, second: Their names.
         difference: Mean over problems of the second's success minus the first's, in [-1, 1].
-        low, high: Its interval; those of all pairs hold simultaneously with 95% confidence.
+        low, high: Its interval; those of all pairs, also of other groups, hold simultaneously with 95% confidence.
         only_first, only_second: Number of problems on which that run does better.
         p: Two-sided exact p-value.
-        adjusted: The p-value corrected for the number of pairs (Holm).
+        adjusted: The p-value corrected for the number of pairs (Holm), also of other groups.
         test: `"McNemar"` or `"sign flips"`.
         needed: Number of problems of this kind that would show a difference of this size with a power of 80%
             (`statistics.num_to_show`); None if there is no difference.
@@ -78,13 +78,18 @@ class Pair:
     needed: int | None
 
     @property
-    def verdict(self) -> str:
-        """The conclusion as text; "cannot tell" unless test and interval agree."""
+    def worse(self) -> str | None:
+        """The run that does worse; None unless test and interval agree."""
         if self.adjusted < ALPHA and self.low > 0:
-            return f"{self.second} is better"
-        if self.adjusted < ALPHA and self.high < 0:
-            return f"{self.first} is better"
-        return "cannot tell"
+            return self.first
+        return self.second if self.adjusted < ALPHA and self.high < 0 else None
+
+    @property
+    def verdict(self) -> str:
+        """The conclusion as text."""
+        if self.worse is None:
+            return "cannot tell"
+        return f"{self.second if self.worse == self.first else self.first} is better"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +131,40 @@ def compare(runs: Sequence[Run], *, against_first: bool = False) -> Comparison:
     Raises:
         ValueError: There are fewer than two runs, two have the same name, or their problems differ.
     """
+    return compare_each({"": runs}, against_first=against_first)[""]
+
+
+def compare_each(groups: Mapping[str, Sequence[Run]], *, against_first: bool = False) -> dict[str, Comparison]:
+    """Compare the runs of each group, such as those of an environment, with each other.
+
+    The p-values and the intervals are corrected for the number of pairs of all groups together.
+
+    Args:
+        groups: At least two runs each, by the group's name.
+        against_first: As for `compare`.
+
+    Raises:
+        ValueError: As for `compare`.
+    """
+    shares = {name: _shares(runs) for name, runs in groups.items()}
+    names = {
+        name: [pair for pair in itertools.combinations(own, 2) if not against_first or pair[0] == next(iter(own))]
+        for name, own in shares.items()
+    }
+    num_pairs = sum(map(len, names.values()))
+    drafts = {
+        name: [_pair(first, second, shares[name], 1 - ALPHA / num_pairs) for first, second in own]
+        for name, own in names.items()
+    }
+    adjusted = iter(holm([draft["p"] for own in drafts.values() for draft in own]))
+    return {
+        name: _comparison(runs, shares[name], [Pair(**draft, adjusted=next(adjusted)) for draft in drafts[name]])
+        for name, runs in groups.items()
+    }
+
+
+def _shares(runs: Sequence[Run]) -> dict[str, list[Fraction]]:
+    """For each run its share of successful samples of each problem that every run has a result for, in one order."""
     _check(runs)
     scores = {run.name: success_by_problem(run.rows) for run in runs}
     for run in runs:
@@ -145,21 +184,22 @@ def compare(runs: Sequence[Run], *, against_first: bool = False) -> Comparison:
             f"{' and '.join(scores)} have no problem in common; expected runs of the same environment, split and "
             "seeds. Play them on the same problems."
         )
-    shares = {name: [own[key] for key in common] for name, own in scores.items()}
-    names = [pair for pair in itertools.combinations(shares, 2) if not against_first or pair[0] == runs[0].name]
-    drafts = [_pair(first, second, shares, 1 - ALPHA / len(names)) for first, second in names]
+    return {name: [own[key] for key in common] for name, own in scores.items()}
+
+
+def _comparison(runs: Sequence[Run], shares: Mapping[str, Sequence[Fraction]], pairs: Sequence[Pair]) -> Comparison:
     counts = [Counter(problem(row) for row in run.rows if row["success"] is not None) for run in runs]
-    adjusted = holm([draft["p"] for draft in drafts])
+    common = set.intersection(*(set(own) for own in counts))
     return Comparison(
         num_problems=len(common),
-        left_out={name: len(own) - len(common) for name, own in scores.items()},
+        left_out={run.name: len(own) - len(common) for run, own in zip(runs, counts, strict=True)},
         num_uneven=sum(len({own[key] for own in counts}) > 1 for key in common),
         success={
             name: (float(sum(own)) / len(own), *mean_interval([float(share) for share in own]))
             for name, own in shares.items()
         },
-        pairs=[Pair(**draft, adjusted=p) for draft, p in zip(drafts, adjusted, strict=True)],
-        budgets=_budgets(runs, set(common)),
+        pairs=pairs,
+        budgets=_budgets(runs, common),
     )
 
 

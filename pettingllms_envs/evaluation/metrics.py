@@ -3,8 +3,8 @@
 Rows with an error are excluded from all rates and means. `least` and `most` bound their effect: the success rate if
 all of them had failed, and if all had succeeded.
 
-A report contains nothing that would differ in a second run, such as seconds: so a run that was killed and resumed has
-the same report, byte for byte.
+What would differ in a second run is under the key `timing`: so a run that was killed and resumed has the same report,
+byte for byte, but for that.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ def report(header: Mapping[str, Any], rows: Sequence[Row], *, num_planned: int |
         "agents": {name: _agent(name, rows) for name in _agents(rows)},
         "parts": parts(ended),
         "by": by_options(told),
+        "timing": timing(rows),
     }
 
 
@@ -108,6 +109,29 @@ def retries(rows: Iterable[Row]) -> dict[str, int]:
         for step in row["steps"]:
             found[step["agent"]] += step.get("timing", {}).get("tries", 1) - 1
     return dict(found)
+
+
+def timing(rows: Iterable[Row]) -> Figures | None:
+    """When the first episode began, in seconds since 1970, and the wall time: seconds in which any was being played.
+
+    Pauses between a kill and the command that went on are not counted. None if no row has its times.
+    """
+    times = [row["timing"] for row in rows if row.get("timing")]
+    spans = sorted((each["began"], each["began"] + each["seconds"]) for each in times if "began" in each)
+    if not spans:
+        return None
+    seconds, until = 0.0, spans[0][0]
+    for began, ended in spans:
+        seconds += max(0.0, ended - max(began, until))
+        until = max(until, ended)
+    return {"began": spans[0][0], "seconds": round(seconds, 3)}
+
+
+def sum_of_tokens(report: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Prompt tokens and completion tokens of all agents together; None if no agent's are known."""
+    agents = report["agents"].values()
+    sums = [_sum(own[kind] for own in agents) for kind in ("prompt_tokens", "completion_tokens")]
+    return None if sums == [None, None] else (sums[0] or 0, sums[1] or 0)
 
 
 def by_problem(rows: Iterable[Row], value: Callable[[Row], float]) -> list[float]:

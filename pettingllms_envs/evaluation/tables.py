@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from pettingllms_envs.evaluation.metrics import sum_of_tokens
+
 
 Figures = Mapping[str, Any]
 
@@ -26,6 +28,32 @@ def number(figure: Figures | None) -> str:
 def count(value: int | None) -> str:
     """A whole number, or a dash if it is unknown."""
     return "-" if value is None else f"{value:,}"
+
+
+def duration(seconds: float | None) -> str:
+    """`"12.3 s"`, `"3 min 20 s"`, `"2 h 05 min"`, or a dash if it is unknown."""
+    if seconds is None:
+        return "-"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02} min"
+
+
+def costs(report: Figures) -> str:
+    """`"wall time 12.3 s, 286,805 tokens in, 12,320 out"`; reports of earlier versions have no time."""
+    tokens = sum_of_tokens(report)
+    said = [f"wall time {duration((report.get('timing') or {}).get('seconds'))}"]
+    return ", ".join([*said, *([] if tokens is None else [f"{tokens[0]:,} tokens in", f"{tokens[1]:,} out"])])
+
+
+def brief(report: Figures) -> str:
+    """Success, errors and costs of a run in a line."""
+    episodes, success = report["episodes"], report["success"]
+    num = episodes["ended"]
+    errors = ", ".join(f"{num} {kind}" for kind, num in episodes["errors"].items())
+    said = ["no success rate" if success is None else percent(success), f"{num:,} episode{'' if num == 1 else 's'}"]
+    return ", ".join([*said, *([f"errors: {errors}"] if errors else []), costs(report)])
 
 
 def show(console: Console, report: Figures, retries: Mapping[str, int]) -> None:
@@ -46,7 +74,7 @@ def show(console: Console, report: Figures, retries: Mapping[str, int]) -> None:
     ]  # fmt: skip
     heads = ("agent", "calls", "retries", "tokens in", "tokens out", "cut off", "return")
     table(console, heads, rows)
-    for line in empty_replies(agents):
+    for line in (f"\n{costs(report)}", *empty_replies(agents)):
         console.print(Text(line), soft_wrap=True)
     parts = [
         (scope, name, f"{figure['mean']:+.3g}", str(figure["episodes"]))

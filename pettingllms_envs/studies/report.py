@@ -314,7 +314,8 @@ def _markdown(block: Block, has_pictures: bool) -> str:
         return "\n".join(f"* {text}" for text in block.texts)
     if isinstance(block, Table):
         rules = ["---" if i == 0 or i in block.left else "---:" for i in range(len(block.head))]
-        return "\n".join(f"| {' | '.join(row)} |" for row in (block.head, rules, *block.rows))
+        escaped = [[cell.replace("|", "\\|") for cell in row] for row in (block.head, rules, *block.rows)]
+        return "\n".join(f"| {' | '.join(row)} |" for row in escaped)
     if not has_pictures:
         return ""
     name = block.environment

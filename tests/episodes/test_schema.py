@@ -53,6 +53,13 @@ def test_whole_rows_are_none_the_worse_for_fields_that_nobody_knows() -> None:
     assert schema.of_row(row(0, None, error="unreachable")) is None
 
 
+def test_what_a_training_does_not_know_is_null_in_its_rows() -> None:
+    whole = row(0, True)
+    whole.update(turns=None, outcome=None, state=None)
+    whole["steps"][0].update(seed=None, reasoning=None, model=None)
+    assert schema.of_row(whole) is None
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

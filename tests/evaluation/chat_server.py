@@ -42,6 +42,12 @@ class ChatServer:
     faults: Faults = field(default_factory=Faults)
     key: str = ""
     model: str = "tiny"
+    others: dict[str, float] = field(default_factory=dict)
+    """The skill of further models, whose replies are others than those of `model`."""
+
+    leaves: dict[str, int] = field(default_factory=dict)
+    """After so many requests a model is answered by status 404."""
+
     refuses: str = ""
     """A prompt with this in it is answered by status 400."""
 
@@ -86,8 +92,13 @@ class ChatServer:
 
     def answer(self, body: dict[str, Any]) -> dict[str, Any]:
         text = body["messages"][-1]["content"]
-        rng = random.Random(f"{body.get('seed')} {body['messages']}")
-        reply = self.best(text) if rng.random() < self.skill else rng.choice(["Moves: U", "Moves: L L D", "Hm.", ""])
+        other = body["model"] if body["model"] in self.others else ""
+        rng = random.Random(f"{body.get('seed')} {body['messages']}{other}")
+        reply = (
+            self.best(text)
+            if rng.random() < self.others.get(other, self.skill)
+            else rng.choice(["Moves: U", "Moves: L L D", "Hm.", ""])
+        )
         words = {"prompt_tokens": len(text.split()), "completion_tokens": len(reply.split()) + 1}
         choice = {"index": 0, "message": {"role": "assistant", "content": reply}, "finish_reason": "stop"}
         return {"model": self.model, "choices": [choice], "usage": words}
@@ -95,6 +106,8 @@ class ChatServer:
     @staticmethod
     def best(text: str) -> str:
         rows = [line for line in text.splitlines() if re.fullmatch(r"[@G#.]( [@G#.])+", line)]
+        if "@" not in "".join(rows) or "G" not in "".join(rows):  # another game
+            return "Moves: U R"
         task = PlanPath(size=len(rows))
         return task.write(task.oracle(read_board("\n".join(rows), len(rows))))
 
@@ -137,7 +150,11 @@ def serving(**settings: Any) -> Iterator[ChatServer]:
         def serve(self, body: dict[str, Any]) -> None:
             if server.key and self.headers.get("Authorization") != f"Bearer {server.key}":
                 return self.send(401, json.dumps({"error": f"no such key: {self.headers.get('Authorization')}"}))
-            if body["model"] != server.model:
+            with server._lock:
+                known = body["model"] in (server.model, *server.others) and server.leaves.get(body["model"], 1) > 0
+                if body["model"] in server.leaves:
+                    server.leaves[body["model"]] -= 1
+            if not known:
                 return self.send(404, json.dumps({"error": f"no model {body['model']}"}))
             if server.refuses and server.refuses in body["messages"][-1]["content"]:
                 return self.send(400, json.dumps({"error": "the prompt is too long"}))

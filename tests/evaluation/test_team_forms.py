@@ -18,8 +18,9 @@ import pettingllms_envs
 from chat_server import Faults, serving
 from pettingllms_envs import cli
 from pettingllms_envs.agents.spec import AgentSpec
-from pettingllms_envs.commands.bench import asked
+from pettingllms_envs.commands.bench import one_cell
 from pettingllms_envs.commands.cooperation import arms_of
+from pettingllms_envs.commands.runs import asked
 from pettingllms_envs.episodes import files
 from pettingllms_envs.evaluation.compare import difference_of_shares
 from pettingllms_envs.evaluation.cooperation import Bound, Guesser, compare, differences, sentences
@@ -232,7 +233,7 @@ def test_the_agents_of_a_form_are_the_teams_or_its_player() -> None:
 def arms(line: str) -> dict[str, Any]:
     """The benchmarks of the arms of a command."""
     args = cli._parser({}).parse_args(["bench", *line.split(), "--cooperation", "--limit", "2"])
-    return arms_of(args, *asked(args))
+    return arms_of(args, *asked(one_cell(args)))
 
 
 def test_a_trained_team_plays_its_forms_with_the_adapter_of_each_member(tmp_path: Path) -> None:

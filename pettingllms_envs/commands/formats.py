@@ -1,0 +1,68 @@
+"""What commands share that show a report as tables, or write it as Markdown, CSV or HTML."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from pettingllms_envs.commands import refuse, say
+
+
+FORMATS = ("table", "md", "csv", "html")
+SUFFIXES = {".md": "md", ".csv": "csv", ".html": "html"}
+
+
+def add_format(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS) -> None:
+    """Add the options that say in which format to print, or into which file to write."""
+    parser.add_argument("--format", choices=formats, metavar="F", help=f"one of: {', '.join(formats)} (table)")
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE", help="write it to this file, in the format of its suffix"
+    )
+
+
+def format_of(args: argparse.Namespace, formats: Sequence[str] = FORMATS) -> str:
+    """The format that the arguments ask for: by its name, else by the file's.
+
+    Raises:
+        Refused: The file's name has no such suffix.
+    """
+    found = args.format or ("table" if args.output is None else SUFFIXES.get(args.output.suffix.lower()))
+    if args.output is not None and found not in formats[1:]:
+        known = ", ".join(suffix for suffix, name in SUFFIXES.items() if name in formats)
+        refuse(f"--output is {args.output}; expected a name with one of the suffixes {known}. Rename it.")
+    return str(found)
+
+
+def give(output: Path | None, console: Console, text: str) -> None:
+    """Write a text to a file, or print it."""
+    from pettingllms_envs.episodes.outputs import write_output
+
+    if output is None:
+        console.file.write(text)
+    else:
+        write_output(output, text)
+        say(console, str(output))
+
+
+def say_blocks(console: Console, blocks: Iterable[Any]) -> None:
+    """Print the blocks of a report (`studies.report`); a star stands for bold."""
+    from pettingllms_envs.evaluation.tables import table
+    from pettingllms_envs.studies.report import Heading, Items, Paragraph, Table
+
+    for block in blocks:
+        if isinstance(block, Heading):
+            say(console, f"\n{block.text}", "bold")
+        elif isinstance(block, Items):
+            say(console, "\n".join(["", *(f"* {text}" for text in block.texts)]))
+        elif isinstance(block, Table):
+            table(console, block.head, [list(map(_starred, row)) for row in block.rows])
+        elif isinstance(block, Paragraph):
+            say(console, f"\n{block.text}")
+
+
+def _starred(cell: str) -> str:
+    return f"{cell[2:-2]} *" if cell.startswith("**") and cell.endswith("**") else cell

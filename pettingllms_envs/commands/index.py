@@ -1,0 +1,138 @@
+"""Show an index of all runs in a folder: environment, model or team, date, success, costs. Episodes are not read.
+
+pettingllms runs outputs --env plan_path --model Qwen --since 2026-11-01
+pettingllms runs outputs --output runs.html          a page; also .md and .csv
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from pettingllms_envs.commands import counted, say, user_errors
+from pettingllms_envs.commands.formats import add_format, format_of, give
+
+
+if TYPE_CHECKING:
+    from pettingllms_envs.episodes.index import Entry
+
+HEADS = ("environment", "player", "date", "success [95% interval]", "episodes", "tokens", "wall time", "run")
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `runs`: the folder, what to show, and in which format."""
+    parser.add_argument("folder", nargs="?", type=Path, default=Path("outputs"), metavar="FOLDER",
+                        help="a folder with runs at any depth (outputs)")  # fmt: skip
+    parser.add_argument("--env", metavar="ENV", help="only this environment, with or without its version")
+    parser.add_argument("--model", metavar="TEXT", help="only models and teams with this in their name")
+    parser.add_argument("--since", type=_day, metavar="DATE", help="only runs that began then or later: 2026-11-01")
+    parser.add_argument("--until", type=_day, metavar="DATE", help="only runs that began then or earlier")
+    add_format(parser)
+
+
+def _day(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no date; expected YEAR-MONTH-DAY, such as 2026-11-01") from None
+
+
+def run(args: argparse.Namespace, console: Console) -> int:
+    """Show the index, or write it. Broken runs are below, whatever is asked for."""
+    from pettingllms_envs.episodes.index import BROKEN, entry_of, run_folders
+
+    form = format_of(args)
+    with user_errors():
+        entries = [entry_of(folder) for folder in run_folders(args.folder)]
+        broken = [entry for entry in entries if entry.state == BROKEN]
+        shown = [entry for entry in entries if entry.state != BROKEN and is_asked_for(entry, args)]
+        shown.sort(key=lambda entry: (entry.env, entry.player, entry.began or 0.0, str(entry.path)))
+        if form == "table":
+            show(console, shown, broken)
+        else:
+            give(args.output, console, text_of(shown, broken, form))
+    return 0
+
+
+def is_asked_for(entry: Entry, args: argparse.Namespace) -> bool:
+    """Whether an entry passes the filters; one without a date passes none of those of dates."""
+    envs = entry.env.split(", ")
+    return (
+        (args.env is None or args.env in (*envs, *(env.rpartition("_v")[0] for env in envs)))
+        and (args.model is None or args.model.casefold() in entry.player.casefold())
+        and (args.since is None or (entry.day is not None and entry.day >= args.since))
+        and (args.until is None or (entry.day is not None and entry.day <= args.until))
+    )
+
+
+def row_of(entry: Entry) -> list[str]:
+    """A text for each of `HEADS`."""
+    from pettingllms_envs.evaluation.metrics import sum_of_tokens
+    from pettingllms_envs.evaluation.tables import duration, percent
+
+    report: Any = entry.report or {}
+    episodes, success = report.get("episodes") or {}, report.get("success")
+    tokens = sum_of_tokens(report) if report else None
+    counts = f"{episodes['ended']:,}" if report else "unfinished"
+    if report and episodes.get("planned", 0) > episodes["ended"]:
+        counts += f" of {episodes['planned']:,}"
+    return [
+        f"{entry.env} ({entry.note})" if entry.note else entry.env,
+        entry.player,
+        "" if entry.day is None else entry.day.isoformat(),
+        percent(success) if success else "-",
+        counts if entry.kind == "bench" else entry.kind,
+        "-" if tokens is None else f"{sum(tokens):,}",
+        duration((report.get("timing") or {}).get("seconds")),
+        str(entry.path),
+    ]
+
+
+def fault_of(entry: Entry) -> str:
+    """Why a run cannot be read, with its path."""
+    return entry.fault if str(entry.path) in entry.fault else f"{entry.path}: {entry.fault}"
+
+
+def show(console: Console, shown: Sequence[Entry], broken: Sequence[Entry]) -> None:
+    """Print the index. A table of `rich` would take a second for two thousand runs."""
+    rows = [list(HEADS), *map(row_of, shown)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows if shown else ():
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        console.file.write(f"{'  '.join(cells).rstrip()}\n")
+    for entry in broken:
+        say(console, f"broken: {fault_of(entry)}")
+    unfinished = sum(entry.state == "unfinished" for entry in shown)
+    said = [counted(len(shown), "run"), *([f"{unfinished} unfinished"] if unfinished else [])]
+    say(console, ", ".join([*said, *([f"{len(broken)} more that cannot be read"] if broken else [])]))
+
+
+def text_of(shown: Sequence[Entry], broken: Sequence[Entry], form: str) -> str:
+    """The index as Markdown, CSV or a page; CSV has a line for each run that cannot be read, too."""
+    rows = [row_of(entry) for entry in shown]
+    faults = list(map(fault_of, broken))
+    if form == "csv":
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow([*HEADS, "fault"])
+        writer.writerows([[*row, ""] for row in rows])
+        writer.writerows([[*[""] * (len(HEADS) - 1), str(entry.path), entry.fault] for entry in broken])
+        return text.getvalue()
+    if form == "html":
+        from pettingllms_envs.page.runs import page
+
+        return page(HEADS, rows, faults)
+    from pettingllms_envs.studies.report import Block, Heading, Items, Table, markdown
+
+    left = (1, 2, len(HEADS) - 1)
+    whole: list[Block] = [Heading("Runs", 1), Table(HEADS, rows, left=left)]
+    if faults:
+        whole += [Heading("Cannot be read", 2), Items(faults)]
+    return markdown(whole)

@@ -1,0 +1,216 @@
+"""Show how well models and teams do on environments, with intervals and paired comparisons, from runs in a folder.
+
+Only runs on the same problems, with the same settings and samples, stand side by side; the others are below, with the
+reason. A value in bold (or with a star): nobody in its column is better by a verdict.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from pettingllms_envs.commands import user_errors
+from pettingllms_envs.commands.formats import add_format, format_of, give, say_blocks
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `leaderboard`."""
+    parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help="folders with runs at any depth")
+    add_format(parser)
+
+
+def run(args: argparse.Namespace, console: Console) -> int:
+    """Show the leaderboard, or write it."""
+    form = format_of(args)
+    with user_errors():
+        board = read_board([run for folder in args.folders for run in runs_below(folder)])
+        if form == "table":
+            show(console, board)
+        else:
+            give(args.output, console, text_of(board, form))
+    return 0
+
+
+def runs_below(folder: Path) -> list[Path]:
+    """The folders of runs at any depth.
+
+    Raises:
+        ValueError: There are none.
+        OSError: There is no such folder.
+    """
+    from pettingllms_envs.episodes.index import run_folders
+
+    found = list(run_folders(folder))
+    if not found:
+        raise ValueError(f"{folder} has no run; expected folders of `pettingllms bench` in it. Name another.")
+    return found
+
+
+def show_folders(console: Console, folders: Sequence[Path]) -> None:
+    """Show the leaderboard of runs."""
+    with user_errors():
+        show(console, read_board(folders))
+
+
+def read_board(folders: Sequence[Path]) -> Any:
+    """The leaderboard of runs; those that cannot be read are left out with the reason."""
+    from dataclasses import replace
+
+    from pettingllms_envs.episodes import files
+    from pettingllms_envs.evaluation.compare import Run
+    from pettingllms_envs.evaluation.leaderboard import leaderboard
+
+    runs, broken = [], []
+    for folder in dict.fromkeys(folders):
+        try:
+            header = files.read_header(folder)
+            rows = files.read(folder, whole=False) if (folder / files.EPISODES).exists() else []
+            runs.append(Run(str(folder), header, rows))
+        except (ValueError, OSError) as error:
+            broken.append((str(folder), " ".join(str(error).split())))
+    board = leaderboard(runs)
+    return replace(board, left_out=sorted([*board.left_out, *broken]))
+
+
+def show(console: Console, board: Any) -> None:
+    """Print the leaderboard; where its table is too wide, a line for each value."""
+    from pettingllms_envs.evaluation.tables import width
+    from pettingllms_envs.studies.report import Table
+
+    whole = list(blocks(board))
+    for at, block in enumerate(whole):
+        if isinstance(block, Table) and block.head[0] == "player" and width(block.head, block.rows) > console.width:
+            rows = [[head, row[0], row[i]] for i, head in enumerate(block.head) if i for row in block.rows]
+            whole[at] = Table(("environment", "player", "success"), rows)
+    say_blocks(console, whole)
+
+
+def text_of(board: Any, form: str) -> str:
+    """The leaderboard as Markdown, CSV or one HTML page."""
+    from pettingllms_envs.studies.page import page
+    from pettingllms_envs.studies.report import markdown
+
+    if form == "csv":
+        return as_csv(board)
+    return markdown(list(blocks(board))) if form == "md" else page(list(blocks(board)), {})
+
+
+def blocks(board: Any) -> Iterator[Any]:
+    """The leaderboard from its title to the runs that are left out."""
+    from pettingllms_envs.evaluation.metrics import sum_of_tokens
+    from pettingllms_envs.evaluation.tables import count, duration
+    from pettingllms_envs.studies.report import Heading, Items, Paragraph, Table
+
+    yield Heading("Leaderboard", 1)
+    if board.cells:
+        heads = [*board.columns, *(["mean"] if board.means else [])]
+        rows = [
+            [player, *(_shown(board.cells.get((player, column))) for column in board.columns)]
+            + ([_percent(board.means[player]) if player in board.means else "-"] if board.means else [])
+            for player in board.players
+        ]
+        yield Table(("player", *heads), rows)
+        said = (
+            "Success with 95% intervals. In bold (or with a star): nobody in the column is better by a verdict below."
+        )
+        if board.means:
+            said += " The mean gives each column the same weight; who lacks one has none, and stands at the end."
+        yield Paragraph(said)
+        if notes := dict.fromkeys(f"{cell.column}: {cell.note}" for cell in board.cells.values() if cell.note):
+            yield Items(list(notes))
+    if board.comparisons:
+        yield Heading("Paired comparisons", 2)
+        pairs = [(column, pair) for column, found in board.comparisons.items() for pair in found.pairs]
+        yield Table(
+            ("environment", "left - right", "points [interval]", "p (Holm)", "verdict"),
+            [
+                [
+                    column,
+                    f"{pair.second} - {pair.first}",
+                    f"{100 * pair.difference:+.1f} [{100 * pair.low:+.1f}, {100 * pair.high:+.1f}]",
+                    f"{pair.adjusted:.2g}",
+                    pair.verdict,
+                ]
+                for column, pair in pairs
+            ],
+            left=(1, 4),
+        )
+        yield Paragraph(
+            f"Problem by problem, p two-sided. All {len(pairs)} comparisons hold together: p adjusted by Holm, "
+            "intervals by Bonferroni."
+        )
+    if board.cells:
+        yield Heading("Runs", 2)
+        yield Table(
+            ("environment", "player", "problems", "samples", "tokens in", "out", "wall time"),
+            [
+                [
+                    cell.column,
+                    cell.player,
+                    count(cell.report["success"]["problems"]),
+                    str(cell.run.header["config"]["samples"]),
+                    *map(count, sum_of_tokens(cell.report) or (None, None)),
+                    duration((cell.report["timing"] or {}).get("seconds")),
+                ]
+                for cell in _in_order(board)
+            ],
+            left=(1,),
+        )
+    if board.left_out:
+        yield Heading("Not in the table", 2)
+        yield Items([f"{name}: {reason}" for name, reason in board.left_out])
+
+
+def _in_order(board: Any) -> list[Any]:
+    return [
+        board.cells[player, column]
+        for column in board.columns
+        for player in board.players
+        if (player, column) in board.cells
+    ]
+
+
+def _shown(cell: Any) -> str:
+    if cell is None:
+        return "-"
+    text = _percent(cell.success)
+    return f"**{text}**" if cell.is_best else text
+
+
+def _percent(figure: Sequence[float]) -> str:
+    mean, low, high = (100 * each for each in figure)
+    return f"{mean:.1f}% [{low:.1f}, {high:.1f}]"
+
+
+def as_csv(board: Any) -> str:
+    """A line for each run: those in the table, then the others with the reason."""
+    from pettingllms_envs.evaluation.metrics import sum_of_tokens
+
+    text = io.StringIO()
+    heads = ("environment", "player", "success", "low", "high", "is_best", "problems", "samples", "episodes")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*heads, "tokens_in", "tokens_out", "wall_seconds", "date", "data", "run", "left_out"])
+    for cell in _in_order(board):
+        timing, config = cell.report["timing"] or {}, cell.run.header["config"]
+        writer.writerow(
+            [
+                *(cell.column, cell.player, *cell.success, cell.is_best, cell.report["success"]["problems"]),
+                *(config["samples"], cell.report["episodes"]["ended"], *(sum_of_tokens(cell.report) or ("", ""))),
+                *(timing.get("seconds", ""), day(timing.get("began")), cell.note, cell.run.name, ""),
+            ]
+        )
+    for name, reason in board.left_out:
+        writer.writerow([*[""] * 14, name, reason])
+    return text.getvalue()
+
+
+def day(seconds: float | None) -> str:
+    """The local date of a time in seconds since 1970, `"2026-11-26"`; empty if it is unknown."""
+    return "" if seconds is None else datetime.fromtimestamp(seconds).date().isoformat()

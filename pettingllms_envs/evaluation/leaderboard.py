@@ -1,0 +1,257 @@
+"""A leaderboard: who does how well on which environments, from the runs of a folder. Pure.
+
+A column is an environment with its settings and problems, and only runs that have all of its episodes are in it. A run
+on other problems, with other settings or with another number of samples is in no column that others are in: it stands
+below with the reason. Pairs in a column are compared problem by problem, and corrected for the number of all pairs of
+the leaderboard. The mean over the columns gives each the same weight; its interval follows from theirs, which are
+independent (G. Zou, G. Huang, X. Zhang 2009, "A note on confidence interval estimation for a linear function of
+binomial proportions").
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pettingllms_envs.episodes.players import labels
+from pettingllms_envs.evaluation import data_label, metrics
+from pettingllms_envs.evaluation.compare import Comparison, Run, compare_each
+
+
+Figure = tuple[float, float, float]
+"""A mean, and the ends of its 95% interval."""
+
+SAME = ("settings", "env_config", "instances", "samples", "max_steps", "episode_tokens", "generated_tokens")
+"""Fields of a run's configuration in which the runs of a column agree."""
+
+DERIVED = ("digest of the problems", "defaults")
+"""Conditions of a run that other ones mostly explain."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """A run in a column.
+
+    Args:
+        column, player: Where it stands.
+        run: It; its name is that of its folder.
+        report: Its numbers.
+        note: What its problems are, if they are not what the environment is called after.
+        is_best: Whether no other of its column is better, by a verdict of `Pair`.
+    """
+
+    column: str
+    player: str
+    run: Run
+    report: Mapping[str, Any]
+    note: str
+    is_best: bool = False
+
+    @property
+    def success(self) -> Figure:
+        """Its success rate."""
+        figures = self.report["success"]
+        return figures["mean"], figures["low"], figures["high"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaderboard:
+    """The table and what stands below it.
+
+    Args:
+        columns: Their names.
+        players: Those who have a cell, the best first: by their mean, then those who lack a column, by name.
+        cells: By player and column.
+        means: The mean over all columns of each player that has them all; empty with one column.
+        comparisons: The pairs of each column that has two players.
+        left_out: Name and reason of each run that is in no column.
+    """
+
+    columns: Sequence[str]
+    players: Sequence[str]
+    cells: Mapping[tuple[str, str], Cell]
+    means: Mapping[str, Figure]
+    comparisons: Mapping[str, Comparison]
+    left_out: Sequence[tuple[str, str]]
+
+
+def leaderboard(runs: Sequence[Run]) -> Leaderboard:
+    """The leaderboard of runs; of two of one configuration, the one that began last counts.
+
+    Args:
+        runs: Their names are their folders'.
+    """
+    left_out: list[tuple[str, str]] = []
+    reports: dict[str, Mapping[str, Any]] = {}
+    by_env: dict[str, dict[str, list[Run]]] = {}
+    for run in runs:
+        config = run.header["config"]
+        report = metrics.report(run.header, run.rows, num_planned=_num_planned(config) or len(run.rows))
+        if reason := _unfit(run, report):
+            left_out.append((run.name, reason))
+            continue
+        reports[run.name] = report
+        key = json.dumps({name: config.get(name) for name in SAME}, sort_keys=True)
+        by_env.setdefault(str(config["env"]), {}).setdefault(key, []).append(run)
+    columns: dict[str, list[Run]] = {}
+    for env, groups in by_env.items():
+        groups = {key: _newest(own, reports, left_out) for key, own in groups.items()}
+        most = max(map(len, groups.values()))
+        kept = {key: own for key, own in groups.items() if len(own) > 1 or most == 1}
+        table = next(own[0] for own in kept.values() if len(own) == most)
+        for key, own in groups.items():
+            if key not in kept:
+                left_out.append((own[0].name, f"no other plays {env} so: {_differences(own[0], table)}"))
+        columns |= dict(zip(_names(env, list(kept.values())), kept.values(), strict=True))
+    return _joined(columns, reports, left_out)
+
+
+def _joined(
+    columns: Mapping[str, Sequence[Run]], reports: Mapping[str, Mapping[str, Any]], left_out: list[tuple[str, str]]
+) -> Leaderboard:
+    players = labels([[run.header["config"] for run in own] for own in columns.values()])
+    named = {
+        column: [replace(run, name=player) for run, player in zip(own, of_column, strict=True)]
+        for (column, own), of_column in zip(columns.items(), players, strict=True)
+    }
+    cells = {
+        (player, column): Cell(
+            column=column,
+            player=player,
+            run=run,
+            report=reports[run.name],
+            note=data_label.note_of(data_label.labelled(run.header)),
+        )
+        for (column, own), of_column in zip(columns.items(), players, strict=True)
+        for run, player in zip(own, of_column, strict=True)
+    }
+    compared = {}
+    for column, own in named.items():
+        if len(own) > 1:
+            try:
+                compare_each({column: own})
+            except ValueError as error:  # such as another version of the environment, which begins otherwise
+                for run in own:
+                    left_out.append((cells.pop((run.name, column)).run.name, str(error)))
+                continue
+            compared[column] = own
+    comparisons = compare_each(compared) if compared else {}
+    cells = {key: replace(cell, is_best=_is_best(cell, comparisons)) for key, cell in cells.items()}
+    shown = [column for column in columns if any(key[1] == column for key in cells)]
+    means = {
+        player: _mean([cells[player, column].success for column in shown])
+        for player in dict.fromkeys(player for player, _ in cells)
+        if len(shown) > 1 and all((player, column) in cells for column in shown)
+    }
+    single = {player: cell.success for (player, _), cell in cells.items()} if len(shown) == 1 else means
+    order = sorted(
+        dict.fromkeys(player for player, _ in cells),
+        key=lambda player: (player not in single, -single[player][0] if player in single else 0.0, player),
+    )
+    return Leaderboard(
+        columns=shown, players=order, cells=cells, means=means, comparisons=comparisons, left_out=sorted(left_out)
+    )
+
+
+def _unfit(run: Run, report: Mapping[str, Any]) -> str:
+    """Why a run is in no column; an empty string if it may be in one."""
+    if run.header["kind"] != "bench":
+        return f"it is of the kind {run.header['kind']!r}, and no benchmark"
+    planned = _num_planned(run.header["config"])
+    if planned is None:
+        return "it does not say how many episodes it has"
+    num = report["episodes"]["ended"]
+    if num < planned:
+        errors = sum(report["episodes"]["errors"].values())
+        left = [f"{errors:,} are errors"] * bool(errors) + [f"{planned - num - errors:,} are missing"] * (
+            planned - num > errors
+        )
+        return f"of {planned:,} episodes {' and '.join(left)}; the same command plays them"
+    if report["success"] is None:
+        return "its environment does not say whether an episode was a success"
+    return ""
+
+
+def _num_planned(config: Mapping[str, Any]) -> int | None:
+    try:
+        return int(config["instances"]["num"]) * int(config["samples"])
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _newest(
+    runs: Sequence[Run], reports: Mapping[str, Mapping[str, Any]], left_out: list[tuple[str, str]]
+) -> list[Run]:
+    """One run of each configuration."""
+    kept: dict[str, Run] = {}
+    for run in sorted(runs, key=lambda run: ((reports[run.name]["timing"] or {}).get("began", 0.0), run.name)):
+        key = json.dumps(run.header["config"], sort_keys=True)
+        if (earlier := kept.pop(key, None)) is not None:
+            left_out.append((earlier.name, f"{run.name} is the same run, and counts"))
+        kept[key] = run
+    return sorted(kept.values(), key=lambda run: run.name)
+
+
+def _differences(run: Run, other: Run) -> str:
+    """`"samples 1 (in the table 4), size 6 (in the table 10)"`."""
+    own, theirs = _conditions(run), _conditions(other)
+    keys = _telling([key for key in dict.fromkeys([*own, *theirs]) if own.get(key) != theirs.get(key)])
+    return ", ".join(f"{key} {own.get(key, 'default')} (in the table {theirs.get(key, 'default')})" for key in keys)
+
+
+def _telling(keys: Sequence[str]) -> list[str]:
+    """The keys without those that follow from others, if there are others."""
+    return [key for key in keys if key not in DERIVED] or list(keys)
+
+
+def _conditions(run: Run) -> dict[str, str]:
+    """What the runs of a column have in common, in words."""
+    config = run.header["config"]
+    chosen = [row["instance"]["options"] for row in run.rows]
+    options = {name: value for name, value in chosen[0].items() if all(each.get(name) == value for each in chosen)}
+    plain = {
+        **(config.get("settings") or {}),
+        **options,
+        "problems": config["instances"]["num"],
+        "samples": config["samples"],
+        **{name: config.get(name) for name in ("max_steps", "episode_tokens", "generated_tokens")},
+        DERIVED[0]: str(config["instances"].get("digest"))[:8],
+        DERIVED[1]: config.get("env_config"),
+    }
+    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in plain.items()}
+
+
+def _names(env: str, groups: Sequence[Sequence[Run]]) -> list[str]:
+    """The names of an environment's columns: its settings, and whatever else tells them apart."""
+    found = [_conditions(own[0]) for own in groups]
+    settings = [own[0].header["config"].get("settings") or {} for own in groups]
+    differing = [
+        key for key in dict.fromkeys(k for each in found for k in each) if len({e.get(key) for e in found}) > 1
+    ]
+    names = [
+        " ".join(
+            [env, *(f"{key}={own[key]}" for key in _telling([key for key in own if key in {*given, *differing}]))]
+        )
+        for own, given in zip(found, settings, strict=True)
+    ]
+    if len(set(names)) < len(names):
+        names = [f"{name} ({own[DERIVED[0]]})" for name, own in zip(names, found, strict=True)]
+    return [name if names.count(name) == 1 else f"{name} #{place}" for place, name in enumerate(names, 1)]
+
+
+def _is_best(cell: Cell, comparisons: Mapping[str, Comparison]) -> bool:
+    """Whether nobody in the column is better than this one, by a verdict."""
+    pairs = comparisons[cell.column].pairs if cell.column in comparisons else ()
+    return not any(pair.worse == cell.player for pair in pairs)
+
+
+def _mean(figures: Sequence[Figure]) -> Figure:
+    """The mean of independent figures, with the interval that theirs give."""
+    num = len(figures)
+    mean = sum(each[0] for each in figures) / num
+    below = math.sqrt(sum((each[0] - each[1]) ** 2 for each in figures)) / num
+    above = math.sqrt(sum((each[2] - each[0]) ** 2 for each in figures)) / num
+    return mean, mean - below, mean + above

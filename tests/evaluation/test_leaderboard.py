@@ -1,0 +1,325 @@
+"""The leaderboard over runs whose results are known, and the index of runs."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from made_rows import header, row
+from pettingllms_envs import cli
+from pettingllms_envs.episodes import files
+from pettingllms_envs.episodes.players import labels, player_of
+from pettingllms_envs.evaluation import metrics
+from pettingllms_envs.evaluation.compare import Run, compare, compare_each
+from pettingllms_envs.evaluation.leaderboard import Leaderboard, leaderboard
+from pettingllms_envs.evaluation.statistics import paired_interval, wilson
+
+
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Command:
+    """The exit status, the output with single spaces, and the error output, of a command in an empty folder."""
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.chdir(tmp_path)
+
+    def command(line: str) -> tuple[int, str, str]:
+        status = cli.main(line.split())
+        out, err = capsys.readouterr()
+        return status, "\n".join(" ".join(each.split()) for each in out.splitlines()), err
+
+    return command
+
+
+def agent(target: str | None, kind: str = "api", **options: Any) -> dict[str, Any]:
+    return {"planner_0": {"kind": kind, "target": target, **options}}
+
+
+def played(name: str, successes: str, env: str = "game_v0", model: str | None = None, **config: Any) -> Run:
+    """A run of problems 0, 1, ...: `"1"` solved, `"0"` not, `"e"` an error, `"-"` missing."""
+    rows = [
+        {
+            **row(i, letter == "1", error="unreachable" if letter == "e" else None),
+            "timing": {"began": 100.0 + i, "seconds": 0.5},
+        }
+        for i, letter in enumerate(successes)
+        if letter != "-"
+    ]
+    instances = {"source": "seeds", "num": len(successes), "digest": f"{len(successes)}"}
+    whole = {"env": env, "instances": instances, "samples": 1, "seed": 0, "agents": agent(model or name), **config}
+    return Run(name, header(**whole), rows)
+
+
+def table(board: Leaderboard) -> dict[str, dict[str, float]]:
+    return {
+        player: {
+            column: board.cells[player, column].success[0]
+            for column in board.columns
+            if (player, column) in board.cells
+        }
+        for player in board.players
+    }
+
+
+def test_players_are_ranked_by_the_mean_of_the_columns_and_it_has_the_interval_of_independent_ones() -> None:
+    board = leaderboard(
+        [
+            played("x/b", "1100", model="b"),
+            played("x/a", "1110", model="a"),
+            played("y/a", "11110000", env="other_v0", model="a"),
+            played("y/b", "11111110", env="other_v0", model="b"),
+            played("y/c", "11111111", env="other_v0", model="c"),
+        ]
+    )
+    assert table(board) == {
+        "b": {"game_v0": 0.5, "other_v0": 0.875},
+        "a": {"game_v0": 0.75, "other_v0": 0.5},
+        "c": {"other_v0": 1.0},  # the best of its column, but without the other one it is not ranked
+    }
+    (low_1, high_1), (low_2, high_2) = wilson(2, 4), wilson(7, 8)
+    below = math.hypot(0.5 - low_1, 0.875 - low_2) / 2
+    above = math.hypot(high_1 - 0.5, high_2 - 0.875) / 2
+    assert board.means["b"] == pytest.approx((0.6875, 0.6875 - below, 0.6875 + above))
+    assert set(board.means) == {"a", "b"}
+    assert board.left_out == []
+
+
+def test_pairs_are_corrected_for_those_of_all_columns() -> None:
+    # 0:8 gives 2 / 2^8 by itself; there are four pairs, one here and three in the other environment.
+    runs = [played("x/a", "0" * 8 + "1" * 8, model="a"), played("x/b", "1" * 16, model="b")]
+    others = [played(f"y/{name}", "10" * 8, env="other_v0", model=name) for name in "abc"]
+    board = leaderboard([*runs, *others])
+    (pair,) = board.comparisons["game_v0"].pairs
+    assert pair.p == pytest.approx(2 / 256)
+    assert pair.adjusted == pytest.approx(4 * 2 / 256)
+    assert (pair.low, pair.high) == paired_interval(8, 8, 0, 0, 1 - 0.05 / 4)
+    assert pair.verdict == "b is better"
+    assert [cell.is_best for cell in board.cells.values()] == [False, True, True, True, True]
+    alone = compare([Run("a", runs[0].header, runs[0].rows), Run("b", runs[1].header, runs[1].rows)])
+    assert alone.pairs[0].adjusted == pytest.approx(2 / 256)
+
+
+def test_what_five_pairs_cannot_tell_the_first_of_them_alone_could() -> None:
+    # 0:7 gives 0.0156; times 4 pairs that is 0.06.
+    one, other = played("a", "0" * 7), played("b", "1" * 7)
+    three = [played(name, "1", env="other_v0") for name in "abc"]
+    assert compare_each({"game": [one, other]})["game"].pairs[0].verdict == "b is better"
+    assert compare_each({"game": [one, other], "other": three})["game"].pairs[0].verdict == "cannot tell"
+
+
+@pytest.mark.parametrize(
+    ("run", "reason"),
+    [
+        (played("odd", "111"), "no other plays game_v0 so: problems 3 (in the table 4)"),
+        (played("odd", "1111", settings={"size": 5}), "no other plays game_v0 so: size 5 (in the table default)"),
+        (played("odd", "1111", max_steps=9), "no other plays game_v0 so: max_steps 9 (in the table null)"),
+        (played("odd", "11e1"), "of 4 episodes 1 are errors; the same command plays them"),
+        (played("odd", "11-e"), "of 4 episodes 1 are errors and 1 are missing; the same command plays them"),
+        (played("odd", "1111", instances=None), "it does not say how many episodes it has"),
+        (played("odd", "1010", model="a"), "z is the same run, and counts"),
+    ],
+)
+def test_a_run_that_cannot_be_compared_stands_below_with_the_reason(run: Run, reason: str) -> None:
+    board = leaderboard([played("z", "1010", model="a"), played("b", "1010"), run])
+    assert table(board) == {"a": {"game_v0": 0.5}, "b": {"game_v0": 0.5}}
+    assert board.left_out == [("odd", reason)]
+
+
+def test_another_number_of_samples_is_another_run() -> None:
+    twice = played("twice", "1111", samples=2, instances={"num": 2, "digest": "4"})
+    board = leaderboard([played("a", "1010"), played("b", "1010"), twice])
+    assert board.left_out == [
+        ("twice", "no other plays game_v0 so: problems 2 (in the table 4), samples 2 (in the table 1)")
+    ]
+
+
+def test_runs_that_begin_in_different_states_are_not_ranked() -> None:
+    moved = played("b", "1010")
+    moved = Run("b", moved.header, [row(i, True, state="elsewhere") for i in range(4)])
+    board = leaderboard([played("a", "1010"), moved])
+    assert (list(board.players), list(board.columns)) == ([], [])
+    assert [name for name, _ in board.left_out] == ["a", "b"]
+    assert "in different states; expected the same problem" in board.left_out[0][1]
+
+
+def test_two_settings_of_an_environment_are_two_columns_if_all_play_both() -> None:
+    runs = [played(f"{size}/{name}", "10", model=name, settings={"size": size}) for size in (5, 6) for name in "ab"]
+    assert list(leaderboard(runs).columns) == ["game_v0 size=5", "game_v0 size=6"]
+
+
+def test_a_model_that_plays_twice_is_told_apart_by_its_options_and_keeps_that_name_elsewhere() -> None:
+    near, far = agent("m", base_url="http://near/v1"), agent("m", base_url="http://far/v1")
+    runs = [
+        played("1", "10", agents=near),
+        played("2", "11", agents=far),
+        played("3", "11", env="other_v0", agents=far),
+        played("4", "11", env="other_v0", agents=agent("n", base_url="http://far/v1")),
+    ]
+    assert list(leaderboard(runs).players) == ["m (base_url=http://far/v1)", "m (base_url=http://near/v1)", "n"]
+    (seeds,) = labels([[played("1", "1", model="m", seed=seed).header["config"] for seed in (0, 1)]])
+    assert seeds == ["m (seed=0)", "m (seed=1)"]
+
+
+@pytest.mark.parametrize(
+    ("agents", "name", "brief"),
+    [
+        ({"a_0": {"kind": "api", "target": "org/m"}, "b_0": {"kind": "api", "target": "org/m"}}, "org/m", "m"),
+        (
+            {"a_0": {"kind": "oracle", "target": None}, "b_0": {"kind": "api", "target": "org/m"}},
+            "a=oracle b=org/m",
+            "oracle+m",
+        ),
+        ({"a_0": {"kind": "transformers", "target": "x/y/m", "adapter": "t/a", "team": "runs/t"}}, "t", "t"),
+        ({"a_0": {"kind": "transformers", "target": "org/m", "adapter": "t/a"}}, "org/m+a", "m+a"),
+        ({"a_0": {"kind": "bot", "target": "piers"}}, "bot:piers", "bot"),
+        ("always the same", "-", "-"),
+    ],
+)
+def test_a_run_is_called_after_its_model_its_team_or_its_agents(agents: Any, name: str, brief: str) -> None:
+    config = {"agents": agents, "roles": {"a_0": "a", "b_0": "b"}}
+    assert (player_of(config), player_of(config, brief=True)) == (name, brief)
+
+
+def test_wall_time_counts_what_is_played_at_once_once_and_no_pause() -> None:
+    spans = [(10.0, 5.0), (12.0, 1.0), (14.0, 3.0), (100.0, 2.0)]  # 10 to 17, and 100 to 102
+    rows = [{**row(i, True), "timing": {"began": began, "seconds": s}} for i, (began, s) in enumerate(spans)]
+    assert metrics.timing(rows) == {"began": 10.0, "seconds": 9.0}
+    assert metrics.timing([row(0, True)]) is None
+
+
+# ---- Commands -------------------------------------------------------------------------------------------------------
+
+
+def test_a_leaderboard_is_a_table_markdown_csv_and_a_page(run: Command) -> None:
+    for env in ("plan_path", "sudoku"):
+        for name in ("oracle", "null"):
+            run(f"bench {env} --agents {name} --limit 8 --output r/{env}-{name}")
+    run("bench sudoku --agents random --limit 3 --output r/other")
+    (Path("r/broken")).mkdir()
+    Path("r/broken/run.json").write_text("{")
+    status, out, _ = run("leaderboard r")
+    assert status == 0
+    assert "oracle 100.0% [67.6, 100.0] * 100.0% [67.6, 100.0] * 100.0% [77.1, 100.0]" in out
+    assert "plan_path_v0 oracle - null +100.0 [+" in out
+    assert "* r/other: no other plays sudoku_v0 so: problems 3 (in the table 8)" in out
+    assert "* r/broken: r/broken/run.json is not JSON" in out
+    for suffix in ("md", "csv", "html"):
+        assert run(f"leaderboard r --output l.{suffix}")[:2] == (0, f"l.{suffix}")
+    assert "| oracle | **100.0% [67.6, 100.0]** |" in Path("l.md").read_text()
+    assert "plan_path_v0,oracle,1.0,0.67" in Path("l.csv").read_text()
+    page = Path("l.html").read_text()
+    assert page.startswith("<!doctype html>")
+    assert not re.search(r"(src|href)=", page)
+    assert run("leaderboard r --output l.txt")[2].startswith("error: --output is l.txt; expected a name with one of")
+    assert (
+        run("leaderboard none")[2]
+        == "error: none: No such file or directory; expected a path that can be used. Name another.\n"
+    )
+
+
+def test_compare_names_models_and_compares_each_environment_by_itself(run: Command) -> None:
+    for env in ("plan_path", "sudoku"):
+        for name in ("oracle", "null"):
+            run(f"bench {env} --agents {name} --limit 8")
+    run("bench archives --agents null --limit 8 --output alone")
+    folders = " ".join(map(str, sorted(Path("outputs/bench").iterdir(), reverse=True)))
+    status, out, _ = run(f"compare {folders} alone")
+    assert status == 0
+    assert "2 environments, each by itself; all 2 verdicts hold together." in out
+    assert "alone is the only run of archives_v0, and compared with none." in out
+    assert out.count("null - oracle -100.0 [-100.0, -") == 2
+    assert "0:8 0.016 7 oracle is better" in out  # 2 * 2 / 2^8
+    assert run(f"compare {folders} --format md --output c.md")[:2] == (0, "c.md")
+    assert "| null - oracle | -100.0 [-100.0, -" in Path("c.md").read_text()
+    run(f"compare {folders} --json c.json")
+    assert list(json.loads(Path("c.json").read_text())["environments"]) == ["sudoku_v0", "plan_path_v0"]
+    assert "expected two or more of an environment" in run(f"compare {folders.split()[0]} alone")[2]
+
+
+def test_the_index_has_every_run_and_filters_them(run: Command) -> None:
+    for agents in ("oracle", "null"):
+        run(f"bench plan_path --agents {agents} --limit 2 --output r/deep/{agents}")
+    run("bench aime --agents null --set workflow=single --limit 2 --output r/aime")
+    Path("r/deep/oracle/report.json").unlink()
+    (Path("r/bad")).mkdir()
+    Path("r/bad/run.json").write_text('{"format": 1}')
+    status, out, _ = run("runs r")
+    assert status == 0
+    assert re.search(r"^plan_path_v0 null \d{4}-\d\d-\d\d 0.0% \[0.0, 65.8\] 2 - [\d.]+ s r/deep/null$", out, re.M)
+    assert re.search(r"^plan_path_v0 oracle \d{4}-\d\d-\d\d - unfinished - - r/deep/oracle$", out, re.M)
+    assert "aime_v0 (2 problems written for this package, not AIME) null" in out
+    assert "broken: r/bad/run.json is no run.json of a run" in out
+    assert out.endswith("3 runs, 1 unfinished, 1 more that cannot be read")
+    assert run("runs r --env plan_path --model NUL")[1].count("plan_path_v0") == 1
+    assert "0 runs" in run("runs r --since 2999-01-01")[1]
+    assert "3 runs" in run("runs r --since 2020-01-01 --until 2999-01-01")[1]
+    assert run("runs r --since monday")[2].startswith(
+        "error: argument --since: 'monday' is no date; expected YEAR-MONTH-DAY"
+    )
+    for suffix in ("md", "csv", "html"):
+        assert run(f"runs r --output i.{suffix}")[0] == 0
+        assert "r/deep/null" in Path(f"i.{suffix}").read_text()
+
+
+def test_the_page_of_the_index_holds_no_markup_of_a_name(run: Command) -> None:
+    run("bench plan_path --agents null --limit 1 --output r/a")
+    head = files.read_header(Path("r/a"))
+    head["config"]["agents"] = agent("<script>alert(1)</script>|**b**")
+    files.write_json(Path("r/a/run.json"), head)
+    for command in ("runs", "leaderboard"):
+        run(f"{command} r --output p.html")
+        assert "alert(1)</script>" not in Path("p.html").read_text()
+        Path("p.html").unlink()
+
+
+def test_an_index_of_two_thousand_runs_takes_two_seconds_more_than_the_version(run: Command, tmp_path: Path) -> None:
+    run("bench plan_path --agents null --limit 2 --output one")
+    small = {name: Path("one", name).read_bytes() for name in ("run.json", "report.json", "episodes.jsonl")}
+    for i in range(2000):
+        folder = tmp_path / "many" / f"{i}"
+        folder.mkdir(parents=True)
+        for name, content in small.items():
+            if (i % 50, name) != (1, "report.json"):
+                (folder / name).write_bytes(b"{" if (i % 50, name) == (2, "run.json") else content)
+        with open(folder / "episodes.jsonl", "ab") as stream:
+            stream.truncate(2_000 + 998_000 * i // 2000)  # holes: they take no room
+
+    def seconds(*arguments: str) -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(
+            [sys.executable, "-m", "pettingllms_envs.cli", *arguments], check=True, stdout=subprocess.DEVNULL
+        )
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    version = seconds("--version")
+    assert seconds("runs", "many") < version + 2
+    assert run("runs many")[1].endswith("1960 runs, 40 unfinished, 40 more that cannot be read")
+
+
+def test_all_runs_are_a_data_frame(run: Command) -> None:
+    pytest.importorskip("pandas")
+    from pettingllms_envs.evaluation import frame
+
+    for agents in ("oracle", "null"):
+        run(f"bench plan_path --agents {agents} --limit 4 --output r/{agents}")
+    (Path("r/bad")).mkdir()
+    Path("r/bad/run.json").write_text("{")
+    episodes = frame("r")
+    assert episodes.groupby("player")["success"].mean().to_dict() == {"null": 0.0, "oracle": 1.0}
+    assert episodes["problem"].nunique() == 4
+    runs = frame("r", per="run").set_index("run")
+    assert runs["success"].dropna().to_dict() == {"r/null": 0.0, "r/oracle": 1.0}
+    assert runs.loc["r/bad", "state"] == "broken"
+    with pytest.raises(ValueError, match="per is 'step'; expected 'episode' or 'run'"):
+        frame("r", per="step")
