@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import urllib.request
 from pathlib import Path
@@ -223,3 +224,24 @@ def test_a_program_whose_requests_differ_from_run_to_run_is_refused_before_train
 
     with pytest.raises(RuntimeError, match=r"(?s)Request >>>\d+<<<.*normalize="):
         team(program(forgetful, agents=("writer",)), model_path, tmp_path, "counterfactual", **TREE)
+
+
+def test_two_messages_of_a_user_in_a_row_are_one_where_the_template_refuses_two(
+    model_path: str, tmp_path: Path, tokenizer: Any
+) -> None:
+    def twice(base_url: str, row: Any) -> float:
+        messages = [{"role": "user", "content": "One."}, {"role": "user", "content": "Two."}]
+        send(f"{base_url}/chat/completions", {"model": "writer", "messages": messages})
+        return 1.0
+
+    strict = copy.deepcopy(tokenizer)
+    alternate = "{% if loop.previtem and loop.previtem.role == message.role %}{{ raise_exception('no') }}{% endif %}"
+    loop = "{% for message in messages %}"
+    strict.chat_template = tokenizer.chat_template.replace(loop, f"{loop}{alternate}")
+    args = settings(tmp_path, sampling="parallel", num_generations=2, per_device_train_batch_size=2)
+    env = program(twice, agents=("writer",))
+    trainer = Team(model_path, env, args, SEEDS, credit="grpo", policies="shared", processing_class=strict)
+    trainer.train()
+    decision = trainer.rollouts[0][0].decisions[0]
+    assert [message["content"] for message in decision.prompt.messages] == ["One.", "Two."]
+    assert strict.decode(decision.prompt.ids) == "<|user|>One.\n\nTwo.<|end|><|assistant|>"
