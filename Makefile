@@ -20,7 +20,7 @@ IN_WORKERS = -n $(WORKERS) --maxprocesses 4 --dist worksteal
 HF_HUB_OFFLINE ?= 1
 export HF_HUB_OFFLINE
 
-.PHONY: help quickstart test test-bench test-trl-next bench bench-gpu lint format docs venv release clean
+.PHONY: help quickstart test test-bench test-trl-next frameworks bench bench-gpu lint format docs venv release clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s%s\n", $$1, $$2}' Makefile
@@ -32,7 +32,15 @@ quickstart: $(INSTALLED) ## train a two-role team on this machine, no GPU and no
 test: $(INSTALLED) ## run the tests, on all cores up to four (WORKERS=0: in one process)
 	@OMP_NUM_THREADS=$(OMP_NUM_THREADS) $(BIN)/python -m pytest $(IN_WORKERS) $(ARGS)
 
-test-bench: $(INSTALLED) ## run the tests of the benchmarks' scripts, which `test` leaves out
+test-# A library each: LlamaIndex does not go together with the others.
+frameworks: ## play the examples of programs with their libraries, in an environment for each (ARGS goes to pytest)
+	@for name in langgraph openai_agents llama_index; do \
+	  $(PYTHON) -m venv .bench/$$name && .bench/$$name/bin/python -m pip install -qq --disable-pip-version-check \
+	    -e . pytest tqdm -r examples/programs/$$name.txt && \
+	  .bench/$$name/bin/python -m pytest -m frameworks -W ignore tests/programs/test_frameworks.py $(ARGS) || exit 1; \
+	done
+
+bench: $(INSTALLED) ## run the tests of the benchmarks' scripts, which `test` leaves out
 	@OMP_NUM_THREADS=$(OMP_NUM_THREADS) $(BIN)/python -m pytest benchmarks/tests $(ARGS)
 
 # The newest TRL, with the newest of what it needs, whatever constraints.txt says of them; torch alone is held.

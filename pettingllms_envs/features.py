@@ -78,6 +78,42 @@ class HasOracle(Protocol):
         """An optimal move, the same every time. It must never reach an observation."""
 
 
+class CountedReply(str):
+    """A reply with what is known of its tokens: the action of an environment that is a `TakesReply`.
+
+    Args:
+        text: The reply.
+        num_prompt_tokens: Tokens of its prompt; 0 if unknown.
+        num_tokens: Tokens of the reply; 0 if unknown.
+        was_cut: Whether the reply was cut off at the most tokens that it may have.
+    """
+
+    __slots__ = ("num_prompt_tokens", "num_tokens", "was_cut")
+
+    num_prompt_tokens: int
+    num_tokens: int
+    was_cut: bool
+
+    def __new__(
+        cls, text: str, num_prompt_tokens: int = 0, num_tokens: int = 0, was_cut: bool = False
+    ) -> CountedReply:
+        made = super().__new__(cls, text)
+        made.num_prompt_tokens, made.num_tokens, made.was_cut = num_prompt_tokens, num_tokens, was_cut
+        return made
+
+
+@runtime_checkable
+class TakesReply(Protocol):
+    """An optional feature of an environment: its actions are `CountedReply`, a `str` that also has numbers of tokens.
+
+    All others are stepped with plain texts.
+    """
+
+    @property
+    def takes_reply(self) -> bool:
+        """True."""
+
+
 @runtime_checkable
 class HasBots(Protocol):
     """An optional feature of a workflow: players that are written as rules, as baselines and as partners.

@@ -222,13 +222,14 @@ class Request:
 
     `prompt.ids` are given if the prompt continues sampled tokens, and are then used unchanged. If they are empty, the
     prompt is encoded with the policy's chat template. `seed` is that of the first candidate; if there is none, the
-    engine has its own.
+    engine has its own. `limits` are those that the observation sets to each completion, beside the policy's.
     """
 
     agent: str
     prompt: Prompt
     num_candidates: int
     seed: int | None = None
+    limits: observations.Limits = observations.Limits()  # noqa: RUF009  # frozen
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--rescore", type=Path, metavar="DIR", help="write the episodes with their new scores to this folder"
     )
     parser.add_argument(
+        "--env", metavar="program:FILE.py:NAME", help="the record's program, which is run only if named"
+    )
+    parser.add_argument(
         "--set", dest="settings", action="append", default=[], type=setting, metavar="KEY=VALUE",
         help="a setting to replace the record's, for scoring",
     )  # fmt: skip
@@ -58,7 +61,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         is_training, differs = header["kind"] == "rollouts", False
         with bar(console, "replay", len(rows)) as on_row:
             for row in rows:
-                name, given = files.made_with(header, row, other)
+                name, given = files.made_with(header, row, other, args.env)
                 key = json.dumps([name, given])
                 if key not in envs:
                     envs[key] = pettingllms_envs.make(name, **given)

@@ -1,4 +1,4 @@
-"""Chooses the credit scheme where roles are paid at later steps, and warns if the user's is unsuitable for them.
+"""Chooses the credit scheme where roles are paid at later steps, and checks if the one of the user is suitable.
 
 metadata = {"name": "my_game_v0", "delayed_roles": ["adviser"]}
 """
@@ -103,10 +103,19 @@ def check_delayed_roles(
             warning if there are any.
 
     Raises:
-        ValueError: See `delayed_agents`.
+        ValueError: See `delayed_agents`; or a program is rewarded at its end, and neither are the candidates of a tree
+            continued nor does the credit read their returns.
     """
     agents = [agent for agent in delayed_agents(envs) if agent in trained]
     alone = facts_of(credit, args.sampling).judges_own_step
+    is_late = any(pool[0].metadata.get("program") == "end" for pool in envs.values()) and not reward_functions
+    if agents and is_late and args.sampling == "tree" and (alone or not args.num_continuations):
+        raise ValueError(
+            f"sampling='tree' with num_continuations={args.num_continuations} and credit={name_of(credit)!r} on a "
+            "program that is rewarded at its end; expected continuations and a credit that reads their returns, since "
+            "no candidate of a decision is paid. Set num_continuations=1, choose='value' and credit='counterfactual'; "
+            "or sampling='parallel' with credit='grpo'; or rewards='by step' if the program posts rewards on the way."
+        )
     if agents and alone and not reward_functions and args.process_index == 0:
         competes = any(pool[0].metadata.get("competitive") is not None for pool in envs.values())
         warnings.warn(

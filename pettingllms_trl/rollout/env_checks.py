@@ -17,6 +17,8 @@ from pettingzoo import AECEnv
 
 from pettingllms_envs.branching import branchable, branching_of
 from pettingllms_envs.observations import text_prompt
+from pettingllms_envs.programs import ProgramEnv
+from pettingllms_envs.programs.repeating import check_repeats
 from pettingllms_envs.suggestions import did_you_mean
 from pettingllms_trl.records import Prompt, Row
 from pettingllms_trl.rollout.branch_probe import Branching, check_branching
@@ -274,6 +276,9 @@ def _try(env: AECEnv, env_pool: EnvPool, row: Row, branching: Branching | None) 
         text_prompt(env.observe(agent), agent=agent)
     if branching is None:
         return env
+    if isinstance(env.unwrapped, ProgramEnv):  # to branch it at each decision would take many runs
+        check_repeats(env.unwrapped, reset_args.seed, reset_args.options)
+        return reset(env)
 
     def replace() -> AECEnv:
         return reset(env_pool.acquire(reset_args.environment, fresh=True))
@@ -283,7 +288,12 @@ def _try(env: AECEnv, env_pool: EnvPool, row: Row, branching: Branching | None) 
 
 def check_openings(envs: Mapping[str, Sequence[AECEnv]], agents_with_history: Collection[str]) -> None:
     """Raise `ValueError` if an agent with a history observes a whole dialogue, or tools, after the reset."""
-    for _, agent, prompt in _first_prompts(envs):
+    for env, agent, prompt in _first_prompts(envs):
+        if agent in agents_with_history and isinstance(env.unwrapped, ProgramEnv):
+            raise ValueError(
+                f"history='conversation' for {agent!r}, an agent of a program; expected 'none', since each of a "
+                "program's calls has its history. Leave history out."
+            )
         if agent in agents_with_history:
             check_opening(agent, prompt)
 
@@ -293,8 +303,8 @@ def agents_with_tools(envs: Mapping[str, Sequence[AECEnv]]) -> dict[str, bool]:
     found: dict[str, bool] = {}
     for env, agent, prompt in _first_prompts(envs):
         if prompt.tools:
-            reads_calls = (env.metadata.get("settings") or {}).get("tool_calls") == "native"
-            found[agent] = found.get(agent, False) or reads_calls
+            is_native = (env.metadata.get("settings") or {}).get("tool_calls") == "native"
+            found[agent] = found.get(agent, False) or is_native or isinstance(env.unwrapped, ProgramEnv)
     return found
 
 

@@ -369,7 +369,10 @@ def test_true_false_and_null_of_a_setting_are_values_and_not_texts(text: str, va
         ("info plan_path --set size=1", "size is 1; expected a whole number from 3 to 100."),
         ("info plan_path --set size=big", "size is 'big'; expected a whole number from 3 to 100."),
         ("info plan_path --set colour=1", "`pettingllms info plan_path` shows the settings."),
-        ("info math:pi", "the environment is 'math:pi'; expected a name, as `pettingllms list` shows it. Only"),
+        (
+            "info math:pi",
+            "the environment is 'math:pi'; expected a name, as `pettingllms list` shows it, or a program",
+        ),
         ("check plan_path --seeds 0", "--seeds is 0; expected at least 1."),
         ("play plan_path --workflow solo", "workflow is 'solo'; expected one of 'draft_plan', 'single', 'tool_plan'."),
         ("play plan_path --split exam", "split is 'exam'; expected one of 'train', 'validation', 'test'."),
