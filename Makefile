@@ -32,16 +32,17 @@ quickstart: $(INSTALLED) ## train a two-role team on this machine, no GPU and no
 test: $(INSTALLED) ## run the tests, on all cores up to four (WORKERS=0: in one process)
 	@OMP_NUM_THREADS=$(OMP_NUM_THREADS) $(BIN)/python -m pytest $(IN_WORKERS) $(ARGS)
 
-test-# A library each: LlamaIndex does not go together with the others.
-frameworks: ## play the examples of programs with their libraries, in an environment for each (ARGS goes to pytest)
+test-bench: $(INSTALLED) ## run the tests of the benchmarks' scripts, which `test` leaves out
+	@OMP_NUM_THREADS=$(OMP_NUM_THREADS) $(BIN)/python -m pytest benchmarks/tests $(ARGS)
+
+# A library each: LlamaIndex does not go together with the others.
+frameworks: ## play the examples of programs with their libraries, in an environment for each
 	@for name in langgraph openai_agents llama_index; do \
-	  $(PYTHON) -m venv .bench/$$name && .bench/$$name/bin/python -m pip install -qq --disable-pip-version-check \
+	  $(PYTHON) -m venv .bench/$$name && \
+	  .bench/$$name/bin/python -m pip install --disable-pip-version-check \
 	    -e . pytest tqdm -r examples/programs/$$name.txt && \
 	  .bench/$$name/bin/python -m pytest -m frameworks -W ignore tests/programs/test_frameworks.py $(ARGS) || exit 1; \
 	done
-
-bench: $(INSTALLED) ## run the tests of the benchmarks' scripts, which `test` leaves out
-	@OMP_NUM_THREADS=$(OMP_NUM_THREADS) $(BIN)/python -m pytest benchmarks/tests $(ARGS)
 
 # The newest TRL, with the newest of what it needs, whatever constraints.txt says of them; torch alone is held.
 TRL_NEXT := .bench/trl-next
@@ -93,7 +94,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null || { \
 	  echo "PYTHON=$(PYTHON) is $$($(PYTHON) --version 2> /dev/null || echo 'not found'); Python 3.11 or newer" \
 	    "is needed. Name one: make $(firstword $(MAKECMDGOALS)) PYTHON=python3.11" >&2; exit 1; }
-	@echo "Installing into $(VENV), once: some 130 packages, torch the largest. It takes minutes .."
+	@echo "Installing into $(VENV), once: some 130 packages, torch the largest. It takes minutes ..."
 	@$(BIN)/python -m pip --version > /dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	@$(PIP_INSTALL) torch
 	@$(PIP_INSTALL) -e '.[dev]'
