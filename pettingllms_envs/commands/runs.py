@@ -13,10 +13,9 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from pettingllms_envs.commands import refuse, say, user_errors
+from pettingllms_envs.commands import INTERRUPTED, refuse, say, user_errors
 
 
-INTERRUPTED = 130
 SERVER_OPTIONS = ("base_url", "key_env", "timeout", "patience")
 OPTIONS = (*SERVER_OPTIONS, "temperature", "top_p", "top_k", "max_tokens", "stop", "extra")
 
