@@ -17,9 +17,11 @@ import inspect
 import json
 import sys
 import tempfile
+import threading
 import tokenize
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -35,9 +37,9 @@ class Trace:
     """The files that functions of this package and of TRL's trainer are entered in, in order; returns count."""
 
     def __init__(self) -> None:
-        self.visits: list[tuple[str, str]] = []
-        self._stack: list[tuple[str, str]] = []
-        self._package = str(ROOT / PACKAGES[0]) + "/"
+        self._visits: defaultdict[int, list[tuple[str, str]]] = defaultdict(list)  # in each thread
+        self._stacks: defaultdict[int, list[tuple[str, str]]] = defaultdict(list)
+        self._package = str(Path(find_spec(PACKAGES[0]).origin).parent) + "/"  # type: ignore[union-attr, arg-type]
 
     def __call__(self, frame: FrameType, event: str, arg: Any) -> None:
         """A hook of `sys.setprofile`."""
@@ -48,28 +50,33 @@ class Trace:
             file = "TRL"
         else:
             return
+        thread = threading.get_ident()
+        visits, stack = self._visits[thread], self._stacks[thread]
         if event == "call":
-            self._stack.append((file, frame.f_code.co_qualname))
-            self.visits.append(self._stack[-1])
-        elif event == "return" and self._stack:
-            self._stack.pop()
-            self.visits += self._stack[-1:]
+            stack.append((file, frame.f_code.co_qualname))
+            visits.append(stack[-1])
+        elif event == "return" and stack:
+            stack.pop()
+            visits += stack[-1:]
 
     def of(self, run: Callable[[], Any]) -> Any:
-        """What a function returns, traced."""
+        """What a function returns, traced, with the threads that it starts."""
+        threading.setprofile(self)
         sys.setprofile(self)
         try:
             return run()
         finally:
             sys.setprofile(None)
+            threading.setprofile(None)
 
     def figures(self) -> dict[str, Any]:
         """Files of ours, functions of ours, moves between files, and the files by visits."""
-        files = [file for file, _ in self.visits]
+        all_visits = [visit for own in self._visits.values() for visit in own]
+        files = [file for file, _ in all_visits]
         moves = [file for file, previous in zip(files, [None, *files], strict=False) if file != previous]
         return {
             "files entered": len(set(files) - {"TRL"}),
-            "functions": len({visit for visit in self.visits if visit[0] != "TRL"}),
+            "functions": len({visit for visit in all_visits if visit[0] != "TRL"}),
             "moves between files": len(moves),
             "visits": dict(Counter(moves).most_common()),
             "in the order of their first call": list(dict.fromkeys(files)),
@@ -78,6 +85,16 @@ class Trace:
 
 def one_step() -> dict[str, Any]:
     """Traces of the constructor, and of an optimizer step with its checkpoint."""
+    with tempfile.TemporaryDirectory() as folder:
+        save_tiny_model(folder)
+        construction, step = Trace(), Trace()
+        trainer = construction.of(lambda: tiny_trainer(folder, max_steps=1))
+        step.of(trainer.train)
+    return {"constructor": construction.figures(), "step": step.figures()}
+
+
+def tiny_trainer(folder: str, *, max_steps: int) -> Any:
+    """A trainer of two LoRA adapters of the model in a folder, which saves at its last step."""
     import torch
     from datasets import Dataset
 
@@ -85,36 +102,30 @@ def one_step() -> dict[str, Any]:
     from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 
     torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory() as folder:
-        _save_tiny_model(folder)
-        construction, step = Trace(), Trace()
-        trainer = construction.of(
-            lambda: MultiAgentGRPOTrainer(
-                folder,
-                "pettingllms/plan_path-v0",
-                MultiAgentGRPOConfig(
-                    folder + "/out",
-                    per_device_train_batch_size=4,
-                    num_generations=2,
-                    max_completion_length=6,
-                    max_turns=2,
-                    max_steps=1,
-                    save_steps=1,
-                    logging_steps=1,
-                    report_to="none",
-                    disable_tqdm=True,
-                    use_cpu=True,
-                    bf16=False,
-                ),
-                Dataset.from_dict({"seed": range(8)}),
-                policies="lora",
-            )
-        )
-        step.of(trainer.train)
-    return {"constructor": construction.figures(), "step": step.figures()}
+    return MultiAgentGRPOTrainer(
+        folder,
+        "pettingllms/plan_path-v0",
+        MultiAgentGRPOConfig(
+            folder + "/out",
+            per_device_train_batch_size=4,
+            num_generations=2,
+            max_completion_length=6,
+            max_turns=2,
+            max_steps=max_steps,
+            save_steps=max_steps,
+            logging_steps=1,
+            report_to="none",
+            disable_tqdm=True,
+            use_cpu=True,
+            bf16=False,
+        ),
+        Dataset.from_dict({"seed": range(8)}),
+        policies="lora",
+    )
 
 
-def _save_tiny_model(folder: str) -> None:
+def save_tiny_model(folder: str) -> None:
+    """The tokenizer and the model of the quickstart."""
     sys.path[:0] = [str(ROOT / "examples" / "quickstart")]
     from tiny import make_model, make_tokenizer
 

@@ -144,7 +144,7 @@ def _compiled() -> Callable[..., torch.Tensor]:
 @contextmanager
 def attending_by_blocks(model: nn.Module) -> Iterator[None]:
     """Use `attend_by_blocks` in a model's layers inside the block."""
-    with attending(configs_of(model)):  # puts back what was there
+    with attending(model):  # puts back what was there
         for config in configs_of(model):
             config._attn_implementation_internal = FLEX
         yield
@@ -216,7 +216,7 @@ def compare_ways(
 def attention_of(name: str, model: nn.Module) -> AbstractContextManager[None]:
     """The attention that a way needs until its backward pass is over."""
     if name in ("whole", "split"):
-        return attending(configs_of(model))
+        return attending(model)
     return attending_by_blocks(model) if name == "flex" else nullcontext()
 
 

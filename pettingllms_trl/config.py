@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from dataclasses import dataclass, field
-from typing import Any, Literal
+import re
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal, TypeVar
 
 from trl import GRPOConfig
 
 from pettingllms_trl.role_sampling import parse
 
 
+Configuration = TypeVar("Configuration", bound=type)
+
+
+def with_help(kind: Configuration) -> Configuration:
+    """Give each field of a dataclass that has no `help` for the command line its text in the docstring's `Args`."""
+    entries = re.findall(r"^ {8}(\w+) \(.*\):\n((?: {12}.+\n)+)", kind.__doc__ or "", re.MULTILINE)
+    texts = {name: " ".join(text.split()).replace("%", "%%") for name, text in entries}
+    for field in dataclasses.fields(kind):
+        if field.name in texts and "help" not in field.metadata:
+            field.metadata = MappingProxyType({"help": texts[field.name], **field.metadata})
+    return kind
+
+
+@with_help
 @dataclass
 class MultiAgentGRPOConfig(GRPOConfig):
     r"""
@@ -159,95 +176,31 @@ class MultiAgentGRPOConfig(GRPOConfig):
         "vllm_server_urls",
     ]
 
-    sampling: Literal["tree", "parallel"] = field(
-        default="tree",
-        metadata={
-            "help": "'tree': K candidates for each decision, the best goes on. 'parallel': K whole episodes per row."
-        },
-    )
-    max_envs: int | None = field(
-        default=None, metadata={"help": "Environments in play at once. None: all rows of a generation."}
-    )
-    max_turns: int | None = field(
-        default=None, metadata={"help": "Decisions an agent may take in an episode. None: the environment decides."}
-    )
-    num_continuations: int = field(
-        default=0, metadata={"help": "How often each candidate's branch is played to its end, for `counterfactual`."}
-    )
-    choose: Literal["reward", "value"] = field(
-        default="reward",
-        metadata={"help": "The candidate played on has the highest 'reward', or with continuations 'value'."},
-    )
-    train_continuations: bool = field(
-        default=False, metadata={"help": "Train on the decisions of continuations, too."}
-    )
-    num_threads: int = field(
-        default=0, metadata={"help": "Threads on which environments are stepped. 0: one after the other."}
-    )
-    alpha: float | None = field(
-        default=None, metadata={"help": "Weight of the team's parts of the rewards. None: as the environment has it."}
-    )
-    reward_parts: dict[str, Any] | str | None = field(
-        default=None,
-        metadata={"help": "Weight of the rewards' parts by name: '{\"format\": 2.0}'. 1 where none is given."},
-    )
-    max_resamples: int = field(
-        default=0, metadata={"help": "How many times at most further rows are played for what was filtered out."}
-    )
-    max_generated_tokens: int | None = field(
-        default=None, metadata={"help": "Stop training once this many tokens have been generated. None: no limit."}
-    )
-    alternate_every: int | None = field(
-        default=None, metadata={"help": "Policies are trained in turn, for N generations each. None: all at once."}
-    )
-    env_timeout: float | None = field(
-        default=None, metadata={"help": "Seconds that a call of an environment may take, on threads. None: no limit."}
-    )
-    crash_reward: float | None = field(
-        default=None,
-        metadata={"help": "Reward of a reply that crashes its environment twice. None: the environment has failed."},
-    )
-    history: dict[str, str] | str | None = field(
-        default="none",
-        metadata={
-            "help": "'none': a prompt is what an agent observes now. 'conversation': its earlier prompts and replies "
-            'before that. Or by agent or role: \'{"planner": "conversation"}\'.'
-        },
-    )
-    log_rollouts: bool = field(
-        default=False,
-        metadata={"help": "Write every training rollout to output_dir/rollouts for `pettingllms view`."},
-    )
+    sampling: Literal["tree", "parallel"] = "tree"
+    max_envs: int | None = None
+    max_turns: int | None = None
+    num_continuations: int = 0
+    choose: Literal["reward", "value"] = "reward"
+    train_continuations: bool = False
+    num_threads: int = 0
+    alpha: float | None = None
+    reward_parts: dict[str, Any] | str | None = None
+    max_resamples: int = 0
+    max_generated_tokens: int | None = None
+    alternate_every: int | None = None
+    env_timeout: float | None = None
+    crash_reward: float | None = None
+    history: dict[str, str] | str | None = "none"
+    log_rollouts: bool = False
 
-    shared_prefix: bool = field(
-        default=True,
-        metadata={"help": "In the update a prompt is read once for all candidates. False: TRL's path, bit for bit."},
-    )
-    max_tokens_per_microbatch: int | None = field(
-        default=None,
-        metadata={"help": "Most tokens in a forward pass of the update. None: as per_device_train_batch_size says."},
-    )
-    num_generations_eval: int | None = field(
-        default=1, metadata={"help": "Episodes that an evaluation plays of each row. None: `num_generations`."}
-    )
-    role_sampling: dict[str, Any] | str | None = field(
-        default=None, metadata={"help": 'Sampling of single agents or roles: \'{"planner": {"temperature": 0.7}}\'.'}
-    )
-    vllm_server_urls: dict[str, Any] | str | None = field(
-        default=None, metadata={"help": 'Servers of single policies: \'{"planner": "http://one:8000"}\'.'}
-    )
-    vllm_weight_transfer: Literal["files", "nccl"] = field(
-        default="files",
-        metadata={"help": "How whole models reach vLLM servers: 'files' in output_dir, or 'nccl' (experimental)."},
-    )
-    canary: Literal["stop", "warn"] | None = field(
-        default="stop",
-        metadata={"help": "What to do where vLLM samples from other weights than the trainer's. None: do not look."},
-    )
-    audit: Literal["warn", "stop"] | None = field(
-        default="warn",
-        metadata={"help": "What to do where rollouts have broken groups. None: do not look."},
-    )
+    shared_prefix: bool = True
+    max_tokens_per_microbatch: int | None = None
+    num_generations_eval: int | None = 1
+    role_sampling: dict[str, Any] | str | None = None
+    vllm_server_urls: dict[str, Any] | str | None = None
+    vllm_weight_transfer: Literal["files", "nccl"] = "files"
+    canary: Literal["stop", "warn"] | None = "stop"
+    audit: Literal["warn", "stop"] | None = "warn"
 
     def __post_init__(self) -> None:
         resume: Any = self.resume_from_checkpoint

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import cached_property
 from statistics import fmean
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -26,7 +27,7 @@ Tools = Sequence[Mapping[str, Any]]
 """Tools that a model may call, in OpenAI's form, see `pettingllms_envs.observations.Prompt`."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Prompt:
     """What a model is given before it replies: messages, and the token ids that they became.
 
@@ -43,7 +44,7 @@ class Prompt:
     images: tuple[observations.Image, ...] = ()
     tools: Tools = ()
 
-    @property
+    @cached_property
     def key(self) -> Hashable:
         """Equal for prompts that are the same to a model: by their ids, or by their texts if they are not encoded."""
         return self.ids or (tuple(map(_key_of, self.messages)), repr([*self.tools])), self.images

@@ -1,6 +1,6 @@
 """Types of the rows of `episodes.jsonl` and of the header `run.json`, and validation of files against them.
 
-docs/records.md explains every field. A `NotRequired` field may be missing; unknown fields are ignored.
+docs/records.md explains every field. A `NotRequired` field may be missing or null; unknown fields are ignored.
 """
 
 import types
@@ -302,10 +302,10 @@ def _of_kind(name: str, value: Any, kind: _Kind) -> Iterator[str]:
         yield f"{name} is not {' or '.join(WORDS[each] for each in kind.types)}" if name else "it is no object"
     elif isinstance(value, dict):
         for field, (own, is_needed) in kind.fields.items():
-            if field in value:
-                yield from _of_kind(_inner(name, field), value[field], own)
-            elif is_needed:
+            if field not in value and is_needed:
                 yield f"it has no {_inner(name, field)}"
+            elif is_needed or value.get(field) is not None:
+                yield from _of_kind(_inner(name, field), value[field], own)
         if kind.inner is not None:
             for field, each in value.items():
                 yield from _of_kind(_inner(name, field), each, kind.inner)

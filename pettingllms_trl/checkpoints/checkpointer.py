@@ -21,6 +21,7 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, Self
@@ -112,6 +113,7 @@ class Checkpointer:
     ) -> None:
         self._args, self._accelerator, self._parts = args, accelerator, parts
         self._configuration = configuration or RunConfiguration()
+        self._packages = {name: importlib.metadata.version(name) for name in _PACKAGES}
         self._signals: StopSignals | None = None
         self.stopped_by: str | None = None
         self.saved_step: int | None = None
@@ -128,13 +130,6 @@ class Checkpointer:
         with StopSignals(then) as self._signals:
             yield
 
-    def received_signal(self) -> str | None:
-        """The signal that any process has received; all processes get the same answer and stop at the same step."""
-        assert self._signals is not None
-        received = gather_object([self._signals.received])
-        self.stopped_by = next((signal for signal in received if signal is not None), None)
-        return self.stopped_by
-
     def keep_best(self, state: TrainerState, folder: Path, final: Path) -> None:
         """Name the best checkpoint by the folder that it will have, where it is the one that is being written."""
         if state.best_model_checkpoint == str(folder):
@@ -143,8 +138,11 @@ class Checkpointer:
                 state.save_to_json(str(folder / TRAINER_STATE_NAME))
 
     def stop_on_signal(self, control: TrainerControl, *, step: int) -> None:
-        """On a signal, end the run after this step, with a checkpoint if the run saves any."""
-        if self.received_signal() is not None:
+        """On a signal to any process, end the run after this step on all, with a checkpoint if the run saves any."""
+        assert self._signals is not None
+        received = gather_object([self._signals.received])
+        self.stopped_by = next((signal for signal in received if signal is not None), None)
+        if self.stopped_by is not None:
             control.should_evaluate = False
             control.should_save = self._args.save_strategy != "no" and self.saved_step != step
             control.should_training_stop = True
@@ -210,7 +208,7 @@ class Checkpointer:
                 "enable_jit_checkpoint=True writes into the checkpoint's folder itself, where a kill leaves half of "
                 "it. Leave it False: SIGTERM saves a whole checkpoint here anyway."
             )
-        return on_main(lambda: self._verified(resume_from_checkpoint))
+        return on_main(partial(self._verified, resume_from_checkpoint))
 
     def _verified(self, resume_from_checkpoint: str | bool | None) -> str | None:
         output_dir = Path(self._args.output_dir)
@@ -242,12 +240,11 @@ class Checkpointer:
     @contextmanager
     def staged(self, final: Path, *, step: int) -> Iterator[Path]:
         """A temporary folder into which all processes write a checkpoint; it is renamed once all of it is on disk."""
-        packages = {name: importlib.metadata.version(name) for name in _PACKAGES}
-        about = {"step": step, "packages": packages, "configuration": self._configuration.described()}
+        about = {"step": step, "packages": self._packages, "configuration": self._configuration.described()}
         with ExitStack() as main:
             own: AbstractContextManager[Path]
             own = atomic.staged(final, about=about) if self._args.should_save else nullcontext(final)
-            shared = on_all(lambda: main.enter_context(own))[0]
+            shared = on_all(partial(main.enter_context, own))[0]
             self.staging = shared.parent
             try:
                 yield shared
@@ -274,7 +271,7 @@ class Checkpointer:
             "generation": generation if micro_step else None,
             "parts": {name: dict(part.state_dict()) for name, part in self._parts.items()},
         }
-        on_all(lambda: torch.save(state, folder / self._file))
+        on_all(partial(torch.save, state, folder / f"place_{self._args.process_index}.pt"))
 
     def check_finite(self, model: nn.Module, *, step: int) -> None:
         """Raise `FloatingPointError` if a trained weight is not finite."""
@@ -294,10 +291,6 @@ class Checkpointer:
 
     # ---- Resuming -------------------------------------------------------------------------------------------------
 
-    @property
-    def _file(self) -> str:
-        return f"place_{self._args.process_index}.pt"
-
     def load_state(self, checkpoint: Path) -> tuple[int, Any] | None:
         """Restore the state of all parts.
 
@@ -308,7 +301,7 @@ class Checkpointer:
             ValueError: It was written in an older layout, or inside a generation of another size or number of
                 processes.
         """
-        path = checkpoint / self._file
+        path = checkpoint / f"place_{self._args.process_index}.pt"
         if not path.is_file():  # saved by fewer processes; apart from a generation's batches all have the same state
             path = checkpoint / "place_0.pt"
         if not path.is_file():

@@ -5,12 +5,12 @@ TRL's model card assumes one model, with weights at the root.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pettingllms_envs.evaluation.statistics import wilson
 from pettingllms_trl.policies.routing import Policy, Routing
 
 
@@ -29,14 +29,6 @@ class Result:
     share: float
     num: int
     step: int
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Wilson's score interval of the share at 95% (Wilson 1927)."""
-        z, n = 1.959964, self.num
-        middle = (self.share + z * z / (2 * n)) / (1 + z * z / n)
-        half = z / (1 + z * z / n) * math.sqrt(self.share * (1 - self.share) / n + z * z / (4 * n * n))
-        return max(0.0, middle - half), min(1.0, middle + half)
 
 
 def results_of(history: Sequence[Mapping[str, Any]], num_episodes: Mapping[str, int]) -> list[Result]:
@@ -90,7 +82,8 @@ def team_card(
         head += ["base_model:", *(f"- {base}" for base in bases)]
     played = {policy.name: policy for policy in routing.policies}
     rows = [
-        f"| `{agent}` | {_what(played[policy], ids.get(policy))} | {_where(played[policy])} |"
+        f"| `{agent}` | {_what(played[policy], ids.get(policy))} "
+        f"| {f'`{policy}/`' if played[policy].is_trained else 'not here'} |"
         for agent, policy in routing.of_agent.items()
     ]
     return "\n".join(
@@ -128,7 +121,7 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def _of_result(result: Result) -> tuple[str, ...]:
-    low, high = result.interval
+    low, high = wilson(result.share * result.num, result.num)
     share, interval = f"{100 * result.share:.1f}%", f"[{100 * low:.1f}, {100 * high:.1f}]"
     return (result.name, share, interval, str(result.num), str(result.step))
 
@@ -141,10 +134,6 @@ def _what(policy: Policy, source: str | None) -> str:
     if policy.adapter is not None:
         return f"the LoRA adapter `{policy.adapter}`{frozen}"
     return f"the base model{frozen}" if policy.is_base else f"a full model{of}{frozen}"
-
-
-def _where(policy: Policy) -> str:
-    return f"`{policy.name}/`" if policy.is_trained else "not here"
 
 
 def _loading(name: str, routing: Routing, ids: Mapping[str, str]) -> list[str]:

@@ -25,9 +25,11 @@ from trl import ModelConfig, TrlParser, get_peft_config
 
 from pettingllms_trl.cli.fields import chat_api, check_names, environments, refuse
 from pettingllms_trl.cli.integer_lists import check_integers, names_of_lists, with_lists_apart
+from pettingllms_trl.config import with_help
 from pettingllms_trl.policies.routing import Policy
 
 
+@with_help
 @dataclass
 class TeamArguments:
     r"""
@@ -52,24 +54,11 @@ class TeamArguments:
             or to the fields of a [`Policy`].
     """
 
-    env_id: str | None = field(
-        default=None,
-        metadata={"aliases": ["--env"], "help": "A name such as sokoban, or an id of PettingZoo's AEC registry."},
-    )
-    env_kwargs: dict[str, Any] | str | None = field(
-        default=None, metadata={"help": "What the environment is made with: '{\"size\": 6}'."}
-    )
-    environments: dict[str, Any] | str | None = field(
-        default=None, metadata={"help": "Several environments by name, each an id or {env_id: ..., env_kwargs: ...}."}
-    )
-    imports: list[str] = field(
-        default_factory=list,
-        metadata={"help": "Installed packages to import first, which register the environment with PettingZoo."},
-    )
-    policies: dict[str, Any] | str | None = field(
-        default="shared",
-        metadata={"help": "'shared', 'lora', 'full', or a mapping from agents or roles to adapters or policies."},
-    )
+    env_id: str | None = field(default=None, metadata={"aliases": ["--env"]})
+    env_kwargs: dict[str, Any] | str | None = None
+    environments: dict[str, Any] | str | None = None
+    imports: list[str] = field(default_factory=list)
+    policies: dict[str, Any] | str | None = "shared"
 
     def __post_init__(self) -> None:
         self.env_kwargs = mapping("env_kwargs", self.env_kwargs) or {}

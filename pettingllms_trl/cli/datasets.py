@@ -37,7 +37,7 @@ def agents_of(make_env: MakeEnv | Mapping[str, MakeEnv]) -> list[str]:
 
 
 def _maker(env_id: str, env_kwargs: Mapping[str, Any]) -> MakeEnv:
-    make_env = env_maker(env_id, **env_kwargs)
+    make_env = env_maker(env_id, env_kwargs)
     try:
         make_env().close()
     except TypeError as error:

@@ -10,7 +10,7 @@ does not fit.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
@@ -22,12 +22,12 @@ from trl import ModelConfig, ScriptArguments
 from pettingllms_trl.cli import arguments, train
 from pettingllms_trl.cli.datasets import agents_of, makers
 from pettingllms_trl.cli.train import TrainArguments
-from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.config import MultiAgentGRPOConfig, with_help
 from pettingllms_trl.engines.factory import kind_of
 from pettingllms_trl.engines.kinds import Place, groups_of
 from pettingllms_trl.estimate.activations import PassBytes, pass_bytes
-from pettingllms_trl.estimate.gpus import GPUS, find_gpu
-from pettingllms_trl.estimate.memory import MOMENTS, SHARDINGS, find_sharding
+from pettingllms_trl.estimate.gpus import find_gpu
+from pettingllms_trl.estimate.memory import MOMENTS, find_sharding
 from pettingllms_trl.estimate.planning import Estimate
 from pettingllms_trl.estimate.remedies import advise
 from pettingllms_trl.estimate.report import report
@@ -38,6 +38,7 @@ from pettingllms_trl.policies.routing import Policy, Routing, route
 from pettingllms_trl.processes.distributed import check_processes
 
 
+@with_help
 @dataclass
 class EstimatedConfig(MultiAgentGRPOConfig):
     r"""
@@ -45,26 +46,22 @@ class EstimatedConfig(MultiAgentGRPOConfig):
 
     Args:
         estimate (`bool`, *optional*, defaults to `False`):
-            Print the estimate instead of training.
+            Print what the run would take of GPUs that are not here, and train nothing.
         gpu (`str`, *optional*, defaults to `"h100"`):
-            Which GPU: a100 and h100 (80 GB), h200, l40s or rtx4090.
+            With --estimate: which GPU, a100 or h100 of 80 GB, h200, l40s or rtx4090.
         num_gpus (`int`, *optional*, defaults to `1`):
-            Trainer processes, one for each GPU: `num_processes` of the configuration of accelerate.
+            With --estimate: trainer processes, one for each GPU: `num_processes` of the configuration of accelerate.
         sharding (`str`, *optional*, defaults to `"ddp"`):
-            Which of `examples/accelerate_configs` it is launched with: ddp, zero2, zero3 or fsdp2.
+            With --estimate: which of `examples/accelerate_configs` it is launched with, ddp, zero2, zero3 or fsdp2.
         prompt_tokens (`int`, *optional*, defaults to `500`):
-            Tokens of the longest prompt.
+            With --estimate: tokens of the longest prompt.
     """
 
-    estimate: bool = field(
-        default=False, metadata={"help": "Print what the run would take of GPUs that are not here, and train nothing."}
-    )
-    gpu: str = field(default="h100", metadata={"help": f"With --estimate: which GPU, {', '.join(GPUS)}."})
-    num_gpus: int = field(default=1, metadata={"help": "With --estimate: trainer processes, one for each GPU."})
-    sharding: str = field(
-        default="ddp", metadata={"help": f"With --estimate: how they share weights, {', '.join(SHARDINGS)}."}
-    )
-    prompt_tokens: int = field(default=PROMPT, metadata={"help": "With --estimate: tokens of the longest prompt."})
+    estimate: bool = False
+    gpu: str = "h100"
+    num_gpus: int = 1
+    sharding: str = "ddp"
+    prompt_tokens: int = PROMPT
 
     def __post_init__(self) -> None:
         for name in ("num_gpus", "prompt_tokens"):

@@ -25,7 +25,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from pettingllms_envs.agents import AgentFailed, AgentRefused, AgentSpec, Reply
 from pettingllms_envs.agents import Request as AgentRequest
-from pettingllms_trl.policies.escaping import escape_of, escape_tools, marks_tools
+from pettingllms_trl.policies.escaping import PromptEscape
 from pettingllms_trl.policies.profiles import check_chat_template
 from pettingllms_trl.policies.tool_templates import why_unsupported
 from pettingllms_trl.records import Engine, Message, Prompt, Request, Sampled, Tools
@@ -93,8 +93,7 @@ class ChatAgent:
         max_length: int,
     ) -> None:
         self._name, self._tokenizer, self._ask, self._max_length = name, tokenizer, ask, max_length
-        self._escape = escape_of(tokenizer)
-        self._escape_with_tools = escape_of(tokenizer, with_tools=True)
+        self._escape = PromptEscape(tokenizer)
         adapter = spec.options.get("adapter")
         self._model = (spec.target or "") if adapter is None else f"{spec.target} + {adapter}"
         self._template: Mapping[str, Any] = spec.options.get("extra", {}).get("chat_template_kwargs", {})
@@ -111,9 +110,8 @@ class ChatAgent:
                 f"{request.agent} observes tools, and the chat template of {self._model} {why}. Expected a template "
                 "with tools, such as Qwen's. Choose another model, or make the environment with tool_calls='text'."
             )
-        escape = self._escape_with_tools if marks_tools(request.messages, request.tools) else self._escape
-        messages = list(escape([dict(message) for message in request.messages]))
-        tools = escape_tools(escape, request.tools)
+        (escaped,), tools = self._escape([[dict(message) for message in request.messages]], request.tools)
+        messages = list(escaped)
         ids = self._ids(messages, tools)
         if len(ids) >= self._max_length:
             raise AgentFailed(

@@ -21,6 +21,7 @@ from trl import SFTConfig, get_quantization_config
 
 from pettingllms_trl.cli import arguments
 from pettingllms_trl.cli.datasets import agents_of, makers
+from pettingllms_trl.config import with_help
 from pettingllms_trl.policies.routing import Routing, route
 from pettingllms_trl.records import role_of
 from pettingllms_trl.rollout.env_pool import MakeEnv
@@ -31,6 +32,7 @@ from pettingllms_trl.sft.warm_up import check_adapters, rows_of, warm_up
 ORACLE = "oracle"
 
 
+@with_help
 @dataclass
 class SFTArguments(arguments.TeamArguments):
     r"""
@@ -54,23 +56,13 @@ class SFTArguments(arguments.TeamArguments):
             As in [`MultiAgentGRPOConfig`]: give the same in both.
     """
 
-    source: str = field(
-        default=ORACLE, metadata={"aliases": ["--from"], "help": "'oracle', or a file of JSON lines with successes."}
-    )
-    roles: list[str] | None = field(
-        default=None, metadata={"aliases": ["--role"], "help": "Train the policies of these roles only."}
-    )
-    num_episodes: int = field(default=1000, metadata={"help": "How many episodes the oracle plays."})
-    levels: list[int] | None = field(
-        default=None, metadata={"help": "Values of the reset option `level` for the oracle's instances."}
-    )
-    first_seed: int = field(default=FIRST_SEED, metadata={"help": "Of the oracle's instances."})
-    adapters: str | None = field(
-        default=None, metadata={"help": "Folder with a folder for each adapter, to train on."}
-    )
-    chat_template_kwargs: dict[str, Any] | str | None = field(
-        default=None, metadata={"help": "As in reinforcement learning: '{\"enable_thinking\": false}'."}
-    )
+    source: str = field(default=ORACLE, metadata={"aliases": ["--from"]})
+    roles: list[str] | None = field(default=None, metadata={"aliases": ["--role"]})
+    num_episodes: int = 1000
+    levels: list[int] | None = None
+    first_seed: int = FIRST_SEED
+    adapters: str | None = None
+    chat_template_kwargs: dict[str, Any] | str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -19,11 +19,12 @@ from trl import ModelConfig, ScriptArguments, get_quantization_config
 from pettingllms_trl.cli import arguments, fields
 from pettingllms_trl.cli.datasets import Rows, agents_of, check_apart, in_turns, loaded, makers, seeds_and_levels
 from pettingllms_trl.cli.trees import PrintTrees
-from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.config import MultiAgentGRPOConfig, with_help
 from pettingllms_trl.sft.warm_up import load_adapters
 from pettingllms_trl.trainer.trainer import MultiAgentGRPOTrainer
 
 
+@with_help
 @dataclass
 class TrainArguments(arguments.TeamArguments):
     r"""
@@ -60,33 +61,16 @@ class TrainArguments(arguments.TeamArguments):
             The same for evaluations: during training according to `eval_strategy`, and once at the end.
     """
 
-    credit: dict[str, Any] | str | None = field(
-        default="at_grpo",
-        metadata={
-            "help": 'A credit scheme, or the dotted path of a function; with options: \'{"loo": {"value": ...}}\'.'
-        },
-    )
-    filters: list[str] = field(
-        default_factory=list, metadata={"help": "Group filters, each by name or dotted path, with options as credit."}
-    )
-    curriculum: dict[str, Any] | str | None = field(
-        default=None, metadata={"help": "Fields of a Curriculum: '{\"levels\": [1, 2, 3]}'."}
-    )
-    schedule: str | None = field(
-        default=None, metadata={"help": "Dotted path of a function: who learns from which generation."}
-    )
-    reward_funcs: list[str] = field(default_factory=list, metadata={"help": "Dotted paths of reward functions."})
-    adapters: str | None = field(
-        default=None, metadata={"help": "Folder with a folder for each adapter, to start from."}
-    )
-    num_trees: int = field(
-        default=0, metadata={"help": "With `log_completions`, how many of a step's episodes are printed as trees."}
-    )
-    train_seeds: list[int] | None = field(
-        default=None, metadata={"help": "First seed, and the one after the last: 0 10000, or '[0, 10000]'."}
-    )
-    train_split: str | None = field(default=None, metadata={"help": "The reset option `split` in training."})
-    train_levels: list[int] | None = field(default=None, metadata={"help": "Values of the reset option `level`."})
+    credit: dict[str, Any] | str | None = "at_grpo"
+    filters: list[str] = field(default_factory=list)
+    curriculum: dict[str, Any] | str | None = None
+    schedule: str | None = None
+    reward_funcs: list[str] = field(default_factory=list)
+    adapters: str | None = None
+    num_trees: int = 0
+    train_seeds: list[int] | None = None
+    train_split: str | None = None
+    train_levels: list[int] | None = None
     eval_seeds: list[int] | None = field(
         default=None, metadata={"help": "First seed, and the one after the last, of the evaluations."}
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal, NamedTuple, get_args
 
@@ -157,6 +158,40 @@ def same_instance(i: int, decision: Decision, k: int) -> Place:
 def episodes(i: int, decision: Decision, k: int) -> Place:
     """The episodes of an instance, each counted once, however often the agent acted in it."""
     return Place(decision.instance, decision.episode)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupExactness:
+    """Whether the candidates that are compared answer the same prompt.
+
+    Args:
+        frac_exact: The share of an agent's groups of two or more whose members all have the same prompt; `None` if it
+            has no such group.
+        frac_without_peers: The share of its candidates that are compared with no other.
+    """
+
+    frac_exact: float | None
+    frac_without_peers: float
+
+
+def group_exactness(decisions: Sequence[Decision], peers: Peers) -> dict[str, GroupExactness]:
+    """The exactness of each agent's groups.
+
+    Args:
+        decisions: Of any agents.
+        peers: Defines the groups.
+    """
+    members: dict[str, dict[Hashable, list[Hashable]]] = {}
+    for i, decision in enumerate(decisions):
+        for k in range(len(decision.candidates)):
+            of_agent = members.setdefault(decision.agent, {})
+            of_agent.setdefault(peers(i, decision, k).group, []).append(decision.prompt.key)
+    found = {}
+    for agent, groups in members.items():
+        exact = [len(set(prompts)) == 1 for prompts in groups.values() if len(prompts) > 1]
+        sizes = [len(prompts) for prompts in groups.values()]
+        found[agent] = GroupExactness(sum(exact) / len(exact) if exact else None, sizes.count(1) / sum(sizes))
+    return found
 
 
 def mean_of_peers(rows: torch.Tensor) -> torch.Tensor:

@@ -1,13 +1,12 @@
-"""Statistics of an agent's groups: whether they are flat, rewards are delayed, and prompts are equal."""
+"""Statistics of an agent's groups: whether they are flat, and rewards are delayed."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pettingllms_trl.credit import Advantages
-from pettingllms_trl.credit.grouping import Peers
 from pettingllms_trl.records import Decision
 
 
@@ -45,40 +44,6 @@ def group_statistics(decisions: Sequence[Decision], advantages: Advantages) -> d
     for decision, values in zip(decisions, advantages, strict=True):
         own.setdefault(name_in(decision.agent, decision.environment), []).append((decision, values))
     return {name: _statistics(*zip(*pairs, strict=True)) for name, pairs in own.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class GroupExactness:
-    """Whether the candidates that are compared answer the same prompt.
-
-    Args:
-        frac_exact: The share of an agent's groups of two or more whose members all have the same prompt; `None` if it
-            has no such group.
-        frac_without_peers: The share of its candidates that are compared with no other.
-    """
-
-    frac_exact: float | None
-    frac_without_peers: float
-
-
-def group_exactness(decisions: Sequence[Decision], peers: Peers) -> dict[str, GroupExactness]:
-    """The exactness of each agent's groups.
-
-    Args:
-        decisions: Of any agents.
-        peers: Defines the groups.
-    """
-    members: dict[str, dict[Hashable, list[Hashable]]] = {}
-    for i, decision in enumerate(decisions):
-        for k in range(len(decision.candidates)):
-            of_agent = members.setdefault(decision.agent, {})
-            of_agent.setdefault(peers(i, decision, k).group, []).append(decision.prompt.key)
-    found = {}
-    for agent, groups in members.items():
-        exact = [len(set(prompts)) == 1 for prompts in groups.values() if len(prompts) > 1]
-        sizes = [len(prompts) for prompts in groups.values()]
-        found[agent] = GroupExactness(sum(exact) / len(exact) if exact else None, sizes.count(1) / sum(sizes))
-    return found
 
 
 def name_in(agent: str, environment: str) -> str:

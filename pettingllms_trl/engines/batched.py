@@ -39,8 +39,6 @@ class BatchedEngine:
         return [(ticket, sampled) for (ticket, _), sampled in zip(batch, answers, strict=True)]
 
 
-Generated = tuple[Sequence[Sequence[int]], Sequence[Sequence[float]] | None]
-"""Generated ids of each prompt, and their log-probabilities where the generator gives them."""
 NOT_STRETCHED = ("default", "longrope", "su", "llama3")
 """Kinds of rotary embeddings whose factor is in `max_position_embeddings` already."""
 
@@ -65,49 +63,19 @@ def _stretched(length: int, rope: Mapping[str, Any]) -> int:
     return int(rope.get("original_max_position_embeddings", length) * (rope.get("factor") or 1.0))
 
 
-def check_length(prompt_ids: Sequence[int], request: Request, context: int) -> None:
+def check_lengths(prompts: Sequence[Sequence[int]], requests: Sequence[Request], context: int) -> None:
     """
     Raises:
-        ValueError: The prompt leaves no room for a completion.
+        ValueError: The prompt of a request leaves no room for a completion.
     """
-    if len(prompt_ids) >= context:
-        raise ValueError(
-            f"the prompt of agent {request.agent!r} has {len(prompt_ids)} tokens, but the context holds {context}, "
-            "the completion's included. Show less, choose a model with a longer context, or, where vLLM was started "
-            "for less than the model's, raise vllm_max_model_length (on a server --max-model-len). The prompt ends "
-            f"with {request.prompt.messages[-1]['content'][-200:]!r}."
-        )
-
-
-def sample_within(
-    prompts: Sequence[Sequence[int]],
-    sample: Callable[[list[Sequence[int]], int | None], Generated],
-    *,
-    context: int,
-    most: int | None,
-) -> Generated:
-    """Sample each prompt's completion, none longer than there is room for. Together, where there is room for all.
-
-    Args:
-        prompts: Each shorter than the context.
-        sample: Prompts, and the most tokens of their completions (`None`: as configured), to what was sampled.
-        context: Most tokens of prompt and completion.
-        most: Tokens of a completion, as configured.
-    """
-    rooms = [context - len(ids) for ids in prompts]
-    limits = [None if most is not None and room >= most else room for room in rooms]
-    ids: list[Sequence[int]] = [()] * len(prompts)
-    logprobs: list[Sequence[float]] | None = None
-    for limit in dict.fromkeys(limits):
-        own = [i for i, other in enumerate(limits) if other == limit]
-        sampled, scores = sample([prompts[i] for i in own], limit)
-        for i, each in zip(own, sampled, strict=True):
-            ids[i] = each
-        if scores is not None:
-            logprobs = [()] * len(prompts) if logprobs is None else logprobs
-            for i, score in zip(own, scores, strict=True):
-                logprobs[i] = score
-    return ids, logprobs
+    for ids, request in zip(prompts, requests, strict=True):
+        if len(ids) >= context:
+            raise ValueError(
+                f"the prompt of agent {request.agent!r} has {len(ids)} tokens, but the context holds {context}, the "
+                "completion's included. Show less, choose a model with a longer context, or, where vLLM was started "
+                "for less than the model's, raise vllm_max_model_length (on a server --max-model-len). The prompt "
+                f"ends with {request.prompt.messages[-1]['content'][-200:]!r}."
+            )
 
 
 Decode = Callable[[Sequence[int]], str]

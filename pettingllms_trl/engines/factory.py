@@ -113,7 +113,7 @@ class EngineSet:
         batched = BatchedEngine(sample)
         of_policy = {policy.name: served.engine for served in self._served for policy in served.policies}
         of_agent = {agent: of_policy.get(name, batched) for agent, name in routing.of_agent.items()}
-        self.engine: Engine = EngineRouter(of_agent | _asking(routing, args))
+        self.engine = EngineRouter(of_agent | _asking(routing, args))
 
     @property
     def served(self) -> tuple[str, ...]:

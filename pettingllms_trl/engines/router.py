@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from pettingllms_trl.records import POLL_SECONDS, Engine, Request, Sampled
@@ -80,6 +81,9 @@ class EngineRouter:
         self._of_agent = of_agent
         self._engines = list({id(engine): engine for engine in of_agent.values()}.values())
         self._num_waiting: Counter[int] = Counter()
+        self._agents: dict[int, str] = {}  # of requests that are not answered
+        self.versions: Mapping[str, int] = {}
+        """Of the weights of each agent's policy: answers say which sampled them."""
 
     @property
     def is_batched(self) -> bool:
@@ -91,6 +95,7 @@ class EngineRouter:
     def rollout(self, name: str) -> Iterator[None]:
         """See `Engine`: all of them."""
         self._num_waiting.clear()
+        self._agents.clear()
         with ExitStack() as stack:
             for engine in self._engines:
                 stack.enter_context(engine.rollout(name))
@@ -99,6 +104,7 @@ class EngineRouter:
     def submit(self, ticket: int, request: Request) -> None:
         """See `Engine`."""
         engine = self._of_agent[request.agent]
+        self._agents[ticket] = request.agent
         engine.submit(ticket, request)
         self._num_waiting[id(engine)] += 1
 
@@ -113,5 +119,7 @@ class EngineRouter:
         for engine in stepped:
             answered = engine.step(share)
             self._num_waiting[id(engine)] -= len(answered)
-            answers.extend(answered)
+            for ticket, sampled in answered:
+                version = self.versions.get(self._agents.pop(ticket), sampled.policy_version)
+                answers.append((ticket, replace(sampled, policy_version=version)))
         return answers

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
 
 import torch
 from accelerate import Accelerator
@@ -23,7 +22,7 @@ from pettingllms_trl.engines.weight_store import WeightsVersion
 from pettingllms_trl.policies.codecs import PolicyCodec
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.processes.on_all import entered_on_all
-from pettingllms_trl.records import POLL_SECONDS, Engine, Prompt, Request, Sampled
+from pettingllms_trl.records import Engine, Prompt
 
 
 CANARY_STEPS = 10
@@ -31,7 +30,7 @@ CANARY_STEPS = 10
 
 
 class SyncedEngines:
-    """See the head of this file.
+    """The engines of a run, which sample each rollout with the weights that the trainer holds now.
 
     Args:
         args: The trainer's.
@@ -74,13 +73,14 @@ class SyncedEngines:
         """
         self.sync()
         whole = nullcontext() if self._args.use_vllm else self._whole_weights()
-        with whole, entered_on_all(self.engine_set.engine.rollout(seed)):
+        of_agent, policies = self._team.routing.of_agent, self._team.policies
+        engine = self.engine_set.engine
+        engine.versions = {agent: step if policies[name].is_trained else 0 for agent, name in of_agent.items()}
+        with whole, entered_on_all(engine.rollout(seed)):
             if self.canary is not None:
                 for name, difference in self.canary.check(self.version, step).items():
                     report(f"canary/{name}/difference", difference)
-            of_agent, policies = self._team.routing.of_agent, self._team.policies
-            steps = {agent: step if policies[name].is_trained else 0 for agent, name in of_agent.items()}
-            yield _Versioned(self.engine_set.engine, steps)
+            yield engine
 
     def sync(self) -> None:
         """Give the engines the weights that have changed since they were last given any, on all processes."""
@@ -134,40 +134,6 @@ class SyncedEngines:
             # accelerate puts autocasting into `forward`, and keeps the one without.
             forward = model.__dict__.get("_original_forward", model)
             return Own(working, _scores(forward(**inputs).logits, tokens))
-
-
-class _Versioned:
-    """An engine whose answers say which version of the weights sampled them.
-
-    Args:
-        engine: That samples.
-        versions: Of each agent's policy.
-    """
-
-    def __init__(self, engine: Engine, versions: Mapping[str, int]) -> None:
-        self._engine, self._versions = engine, versions
-        self._agents: dict[int, str] = {}
-
-    @property
-    def is_batched(self) -> bool:
-        return self._engine.is_batched
-
-    @property
-    def is_remote(self) -> bool:
-        return self._engine.is_remote
-
-    def rollout(self, name: str) -> AbstractContextManager[None]:
-        return self._engine.rollout(name)
-
-    def submit(self, ticket: int, request: Request) -> None:
-        self._agents[ticket] = request.agent
-        self._engine.submit(ticket, request)
-
-    def step(self, timeout: float = POLL_SECONDS) -> Sequence[tuple[int, Sampled]]:
-        return [
-            (ticket, replace(sampled, policy_version=self._versions[self._agents.pop(ticket)]))
-            for ticket, sampled in self._engine.step(timeout)
-        ]
 
 
 def _scores(logits: torch.Tensor, tokens: torch.Tensor) -> Array:

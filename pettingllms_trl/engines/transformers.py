@@ -13,6 +13,7 @@ read every row: then each candidate is sampled under a mask of its own, from the
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -26,7 +27,7 @@ from transformers import DynamicCache, GenerationConfig
 from transformers.cache_utils import DynamicLayer
 from trl import GRPOConfig
 
-from pettingllms_trl.engines.batched import before_stop, check_length, context_of, sample_within, up_to_stop
+from pettingllms_trl.engines.batched import before_stop, check_lengths, context_of, up_to_stop
 from pettingllms_trl.policies.codecs import PolicyCodec
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.records import Completion, Prompt, Request, Sampled
@@ -42,8 +43,12 @@ def prompts_read_once(model: Any) -> Iterator[None]:
     """Within, `model.generate` reads equal rows of its batch once, where the model's cache allows it.
 
     Args:
-        model: A causal model of transformers, or PEFT's around one; its `generate` may be replaced already.
+        model: A causal model of transformers, or PEFT's around one; its `generate` may be replaced already. One whose
+            forward pass draws random numbers now reads every row.
     """
+    if any(module.training for module in noisy_modules(model)):
+        yield
+        return
     replaced = vars(model).get("generate")
     plain = model.generate
 
@@ -67,11 +72,6 @@ def prompts_read_once(model: Any) -> Iterator[None]:
 def noisy_modules(model: nn.Module) -> tuple[nn.Module, ...]:
     """The modules that draw random numbers in training mode: those that drop something, or add noise."""
     return tuple(module for module in model.modules() if _has_noise(module))
-
-
-def draws_noise(model: nn.Module) -> bool:
-    """Whether a forward pass draws random numbers now."""
-    return any(module.training for module in noisy_modules(model))
 
 
 def _has_noise(module: nn.Module) -> bool:
@@ -141,8 +141,9 @@ def check_continuous_batching(args: GRPOConfig) -> None:
 
 
 Tokenize = Callable[[Sequence[Prompt]], Sequence[Sequence[int]]]
-Generate = Callable[[list[Sequence[int]]], tuple[Sequence[Sequence[int]], Sequence[Sequence[float]] | None]]
-"""Sampled ids of each prompt, and their log-probabilities where the generator gives them."""
+Generated = tuple[Sequence[Sequence[int]], Sequence[Sequence[float]] | None]
+"""Generated ids of each prompt, and their log-probabilities where the generator gives them."""
+Generate = Callable[[list[Sequence[int]]], Generated]
 Decode = Callable[[list[Sequence[int]]], Sequence[str]]
 
 
@@ -173,14 +174,13 @@ def sample(
     written = iter(tokenize(unwritten) if unwritten else ())
     prompts = [list(request.prompt.ids) or next(written) for request in requests]
     if context is not None:
-        for ids, request in zip(prompts, requests, strict=True):
-            check_length(ids, request, context)
+        check_lengths(prompts, requests, context)
     repeated = [ids for request, ids in zip(requests, prompts, strict=True) for _ in range(request.num_candidates)]
     sampled, logprobs = generate(repeated)
     if stop:
         sampled = [up_to_stop(ids, stop, lambda part: decode([part])[0]) for ids in sampled]
     whole = decode(list(sampled))
-    texts = [before_stop(text, stop) for text in whole]
+    texts = [before_stop(text, stop) for text in whole] if stop else whole
     stopped = [text != part or ids[-1] in ends for ids, text, part in zip(sampled, whole, texts, strict=True)]
     answers: list[Sampled] = []
     start = 0
@@ -226,13 +226,44 @@ def ending_at(stop: Sequence[str], config: GenerationConfig, model: Any, tokeniz
         del model.generate
 
 
+def sample_within(
+    prompts: Sequence[Sequence[int]],
+    sample: Callable[[list[Sequence[int]], int | None], Generated],
+    *,
+    context: int | None,
+    most: int | None,
+) -> Generated:
+    """Sample each prompt's completion, none longer than there is room for. Together, where there is room for all.
+
+    Args:
+        prompts: Each shorter than the context.
+        sample: Prompts, and the most tokens of their completions (`None`: as configured), to what was sampled.
+        context: Most tokens of prompt and completion; `None`: there is no bound.
+        most: Tokens of a completion, as configured.
+    """
+    rooms = [math.inf if context is None else context - len(ids) for ids in prompts]
+    limits = [None if room >= (math.inf if most is None else most) else int(room) for room in rooms]
+    ids: list[Sequence[int]] = [()] * len(prompts)
+    logprobs: list[Sequence[float]] | None = None
+    for limit in dict.fromkeys(limits):
+        own = [i for i, other in enumerate(limits) if other == limit]
+        sampled, scores = sample([prompts[i] for i in own], limit)
+        for i, each in zip(own, sampled, strict=True):
+            ids[i] = each
+        if scores is not None:
+            logprobs = [()] * len(prompts) if logprobs is None else logprobs
+            for i, score in zip(own, scores, strict=True):
+                logprobs[i] = score
+    return ids, logprobs
+
+
 def context_length(team: Team, policy: str) -> int | None:
     """Most tokens of prompt and completion together in a policy's model; `None`: it names no bound."""
     return context_of(team.weights_of(policy).config.get_text_config())
 
 
 class LocalSampler:
-    """See the head of this file. Called with requests, it returns their answers.
+    """Samples with the trainer's own models: called with requests, it returns their answers.
 
     Args:
         team: The policies.
@@ -250,6 +281,7 @@ class LocalSampler:
         generate: GenerateAs,
     ) -> None:
         self._team, self._codecs, self.activate, self._generate = team, codecs, activate, generate
+        self._contexts = {name: context_length(team, name) for name in codecs}
 
     def __call__(self, requests: Sequence[Request]) -> list[Sampled]:
         """Every request answered by its agent's policy, one policy and one setting of the generator after another."""
@@ -267,13 +299,8 @@ class LocalSampler:
         return [answers[i] for i in range(len(requests))]
 
     def _sample(self, name: str, requests: Sequence[Request], override: SamplingOverrides) -> Sequence[Sampled]:
-        codec, context = self._codecs[name], context_length(self._team, name)
+        codec, context = self._codecs[name], self._contexts[name]
         most = override.max_completion_length or self._team.profiles[name].generation_config.max_new_tokens
-
-        def generate(prompts: list[Sequence[int]]) -> Any:
-            if context is None:
-                return self._generate(prompts, override)
-            return sample_within(prompts, generate_up_to, context=context, most=most)
 
         def generate_up_to(prompts: list[Sequence[int]], limit: int | None) -> Any:
             bounded = override if limit is None else replace(override, max_completion_length=limit)
@@ -282,7 +309,7 @@ class LocalSampler:
         return sample(
             requests,
             tokenize=codec.encode,
-            generate=generate,
+            generate=partial(sample_within, sample=generate_up_to, context=context, most=most),
             context=context,
             decode=codec.decode,
             ends=codec.end_token_ids,

@@ -18,7 +18,7 @@ from typing import Any
 from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerFast
 
-from pettingllms_trl.policies.escaping import Escape, escape_of, escape_tools, marks_tools
+from pettingllms_trl.policies.escaping import PromptEscape
 from pettingllms_trl.policies.profiles import PolicyProfile
 from pettingllms_trl.policies.tool_templates import why_unreadable, why_unsupported
 from pettingllms_trl.records import Message, Prompt, Tools
@@ -49,19 +49,13 @@ class PolicyCodec:
     ) -> None:
         self._profile, self._tokenize = profile, tokenize
         self._chat_template, self._chat_template_kwargs = chat_template, dict(chat_template_kwargs)
-        self._escape = escape_of(profile.tokenizer, chat_template)
+        self._escape = PromptEscape(profile.tokenizer, chat_template)
+        self.stop_token_ids = list(profile.eos_token_ids)
+        """The ids that end a completion."""
+        self.end_token_ids = frozenset({*self.stop_token_ids, profile.tokenizer.pad_token_id})
+        """Those, and the one that pads what has ended."""
         self.decode = decoder(profile.processing_class)
         """Ids of several completions to their texts, without special tokens."""
-
-    @property
-    def stop_token_ids(self) -> list[int]:
-        """The ids that end a completion."""
-        return list(self._profile.eos_token_ids)
-
-    @property
-    def end_token_ids(self) -> frozenset[int]:
-        """Those, and the one that pads what has ended."""
-        return frozenset({*self._profile.eos_token_ids, self._profile.tokenizer.pad_token_id})
 
     def encode(self, prompts: Sequence[Prompt]) -> Sequence[Ids]:
         """Token ids of each prompt; equal ones, as at the beginning of one instance's episodes, are encoded once.
@@ -79,11 +73,7 @@ class PolicyCodec:
             tools = distinct[own[0]].tools
             if tools:
                 self.check_tools("an agent")
-                tools = escape_tools(self._escape_with_tools, tools)
-            escaped = [
-                (self._escape_with_tools if marks_tools(messages, tools) else self._escape)(messages)
-                for messages in (distinct[key].messages for key in own)
-            ]
+            escaped, tools = self._escape([distinct[key].messages for key in own], tools)
             ids |= zip(own, self._tokenize(self._profile, escaped, tools), strict=True)
         return [ids[key] for key in keys]
 
@@ -115,11 +105,6 @@ class PolicyCodec:
 
         return why_unreadable(self._render, read)
 
-    @cached_property
-    def _escape_with_tools(self) -> Escape:
-        """Also of the tokens that mark tool calls and results."""
-        return escape_of(self._profile.tokenizer, self._chat_template, with_tools=True)
-
     def bridge(self, policy: str, *, longest: int | None) -> TurnBridge:
         """What continues a conversation from one turn's tokens to the next.
 
@@ -143,7 +128,7 @@ class PolicyCodec:
     def _render(self, messages: Sequence[Message], tools: Tools = ()) -> str:
         """The text that the chat template makes of messages and tools."""
         text: str = self._profile.processing_class.apply_chat_template(
-            list(self._escape(messages)),
+            list(self._escape.plain(messages)),
             tools=list(tools) or None,
             tokenize=False,
             add_generation_prompt=True,

@@ -17,6 +17,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -61,28 +62,43 @@ def escape_of(tokenizer: Any, chat_template: str | None = None, *, with_tools: b
         return content if normalization is None else normalization.escaped(content, separator)
 
     def escape(messages: Sequence[Message]) -> Sequence[Message]:
-        found = [_with_texts(message, escaped) for message in messages]
+        # Its content, and what a model wrote into tool calls.
+        found = [
+            {key: value if key == "role" else _texts(value, escaped) for key, value in message.items()}
+            for message in messages
+        ]
         return messages if found == list(messages) else found
 
     return escape
 
 
-def marks_tools(messages: Sequence[Message], tools: Tools = ()) -> bool:
-    """Whether a template marks tools, calls or results in a prompt: also the one after an agent's last call."""
-    return bool(tools) or any(message["role"] == "tool" or "tool_calls" in message for message in messages)
+class PromptEscape:
+    """Escapes prompts with their tools, whose texts a server may have written.
 
+    Where a template marks tools, calls or results, the tokens that mark them are control tokens, too.
 
-def escape_tools(escape: Escape, tools: Tools) -> Tools:
-    """Tools whose texts, which a server may have written, are free of control tokens."""
-    (message,) = escape([{"role": "system", "tools": list(tools)}])
-    found: Tools = message["tools"]
-    return found
+    Args:
+        tokenizer, chat_template: As for `escape_of`.
+    """
 
+    def __init__(self, tokenizer: Any, chat_template: str | None = None) -> None:
+        self._tokenizer, self._chat_template = tokenizer, chat_template
+        self.plain = escape_of(tokenizer, chat_template)
+        """Escapes messages without tools, calls and results."""
 
-def _with_texts(message: Message, escaped: Callable[[str], str]) -> Message:
-    """The message with its texts escaped: its content, and what a model wrote into tool calls."""
-    texts = {key: _texts(value, escaped) for key, value in message.items() if key != "role"}
-    return {"role": message["role"], **texts}
+    @cached_property
+    def _with_tools(self) -> Escape:
+        return escape_of(self._tokenizer, self._chat_template, with_tools=True)
+
+    def __call__(
+        self, prompts: Sequence[Sequence[Message]], tools: Tools = ()
+    ) -> tuple[list[Sequence[Message]], Tools]:
+        """Prompts that all have the same tools, and these tools."""
+        escaped = []
+        for prompt in prompts:  # also the one after an agent's last call
+            is_marked = tools or any(message["role"] == "tool" or "tool_calls" in message for message in prompt)
+            escaped.append((self._with_tools if is_marked else self.plain)(prompt))
+        return escaped, self._with_tools([{"role": "system", "tools": list(tools)}])[0]["tools"] if tools else ()
 
 
 def _texts(value: Any, escaped: Callable[[str], str]) -> Any:

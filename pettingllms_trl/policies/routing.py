@@ -20,6 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from torch import nn
@@ -117,7 +118,7 @@ class Policy:
         return self.adapter is None and self.model is None and self.api is None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Routing:
     """The policies of a run, and which agent uses which.
 
@@ -129,7 +130,7 @@ class Routing:
     policies: tuple[Policy, ...]
     of_agent: Mapping[str, str]
 
-    @property
+    @cached_property
     def trained(self) -> tuple[Policy, ...]:
         return tuple(policy for policy in self.policies if policy.is_trained)
 
@@ -148,7 +149,7 @@ class Routing:
     def adapters(self) -> tuple[str, ...]:
         return tuple(policy.adapter for policy in self.policies if policy.adapter is not None)
 
-    @property
+    @cached_property
     def trained_adapters(self) -> tuple[str, ...]:
         return tuple(policy.adapter for policy in self.trained if policy.adapter is not None)
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from typing import Any
+from typing import Any, Protocol
 
 from accelerate import Accelerator
 from accelerate.utils import DistributedType, set_seed
@@ -31,7 +31,7 @@ from trl.trainer.utils import add_fused_lm_head, disable_dropout_in_model
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.policies import profiles, sampling, weights
-from pettingllms_trl.policies.adapters import acting_as
+from pettingllms_trl.policies.adapters import acting_as, activate
 from pettingllms_trl.policies.multi_model import MultiPolicyModel
 from pettingllms_trl.policies.profiles import PolicyProfile
 from pettingllms_trl.policies.references import check_moving
@@ -54,6 +54,14 @@ class ForTRL:
     peft_config: PeftConfig | None
     quantization_config: Any
     hidden: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Trainer(Protocol):
+    """The trainer of TRL whose model the team is."""
+
+    model: Any
+    """May be wrapped by accelerate, and replaced when training begins."""
+    accelerator: Accelerator
 
 
 class Team:
@@ -83,8 +91,7 @@ class Team:
         self._tokenizer_from: Callable[[str], PreTrainedTokenizerBase]
         self._kept: Mapping[str, weights.Reference] = {}
         self._heads: Mapping[float, Callable[..., Any]] = {}
-        self._wrapped: Callable[[], Any]
-        self._accelerator: Accelerator
+        self._trainer: Trainer
 
     # ---- Before and after TRL's constructor -----------------------------------------------------------------------
 
@@ -139,24 +146,16 @@ class Team:
             hidden=hidden,
         )
 
-    def attach(
-        self,
-        wrapped: Callable[[], Any],
-        accelerator: Accelerator,
-        *,
-        of_trl: PolicyProfile,
-        generation_kwargs: dict[str, Any],
-    ) -> None:
+    def attach(self, trainer: Trainer, *, of_trl: PolicyProfile, generation_kwargs: dict[str, Any]) -> None:
         """Attach the team to the trainer that TRL has made.
 
         Args:
-            wrapped: Returns the trainer's model, which accelerate may have wrapped.
-            accelerator: The trainer's.
+            trainer: Holds the model, now and after accelerate has wrapped it.
             of_trl: The profile that TRL derived from its model and tokenizer.
             generation_kwargs: TRL's arguments of `generate`.
         """
-        self._wrapped, self._accelerator = wrapped, accelerator
-        model = wrapped()
+        self._trainer = trainer
+        model = trainer.model
         if isinstance(model, MultiPolicyModel):
             # TRL has put a fused head on the container, which would use the first model's temperature for all.
             del model.forward
@@ -180,10 +179,10 @@ class Team:
         self, policy: Policy, of_trl: PolicyProfile, generation_kwargs: dict[str, Any], **of_reference: Any
     ) -> PolicyProfile:
         tokenizer = profiles.tokenizer_of(policy, of_trl.processing_class, self._tokenizer_from)
-        if tokenizer is of_trl.processing_class and not isinstance(self._wrapped(), MultiPolicyModel):
+        if tokenizer is of_trl.processing_class and not isinstance(self.wrapped, MultiPolicyModel):
             return replace(of_trl, **of_reference)  # derived from this very model and tokenizer
         profiles.check_chat_template(tokenizer)
-        model = weights.weights_of(self._wrapped(), policy)
+        model = weights.weights_of(self.wrapped, policy)
         eos_token_ids = profiles.eos_token_ids(model, tokenizer)
         if policy.tokenizer is None or policy.adapter is None:  # an adapter's own is not its base's
             profiles.set_special_tokens(model, tokenizer)
@@ -201,19 +200,28 @@ class Team:
     # ---- One policy at a time -------------------------------------------------------------------------------------
 
     @property
+    def wrapped(self) -> Any:
+        """The trainer's model, which accelerate may have wrapped."""
+        return self._trainer.model
+
+    @property
     def model(self) -> weights.Model:
         """The trainer's model without accelerate's wrappers. Unwrapping traverses all modules, so it is avoided."""
-        model = self._wrapped()
+        model = self._trainer.model
         is_bare = isinstance(model, PreTrainedModel | PeftModel)
-        return model if is_bare else self._accelerator.unwrap_model(model)
+        return model if is_bare else self._trainer.accelerator.unwrap_model(model)
 
     def activate(self, name: str) -> PolicyProfile:
         """Route forward passes to this policy from now on. Returns its profile."""
         self.active = name
         model, policy = self.model, self.policies[name]
-        weights.route_to(model, policy, self.routing.trained_adapters)
-        if self._heads and policy.adapter is not None:
-            weights.weights_of(model, policy).get_base_model().forward = self._heads[self.temperatures[name]]
+        if isinstance(model, MultiPolicyModel):
+            model.active = BASE if policy.model is None else policy.name
+        if policy.adapter is not None:
+            own = weights.weights_of(model, policy)
+            activate(own, policy.adapter, self.routing.trained_adapters)
+            if self._heads:
+                own.get_base_model().forward = self._heads[self.temperatures[name]]
         return self.profiles[name]
 
     def weights_of(self, name: str) -> weights.Model:
@@ -227,7 +235,7 @@ class Team:
     @contextmanager
     def in_eval_mode(self) -> Iterator[None]:
         """Temporarily put the trainer's model into evaluation mode, without dropout."""
-        wrapped = self._wrapped()
+        wrapped = self.wrapped
         training = wrapped.training
         wrapped.eval()
         try:
@@ -269,16 +277,16 @@ class Team:
         if self._args.disable_dropout:
             disable_dropout_in_model(reference)
         _fuse(reference, temperature, "log_probs")
-        if self._accelerator.distributed_type == DistributedType.DEEPSPEED:
-            return prepare_deepspeed(reference, self._accelerator)
-        if self._accelerator.distributed_type == DistributedType.FSDP:
-            return prepare_fsdp(reference, self._accelerator)
-        return self._accelerator.prepare_model(reference, evaluation_mode=True)
+        if self._trainer.accelerator.distributed_type == DistributedType.DEEPSPEED:
+            return prepare_deepspeed(reference, self._trainer.accelerator)
+        if self._trainer.accelerator.distributed_type == DistributedType.FSDP:
+            return prepare_fsdp(reference, self._trainer.accelerator)
+        return self._trainer.accelerator.prepare_model(reference, evaluation_mode=True)
 
     def _forward_as(self, name: str, adapter: str | None, **inputs: Any) -> Any:
         """A forward pass of an adapter's reference: another adapter, or the base without any."""
         with acting_as(self.weights_of(name), adapter, self.routing.trained_adapters):
-            return self._wrapped()(**inputs)
+            return self.wrapped(**inputs)
 
     def _make_heads(self) -> dict[float, Callable[..., Any]]:
         """The forward method of the model that adapters share, for each sampling temperature; empty if all use that
@@ -287,7 +295,7 @@ class Team:
         temperatures = {self.temperatures[policy.name] for policy in standing}
         if temperatures <= {self._args.temperature}:
             return {}
-        base = weights.weights_of(self._wrapped(), standing[0]).get_base_model()
+        base = weights.weights_of(self.wrapped, standing[0]).get_base_model()
         heads = {}
         for temperature in sorted(temperatures):  # each wraps the previous one, which it does not call
             add_fused_lm_head(
@@ -303,19 +311,6 @@ class Team:
 def _fuse(model: Any, temperature: float, *outputs: str) -> None:
     base = model.get_base_model() if isinstance(model, PeftModel) else model
     add_fused_lm_head(base, temperature=temperature, outputs=outputs)
-
-
-@contextmanager
-def override_args(args: Any, **values: Any) -> Iterator[None]:
-    """Temporarily change attributes, such as arguments that are handled here and hidden from TRL's constructor."""
-    before = {name: getattr(args, name) for name in values}
-    for name, value in values.items():
-        setattr(args, name, value)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            setattr(args, name, value)
 
 
 def _check_settings(routing: Routing, args: MultiAgentGRPOConfig, processing_class: Any) -> None:

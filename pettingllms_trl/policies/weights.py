@@ -24,7 +24,7 @@ from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from trl.trainer.utils import create_model_from_path, get_config_model_id
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
-from pettingllms_trl.policies.adapters import activate, attach_adapters, keep_reference
+from pettingllms_trl.policies.adapters import attach_adapters, keep_reference
 from pettingllms_trl.policies.multi_model import MultiPolicyModel
 from pettingllms_trl.policies.routing import BASE, Policy, Routing
 
@@ -197,34 +197,17 @@ def weights_of(model: Model, policy: Policy) -> Model:
     return model.models[BASE if policy.model is None else policy.name]
 
 
-def route_to(model: Model, policy: Policy, trained: Sequence[str]) -> None:
-    """Route the next forward passes to a policy's weights.
-
-    Args:
-        model: The trainer's.
-        policy: The policy.
-        trained: Names of the trained adapters.
-    """
-    if isinstance(model, MultiPolicyModel):
-        model.active = BASE if policy.model is None else policy.name
-    if policy.adapter is not None:
-        activate(weights_of(model, policy), policy.adapter, trained)
-
-
 def parameters_of(model: Model, policy: Policy) -> list[nn.Parameter]:
     """The trainable parameters that belong to a policy."""
     weights = weights_of(model, policy)
     parameters = [p for p in weights.parameters() if p.requires_grad]
     if policy.adapter is None:
         return parameters
-    own = _of_adapter(weights, policy.adapter)
+    # PEFT keeps an adapter's tensors under its name in a dict in each layer.
+    dicts = [m for m in weights.modules() if isinstance(m, nn.ModuleDict | nn.ParameterDict) and policy.adapter in m]
+    held = (m[policy.adapter] for m in dicts)
+    own = {id(p) for each in held for p in (each.parameters() if isinstance(each, nn.Module) else [each])}
     return [p for p in parameters if id(p) in own]
-
-
-def _of_adapter(model: Model, adapter: str) -> set[int]:
-    """Ids of an adapter's tensors, which PEFT keeps under its name in a dict in each layer."""
-    held = [m[adapter] for m in model.modules() if isinstance(m, nn.ModuleDict | nn.ParameterDict) and adapter in m]
-    return {id(p) for each in held for p in (each.parameters() if isinstance(each, nn.Module) else [each])}
 
 
 def save(

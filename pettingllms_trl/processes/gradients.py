@@ -43,6 +43,7 @@ class Gradients:
     ) -> None:
         self._team, self._accelerator = team, accelerator
         self._forward, self._whole = forward, whole
+        self._is_deepspeed = is_deepspeed(accelerator)
         self._left_out: set[str] = set()
 
     def leave_out(self, policy: str) -> None:
@@ -51,12 +52,12 @@ class Gradients:
 
     def begin(self, model: nn.Module) -> None:
         """Before an optimizer step's first pass."""
-        if is_deepspeed(self._accelerator):
+        if self._is_deepspeed:
             self._zero(model, self._team.routing.trained)
 
     def finish(self, model: nn.Module) -> None:
         """After an optimizer step's last pass; DeepSpeed takes its step here."""
-        if is_deepspeed(self._accelerator):
+        if self._is_deepspeed:
             self._zero(model, self._team.routing.trained, steps=True)
         else:
             # All of their rows are left out: a gradient of zero, which the optimizer treats differently from none.
@@ -81,7 +82,7 @@ class Gradients:
             steps: DeepSpeed's optimizer step follows.
         """
         zero = torch.zeros((), device=self._accelerator.device)
-        scaling = {"scale_wrt_gas": False} if is_deepspeed(self._accelerator) else {}
+        scaling = {"scale_wrt_gas": False} if self._is_deepspeed else {}
         with self._whole(), nullcontext() if steps else accumulating(model, self._accelerator):
             for policy in policies:
                 zero = zero + 0.0 * self._forward(model, policy).sum()

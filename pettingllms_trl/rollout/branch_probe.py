@@ -9,16 +9,15 @@ with the state that the same reply led to the first time.
 from __future__ import annotations
 
 import copy
-import random
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from operator import methodcaller
 from typing import Any
 
-import numpy as np
 from pettingzoo import AECEnv
 
 from pettingllms_envs.branching import BranchingMode, ReplayWrapper, branching_of
@@ -30,9 +29,11 @@ from pettingllms_trl.rollout.branch_states import (
     NotBranched,
     copied,
     is_done,
+    random_states,
     restore,
     same_random_numbers_afterwards,
     saved_state,
+    set_random_states,
     step,
 )
 
@@ -64,13 +65,7 @@ EPISODES = 'sampling="parallel" (with credit="grpo", or another that compares ep
 
 @dataclass(frozen=True, slots=True)
 class Branching:
-    """Why environments are branched.
-
-    Args:
-        settings: The settings that need it, with their values: `sampling='tree'`.
-        remedy: What to set instead.
-        crash_reward: As in [`MultiAgentGRPOConfig`].
-    """
+    """Why environments are branched: the settings that need it (`sampling='tree'`), and what to set instead."""
 
     settings: str
     remedy: str
@@ -108,12 +103,8 @@ def check_branching(
 
     Args:
         env: An environment, as `branchable` returns it, just reset.
-        replace: Makes another environment, reset the same way, if the given one cannot be used further.
+        replace: Makes another one, reset the same way, to be returned if the given one cannot be used further.
         branching: Why it is branched. With a `crash_reward`, replies that crash it are skipped.
-        close: Closes an environment that is not used further.
-
-    Returns:
-        An environment just reset: the given one or a fresh one.
 
     Raises:
         ValueError: It cannot be branched; or it raised when it was stepped, and there is no `crash_reward`.
@@ -161,8 +152,7 @@ def check_branching(
     return env
 
 
-def _warn(message: str) -> None:
-    warnings.warn(message, stacklevel=3)
+_warn = partial(warnings.warn, stacklevel=2)
 
 
 def _replaced(env: AECEnv, replace: Callable[[], AECEnv], close: Close) -> AECEnv:
@@ -174,15 +164,8 @@ def _replaced(env: AECEnv, replace: Callable[[], AECEnv], close: Close) -> AECEn
 def _play(env: AECEnv, attempt: int, actions: list[str | None], replace: Callable[[], AECEnv], close: Close) -> bool:
     """Play an episode with one decision more than there are agents, so that all have acted before the last branch.
 
-    Args:
-        env: An environment, just reset.
-        attempt: Determines the replies.
-        actions: Filled with the actions that are stepped, up to the error if one is raised.
-        replace: Makes another environment, in which the episode must be the same if it is replayed.
-        close: Closes it.
-
-    Returns:
-        Whether two replies led to different states.
+    `attempt` determines the replies; `actions` is filled with what is stepped, up to the error if one is raised.
+    Returns whether two replies led to different states.
     """
     first, view = saved_state(env), view_of(env)
     now = env if first is not None else copied(env, view)
@@ -196,21 +179,15 @@ def _play(env: AECEnv, attempt: int, actions: list[str | None], replace: Callabl
         now, moved = _branched(now, _replies(now, attempt), actions)
         has_moved = has_moved or moved
     if first is not None:
-        if isinstance(env, ReplayWrapper):
-            _check_replay_in(replace, close, env)
+        last = saved_state(env) if isinstance(env, ReplayWrapper) else None
+        if last is not None:  # the episode must lead to the same state in another environment
+            other = replace()
+            try:
+                restore(other, last, view_of(env))
+            finally:
+                close(other)
         restore(env, first, view)
     return has_moved
-
-
-def _check_replay_in(replace: Callable[[], AECEnv], close: Close, env: ReplayWrapper) -> None:
-    """Check that an episode leads to the same state in another environment that was made the same way."""
-    saved, view = saved_state(env), view_of(env)
-    assert saved is not None
-    other = replace()
-    try:
-        restore(other, saved, view)
-    finally:
-        close(other)
 
 
 def _branched(env: AECEnv, replies: Sequence[str], actions: list[str | None]) -> tuple[AECEnv, bool]:
@@ -219,7 +196,7 @@ def _branched(env: AECEnv, replies: Sequence[str], actions: list[str | None]) ->
     They are played until one ends the episode or leads to another state than the first. A later reply that crashes the
     environment is skipped.
     """
-    decision = BranchPoint.of(env)
+    decision = BranchPoint(env)
     ends: dict[str, View] = {}
     has_ended = False
     for reply in replies:
@@ -246,10 +223,9 @@ def _branched(env: AECEnv, replies: Sequence[str], actions: list[str | None]) ->
 def _is_random(replace: Callable[[], AECEnv], close: Close, actions: Sequence[str | None]) -> bool:
     """Whether environments that are made and stepped the same way, without branching, differ."""
     first: View | None = None
-    before, numpy_before = random.getstate(), np.random.get_state()  # noqa: NPY002
+    before = random_states()
     for _ in range(FRESH):
-        random.setstate(before)
-        np.random.set_state(numpy_before)  # noqa: NPY002
+        set_random_states(before)
         env = replace()
         try:
             for action in actions:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,19 +32,22 @@ class Crash(Exception):
     """An error that an environment raised when it was stepped."""
 
 
-@dataclass(frozen=True, slots=True)
+def random_states() -> tuple[Any, Any]:
+    """The random states of Python and NumPy."""
+    return random.getstate(), np.random.get_state()  # noqa: NPY002
+
+
+def set_random_states(states: tuple[Any, Any]) -> None:
+    """Set the random states of Python and NumPy."""
+    random.setstate(states[0])
+    np.random.set_state(states[1])  # noqa: NPY002
+
+
 class BranchPoint:
     """The state in which replies are played, and the random states that each of them starts with."""
 
-    env: AECEnv
-    view: View
-    saved: SavedState | None
-    random: Any
-    numpy_random: Any
-
-    @classmethod
-    def of(cls, env: AECEnv) -> BranchPoint:
-        return cls(env, view_of(env), saved_state(env), random.getstate(), np.random.get_state())  # noqa: NPY002
+    def __init__(self, env: AECEnv) -> None:
+        self.env, self.view, self.saved, self.random = env, view_of(env), saved_state(env), random_states()
 
     def play(self, reply: str, *, is_first: bool = False, is_last: bool = False) -> AECEnv:
         """The environment after a reply.
@@ -53,16 +55,12 @@ class BranchPoint:
         As in training, it is not restored before the first reply, and an environment that is copied is itself stepped
         with the last reply.
         """
-        random.setstate(self.random)
-        np.random.set_state(self.numpy_random)  # noqa: NPY002
-        if self.saved is not None:
-            if is_first:
-                _compare(self.env, self.view, "saving its state changes it")
-            else:
-                restore(self.env, self.saved, self.view)
-            step(self.env, reply)
-            return self.env
-        if is_last:
+        set_random_states(self.random)
+        if self.saved is not None and is_first:
+            _compare(self.env, self.view, "saving its state changes it")
+        elif self.saved is not None:
+            restore(self.env, self.saved, self.view)
+        if self.saved is not None or is_last:
             step(self.env, reply)
             return self.env
         twin = copied(self.env, self.view)
@@ -85,32 +83,34 @@ class BranchPoint:
         return later
 
 
+@contextmanager
+def _branching(what: str) -> Iterator[None]:
+    """Raise `NotBranched` for what is raised within, in third-party code."""
+    try:
+        yield
+    except ReplayError as error:
+        raise NotBranched(str(error).removesuffix(".")) from error
+    except Exception as error:  # the environment is not ours: it may raise anything
+        raise NotBranched(f"{what} raised {told(error)}") from error
+
+
 def saved_state(env: AECEnv) -> SavedState | None:
     """The environment's saved state; `None` if it is copied."""
-    try:
+    with _branching("saving its state"):
         return save_state(env)
-    except Exception as error:  # the environment is not ours: it may raise anything
-        raise NotBranched(f"saving its state raised {told(error)}") from error
 
 
 def restore(env: AECEnv, saved: SavedState, view: View) -> None:
     """Restore a state, which must then look as `view`."""
-    try:
+    with _branching("restoring its state"):
         saved.restore(env)
-    except ReplayError as error:
-        raise NotBranched(str(error).removesuffix(".")) from error
-    except Exception as error:  # the environment is not ours
-        raise NotBranched(f"restoring its state raised {told(error)}") from error
     _compare(env, view, "it is not put back into a state that it was in")
 
 
 def copied(env: AECEnv, view: View) -> AECEnv:
     """A copy, which must look as `view`."""
-    try:
+    with _branching(f"{'' if has_snapshots(env) else 'it has no snapshot(), and '}copying it"):
         twin = copy_env(env)
-    except Exception as error:  # the environment is not ours
-        lacks = "" if has_snapshots(env) else "it has no snapshot(), and "
-        raise NotBranched(f"{lacks}copying it raised {told(error)}") from error
     _compare(twin, view, "its copy is in another state")
     return twin
 
@@ -139,9 +139,8 @@ def is_done(env: AECEnv, agent: str) -> bool:
 @contextmanager
 def same_random_numbers_afterwards() -> Iterator[None]:
     """Leave the random states of Python and NumPy unchanged."""
-    before, numpy_before = random.getstate(), np.random.get_state()  # noqa: NPY002
+    before = random_states()
     try:
         yield
     finally:
-        random.setstate(before)
-        np.random.set_state(numpy_before)  # noqa: NPY002
+        set_random_states(before)

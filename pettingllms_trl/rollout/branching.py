@@ -25,40 +25,20 @@ class RewardWeigher(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """The result of stepping one candidate: every agent's reward, the outcome so far, and the state it reached.
+    """The result of stepping one candidate, and the state that it reached, or, if it caused a `crash`, started in."""
 
-    The state is saved if the environment is restored or replayed; otherwise the branch has its own copy of the
-    environment. If the candidate caused a `crash`, it is the state before the step.
-
-    Args:
-        candidate: What was played, with the reward of the agent that acted.
-        rewards: Rewards of the step, by agent.
-        outcome: The environment's `infos[agent]["outcome"]`.
-        over: Whether the episode has ended.
-        saved: The state, if the environment is restored or replayed.
-        copy: The environment, if it is copied.
-        parts: The rewards' named parts, by agent (`infos[agent]["rewards"]`), as the environment gave them.
-        team: Names of the parts that all agents share (`infos[agent]["team_rewards"]`), if the environment says so.
-        crash: The error that the candidate caused, if it crashed the environment, see `stepping.py`.
-    """
-
-    candidate: Candidate
-    rewards: Mapping[str, float]
-    outcome: Mapping[str, Any]
-    over: bool
-    saved: SavedState | None
-    copy: AECEnv | None
-    parts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    team: Collection[str] | None = None
-    crash: str | None = None
+    candidate: Candidate  # with the reward of the agent that acted
+    rewards: Mapping[str, float]  # of the step, by agent
+    outcome: Mapping[str, Any]  # `infos[agent]["outcome"]`
+    over: bool  # the episode has ended
+    saved: SavedState | None  # the state, if the environment is restored or replayed
+    copy: AECEnv | None  # the environment, if it is copied
+    parts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # `infos[agent]["rewards"]`, by agent
+    team: Collection[str] | None = None  # `infos[agent]["team_rewards"]`: names of the parts that all agents share
+    crash: str | None = None  # the error, if the candidate crashed the environment, see `stepping.py`
 
     def resume(self, env: AECEnv, on_call: Callable[[], object]) -> AECEnv:
-        """An environment in that state: the given one, restored, or the branch's copy.
-
-        Args:
-            env: The environment.
-            on_call: Called after each call of an environment that is replayed.
-        """
+        """An environment in that state: the given one, restored, or the branch's copy."""
         if self.copy is not None:
             return self.copy
         assert self.saved is not None
@@ -69,19 +49,12 @@ class Branch:
 class StateSnapshot(NamedTuple):
     """The state in which an agent decides."""
 
-    saved: SavedState | None
-    """The state to restore; `None` if the environment is copied instead."""
-    digest: str | None
-    """Digest of the state; `None` if the environment has no `state_hash`."""
+    saved: SavedState | None  # `None` if the environment is copied instead
+    digest: str | None  # `None` if it has no `state_hash`
 
 
 def snapshot_of(env: AECEnv, *, branches: bool = True) -> StateSnapshot:
-    """Snapshot the current state of an environment.
-
-    Args:
-        env: An environment in an episode.
-        branches: Whether several replies may be stepped from the state; if not, it need not be saved.
-    """
+    """The current state of an environment, which is saved if several replies may be stepped from it (`branches`)."""
     return StateSnapshot(save_state(env) if branches else None, _state_hash(env))
 
 
@@ -95,34 +68,25 @@ def play_branches(
     """Step each completion from the environment's current state, which is `start`; branches do not affect each other.
 
     An environment whose state was saved is restored before each step but the first; any other is copied for all but
-    the last.
-
-    Args:
-        env: The environment.
-        agent: The acting agent.
-        completions: Its candidates.
-        start: The state that the environment is in.
-        on_call: Called after each call of an environment that is replayed.
+    the last. `on_call` is called after each call of an environment that is replayed.
     """
-    if start.saved is not None:
-        for k, completion in enumerate(completions):
+    for k, completion in enumerate(completions):
+        if start.saved is None:
+            yield _step(env if k == len(completions) - 1 else copy_env(env), agent, completion, restorable=False)
+        else:
             if k:
                 start.saved.restore(env, on_call)
             yield _step(env, agent, completion, restorable=True)
-    else:
-        for k, completion in enumerate(completions):
-            last = k == len(completions) - 1
-            yield _step(env if last else copy_env(env), agent, completion, restorable=False)
 
 
 def branch_of(
     env: AECEnv, agent: str, completion: Completion, start: StateSnapshot, on_call: Callable[[], object]
 ) -> Branch:
     """Step a completion from the state `start`, to which the environment is restored, or in a copy of it."""
-    if start.saved is None:
-        return _step(copy_env(env), agent, completion, restorable=False)
-    start.saved.restore(env, on_call)
-    return _step(env, agent, completion, restorable=True)
+    if start.saved is not None:
+        start.saved.restore(env, on_call)
+    restorable = start.saved is not None
+    return _step(env if restorable else copy_env(env), agent, completion, restorable=restorable)
 
 
 def scored(
@@ -153,11 +117,8 @@ def add_rewards(branch: Branch, agent: str, more: Mapping[str, float]) -> Branch
     """
     check_part_names(branch, more)
     candidate, extra = branch.candidate, sum(more.values())
-    return replace(
-        branch,
-        candidate=replace(candidate, reward=candidate.reward + extra, parts={**candidate.parts, **more}),
-        rewards={**branch.rewards, agent: branch.rewards[agent] + extra},
-    )
+    candidate = replace(candidate, reward=candidate.reward + extra, parts={**candidate.parts, **more})
+    return replace(branch, candidate=candidate, rewards={**branch.rewards, agent: branch.rewards[agent] + extra})
 
 
 def check_part_names(branch: Branch, functions: Collection[str]) -> None:
@@ -173,12 +134,7 @@ def check_part_names(branch: Branch, functions: Collection[str]) -> None:
 
 
 def weighed(branch: Branch, agent: str, weigh: RewardWeigher) -> Branch:
-    """The branch with every agent's reward recomputed by `weigh`; the parts stay as they are.
-
-    Args:
-        branch: A branch with the rewards of all reward functions.
-        agent: The agent that acted; the parts of its reward are the candidate's.
-        weigh: Computes one agent's reward.
+    """The branch with every agent's reward recomputed by `weigh` after `agent` acted; the parts stay as they are.
 
     Raises:
         ValueError: The parts of an agent's reward do not add up to it. The message names the agent.
@@ -226,24 +182,13 @@ def _step(env: AECEnv, agent: str, completion: Completion, *, restorable: bool) 
 def with_continuations(
     candidates: Sequence[Candidate], results: Mapping[ContinuationPlace, Episode], at: int, agent: str, repeats: int
 ) -> tuple[Candidate, ...]:
-    """A decision's candidates with the agent's returns of their continuations: 0 where a step ended the episode.
-
-    Args:
-        candidates: The candidates.
-        results: What was played of the episode's continuations.
-        at: Index of the decision.
-        agent: The agent that acted.
-        repeats: Continuations of each candidate.
-    """
-
-    def value(k: int, m: int) -> float:
-        result = results.get(ContinuationPlace(at, k, m))
-        return 0.0 if result is None else result.returns.get(agent, 0.0)
-
-    return tuple(
-        replace(candidate, continuations=tuple(value(k, m) for m in range(repeats)))
-        for k, candidate in enumerate(candidates)
-    )
+    """The candidates of decision `at` with the returns of their continuations: 0 where a step ended the episode."""
+    found = []
+    for k, candidate in enumerate(candidates):
+        played = [results.get(ContinuationPlace(at, k, m)) for m in range(repeats)]
+        values = tuple([0.0 if each is None else each.returns.get(agent, 0.0) for each in played])
+        found.append(replace(candidate, continuations=values))
+    return tuple(found)
 
 
 def with_returns(
@@ -251,13 +196,7 @@ def with_returns(
     rewards: Sequence[Mapping[str, float]],
     before: Sequence[Mapping[str, float]] = (),
 ) -> tuple[Decision, ...]:
-    """The decisions with `rewards`, and with `episode_return` and `return_to_go` of the agents that took them.
-
-    Args:
-        decisions: In the order in which they were taken.
-        rewards: The rewards of each decision's step, by agent.
-        before: The rewards of the steps before the first.
-    """
+    """The decisions with the `rewards` of their steps, and the agents' returns, with the rewards of steps `before`."""
     totals: Counter[str] = Counter()
     for step in (*before, *rewards):
         totals.update(step)

@@ -131,10 +131,6 @@ def by_environment(
 ) -> Mapping[str, Curriculum]:
     """The user's `curriculum=` by environment; environments without one play their rows unchanged.
 
-    Args:
-        curriculum: One curriculum, or one for each name.
-        names: The environments' names; the empty name in a run with a single environment.
-
     Raises:
         ValueError: One curriculum for several environments, or one for an unknown environment.
     """

@@ -53,13 +53,11 @@ def env_makers(env: Env | Mapping[str, Env] | None) -> MakeEnv | dict[str, MakeE
     return {name: env_maker(each) for name, each in env.items()}
 
 
-def env_maker(env: Env, **settings: Any) -> MakeEnv:
-    """A function that makes the environment.
+def env_maker(env: Env, settings: Mapping[str, Any] | None = None) -> MakeEnv:
+    """A function that makes the environment, with these `settings` if it is given by name.
 
-    Args:
-        env: `"sokoban"`, `"sokoban_v0"` and `"pettingllms/sokoban-v0"` name the same environment. PettingZoo knows the
-            id of another package's environment once that package is imported.
-        settings: Arguments for an environment given by name.
+    `"sokoban"`, `"sokoban_v0"` and `"pettingllms/sokoban-v0"` name the same environment. PettingZoo knows the id of
+    another package's environment once that package is imported.
 
     Raises:
         ValueError: There is no environment of that name.
@@ -75,7 +73,7 @@ def env_maker(env: Env, **settings: Any) -> MakeEnv:
         _check_callable(env)
         return env
     if env in pettingzoo.aec_registry:
-        return partial(pettingzoo.make, "aec", env, **settings)
+        return partial(pettingzoo.make, "aec", env, **(settings or {}))
     ours: Any = importlib.import_module(REGISTRY)
     try:
         ours.find(env)
@@ -85,7 +83,7 @@ def env_maker(env: Env, **settings: Any) -> MakeEnv:
             f"{error}{hint} An id of PettingZoo's registry is known once its package was imported; or give a function "
             "that makes the environment."
         ) from None
-    return partial(ours.make, env, **settings)
+    return partial(ours.make, env, **(settings or {}))
 
 
 def _check_callable(env: MakeEnv) -> None:
@@ -109,37 +107,24 @@ def check_envs(
 ) -> dict[str, list[AECEnv]]:
     """Make one environment of each name and validate it, its rows' fields, and its agents' observations.
 
-    If environments are branched, branching is checked in the instance of the first row, see `branch_probe.py`.
-
-    Args:
-        make_env: The result of `env_makers`.
-        seed: Seed for rows without one.
-        datasets: Data sets of rows. Only the first row of a streamed one is checked.
-        branching: Why environments are branched, if they are.
+    If environments are branched, branching is checked in the instance of the first row, see `branch_probe.py`. Of a
+    streamed data set only the first row is checked. `seed` is that of rows without one.
 
     Returns:
         The environments, each the first of its pool.
     """
-    branches = branching is not None
-    if not isinstance(make_env, Mapping):
-        env = _made(make_env)
-        for dataset in datasets:
-            columns = list(dataset.column_names or next(iter(dataset)))  # a stream may not know its columns
-            _check_fields(env, [column for column in columns if column != "seed"])
-        env_pool = EnvPool(make_env, None, default_seed=seed, branches=branches)
-        env_pool.add(env)
-        return {DEFAULT_ENVIRONMENT: [_try(env, env_pool, next(iter(datasets[0]), {}) if datasets else {}, branching)]}
-    envs = {name: _made(make) for name, make in make_env.items()}
+    makers = make_env if isinstance(make_env, Mapping) else {DEFAULT_ENVIRONMENT: make_env}
+    envs = {name: _made(make) for name, make in makers.items()}
     first: dict[str, Row] = {}
     for dataset in datasets:
-        for name, fields, row in _rows_by_name(dataset, make_env):
+        for name, fields, row in _rows_by_name(dataset, makers):
             _check_fields(envs[name], fields, name)
             first.setdefault(name, row)
-    env_pool = EnvPool(make_env, None, default_seed=seed, branches=branches)
+    env_pool = EnvPool(make_env, None, default_seed=seed, branches=branching is not None)
     for env in envs.values():
         env_pool.add(env)
     return {
-        name: [_try(env, env_pool, first.get(name, {ENVIRONMENT_COLUMN: name}), branching)]
+        name: [_try(env, env_pool, first.get(name, {ENVIRONMENT_COLUMN: name} if name else {}), branching)]
         for name, env in envs.items()
     }
 
@@ -164,14 +149,17 @@ def _made(make_env: MakeEnv) -> AECEnv:
 
 def _rows_by_name(dataset: Any, known: Mapping[str, Any]) -> Iterator[tuple[str, list[str], Row]]:
     """For each environment named in the rows: its name, the fields that its rows set, and the first of its rows."""
+    if DEFAULT_ENVIRONMENT in known:
+        row: Row = next(iter(dataset), {})
+        columns = dataset.column_names or row  # a stream may not know its columns
+        yield DEFAULT_ENVIRONMENT, [column for column in columns if column != "seed"], row
+        return
     if not isinstance(dataset, Dataset):
         dataset = Dataset.from_list([dict(next(iter(dataset)))])
     if ENVIRONMENT_COLUMN not in dataset.column_names:
         name_of({}, known)  # raises
     names = dataset[ENVIRONMENT_COLUMN][:]
-    first: dict[Any, int] = {}
-    for i, name in enumerate(names):
-        first.setdefault(name, i)
+    first = {name: names.index(name) for name in dict.fromkeys(names)}
     for name in first:
         name_of({ENVIRONMENT_COLUMN: name}, known)
     fields: dict[str, list[str]] = {name: [] for name in first}
@@ -187,25 +175,20 @@ def _check_fields(env: AECEnv, fields: Sequence[str], name: str = DEFAULT_ENVIRO
     """Raise `ValueError` for fields of rows that are not among the environment's reset options."""
     known = env.metadata.get("reset_options")
     unknown = [field for field in fields if field not in known] if known is not None else []
-    if unknown and name == DEFAULT_ENVIRONMENT:
-        raise ValueError(
-            f"the data set's rows have the fields {unknown}, which the environment does not take. Known: "
-            f"{', '.join(['seed', *known])}. Rename or remove the columns (dataset.remove_columns). "
-            "If a reward function alone reads them, wrap the environment as docs/training.md shows."
-        )
     if unknown:
+        rows, which, remedy = f"rows of {name!r}", "that", "Let such a column be None in its rows."
+        if name == DEFAULT_ENVIRONMENT:
+            rows, which = "rows", "the"
+            remedy = "Rename or remove the columns (dataset.remove_columns). If a reward function alone reads them, "
+            remedy += "wrap the environment as docs/training.md shows."
         raise ValueError(
-            f"the data set's rows of {name!r} have the fields {unknown}, which that environment does not take. Known: "
-            f"{', '.join(['seed', *known])}. Let such a column be None in its rows."
+            f"the data set's {rows} have the fields {unknown}, which {which} environment does not take. Known: "
+            f"{', '.join(['seed', *known])}. {remedy}"
         )
 
 
 def _try(env: AECEnv, env_pool: EnvPool, row: Row, branching: Branching | None) -> AECEnv:
-    """Reset the environment to a row's instance and validate it.
-
-    Returns:
-        The environment in the form in which it is branched, if it is; or a fresh one if it has crashed.
-    """
+    """Reset the environment to a row's instance and validate it. Returns it as it is branched, or a fresh one."""
     env = branchable(env) if branching is not None else env
     reset_args = env_pool.reset_args(row)
 
@@ -227,22 +210,26 @@ def _try(env: AECEnv, env_pool: EnvPool, row: Row, branching: Branching | None) 
 
 def check_openings(envs: Mapping[str, Sequence[AECEnv]], agents_with_history: Collection[str]) -> None:
     """Raise `ValueError` if an agent with a history observes a whole dialogue, or tools, after the reset."""
-    for env in (pool[0] for pool in envs.values()):
-        for agent in env.agents:
-            if agent in agents_with_history:
-                messages, tools = text_prompt(env.observe(agent), agent=agent)
-                check_opening(agent, Prompt(messages, tools=tools))
+    for _, agent, prompt in _first_prompts(envs):
+        if agent in agents_with_history:
+            check_opening(agent, prompt)
 
 
 def agents_with_tools(envs: Mapping[str, Sequence[AECEnv]]) -> dict[str, bool]:
     """The agents that observe tools after the reset, and whether an environment of this package reads their calls."""
     found: dict[str, bool] = {}
-    for env in (pool[0] for pool in envs.values()):
-        reads_calls = (env.metadata.get("settings") or {}).get("tool_calls") == "native"
-        for agent in env.agents:
-            if text_prompt(env.observe(agent), agent=agent).tools:
-                found[agent] = found.get(agent, False) or reads_calls
+    for env, agent, prompt in _first_prompts(envs):
+        if prompt.tools:
+            reads_calls = (env.metadata.get("settings") or {}).get("tool_calls") == "native"
+            found[agent] = found.get(agent, False) or reads_calls
     return found
+
+
+def _first_prompts(envs: Mapping[str, Sequence[AECEnv]]) -> Iterator[tuple[AECEnv, str, Prompt]]:
+    for env in (pool[0] for pool in envs.values()):
+        for agent in env.agents:
+            messages, tools = text_prompt(env.observe(agent), agent=agent)
+            yield env, agent, Prompt(messages, tools=tools)
 
 
 def check_levels(env: AECEnv, curriculum: Curriculum) -> None:

@@ -36,13 +36,7 @@ DEFAULT_ENVIRONMENT = ""
 
 @dataclass(frozen=True, slots=True)
 class ResetArgs:
-    """How an environment is reset to an instance.
-
-    Args:
-        environment: Name of the environment.
-        seed: Argument of `reset`.
-        options: Argument of `reset`.
-    """
+    """How an environment is reset to an instance: its name, and the arguments of its `reset`."""
 
     environment: str
     seed: int
@@ -52,11 +46,8 @@ class ResetArgs:
 class EnvPool:
     """Creates environments on demand and reuses idle ones. Several threads may acquire and release at the same time.
 
-    Args:
-        make_env: Makes an environment; or such a function for each name in `ENVIRONMENT_COLUMN`.
-        idle: Environments made before, used first: a list, or a list for each name.
-        default_seed: Seed of rows without one.
-        branches: Whether several replies may be played from one state.
+    With several environments there is a function, and a list of environments made before, for each name. `branches`
+    says whether several replies may be played from one state.
     """
 
     def __init__(
@@ -75,7 +66,7 @@ class EnvPool:
         self._in_use: dict[int, weakref.ref[Any]] = {}  # by id, which is another's once the object is gone
         for envs in self._idle.values():  # made once, or copies of such
             for env in envs:
-                inner = _innermost(env)
+                inner = getattr(env, "unwrapped", env)
                 self._in_use[id(inner)] = weakref.ref(inner)
 
     def reset_args(self, row: Row) -> ResetArgs:
@@ -109,7 +100,7 @@ class EnvPool:
         Raises:
             ValueError: It is in use already, perhaps in another wrapper.
         """
-        inner = _innermost(env)
+        inner = getattr(env, "unwrapped", env)
         known = self._in_use.get(id(inner))
         if known is not None and known() is inner:
             raise ValueError(
@@ -122,17 +113,12 @@ class EnvPool:
 
     def close(self, env: AECEnv) -> None:
         """Close an environment, which is then no longer in use, so that the user's function may return it again."""
-        self._in_use.pop(id(_innermost(env)), None)
+        self._in_use.pop(id(getattr(env, "unwrapped", env)), None)
         env.close()
 
     def release(self, name: str, env: AECEnv) -> None:
         """Keep an environment for later rows."""
         self._idle[name].append(env)
-
-
-def _innermost(env: AECEnv) -> Any:
-    """What the wrappers are around; the environment itself if it does not say."""
-    return getattr(env, "unwrapped", env)
 
 
 def name_of(row: Row, known: Mapping[str, Any]) -> str:

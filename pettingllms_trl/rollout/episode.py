@@ -54,11 +54,7 @@ from pettingllms_trl.rollout.stepping import Candidates, EnvHandle
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What all episodes of a rollout have in common; the arguments are those of `rollout.play`.
-
-    Args:
-        history: The conversations that agents start with.
-    """
+    """What all episodes of a rollout have in common; the arguments are those of `rollout.play`."""
 
     options: RolloutOptions
     seed: str
@@ -78,23 +74,14 @@ class Wait(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Continuation:
-    """A candidate whose branch is played to the end of the episode, by an `episode` of its own.
-
-    Args:
-        place: Which continuation it is.
-        branch: The state that the candidate reached.
-        history: The conversations after it.
-        turns: How many decisions each agent had taken by then.
-        before: The rewards of the steps up to then, by agent.
-        results: Where the rest of the episode is put, by its place, once it is over.
-    """
+    """A candidate whose branch is played to the end of the episode, by an `episode` of its own."""
 
     place: ContinuationPlace
     branch: Branch
-    history: ChatHistory
-    turns: Mapping[str, int]
-    before: Sequence[Mapping[str, float]]
-    results: dict[ContinuationPlace, Episode]
+    history: ChatHistory  # after the candidate
+    turns: Mapping[str, int]  # how many decisions each agent had taken by then
+    before: Sequence[Mapping[str, float]]  # the rewards of the steps up to then, by agent
+    results: dict[ContinuationPlace, Episode]  # where the rest of the episode is put once it is over
 
 
 Steps = Generator[Request | Candidates | Continuation | Wait, Any, Episode]
@@ -104,15 +91,9 @@ Steps = Generator[Request | Candidates | Continuation | Wait, Any, Episode]
 def episode(
     row: Row, instance: int, number: int, rules: Rules, handle: EnvHandle, start: Continuation | None = None
 ) -> Steps:
-    """Play one episode of a row, or the rest of one.
+    """Play one episode of a row, the `number`-th of an instance, or the rest of one after a candidate, `start`.
 
-    Args:
-        row: The instance: `seed` and reset options.
-        instance: Index of the row within the rollout.
-        number: Index of the episode within its instance.
-        rules: Those of the rollout.
-        handle: Has an environment for the row, unless `start` has a copy of one.
-        start: The candidate that is continued. `None`: an episode from its beginning.
+    The handle has an environment for the row, unless `start` has a copy of one.
 
     Returns:
         The record of the episode. The decisions of a continuation are left out unless they are kept.
@@ -215,12 +196,7 @@ def _next_turn(
 ) -> tuple[str, Any, StateSnapshot] | None:
     """The next agent that decides, its observation, and the state; `None` if the episode is over.
 
-    Args:
-        handle: The episode's environment.
-        turns: How many decisions each agent has taken.
-        rules: Those of the rollout.
-        branch: The candidate's from which the episode goes on.
-        is_start: Whether its continuations start from there, too.
+    The episode goes on from `branch`, from which continuations start, too, if it `is_start`.
     """
     most = rules.options.max_turns
     with handle:
@@ -243,11 +219,9 @@ def _next_turn(
 
 
 def _await_values(handle: EnvHandle, *, keeps_env: bool) -> Generator[Wait, None, None]:
-    """Wait until the continuations of a decision's candidates are over.
+    """Wait until the continuations of a decision's candidates are over, meanwhile without an environment.
 
-    Args:
-        handle: Is without an environment meanwhile, and then has one that was reset.
-        keeps_env: Keep the environment, since the states that are compared are copies of it.
+    It is kept (`keeps_env`) where the states that are compared are copies of it.
     """
     if not keeps_env:
         handle.release()

@@ -27,11 +27,7 @@ MOST_DROPPED = 0.2
 
 
 def check_dropped(dropped: Mapping[int, str], num_rows: int, cause: BaseException | None = None) -> None:
-    """Raise if too many instances were dropped: then the environment itself must be at fault.
-
-    Raises:
-        EnvironmentFailure: Caused by `cause`.
-    """
+    """Raise `EnvironmentFailure` if too many instances were dropped: then the environment itself must be at fault."""
     if dropped and (num_rows == 1 or len(dropped) > max(1, MOST_DROPPED * num_rows)):
         raise EnvironmentFailure(
             f"{len(dropped)} of {num_rows} instances were dropped because their environment failed {1 + RETRIES} "
@@ -43,23 +39,14 @@ def check_dropped(dropped: Mapping[int, str], num_rows: int, cause: BaseExceptio
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Task:
-    """An attempt at an episode, or at a continuation of one.
+    """An attempt at an episode, or at a continuation of one."""
 
-    Args:
-        instance: Index of the row within the rollout.
-        number: Index of the episode within its instance.
-        ticket: A number that depends on the place of the attempt alone, not on the order of events.
-        attempt: How often it failed before.
-        parent: The attempt whose candidate is continued.
-        start: That candidate.
-    """
-
-    instance: int
-    number: int
-    ticket: int
-    attempt: int = 0
-    parent: Task | None = None
-    start: Continuation | None = None
+    instance: int  # the index of its row
+    number: int  # of the episode within its instance
+    ticket: int  # depends on the place of the attempt alone, not on the order of events
+    attempt: int = 0  # how often it failed before
+    parent: Task | None = None  # the attempt whose candidate is continued
+    start: Continuation | None = None  # that candidate
     steps: Steps = field(init=False)  # the episode, once it has begun
     handle: EnvHandle = field(init=False)  # its environment
     has_begun: bool = field(default=False, init=False)

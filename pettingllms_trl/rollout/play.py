@@ -7,9 +7,10 @@ known. Only a batched engine is given the requests of all instances together.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from operator import attrgetter
 from typing import Protocol
 
@@ -39,47 +40,21 @@ class EpisodeSource(Protocol):
         partners: Collection[str] = (),
     ) -> Rollout:
         """Play every row. See [`play`], whose arguments these are."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentSource:
-    """Plays rows in PettingZoo environments: an [`EpisodeSource`].
-
-    Args:
-        make_env, pool, weigh, follow: See [`play`]. The pool keeps its environments from one call to the next.
-    """
+    """Plays rows in PettingZoo environments, which the pool keeps from one call to the next: an [`EpisodeSource`]."""
 
     make_env: MakeEnv | Mapping[str, MakeEnv]
     pool: Mapping[str, list[AECEnv]]
     weigh: RewardWeigher | None = None
-    follow: Mapping[str, Follow | None] = field(default_factory=dict)
+    follow: Mapping[str, Follow | None] | None = None
 
-    def play(
-        self,
-        rows: Sequence[Row],
-        engine: Engine,
-        options: RolloutOptions,
-        *,
-        seed: str,
-        only: Iterable[int] | None = None,
-        judge: Judge | None = None,
-        partners: Collection[str] = (),
-    ) -> Rollout:
-        """See `EpisodeSource`."""
-        return play(
-            rows,
-            engine,
-            options,
-            make_env=self.make_env,
-            seed=seed,
-            only=only,
-            pool=self.pool,
-            judge=judge,
-            weigh=self.weigh,
-            follow=self.follow,
-            partners=partners,
-        )
+    @property
+    def play(self) -> Callable[..., Rollout]:
+        """See `EpisodeSource`: [`play`] with these arguments."""
+        return partial(play, make_env=self.make_env, pool=self.pool, weigh=self.weigh, follow=self.follow)
 
 
 def play(

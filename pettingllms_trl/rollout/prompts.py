@@ -29,12 +29,12 @@ Follow = Callable[[Sequence[int], Message], tuple[int, ...] | None]
 
 @dataclass(frozen=True, slots=True)
 class ChatHistory:
-    """The conversations of an episode so far, by agent.
+    """The conversations of an episode so far.
 
     Args:
         follow: For each agent with a history, the function that extends its prompt by a turn; `None` for an agent
-            behind an API, which receives messages. Agents not in it have no history.
-        conversations: The last prompts of agents that have replied, with their replies.
+            behind an API, which receives messages.
+        conversations: The last prompt of each agent that has replied, with its reply.
     """
 
     follow: Mapping[str, Follow | None] = field(default_factory=dict)
@@ -43,12 +43,8 @@ class ChatHistory:
     def prompt(self, agent: str, opening: Prompt, followup: str | None) -> Prompt:
         """The agent's next prompt; it has token ids if it continues sampled tokens.
 
-        Raises `ValueError` if the agent has a history and observes a whole dialogue, or tools.
-
-        Args:
-            agent: The acting agent.
-            opening: Its observation as a complete prompt.
-            followup: The text it is shown instead if it has earlier turns; `None`: the same text.
+        Raises `ValueError` if the agent has a history and observes a whole dialogue, or tools. An agent with earlier
+        turns is shown `followup` instead of the opening's text, if there is one.
         """
         if agent in self.follow:
             check_opening(agent, opening)
@@ -90,7 +86,6 @@ def agents_with_history(history: str | Mapping[str, str] | None, agents: Sequenc
     Args:
         history: One of `HISTORIES` for all agents, or by agent or role; an agent's entry wins over its role's, and
             agents without one have no history. `None` is `"none"`.
-        agents: The environment's agents.
 
     Raises:
         ValueError: Another value, or a name that is neither an agent nor a role.

@@ -43,17 +43,12 @@ from pettingllms_trl.rollout.env_pool import EnvPool
 class EnvHandle:
     """The environment in which an episode is played. It is called inside `with handle:`, which times the calls.
 
-    If a call raises, the environment is closed, and an `EnvironmentFailure` raised.
-
-    Args:
-        row: The instance.
-        env_pool: Where its environments come from.
-        now: Clock of the worker pool, seconds.
-        is_copied: Whether the environment will be a copy of another episode's, which no pool takes.
+    If a call raises, the environment is closed, and an `EnvironmentFailure` raised. `now` is the worker pool's clock.
     """
 
     def __init__(self, row: Row, env_pool: EnvPool, now: Callable[[], float], *, is_copied: bool = False) -> None:
-        self.row, self.reset_args, self.is_copied = row, env_pool.reset_args(row), is_copied
+        self.row, self.reset_args = row, env_pool.reset_args(row)
+        self.is_copied = is_copied  # the environment is a copy of another episode's, which no pool takes
         self.branches = env_pool.branches  # whether several replies may be played from one state
         self.env: Any = None  # an AECEnv, from `acquire` to `release` or `close`
         self.agent = ""  # the acting agent, once it is known
@@ -127,22 +122,13 @@ SLOW = 0.01
 
 @dataclass(slots=True, eq=False)
 class Candidates:
-    """The candidates of one decision, to be stepped; an episode yields it and is sent their branches.
+    """The candidates of one decision, to be stepped; an episode yields it and is sent their branches."""
 
-    Args:
-        handle: The episode's environment, in the state `start`.
-        start: The state from which all candidates are stepped.
-        agent: The acting agent.
-        completions: The candidates.
-        crash_reward: Reward of a reply that crashes the environment. It must be below any return, or crashing pays.
-            `None`: such a crash is a failure of the environment.
-    """
-
-    handle: EnvHandle
-    start: StateSnapshot
+    handle: EnvHandle  # the episode's environment, in the state `start`
+    start: StateSnapshot  # from which all candidates are stepped
     agent: str
     completions: Sequence[Completion]
-    crash_reward: float | None
+    crash_reward: float | None  # of a reply that crashes the environment; `None`: that is the environment's failure
     branches: list[Branch | None] = field(default_factory=list)  # of those that are stepped
     seconds: float = 0.0  # of the slowest step
     has_failed: bool = False  # then no further one is started
@@ -159,13 +145,9 @@ class Candidates:
         return [k for k, branch in enumerate(self.branches) if branch is None]
 
     def step_sequentially(self, *, while_quick: bool) -> bool:
-        """Step the candidates one after the other in the episode's own environment.
+        """Step the candidates one after the other in the episode's own environment. Returns whether all are stepped.
 
-        Args:
-            while_quick: Stop after a slow step, so that the rest are stepped concurrently.
-
-        Returns:
-            Whether all are stepped.
+        With `while_quick` it stops after a slow step, so that the rest are stepped concurrently.
         """
         handle, limit = self.handle, SLOW if while_quick else math.inf
         with handle:
@@ -179,14 +161,9 @@ class Candidates:
         return len(self.branches) == len(self.completions)
 
     def step_one(self, k: int, handle: EnvHandle) -> bool:
-        """Step one candidate while others are stepped in other environments.
+        """Step candidate `k` in an environment of its own, the episode's or another, while others are stepped.
 
-        Args:
-            k: Index of the candidate.
-            handle: The episode's own environment, or one that is taken from the pool for this.
-
-        Returns:
-            Whether it was the last and none has failed, so that the caller takes the decision.
+        Returns whether it was the last and none has failed, so that the caller takes the decision.
         """
         if self.has_failed:
             return False
@@ -223,10 +200,7 @@ def step_guarded(
 ) -> Branch:
     """Step a completion from the state `start`; if it causes a crash, its branch ends there with that reward.
 
-    An environment without snapshots is not stepped itself, but a copy of it.
-
-    Raises:
-        Exception: The environment's, where the reply did not cause it.
+    An environment without snapshots is not stepped itself, but a copy of it. What the reply did not cause is raised.
     """
 
     def step(completion: Completion) -> Branch:

@@ -37,37 +37,30 @@ class WorkerPool(Protocol):
     @property
     def num_workers(self) -> int:
         """How many jobs run at the same time. With one, the candidates of a decision are stepped sequentially."""
-        ...
 
     def now(self) -> float:
         """Seconds, by the clock that tells quick environments from slow ones."""
-        ...
 
     def submit(self, ticket: int, job: Job, handle: EnvHandle) -> None:
         """Queue a job that calls the environment of `handle`."""
-        ...
 
     def done(self, *, block: bool) -> Sequence[Done]:
         """The jobs that have ended, or were abandoned, since the last call. If `block`, wait for one."""
-        ...
 
     def close(self) -> None:
         """Stop accepting jobs and wait for the running ones, except abandoned threads."""
-        ...
 
 
 class ThreadPool:
-    """Runs up to `number` jobs at a time on threads, and abandons those in which a call takes too long.
+    """Runs up to `number` jobs at a time on threads, which are started as jobs arrive.
 
-    Args:
-        number: Of threads; they are started as jobs arrive.
-        time_limit: Seconds of a call of the environment, and of `close`. `None`: no limit.
+    A thread is abandoned if a call of the environment, or `close`, takes longer than `time_limit` seconds.
     """
 
     now = staticmethod(time.monotonic)
 
     def __init__(self, number: int, time_limit: float | None = None) -> None:
-        self.num_workers = self._number = number
+        self.num_workers = number
         self._time_limit = time_limit
         self._jobs: SimpleQueue[tuple[int, Job] | None] = SimpleQueue()
         self._done: SimpleQueue[Done] = SimpleQueue()
@@ -78,7 +71,7 @@ class ThreadPool:
         """See `WorkerPool`."""
         self._handles[ticket] = handle
         self._jobs.put((ticket, job))
-        if len(self._workers) < self._number:
+        if len(self._workers) < self.num_workers:
             self._workers.append(_Worker(self._jobs, self._done))
 
     def done(self, *, block: bool) -> Sequence[Done]:
@@ -196,12 +189,12 @@ class InlinePool:
 
     def submit(self, ticket: int, job: Job, handle: EnvHandle) -> None:
         """See `WorkerPool`."""
+        error: Exception | None = None
         try:
             job()
-        except Exception as error:  # noqa: BLE001  # reported by `done`, as from a thread
-            self._done.append((ticket, error))
-        else:
-            self._done.append((ticket, None))
+        except Exception as raised:  # noqa: BLE001  # reported by `done`, as from a thread
+            error = raised
+        self._done.append((ticket, error))
 
     def done(self, *, block: bool) -> Sequence[Done]:
         """See `WorkerPool`."""

@@ -25,7 +25,7 @@ from trl import SFTConfig, SFTTrainer
 from trl.trainer.utils import create_model_from_path, get_config_model_id
 
 from pettingllms_trl.policies.adapters import attach_adapters
-from pettingllms_trl.policies.escaping import escape_of, escape_tools, marks_tools
+from pettingllms_trl.policies.escaping import PromptEscape
 from pettingllms_trl.policies.routing import Policy, Routing, route
 from pettingllms_trl.policies.tool_templates import why_unsupported
 from pettingllms_trl.records import Message, Tools, role_of
@@ -111,9 +111,9 @@ def _escaped(rows: Sequence[dict[str, Any]], processing: Any) -> list[dict[str, 
         ValueError: A row has tools, and the chat template does not write them.
     """
     tokenizer = processing.tokenizer if isinstance(processing, ProcessorMixin) else processing
-    escape = escape_of(tokenizer)
+    escape = PromptEscape(tokenizer)
     if not any("tools" in row for row in rows):
-        return [{**row, **{part: list(escape(row[part])) for part in ("prompt", "completion")}} for row in rows]
+        return [{**row, **{part: list(escape.plain(row[part])) for part in ("prompt", "completion")}} for row in rows]
 
     def render(messages: Sequence[Message], tools: Tools) -> str:
         return str(processing.apply_chat_template(list(messages), tools=list(tools), tokenize=False))
@@ -124,13 +124,11 @@ def _escaped(rows: Sequence[dict[str, Any]], processing: Any) -> list[dict[str, 
             "Give another one (processing_class.chat_template), or leave such demonstrations out."
         )
     # A reply with calls spells their tokens, which are then the model's own.
-    with_tools = escape_of(tokenizer, with_tools=True)
     found = []
     for row in rows:
-        own = {"tools": escape_tools(with_tools, row["tools"])} if "tools" in row else {}
-        of_prompt = with_tools if marks_tools(row["prompt"], row.get("tools", ())) else escape
-        texts = {"prompt": list(of_prompt(row["prompt"])), "completion": list(escape(row["completion"]))}
-        found.append({**row, **own, **texts})
+        (prompt,), tools = escape([row["prompt"]], row.get("tools", ()))
+        own = {"tools": list(tools)} if "tools" in row else {}
+        found.append({**row, **own, "prompt": list(prompt), "completion": list(escape.plain(row["completion"]))})
     return found
 
 

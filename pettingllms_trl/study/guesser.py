@@ -73,4 +73,4 @@ def _environment(run: Run) -> tuple[Mapping[str, Any], Callable[[], Any]]:
     if "env_id" not in train:
         raise ValueError(f"{cell.environment} has no env_id; expected one environment for a guesser. Add env_id.")
     arguments.import_packages(train.get("imports", []))
-    return train, env_maker(train["env_id"], **train.get("env_kwargs", {}))
+    return train, env_maker(train["env_id"], train.get("env_kwargs"))

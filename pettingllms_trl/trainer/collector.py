@@ -11,23 +11,22 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from accelerate import Accelerator
 
-from pettingllms_trl.config import MultiAgentGRPOConfig
-from pettingllms_trl.credit import Filter
-from pettingllms_trl.credit.reward_functions import RewardFunctions, RewardScores
+from pettingllms_trl.credit.reward_functions import RewardScores
 from pettingllms_trl.credit.selection import Selection, continuations_of, select, shifted
-from pettingllms_trl.policies.routing import Policy, Routing
+from pettingllms_trl.policies.routing import Policy
 from pettingllms_trl.processes.on_all import on_all
 from pettingllms_trl.processes.row_sharing import RowSharing
 from pettingllms_trl.records import Completion, Decision, Engine, Episode, PendingDecision, Row
 from pettingllms_trl.rollout import Rollout, RolloutOptions, merge
-from pettingllms_trl.rollout.curriculum import Curricula
 from pettingllms_trl.rollout.play import EpisodeSource
 from pettingllms_trl.rollout.prompts import Follow, check_conversations, num_restarted
 from pettingllms_trl.trainer.dataloading import RowsPlayed
+from pettingllms_trl.trainer.setup import Setup
 
 
 Scores = dict[int, tuple[Completion, RewardScores]]
@@ -73,48 +72,39 @@ class Generation:
 
 
 class RolloutCollector:
-    """See the head of this file.
+    """Plays the rows of a generation or an evaluation, on all processes, and says which decisions are trained on.
 
     Args:
-        args: The trainer's.
+        setup: The user's arguments.
         accelerator: The trainer's.
         source: Plays rows.
         sharing: Which of them this process plays.
-        routing: Which policy decides for which agent.
         follow: How the conversations go on, of the agents that remember theirs.
         sampling: Opens the engine for a named rollout.
-        rewards: The user's reward functions.
-        reward_context: What they are given besides: `trainer_state`, `log_metric`.
-        filters: Which groups are trained on.
-        curricula: Levels of the rows.
-        rows_played: Place in the data.
+        reward_context: What the user's reward functions are given besides: `trainer_state`, `log_metric`.
         rows_per_generation: Rows that a generation plays, without further ones for what filters drop.
         rows_at: Rows of the training data: from a place on, a number of them.
     """
 
     def __init__(
         self,
-        args: MultiAgentGRPOConfig,
+        setup: Setup,
         accelerator: Accelerator,
         *,
         source: EpisodeSource,
         sharing: RowSharing,
-        routing: Routing,
         follow: Mapping[str, Follow | None],
         sampling: Callable[[str], AbstractContextManager[Engine]],
-        rewards: RewardFunctions,
         reward_context: Callable[[], Mapping[str, Any]],
-        filters: Sequence[Filter],
-        curricula: Curricula,
-        rows_played: RowsPlayed,
         rows_per_generation: int,
         rows_at: Callable[[int, int], list[Row]],
     ) -> None:
-        self._args, self._accelerator, self.source, self._routing = args, accelerator, source, routing
+        self._args = args = setup.args
+        self._accelerator, self.source, self._routing = accelerator, source, setup.routing
         self.sharing = sharing
         self._follow, self._sampling = dict(follow), sampling
-        self._rewards, self._reward_context, self.filters = rewards, reward_context, filters
-        self.curricula, self.rows_played, self._rows_at = curricula, rows_played, rows_at
+        self._rewards, self._reward_context, self.filters = setup.rewards, reward_context, setup.filters
+        self.curricula, self.rows_played, self._rows_at = setup.curricula, RowsPlayed(), rows_at
         self.rows_per_generation = rows_per_generation
         self._options = RolloutOptions(
             sampling=args.sampling,
@@ -242,7 +232,7 @@ class RolloutCollector:
             return rollout, [None if each is None else each[1] for each in found]
 
         with self._sampling(seed) as engine:
-            parts = on_all(lambda: play_own(engine))
+            parts = on_all(partial(play_own, engine))
         for part, of_part in parts:  # what other processes have played has come as copies
             for completion, score in zip(_completions(part), of_part, strict=True):
                 if score is not None:

@@ -32,7 +32,9 @@ Metrics = dict[str, list[float]]
 
 
 class EpisodeMetrics:
-    """See the head of this file. Of several environments in one run also those of each, as `env/<name>/<metric>`.
+    """Sums up episodes as metrics, of a generation or of an evaluation.
+
+    Of several environments in one run also those of each, as `env/<name>/<metric>`.
 
     It keeps numbers only, so that an evaluation of any length fits.
 

@@ -26,13 +26,13 @@ from trl.trainer.utils import RepeatSampler
 from pettingllms_trl.checkpoints.checkpointer import Checkpointer
 from pettingllms_trl.checkpoints.publishing import Publisher, write_team_file
 from pettingllms_trl.engines.synced_engines import SyncedEngines
-from pettingllms_trl.engines.transformers import draws_noise, ending_at, prompts_read_once, role_settings
+from pettingllms_trl.engines.transformers import ending_at, prompts_read_once, role_settings
 from pettingllms_trl.policies import weights
 from pettingllms_trl.policies.multi_model import MultiPolicyModel
 from pettingllms_trl.policies.optim import clip_by_policy, split_groups
 from pettingllms_trl.policies.profiles import OF_TRL, PolicyProfile
 from pettingllms_trl.policies.routing import Policy, Routing
-from pettingllms_trl.policies.team import Team, override_args
+from pettingllms_trl.policies.team import Team
 from pettingllms_trl.processes.distributed import accumulating
 from pettingllms_trl.processes.gradients import Gradients
 from pettingllms_trl.records import Engine, Row, Tools
@@ -47,6 +47,19 @@ from pettingllms_trl.update.step_guard import StepGuard
 from pettingllms_trl.update.token_budget import TokenBudget
 
 
+@contextmanager
+def override_args(args: Any, **values: Any) -> Iterator[None]:
+    """Temporarily change attributes, such as arguments that are handled here and hidden from TRL's constructor."""
+    before = {name: getattr(args, name) for name in values}
+    for name, value in values.items():
+        setattr(args, name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(args, name, value)
+
+
 class TRLHooks(GRPOTrainer):
     """TRL's `GRPOTrainer`, which calls the parts of a trainer for teams. `MultiAgentGRPOTrainer` makes the parts."""
 
@@ -58,6 +71,7 @@ class TRLHooks(GRPOTrainer):
     checkpointer: Checkpointer
     publisher: Publisher
     team: Team
+    routing: Routing
     engines: SyncedEngines
     # Set by the constructors of TRL and transformers.
     _buffered_inputs: list[list[Batch]] | None
@@ -239,7 +253,10 @@ class TRLHooks(GRPOTrainer):
     def _end_step(self, model: torch.nn.Module) -> None:
         """After an optimizer step's last pass."""
         if self.use_adaptive_entropy:
-            self._steer_entropy()
+            reduce = partial(self.accelerator.reduce, reduction="sum")
+            self.report_all(self.entropy.steer(reduce, self.accelerator.device), "train")
+            # Where TRL has its one, which it also writes beside a checkpoint.
+            self.entropy_coef, self._last_world_entropy = self.entropy.first.coefficient, self.entropy.first.entropy
         if self.is_deepspeed_enabled:
             if self.args.entropy_coef and not self.use_adaptive_entropy:  # logged by TRL in a step's last pass
                 self._metrics["train"]["entropy_coef"].append(self.args.entropy_coef)
@@ -290,13 +307,6 @@ class TRLHooks(GRPOTrainer):
             self.accelerator.sync_gradients = is_last
             self.entropy.keep(policy, self._entropy_window_stats)
 
-    def _steer_entropy(self) -> None:
-        """At the end of an optimizer step."""
-        reduce = partial(self.accelerator.reduce, reduction="sum")
-        self.report_all(self.entropy.steer(reduce, self.accelerator.device), "train")
-        # Where TRL has its one, which it also writes beside a checkpoint.
-        self.entropy_coef, self._last_world_entropy = self.entropy.first.coefficient, self.entropy.first.entropy
-
     def _get_grad_norm(self, model: torch.nn.Module, grad_norm: Any = None) -> Any:
         """TRL's; where it or a loss is not finite, the step that would follow is taken away."""
         norm = super()._get_grad_norm(model, grad_norm)
@@ -304,11 +314,6 @@ class TRLHooks(GRPOTrainer):
         if not self.is_deepspeed_enabled:
             self.report("skipped_steps", float(self.guard.skips.total), replace=True)
         return norm
-
-    @property
-    def routing(self) -> Routing:
-        """Which policy decides for which agent."""
-        return self.team.routing
 
     def profile_of_trl(self) -> PolicyProfile:
         """What TRL's constructor derived from its model and tokenizer."""
@@ -328,16 +333,13 @@ class TRLHooks(GRPOTrainer):
         # accelerate gives training's precision to the forward of the outermost model, which an inner model's
         # `generate` never calls: it would sample from another distribution than is trained.
         # And ZeRO-3's weights are gathered once for all of a rollout (`distributed.gathered`).
-        reads_once = (
-            self.args.shared_prefix
-            and not self.use_transformers_continuous_batching
-            and not draws_noise(self.team.weights_of(self.team.active))
-        )
+        reads_once = self.args.shared_prefix and not self.use_transformers_continuous_batching
+        own = self.team.weights_of(self.team.active)
         is_training = self.model.training
         with (
             self.accelerator.autocast() if isinstance(self.model, MultiPolicyModel) else nullcontext(),
             override_args(self.args, ds3_gather_for_generation=False),
-            prompts_read_once(self.team.model) if reads_once else nullcontext(),
+            prompts_read_once(own) if reads_once else nullcontext(),
         ):
             generated = super()._generate_single_turn(*args, **kwargs)
         if self.use_transformers_continuous_batching:  # after which TRL trains, whatever was before
@@ -354,17 +356,8 @@ class TRLHooks(GRPOTrainer):
 
     def generate(self, prompts: list[Sequence[int]], override: SamplingOverrides) -> Any:
         """Sample with the active policy: ids and log-probabilities of a completion of each prompt."""
-        with nullcontext() if override == NOTHING else self._sampling_as(override):
+        if override == NOTHING:
             return self._generate_single_turn(prompts, None, {}, 1)
-
-    def sampling(self, name: str) -> AbstractContextManager[Engine]:
-        """The engine for a rollout of this name, with the current weights."""
-        self._last_loaded_step = self.state.global_step  # so that TRL does not load them a second time
-        return self.engines.rollout(name, step=self.state.global_step, report=self.report)
-
-    @contextmanager
-    def _sampling_as(self, override: SamplingOverrides) -> Iterator[None]:
-        """A role's own settings of `generate`, in the place of its policy's."""
         config, kwargs = role_settings(self.generation_config, self.generation_kwargs, override)
         # Continuous batching does not look for stop words.
         stop = () if self.use_transformers_continuous_batching else override.stop or ()
@@ -372,7 +365,12 @@ class TRLHooks(GRPOTrainer):
             override_args(self, generation_config=config, generation_kwargs=kwargs),
             ending_at(stop, config, self.team.model, self._tokenizer) if stop else nullcontext(),
         ):
-            yield
+            return self._generate_single_turn(prompts, None, {}, 1)
+
+    def sampling(self, name: str) -> AbstractContextManager[Engine]:
+        """The engine for a rollout of this name, with the current weights."""
+        self._last_loaded_step = self.state.global_step  # so that TRL does not load them a second time
+        return self.engines.rollout(name, step=self.state.global_step, report=self.report)
 
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
         """TRL's, its parameter groups split by policy, each with its own learning rate."""

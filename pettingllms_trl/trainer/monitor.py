@@ -78,11 +78,6 @@ class RoleSignal:
         enough = self.num_flat_generations >= DELAYED_GENERATIONS and self.num_flat_groups >= DELAYED_GROUPS
         return latest.is_delayed and self.is_constant and enough and not self.has_learned and not self.told
 
-    @property
-    def is_flat(self) -> bool:
-        """Whether to report now that the agent has not learned for many generations."""
-        return self.num_flat_generations == FLAT_GENERATIONS
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyLimit:
@@ -185,7 +180,7 @@ class LearningMonitor:
             if signal.is_delayed(statistics):
                 delayed[name] = statistics
                 signal = dataclasses.replace(signal, told=True)
-            elif signal.is_flat and not signal.told:
+            elif signal.num_flat_generations == FLAT_GENERATIONS and not signal.told:
                 flat[name] = statistics
             self._signals[name] = signal
         words = [_delayed_words(delayed, self._signals)] if delayed else []

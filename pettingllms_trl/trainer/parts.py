@@ -34,9 +34,6 @@ from pettingllms_trl.records import Stateful
 from pettingllms_trl.rollout.env_checks import agents_with_tools
 from pettingllms_trl.rollout.env_pool import DEFAULT_ENVIRONMENT
 from pettingllms_trl.rollout.prompts import Follow, agents_with_history
-from pettingllms_trl.trainer.collector import RolloutCollector
-from pettingllms_trl.trainer.monitor import LearningMonitor
-from pettingllms_trl.trainer.reporting import GenerationReporter
 from pettingllms_trl.trainer.setup import Setup
 
 
@@ -114,40 +111,6 @@ def _prompt_codec(codec: PolicyCodec) -> PromptCodec:
         tokenize=lambda prompt: codec.encode([prompt])[0],
         decode=lambda ids: codec.decode([ids])[0],
         stop_token_ids=codec.stop_token_ids,
-    )
-
-
-def reporter_of(
-    setup: Setup,
-    team: Team,
-    collector: RolloutCollector,
-    monitor: LearningMonitor,
-    *,
-    temperature: float,
-    is_main: bool,
-) -> GenerationReporter:
-    """What says how a generation went.
-
-    Args:
-        setup: The user's arguments.
-        team: The policies.
-        collector: That makes the generations.
-        monitor: Warns of agents that cannot learn.
-        temperature: Of sampling.
-        is_main: Whether this process warns and writes.
-    """
-    return GenerationReporter(
-        setup.args,
-        team,
-        setup.envs,
-        credit=setup.credit,
-        collector=collector,
-        monitor=monitor,
-        environment=setup.environment,
-        temperature=temperature,
-        reward_names=setup.rewards.names,
-        weights=setup.weigh,
-        is_main=is_main,
     )
 
 

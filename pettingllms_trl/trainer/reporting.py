@@ -10,18 +10,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pettingzoo import AECEnv
-
 from pettingllms_envs.audit import Run
 from pettingllms_trl import credit as credits
 from pettingllms_trl.checkpoints import recorder
-from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.credit import Advantages
-from pettingllms_trl.credit.grouping import same_continued
+from pettingllms_trl.credit.grouping import GroupExactness, group_exactness, same_continued
 from pettingllms_trl.credit.reward_functions import RewardScores, warnings_of_constant_rewards
-from pettingllms_trl.credit.reward_weights import RewardWeights
 from pettingllms_trl.credit.selection import metrics_of
-from pettingllms_trl.credit.statistics import GroupExactness, group_exactness
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.processes.on_all import on_all
 from pettingllms_trl.records import Decision, role_of
@@ -30,47 +25,38 @@ from pettingllms_trl.trainer.collector import Generation, Played, RolloutCollect
 from pettingllms_trl.trainer.episode_metrics import EpisodeMetrics, Metrics
 from pettingllms_trl.trainer.monitor import LearningMonitor, warn_above_progress_bar
 from pettingllms_trl.trainer.rollout_checks import RolloutAudit
+from pettingllms_trl.trainer.setup import Setup
 
 
 class GenerationReporter:
-    """See the head of this file.
+    """Says how each generation went: its metrics, warnings and audit, the table of completions, and its log.
 
     Args:
-        args: The trainer's.
+        setup: The user's arguments.
         team: The policies.
-        envs: An environment or more of each name.
-        credit: The scheme.
+        facts: What is known of the credit scheme.
         collector: That makes the generations.
         monitor: Warns of agents that cannot learn.
-        environment: Name of what is played.
         temperature: Of sampling.
-        reward_names: Of the user's reward functions.
-        weights: Of reward parts, if the user gave some.
         is_main: Whether this process warns and writes.
     """
 
     def __init__(
         self,
-        args: MultiAgentGRPOConfig,
+        setup: Setup,
         team: Team,
-        envs: Mapping[str, Sequence[AECEnv]],
-        *,
-        credit: credits.Credit,
+        facts: credits.SchemeFacts,
         collector: RolloutCollector,
         monitor: LearningMonitor,
-        environment: str,
+        *,
         temperature: float,
-        reward_names: Sequence[str],
-        weights: RewardWeights | None,
         is_main: bool,
     ) -> None:
-        self._args, self._team, self._envs = args, team, envs
-        self._credit, self._collector, self._monitor = credit, collector, monitor
-        self._facts = credits.facts_of(credit, args.sampling)
-        self._environment, self._temperature = environment, temperature
-        self.reward_names, self._weights, self._is_main = tuple(reward_names), weights, is_main
-        self._recorder = self._make_recorder() if args.log_rollouts and is_main else None
-        self._audit = None if args.audit is None else self._make_audit()
+        self._setup, self._args, self._team, self._facts = setup, setup.args, team, facts
+        self._collector, self._monitor, self._temperature = collector, monitor, temperature
+        self.reward_names, self._is_main = tuple(setup.rewards.names), is_main
+        self._recorder = self._make_recorder() if setup.args.log_rollouts and is_main else None
+        self._audit = None if setup.args.audit is None else self._make_audit()
 
     # ---- Each generation --------------------------------------------------------------------------------------------
 
@@ -138,7 +124,7 @@ class GenerationReporter:
     def _warn_of_rewards(self, generation: Generation) -> None:
         """Warn of reward functions and weights of reward parts that change nothing."""
         found = warnings_of_constant_rewards(_scores_by_turn(generation.played).values())
-        weights = self._weights
+        weights = self._setup.weigh
         if weights is not None and weights.late:
             found += weights.warnings_of_missing_parts(set().union(*on_all(lambda: weights.seen)))
         for warning in found if self._is_main else ():
@@ -183,8 +169,8 @@ class GenerationReporter:
         step: int,
     ) -> None:
         """Write a generation's episodes to the log of rollouts."""
-        names = {name: str(pool[0].metadata.get("name", name)) for name, pool in self._envs.items()}
-        teams = {name: pool[0].possible_agents for name, pool in self._envs.items()}
+        names = {name: str(pool[0].metadata.get("name", name)) for name, pool in self._setup.envs.items()}
+        teams = {name: pool[0].possible_agents for name, pool in self._setup.envs.items()}
         made = recorder.rows(
             generation.played.episodes,
             advantages,
@@ -208,7 +194,7 @@ class GenerationReporter:
             "num_generations": args.num_generations,
             "temperature": self._temperature,
             "credit": {
-                "name": credits.name_of(self._credit),
+                "name": credits.name_of(self._setup.credit),
                 "sums_to_zero": self._facts.sums_to_zero,
                 "judges_own_step": self._facts.judges_own_step,
                 "scale": self._facts.scale,
@@ -217,8 +203,10 @@ class GenerationReporter:
             "loss_type": args.loss_type,
             "seed": args.seed,
         }
-        metadata = {name: pool[0].metadata for name, pool in self._envs.items()}
-        about = recorder.header(self._environment, metadata, {agent: role_of(agent) for agent in of_agent}, config)
+        metadata = {name: pool[0].metadata for name, pool in self._setup.envs.items()}
+        about = recorder.header(
+            self._setup.environment, metadata, {agent: role_of(agent) for agent in of_agent}, config
+        )
         return recorder.RolloutRecorder(Path(args.output_dir) / "rollouts", about)
 
     def _make_audit(self) -> RolloutAudit:
@@ -227,7 +215,7 @@ class GenerationReporter:
             is_tree=self._args.sampling == "tree",
             num_candidates=self._args.num_generations,
             sums=self._facts.sums_to_zero,
-            credit=credits.name_of(self._credit),
+            credit=credits.name_of(self._setup.credit),
             policies=self._team.routing.of_agent,
             judges_own_step=self._facts.judges_own_step,
             scale=self._facts.scale,

@@ -26,7 +26,7 @@ SHORT = 5.0
 
 
 class RolloutTimes(TrainerCallback):
-    """See the head of this file.
+    """Measures how long rollouts and updates take, and warns where rollouts take much longer.
 
     Args:
         args: The trainer's.

@@ -47,19 +47,20 @@ from pettingllms_trl.policies.codecs import PolicyCodec
 from pettingllms_trl.policies.profiles import check_chat_template
 from pettingllms_trl.policies.references import MoveReferencesCallback
 from pettingllms_trl.policies.routing import Policy
-from pettingllms_trl.policies.team import Team, override_args
+from pettingllms_trl.policies.team import Team
 from pettingllms_trl.processes.distributed import check_is_loaded, check_sharding
 from pettingllms_trl.processes.row_sharing import row_sharing
-from pettingllms_trl.records import Decision, Episode, Row, Stateful
+from pettingllms_trl.records import Episode, Row, Stateful
 from pettingllms_trl.rollout.curriculum import Curriculum
 from pettingllms_trl.rollout.env_checks import Env
 from pettingllms_trl.rollout.play import EnvironmentSource
 from pettingllms_trl.trainer import parts
 from pettingllms_trl.trainer.collector import Generation, RolloutCollector
-from pettingllms_trl.trainer.dataloading import RowsPlayed, places
+from pettingllms_trl.trainer.dataloading import places
 from pettingllms_trl.trainer.episode_metrics import EpisodeMetrics
-from pettingllms_trl.trainer.hooks import TRLHooks
+from pettingllms_trl.trainer.hooks import TRLHooks, override_args
 from pettingllms_trl.trainer.monitor import LearningMonitor, reply_limits, warn_above_progress_bar
+from pettingllms_trl.trainer.reporting import GenerationReporter
 from pettingllms_trl.trainer.rollout_times import RolloutTimes
 from pettingllms_trl.trainer.setup import Setup, check_unsupported
 from pettingllms_trl.update.builder import BatchBuilder
@@ -202,7 +203,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
             args.accelerator_config.dispatch_batches = False  # a stream's rows are no tensors to be sent round
         self.envs, self.credit, self.schedule = setup.envs, setup.credit, setup.schedule
         self._can_train = setup.trains
-        self.team = Team(setup.routing, args)
+        self.routing, self.team = setup.routing, Team(setup.routing, args)
         given = self.team.prepare(
             model, processing_class=processing_class, peft_config=peft_config, quantization_config=quantization_config
         )
@@ -246,18 +247,13 @@ class MultiAgentGRPOTrainer(TRLHooks):
             self.use_vllm = True  # from here on TRL corrects for the sampler, and leaves sampling to us
         setup.rewards.load(partial(load_reward_model, args=args, device=self.accelerator.device))
         self.collector = RolloutCollector(
-            args,
+            setup,
             self.accelerator,
             source=EnvironmentSource(make_env=setup.make_env, pool=setup.envs, weigh=setup.weigh, follow=follow),
             sharing=row_sharing(self.engines.engine_set.tensor_parallel, is_seeded=args.use_vllm),
-            routing=self.routing,
             follow=follow,
             sampling=self.sampling,
-            rewards=setup.rewards,
             reward_context=lambda: {"trainer_state": self.state, "log_metric": self.report_reward_metric},
-            filters=setup.filters,
-            curricula=setup.curricula,
-            rows_played=RowsPlayed(),
             rows_per_generation=self.plan.rows,
             rows_at=self._rows_at,
         )
@@ -272,10 +268,12 @@ class MultiAgentGRPOTrainer(TRLHooks):
             )
         )
         is_main = self.is_world_process_zero()
-        self.reporter = parts.reporter_of(
-            setup, self.team, self.collector, self.monitor, temperature=self.temperature, is_main=is_main
+        facts = credits.facts_of(self.credit, args.sampling)
+        self._continuation_scale = facts.deviation(default=args.scale_rewards)  # as the credit scheme's
+        self.reporter = GenerationReporter(
+            setup, self.team, facts, self.collector, self.monitor, temperature=self.temperature, is_main=is_main
         )
-        has_group_means = credits.facts_of(self.credit, args.sampling).sums_to_zero == "siblings"
+        has_group_means = facts.sums_to_zero == "siblings"
         self.builder = BatchBuilder(
             args, self.team, self.scorer, self.accelerator, rows=self, has_group_means=has_group_means
         )
@@ -301,19 +299,9 @@ class MultiAgentGRPOTrainer(TRLHooks):
     def _attach_team(self) -> None:
         of_trl = self.profile_of_trl()
         check_chat_template(of_trl.tokenizer)
-        self.team.attach(
-            lambda: self.model,
-            self.accelerator,
-            of_trl=of_trl,
-            generation_kwargs=self.generation_kwargs,
-        )
+        self.team.attach(self, of_trl=of_trl, generation_kwargs=self.generation_kwargs)
         self.scorer = PackedScorer(
-            self.team,
-            self.args,
-            self.accelerator,
-            model=lambda: self.model,
-            activate=self.activate,
-            score=self.score_as_trl,
+            self.team, self.args, self.accelerator, activate=self.activate, score=self.score_as_trl
         )
         self.activate(next(iter(self.team.profiles)))
 
@@ -345,7 +333,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
         # The credit sees all decisions once, before any is left out.
         advantages = self.credit(generation.decisions) if generation.decisions else []
         credits.check_advantages(advantages, generation.decisions)
-        of_continuations = self._continuation_advantages(generation.continuations)
+        of_continuations = credits.continuation_advantages(generation.continuations, scale=self._continuation_scale)
         self._log_generation(generation, advantages, of_continuations)
         selected, kept = generation.selection, generation.kept_continuations
         trained = [*selected.of(generation.decisions), *(generation.continuations[i] for i in kept)]
@@ -355,17 +343,11 @@ class MultiAgentGRPOTrainer(TRLHooks):
             trained,
             [*selected.of(advantages), *(of_continuations[i] for i in kept)],
             learning=policies,
-            table=lambda decisions: self.reporter.table_of(decisions, generation.played),
+            table=partial(self.reporter.table_of, played=generation.played),
         )
         if batches.num_rows:
             self.report("rollout/frac_rows_updated", 1 - batches.num_left_out / batches.num_rows)
         return batches.steps
-
-    def _continuation_advantages(self, decisions: Sequence[Decision]) -> credits.Advantages:
-        """Advantages of decisions of continuations, scaled as those of the credit scheme are."""
-        facts = credits.facts_of(self.credit, self.args.sampling)
-        scale = facts.deviation(default=self.args.scale_rewards)
-        return credits.continuation_advantages(decisions, scale=scale)
 
     def _log_generation(
         self, generation: Generation, advantages: credits.Advantages, of_continuations: credits.Advantages

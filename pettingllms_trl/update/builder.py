@@ -110,6 +110,16 @@ class BatchBuilder:
     ) -> None:
         self._args, self._team, self._scorer, self._accelerator = args, team, scorer, accelerator
         self._rows, self._has_group_means = rows, has_group_means
+        assert args.steps_per_generation is not None
+        self._num_steps = args.steps_per_generation
+        # Optimizer steps for which a generation is passed through once.
+        self._num_updates = max(self._num_steps // args.gradient_accumulation_steps, 1)
+        self._split = partial(
+            split,
+            num_steps=self._num_steps,
+            max_rows=args.per_device_train_batch_size,
+            token_mean=args.loss_type == "bnpo",
+        )
 
     def build(
         self,
@@ -169,7 +179,9 @@ class BatchBuilder:
         for decision in decisions:
             group = range(first, first + len(decision.candidates))
             first = group.stop
-            is_flat = self._has_group_means and _is_flat(decision, [advantages[row] for row in group])
+            rewards = {candidate.reward for candidate in decision.candidates}
+            is_flat = len(group) > 1 and len(rewards) == 1 and len({advantages[row] for row in group}) == 1
+            is_flat = is_flat and self._has_group_means  # the credit made no difference between them
             most = LARGEST_ROUNDING if is_flat else NO_ADVANTAGE
             left_out.update(row for row in group if abs(advantages[row]) <= most)
         return frozenset(left_out)
@@ -209,13 +221,11 @@ class BatchBuilder:
         sizes = {len(decision.candidates) for decision in decisions}  # 1 in parallel episodes and in continuations
         group_size = sizes.pop() if len(sizes) == 1 else 1
         by_tokens = self._assignment_by_tokens(policy, rows, left_out)
-        if self._accelerator.num_processes > 1:
-            passes = self._own_part(policy, rows, table, columns, by_tokens, group_size)
-        elif by_tokens is None:
+        if by_tokens is None and self._accelerator.num_processes == 1:
             batch = self._rows.score_rows(policy.name, rows, table=table, columns=columns, group_size=group_size)
-            passes = self._split(shuffle_sequence_dict(batch))
+            passes = self._split(shuffle_sequence_dict(batch), shard=None)
         else:
-            passes = self._by_tokens(policy, rows, table, columns, by_tokens, group_size)
+            passes = self._assigned_passes(policy, rows, table, columns, by_tokens, group_size)
         self._rows.log_advantages(advantages, group_size=group_size)
         return passes
 
@@ -236,31 +246,7 @@ class BatchBuilder:
             budget = self._args.per_device_train_batch_size * longest
         return partial(assign_by_tokens, sizes, budget=budget, is_shared=is_shared, left_out=left_out)
 
-    def _by_tokens(
-        self,
-        policy: Policy,
-        rows: Sequence[Row],
-        table: Columns,
-        columns: Mapping[str, torch.Tensor],
-        by_tokens: Callable[..., Assignment],
-        group_size: int,
-    ) -> list[list[Batch]]:
-        """All rows, in passes bounded by their tokens."""
-        together = by_tokens(range(len(rows)), num_steps=1)
-        chunks = _chunks(together.rows_of(0), together)
-        batch = self._rows.score_rows(
-            policy.name, rows, table=table, columns=columns, group_size=group_size, chunks=chunks
-        )
-        order = _shuffled(len(rows))
-        assignment = by_tokens(order, num_steps=self._num_steps, num_updates=self._num_updates)
-        batch = select_rows(batch, torch.tensor(assignment.rows_of(0), device=self._accelerator.device), trim=False)
-        here = torch.split(torch.arange(len(rows)), list(assignment.num_here))
-        num_tokens = [tokens(batch, part) for part in here]
-        return self._split(
-            batch, ShardInfo(1, assignment.num_here, assignment.num_rows, num_tokens, assignment.passes)
-        )
-
-    def _own_part(
+    def _assigned_passes(
         self,
         policy: Policy,
         rows: Sequence[Row],
@@ -269,57 +255,48 @@ class BatchBuilder:
         by_tokens: Callable[..., Assignment] | None,
         group_size: int,
     ) -> list[list[Batch]]:
-        """This process's part of the rows; metrics and tables are of all of them, as one process would have them.
+        """Passes that are assigned before they are made: by their tokens, or this process's part of them.
 
-        The rows of a group may go to several processes, for their advantages are known already.
+        The rows of a group may go to several processes, for their advantages are known already. Metrics and tables
+        are of all of them, as one process would have them.
         """
-        num_processes = self._accelerator.num_processes
-        order = _shuffled(len(rows))
-        if by_tokens is None:
-            assignment = assign(order, num_steps=self._num_steps, num_processes=num_processes)
+        num_processes, device = self._accelerator.num_processes, self._accelerator.device
+        score = partial(self._rows.score_rows, policy.name)
+        if num_processes == 1:
+            assert by_tokens is not None
+            together = by_tokens(range(len(rows)), num_steps=1)
+            chunks = _chunks(together.rows_of(0), together)
+            batch = score(rows, table=table, columns=columns, group_size=group_size, chunks=chunks)
+            order = _shuffled(len(rows))
+            assignment = by_tokens(order, num_steps=self._num_steps, num_updates=self._num_updates)
+            rows_here = assignment.rows_of(0)
+            batch = select_rows(batch, torch.tensor(rows_here, device=device), trim=False)
         else:
-            assignment = by_tokens(
-                order, num_steps=self._num_steps, num_updates=self._num_updates, num_processes=num_processes
+            order = _shuffled(len(rows))
+            if by_tokens is None:
+                assignment = assign(order, num_steps=self._num_steps, num_processes=num_processes)
+            else:
+                assignment = by_tokens(
+                    order, num_steps=self._num_steps, num_updates=self._num_updates, num_processes=num_processes
+                )
+            rows_here = assignment.rows_of(self._accelerator.process_index)
+            own = torch.tensor([0 if row is None else row for row in rows_here])
+            eos = self._team.profiles[policy.name].eos_token_ids[0]
+            batch = score(
+                values_of(rows_here, rows, _padding_row(rows[0], eos)),
+                table={name: values_of(rows_here, values, None) for name, values in table.items()},
+                columns={name: values[own] for name, values in columns.items()},
+                group_size=1,
+                chunks=None if by_tokens is None else _chunks(range(len(rows_here)), assignment),
             )
-        rows_here = assignment.rows_of(self._accelerator.process_index)
-        own = torch.tensor([0 if row is None else row for row in rows_here])
-        eos = self._team.profiles[policy.name].eos_token_ids[0]
-        batch = self._rows.score_rows(
-            policy.name,
-            values_of(rows_here, rows, _padding_row(rows[0], eos)),
-            table={name: values_of(rows_here, values, None) for name, values in table.items()},
-            columns={name: values[own] for name, values in columns.items()},
-            group_size=1,
-            chunks=None if by_tokens is None else _chunks(range(len(rows_here)), assignment),
-        )
-        self._rows.correct_for_padding(rows, assignment, group_size=group_size)
-        here = torch.split(torch.arange(len(rows_here)), list(assignment.num_here))
-        num_tokens = torch.tensor([tokens(batch, part) for part in here], device=self._accelerator.device)
+            self._rows.correct_for_padding(rows, assignment, group_size=group_size)
+            batch["is_padding"] = torch.tensor([row is None for row in rows_here])
+        num_here = assignment.num_here
+        here = torch.split(torch.arange(len(rows_here)), list(num_here))
+        num_tokens = torch.tensor([tokens(batch, part) for part in here], device=device)
         num_tokens = self._accelerator.reduce(num_tokens, reduction="sum")
-        batch["is_padding"] = torch.tensor([row is None for row in rows_here])
-        shard = ShardInfo(
-            num_processes, assignment.num_here, assignment.num_rows, num_tokens.tolist(), assignment.passes
-        )
-        return self._split(batch, shard)
-
-    def _split(self, batch: Batch, shard: ShardInfo | None = None) -> list[list[Batch]]:
-        return split(
-            batch,
-            num_steps=self._num_steps,
-            max_rows=self._args.per_device_train_batch_size,
-            token_mean=self._args.loss_type == "bnpo",
-            shard=shard,
-        )
-
-    @property
-    def _num_steps(self) -> int:
-        assert self._args.steps_per_generation is not None
-        return self._args.steps_per_generation
-
-    @property
-    def _num_updates(self) -> int:
-        """Optimizer steps for which a generation is passed through once."""
-        return max(self._num_steps // self._args.gradient_accumulation_steps, 1)
+        shard = ShardInfo(num_processes, num_here, assignment.num_rows, num_tokens.tolist(), assignment.passes)
+        return self._split(batch, shard=shard)
 
 
 def _places(decisions: Sequence[Decision], *, has_continuations: bool) -> dict[str, list[Any]]:
@@ -361,12 +338,6 @@ def _chunks(rows_here: Sequence[int | None], assignment: Assignment) -> list[lis
         chunks += [[row for row in islice(rows, size) if row is not None] for size in sizes]
         start += num_here
     return chunks
-
-
-def _is_flat(decision: Decision, advantages: Sequence[float]) -> bool:
-    """Whether a decision's candidates have equal rewards, and the credit made no difference between them."""
-    rewards = {candidate.reward for candidate in decision.candidates}
-    return len(advantages) > 1 and len(rewards) == 1 and len(set(advantages)) == 1
 
 
 def _padding_row(row: Row, eos: int) -> Row:

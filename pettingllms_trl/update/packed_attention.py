@@ -11,7 +11,7 @@ used (`Layout.prompts`):
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -158,9 +158,9 @@ def _at(heads: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
 
 
 @contextmanager
-def attending(configs: Iterable[PretrainedConfig]) -> Iterator[None]:
-    """Use `attend` in the layers with these configurations (`configs_of`) inside the block."""
-    own = list({id(config): config for config in configs}.values())
+def attending(*models: nn.Module) -> Iterator[None]:
+    """Use `attend` in the layers of these models inside the block."""
+    own = configs_of(*models)
     before = [config._attn_implementation_internal for config in own]
     try:
         for config in own:
@@ -171,10 +171,10 @@ def attending(configs: Iterable[PretrainedConfig]) -> Iterator[None]:
             config._attn_implementation_internal = implementation
 
 
-def configs_of(model: nn.Module) -> tuple[PretrainedConfig, ...]:
-    """The configurations of a model and of all models within it, each once."""
+def configs_of(*models: nn.Module) -> tuple[PretrainedConfig, ...]:
+    """The configurations of models and of all models within them, each once."""
     # `getattr` would make every module without one search its submodules.
-    configs = (vars(module).get("config") for module in model.modules())
+    configs = (vars(module).get("config") for model in models for module in model.modules())
     return tuple({id(config): config for config in configs if isinstance(config, PretrainedConfig)}.values())
 
 

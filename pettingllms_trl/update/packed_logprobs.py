@@ -18,7 +18,6 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import chain
 from typing import Any
 
 import torch
@@ -30,7 +29,7 @@ from torch import nn
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.policies import weights
 from pettingllms_trl.policies.team import Team
-from pettingllms_trl.update.packed_attention import attending, configs_of
+from pettingllms_trl.update.packed_attention import attending
 from pettingllms_trl.update.packing import pack
 from pettingllms_trl.update.positions import counts_padding, takes_positions, with_positions
 
@@ -53,7 +52,6 @@ class PackedScorer:
         team: The policies.
         args: The trainer's.
         accelerator: The trainer's.
-        model: Returns the trainer's model, which accelerate may have wrapped.
         activate: Activates a policy.
         score: TRL's own method: from a model, ids, mask and number of completion tokens to [`Scores`].
     """
@@ -64,12 +62,11 @@ class PackedScorer:
         args: MultiAgentGRPOConfig,
         accelerator: Accelerator,
         *,
-        model: Callable[[], nn.Module],
         activate: Callable[[str], None],
         score: Callable[..., Scores],
     ) -> None:
         self._team, self._args, self._accelerator = team, args, accelerator
-        self._model, self._activate, self._score = model, activate, score
+        self._activate, self._score = activate, score
         self.packable: dict[str, bool] = {}
         """Whether a policy's model supports packing, for the policies that were checked."""
         self.with_positions: set[str] = set()
@@ -89,9 +86,9 @@ class PackedScorer:
             self._activate(active)
 
     def is_packable(self, name: str) -> bool:
-        """Whether a policy's sequences can be packed into one row. Activates the policy."""
-        self._activate(name)
+        """Whether a policy's sequences can be packed into one row. Activates the policy when it is first asked."""
         if name not in self.packable:
+            self._activate(name)
             # All processes must agree, even if one of them rounds differently.
             why = next((found for found in gather_object([self._reason_not_packable()]) if found is not None), None)
             self.packable[name] = why is None
@@ -117,7 +114,7 @@ class PackedScorer:
 
     def _probe(self) -> str | None:
         """Score a few tokens both ways. Returns how the results differ, or `None`. Draws no random numbers."""
-        model = self._model()
+        model = self._team.wrapped
         vocabulary = self._own().config.get_text_config().vocab_size
         ids, mask = probe_batch(vocabulary, self._accelerator.device)
         training = model.training
@@ -143,7 +140,7 @@ class PackedScorer:
 
     def _check_positions(self, name: str) -> None:
         """Check whether a model needs position ids on TRL's path; warn if it does and does not get them."""
-        own, model = self._own(), self._model()
+        own, model = self._own(), self._team.wrapped
         training = model.training
         model.eval()
         score = partial(self._score, model, logits_to_keep=1)
@@ -176,7 +173,7 @@ class PackedScorer:
 
         In a run that resumes inside a generation, this is the first use of weights partitioned over processes."""
         if self.is_packable(name):
-            with attending(configs_of(self._team.weights_of(name))):
+            with attending(self._team.weights_of(name)):
                 yield
         else:
             yield
@@ -243,9 +240,8 @@ class PackedScorer:
         """
         packed = pack(ids, mask, width)
         own = self._own()
-        models = [own, model] if isinstance(model, nn.Module) else [own]
-        configs = chain.from_iterable(configs_of(each) for each in models)
-        with attending(configs), self._accelerator.autocast():
+        models = (own, model) if isinstance(model, nn.Module) else (own,)
+        with attending(*models), self._accelerator.autocast():
             outputs = model(
                 input_ids=packed.ids,
                 attention_mask=torch.ones_like(packed.ids),

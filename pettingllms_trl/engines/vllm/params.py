@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from trl import GRPOConfig
 
-from pettingllms_trl.engines.batched import before_stop, check_length
+from pettingllms_trl.engines.batched import before_stop, check_lengths
 from pettingllms_trl.engines.kinds import PromptCodec
 from pettingllms_trl.records import Completion, Finish, Prompt, Request
 from pettingllms_trl.role_sampling import NOTHING, SamplingOverrides
@@ -116,7 +116,7 @@ class VllmParams:
         prompt = request.prompt
         if not prompt.ids:
             prompt = replace(prompt, ids=tuple(self._codecs[request.agent].tokenize(prompt)))
-        check_length(prompt.ids, request, max_model_len)
+        check_lengths([prompt.ids], [request], max_model_len)
         parameters = self.of(request.agent, ticket, request.num_candidates)
         if request.seed is not None:
             parameters["seed"] = request.seed

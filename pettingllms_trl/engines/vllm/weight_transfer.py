@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class WeightTransfer(Protocol):
-    """See the head of this file."""
+    """How the weights of a whole model are sent to its servers."""
 
     @property
     def name(self) -> str | None:

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from pettingllms_trl.credit import at_grpo, continuation_advantages, facts_of, magrpo, resolve
-from pettingllms_trl.credit.grouping import same_continued, same_prompt, same_turn
+from pettingllms_trl.credit.grouping import GroupExactness, group_exactness, same_continued, same_prompt, same_turn
 from pettingllms_trl.credit.selection import continuations_of, shifted
-from pettingllms_trl.credit.statistics import GroupExactness, group_exactness
 from pettingllms_trl.records import Candidate, Completion, ContinuationPlace, Decision, Episode, Prompt
 
 

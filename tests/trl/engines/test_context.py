@@ -11,7 +11,8 @@ import pytest
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from pettingllms_trl import MultiAgentGRPOTrainer
-from pettingllms_trl.engines.batched import check_length, context_of, sample_within
+from pettingllms_trl.engines.batched import check_lengths, context_of
+from pettingllms_trl.engines.transformers import sample_within
 from pettingllms_trl.records import Prompt, Request
 from short_runs import settings
 from third_party import OneShot
@@ -19,9 +20,9 @@ from third_party import OneShot
 
 def test_a_prompt_must_leave_room_for_one_token() -> None:
     request = Request("planner_0", Prompt([{"role": "user", "content": "the board"}]), 4)
-    check_length(range(511), request, 512)
+    check_lengths([range(511)], [request], 512)
     with pytest.raises(ValueError, match=r"agent 'planner_0' has 512 tokens, but the context holds 512, .*the board"):
-        check_length(range(512), request, 512)
+        check_lengths([range(512)], [request], 512)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def test_every_spelling_of_a_name_makes_the_environment(
 ) -> None:
     if not imported:  # as it is where nobody has imported pettingllms_envs: PettingZoo knows none of its environments
         monkeypatch.setattr(pettingzoo, "aec_registry", {})
-    env = env_maker(name, boxes=2)().unwrapped
+    env = env_maker(name, {"boxes": 2})().unwrapped
     assert (env.metadata["name"], env.workflow.task.boxes) == ("sokoban_v0", 2)
 
 
@@ -34,7 +34,7 @@ def test_a_plug_in_is_found_by_its_short_name(monkeypatch: pytest.MonkeyPatch) -
     module.env = assemble(PlanPath, "walk_v0").env  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "walk_v0", module)
     monkeypatch.setattr(registry, "_plug_ins", lambda: (Entry("walk", 0, "walk_v0", "someone"),))
-    assert env_maker("walk", size=4)().metadata["name"] == "walk_v0"
+    assert env_maker("walk", {"size": 4})().metadata["name"] == "walk_v0"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pettingllms_trl.credit import at_grpo, nonzero_variance
+from pettingllms_trl.credit import at_grpo, facts_of, nonzero_variance
 from pettingllms_trl.credit.reward_functions import RewardFunctions
 from pettingllms_trl.engines.batched import BatchedEngine
 from pettingllms_trl.policies.routing import route
@@ -21,7 +21,6 @@ from pettingllms_trl.records import Completion, Request, Row, Sampled
 from pettingllms_trl.rollout.curriculum import Curricula
 from pettingllms_trl.rollout.play import EnvironmentSource
 from pettingllms_trl.trainer.collector import RolloutCollector
-from pettingllms_trl.trainer.dataloading import RowsPlayed
 from pettingllms_trl.trainer.monitor import LearningMonitor
 from pettingllms_trl.trainer.reporting import GenerationReporter
 from short_runs import settings
@@ -64,19 +63,21 @@ def collector_of(path: Path, *, rewards: RewardFunctions | None = None, filters:
     def rows_at(start: int, number: int) -> list[Row]:
         return [{"seed": place} for place in range(start, start + number)]
 
+    setup: Any = SimpleNamespace(
+        args=settings(path, **options),
+        routing=ROUTING,
+        rewards=rewards or RewardFunctions(None, None),
+        filters=filters,
+        curricula=Curricula({}),
+    )
     collector = RolloutCollector(
-        settings(path, **options),
+        setup,
         ONE_PROCESS,
         source=EnvironmentSource(make_env=partial(Dull, 1), pool={"": []}),
         sharing=RowSharing(1, 0),
-        routing=ROUTING,
         follow={},
         sampling=sampling,
-        rewards=rewards or RewardFunctions(None, None),
         reward_context=lambda: {"trainer_state": None, "log_metric": lambda name, value: None},
-        filters=filters,
-        curricula=Curricula({}),
-        rows_played=RowsPlayed(),
         rows_per_generation=2,
         rows_at=rows_at,
     )
@@ -126,19 +127,17 @@ def lengths(completions: list[Any], agent: list[str], log_extra: Any, **_: Any) 
 
 def reporter_of(path: Path, collector: Any, **options: Any) -> GenerationReporter:
     team: Any = SimpleNamespace(routing=ROUTING)
-    return GenerationReporter(
-        settings(path, log_rollouts=False, audit=None, **options),
-        team,
-        {"": [Dull(1)]},
+    setup: Any = SimpleNamespace(
+        args=settings(path, log_rollouts=False, audit=None, **options),
+        envs={"": [Dull(1)]},
         credit=at_grpo,
-        collector=collector,
-        monitor=LearningMonitor({}),
         environment="relay",
-        temperature=1.0,
-        reward_names=["lengths"],
-        weights=None,
-        is_main=True,
+        rewards=SimpleNamespace(names=["lengths"]),
+        weigh=None,
     )
+    facts = facts_of(at_grpo, setup.args.sampling)
+    monitor = LearningMonitor({})
+    return GenerationReporter(setup, team, facts, collector, monitor, temperature=1.0, is_main=True)
 
 
 def test_scores_of_reward_functions_stay_with_the_generation_and_are_logged_of_it(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from trl.trainer.utils import add_fused_lm_head
 import flex_on_cpu
 import twins
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
-from pettingllms_trl.update.packed_attention import attending, configs_of
+from pettingllms_trl.update.packed_attention import attending
 from pettingllms_trl.update.packing import pack
 from third_party import OneShot
 
@@ -74,7 +74,7 @@ def of_rows(model: nn.Module) -> dict[str, torch.Tensor]:
 
 def of_packed(model: nn.Module, *, split: bool) -> dict[str, torch.Tensor]:
     packed = pack(*batch(), 7, split=split)
-    with attending(configs_of(model)):
+    with attending(model):
         found = model(
             input_ids=packed.ids,
             attention_mask=torch.ones_like(packed.ids),

@@ -45,7 +45,7 @@ from trl.trainer.utils import add_fused_lm_head
 import pettingllms_trl.trainer.parts
 import twins
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Prompt
-from pettingllms_trl.update.packed_attention import NAME, attending, configs_of
+from pettingllms_trl.update.packed_attention import NAME, attending
 from pettingllms_trl.update.packing import Packed, num_tokens, pack
 from short_runs import keep_all_rows
 from third_party import OneShot, Relay
@@ -231,7 +231,7 @@ def test_log_probabilities_entropies_and_gradients_are_those_of_each_row_alone(
     ids, mask = batch()
     expected = one_by_one(model, ids, mask, 7)
     of_rows = gradients(model, expected)
-    with attending(configs_of(model)):
+    with attending(model):
         found = together(model, pack(ids, mask, 7, split=split))
         of_row = gradients(model, found)
     torch.testing.assert_close(found[0], expected[0], rtol=1e-5, atol=1e-5)
@@ -248,7 +248,7 @@ def test_prompts_of_different_lengths_and_of_one_token_share_a_row(lengths: tupl
     ids, mask = batch(lengths)
     expected = one_by_one(model, ids, mask, 7)
     of_rows = gradients(model, expected)
-    with attending(configs_of(model)):
+    with attending(model):
         found = together(model, pack(ids, mask, 7, split=split))
         of_row = gradients(model, found)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
@@ -259,7 +259,7 @@ def test_absolute_positions_begin_with_the_prompt_where_rows_are_padded() -> Non
     """TRL gives no positions, so that GPT-2 sees a padded prompt further along than `generate` did; not so here."""
     model = made("gpt2")
     ids, mask = batch((9, 4))
-    with attending(configs_of(model)):
+    with attending(model):
         found, _ = together(model, pack(ids, mask, 7))
     alone, _ = one_by_one(model, ids[1:2, 5:], mask[1:2, 5:], 7)
     padded, _ = one_by_one(model, ids, mask, 7)
@@ -274,7 +274,7 @@ def test_the_model_reads_a_prompt_once_forward_and_backward() -> None:
     layer.register_forward_hook(lambda *args: rows.append(("forward", args[2].numel() // 32)))
     layer.register_full_backward_hook(lambda *args: rows.append(("backward", args[2][0].numel() // 32)))
     ids, mask = batch()
-    with attending(configs_of(model)):
+    with attending(model):
         gradients(model, together(model, pack(ids, mask, 7)))
     # Prompts of 9 less the last token, and branches of 7, 5, 1 and 3, 6.
     assert rows == [("forward", 8 + 13 + 8 + 9), ("backward", 8 + 13 + 8 + 9)]
@@ -288,7 +288,7 @@ def test_wrong_positions_and_a_wrong_layout_would_be_seen() -> None:
     running = dataclasses.replace(right, positions=torch.arange(right.ids.size(1))[None])
     others = dataclasses.replace(right.layout, rows=right.layout.rows.roll(1, dims=0))
     mixed = dataclasses.replace(right, layout=others)
-    with attending(configs_of(model)), torch.no_grad():
+    with attending(model), torch.no_grad():
         errors = [float((together(model, each)[0] - expected).abs().max()) for each in (right, running, mixed)]
     assert errors[0] < 1e-5
     assert min(errors[1:]) > 1e-2
@@ -296,9 +296,9 @@ def test_wrong_positions_and_a_wrong_layout_would_be_seen() -> None:
 
 def test_models_attend_as_they_did_afterwards() -> None:
     model = made("qwen3")
-    with attending(configs_of(model)):
+    with attending(model):
         assert model.config._attn_implementation != "sdpa"
-        with attending(configs_of(model)):
+        with attending(model):
             pass
         assert model.config._attn_implementation != "sdpa"
     assert model.config._attn_implementation == "sdpa"
