@@ -269,6 +269,11 @@ BlindPolicy = Callable[[str, random.Random], str]
 """A reply to a prompt, of an agent that does not read what the task says it has to. It draws from the generator."""
 
 
+def always(reply: str, prompt: str, rng: random.Random) -> str:
+    """The blind policy of a constant: `partial(always, reply)`."""
+    return reply
+
+
 @runtime_checkable
 class HasBlindBound(Protocol):
     """An optional feature of a task: an upper bound, by proof, of agents that do not read a part of the question.

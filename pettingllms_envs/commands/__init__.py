@@ -33,11 +33,19 @@ from pettingllms_envs.registry import PROGRAM
 
 
 GROUP = "pettingllms.commands"
+INTERRUPTED = 130  # the usual exit status after Ctrl-C
 CONSTANTS = {"true": True, "false": False, "null": None}
 
 
 class Refused(Exception):
     """A user's mistake, with what was given, what was expected and what to do; the exit status is 2."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Reports errors in one line; argparse would print its usage before every error."""
+
+    def error(self, message: str) -> NoReturn:
+        raise Refused(f"{message}. `{self.prog} --help` shows what there is.")
 
 
 @contextmanager

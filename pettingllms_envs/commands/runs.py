@@ -17,10 +17,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 import pettingllms_envs
-from pettingllms_envs.commands import made, refuse, say, settings, user_errors
+from pettingllms_envs.commands import INTERRUPTED, made, refuse, say, settings, user_errors
 
 
-INTERRUPTED = 130
 DEFAULTS = {"samples": 1, "seed": 0, "max_steps": 1000}
 """Of options that a suite may give, too: so they are None where the command has none."""
 

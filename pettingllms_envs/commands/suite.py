@@ -16,10 +16,9 @@ from typing import Any
 from rich.console import Console
 
 import pettingllms_envs
-from pettingllms_envs.commands import Refused, counted, refuse, say, user_errors
+from pettingllms_envs.commands import INTERRUPTED, Refused, counted, refuse, say, user_errors
 from pettingllms_envs.commands.runs import (
     DEFAULTS,
-    INTERRUPTED,
     about_problems,
     asked,
     check_at_least,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
@@ -11,13 +9,11 @@ from typing import Any
 
 from pettingllms_envs.episodes.figures import AGENT_FIGURES, mean_by_problem
 from pettingllms_envs.evaluation import data_label
-from pettingllms_envs.evaluation.statistics import bootstrap, mean_interval
+from pettingllms_envs.evaluation.statistics import mean_interval, studentized_bootstrap
 
 
 Table = Mapping[str, Sequence[Any]]
 """Columns of `page.read.INDEX`, by name."""
-
-MANY = 500
 
 Item = dict[str, Any]
 """A number with its interval: name, value, low, high (None where there is no interval), n (episodes)."""
@@ -75,11 +71,8 @@ def _mean(name: str, table: Table, values: Mapping[int, float]) -> Item:
     mean = sum(means) / len(means)
     low: float | None = None
     high: float | None = None
-    if len(means) > MANY:  # the normal interval is as good there, and the bootstrap takes seconds
-        half = 1.959964 * statistics.stdev(means) / math.sqrt(len(means))
-        low, high = mean - half, mean + half
-    elif len(means) > 1:
-        low, high = bootstrap(means)
+    if len(means) > 1:
+        low, high = studentized_bootstrap(means)
     return {"name": name, "value": mean, "low": low, "high": high, "n": len(values)}
 
 

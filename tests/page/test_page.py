@@ -23,7 +23,7 @@ from pettingllms_envs.core import ToolResult
 from pettingllms_envs.episodes import files
 from pettingllms_envs.episodes.media import write_image
 from pettingllms_envs.episodes.prompts import recorded
-from pettingllms_envs.evaluation.statistics import bootstrap, wilson
+from pettingllms_envs.evaluation.statistics import studentized_bootstrap, wilson
 from pettingllms_envs.observations import Image, read_observation
 from pettingllms_envs.page import build, page
 from pettingllms_envs.page.boards import Boards
@@ -108,7 +108,7 @@ def test_samples_of_one_problem_count_as_one(bench: Path) -> None:
     for agent in rows[0]["returns"]:
         card = next(card for card in run["cards"] if card["name"] == f"return of {agent}")
         shown = [float(end) for end in card["note"].removeprefix("95%: ").split(" to ")]
-        of_problems = bootstrap([row["returns"][agent] for row in rows])  # the three samples of each are the same
+        of_problems = studentized_bootstrap([row["returns"][agent] for row in rows])  # as in the report
         assert shown == pytest.approx(of_problems, rel=0.01)
 
 
