@@ -35,15 +35,6 @@ test: $(INSTALLED) ## run the tests, on all cores up to four (WORKERS=0: in one 
 test-bench: $(INSTALLED) ## run the tests of the benchmarks' scripts, which `test` leaves out
 	@OMP_NUM_THREADS=$(OMP_NUM_THREADS) $(BIN)/python -m pytest benchmarks/tests $(ARGS)
 
-# A library each: LlamaIndex does not go together with the others.
-frameworks: ## play the examples of programs with their libraries, in an environment for each
-	@for name in langgraph openai_agents llama_index; do \
-	  $(PYTHON) -m venv .bench/$$name && \
-	  .bench/$$name/bin/python -m pip install --disable-pip-version-check \
-	    -e . pytest tqdm -r examples/programs/$$name.txt && \
-	  .bench/$$name/bin/python -m pytest -m frameworks -W ignore tests/programs/test_frameworks.py $(ARGS) || exit 1; \
-	done
-
 # The newest TRL, with the newest of what it needs, whatever constraints.txt says of them; torch alone is held.
 TRL_NEXT := .bench/trl-next
 test-trl-next: ## run the tests beside TRL with its newest release, in an environment of its own
@@ -57,6 +48,15 @@ test-trl-next: ## run the tests beside TRL with its newest release, in an enviro
 	@OMP_NUM_THREADS=$(OMP_NUM_THREADS) $(TRL_NEXT)/bin/python -m pytest tests/trl/trainer/test_trl_alone.py
 	@OMP_NUM_THREADS=$(OMP_NUM_THREADS) $(TRL_NEXT)/bin/python -m pytest $(ARGS) tests/trl/trainer/test_trl_seams.py \
 	  tests/trl/trainer/test_equals_trl.py tests/trl/trainer/test_equals_trl_sampler.py
+
+# A library each: LlamaIndex does not go together with the others.
+frameworks: ## play the examples of programs with their libraries, in an environment for each
+	@for name in langgraph openai_agents llama_index; do \
+	  $(PYTHON) -m venv .bench/$$name && \
+	  .bench/$$name/bin/python -m pip install --disable-pip-version-check -c constraints.txt \
+	    -e . pytest tqdm -r examples/programs/$$name.txt && \
+	  .bench/$$name/bin/python -m pytest -m frameworks -W ignore tests/programs/test_frameworks.py $(ARGS) || exit 1; \
+	done
 
 bench: $(INSTALLED) ## measure everything beside its peers, a quarter of an hour (ARGS="--only envs,update")
 	@$(BIN)/python benchmarks/suite.py $(ARGS)

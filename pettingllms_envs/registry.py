@@ -82,7 +82,7 @@ def find(name: str) -> Entry:
     Raises:
         ValueError: There is none, or two packages provide it.
     """
-    if name.startswith(PROGRAM):
+    if str(name).startswith(PROGRAM):
         return Entry(name, 0, f"{__package__}.programs", name.removeprefix(PROGRAM).rpartition(":")[0])
     known = entries()
     spelled = re.sub(r"-v(\d+)$", r"_v\1", str(name).removeprefix(f"{BUILT_IN}/"))

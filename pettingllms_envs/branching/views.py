@@ -57,9 +57,9 @@ def differences(expected: View, found: View) -> Iterator[str]:
 
 
 def described(name: str, expected: View, found: View) -> str:
-    """A difference in words; of two texts it is marked."""
+    """A difference in words; of two long texts it is marked."""
     one, other = expected[name], found.get(name)
-    if isinstance(one, str) and isinstance(other, str):
+    if isinstance(one, str) and isinstance(other, str) and max(len(one), len(other)) > 2 * CONTEXT:
         one, other = marked(one, other)
     return f"{name}: expected {short(one)}, got {short(other)}"
 

@@ -105,6 +105,8 @@ class Header(TypedDict):
     sandbox: NotRequired[SandboxFields | None]
     machine: dict[str, Any]
     written: NotRequired[WrittenFields]
+    started: NotRequired[str]
+    command: NotRequired[str]
 
 
 class CountFields(TypedDict):

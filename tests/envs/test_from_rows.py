@@ -69,7 +69,7 @@ def test_it_keeps_the_contract_in_another_process_too() -> None:
         "learning signal",
         "forged prompts",
     )
-    testing.conforms(debate, seeds=range(2), only=checks)
+    testing.conforms(debate, seeds=range(2), blind=["no"], floor=1.0, only=checks)
 
 
 @pytest.mark.parametrize("kind", ["list", "data set", "file"])

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from asking import ask, chat, played, send
+from calls import ask, chat, played, send
 from pettingllms_envs.observations import Limits
 from pettingllms_envs.programs import program
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from asking import ask, chat, played, returns_of, send
+from calls import ask, chat, played, returns_of, send
 from pettingllms_envs.programs import ProgramFailed, program
 
 
@@ -43,7 +43,7 @@ async def async_team(base_url: str, row: Any) -> float:
 def script(tmp_path: Path, source: str) -> list[str]:
     """A command line of a Python program, which can ask."""
     file = tmp_path / "team.py"
-    head = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\nimport json, os\nfrom asking import *\n"
+    head = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\nimport json, os\nfrom calls import *\n"
     file.write_text(f"{head}URL = os.environ['OPENAI_BASE_URL']\n{textwrap.dedent(source)}", encoding="utf-8")
     return [sys.executable, "-S", "-E", str(file)]
 

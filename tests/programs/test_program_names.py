@@ -16,7 +16,7 @@ from pettingllms_envs.programs import program
 
 TEAM = f"""
 import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})
-from asking import ask
+from calls import ask
 from pettingllms_envs.programs import program
 
 def play(base_url, row):

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from asking import ask, chat, played
+from calls import ask, chat, played
 from pettingllms_envs.branching import ReplayError, ReplayWrapper
 from pettingllms_envs.failures import EpisodeRestart
 from pettingllms_envs.programs import program
