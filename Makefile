@@ -7,8 +7,8 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-# -qq: errors only. -c always: a plain `torch` pulled in by another package may be gigabytes of CUDA.
-PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
+# -c always: a plain `torch` pulled in by another package may be gigabytes of CUDA. pip shows what it downloads.
+PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
 
 # Of the tests alone, whose models are so small that two threads only wait for each other.
 OMP_NUM_THREADS ?= 1
@@ -20,7 +20,7 @@ IN_WORKERS = -n $(WORKERS) --maxprocesses 4 --dist worksteal
 HF_HUB_OFFLINE ?= 1
 export HF_HUB_OFFLINE
 
-.PHONY: help quickstart test test-bench test-trl-next bench bench-gpu lint format docs venv clean
+.PHONY: help quickstart test test-bench test-trl-next frameworks bench bench-gpu lint format docs venv release clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s%s\n", $$1, $$2}' Makefile
@@ -40,14 +40,23 @@ TRL_NEXT := .bench/trl-next
 test-trl-next: ## run the tests beside TRL with its newest release, in an environment of its own
 	@$(PYTHON) -m venv --clear $(TRL_NEXT)
 	@grep '^torch==' constraints.txt > $(TRL_NEXT)/torch.txt
-	@$(TRL_NEXT)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt torch
-	@$(TRL_NEXT)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	@$(TRL_NEXT)/bin/python -m pip install -qq --disable-pip-version-check -c $(TRL_NEXT)/torch.txt --upgrade \
+	@$(TRL_NEXT)/bin/python -m pip install --disable-pip-version-check -c constraints.txt torch
+	@$(TRL_NEXT)/bin/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(TRL_NEXT)/bin/python -m pip install --disable-pip-version-check -c $(TRL_NEXT)/torch.txt --upgrade \
 	  --upgrade-strategy eager trl
 	@$(TRL_NEXT)/bin/python -m pip list --disable-pip-version-check | grep -E '^(trl|transformers|accelerate|peft|torch) '
 	@OMP_NUM_THREADS=$(OMP_NUM_THREADS) $(TRL_NEXT)/bin/python -m pytest tests/trl/trainer/test_trl_alone.py
 	@OMP_NUM_THREADS=$(OMP_NUM_THREADS) $(TRL_NEXT)/bin/python -m pytest $(ARGS) tests/trl/trainer/test_trl_seams.py \
 	  tests/trl/trainer/test_equals_trl.py tests/trl/trainer/test_equals_trl_sampler.py
+
+# A library each: LlamaIndex does not go together with the others.
+frameworks: ## play the examples of programs with their libraries, in an environment for each
+	@for name in langgraph openai_agents llama_index; do \
+	  $(PYTHON) -m venv .bench/$$name && \
+	  .bench/$$name/bin/python -m pip install --disable-pip-version-check -c constraints.txt \
+	    -e . pytest tqdm -r examples/programs/$$name.txt && \
+	  .bench/$$name/bin/python -m pytest -m frameworks -W ignore tests/programs/test_frameworks.py $(ARGS) || exit 1; \
+	done
 
 bench: $(INSTALLED) ## measure everything beside its peers, a quarter of an hour (ARGS="--only envs,update")
 	@$(BIN)/python benchmarks/suite.py $(ARGS)
@@ -66,10 +75,16 @@ format: $(INSTALLED) ## rewrite the files as lint wants them
 
 docs: $(VENV)/.docs ## build the site of the documentation: build/site/index.html
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
-	@echo 'build/site/index.html: open it in a browser; search needs a server: python3 -m http.server -d build/site'
+	@echo 'build/site/index.html: open it in a browser'
 
 venv: $(INSTALLED) ## make .venv, as every target does when it is missing
 	@:
+
+release: $(INSTALLED) ## build dist/*.whl and dist/*.tar.gz, if nothing stands in the way of a release
+	@$(BIN)/python tools/release.py
+	@rm -rf dist
+	@$(PIP_INSTALL) build
+	@$(BIN)/python -m build
 
 clean: ## remove .venv, .bench, caches and build products (outputs/ stays)
 	@rm -rf $(VENV) .bench build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
@@ -79,7 +94,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null || { \
 	  echo "PYTHON=$(PYTHON) is $$($(PYTHON) --version 2> /dev/null || echo 'not found'); Python 3.11 or newer" \
 	    "is needed. Name one: make $(firstword $(MAKECMDGOALS)) PYTHON=python3.11" >&2; exit 1; }
-	@echo "Installing into $(VENV), once (two minutes or so) ..."
+	@echo "Installing into $(VENV), once: some 130 packages, torch the largest. It takes minutes ..."
 	@$(BIN)/python -m pip --version > /dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	@$(PIP_INSTALL) torch
 	@$(PIP_INSTALL) -e '.[dev]'

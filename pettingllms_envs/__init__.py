@@ -10,10 +10,11 @@ Importing this package registers every environment with PettingZoo (`pettingzoo.
 "pettingllms/plan_path-v0")`) by name only: its module is imported when it is made.
 """
 
+from pettingllms_envs.from_rows import conversation, function
 from pettingllms_envs.instances import test_set
 from pettingllms_envs.registry import find, list_environments, make, register
 
 
-__all__ = ["find", "list_environments", "make", "test_set"]
+__all__ = ["conversation", "find", "function", "list_environments", "make", "test_set"]
 
 register()

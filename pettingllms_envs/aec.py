@@ -28,7 +28,9 @@ from pettingllms_envs.features import (
     HasDigest,
     HasOracle,
     HasOutcome,
+    LeavesRewards,
     OnDataSet,
+    RequiresOptions,
 )
 from pettingllms_envs.observations import Prompt
 from pettingllms_envs.spaces import ChatText, observation_space
@@ -88,7 +90,8 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
     * `team_rewards`: the names of those that are the team's;
     * `outcome`: the task's report on the state, at least `success` unless its agents compete;
     * `turn`: the turn now being played, from 1; at the end the last one. Where the workflow is not cyclic, it is the
-      number of the agent's next reply (at the end of its last one).
+      number of the agent's next reply (at the end of its last one);
+    * `judged`, only where rewards are left to a trainer's reward functions: whether they judge the last reply.
 
     Solving the task terminates all agents; so does agreement, right or wrong, where a workflow ends by it (`outcome`
     says which it was). Using up the turns truncates them. An agent that the workflow takes out earlier (see
@@ -98,7 +101,9 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
     * `roles`, the role of each agent, `delayed_roles`, those that are paid at later steps only, and `informed_roles`,
       those whose observations may contain the solution;
     * `cyclic`, whether every agent acts once in each turn, see `core.Workflow`;
-    * `reset_options`, the options of `reset`, each with its legal values, or () if it is open;
+    * `reset_options`, the options of `reset`, each with its legal values, or () if it is open, and `required_options`,
+      those without which a training's row is no instance;
+    * `judged`, whether the infos say which replies a trainer's reward functions judge, see `features.LeavesRewards`;
     * `reward_ranges`, least and greatest of each part, and `alpha`;
     * `max_return`, the most that the team's parts can add up to over an episode, before alpha; None of a competitive
       task, whose `competitive` is `"zero_sum"` or `"mixed"` (else None);
@@ -152,6 +157,8 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
             "branching": "snapshot",
             "roles": {agent: role.name for role in workflow.roles for agent in role.agents},
             "reset_options": dict(task.instance_fields),
+            "required_options": list(task.required_options) if isinstance(task, RequiresOptions) else [],
+            "judged": isinstance(workflow, LeavesRewards) and workflow.leaves_rewards,
             "reward_ranges": dict(workflow.ranges()),
             "alpha": self.alpha,
             "max_return": None if isinstance(task, Competitive) else task.ranges()["value"][1] + 1,
@@ -180,6 +187,7 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
         self._is_fixed = workflow.cyclic and not isinstance(workflow, ChangingTeam)
         self._changing = workflow if isinstance(workflow, ChangingTeam) else None
         self._reporting = workflow if isinstance(workflow, HasOutcome) else None
+        self._judging = workflow if isinstance(workflow, LeavesRewards) and workflow.leaves_rewards else None
         self._digesting = task if isinstance(task, HasDigest) else None
         self._config = repr((workflow, self.alpha))
         self._seeds: random.Random | int | None = None
@@ -481,6 +489,7 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
             "team_rewards": [*team],
             "outcome": outcome,
             "turn": play.turn if self._cyclic else self._turn_of(now, agent),
+            **({} if self._judging is None else {"judged": self._judging.judged(play)}),
         }
 
     def _turn_of(self, now: Snapshot, agent: str) -> int:

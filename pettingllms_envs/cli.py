@@ -19,61 +19,50 @@ What a user got wrong ends with one line, "error: what was given, what was expec
 from __future__ import annotations
 
 import argparse
+import importlib
 import io
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import EntryPoint, version
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from rich.console import Console
 from rich.text import Text
 
-from pettingllms_envs.commands import (
-    Refused,
-    audit,
-    bench,
-    check,
-    compare,
-    crossplay,
-    data,
-    export,
-    index,
-    info,
-    leaderboard,
-    listing,
-    new,
-    play,
-    plug_ins,
-    push,
-    replay,
-    report,
-    sandbox,
-    user_errors,
-    view,
-)
+from pettingllms_envs.commands import INTERRUPTED, Parser, Refused, plug_ins, user_errors
 from pettingllms_envs.suggestions import did_you_mean
 
 
 COMMANDS = {
-    "list": (listing, "which environments there are"),
-    "info": (info, "an environment's roles, settings, options, rewards and prompts"),
-    "play": (play, "play in this terminal, or watch a game and record it"),
-    "check": (check, "run the conformance suite on an environment"),
-    "bench": (bench, "benchmark agents on an environment, with every episode on record"),
-    "compare": (compare, "compare runs on the same problems, with tests and intervals"),
-    "runs": (index, "an index of all runs in a folder, by environment, model and date"),
-    "leaderboard": (leaderboard, "models by environments, with intervals and paired comparisons"),
-    "export": (export, "write runs as logs of Inspect"),
-    "crossplay": (crossplay, "mix the roles of runs, replace a role, or play alone at the same budget"),
-    "report": (report, "report a study: methods compared over seeds, with intervals and curves"),
-    "replay": (replay, "play recorded episodes again without a model, or rescore them"),
-    "audit": (audit, "check that a run is sound: groups, roles that do not learn, a collapse"),
-    "new": (new, "start a package with an environment of your own"),
-    "data": (data, "data sets of problems: list, show, prepare a copy, check for test problems"),
-    "view": (view, "write a page with a run's numbers and all of its episodes"),
-    "push": (push, "upload a run to the Hub as a data set; it asks first"),
-    "sandbox": (sandbox, "show how programs are isolated on this machine, and test it"),
+    "list": "which environments there are",
+    "info": "an environment's roles, settings, options, rewards and prompts",
+    "play": "play in this terminal, or watch a game and record it",
+    "check": "run the conformance suite on an environment",
+    "bench": "benchmark agents on an environment, with every episode on record",
+    "compare": "compare runs on the same problems, with tests and intervals",
+    "runs": "an index of all runs in a folder, by environment, model and date",
+    "leaderboard": "models by environments, with intervals and paired comparisons",
+    "export": "write runs as logs of Inspect",
+    "crossplay": "mix the roles of runs, replace a role, or play alone at the same budget",
+    "report": "report a study: methods compared over seeds, with intervals and curves",
+    "replay": "play recorded episodes again without a model, or rescore them",
+    "audit": "check that a run is sound: groups, roles that do not learn, a collapse",
+    "new": "start a package with an environment of your own",
+    "data": "data sets of problems: list, show, prepare a copy, check for test problems",
+    "view": "write a page with a run's numbers and all of its episodes",
+    "push": "upload a run to the Hub as a data set; it asks first",
+    "sandbox": "show how programs are isolated on this machine, and test it",
 }
+
+FILES = {"list": "listing", "runs": "index"}
+"""Of the commands whose file has another name."""
+
+SUMMARIES = {
+    "train": "train a team by reinforcement learning, or estimate what that takes of GPUs",
+    "sft": "warm up a team by supervised fine-tuning on demonstrations",
+    "study": "compare training methods over seeds and settings, in worker processes",
+}
+"""Of the commands that `pettingllms_trl` adds: without importing it nothing says what they do."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -96,10 +85,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise Refused(_unknown("unrecognized arguments:", " ".join(unknown), args.options, args.prog))
         status: int = args.run(args, console)
     except Refused as refused:
-        Console(stderr=True).print(Text(f"error: {_line(str(refused))}"), soft_wrap=True)
+        Console(stderr=True).print(Text(f"error: {' '.join(str(refused).split())}"), soft_wrap=True)
         return 2
     except KeyboardInterrupt:
-        return play.INTERRUPTED
+        return INTERRUPTED
     return status
 
 
@@ -108,15 +97,16 @@ def _unknown(what: str, given: str, known: Iterable[str], prog: str) -> str:
     return f"{what} {given}.{hint} `{prog} --help` shows what there is."
 
 
-def _line(message: str) -> str:
-    return " ".join(message.split())
+class _Command(Parser):
+    """Imports the file of its command, with the arguments, when it is the one that was called."""
 
-
-class _Parser(argparse.ArgumentParser):
-    """Reports errors in one line; argparse would print its usage before every error."""
-
-    def error(self, message: str) -> NoReturn:
-        raise Refused(f"{message}. `{self.prog} --help` shows what there is.")
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        name = self.prog.rpartition(" ")[2]
+        module = importlib.import_module(f"pettingllms_envs.commands.{FILES.get(name, name)}")
+        self.description = module.__doc__
+        module.add(self)
+        self.set_defaults(run=module.run, prog=self.prog, options=list(self._option_string_actions))
+        return super().parse_known_args(args, namespace)
 
 
 class _Version(argparse.Action):
@@ -128,15 +118,13 @@ class _Version(argparse.Action):
 
 
 def _parser(plugged: Mapping[str, EntryPoint]) -> argparse.ArgumentParser:
-    parser = _Parser(prog="pettingllms", description="Text environments for teams of language models.")
+    parser = Parser(prog="pettingllms", description="Text environments for teams of language models.")
     parser.add_argument("--version", action=_Version, nargs=0, help="the version of the package")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
-    for name, (module, summary) in COMMANDS.items():
-        command = commands.add_parser(name, help=summary, description=f"{module.__doc__}")
-        module.add(command)
-        command.set_defaults(run=module.run, prog=command.prog, options=list(command._option_string_actions))
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Command)
+    for name, summary in COMMANDS.items():
+        commands.add_parser(name, help=summary)
     for name, point in plugged.items():
-        commands.add_parser(name, help=f"command of the package {point.module.partition('.')[0]}; see --help")
+        commands.add_parser(name, help=SUMMARIES.get(name, f"command of the package {point.module.partition('.')[0]}"))
     return parser
 
 

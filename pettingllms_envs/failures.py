@@ -9,3 +9,10 @@ class ServiceFailed(RuntimeError):
     A rollout treats it as a failure of the environment, also if other replies do not need the service: the instance is
     restarted, then dropped, and never scored.
     """
+
+
+class EpisodeRestart(RuntimeError):
+    """The episode is to be played again from its beginning; nothing is wrong with the environment or the replies.
+
+    A rollout and an evaluation do so, and do not count it as a failure.
+    """

@@ -78,6 +78,42 @@ class HasOracle(Protocol):
         """An optimal move, the same every time. It must never reach an observation."""
 
 
+class CountedReply(str):
+    """A reply with what is known of its tokens: the action of an environment that is a `TakesReply`.
+
+    Args:
+        text: The reply.
+        num_prompt_tokens: Tokens of its prompt; 0 if unknown.
+        num_tokens: Tokens of the reply; 0 if unknown.
+        was_cut: Whether the reply was cut off at the most tokens that it may have.
+    """
+
+    __slots__ = ("num_prompt_tokens", "num_tokens", "was_cut")
+
+    num_prompt_tokens: int
+    num_tokens: int
+    was_cut: bool
+
+    def __new__(
+        cls, text: str, num_prompt_tokens: int = 0, num_tokens: int = 0, was_cut: bool = False
+    ) -> CountedReply:
+        made = super().__new__(cls, text)
+        made.num_prompt_tokens, made.num_tokens, made.was_cut = num_prompt_tokens, num_tokens, was_cut
+        return made
+
+
+@runtime_checkable
+class TakesReply(Protocol):
+    """An optional feature of an environment: its actions are `CountedReply`, a `str` that also has numbers of tokens.
+
+    All others are stepped with plain texts.
+    """
+
+    @property
+    def takes_reply(self) -> bool:
+        """True."""
+
+
 @runtime_checkable
 class HasBots(Protocol):
     """An optional feature of a workflow: players that are written as rules, as baselines and as partners.
@@ -128,6 +164,31 @@ class HasOutcome(Protocol):
 
     def outcome(self, state: Any) -> Mapping[str, bool | int | float | str]:
         """What to report in addition to the task's outcome."""
+
+
+@runtime_checkable
+class LeavesRewards(Protocol):
+    """An optional feature of a workflow: what its agents are paid is left to a trainer's reward functions.
+
+    They judge the replies that the workflow says, and what they give is the whole team's. With any other workflow they
+    judge every reply, for its agent alone.
+    """
+
+    @property
+    def leaves_rewards(self) -> bool:
+        """Whether it does."""
+
+    def judged(self, state: Any) -> bool:
+        """Whether the reply that led to this state is judged."""
+
+
+@runtime_checkable
+class RequiresOptions(Protocol):
+    """An optional feature of a task: instance fields that rows of a training must have, as no seed stands for them."""
+
+    @property
+    def required_options(self) -> Sequence[str]:
+        """Their names."""
 
 
 @runtime_checkable
@@ -206,6 +267,11 @@ class HasLoneBound(Protocol):
 
 BlindPolicy = Callable[[str, random.Random], str]
 """A reply to a prompt, of an agent that does not read what the task says it has to. It draws from the generator."""
+
+
+def always(reply: str, prompt: str, rng: random.Random) -> str:
+    """The blind policy of a constant: `partial(always, reply)`."""
+    return reply
 
 
 @runtime_checkable

@@ -1,12 +1,39 @@
-"""How this package and its extras are installed, for messages and docs: from a checkout, for it is on no index."""
+"""Where this package comes from and how it is installed: for messages, docs, and the packages of `pettingllms new`.
+
+It is on no package index, so it is installed from a checkout. Files that can compute nothing (pyproject.toml,
+CITATION.cff) repeat `REPOSITORY`; tools/release.py compares them.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+
+
+REPOSITORY = "https://pettingllms.invalid/pettingllms"
+"""Address of the repository. A placeholder until there is one: `.invalid` leads nowhere (RFC 2606), and `make release`
+refuses it."""
+
+
+def is_published() -> bool:
+    """Whether `REPOSITORY` is an address, and no placeholder."""
+    return ".invalid/" not in REPOSITORY
 
 
 def install_command(extra: str) -> str:
     """The command that installs an extra, and where to run it, such as for `"data"`."""
     return f"pip install -e '.[{extra}]' in a checkout of PettingLLMs"
+
+
+def requirement() -> str:
+    """The line of a requirements file with which pip finds this package without an index.
+
+    It names the repository; while that has no address, the checkout that is in use; and without a checkout the package
+    alone, which is installed then.
+    """
+    if is_published():
+        return f"pettingllms @ git+{REPOSITORY}"
+    checkout = Path(__file__).parents[1]
+    return f"-e {checkout}" if (checkout / "pyproject.toml").is_file() else "pettingllms"
 
 
 @contextmanager

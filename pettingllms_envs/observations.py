@@ -4,7 +4,7 @@ An observation is one of
 
 * a `str`, or `{"text": str}`, with perhaps a `"system"` prompt and a `"followup"` for agents with a history;
 * `{"parts": [...]}`, texts and [`Image`]s in order, with perhaps a `"system"` prompt;
-* `{"messages": [...]}`, a chat, with perhaps `"tools"` that the model may call.
+* `{"messages": [...]}`, a chat, with perhaps `"tools"` that the model may call, and `"limits"` of its reply.
 
 `read_observation` converts all of them to a `Prompt`. A model that reads texts only is given `text_prompt`, which
 raises an error for images: what a model cannot be shown is never left out.
@@ -90,6 +90,18 @@ class Prompt(NamedTuple):
     tools: Sequence[Mapping[str, Any]] = ()
 
 
+class Limits(NamedTuple):
+    """What an observation asks of its reply. It can only shorten what the trainer or the evaluation allows.
+
+    Args:
+        max_tokens: Most tokens of the reply; None: no limit of its own.
+        stop: Words that end the reply, in addition to others.
+    """
+
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+
+
 Observation = str | Sequence[Part] | Prompt
 """What a workflow shows an agent: a text, texts and images in order, or a whole prompt."""
 
@@ -145,6 +157,20 @@ def followup_of(observation: Any) -> str | None:
     """The text for an agent with a history instead of the observation's text, if there is a `"followup"`."""
     followup = observation.get("followup") if isinstance(observation, Mapping) else None
     return _encodable(followup) if isinstance(followup, str) else None
+
+
+def limits_of(observation: Any) -> Limits:
+    """The limits of the reply to an observation.
+
+    Raises:
+        TypeError: They are no `Limits`.
+    """
+    limits = observation.get("limits") if isinstance(observation, Mapping) else None
+    if limits is None:
+        return Limits()
+    if not isinstance(limits, Limits):
+        raise TypeError(f"an agent observes {type(limits).__name__!r} as 'limits'; expected observations.Limits.")
+    return limits
 
 
 def images_of(messages: Sequence[Message]) -> list[Image]:
@@ -204,7 +230,7 @@ def _messages_of(observation: Mapping[str, Any], agent: str) -> list[Message]:
         TypeError: They are not a list of messages.
         ValueError: There are other keys, another role, no messages, or the last one is not a user's or a tool's.
     """
-    if others := sorted(map(str, set(observation) - {"messages", "tools"})):
+    if others := sorted(map(str, set(observation) - {"messages", "tools", "limits"})):
         raise ValueError(
             f"agent {agent!r} observes 'messages' beside {', '.join(map(repr, others))}; expected 'messages' alone, "
             "which are the whole prompt. Put the other texts into the messages."

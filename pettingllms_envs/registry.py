@@ -7,7 +7,8 @@ A plug-in declares an entry point of the group `pettingllms.envs` in its pyproje
 
 Its module has a function `env` (see `pettingllms_envs.assembly`) that makes an environment of that name; it is
 imported when the environment is made. Only installed modules are ever imported: a name is looked up here, and never
-interpreted as a module.
+interpreted as a module. The exception says so itself: `"program:FILE.py:NAME"` is the program NAME of that file
+(`pettingllms_envs.programs`), which is imported. No command imports a file that a record alone names.
 """
 
 from __future__ import annotations
@@ -29,11 +30,12 @@ if TYPE_CHECKING:
 
 GROUP = "pettingllms.envs"
 BUILT_IN = "pettingllms"
+PROGRAM = "program:"
 
 _OWN = dict.fromkeys(
     (
-        *("aime", "apps", "archives", "code_contests", "hanabi", "hidden_bench", "kuhn_poker", "live_code_bench"),
-        *("math", "note_taking", "olympiad_bench", "plan_path", "search", "sokoban", "sudoku"),
+        *("aime", "apps", "archives", "code_contests", "conversation", "hanabi", "hidden_bench", "kuhn_poker"),
+        *("live_code_bench", "math", "note_taking", "olympiad_bench", "plan_path", "search", "sokoban", "sudoku"),
     ),
     0,
 )
@@ -56,8 +58,8 @@ class Entry(NamedTuple):
 
     @property
     def full_name(self) -> str:
-        """The name with the version, such as `"sokoban_v0"`."""
-        return f"{self.name}_v{self.version}"
+        """The name with the version, such as `"sokoban_v0"`; a program has none."""
+        return self.name if self.name.startswith(PROGRAM) else f"{self.name}_v{self.version}"
 
 
 def entries() -> tuple[Entry, ...]:
@@ -74,11 +76,14 @@ def list_environments() -> tuple[str, ...]:
 def find(name: str) -> Entry:
     """The environment of a name: `"sokoban"` is its newest version, `"sokoban_v0"` that version.
 
-    PettingZoo's spelling, `"pettingllms/sokoban-v0"`, names the same environment.
+    PettingZoo's spelling, `"pettingllms/sokoban-v0"`, names the same environment. A program's file is read when the
+    environment is made.
 
     Raises:
         ValueError: There is none, or two packages provide it.
     """
+    if str(name).startswith(PROGRAM):
+        return Entry(name, 0, f"{__package__}.programs", name.removeprefix(PROGRAM).rpartition(":")[0])
     known = entries()
     spelled = re.sub(r"-v(\d+)$", r"_v\1", str(name).removeprefix(f"{BUILT_IN}/"))
     named = [entry for entry in known if spelled in (entry.name, entry.full_name)]
@@ -98,7 +103,7 @@ def make(name: str, **kwargs: Any) -> TextEnv:
 
     Args:
         name: One of `list_environments()`, such as `"sokoban"`, for the newest version, or with it: `"sokoban_v0"`; or
-            as PettingZoo's registry has it, `"pettingllms/sokoban-v0"`.
+            as PettingZoo's registry has it, `"pettingllms/sokoban-v0"`. Or a program, `"program:team.py:team"`.
         **kwargs: Settings: those of `pettingllms_envs.assembly.assemble` and of the task's class.
 
     Raises:
@@ -107,7 +112,8 @@ def make(name: str, **kwargs: Any) -> TextEnv:
         TypeError: The environment has no such setting.
     """
     entry = find(name)
-    made: TextEnv = importlib.import_module(entry.module).env(**kwargs)
+    module = importlib.import_module(entry.module)
+    made: TextEnv = module.load(name)(**kwargs) if name.startswith(PROGRAM) else module.env(**kwargs)
     _check_name(made, entry)
     return made
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+import warnings
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
@@ -13,6 +14,12 @@ from trl import GRPOConfig
 
 from pettingllms_trl.role_sampling import parse
 
+
+# transformers 5.23 renamed gradient checkpointing; TRL 1.16 and PEFT 0.21 still say the old names, in GRPOConfig,
+# SFTConfig and the trainers, where no user can change them.
+warnings.filterwarnings(
+    "ignore", r"`(is_)?gradient_checkpointing(_enable|_disable)?` is deprecated", category=FutureWarning
+)
 
 Configuration = TypeVar("Configuration", bound=type)
 
@@ -44,9 +51,10 @@ class MultiAgentGRPOConfig(GRPOConfig):
     was sampled is then redistributed for training; the update is that of one process with all of it.
 
     Args:
-        sampling (`str`, *optional*, defaults to `"tree"`):
+        sampling (`str`, *optional*):
             `"tree"`: at each decision the policy samples K candidates from one prompt, each is played on a branch of
             its own and scored, and the best goes on. `"parallel"`: each instance is played K times, independently.
+            `None`: the one that suits the trainer's `credit`; `"tree"` for the default, unless a role is paid later.
         max_envs (`int`, *optional*):
             How many environments are in play at once, on each process. `None` plays all its rows of a generation
             together; fewer bounds the number of sequences in one call of the generator. With vLLM and several
@@ -181,7 +189,7 @@ class MultiAgentGRPOConfig(GRPOConfig):
         "vllm_server_urls",
     ]
 
-    sampling: Literal["tree", "parallel"] = "tree"
+    sampling: Literal["tree", "parallel"] = None  # type: ignore[assignment]  # until the trainer that is given it chooses
     max_envs: int | None = None
     max_turns: int | None = None
     num_continuations: int = 0
@@ -217,8 +225,10 @@ class MultiAgentGRPOConfig(GRPOConfig):
                 f"num_generations={self.num_generations}: a candidate is judged against its siblings, so at least 2 "
                 "are needed. Set num_generations=4 or more."
             )
-        if self.sampling not in ("tree", "parallel"):
-            raise ValueError(f"sampling={self.sampling!r}, expected 'tree' or 'parallel'")
+        if self.sampling not in ("tree", "parallel", None):
+            raise ValueError(
+                f"sampling={self.sampling!r}, expected 'tree' or 'parallel', or None for what suits the credit"
+            )
         if self.vllm_weight_transfer not in ("files", "nccl"):
             raise ValueError(f"vllm_weight_transfer={self.vllm_weight_transfer!r}, expected 'files' or 'nccl'")
         if self.canary not in ("stop", "warn", None):
@@ -288,7 +298,7 @@ class MultiAgentGRPOConfig(GRPOConfig):
         other = "choose='reward'" if self.choose == "value" else "train_continuations=False"
         if self.choose != "value" and not self.train_continuations:
             return
-        if self.sampling != "tree":
+        if self.sampling == "parallel":
             raise ValueError(
                 f"{chosen} with sampling={self.sampling!r}, expected 'tree': the continuations of a decision's "
                 f"candidates are compared, and here it has one candidate. Set sampling='tree', or {other}."

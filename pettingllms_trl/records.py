@@ -222,13 +222,14 @@ class Request:
 
     `prompt.ids` are given if the prompt continues sampled tokens, and are then used unchanged. If they are empty, the
     prompt is encoded with the policy's chat template. `seed` is that of the first candidate; if there is none, the
-    engine has its own.
+    engine has its own. `limits` are those that the observation sets to each completion, beside the policy's.
     """
 
     agent: str
     prompt: Prompt
     num_candidates: int
     seed: int | None = None
+    limits: observations.Limits = observations.Limits()  # noqa: RUF009  # frozen
 
 
 @dataclass(frozen=True, slots=True)
@@ -469,6 +470,7 @@ class PendingDecision:
         prompt: Its prompt.
         completions: The candidates.
         is_text: Whether the observation is a `str`, a standard prompt in TRL's terms, without earlier turns before it.
+        is_of_team: Whether the environment says that it is judged, for all agents (`infos[agent]["judged"]`).
     """
 
     row: Row
@@ -477,6 +479,7 @@ class PendingDecision:
     prompt: Prompt
     completions: Sequence[Completion]
     is_text: bool = False
+    is_of_team: bool = False
 
 
 Judge = Callable[[PendingDecision], Sequence[Mapping[str, float]]]

@@ -72,8 +72,6 @@ def train_briefly(make_env: Callable[[], Any], folder: str | Path, *, num_steps:
         Dataset.from_dict({"seed": range(num_steps)}),
         policies="lora",
         peft_config=LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM"),
-        # What roles are paid at later steps is in their return to go only.
-        credit={"at_grpo": {"value": "return_to_go"}} if env.metadata.get("delayed_roles") else "at_grpo",
     )
     replies = _replies(env, num_steps)
     trainer.processing_class.batch_decode = lambda rows, **_: [replies[ids[0] % len(replies)] for ids in rows]

@@ -17,7 +17,6 @@ import pytest
 from pettingzoo import AECEnv
 
 import drawn_tree
-import pettingllms_envs
 from blocks import blocks
 from pettingllms_envs import sandbox, testing
 from running import marks_of, run_page, runs
@@ -110,9 +109,6 @@ def test_what_the_quickstart_says_of_cut_messages_is_what_its_table_has() -> Non
 
 ENVIRONMENTS: dict[str, Callable[[Any], Any]] = {
     "docs/add_environment.md TextGame": lambda made: lambda: made(pettingzoo.make("aec", "classic/tictactoe-v3")),
-    "docs/training.md Ask": lambda made: made,
-    "docs/training.md AskInChat": lambda made: made,
-    "docs/training.md WithTarget": lambda made: lambda: made(pettingllms_envs.make("plan_path")),
 }
 """How the classes of pages that are written for PettingZoo become an environment."""
 
@@ -123,7 +119,7 @@ def pettingzoo_classes() -> dict[str, type]:
     for page, text in PAGES.items():
         namespace: dict[str, Any] = {}
         for block in blocks(text):
-            if re.search(r"^class \w+\((AECEnv|BaseWrapper|Ask)\):", block.code, re.M):
+            if re.search(r"^class \w+\((AECEnv|BaseWrapper)\):", block.code, re.M):
                 tree = ast.parse(block.code)
                 tree.body = [node for node in tree.body if isinstance(node, DEFINITIONS)]
                 exec(compile(tree, f"{page}:{block.line}", "exec"), namespace)  # noqa: S102  # our own documentation

@@ -32,6 +32,13 @@ def test_the_readme_is_at_most_twelve_kilobytes() -> None:
     assert len(PAGES["README.md"].encode()) <= 12_000
 
 
+def test_the_home_page_shows_the_pictures_and_the_tested_script_of_the_readme() -> None:
+    script = re.search(r"<!-- tested by .*? -->\n```python\n.*?```\n", PAGES["README.md"], re.S)
+    assert script is not None
+    assert script[0] in PAGES["docs/index.md"]
+    assert {"page.png", "quickstart.png"} <= set(re.findall(r"\]\(([\w.]+)\)", PAGES["docs/index.md"]))
+
+
 MADE = "docs/environments/"
 
 
@@ -99,8 +106,12 @@ def test_the_page_of_an_environment_has_its_workflows_prompts_and_a_solved_episo
     env = pettingllms_envs.make(entry.full_name)
     env.reset(seed=environment_page.SEED)
     for agent in env.possible_agents:
-        assert env.observe(agent)["system"] in page
+        shown = env.observe(agent)
+        assert (shown["system"] if "system" in shown else shown["messages"][-1]["content"]) in page
     has_oracle = env.metadata["has_oracle"]
+    assert ("## An episode" in page) == (has_oracle or bool(env.metadata["bots"]))
+    if "## An episode" not in page:  # whose rewards are a trainer's
+        return
     while not env.standing():
         reply = env.oracle() if has_oracle else env.bot(env.metadata["bots"][0])
         assert f"{env.observe(env.agent_selection)['text']}\n```" in page

@@ -47,7 +47,12 @@ ALLOWED_IMPORTS = {
     "server_errors.py": set(),
     "failures.py": set(),
     "copying.py": {"gymnasium", "pettingzoo"},
-    "branching/*.py": {"gymnasium", "pettingzoo", "pettingllms_envs.branching", "pettingllms_envs.copying"},
+    "branching/*.py": {"gymnasium", "pettingzoo", "pettingllms_envs.branching", "pettingllms_envs.copying"}
+    | {"pettingllms_envs.failures"},
+    # Programs are run without the trainer. A user's own is imported by its file.
+    "programs/*.py": {"gymnasium", "pettingzoo", CORE, FEATURES, "pettingllms_envs.programs"}
+    | {"pettingllms_envs.branching", "pettingllms_envs.failures", "pettingllms_envs.observations"}
+    | {"pettingllms_envs.replies", "pettingllms_envs.spaces", "pettingllms_envs.tools.calls"},
     "instances.py": {CORE},
     "settings.py": set(),
     "replies/*.py": {CORE, "pettingllms_envs.replies"},
@@ -70,8 +75,13 @@ ALLOWED_IMPORTS = {
     # A server's tool calls are written as replies that environments parse.
     "agents/*.py": {"httpx2", "pettingllms_envs.agents", "pettingllms_envs.observations"}
     | {"pettingllms_envs.server_errors", "pettingllms_envs.suggestions", "pettingllms_envs.tools.calls"},
-    "episodes/*.py": {"pettingllms_envs.agents", "pettingllms_envs.episodes", "pettingllms_envs.observations"}
-    | {"pettingllms_envs.branching"},  # which says whether an episode can be played again
+    "episodes/*.py": {
+        "pettingllms_envs.agents",
+        "pettingllms_envs.episodes",
+        "pettingllms_envs.observations",
+        FEATURES,
+    }
+    | {"pettingllms_envs.branching", "pettingllms_envs.failures"},  # whether and when an episode is played again
     # PyYAML is an extra, imported when a suite is read; pandas none at all, imported for a frame.
     "evaluation/*.py": {"rich", "huggingface_hub", "yaml", "pandas", "pettingllms_envs", "pettingllms_envs.evaluation"}
     | {"pettingllms_envs.agents", "pettingllms_envs.episodes", "pettingllms_envs.branching"}
@@ -200,7 +210,7 @@ def test_the_environments_import_no_model_library_and_not_the_trainer() -> None:
 # package itself registers environments, and the guessers of a task are an arm of a study.
 SHARED = (
     *("agents", "episodes", "observations", "audit", "branching", "copying", "failures", "tools", "studies"),
-    *("installing", "suggestions"),
+    *("features", "installing", "programs", "suggestions"),
 )
 
 

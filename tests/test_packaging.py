@@ -1,14 +1,19 @@
 import os
 import re
+import shutil
 import subprocess
+import sys
 import tomllib
 from importlib import metadata
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+import release
+from pettingllms_envs import installing
 from pettingllms_envs.installing import install_command
 
 
@@ -139,8 +144,12 @@ def test_make_installs_under_the_constraints_only():
     installs = re.findall(r"(?:\$\(PIP_INSTALL\)|pip install).*", rules.replace(newest, ""))
     definition, *uses = installs
     assert "-c constraints.txt" in definition
-    assert [use.split()[-1] for use in uses] == ["torch", "'.[dev]'", "'.[docs]'"]
+    assert [use.split()[-1] for use in uses] == ["build", "torch", "'.[dev]'", "'.[docs]'"]
     assert all(use.startswith("$(PIP_INSTALL)") for use in uses)
+
+
+def test_make_shows_what_pip_does():
+    assert not re.search(r"pip install.* (-q+|--quiet|--progress-bar)\b", (ROOT / "Makefile").read_text())
 
 
 TEXTS = [
@@ -202,6 +211,111 @@ def test_ci_runs_lint_the_tests_and_the_site():
     assert os.access(script, os.X_OK)
     lines = set(script.read_text().splitlines())
     assert {f"make {target} || status=1" for target in ("lint", "test", "docs")} | {'exit "$status"'} <= lines
+
+
+def test_the_workflow_runs_the_script_that_any_machine_runs():
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
+    assert [step["run"] for step in workflow["jobs"]["run"]["steps"] if "run" in step] == [".ci/run"]
+    forms = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
+    assert {each["type"] for form in forms for each in yaml.safe_load(form.read_text()).get("body", [])} == {
+        "dropdown",
+        "input",
+        "textarea",
+    }
+
+
+def test_a_release_is_refused_while_the_address_is_a_placeholder_and_the_version_has_no_date():
+    assert not installing.is_published()
+    assert release.obstacles() == [
+        f"REPOSITORY in pettingllms_envs/installing.py is the placeholder {installing.REPOSITORY}",
+        f"CHANGELOG.md has no heading of {PROJECT['version']} with its date; "
+        f"expected '## {PROJECT['version']} (2030-12-31)'",
+    ]
+    done = subprocess.run(["make", "-n", "release"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.index("tools/release.py") < done.stdout.index("-m build")
+
+
+ADDRESS = "https://host.org/team/pettingllms"
+PYPROJECT = f'[project]\nversion = "2.1.0"\nurls = {{Repository = "{ADDRESS}"}}\n'
+CITATION = f"version: 2.1.0\nrepository-code: {ADDRESS}\nlicense: Apache-2.0\n"
+CHANGELOG = "# Changelog\n\n## 2.1.0 (2027-03-04)\n"
+
+
+@pytest.mark.parametrize(
+    ("pyproject", "citation", "changelog", "words"),
+    [
+        (PYPROJECT, CITATION, CHANGELOG, None),
+        (PYPROJECT.replace("host", "other"), CITATION, CHANGELOG, "has the repository https://other.org/"),
+        (PYPROJECT, CITATION.replace("2.1.0", "2.0.0"), CHANGELOG, "CITATION.cff has another version; expected 2.1.0"),
+        (PYPROJECT, CITATION.replace("host", "other"), CHANGELOG, "CITATION.cff has another repository-code"),
+        (PYPROJECT, CITATION, "## 2.1.0 (unreleased)\n", "CHANGELOG.md has no heading of 2.1.0 with its date"),
+    ],
+)
+def test_a_release_needs_one_version_and_one_address_everywhere(
+    pyproject, citation, changelog, words, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(installing, "REPOSITORY", ADDRESS)
+    for name, text in (("pyproject.toml", pyproject), ("CITATION.cff", f"\n{citation}"), ("CHANGELOG.md", changelog)):
+        (tmp_path / name).write_text(text)
+    found = release.obstacles(tmp_path)
+    assert [words in sentence for sentence in found] == ([True] if words else [])
+
+
+BUILD = "from setuptools import build_meta as b; import sys; print(b.build_{0}(sys.argv[1]))"
+
+
+def built(kind: str, source: Path, to: Path) -> Path:
+    """A wheel or sdist of a folder, made by the build backend that pyproject.toml names."""
+    command = [sys.executable, "-c", BUILD.format(kind), str(to)]
+    done = subprocess.run(command, cwd=source, capture_output=True, text=True, check=True)
+    return to / done.stdout.splitlines()[-1]
+
+
+def empty_environment(folder: Path) -> Path:
+    """A virtual environment with pip, setuptools, and what the bare package needs, linked from here. Its Python."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    (site,) = folder.glob("lib/python3*/site-packages")
+    for name in installed_closure({each.name for each in requirements("")} | {"pip", "setuptools"}):
+        distribution = metadata.distribution(name)
+        for top in {file.parts[0] for file in distribution.files or () if file.parts[0] != ".."}:
+            if not (site / top).exists():
+                (site / top).symlink_to(distribution.locate_file(top))
+    return folder / "bin" / "python"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["wheel", "sdist"])
+def test_a_built_package_works_in_an_empty_environment_and_so_does_a_new_game_in_it(kind, tmp_path):
+    source, dist = tmp_path / "source", tmp_path / "dist"
+    source.mkdir()
+    dist.mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    for name in ("pettingllms_envs", "pettingllms_trl"):
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    archive = built(kind, source, dist)
+    python = empty_environment(tmp_path / "empty")
+
+    def run(*command: str, cwd: Path = tmp_path) -> str:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PIP_"))}
+        done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    install = [str(python), "-m", "pip", "install", "--no-index", "--no-build-isolation"]
+    run(*install, str(archive))
+    command = str(python.with_name("pettingllms"))
+    assert run(command, "--version") == f"pettingllms {PROJECT['version']}\n"
+    missing = "import importlib.util as u; print([n for n in ('torch', 'trl', 'yaml') if u.find_spec(n)])"
+    assert run(str(python), "-c", missing) == "[]\n"
+    run(command, "bench", "plan_path", "--agents", "oracle", "--limit", "3", "--output", "run")
+    run(command, "bench", "apps", "--agents", "oracle", "--limit", "1", "--output", "rows")  # rows of our own
+    run(command, "view", "run")
+    assert "<title>plan_path_v0" in (tmp_path / "run" / "page.html").read_text()
+    run(command, "new", "my_game")
+    assert "no package index.\npettingllms\n" in (tmp_path / "my_game" / "requirements.txt").read_text()
+    run(*install, "-r", "requirements.txt", "-e", ".", cwd=tmp_path / "my_game")
+    assert "Solved" in run(command, "play", "my_game", "--auto", "oracle")
 
 
 def test_no_test_folder_is_a_package_that_could_shadow_an_installed_one():

@@ -14,6 +14,7 @@ ALLOWED = {
     "records": set[str](),
     "role_sampling": set[str](),
     "config": {"role_sampling"},
+    "console": {"records"},  # what a training prints
     "rollout": {"records"},
     # Engines are given weights, and parts of the trainer play rows, on all processes at once.
     "processes": {"records", "config", "policies.routing"},
@@ -30,7 +31,7 @@ ALLOWED = {
     "testing": {"config", "trainer"},
     "gguf": set(),  # a file of weights, before any team
     "estimate": set(),  # arithmetic on a model's configuration, for the command and for the benchmarks
-    "trainer": DATA | {"rollout", "credit", "policies", "processes", "engines", "update", "checkpoints"},
+    "trainer": DATA | {"rollout", "credit", "policies", "processes", "engines", "update", "checkpoints", "console"},
     # Its runs are those of `pettingllms train`.
     "study": DATA | {"rollout", "checkpoints", "trainer", "cli"},
     "study/plans": set[str](),

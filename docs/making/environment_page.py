@@ -28,6 +28,7 @@ GUIDES = {
     "apps": "coding.md",
     "archives": "cooperation.md",
     "code_contests": "coding.md",
+    "conversation": "training.md",
     "hanabi": "hanabi.md",
     "hidden_bench": "search.md",
     "kuhn_poker": "competition.md",
@@ -91,6 +92,8 @@ def page(entry: Entry, *, board: str = "") -> str:
     for name in env.metadata["workflows"]:
         lines += [*workflow(entry, name, told), ""]
     lines += [*prompts(env), ""]
+    if not (env.metadata["has_oracle"] or env.metadata["bots"]):
+        return "\n".join(lines)
     heading, *played = episode(env)
     picture = ["", f"![the board of seed {SEED}]({board})"] if board else []
     lines += [heading, *picture, *played, ""]
@@ -137,14 +140,15 @@ def workflow(entry: Entry, name: str, told: set[str]) -> Iterator[str]:
 
 
 def prompts(env: TextEnv) -> Iterator[str]:
-    """What each agent reads first, the same in every episode."""
+    """What each agent reads first, the same in every episode; of one that observes a chat, its last message."""
     env.reset(seed=SEED)
-    yield "## System prompts"
+    yield "## System prompts" if any("system" in env.observe(agent) for agent in env.possible_agents) else "## Prompts"
     for agent in env.possible_agents:
         yield ""
         yield f"`{agent}`:"
         yield ""
-        yield fenced(env.observe(agent)["system"])
+        shown = env.observe(agent)
+        yield fenced(shown["system"] if "system" in shown else shown["messages"][-1]["content"])
 
 
 def episode(env: TextEnv) -> Iterator[str]:

@@ -9,17 +9,21 @@ from mkdocs.structure.files import File, Files
 
 import environment_page
 import links
+from pettingllms_envs import installing
 
 
 ROOT = Path(__file__).parents[2]
 
 
 def on_config(config: Any) -> Any:
-    """The navigation's section "Environments" gets a line for each of them, after those written by hand."""
+    """The navigation's section "Environments" ends with a page for each, and the header leads to the repository if it
+    has an address."""
     pages = [{entry.name: f"environments/{entry.full_name}.md"} for entry in environment_page.own_entries()]
     for section in config.nav:
         if "Environments" in section:
-            section["Environments"][1:1] = pages
+            section["Environments"].append({"Each environment": pages})
+    if installing.is_published():
+        config.repo_url = installing.REPOSITORY
     return config
 
 

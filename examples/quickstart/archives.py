@@ -116,6 +116,7 @@ def run(options: Any) -> None:
     print(f"picture:     {output / 'curve.png'}")
     print(f"adapters:    {', '.join(f'{adapters}/{agent}' for agent in TEAM.agents)}")
     print(f"play again:  {sys.executable} examples/quickstart/evaluate.py {output}")
+    print(f"look at it:  {Path(sys.executable).with_name('pettingllms')} view {output / 'runs' / 'team'}")
 
 
 def make_trainer(
@@ -135,9 +136,11 @@ def make_trainer(
         training: Settings of the training.
         adapters: Folder with an adapter for each agent, by its name; None for new ones.
     """
+    log_rollouts = training is not None
     training = training or Training()
     args = MultiAgentGRPOConfig(
         output_dir=str(output),
+        log_rollouts=log_rollouts,  # for `pettingllms view`
         per_device_train_batch_size=training.rows_per_step * training.num_candidates,
         num_generations=training.num_candidates,
         max_completion_length=8,

@@ -115,6 +115,8 @@ def run(options: Any) -> None:
     print(f"{time.perf_counter() - began:.0f} s, {memory():.1f} GiB at most\n")
     print(f"curve:       {options.output / 'curve.png'}\nadapters:    {trained}/drafter, {trained}/planner")
     print(f"play again:  {sys.executable} examples/quickstart/evaluate.py {options.output}")
+    pettingllms = Path(sys.executable).with_name("pettingllms")
+    print(f"look at it:  {pettingllms} view {options.output / 'runs' / 'draft_plan'}")
 
 
 def prepare(folder: Path, seed: int) -> tuple[Path, Path]:
@@ -209,6 +211,7 @@ def make_trainer(
     forward = min(FORWARD, batch)
     args = MultiAgentGRPOConfig(
         output_dir=str(output),
+        log_rollouts=train,  # for `pettingllms view`
         per_device_train_batch_size=forward,
         gradient_accumulation_steps=batch // forward,
         num_generations=training.num_candidates,

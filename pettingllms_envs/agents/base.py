@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from pettingllms_envs.observations import Message, images_of
+from pettingllms_envs.observations import Limits, Message, images_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +39,7 @@ class Request:
         sample: Number of the episode on that instance.
         step: Number of replies so far in the episode.
         tools: Tools that the model may call, see `pettingllms_envs.observations.Prompt`.
+        limits: Those that the observation sets to the reply.
     """
 
     env: Any
@@ -49,6 +50,7 @@ class Request:
     sample: int
     step: int
     tools: Sequence[Mapping[str, Any]] = ()
+    limits: Limits = Limits()  # noqa: RUF009  # frozen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

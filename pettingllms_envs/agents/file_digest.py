@@ -20,14 +20,11 @@ def of_model(folder: Path) -> str:
         folder: The folder with the files; subfolders are ignored.
     """
     whole = hashlib.sha256()
-    for file in sorted({file for pattern in PATTERNS for file in folder.glob(pattern)} - _others(folder)):
+    found = {file for pattern in PATTERNS for file in folder.glob(pattern) if file.name not in NOT_THE_MODEL}
+    for file in sorted(found):
         about = file.stat()
         whole.update(f"{file.name}\0{_of_file(file, about.st_size, about.st_mtime_ns)}\n".encode())
     return whole.hexdigest()
-
-
-def _others(folder: Path) -> set[Path]:
-    return {folder / name for name in NOT_THE_MODEL}
 
 
 @cache

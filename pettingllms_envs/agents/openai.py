@@ -24,7 +24,7 @@ from pettingllms_envs.agents.chat_form import messages_for_server, text_with_cal
 from pettingllms_envs.agents.first_contact import FirstContact
 from pettingllms_envs.agents.server import Notices, Server, ServerRefused, ServerUnreachable
 from pettingllms_envs.agents.spec import NON_IDENTITY_OPTIONS, AgentPool, AgentSpec
-from pettingllms_envs.observations import Message
+from pettingllms_envs.observations import Limits, Message
 
 
 PATH = "/chat/completions"
@@ -141,10 +141,14 @@ class ChatApi:
         Raises:
             AgentFailed, AgentRefused: See `ask`.
         """
-        return self.ask(request.messages, request.seed, request.tools)
+        return self.ask(request.messages, request.seed, request.tools, request.limits)
 
     def ask(
-        self, messages: Sequence[Message], seed: int | None = None, tools: Sequence[Mapping[str, Any]] = ()
+        self,
+        messages: Sequence[Message],
+        seed: int | None = None,
+        tools: Sequence[Mapping[str, Any]] = (),
+        limits: Limits = Limits(),  # noqa: B008  # frozen
     ) -> Reply:
         """The model's reply to messages.
 
@@ -152,6 +156,7 @@ class ChatApi:
             messages: The prompt.
             seed: Seed of the reply, if the endpoint sends one, and of the pauses between tries.
             tools: Tools that the model may call. Its calls are then a part of the reply's text.
+            limits: Those of the reply, beside the endpoint's.
 
         Raises:
             AgentFailed: `unreachable` after `patience` seconds, or `refused`.
@@ -165,6 +170,7 @@ class ChatApi:
             "messages": messages_for_server(messages),
             **({"tools": [dict(tool) for tool in tools]} if tools else {}),
             **endpoint.sampling,
+            **_limited(endpoint.sampling, limits),
             **({"seed": seed} if endpoint.send_seed else {}),
             **endpoint.extra,
         }
@@ -246,6 +252,16 @@ class _ChatCompletion:
         )
 
 
+def _limited(sampling: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
+    """The fields of a request that a prompt's limits change."""
+    found: dict[str, Any] = {}
+    if limits.max_tokens is not None:
+        found["max_tokens"] = min(limits.max_tokens, sampling.get("max_tokens", limits.max_tokens))
+    if limits.stop:
+        found["stop"] = [*sampling.get("stop", ()), *limits.stop]
+    return found
+
+
 def _num_tool_calls(message: Mapping[str, Any]) -> int:
     calls = message.get("tool_calls")
     return (len(calls) if isinstance(calls, list) else 0) + isinstance(message.get("function_call"), dict)
@@ -276,7 +292,10 @@ def endpoint_of(spec: AgentSpec) -> Endpoint:
     """
     if spec.target is None or "base_url" not in spec.options:
         missing = "model (--model MODEL)" if spec.target is None else "server (--base-url http://localhost:8000/v1)"
-        raise ValueError(f"an agent of the kind 'api' has no {missing}; expected a model and a server. Give both.")
+        raise ValueError(
+            f"an agent of the kind 'api' has no {missing}; expected a model and a server. Give both, "
+            "or the server as OPENAI_BASE_URL."
+        )
     spec.refuse_unknown(OPTIONS, target="MODEL")
     options = dict(spec.options)
     if str(options.get("send_seed", True)).lower() not in ("true", "false"):

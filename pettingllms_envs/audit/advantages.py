@@ -68,7 +68,6 @@ class WrongSums(FaultCheck):
     def __init__(self, run: Run) -> None:
         super().__init__(run)
         self._open = OfInstances(self._close)
-        self._step: int | None = None
         self.remedy = f"credit {run.credit!r} subtracts a mean, so a group was cut, joined or shifted after it."
 
     def observe(self, episode: Episode) -> None:
@@ -85,9 +84,6 @@ class WrongSums(FaultCheck):
                 self._gather(episode, decision)
 
     def _gather(self, episode: Episode, decision: Decision) -> None:
-        if episode.step != self._step:
-            self._flush()
-            self._step = episode.step
         turn = decision.turn if self._run.sums == "turn" else None
         group = self._open.of(episode, dict).setdefault((decision.agent, turn), {})
         for number, pair in enumerate(_pairs(decision)):
@@ -110,10 +106,6 @@ class WrongSums(FaultCheck):
         fault = None if abs(total) <= allowed else f"{total:+.3g} over {len(advantages)} advantages"
         self._judge(where, fault)
 
-    def _flush(self) -> None:
-        while self._open.held:
-            self._close(*self._open.held.popitem(last=False))
-
     def conclude(self) -> Finding:
         if not self._run.is_training:
             return self._concluded("not applicable", "a benchmark has no advantages.")
@@ -121,7 +113,7 @@ class WrongSums(FaultCheck):
             return self._concluded("not recorded", "the run does not say which credit scheme it had.")
         if self._run.sums is None:
             return self._concluded("not applicable", f"credit {self._run.credit!r} promises no sum.")
-        self._flush()
+        self._open.flush()
         if self._missing and not self._seen:
             return self._concluded("not recorded", "the rows have no advantages.")
         return super().conclude()

@@ -79,16 +79,29 @@ def groups_of(episode: Episode) -> Iterator[Decision]:
 
 
 class OfInstances:
-    """What is held of each instance while its episodes may still come, the latest `OPEN_INSTANCES` of them."""
+    """What is held of each instance while its episodes may still come, the latest `OPEN_INSTANCES` of them.
 
-    def __init__(self, close: Callable[[Hashable, Any], None] = lambda key, value: None) -> None:
-        self.held: OrderedDict[Hashable, Any] = OrderedDict()
+    Args:
+        close: Called with the step and instance, and with what was held of it, at the latest when episodes of another
+            step come. By default nothing is called, and instances of several steps are held.
+    """
+
+    def __init__(self, close: Callable[[Any, Any], None] | None = None) -> None:
+        self._held: OrderedDict[tuple[int | None, Hashable], Any] = OrderedDict()
         self._close = close
 
     def of(self, episode: Episode, make: Callable[[], Any]) -> Any:
         key = (episode.step, episode.instance)
-        if key not in self.held:
-            self.held[key] = make()
-            if len(self.held) > OPEN_INSTANCES:
-                self._close(*self.held.popitem(last=False))
-        return self.held[key]
+        if self._close is not None and next(iter(self._held), key)[0] != episode.step:
+            self.flush()
+        if key not in self._held:
+            self._held[key] = make()
+            self.flush(most=OPEN_INSTANCES)
+        return self._held[key]
+
+    def flush(self, most: int = 0) -> None:
+        """Close the first ones, until so many are held."""
+        while len(self._held) > most:
+            first = self._held.popitem(last=False)
+            if self._close is not None:
+                self._close(*first)

@@ -107,7 +107,6 @@ class MissingCandidates(FaultCheck):
     def __init__(self, run: Run) -> None:
         super().__init__(run)
         self._episodes = OfInstances(self._close)
-        self._step: int | None = None
         self.good = f"{run.num_candidates} in each"
 
     def observe(self, episode: Episode) -> None:
@@ -115,36 +114,24 @@ class MissingCandidates(FaultCheck):
         if expected is None or not self._run.is_training:
             return
         if self._run.is_tree is False:
-            self._count(episode)
+            self._episodes.of(episode, set).add(episode.sample)
             return
         for decision in episode.decisions:
             number, wanted = len(decision.candidates), expected if _learns(decision) else 1
             fault = None if number == wanted else f"{counted(number, 'candidate')}, expected {wanted}"
             self._judge(where_of(episode, decision), fault)
 
-    def _count(self, episode: Episode) -> None:
-        if episode.step != self._step:
-            self._flush()
-            self._step = episode.step
-        self._episodes.of(episode, set).add(episode.sample)
-
     def _close(self, key: Any, samples: set[int]) -> None:
-        self._judge(f"step {key[0]}, instance {key[1]}", self._fault(len(samples)))
-
-    def _fault(self, number: int) -> str | None:
-        expected = self._run.num_candidates
-        return None if number == expected else f"{counted(number, 'episode')}, expected {expected}"
-
-    def _flush(self) -> None:
-        while self._episodes.held:
-            self._close(*self._episodes.held.popitem(last=False))
+        number, expected = len(samples), self._run.num_candidates
+        fault = None if number == expected else f"{counted(number, 'episode')}, expected {expected}"
+        self._judge(f"step {key[0]}, instance {key[1]}", fault)
 
     def conclude(self) -> Finding:
         if not self._run.is_training:
             return self._concluded("not applicable", "a benchmark has no groups that are trained on.")
         if self._run.num_candidates is None or self._run.is_tree is None:
             return self._concluded("not recorded", "the run does not say how many candidates a group has.")
-        self._flush()
+        self._episodes.flush()
         return super().conclude()
 
 

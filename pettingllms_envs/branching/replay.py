@@ -15,6 +15,7 @@ from pettingzoo import AECEnv
 from pettingzoo.utils import BaseWrapper
 
 from pettingllms_envs.branching.views import View, described, differences, is_same, look, name_of, told
+from pettingllms_envs.failures import EpisodeRestart
 
 
 class ReplayError(RuntimeError):
@@ -102,9 +103,12 @@ class ReplayWrapper(BaseWrapper):  # type: ignore[misc]  # pettingzoo ships no t
 
         Raises:
             ReplayError: The environment is in another state afterwards, or has raised.
+            EpisodeRestart: From the environment.
         """
         try:
             self._replay(snapshot, on_call)
+        except EpisodeRestart:
+            raise
         except Exception as error:  # the environment is not ours
             raise ReplayError(
                 f"the environment {name_of(self)!r} raised {told(error)} when {_way_to(snapshot)} were played again, "
@@ -118,7 +122,7 @@ class ReplayWrapper(BaseWrapper):  # type: ignore[misc]  # pettingzoo ships no t
                 raise ReplayError(
                     f'the environment {name_of(self)!r} declares metadata["branching"] = "replay", but is not '
                     f"deterministic: {_way_to(snapshot)}, played again, led to another state "
-                    f"({described(name, snapshot.view, found)})."
+                    f"({described(name, snapshot.view, found)}).{self.metadata.get('replay_remedy', '')}"
                 )
 
     def _replay(self, point: ReplayPoint, on_call: Callable[[], object]) -> None:

@@ -11,6 +11,9 @@ from gymnasium.utils.env_checker import data_equivalence
 from pettingzoo import AECEnv
 
 
+CONTEXT = 40
+"""Characters that are shown on either side of a difference."""
+
 View = Mapping[str, Any]
 """The observable parts of an environment's state, by name."""
 
@@ -31,8 +34,10 @@ def look(env: AECEnv) -> View:
         "terminations": read(lambda: {agent: bool(done) for agent, done in env.terminations.items()}),
         "truncations": read(lambda: {agent: bool(done) for agent, done in env.truncations.items()}),
     }
+    inner: Any = env.unwrapped
+    observe = inner.comparable if hasattr(type(inner), "comparable") else env.observe
     for agent in agents if isinstance(agents, list) else []:
-        view[f"observation of {agent!r}"] = read(partial(env.observe, agent))
+        view[f"observation of {agent!r}"] = read(partial(observe, agent))
     if hasattr(type(env.unwrapped), "state_hash"):
         view["state_hash()"] = read(env.unwrapped.state_hash)
     return view
@@ -52,8 +57,31 @@ def differences(expected: View, found: View) -> Iterator[str]:
 
 
 def described(name: str, expected: View, found: View) -> str:
-    """A difference in words."""
-    return f"{name}: expected {short(expected[name])}, got {short(found.get(name))}"
+    """A difference in words; of two long texts it is marked."""
+    one, other = expected[name], found.get(name)
+    if isinstance(one, str) and isinstance(other, str) and max(len(one), len(other)) > 2 * CONTEXT:
+        one, other = marked(one, other)
+    return f"{name}: expected {short(one)}, got {short(other)}"
+
+
+def marked(one: str, other: str) -> tuple[str, str]:
+    """Two texts around the place in which they differ, which is marked: `'at >>>12<<< o'`."""
+    start = _num_common(one, other)
+    end = _num_common(one[start:][::-1], other[start:][::-1])
+    return _marked(one, start, len(one) - end), _marked(other, start, len(other) - end)
+
+
+def _num_common(one: str, other: str) -> int:
+    """Characters with which both texts begin."""
+    pairs = zip(one, other, strict=False)
+    return next((number for number, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+
+
+def _marked(text: str, start: int, end: int) -> str:
+    before, after = text[max(0, start - CONTEXT) : start], text[end : end + CONTEXT]
+    middle = text[start:end]
+    middle = middle if len(middle) <= CONTEXT else f"{middle[:CONTEXT]}..."
+    return f"{'...' * (start > CONTEXT)}{before}>>>{middle}<<<{after}{'...' * (end + CONTEXT < len(text))}"
 
 
 def is_same(one: Any, other: Any) -> bool:

@@ -29,14 +29,23 @@ from rich.table import Table
 from rich.text import Text
 
 import pettingllms_envs
+from pettingllms_envs.registry import PROGRAM
 
 
 GROUP = "pettingllms.commands"
+INTERRUPTED = 130  # the usual exit status after Ctrl-C
 CONSTANTS = {"true": True, "false": False, "null": None}
 
 
 class Refused(Exception):
     """A user's mistake, with what was given, what was expected and what to do; the exit status is 2."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Reports errors in one line; argparse would print its usage before every error."""
+
+    def error(self, message: str) -> NoReturn:
+        raise Refused(f"{message}. `{self.prog} --help` shows what there is.")
 
 
 @contextmanager
@@ -64,7 +73,8 @@ def add_environment(parser: argparse.ArgumentParser, *, by_path: bool = False) -
             names, from which it can be made again.
     """
     path = ", or module:callable, such as my_module:make_env" if by_path else ""
-    parser.add_argument("env", metavar="ENV", help=f"its name, as `pettingllms list` shows it{path}")
+    names = f"its name, as `pettingllms list` shows it, or program:FILE.py:NAME{path}"
+    parser.add_argument("env", metavar="ENV", help=names)
     add_settings(parser)
 
 
@@ -88,11 +98,11 @@ def made(args: argparse.Namespace, **more: Any) -> Any:
         Refused: There is no such environment, or a setting is unknown or out of its range.
     """
     with user_errors():
-        if ":" in args.env:
+        if ":" in args.env and not args.env.startswith(PROGRAM):
             raise ValueError(
-                f"the environment is {args.env!r}; expected a name, as `pettingllms list` shows it. Only `pettingllms "
-                "check` takes module:callable: give the environment a name by an entry point of the group "
-                "pettingllms.envs (docs/add_environment.md, Publish it)."
+                f"the environment is {args.env!r}; expected a name, as `pettingllms list` shows it, or a program, "
+                "program:FILE.py:NAME. Only `pettingllms check` takes module:callable: give the environment a name "
+                "by an entry point of the group pettingllms.envs (docs/add_environment.md, Publish it)."
             )
         try:
             return pettingllms_envs.make(args.env, **{**settings(args), **more})

@@ -11,17 +11,21 @@ import argparse
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from pettingllms_envs.audit import Audit, Finding
+from pettingllms_envs.audit.history import falling_entropy, history_of
+from pettingllms_envs.audit.recorded import episode_of, run_of
+from pettingllms_envs.audit.tables import episodes_of_table, fresh_tables, read_table, run_of_tables, table_files
 from pettingllms_envs.commands import counted, refuse, say, user_errors
-
-
-if TYPE_CHECKING:
-    from pettingllms_envs.audit import Finding
+from pettingllms_envs.episodes import files
+from pettingllms_envs.episodes.files import EPISODES, RUN
+from pettingllms_envs.episodes.outputs import write_output
+from pettingllms_envs.evaluation import influence
 
 
 FEW_REPLIES = 5
@@ -49,8 +53,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     """Show the findings. Returns 1 if a check failed."""
-    from pettingllms_envs.audit.history import falling_entropy, history_of
-    from pettingllms_envs.episodes.outputs import write_output
 
     path: Path = args.run_folder
     if args.replies < 1:
@@ -85,8 +87,6 @@ def _found(path: Path) -> tuple[Path | None, list[Path]]:
     Raises:
         ValueError: There is neither.
     """
-    from pettingllms_envs.audit.tables import table_files
-    from pettingllms_envs.episodes.files import EPISODES, RUN
 
     if path.suffix == ".jsonl":
         return path, []
@@ -110,9 +110,6 @@ def _output_dir(path: Path) -> Path:
 
 
 def _of_record(path: Path) -> tuple[str, list[Finding]]:
-    from pettingllms_envs.audit import Audit
-    from pettingllms_envs.audit.recorded import episode_of, run_of
-    from pettingllms_envs.episodes import files
 
     run = run_of(files.read_header(path), files.read_report(path))
     whole, number = Audit(run), 0
@@ -125,8 +122,6 @@ def _of_record(path: Path) -> tuple[str, list[Finding]]:
 
 
 def _of_tables(files: list[Path], num_candidates: int | None) -> tuple[str, list[Finding]]:
-    from pettingllms_envs.audit import Audit
-    from pettingllms_envs.audit.tables import episodes_of_table, fresh_tables, read_table, run_of_tables
 
     names: list[str] = []
 
@@ -151,9 +146,6 @@ def _of_tables(files: list[Path], num_candidates: int | None) -> tuple[str, list
 
 
 def _influence(path: Path, num_replies: int) -> Finding:
-    from pettingllms_envs.audit import Finding
-    from pettingllms_envs.episodes import files
-    from pettingllms_envs.evaluation import influence
 
     header = files.read_header(path)
     found = influence.of_roles(header, lambda: files.stream(path), num_replies=num_replies)

@@ -16,8 +16,15 @@ from typing import Any
 from rich.console import Console
 
 import pettingllms_envs
+from pettingllms_envs.agents.spec import parse
 from pettingllms_envs.commands import counted, refuse, say, user_errors
 from pettingllms_envs.commands.runs import default_output, missing, say_problems, specs, watched
+from pettingllms_envs.evaluation import cooperation, tables, team_forms
+from pettingllms_envs.evaluation.bench import roles_of
+from pettingllms_envs.evaluation.cooperation import Bound, sentences
+from pettingllms_envs.evaluation.guessers import best_guesser, guessers_of
+from pettingllms_envs.evaluation.team_forms import TEAM
+from pettingllms_envs.features import HasBlindBound, HasLoneBound
 
 
 def run(args: argparse.Namespace, console: Console, bench: Any, env: Any) -> int:
@@ -32,8 +39,6 @@ def run(args: argparse.Namespace, console: Console, bench: Any, env: Any) -> int
     Returns:
         The exit status.
     """
-    from pettingllms_envs.evaluation import cooperation
-    from pettingllms_envs.evaluation.team_forms import TEAM
     from pettingllms_envs.page.cooperation import write
 
     with user_errors():
@@ -72,9 +77,6 @@ def run(args: argparse.Namespace, console: Console, bench: Any, env: Any) -> int
 
 def show(console: Console, found: Any) -> None:
     """Show a table of the arms, one of the differences, and what they say."""
-    from pettingllms_envs.evaluation import tables
-    from pettingllms_envs.evaluation.cooperation import sentences
-
     rows = [
         (
             arm.name,
@@ -114,10 +116,6 @@ def arms_of(args: argparse.Namespace, bench: Any, env: Any) -> dict[str, Any]:
     Raises:
         ValueError: There is no such form, or an agent does not fit it.
     """
-    from pettingllms_envs.agents.spec import parse
-    from pettingllms_envs.evaluation import team_forms
-    from pettingllms_envs.evaluation.bench import roles_of
-
     forms = team_forms.forms_of(env)
     own = _agents_of_arms(args.arm_agents)
     names = team_forms.chosen(forms, args.arms or team_forms.ARMS)
@@ -158,8 +156,6 @@ def _default_output(bench: Any, arms: Mapping[str, Any]) -> Path:
 
 def _guessers(arms: Mapping[str, Any]) -> dict[str, Any]:
     """The best guesser in the form of each arm, on the same problems; nothing if the environment has no guessers."""
-    from pettingllms_envs.evaluation.guessers import best_guesser, guessers_of
-
     return {
         name: best_guesser(arm.make, arm.chosen.instances, arm.rules.seed)
         for name, arm in arms.items()
@@ -169,7 +165,6 @@ def _guessers(arms: Mapping[str, Any]) -> dict[str, Any]:
 
 def _blind_bound(env: Any) -> float | None:
     """The bound of agents that do not read a part of the question; None if the environment declares none."""
-    from pettingllms_envs.features import HasBlindBound
     from pettingllms_envs.testing.play import task_of
 
     task = task_of(env)
@@ -178,8 +173,6 @@ def _blind_bound(env: Any) -> float | None:
 
 def _bound(bench: Any, env: Any) -> Any:
     """The bound of an agent alone, recomputed; None if the environment declares none."""
-    from pettingllms_envs.evaluation.cooperation import Bound
-    from pettingllms_envs.features import HasLoneBound
     from pettingllms_envs.testing.cooperation import lone_bound
     from pettingllms_envs.testing.play import Failed, task_of
 

@@ -17,10 +17,14 @@ from typing import Any
 
 from rich.console import Console
 
+from pettingllms_envs.agents.spec import NON_IDENTITY_OPTIONS, assign
 from pettingllms_envs.commands import refuse, say, user_errors
 from pettingllms_envs.commands.compare import read_run, say_data, show
 from pettingllms_envs.commands.runs import add_running, check_at_least, missing, sampling, watched
 from pettingllms_envs.core import check_choice
+from pettingllms_envs.evaluation import compare, crossplay, metrics, payoffs, tables
+from pettingllms_envs.evaluation.bench import of_run, with_options
+from pettingllms_envs.evaluation.compare import Run
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -42,8 +46,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     """Play the missing cells, and show all of them."""
-    from pettingllms_envs.agents.spec import NON_IDENTITY_OPTIONS
-    from pettingllms_envs.evaluation.bench import of_run, with_options
 
     check_at_least(args, concurrency=1)
     alone = args.ablate or args.solo
@@ -78,7 +80,6 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
 def crossed(args: argparse.Namespace, console: Console, runs: Mapping[str, Any], benches: Mapping[str, Any]) -> int:
     """Play and show the matrix of runs."""
-    from pettingllms_envs.evaluation import crossplay
 
     with user_errors():
         kind = next(iter(benches.values())).make().metadata.get("competitive")
@@ -107,7 +108,6 @@ def opposed(
     zero_sum: bool,
 ) -> int:
     """Play every run against every other in every seat, and show returns and ratings."""
-    from pettingllms_envs.evaluation import payoffs
 
     if args.role is not None:
         refuse(f"--role is {args.role!r}, but these agents compete: every run takes every seat. Leave it out.")
@@ -129,15 +129,14 @@ def opposed(
 
 def show_payoffs(console: Console, found: Any) -> None:
     """Show a matrix of returns for each seat, then each run's return and rating."""
-    from pettingllms_envs.evaluation import tables
 
     def words(figure: Any, digits: int = 3) -> str:
         return " ".join((f"{figure.mean:+.{digits}f}", f"[{figure.low:+.{digits}f}, {figure.high:+.{digits}f}]"))
 
     say(console, "\nReturn of the run of the row in a seat, with the run of the column in all others:")
-    for seat, of_run in found.matrix.items():
-        rows = [(run, *(words(figure, 2) for figure in against.values())) for run, against in of_run.items()]
-        tables.table(console, (seat, *of_run), rows)
+    for seat, returns in found.matrix.items():
+        rows = [(run, *(words(figure, 2) for figure in against.values())) for run, against in returns.items()]
+        tables.table(console, (seat, *returns), rows)
     heads = ["run", "return against the others", *(["rating"] if found.ratings else [])]
     rows = [
         (run, words(figure), *([words(found.ratings[run])] if found.ratings else []))
@@ -153,8 +152,6 @@ def show_payoffs(console: Console, found: Any) -> None:
 
 def ablated(args: argparse.Namespace, console: Console, team: Any, bench: Any) -> int:
     """Play the team with each role replaced by each partner, and show how success changes."""
-    from pettingllms_envs.agents.spec import assign
-    from pettingllms_envs.evaluation import compare, crossplay
 
     with user_errors():
         partners = {text: assign([text], {"partner_0": "partner"})["partner_0"] for text in args.partners}
@@ -173,7 +170,6 @@ def ablated(args: argparse.Namespace, console: Console, team: Any, bench: Any) -
 
 def soloed(args: argparse.Namespace, console: Console, team: Any, bench: Any) -> int:
     """Play one agent alone, and compare it with the team."""
-    from pettingllms_envs.evaluation import compare, crossplay, metrics
 
     with user_errors():
         tokens = metrics.report(team.header, team.rows)["tokens"]
@@ -197,7 +193,6 @@ def grid(
     figure: str | None,
 ) -> None:
     """Show the success rate of each cell, or the mean of another figure of the outcome, with its interval."""
-    from pettingllms_envs.evaluation import metrics, tables
 
     def words(run: Any) -> str:
         report = metrics.report(run.header, run.rows)
@@ -213,7 +208,6 @@ def grid(
 
 def _cell(args: argparse.Namespace, console: Console, name: str, bench: Any) -> tuple[Any, int]:
     """Play a cell, as far as it is missing. Returns it as a run to compare, and the exit status."""
-    from pettingllms_envs.evaluation.compare import Run
 
     played = watched(bench, args.output / name.replace("/", "_"), args, console, name)
     return Run(name, played.header, played.ended.rows), missing(console, played)

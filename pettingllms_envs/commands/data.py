@@ -15,19 +15,24 @@ import argparse
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from pettingllms_envs.commands import counted, say, say_table, user_errors
-
-
-if TYPE_CHECKING:
-    from pettingllms_envs.datasets.overlap import Statement
-    from pettingllms_envs.datasets.sources import Source
+from pettingllms_envs.commands import Parser, counted, say, say_table, user_errors
+from pettingllms_envs.datasets import hub, load
+from pettingllms_envs.datasets.columns import LAYOUTS, find_layout
+from pettingllms_envs.datasets.files import stem
+from pettingllms_envs.datasets.hub import local
+from pettingllms_envs.datasets.hub_datasets import KNOWN
+from pettingllms_envs.datasets.loading import check_split, entries
+from pettingllms_envs.datasets.overlap import Statement, overlaps
+from pettingllms_envs.datasets.preparing import check_output, prepare
+from pettingllms_envs.datasets.problems import Problem
+from pettingllms_envs.datasets.sources import Source, find_source, is_on_hub, own_sets, shares
 
 
 class DataArgument(NamedTuple):
@@ -41,7 +46,7 @@ class DataArgument(NamedTuple):
 def add(parser: argparse.ArgumentParser) -> None:
     """Add a subcommand for each of the four tasks."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    commands = parser.add_subparsers(required=True, metavar="WHAT", parser_class=type(parser))
+    commands = parser.add_subparsers(required=True, metavar="WHAT", parser_class=Parser)
     listing = commands.add_parser("list", help="list the known data sets and layouts")
     listing.set_defaults(what=_list)
 
@@ -77,7 +82,6 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
 def named(text: str) -> DataArgument:
     """`"math=my.jsonl#train"` is the file my.jsonl, its split train, its layout math."""
-    from pettingllms_envs.datasets import LAYOUTS
 
     layout, equals, data = text.partition("=")
     if not equals or layout.partition(":")[0] not in LAYOUTS:
@@ -94,9 +98,6 @@ def _count(text: str) -> int:
 
 
 def _list(args: argparse.Namespace, console: Console) -> int:
-    from pettingllms_envs.datasets.columns import LAYOUTS, find_layout
-    from pettingllms_envs.datasets.hub_datasets import KNOWN
-    from pettingllms_envs.datasets.sources import own_sets, shares
 
     ours = {known.stem for known in own_sets()}
     rows = []
@@ -111,7 +112,6 @@ def _list(args: argparse.Namespace, console: Console) -> int:
 
 
 def _show(args: argparse.Namespace, console: Console) -> int:
-    from pettingllms_envs.datasets import load
 
     data, split, layout = args.data
     loaded = load(data, split=split, layout=layout, include_unjudged=args.unjudged)
@@ -128,11 +128,6 @@ def _show(args: argparse.Namespace, console: Console) -> int:
 
 
 def _prepare(args: argparse.Namespace, console: Console) -> int:
-    from pettingllms_envs.datasets import hub
-    from pettingllms_envs.datasets.files import stem
-    from pettingllms_envs.datasets.loading import check_split
-    from pettingllms_envs.datasets.preparing import check_output, prepare
-    from pettingllms_envs.datasets.sources import find_source, is_on_hub
 
     data, split, layout = args.data
     revision = args.revision
@@ -166,7 +161,6 @@ class _Bars:
     """A progress bar for each split on standard error: bytes read and problems so far."""
 
     def __init__(self, source: Source, splits: Sequence[str]) -> None:
-        from pettingllms_envs.datasets.hub import local
 
         columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
         found = TextColumn("{task.fields[problems]}")
@@ -190,7 +184,6 @@ class _Bars:
 
 
 def _check(args: argparse.Namespace, console: Console) -> int:
-    from pettingllms_envs.datasets.overlap import overlaps
 
     tests = [statement for test in args.against for statement in _statements(test)]
     copies = list(overlaps(_statements(args.train), tests, args.threshold))
@@ -211,10 +204,6 @@ def _check(args: argparse.Namespace, console: Console) -> int:
 
 def _statements(which: DataArgument) -> Iterator[Statement]:
     """The statements, one at a time, since a training set may be large."""
-    from pettingllms_envs.datasets.loading import entries
-    from pettingllms_envs.datasets.overlap import Statement
-    from pettingllms_envs.datasets.problems import Problem
-    from pettingllms_envs.datasets.sources import find_source
 
     source = find_source(which.data, layout=which.layout)
     for entry in entries(source, which.split):

@@ -40,6 +40,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     """Print everything about an environment that is known before the first episode."""
+    from pettingllms_envs.programs import ProgramEnv
+
     env = made(args).unwrapped
     entry = pettingllms_envs.find(args.env)
     module = importlib.import_module(entry.module)
@@ -50,7 +52,9 @@ def run(args: argparse.Namespace, console: Console) -> int:
     doc = module.__doc__ if task is None else sys.modules[type(task).__module__].__doc__
     say(console, f"{env.metadata['name']} ({entry.origin}, module {entry.module})\n\n{inspect.cleandoc(doc or '')}")
     say_table(console, "Agents", ("agent", "job"), agents(env))
-    say_table(console, "Settings (--set KEY=VALUE)", ("name", "default", "meaning"), settings(module, task, workflow))
+    program = env.program if isinstance(env, ProgramEnv) else None
+    rows = settings(module, program or task, workflow)
+    say_table(console, "Settings (--set KEY=VALUE)", ("name", "default", "meaning"), rows)
     options, parts = env.metadata.get("reset_options", {}), env.metadata.get("reward_ranges", {})
     rows = [(name, listed(values)) for name, values in options.items()]
     say_table(console, "Reset options", ("name", "values"), rows)
@@ -128,8 +132,12 @@ def settings(module: Any, task: Any, workflow: Any) -> Iterable[Row]:
             kinds = reversed(inspect.getmro(type(part)))  # a class has the last word
             meanings = {name: text for kind in kinds for name, text in documented(vars(kind).get("__doc__")).items()}
             for field in dataclasses.fields(part):
-                if field.init and field.name not in ("task", "num_turns"):
-                    yield field.name, _default(field.default), meanings.get(field.name, "")
+                if field.init and field.repr and field.name not in ("task", "num_turns"):
+                    made = field.default_factory
+                    default = field.default if made is dataclasses.MISSING else made()
+                    yield field.name, _default(default), meanings.get(field.name, "")
+    if "env" not in vars(module):  # a program's package
+        return
     make: Callable[..., Any] = module.raw_env if "raw_env" in vars(module) else module.env
     meanings = documented(make.__doc__)
     for parameter in inspect.signature(make).parameters.values():

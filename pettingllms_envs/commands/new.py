@@ -1,4 +1,4 @@
-"""Start a package with an environment of your own: one file with all of it, one test, pyproject.toml and README.
+"""Start a package with an environment of your own: one file with all of it, one test, and what publishing it takes.
 
 It begins as a small example that passes `pettingllms check NAME` at once, to be changed into yours:
 
@@ -12,6 +12,7 @@ It begins as a small example that passes `pettingllms check NAME` at once, to be
 from __future__ import annotations
 
 import argparse
+import builtins
 import importlib.util
 import json
 import keyword
@@ -23,17 +24,25 @@ from rich.console import Console
 
 import pettingllms_envs
 from pettingllms_envs.commands import refuse, say, user_errors
+from pettingllms_envs.installing import requirement
+from pettingllms_envs.tools import tool_names
 
 
 KINDS = ("game", "roles", "rows", "tool", "function")
 ROWS = "my_game/rows.jsonl"
 
-# Where each file of `scaffold/` goes; "my_game" and "MyGame" are replaced in the names and in the texts.
+# Where each file of `scaffold/` goes; "my_game" and "MyGame" are replaced in the names and in the texts, and
+# "PETTINGLLMS_REQUIREMENT" by where this package is installed from.
 FILES = {
-    "pyproject.toml.txt": "pyproject.toml",
-    "README.md.txt": "README.md",
     "__init__.py.txt": "my_game/__init__.py",
     "test_my_game.py.txt": "tests/test_my_game.py",
+    "pyproject.toml.txt": "pyproject.toml",
+    "requirements.txt.txt": "requirements.txt",
+    "README.md.txt": "README.md",
+    "PUBLISHING.md.txt": "PUBLISHING.md",
+    "LICENSE.txt": "LICENSE",
+    "gitignore.txt": ".gitignore",
+    "workflow.yml.txt": ".github/workflows/test.yml",
 }
 
 # What a kind has besides its own file, `<kind>_v0.py.txt`. A file with a place that is taken is appended.
@@ -68,15 +77,20 @@ def run(args: argparse.Namespace, console: Console) -> int:
     if args.data is not None and args.kind != "rows":
         refuse(f"--data is {args.data}, and --kind is {args.kind}; expected data for rows only. Add --kind rows.")
     check_name(args.name)
-    check_class_name(args.name, args.kind)
+    if args.kind == "tool" and args.name in tool_names():
+        refuse(f"there is a tool {args.name!r}; expected a new name. Choose another.")
     with user_errors():
         made = files(args.name, args.kind, None if args.data is None else json_lines(args.data))
         folder.mkdir()  # fails if it came into being just now, and so nothing is ever overwritten
         for path, text in made.items():
-            (folder / path).parent.mkdir(exist_ok=True)
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_text(text, "utf-8")
     lines = [f"Made {folder} with", *(f"    {path}" for path in made), "Next:", f"    cd {folder}"]
-    lines += ["    pip install -e .", f"    pettingllms check {args.name}", f"    pettingllms play {args.name}"]
+    lines += [
+        "    pip install -r requirements.txt -e .",
+        f"    pettingllms check {args.name}",
+        f"    pettingllms play {args.name}",
+    ]
     lines += [f"Then change {args.name}/{args.name}_v0.py into yours, from top to bottom."]
     say(console, "\n".join(lines))
     return 0
@@ -94,14 +108,6 @@ def check_name(name: str) -> None:
         refuse(f"there is a module {name!r}, which the package would hide; expected a new name. Choose another.")
 
 
-def check_class_name(name: str, kind: str) -> None:
-    """Raise `Refused` for a name whose class would be called like something in the example."""
-    own = (resources.files(pettingllms_envs) / "scaffold" / f"{kind}_v0.py.txt").read_text("utf-8")
-    class_name = _class_name(name)
-    if re.search(rf"\b{class_name}\b", own):
-        refuse(f"the name {name!r} gives a class {class_name}, which the example has already. Choose another name.")
-
-
 def files(name: str, kind: str = KINDS[0], rows: str | None = None) -> dict[str, str]:
     """The texts of the package by their paths in its folder.
 
@@ -111,11 +117,21 @@ def files(name: str, kind: str = KINDS[0], rows: str | None = None) -> dict[str,
         rows: JSON lines that take the place of the example's.
     """
     scaffold = resources.files(pettingllms_envs) / "scaffold"
-    places = {**FILES, f"{kind}_v0.py.txt": "my_game/my_game_v0.py", **MORE_FILES.get(kind, {})}
+    own = f"{kind}_v0.py.txt"
+    places = {own: "my_game/my_game_v0.py", **FILES, **MORE_FILES.get(kind, {})}
+    texts = {file: (scaffold / file).read_text("utf-8") for file in places}
+    class_name = _free("".join(word.capitalize() for word in name.split("_")), texts[own], prefix="My")
+    function = _free(name, texts[own], prefix="play_")
+
+    def named(text: str) -> str:
+        text = re.sub(r"(?<=^def )my_game|(?<=\()my_game(?=,)", function, text, flags=re.M)  # of the kind `function`
+        text = text.replace("MyGame", class_name).replace("my_game", name)
+        return text.replace("PETTINGLLMS_REQUIREMENT", requirement())
+
     made: dict[str, str] = {}
     for file, place in places.items():
-        text = rows if rows is not None and place == ROWS else _named((scaffold / file).read_text("utf-8"), name)
-        made[_named(place, name)] = made.get(_named(place, name), "") + text
+        text = rows if rows is not None and place == ROWS else named(texts[file])
+        made[named(place)] = made.get(named(place), "") + text
     return made
 
 
@@ -137,9 +153,7 @@ def json_lines(data: Path) -> str:
     return "\n".join(rows) + "\n"
 
 
-def _named(text: str, name: str) -> str:
-    return text.replace("MyGame", _class_name(name)).replace("my_game", name)
-
-
-def _class_name(name: str) -> str:
-    return "".join(word.capitalize() for word in name.split("_"))
+def _free(wanted: str, text: str, *, prefix: str) -> str:
+    """The wanted identifier, with a prefix where the example, Python or its builtins have it already."""
+    taken = {*re.findall(r"\w+", text), *keyword.kwlist, *vars(builtins)} - {"MyGame", "my_game"}
+    return prefix + wanted if wanted in taken else wanted

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from pettingllms_envs import rendering
 from pettingllms_envs.aec import TextEnv
-from pettingllms_envs.commands import add_environment, made, refuse, say, user_errors
+from pettingllms_envs.commands import INTERRUPTED, add_environment, made, refuse, say, user_errors
 from pettingllms_envs.core import Unreadable
 from pettingllms_envs.episodes.outputs import check_output, write_output
 from pettingllms_envs.observations import read_observation, text_of
@@ -27,7 +27,6 @@ from pettingllms_envs.replies import FENCE, LETTERS
 ORACLE = ", :oracle a best reply"
 COMMANDS = "Here ? shows the prompt{oracle}, :quit leaves; a line that ends with \\ goes on in the next"
 BLOCKS = "; an empty line after the last block ends a reply with blocks"
-INTERRUPTED = 130  # the usual exit status after Ctrl-C
 UNPRINTABLE = "\N{REPLACEMENT CHARACTER}"
 GIF = b"GIF89a"
 MAX_SHOWN = 400  # characters of a reply that nobody typed

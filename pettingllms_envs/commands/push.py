@@ -11,6 +11,8 @@ from rich.filesize import decimal
 from rich.text import Text
 
 from pettingllms_envs.commands import counted, refuse, say, user_errors
+from pettingllms_envs.episodes import files, media
+from pettingllms_envs.evaluation import hub
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -23,8 +25,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     """Show what will be uploaded, ask, and upload it."""
-    from pettingllms_envs.episodes import files, media  # with numpy's random numbers
-    from pettingllms_envs.evaluation import hub
 
     folder: Path = args.run_folder
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", args.repo):

@@ -18,7 +18,12 @@ from rich.console import Console
 import pettingllms_envs
 from pettingllms_envs.commands import counted, refuse, say, setting, user_errors
 from pettingllms_envs.commands.runs import bar
+from pettingllms_envs.episodes import files, media
+from pettingllms_envs.episodes.outputs import check_new_run
+from pettingllms_envs.episodes.replay import changed, replay, same_bytes
+from pettingllms_envs.evaluation import bench, data_label, metrics
 from pettingllms_envs.observations import Image
+from pettingllms_envs.settings import to_json
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -30,6 +35,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--rescore", type=Path, metavar="DIR", help="write the episodes with their new scores to this folder"
     )
     parser.add_argument(
+        "--env", metavar="program:FILE.py:NAME", help="the record's program, which is run only if named"
+    )
+    parser.add_argument(
         "--set", dest="settings", action="append", default=[], type=setting, metavar="KEY=VALUE",
         help="a setting to replace the record's, for scoring",
     )  # fmt: skip
@@ -37,8 +45,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     """Replay every row. Returns 0 if all are as recorded and at least one has a result."""
-    from pettingllms_envs.episodes import files, media
-    from pettingllms_envs.episodes.replay import replay, same_bytes
 
     with user_errors():
         header, rows = files.read_header(args.file), files.read(args.file)
@@ -58,7 +64,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         is_training, differs = header["kind"] == "rollouts", False
         with bar(console, "replay", len(rows)) as on_row:
             for row in rows:
-                name, given = files.made_with(header, row, other)
+                name, given = files.made_with(header, row, other, args.env)
                 key = json.dumps([name, given])
                 if key not in envs:
                     envs[key] = pettingllms_envs.make(name, **given)
@@ -91,7 +97,6 @@ def make_folder(path: Path) -> None:
     Raises:
         ValueError: There is a run in it.
     """
-    from pettingllms_envs.episodes.outputs import check_new_run
 
     path.mkdir(parents=True, exist_ok=True)
     check_new_run(path)
@@ -106,9 +111,6 @@ def write(path: Path, header: Mapping[str, Any], other: Mapping[str, Any], repla
         other: Settings that differ from the record's.
         replayed: Its episodes.
     """
-    from pettingllms_envs.episodes import files
-    from pettingllms_envs.evaluation import bench, data_label, metrics
-    from pettingllms_envs.settings import to_json
 
     config = {**header["config"], "settings": {**(header["config"].get("settings") or {}), **to_json(other)}}
     if several := config.get("environments"):
@@ -129,7 +131,6 @@ def write(path: Path, header: Mapping[str, Any], other: Mapping[str, Any], repla
 
 def scored(console: Console, rows: list[Any], replayed: list[Any]) -> None:
     """Show what changed with another grader."""
-    from pettingllms_envs.episodes.replay import changed
 
     again = [each.row for each in replayed]
     before, after = (sum(row["success"] is True for row in each) for each in (rows, again))

@@ -11,6 +11,11 @@ from pathlib import Path
 from rich.console import Console
 
 from pettingllms_envs.commands import say, user_errors
+from pettingllms_envs.episodes.outputs import write_output
+from pettingllms_envs.studies import curves
+from pettingllms_envs.studies.analysis import read_results
+from pettingllms_envs.studies.page import page
+from pettingllms_envs.studies.report import Curves, blocks, markdown
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -23,11 +28,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     """Print the report, and write it with its curves."""
-    from pettingllms_envs.episodes.outputs import write_output
-    from pettingllms_envs.studies import curves
-    from pettingllms_envs.studies.analysis import read_results
-    from pettingllms_envs.studies.page import page
-    from pettingllms_envs.studies.report import Curves, blocks, markdown
 
     with user_errors():
         results = read_results(args.folder)

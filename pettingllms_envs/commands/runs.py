@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -16,10 +17,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 import pettingllms_envs
-from pettingllms_envs.commands import made, refuse, say, settings, user_errors
+from pettingllms_envs.commands import INTERRUPTED, made, refuse, say, settings, user_errors
 
 
-INTERRUPTED = 130
 DEFAULTS = {"samples": 1, "seed": 0, "max_steps": 1000}
 """Of options that a suite may give, too: so they are None where the command has none."""
 
@@ -68,7 +68,11 @@ def asked(args: argparse.Namespace) -> tuple[Any, Any]:
     from pettingllms_envs.evaluation import bench as benches  # with numpy's random numbers, which others do without
     from pettingllms_envs.observations import read_observation
 
-    chosen_settings = {**settings(args), **({} if args.workflow is None else {"workflow": args.workflow})}
+    chosen_settings = {
+        **_of_team(args),
+        **settings(args),
+        **({} if args.workflow is None else {"workflow": args.workflow}),
+    }
     env = made(args, **chosen_settings)
     name = pettingllms_envs.find(args.env).full_name
     options = {**dict(args.reset_options), **({} if args.level is None else {"level": args.level})}
@@ -91,6 +95,19 @@ def asked(args: argparse.Namespace) -> tuple[Any, Any]:
             ),
         )
     return bench, env
+
+
+def _of_team(args: argparse.Namespace) -> dict[str, Any]:
+    """The settings of a saved team's training that are the team's own, such as who speaks when in a conversation."""
+    from pettingllms_envs.evaluation.teams import read_team
+
+    if args.team is None or ":" in args.env:
+        return {}
+    with user_errors():
+        entry = pettingllms_envs.find(args.env)
+        own = vars(importlib.import_module(entry.module)).get("TEAM_SETTINGS", ())
+        trained = read_team(Path(args.team.partition(",")[0])).settings.get(entry.full_name, []) if own else []
+    return {name: value for name, value in trained[0].items() if name in own} if len(trained) == 1 else {}
 
 
 def label_of(bench: Any, env: Any) -> Any:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
+from pettingllms_envs import sandbox
 from pettingllms_envs.commands import say, user_errors
-
-
-if TYPE_CHECKING:
-    from pettingllms_envs.sandbox import Sandbox
+from pettingllms_envs.sandbox import Sandbox, SandboxUnavailable, selftest
+from pettingllms_envs.sandbox.layers import table
 
 
 _MEMORY = {
@@ -35,9 +33,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     """Print what works, what is active, and the result of the self-test. Returns 0 if programs can be run."""
-    from pettingllms_envs import sandbox  # with asyncio and ctypes, which the other commands do without
-    from pettingllms_envs.sandbox import selftest
-    from pettingllms_envs.sandbox.layers import table
 
     with user_errors():
         box = sandbox.Sandbox(num_slots=1, min_isolation=args.min_isolation)
@@ -61,7 +56,6 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
 def _native_commands(box: Sandbox) -> str:
     """Whether native commands can be run, and what was tested for it."""
-    from pettingllms_envs.sandbox import SandboxUnavailable, selftest
 
     try:
         level = box.start_commands()

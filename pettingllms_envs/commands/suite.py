@@ -16,10 +16,9 @@ from typing import Any
 from rich.console import Console
 
 import pettingllms_envs
-from pettingllms_envs.commands import Refused, counted, refuse, say, user_errors
+from pettingllms_envs.commands import INTERRUPTED, Refused, counted, refuse, say, user_errors
 from pettingllms_envs.commands.runs import (
     DEFAULTS,
-    INTERRUPTED,
     about_problems,
     asked,
     check_at_least,
@@ -226,7 +225,10 @@ def _root(args: argparse.Namespace, suite: Any) -> Path:
         return Path(args.output or Path("outputs") / "bench")
     root = Path("outputs") / "bench" / str(suite.name)
     if (root / SUITE).is_file():
-        source = json.loads((root / SUITE).read_text("utf-8")).get("source")
+        try:
+            source = json.loads((root / SUITE).read_text("utf-8"))["source"]
+        except (ValueError, LookupError, TypeError):
+            source = f"a {SUITE} that cannot be read"
         if source != suite.source:
             raise ValueError(
                 f"{root} has the runs of the suite {suite.name!r} of {source}, and this one is of {suite.source}; "

@@ -22,7 +22,9 @@ from pettingllms_envs.episodes.observing import (
 )
 from pettingllms_envs.episodes.prompts import Tools, recorded, with_tools
 from pettingllms_envs.episodes.schema import EpisodeRow, ErrorFields, Step
-from pettingllms_envs.observations import Image, Prompt, images_of, read_observation
+from pettingllms_envs.failures import EpisodeRestart
+from pettingllms_envs.features import CountedReply, TakesReply
+from pettingllms_envs.observations import Image, Prompt, images_of, limits_of, read_observation
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,8 @@ def episode(
             recorder.step(agents[env.agent_selection], sample, rules)
     except AgentFailed as failed:
         error = {"kind": failed.kind, "message": str(failed)}
+    except EpisodeRestart:
+        return episode(env, instance, sample, agents, rules, stopped=stopped, keep=keep)
     except Exception as failed:  # a third-party environment may raise anything; the row says what
         kind = getattr(failed, "kind", None) if recorder.is_asking else "environment"
         if not isinstance(kind, str) or isinstance(failed, Stopped):
@@ -173,13 +177,15 @@ class EpisodeRecorder:
         name, number = self.env.agent_selection, len(self.steps)
         self.asked = name
         seed = derived_seed(rules.seed, self.instance.key, sample, name, number)
-        prompt = read_observation(self.env.observe(name), agent=name)
+        observation = self.env.observe(name)
+        prompt = read_observation(observation, agent=name)
         step = self._fields(name, prompt)
         request = Request(
             env=self.env,
             agent=name,
             messages=prompt.messages,
             tools=prompt.tools,
+            limits=limits_of(observation),
             seed=seed,
             instance=self.instance.index,
             sample=sample,
@@ -213,7 +219,7 @@ class EpisodeRecorder:
         """Play a reply, and record the step with its result."""
         env = self.env
         self.asked, self.replied = env.agent_selection, reply
-        env.step(reply)
+        env.step(_with_counts(reply, step) if isinstance(env.unwrapped, TakesReply) else reply)
         rewards = {agent: float(reward) for agent, reward in env.rewards.items()}
         for agent, reward in rewards.items():
             if not math.isfinite(reward):
@@ -271,6 +277,13 @@ class EpisodeRecorder:
     def _turn_of(self, agent: str) -> int:
         """The environment's number of the agent's turn or, without one, how often the agent has been asked."""
         return self._turns.get(agent, 1 + len([step for step in self.steps if step["agent"] == agent]))
+
+
+def _with_counts(reply: str, step: Mapping[str, Any]) -> CountedReply:
+    """The reply of a step's record with what the record says of its tokens."""
+    tokens = step.get("tokens") or {}
+    was_cut = step.get("finish") == "length"
+    return CountedReply(reply, tokens.get("prompt") or 0, tokens.get("completion") or 0, was_cut)
 
 
 def derived_seed(run: int, instance: str, sample: int, agent: str, step: int) -> int:

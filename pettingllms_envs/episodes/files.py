@@ -24,6 +24,7 @@ from types import MappingProxyType
 from typing import IO, Any
 
 from pettingllms_envs.episodes import schema
+from pettingllms_envs.episodes.origin import origin
 
 
 FORMAT = 1
@@ -69,7 +70,7 @@ def problem(row: Row) -> str:
 
 
 def made_with(
-    header: Mapping[str, Any], row: Row, other: Mapping[str, Any] = MappingProxyType({})
+    header: Mapping[str, Any], row: Row, other: Mapping[str, Any] = MappingProxyType({}), trusted: str | None = None
 ) -> tuple[str, dict[str, Any]]:
     """The name and settings with which `pettingllms_envs.make` makes the environment of a row again.
 
@@ -77,9 +78,10 @@ def made_with(
         header: The run's `run.json`.
         row: One of its rows.
         other: Settings that replace the record's.
+        trusted: A program that may be run, if the record names it.
 
     Raises:
-        ValueError: The settings would start a program, see `check_starts_nothing`.
+        ValueError: A program would be started, see `check_starts_nothing`.
     """
     config = header["config"]
     of_name = (config.get("environments") or {}).get((row.get("training") or {}).get("environment"))
@@ -88,15 +90,22 @@ def made_with(
     else:
         name = (config.get("env") if header["kind"] == "bench" else None) or row["instance"]["env"]
         settings = {**(config.get("settings") or {}), **other}
-    check_starts_nothing({key: value for key, value in settings.items() if key not in other})
+    check_starts_nothing(
+        {key: value for key, value in settings.items() if key not in other}, "" if name == trusted else name
+    )
     return name, settings
 
 
-def check_starts_nothing(settings: Mapping[str, Any]) -> None:
-    """Raise `ValueError` if settings of a record name a program to be started, or a server to be asked.
+def check_starts_nothing(settings: Mapping[str, Any], env: str = "") -> None:
+    """Raise `ValueError` if a record's environment is a program, or its settings name one, or a server to be asked.
 
     A record may be somebody else's. Reading it must not run the commands in it.
     """
+    if env.startswith("program:"):
+        raise ValueError(
+            f"the run is one of {env!r}, a file that would be run; expected another environment in a record, which "
+            f"may be somebody else's. If you trust the file, name it yourself: pettingllms replay ... --env {env}"
+        )
     given = settings.get("role_tools") or ()
     tools = [each for own in given.values() for each in own] if isinstance(given, Mapping) else list(given)
     for tool in tools:
@@ -294,6 +303,7 @@ def header(
             "processor": platform.machine(),
             "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         },
+        **origin(),
     }
 
 

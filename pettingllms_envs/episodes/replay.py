@@ -11,6 +11,7 @@ from pettingllms_envs.episodes.difference import difference
 from pettingllms_envs.episodes.episode import EpisodeRecorder, Instance, RunLimits
 from pettingllms_envs.episodes.files import Row, digest, write_line
 from pettingllms_envs.episodes.observing import state_hash
+from pettingllms_envs.failures import EpisodeRestart
 from pettingllms_envs.observations import Image
 
 
@@ -106,6 +107,8 @@ def replay(env: Any, row: Row, *, keep: Callable[[Image], object] = lambda image
                 found: Any = recorder.steps[-1].get(name)
                 differ(number, agent, difference(was[name], _as_far(found, was[name]) if is_training else found, name))
             over = recorder.end(UNTIL_THE_END)
+    except EpisodeRestart:
+        return replay(env, row, keep=keep)
     except Exception as error:  # noqa: BLE001  # another version of an environment may raise anything
         differ(number, agent, f"the environment raised {type(error).__name__}: {error}")
     again_row = _finished(recorder, row, over)

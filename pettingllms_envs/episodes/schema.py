@@ -105,6 +105,8 @@ class Header(TypedDict):
     sandbox: NotRequired[SandboxFields | None]
     machine: dict[str, Any]
     written: NotRequired[WrittenFields]
+    started: NotRequired[str]
+    command: NotRequired[str]
 
 
 class CountFields(TypedDict):
@@ -321,14 +323,14 @@ def _inner(name: str, field: str) -> str:
 def _beyond_types(row: EpisodeRow) -> Iterator[str]:
     """What types do not say: a message's part has the fields of its type, and a step's tools are some of the row's."""
     for number, step in enumerate(row["steps"]):
-        if "tools" in step and not 0 <= step["tools"] < len(row.get("tools", ())):
+        if (tools := step.get("tools")) is not None and not 0 <= tools < len(row.get("tools") or ()):
             yield f"steps[{number}].tools is no index of the row's tools"
         for at, message in enumerate(step.get("messages") or ()):
             for place, part in enumerate(message["content"] if isinstance(message["content"], list) else ()):
                 name, needed = f"steps[{number}].messages[{at}].content[{place}]", _PARTS.get(part["type"])
                 if needed is None:
                     yield f"{name}.type is {part['type']!r}"
-                elif lacking := next((field for field in needed if field not in part), None):
+                elif lacking := next((field for field in needed if part.get(field) is None), None):
                     yield f"it has no {name}.{lacking}"
 
 

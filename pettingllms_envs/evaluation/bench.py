@@ -226,7 +226,7 @@ def of_run(head: Mapping[str, Any], rows: Sequence[Row], name: str) -> Bench:
         raise ValueError(f"{name} has {head['kind']}; expected a run of `pettingllms bench`. Name another.")
     if (fault := of_bench_config(config)) is not None:
         raise ValueError(f"{name} cannot be played again ({fault}); expected what docs/records.md says. Name another.")
-    check_starts_nothing(config["settings"])
+    check_starts_nothing(config["settings"], config["env"])
     instances = {row["instance"]["index"]: row["instance"] for row in rows}
     if len(instances) < config["instances"]["num"]:
         raise ValueError(
@@ -278,9 +278,11 @@ def roles_of(env: Any) -> dict[str, str]:
 
 
 def words_of(env: Any) -> str | None:
-    """All settings of one of our environments as text; None for a third-party environment."""
+    """All settings of one of our environments as text; of others what they say of themselves, or None."""
     workflow = getattr(env.unwrapped, "workflow", None)
-    return None if workflow is None else repr((workflow, getattr(env.unwrapped, "alpha", None)))
+    return (
+        env.metadata.get("identity") if workflow is None else repr((workflow, getattr(env.unwrapped, "alpha", None)))
+    )
 
 
 def layers() -> Mapping[str, Any] | None:

@@ -17,7 +17,7 @@ from fractions import Fraction
 from typing import Any
 
 import pettingllms_envs
-from pettingllms_envs.episodes.files import ANY_INSTANCE, Row, problem
+from pettingllms_envs.episodes.files import ANY_INSTANCE, Row, check_starts_nothing, problem
 from pettingllms_envs.evaluation.bench import workflow_of
 from pettingllms_envs.evaluation.metrics import tokens
 from pettingllms_envs.evaluation.statistics import (
@@ -240,6 +240,7 @@ def _workflow_settings(env: str | None, settings: Mapping[str, Any]) -> set[str]
     if not settings.keys() - ANY_INSTANCE:
         return set()
     try:
+        check_starts_nothing({}, env or "")
         made = pettingllms_envs.make(env or "", **settings)
     except (ValueError, TypeError, ImportError):
         return set()

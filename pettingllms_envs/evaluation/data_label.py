@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pettingllms_envs
+from pettingllms_envs.episodes.files import check_starts_nothing
 
 
 Label = Mapping[str, str]
@@ -34,6 +35,7 @@ def labelled(header: Mapping[str, Any]) -> dict[str, Any]:
         return dict(header)
     config = header["config"]
     try:
+        check_starts_nothing({}, config.get("env") or "")
         env = pettingllms_envs.make(config.get("env") or "", **(config.get("settings") or {}))
     except (ValueError, TypeError, ImportError):  # it is not installed here, or has other settings now
         return {**header, "data": None}

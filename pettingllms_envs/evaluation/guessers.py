@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from pettingllms_envs.episodes.episode import Instance
 from pettingllms_envs.episodes.observing import infos_of
-from pettingllms_envs.features import BlindPolicy, HasBlindBound
+from pettingllms_envs.features import BlindPolicy, HasBlindBound, always
 from pettingllms_envs.observations import read_observation, text_of
 
 
@@ -39,7 +39,7 @@ def guessers_of(env: Any) -> dict[str, BlindPolicy]:
     if task is None:
         return {}
     policies: Mapping[str, BlindPolicy] = task.blind_policies if isinstance(task, HasBlindBound) else {}
-    return {**policies, **{f"always {reply!r}": partial(_always, reply) for reply in task.blind_replies}}
+    return {**policies, **{f"always {reply!r}": partial(always, reply) for reply in task.blind_replies}}
 
 
 def best_guesser(make_env: Callable[[], Any], instances: Sequence[Instance], seed: int = 0) -> GuesserResult:
@@ -98,7 +98,3 @@ def succeeds(env: Any, policy: BlindPolicy, instance: Instance, seed: int = 0) -
             "compared by. Add it to the environment's outcome."
         )
     return bool(outcome["success"])
-
-
-def _always(reply: str, prompt: str, rng: random.Random) -> str:
-    return reply

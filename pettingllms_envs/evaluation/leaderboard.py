@@ -79,7 +79,7 @@ class Leaderboard:
 
 
 def leaderboard(runs: Sequence[Run]) -> Leaderboard:
-    """The leaderboard of runs; of two that are the same run, the one that began last counts.
+    """The leaderboard of runs; of two of one configuration, the one that began last counts.
 
     Args:
         runs: Their names are their folders'.
@@ -190,7 +190,7 @@ def _newest(
     for run in sorted(runs, key=lambda run: ((reports[run.name]["timing"] or {}).get("began", 0.0), run.name)):
         key = json.dumps(run.header["config"], sort_keys=True)
         if (earlier := kept.pop(key, None)) is not None:
-            left_out.append((earlier.name, f"{run.name} is the same run, and began later"))
+            left_out.append((earlier.name, f"{run.name} is the same run, and counts"))
         kept[key] = run
     return sorted(kept.values(), key=lambda run: run.name)
 

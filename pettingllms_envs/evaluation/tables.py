@@ -50,8 +50,9 @@ def costs(report: Figures) -> str:
 def brief(report: Figures) -> str:
     """Success, errors and costs of a run in a line."""
     episodes, success = report["episodes"], report["success"]
+    num = episodes["ended"]
     errors = ", ".join(f"{num} {kind}" for kind, num in episodes["errors"].items())
-    said = ["no success rate" if success is None else percent(success), f"{episodes['ended']:,} episodes"]
+    said = ["no success rate" if success is None else percent(success), f"{num:,} episode{'' if num == 1 else 's'}"]
     return ", ".join([*said, *([f"errors: {errors}"] if errors else []), costs(report)])
 
 

@@ -237,7 +237,7 @@ def _shortest(
     problem: CodeProblem, tests: Sequence[StdinTest | CallTest], most: int = MAX_CANDIDATES
 ) -> tuple[Case, ...]:
     fit = dict.fromkeys(case for case in map(as_case, tests) if _writable(problem, case))
-    return tuple(sorted(fit, key=_size)[:most])
+    return tuple(sorted(fit, key=lambda case: len(case.input) + len(case.output))[:most])
 
 
 def _fails(problem: CodeProblem, program: str, cases: tuple[Case, ...], limits: Limits) -> list[bool]:
@@ -305,10 +305,6 @@ def _writable(problem: CodeProblem, case: Case) -> bool:
     return "```" not in case.input + case.output and not isinstance(
         read_cases([("input", case.input), ("output", case.output)], problem, 1), Unreadable
     )
-
-
-def _size(case: Case) -> int:
-    return len(case.input) + len(case.output)
 
 
 def _arguments(case: Case) -> list[str]:

@@ -73,17 +73,13 @@ def _made(env: str, settings: dict[str, Any]) -> TextEnv | None:
     except ValueError:
         return None
     if settings.get("workflow") == "tool_plan":
-        settings["executor"] = _nothing
+        settings["executor"] = lambda program: ToolResult("")
     if given := settings.get("role_tools"):
         by_role = given.items() if isinstance(given, Mapping) else [("", given)]
         idle = {role: [_Idle(make_tool(tool)) for tool in tools] for role, tools in by_role}
         settings["role_tools"] = idle if isinstance(given, Mapping) else idle[""]
     made = pettingllms_envs.make(env, **settings)
     return made if isinstance(made, TextEnv) and isinstance(made.workflow.task, Board) else None
-
-
-def _nothing(program: str) -> ToolResult:
-    return ToolResult("")
 
 
 class _Idle:

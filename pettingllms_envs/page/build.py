@@ -20,6 +20,7 @@ from pettingllms_envs.episodes.outputs import write_output
 from pettingllms_envs.episodes.prompts import digests_of
 from pettingllms_envs.evaluation import data_label
 from pettingllms_envs.page.boards import Boards
+from pettingllms_envs.page.learning import FILE, learned, read_log
 from pettingllms_envs.page.read import INDEX, episode_of, index_of
 from pettingllms_envs.page.summary import summary
 
@@ -74,8 +75,12 @@ def page(run: Path) -> str:
     if not blocks:
         raise ValueError(f"{run} has no episode yet; expected at least one. Wait for it, or name another run.")
     table = dict(zip(INDEX, columns, strict=True))
+    of_run = summary(header, table)
     about = {
-        **summary(header, table),
+        **of_run,
+        "learned": learned(read_log(run.parent / FILE), table, of_run["agents"])
+        if header["kind"] == "rollouts"
+        else None,
         "piece_size": PIECE,
         "palette": boards.palette,
         "systems": list(systems),

@@ -24,6 +24,7 @@ INDEX = (
     "unreadable",
     "step",
     "about",
+    "sampled",
 )
 """The fields of every episode that the list and the summary use without unpacking it."""
 
@@ -40,6 +41,7 @@ def index_of(row: Row) -> list[Any]:
     instance, error, returns = row["instance"], row["error"], row["returns"] or {}
     name = instance.get("problem") or f"seed {instance['seed']}"
     tokens = [step["tokens"]["completion"] for step in row["steps"] if step.get("tokens")]
+    sampled = [each.get("tokens") for step in row["steps"] for each in step.get("candidates") or []]
     parts: dict[str, float] = defaultdict(float)
     for step in row["steps"]:
         for scope, values in (step.get("parts") or {}).items():
@@ -58,6 +60,7 @@ def index_of(row: Row) -> list[Any]:
         any(name.endswith(".format") and value < 0 for name, value in parts.items()),
         (row.get("training") or {}).get("step"),
         " ".join(f"{key}={value}" for key, value in (row["outcome"] or {}).items()),
+        sum(sampled) if sampled and None not in sampled else None,
     ]
 
 

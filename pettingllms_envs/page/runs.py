@@ -61,6 +61,7 @@ def page(heads: Sequence[str], rows: Sequence[Sequence[str]], faults: Sequence[s
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         f"<title>Runs</title>\n<style>{style}{STYLE}</style>\n</head>\n<body>\n<h1>Runs</h1>\n"
         f"<form>{inputs}<output>{len(rows)} runs</output></form>\n"
-        f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></div>\n{below}'
+        f'<div class="wide" tabindex="0"><table><thead><tr>{head}</tr></thead>'
+        f"<tbody>\n{body}\n</tbody></table></div>\n{below}"
         f"<script>{SCRIPT}</script>\n</body>\n</html>\n"
     )

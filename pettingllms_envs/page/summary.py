@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
 from pettingllms_envs.episodes.figures import AGENT_FIGURES, mean_by_problem
 from pettingllms_envs.evaluation import data_label
-from pettingllms_envs.evaluation.statistics import bootstrap, mean_interval
+from pettingllms_envs.evaluation.statistics import mean_interval, studentized_bootstrap
 
 
 Table = Mapping[str, Sequence[Any]]
 """Columns of `page.read.INDEX`, by name."""
-
-MANY = 500
 
 Item = dict[str, Any]
 """A number with its interval: name, value, low, high (None where there is no interval), n (episodes)."""
@@ -49,6 +45,7 @@ def summary(header: Mapping[str, Any], table: Table) -> dict[str, Any]:
         "cards": list(_cards(table, counted, agents)),
         "groups_table": rates,
         "part_table": list(_parts(table)),
+        "about": list(_about(header, table)),
         "curves": _curves(table, counted, agents),
         "facts": list(_facts(header)),
     }
@@ -74,11 +71,8 @@ def _mean(name: str, table: Table, values: Mapping[int, float]) -> Item:
     mean = sum(means) / len(means)
     low: float | None = None
     high: float | None = None
-    if len(means) > MANY:  # the normal interval is as good there, and the bootstrap takes seconds
-        half = 1.959964 * statistics.stdev(means) / math.sqrt(len(means))
-        low, high = mean - half, mean + half
-    elif len(means) > 1:
-        low, high = bootstrap(means)
+    if len(means) > 1:
+        low, high = studentized_bootstrap(means)
     return {"name": name, "value": mean, "low": low, "high": high, "n": len(values)}
 
 
@@ -144,6 +138,28 @@ def _curves(table: Table, counted: Sequence[int], agents: Sequence[str]) -> dict
             if (values := _figures(table, agent, name, places))
         ]
     return {label: [{"series": item["name"], **item} for item in items] for label, items in named.items() if items}
+
+
+def _about(header: Mapping[str, Any], table: Table) -> Iterator[tuple[str, str]]:
+    """What a run is known by: model, data, date, tokens, command."""
+    config, data = header["config"], header.get("data")
+    agents: Mapping[str, Any] = config.get("agents") or {}
+    models = [str(each.get("target") or each.get("kind") or "") for each in agents.values()]
+    if model := config.get("model") or ", ".join(dict.fromkeys(filter(None, models))):
+        yield "model", str(model)
+    if data:
+        yield "data", f"{data['name']}, {data['note']}" if data["note"] else data["name"]
+    else:
+        yield "data", f"{len(set(table['problem'])):,} instances of {config.get('env') or 'several environments'}"
+    if started := header.get("started"):
+        yield "date", started.replace("T", " ").replace("+00:00", " UTC")
+    sampled, written = ([number for number in table[name] if number is not None] for name in ("sampled", "tokens"))
+    if sampled:
+        yield "tokens", f"{sum(sampled):,} sampled, {sum(written):,} of them played on"
+    elif written:
+        yield "tokens", f"{sum(written):,} written"
+    if command := header.get("command"):
+        yield "command", command
 
 
 def _facts(header: Mapping[str, Any]) -> Any:

@@ -48,7 +48,7 @@ def _html(block: Block, pictures: Mapping[str, str]) -> str:
     if isinstance(block, Table):
         head = _row(block.head, block.left, "th")
         rows = "\n".join(_row(row, block.left, "td") for row in block.rows)
-        return f'<div class="wide"><table>\n{head}\n{rows}\n</table></div>'
+        return f'<div class="wide" tabindex="0"><table>\n{head}\n{rows}\n</table></div>'
     assert isinstance(block, Curves)
     svg = pictures[block.environment]
     return f"<figure>{svg[svg.index('<svg') :]}<figcaption>{CAPTION}</figcaption></figure>"

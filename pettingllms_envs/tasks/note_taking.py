@@ -37,10 +37,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import ClassVar, NamedTuple
 
 from pettingllms_envs.core import SPLITS, Unreadable, check_choice, check_whole
-from pettingllms_envs.features import Memory
+from pettingllms_envs.features import BlindPolicy, Memory, always
 from pettingllms_envs.instances import seeded
 from pettingllms_envs.replies import match_last_line
 from pettingllms_envs.tasks.base import OpenTask
@@ -50,6 +51,8 @@ from pettingllms_envs.tasks.note_taking_bound import count_notes, counting_bound
 NOTES, SAY, ANSWER = "notes", "say", "answer"
 NUM_NOTE_TAKERS = 2
 MOST_READINGS, MOST_VALUES, MOST_DIGITS = 100, 10**6, 500
+MOST_GUESSES = 100
+"""Most values whose constant answers are all played; of more, each is right in less than 1%."""
 
 _LINE = re.compile(rf"({NOTES}|{SAY}|{ANSWER}):([ \t0-9]*)\.?", re.I)
 
@@ -123,6 +126,17 @@ class NoteTaking(OpenTask[NoteTakingState]):
     def lone_bound(self) -> Fraction:
         """The greatest share of right answers of one note taker that sees no rewards; proof in `note_taking_bound`."""
         return counting_bound(self.readings, self.values, count_notes(self.digits))
+
+    def blind_bound(self) -> Fraction:
+        """The greatest share of right answers of agents that read no reading: each value is equally likely."""
+        return Fraction(1, self.values)
+
+    @property
+    def blind_policies(self) -> Mapping[str, BlindPolicy]:
+        """Those who always give the same answer, one for each value; none if there are more than `MOST_GUESSES`."""
+        values = range(self.values) if self.values <= MOST_GUESSES else ()
+        replies = [f"Answer: {self.write_reading(value)}" for value in values]
+        return {f"always {reply!r}": partial(always, reply) for reply in replies}
 
     def lone_memory(self) -> Memory:
         """All readings, and the notes of one."""

@@ -1,4 +1,4 @@
-"""RowTask: a base class for tasks on the rows of a file, whose replies a function of yours grades.
+"""RowTask: a base class for tasks on rows of your own, whose replies a function of yours grades.
 
 A subclass needs three members: `name`, `file` and `grade`. `rules` and `show` are worth writing, too:
 
@@ -10,17 +10,17 @@ A subclass needs three members: `name`, `file` and `grade`. `rules` and `show` a
         def grade(self, row: Mapping[str, Any], reply: str) -> float:
             return float(reply.strip().lower() == row["answer"].lower())
 
-Rows are objects with a text `question` and whatever else `grade` reads. One with a `split` is in that split, all
-others are divided by the words of their question (80% train, 10% validation, 10% test), so that no copy of a question
-is in two splits. Seed s is row s modulo their number, in the order of their digests: the seeds 0 to n - 1 are all rows
-of a split once.
+Instead of a `file`, a class may have `rows`: a list of dicts, or a `datasets.Dataset`. Rows are objects with a text
+`question` and whatever else `grade` reads. One with a `split` is in that split, all others are divided by the words of
+their question (80% train, 10% validation, 10% test), so that no copy of a question is in two splits. Seed s is row s
+modulo their number, in the order of their digests: the seeds 0 to n - 1 are all rows of a split once.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -29,9 +29,13 @@ from typing import Any, ClassVar, NamedTuple
 from pettingllms_envs.core import SPLITS, check_choice
 from pettingllms_envs.datasets import BadRow, Problem, normalization
 from pettingllms_envs.datasets.files import read_rows
-from pettingllms_envs.datasets.rows import Row, words
+from pettingllms_envs.datasets.rows import words
 from pettingllms_envs.quoting import quote_headings
 from pettingllms_envs.tasks.base import OpenTask
+
+
+PROMPT = "prompt"
+"""The column that may hold a text or a list of chat messages, as in TRL's data sets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
@@ -67,9 +71,10 @@ class RowState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RowTask(OpenTask[RowState]):
-    """A task on the rows of a file. It is solved by a reply with the score 1."""
+    """A task on rows of your own. It is solved by a reply with the score 1."""
 
-    file: ClassVar[Path]
+    file: ClassVar[Path | None] = None
+    rows: ClassVar[Iterable[Mapping[str, Any]] | None] = None
 
     def grade(self, row: Mapping[str, Any], reply: str) -> float:
         """The score of a reply in [0, 1]. The reply may be any text, and is only to be compared."""
@@ -78,7 +83,15 @@ class RowTask(OpenTask[RowState]):
     @property  # which splits there are depends on the file
     def instance_fields(self) -> Mapping[str, tuple[object, ...]]:  # type: ignore[override]
         """`split`: those that have rows."""
-        return {"split": tuple(read_table(self.file))}
+        return {"split": tuple(self.table())}
+
+    def table(self) -> Mapping[str, tuple[RowProblem, ...]]:
+        """The rows by split, see `read_table`.
+
+        Raises:
+            ValueError: As `read_table`; or the class has no rows, or two sources of them.
+        """
+        return _table_of(type(self))  # type: ignore[arg-type]  # mypy takes a class's hash for its instances'
 
     def generate(self, seed: int, *, split: str | None = None) -> RowState:
         """The row of a seed in a split, by default the first that has rows.
@@ -86,7 +99,7 @@ class RowTask(OpenTask[RowState]):
         Raises:
             ValueError: The split has no rows, or the file cannot be used.
         """
-        table = read_table(self.file)
+        table = self.table()
         split = next(iter(table)) if split is None else split
         check_choice("split", split, tuple(table))
         return RowState(table[split][seed % len(table[split])])
@@ -119,34 +132,91 @@ class RowTask(OpenTask[RowState]):
         return state.score
 
 
+def graded_rows(
+    name: str, rows: str | Path | Iterable[Mapping[str, Any]], grade: Callable[[Mapping[str, Any], str], float]
+) -> type[RowTask]:
+    """A task on rows, made of a function.
+
+    Args:
+        name: The task's name.
+        rows: A file, a list of dicts, or a `datasets.Dataset`.
+        grade: From a row and a reply to a score in [0, 1].
+    """
+    source = {"file": Path(rows)} if isinstance(rows, str | Path) else {"rows": rows}
+    members = {"name": name, "grade": lambda self, row, reply: grade(row, reply), "rules": lambda self: ""}
+    return type(name, (RowTask,), {"__slots__": (), **source, **members})
+
+
 @lru_cache(maxsize=16)
-def read_table(file: Path) -> Mapping[str, tuple[RowProblem, ...]]:
+def _table_of(task: type[RowTask]) -> Mapping[str, tuple[RowProblem, ...]]:
+    """The rows of a task's class, read once."""
+    if (task.file is None) == (task.rows is None):
+        raise ValueError(
+            f"{task.__name__} has file={task.file!r} and {'no' if task.rows is None else 'also'} rows; expected one "
+            "of them: a file, a list of dicts or a datasets.Dataset. Give the class `file` or `rows`."
+        )
+    return read_table(task.file) if task.rows is None else divided(task.rows, "rows")
+
+
+@lru_cache(maxsize=16)
+def read_table(file: Path, column: str = "question") -> Mapping[str, tuple[RowProblem, ...]]:
     """The rows of a file by split, in the order of their digests, read once. Splits without rows are left out.
 
     Args:
         file: JSON lines, a JSON list, CSV or parquet, as `pettingllms_envs.datasets.load` reads them.
+        column: Of the question, a text; of prompts also a list of chat messages.
 
     Raises:
         ValueError: There are no rows, or a row has no question or an unknown split.
     """
+    return divided(read_rows(file), file.name, column)
+
+
+def divided(
+    rows: Iterable[Mapping[str, Any] | BadRow], source: str, column: str = "question"
+) -> Mapping[str, tuple[RowProblem, ...]]:
+    """Rows by split, see `read_table`.
+
+    Args:
+        rows: The rows.
+        source: Where they come from, for errors and records.
+        column: As in `read_table`.
+    """
     found: dict[str, set[RowProblem]] = {split: set() for split in SPLITS}
-    for number, row in enumerate(read_rows(file)):
-        where = f"row {number} of {file.name}"
-        if isinstance(row, BadRow):
+    for number, row in enumerate(rows):
+        where = f"row {number} of {source}"
+        if not isinstance(row, Mapping):
             raise ValueError(f"{where}: {row}; expected an object. Fix it.")
-        question = row.get("question")
-        if not isinstance(question, str) or not question.strip():
-            raise ValueError(f"{where} has the question {question!r}; expected a text. Fix it.")
-        split = row.get("split") or normalization.split(question)
+        problem = problem_of(row, source, where, column)
+        split = row.get("split") or normalization.split(problem.statement)
         check_choice(f"the split of {where}", split, SPLITS)
-        found[split].add(_problem(row, file.name))
+        found[split].add(problem)
     if not any(found.values()):
-        raise ValueError(f"{file} has no rows; expected at least one with a 'question'. Add one.")
+        raise ValueError(f"{source} has no rows; expected at least one with a {column!r}. Add one.")
     return {split: tuple(sorted(rows, key=lambda row: row.digest)) for split, rows in found.items() if rows}
 
 
-def _problem(row: Row, source: str) -> RowProblem:
-    """A row as a problem; one without an `id` has that of its content."""
-    written = json.dumps(row, ensure_ascii=False)
+def problem_of(row: Mapping[str, Any], source: str, where: str, column: str = "question") -> RowProblem:
+    """A row as a problem; one without an `id` has that of its content.
+
+    Args:
+        row: The row.
+        source: Where it comes from.
+        where: Its place, for errors.
+        column: As in `read_table`. Of chat messages the last one is the statement.
+
+    Raises:
+        ValueError: It has no question, or something that JSON cannot hold.
+    """
+    question = row.get(column)
+    if column == PROMPT and isinstance(question, list) and question and isinstance(question[-1], Mapping):
+        question = question[-1].get("content")
+    if not isinstance(question, str) or not question.strip():
+        expected = "a text, or chat messages of which the last one is a text" if column == PROMPT else "a text"
+        raise ValueError(f"{where} has the {column} {row.get(column)!r}; expected {expected}. Fix it.")
+    try:
+        written = json.dumps(dict(row), ensure_ascii=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{where} cannot be kept ({error}); expected what JSON has. Remove that column.") from None
     name = words(row, "id") or hashlib.sha256(written.encode("utf-8", "surrogatepass")).hexdigest()[:12]
-    return RowProblem(source=source, id=name, statement=str(row["question"]), written=written)
+    return RowProblem(source=source, id=name, statement=question, written=written)

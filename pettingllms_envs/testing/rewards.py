@@ -133,15 +133,21 @@ def _enough(starts: tuple[Start, ...]) -> tuple[Start, ...]:
 def check_rewards(case: Case) -> str:
     """Rewards are finite; parts are declared and in their ranges; an agent is paid alpha * team + local.
 
+    Some play earns something: a success, a positive reward, or where no success is reported more than another play.
+    An environment without an oracle that reports neither success nor ranges may leave all rewards to reward functions.
+
     What an environment does not declare (its ranges, its maximum, its parts with their scopes) is not checked.
     """
     env = case.make()
     competition(env)
     ranges, most = env.metadata.get("reward_ranges"), env.metadata.get("max_return")
     spread: dict[str, tuple[float, float]] = {}
+    paid: set[float] = set()
+    successes: set[bool | None] = set()
 
     def look(env: Any) -> None:
         _expect_sound_pay(env)
+        paid.update(env.rewards.values())
         for agent in env.agents:
             parts = env.infos[agent].get("rewards", {})
             for name, value in parts.items() if isinstance(parts, Mapping) else ():
@@ -154,9 +160,19 @@ def check_rewards(case: Case) -> str:
         policies = [mixed_play(case, start), *map(always, case.blind)]
         for policy in policies if oracle_of(env) is None else (best, *policies):
             played = episode(env, start, policy, max_steps=case.max_steps, look=look)
+            successes.add(played.success)
             if most is not None and played.team > most + TOLERANCE:
                 words = f"a return of {played.team:g}; expected at most metadata['max_return'], {most:g}"
                 raise Failed(f"{words}\n{told(start, played.replies)}")
+    judges = False in successes or ranges is not None or oracle_of(env) is not None
+    judges = judges and not env.metadata.get("judged")  # then a trainer's reward functions do
+    if judges and True not in successes and max(paid, default=0.0) <= 0 and (False in successes or len(paid) == 1):
+        by = "nor the oracle" if oracle_of(env) is not None else "and it has no oracle()"
+        raise Failed(
+            f"no reply that was tried earns anything, {by}, so nobody is seen to win it. Give it an oracle() that "
+            "does, or replies that earn something now and then: blind_replies of the task, samples of the action "
+            "space (ChatText(replies=[...])), or check(blind=[...])"
+        )
     if ranges is None:
         raise Skipped("it declares no metadata['reward_ranges']; all rewards were finite")
     return ", ".join(f"{name} {low:.2f} to {high:.2f}" for name, (low, high) in spread.items()) or "no parts"

@@ -114,8 +114,9 @@ class Game:
         return True
 
     def show(self, *notes: str) -> str:
-        """The usual prompt: the turn, the task's state, what came of the last turn, and the notes."""
-        lines = (f"Turn {self.turn} of {self.num_turns}.", self.task.show(self.state), self.feedback, *notes)
+        """The usual prompt: the turn if there are several, the task's state, what came of the last turn, the notes."""
+        turn = f"Turn {self.turn} of {self.num_turns}." if self.num_turns > 1 else ""
+        lines = (turn, self.task.show(self.state), self.feedback, *notes)
         return "\n".join(filter(None, lines))
 
     def quote(self, sender: str, reply: str) -> str:
@@ -319,6 +320,7 @@ def function_workflow(
     *roles: Role,
     ranges: Mapping[str, tuple[float, float]] | None = None,
     channel: Channel = Channel(),  # noqa: B008  # frozen
+    num_turns: int = 4,
 ) -> Callable[[Script], type[FunctionWorkflow]]:
     """Make a workflow of a generator function.
 
@@ -331,6 +333,7 @@ def function_workflow(
         roles: The roles of the team.
         ranges: Least and greatest value, in one step, of each part that the function pays itself, by name.
         channel: What messages pass that the function quotes; it must not show replies in another way.
+        num_turns: Turn budget where the setting `num_turns` is not given.
 
     Raises:
         TypeError: It is no generator function, or a setting has no default, or a name that workflows use themselves.
@@ -350,7 +353,10 @@ def function_workflow(
                     "expected another. Rename it; the turn budget is game.num_turns, and the task game.task."
                 )
         hints = inspect.get_annotations(script, eval_str=True)
-        fields = [(each.name, hints.get(each.name, Any), dataclasses.field(default=each.default)) for each in settings]
+        fields: list[tuple[str, Any, Any]] = [("num_turns", int, dataclasses.field(default=num_turns))]
+        fields += [
+            (each.name, hints.get(each.name, Any), dataclasses.field(default=each.default)) for each in settings
+        ]
         namespace = {
             "name": name,
             "roles": roles,

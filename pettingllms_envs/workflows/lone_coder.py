@@ -181,11 +181,7 @@ class SelfRefine(LoneCoder):
     """The coder refines its program by what came of the public tests; see the module."""
 
     name: ClassVar[str] = "self_refine"
-
-    @property
-    def roles(self) -> tuple[Role, ...]:
-        """The coder, who is shown what came of the public tests."""
-        return (REFINING,)
+    roles: ClassVar[tuple[Role, ...]] = (REFINING,)
 
     def cases(self, problem: CodingState, reply: str) -> tuple[Case, ...] | Unreadable:
         """The public tests."""

@@ -92,7 +92,7 @@ class Match(Generic[State]):
 
     def observe(self, state: MatchState[State], role: str) -> str:
         """What the player knows, and what came of its last reply if that was unreadable."""
-        player = _number(role)
+        player = int(role.rpartition("_")[2])
         note = state.notes[player]
         shown = self.task.observation(state.task, player)
         return f"{shown}\n{note}" if note else shown
@@ -129,7 +129,3 @@ class Match(Generic[State]):
     def outcome(self, state: MatchState[State]) -> Mapping[str, int]:
         """How many replies were unreadable."""
         return {"unreadable": state.num_unreadable}
-
-
-def _number(role: str) -> int:
-    return int(role.rpartition("_")[2])

@@ -28,7 +28,7 @@ from pettingllms_envs.core import (
     call_tool,
     check_choice,
 )
-from pettingllms_envs.features import ChangingTeam, HasBonuses, HasOutcome
+from pettingllms_envs.features import ChangingTeam, HasBonuses, HasOutcome, LeavesRewards
 from pettingllms_envs.observations import Message, Part, Prompt
 from pettingllms_envs.quoting import escape, quote_headings, quote_inline, shorten
 from pettingllms_envs.tools.calls import Call, arguments_of, read_native_calls, read_text_calls, text_call
@@ -99,8 +99,14 @@ class ToolCalls:
                 f"max_tool_calls is {self.max_calls!r}; expected a whole number of at least 1. Give the most replies "
                 "with calls before a reply to the task."
             )
+        of_name = {role.name: role for role in self.workflow.roles}
         for role, tools in self.tools.items():
-            check_choice("the role of tools", role, tuple(each.name for each in self.workflow.roles))
+            check_choice("the role of tools", role, tuple(of_name))
+            if self.style == "text" and of_name[role].observes == "messages":
+                raise ValueError(
+                    f"the role {role!r} has tools that are called by text, and observes chat messages; expected calls "
+                    "through the chat template. Set tool_calls='native'."
+                )
             names = [tool.spec.name for tool in tools]
             if not names or len(set(names)) < len(names):
                 raise ValueError(f"the role {role!r} has the tools {names}; expected one at least, each once.")
@@ -223,6 +229,15 @@ class ToolCalls:
         inner = self.workflow
         more = inner.outcome(state.play) if isinstance(inner, HasOutcome) else {}
         return {**more, "tool_calls": state.num_calls}
+
+    @property
+    def leaves_rewards(self) -> bool:
+        """Whether the workflow does."""
+        return isinstance(self.workflow, LeavesRewards) and self.workflow.leaves_rewards
+
+    def judged(self, state: ToolCallState) -> bool:
+        """Whether the workflow's reward functions judge the last reply; a call is none."""
+        return not state.rounds and isinstance(self.workflow, LeavesRewards) and self.workflow.judged(state.play)
 
     def described(self) -> dict[str, list[dict[str, Any]]]:
         """The tools of each role: name, digest, and whether they are deterministic."""

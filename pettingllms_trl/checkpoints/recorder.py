@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pettingllms_envs.episodes import files
+from pettingllms_envs.episodes.origin import origin
 from pettingllms_envs.episodes.prompts import recorded, with_tools
 from pettingllms_trl.records import Candidate, ContinuationPlace, Decision, Episode, role_of
 
@@ -107,6 +108,7 @@ def header(
         "versions": {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
         "sandbox": None,
         "machine": {"system": platform.platform(), "processor": platform.machine(), "cpus": os.cpu_count()},
+        **origin(),
     }
 
 
@@ -154,6 +156,9 @@ class RolloutRecorder:
             for line, row in _before(self._episodes, step):
                 kept.append(line)
                 self._count(row)
+            if kept and self._run.is_file():  # resumed: it was started when the first process was
+                was = json.loads(self._run.read_text("ascii"))
+                self._about = {**self._about, **{name: was[name] for name in ("started", "command") if name in was}}
             self._write_header()  # first: it must never say more than there is
             files.write_whole(self._episodes, "".join(kept))
             self._is_open = True

@@ -40,7 +40,7 @@ def sft(argv: Sequence[str]) -> int:
 
 
 def _run(name: str, argv: Sequence[str]) -> int:
-    if name == "train" and not {"--estimate", "--help", "-h"}.isdisjoint(argv):
+    if name == "train" and not {"--estimate", "--help", "--help-all", "-h"}.isdisjoint(argv):
         name = "estimate"  # whose options are those of `train` and more
     try:
         script = importlib.import_module(f"pettingllms_trl.cli.{name}")

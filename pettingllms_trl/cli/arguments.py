@@ -11,6 +11,7 @@ import importlib
 import json
 import os
 import sys
+from argparse import SUPPRESS, Action, ArgumentDefaultsHelpFormatter, RawDescriptionHelpFormatter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -101,6 +102,7 @@ def parse(argv: Sequence[str], kinds: Sequence[type], *, prog: str, description:
         _check_config(argv, known, lists)
     argv = with_lists_apart(argv, lists)
     parser = _Parser(kinds, prog=prog, description=description, allow_abbrev=False)
+    parser.shorten(_fields_of_trl(kinds))
     *parsed, unread = parser.parse_args_and_config(argv, return_remaining_strings=True)
     if unread:
         refuse(unread[0], [f"--{name}" for name in known], "the command line")
@@ -253,12 +255,77 @@ def _is_path(name: str) -> bool:
     return "." in name or ":" in name
 
 
+FIRST = {
+    "model_name_or_path",
+    "dataset_name",
+    "output_dir",
+    "num_generations",
+    "max_completion_length",
+    "per_device_train_batch_size",
+    "learning_rate",
+    "max_steps",
+    "eval_strategy",
+    "use_vllm",
+    "use_cpu",
+    "report_to",
+}
+"""Fields of TRL and transformers that `--help` shows beside ours."""
+
+
+def _fields_of_trl(kinds: Sequence[type]) -> set[str]:
+    """The names of the fields that come from TRL and transformers."""
+    classes = {each for kind in kinds for each in kind.__mro__ if dataclasses.is_dataclass(each)}
+    upstream = [each for each in classes if each.__module__.partition(".")[0] in ("trl", "transformers")]
+    return {f.name for each in upstream for f in dataclasses.fields(each)}
+
+
 class _Parser(TrlParser):
-    """TRL's parser with one-line errors; TRL's would print a usage of about a hundred lines before each."""
+    """TRL's parser with one-line errors and a help of our fields; TRL's would print a usage of about a hundred lines
+    before each error, and a help of about fifteen hundred."""
+
+    def shorten(self, of_trl: set[str]) -> None:
+        """Make `--help` show our fields and, after them, `FIRST`, each by one spelling; `--help-all` shows all.
+
+        Args:
+            of_trl: The fields of TRL and transformers.
+        """
+        self.formatter_class = _Help
+        self.usage = "%(prog)s --config FILE [--field value ...]"
+        self.epilog = (
+            f"{len(of_trl - FIRST)} more fields are those of TRL and transformers: --help-all shows them. Every field "
+            "can stand in the file, as a line `field: value`."
+        )
+        words = "show the fields of TRL and transformers, too"
+        self.add_argument("--help-all", action=_HelpAll, nargs=0, dest=SUPPRESS, default=SUPPRESS, help=words)
+        for group in self._action_groups:
+            group._group_actions.sort(key=lambda action: action.dest in of_trl)
+        for action in self._actions:
+            action.option_strings = [each for each in action.option_strings if "-" not in each[2:]] or ["--help-all"]
+        self._hidden = {action: action.help for action in self._actions if action.dest in of_trl - FIRST}
+        for action in self._hidden:
+            action.help = SUPPRESS
+
+    def print_help_of_all(self) -> None:
+        """The help with every field."""
+        for action, words in self._hidden.items():
+            action.help = words
+        self.print_help()
 
     def error(self, message: str) -> NoReturn:
         expected = "" if "expected" in message else "; expected a value of that kind"
         raise ValueError(f"{message}{expected}. `{self.prog} --help` shows every field.")
+
+
+class _Help(ArgumentDefaultsHelpFormatter, RawDescriptionHelpFormatter):
+    """Defaults after each field, and the description as it is written."""
+
+
+class _HelpAll(Action):
+    """Prints the help with every field."""
+
+    def __call__(self, parser: Any, *_: object) -> NoReturn:
+        parser.print_help_of_all()
+        sys.exit(0)
 
 
 def _apart(given: str) -> list[str]:

@@ -20,9 +20,10 @@ from transformers import AutoConfig, PretrainedConfig
 from trl import ModelConfig, ScriptArguments
 
 from pettingllms_trl.cli import arguments, train
-from pettingllms_trl.cli.datasets import agents_of, makers
+from pettingllms_trl.cli.datasets import makers
 from pettingllms_trl.cli.train import TrainArguments
 from pettingllms_trl.config import MultiAgentGRPOConfig, with_help
+from pettingllms_trl.credit.delayed_rewards import choose_credit, delayed_agents
 from pettingllms_trl.engines.factory import kind_of
 from pettingllms_trl.engines.kinds import Place, groups_of
 from pettingllms_trl.estimate.activations import PassBytes, pass_bytes
@@ -36,6 +37,7 @@ from pettingllms_trl.estimate.shapes import Shape, shape_of
 from pettingllms_trl.estimate.speed import PROMPT
 from pettingllms_trl.policies.routing import Policy, Routing, route
 from pettingllms_trl.processes.distributed import check_processes
+from pettingllms_trl.rollout.env_checks import agents_of, make_envs
 
 
 @with_help
@@ -123,7 +125,9 @@ def plan_of(given: TrainArguments, args: EstimatedConfig, config: ModelConfig) -
     if (optim := str(getattr(args.optim, "value", args.optim))) not in MOMENTS:
         raise ValueError(f"optim is {optim!r}; expected one whose states are known: {', '.join(MOMENTS)}. Set it.")
     assert given.policies is not None
-    routing = route(given.policies, agents_of(makers(given)), model=config.model_name_or_path)
+    envs = {name: [env] for name, env in make_envs(makers(given)).items()}
+    routing = route(given.policies, agents_of(envs), model=config.model_name_or_path)
+    delayed = [agent for agent in delayed_agents(envs) if agent not in routing.partners]
     check_processes(routing, args)
     places = [kind_of(args).place_of(group, args) for group in groups_of(routing)]
     sampler: Place = next((place for place in places if place != "server"), "server")
@@ -142,7 +146,7 @@ def plan_of(given: TrainArguments, args: EstimatedConfig, config: ModelConfig) -
         generation_batch=args.generation_batch_size,
         num_candidates=args.num_generations,
         max_envs=args.max_envs,
-        is_parallel=args.sampling == "parallel",
+        is_parallel=choose_credit(given.credit, args, delayed).sampling == "parallel",
         prompt=args.prompt_tokens,
         completion=args.max_completion_length or PROMPT,
         rows=args.per_device_train_batch_size,

@@ -117,7 +117,7 @@ class ChatAgent:
             raise AgentFailed(
                 "refused", f"the prompt has {len(ids)} tokens; expected fewer than {self._max_length}, the context."
             )
-        asked = Request(self._name, Prompt(messages, tuple(ids), tools=tools), 1, request.seed)
+        asked = Request(self._name, Prompt(messages, tuple(ids), tools=tools), 1, request.seed, request.limits)
         (completion,) = self._ask(asked).completions
         return Reply(
             text=completion.text,

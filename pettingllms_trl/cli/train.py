@@ -34,8 +34,9 @@ class TrainArguments(arguments.TeamArguments):
     ranges of seeds, or a data set (`dataset_name`, as in TRL's scripts) with a column `seed`.
 
     Args:
-        credit (`str` or `dict`, *optional*, defaults to `"at_grpo"`):
+        credit (`str` or `dict`, *optional*):
             Name of a credit scheme, or the dotted path of a function; with options: `{at_grpo: {value: outcome}}`.
+            `None`: `at_grpo`, or where a role is paid later `return_to_go`, as [`MultiAgentGRPOTrainer`] says.
         filters (`list`, *optional*):
             Group filters, one after another, each a name or a dotted path, with options as `credit` has them.
         curriculum (`dict`, *optional*):
@@ -61,7 +62,7 @@ class TrainArguments(arguments.TeamArguments):
             The same for evaluations: during training according to `eval_strategy`, and once at the end.
     """
 
-    credit: dict[str, Any] | str | None = "at_grpo"
+    credit: dict[str, Any] | str | None = None
     filters: list[str] = field(default_factory=list)
     curriculum: dict[str, Any] | str | None = None
     schedule: str | None = None
@@ -113,7 +114,7 @@ def make_trainer(
             f"num_trees is {given.num_trees}, but log_completions is {args.log_completions}; trees are drawn from the "
             "table of completions. Set log_completions: true, or leave num_trees out."
         )
-    credit = arguments.choice("credit", given.credit)
+    credit = None if given.credit is None else arguments.choice("credit", given.credit)
     filters = [given.filters] if isinstance(given.filters, str | dict) else given.filters
     schedule = None if given.schedule is None else arguments.function("schedule", given.schedule)
     reward_funcs = [arguments.function("reward_funcs", path) for path in given.reward_funcs]
@@ -208,9 +209,10 @@ def run(trainer: MultiAgentGRPOTrainer, *, dataset_name: str | None = None) -> N
     trainer.save_model(trainer.args.output_dir)
     trainer.accelerator.print(f"Saved in {trainer.args.output_dir}.")
     if trainer.eval_dataset is not None and trainer.stopped_by is None:
-        metrics = trainer.evaluate()
-        trainer.log_metrics("eval", metrics)
-        trainer.save_metrics("eval", metrics)
+        trainer.save_metrics("eval", trainer.evaluate())
+        trainer.accelerator.print(f"Its evaluation is {trainer.args.output_dir}/eval_results.json.")
+    if trainer.args.log_rollouts:
+        trainer.accelerator.print(f"Look at its episodes: pettingllms view {trainer.args.output_dir}")
     if trainer.args.push_to_hub:
         trainer.push_to_hub(dataset_name=dataset_name)
         trainer.accelerator.print(f"Pushed to https://huggingface.co/{trainer.hub_model_id}.")

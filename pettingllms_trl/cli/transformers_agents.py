@@ -101,7 +101,7 @@ class _Model:
         batches: dict[str, list[int]] = {}
         for i, request in enumerate(requests):
             options = self._of_agent[request.agent].options
-            kind = (options.get("adapter"), options.get("tokenizer"), self._alike(request.agent))
+            kind = (options.get("adapter"), options.get("tokenizer"), self._alike(request.agent), request.limits.stop)
             batches.setdefault(repr(kind), []).append(i)
         answers: dict[int, Sampled] = {}
         for batch in batches.values():
@@ -125,9 +125,13 @@ class _Model:
         tokenizer = self.tokenizers[path]
         batch = tokenizer.pad({"input_ids": [list(request.prompt.ids) for request in requests]}, return_tensors="pt")
         sampling = self._sampling[requests[0].agent]
-        stop = sampling["stop"]
+        stop = [*sampling["stop"], *requests[0].limits.stop]
         lengths = [
-            min(self._sampling[request.agent]["max_tokens"], self.max_length - len(request.prompt.ids))
+            min(
+                self._sampling[request.agent]["max_tokens"],
+                request.limits.max_tokens or self.max_length,
+                self.max_length - len(request.prompt.ids),
+            )
             for request in requests
         ]
         sampled = self._model.generate(

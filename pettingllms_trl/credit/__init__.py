@@ -14,8 +14,10 @@ over `grouping.py` (the number, peers, baseline, scale):
 | `loo`            | reward; return (1)      | siblings; episodes (1)     | mean of others, none   | both     |
 | `max_rl`         | reward; return (1)      | siblings; episodes (1)     | mean, mean             | both     |
 | `rae`            | reward; return (1)      | the role's past            | running mean, none     | both     |
+| `return_to_go`   | return to go            | same turn; siblings (2)    | mean, deviation        | both     |
 
 Siblings are the candidates of one decision; every peer is the same agent's. (1) In a tree; with `sampling="parallel"`.
+(2) With `sampling="parallel"`; in a tree. It is `at_grpo` with other options.
 A scheme that uses the step's reward cannot train a role that is paid only at later steps: docs/delayed_rewards.md has
 measured which schemes can.
 
@@ -47,6 +49,7 @@ from pettingllms_trl.credit.registry import (
     Named,
     Sampling,
     SchemeFacts,
+    best_sampling,
     check_advantages,
     facts_of,
     name_of,
@@ -73,6 +76,7 @@ __all__ = [
     "Stateful",
     "Value",
     "at_grpo",
+    "best_sampling",
     "check_advantages",
     "check_kept",
     "check_weights",

@@ -1,4 +1,4 @@
-"""Warns if a role that an environment declares as paid at later steps is trained with an unsuitable credit scheme.
+"""Chooses the credit scheme where roles are paid at later steps, and checks if the one of the user is suitable.
 
 metadata = {"name": "my_game_v0", "delayed_roles": ["adviser"]}
 """
@@ -7,22 +7,61 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
 from pettingzoo import AECEnv
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
-from pettingllms_trl.credit import Credit, facts_of, name_of
+from pettingllms_trl.credit import Credit, Named, Sampling, best_sampling, facts_of, name_of
 from pettingllms_trl.records import role_of
 
 
 REMEDIES = (
-    "Set credit={'at_grpo': {'value': 'return_to_go'}}, or credit='counterfactual' with num_continuations=1, or "
+    "Set credit='return_to_go', or credit='counterfactual' with num_continuations=1, or "
     "sampling='parallel' with credit='grpo' (docs/delayed_rewards.md compares them)."
 )
 OF_OPPONENTS = (
     "Its agents compete: set sampling='parallel' with credit='rae' for self-play, or with credit='grpo' "
     "(docs/competition.md)."
 )
+
+
+class CreditChoice(NamedTuple):
+    """How a run is credited.
+
+    Args:
+        credit: As the trainer's argument.
+        sampling: That goes with it.
+        note: What to tell the user of a choice that was made for roles that are paid later; else empty.
+    """
+
+    credit: str | Named | Credit
+    sampling: Sampling
+    note: str = ""
+
+
+def choose_credit(
+    credit: str | Named | Credit | None, args: MultiAgentGRPOConfig, delayed: Sequence[str]
+) -> CreditChoice:
+    """The user's credit scheme and sampling, or those that suit the environment where they are not given.
+
+    Args:
+        credit: The user's; `None` to choose.
+        args: The trainer's; `sampling` is `None` to choose, and what needs a tree is not sampled in parallel.
+        delayed: Agents that are trained and paid at later steps.
+    """
+    needs_tree = args.num_continuations > 0 or args.choose == "value" or args.train_continuations
+    if credit is not None or not delayed:
+        given = "at_grpo" if credit is None else credit
+        return CreditChoice(given, args.sampling or ("tree" if needs_tree else best_sampling(given)))
+    chosen = "counterfactual" if args.num_continuations and args.sampling != "parallel" else "return_to_go"
+    sampling: Sampling = args.sampling or ("tree" if needs_tree else best_sampling(chosen))
+    return CreditChoice(
+        chosen,
+        sampling,
+        f"{', '.join(delayed)} {'is' if len(delayed) == 1 else 'are'} paid at later steps, so the credit is "
+        f"{chosen!r} with sampling={sampling!r}. Others are given as credit=... (docs/delayed_rewards.md).",
+    )
 
 
 def delayed_agents(envs: Mapping[str, Sequence[AECEnv]]) -> list[str]:
@@ -64,10 +103,19 @@ def check_delayed_roles(
             warning if there are any.
 
     Raises:
-        ValueError: See `delayed_agents`.
+        ValueError: See `delayed_agents`; or a program is rewarded at its end, and neither are the candidates of a tree
+            continued nor does the credit read their returns.
     """
     agents = [agent for agent in delayed_agents(envs) if agent in trained]
     alone = facts_of(credit, args.sampling).judges_own_step
+    is_late = any(pool[0].metadata.get("program") == "end" for pool in envs.values()) and not reward_functions
+    if agents and is_late and args.sampling == "tree" and (alone or not args.num_continuations):
+        raise ValueError(
+            f"sampling='tree' with num_continuations={args.num_continuations} and credit={name_of(credit)!r} on a "
+            "program that is rewarded at its end; expected continuations and a credit that reads their returns, since "
+            "no candidate of a decision is paid. Set num_continuations=1, choose='value' and credit='counterfactual'; "
+            "or sampling='parallel' with credit='grpo'; or rewards='by step' if the program posts rewards on the way."
+        )
     if agents and alone and not reward_functions and args.process_index == 0:
         competes = any(pool[0].metadata.get("competitive") is not None for pool in envs.values())
         warnings.warn(

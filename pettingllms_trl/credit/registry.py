@@ -69,7 +69,8 @@ class _Scheme(NamedTuple):
 
     Args:
         function: That computes the advantages, or the class of such objects.
-        options: The kinds of sampling that it supports, and its default options with each.
+        options: The kinds of sampling that it supports, the one that suits it best first, and its default options
+            with each.
         scaled: Whether `scale_rewards` sets its scale; the others use that of their papers.
         sums: See `SchemeFacts`, for each kind of sampling.
         peers: See `SchemeFacts`. A mapping has them by the option `group`, whose default needs `sampling="tree"`.
@@ -99,6 +100,13 @@ _SCHEMES: Mapping[str, _Scheme] = {
     "gigpo": _Scheme(gigpo, {"parallel": {}}, scaled=True),
     "dr_mas": _Scheme(dr_mas, {"parallel": {}}, scaled=True, sums={"parallel": "instance"}),
     "max_rl": _Scheme(max_rl, _EITHER, sums=_BY_TURN, peers=same_turn, compares_episodes=True, scale="mean"),
+    "return_to_go": _Scheme(
+        at_grpo,
+        {"parallel": {"value": "return_to_go", "group": "turn"}, "tree": {"value": "return_to_go"}},
+        scaled=True,
+        sums=_BY_TURN,
+        peers=GROUPS,
+    ),
     "counterfactual": _Scheme(
         counterfactual,
         {"tree": {}},
@@ -174,6 +182,16 @@ def resolve(
     if isinstance(scheme, Stateful) and before is not None:
         scheme.load_state_dict(before)  # the synthetic rollout must not influence training
     return scheme
+
+
+def best_sampling(credit: str | Named | Credit) -> Sampling:
+    """The kind of sampling that suits a credit scheme best: `"tree"` for a function of the user's."""
+    if callable(credit):
+        function, _ = _taken_apart(credit)
+        found = [scheme for scheme in _SCHEMES.values() if scheme.function is function]
+    else:
+        found = [_SCHEMES[name] for name in ([credit] if isinstance(credit, str) else credit) if name in _SCHEMES]
+    return next(iter(found[0].options)) if found else "tree"
 
 
 def _copy(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -322,13 +340,13 @@ def _made(name: str, given: Mapping[str, Any], *, sampling: Sampling, scale: Sca
             f"{'the candidates of a decision' if needs == 'tree' else 'whole episodes of an instance'}, which "
             f"sampling={needs!r} gives. Set sampling={needs!r} or choose another credit."
         )
-    if isinstance(row.peers, Mapping) and sampling == "parallel" and "group" not in given:
+    filled = {**({"scale": scale} if row.scaled else {}), **row.options[sampling], **given}
+    if isinstance(row.peers, Mapping) and sampling == "parallel" and "group" not in filled:
         raise ValueError(
             f"credit={name!r} with sampling='parallel': it compares the candidates of one prompt, of which an episode "
             "has one, expected sampling='tree'. Set sampling='tree' or choose another credit; or compare the episodes "
             f"at equal turns, though their prompts differ, with credit={{{name!r}: {{'group': 'turn'}}}}."
         )
-    filled = {**({"scale": scale} if row.scaled else {}), **row.options[sampling], **given}
     scheme: Credit = row.function(**filled) if isinstance(row.function, type) else partial(row.function, **filled)
     return scheme
 

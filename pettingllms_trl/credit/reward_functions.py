@@ -13,7 +13,8 @@ Prompts and completions have the format that TRL gives them for a data set of th
 | a `str`            | strings (TRL's standard format)    | strings                                                  |
 | a dict             | lists of messages (conversational) | one message each: `completion[0]["content"]` is the text |
 
-An agent with `history="conversation"` has lists of messages from its second turn on.
+An agent with `history="conversation"` has lists of messages from its second turn on. Where the environment says which
+replies are judged (`pettingllms_envs.conversation`), the prompt is the row's own column `prompt`, in its format.
 
 A function is numbered (`format_2`) if its name is that of another one, or of a part of the environment's reward.
 """
@@ -220,10 +221,14 @@ def warnings_of_constant_rewards(groups: Collection[Sequence[RewardScores]]) -> 
 def _texts(decision: PendingDecision) -> dict[str, list[Any]]:
     """Prompts and completions, in the format described at the top of this file."""
     texts = [completion.text for completion in decision.completions]
-    if decision.is_text:
-        return {"prompts": [decision.prompt.messages[0]["content"]] * len(texts), "completions": texts}
+    messages = decision.prompt.messages
+    prompt: Any = messages[0]["content"] if decision.is_text else list(messages)
+    if decision.is_of_team:
+        prompt = decision.row.get("prompt", prompt)
+    if isinstance(prompt, str):
+        return {"prompts": [prompt] * len(texts), "completions": texts}
     return {
-        "prompts": [list(decision.prompt.messages)] * len(texts),
+        "prompts": [prompt] * len(texts),
         "completions": [[{"role": "assistant", "content": text}] for text in texts],
     }
 

@@ -21,6 +21,7 @@ import httpx2
 
 from pettingllms_envs.agents import AgentFailed, AgentRefused, openai
 from pettingllms_envs.agents.server import Notices
+from pettingllms_trl.engines.batched import before_stop
 from pettingllms_trl.engines.router import RequestThreads
 from pettingllms_trl.policies.routing import Api
 from pettingllms_trl.records import POLL_SECONDS, Completion, Message, Request, Sampled, Tools
@@ -126,7 +127,7 @@ def ask(api: Api, request: Request) -> Sampled:
             f"the API partner of agent {request.agent!r} returned a {type(text).__name__}, expected a str: the "
             "reply's text. Return that."
         )
-    return Sampled(request.prompt, (Completion(ids=(), text=text),))
+    return Sampled(request.prompt, (Completion(ids=(), text=before_stop(text, request.limits.stop)),))
 
 
 class ApiEngine:

@@ -286,8 +286,8 @@ class LocalSampler:
     def __call__(self, requests: Sequence[Request]) -> list[Sampled]:
         """Every request answered by its agent's policy, one policy and one setting of the generator after another."""
         answers: dict[int, Sampled] = {}
-        of_agent, overrides = self._team.routing.of_agent, self._team.overrides
-        kinds = [(of_agent[request.agent], overrides[request.agent]) for request in requests]
+        of_agent = self._team.routing.of_agent
+        kinds = [(of_agent[request.agent], self._limited(request)) for request in requests]
         for kind in dict.fromkeys(kinds):
             name, override = kind
             own = [i for i, other in enumerate(kinds) if other == kind]
@@ -297,6 +297,15 @@ class LocalSampler:
                 sampled = self._sample(name, [requests[i] for i in own], override)
             answers.update(zip(own, sampled, strict=True))
         return [answers[i] for i in range(len(requests))]
+
+    def _limited(self, request: Request) -> SamplingOverrides:
+        """The settings of a request: its agent's, and the limits that its observation sets."""
+        override, limits = self._team.overrides[request.agent], request.limits
+        if limits.max_tokens is not None:
+            profile = self._team.profiles[self._team.routing.of_agent[request.agent]]
+            most = override.max_completion_length or profile.generation_config.max_new_tokens or limits.max_tokens
+            override = replace(override, max_completion_length=min(most, limits.max_tokens))
+        return replace(override, stop=(*(override.stop or ()), *limits.stop)) if limits.stop else override
 
     def _sample(self, name: str, requests: Sequence[Request], override: SamplingOverrides) -> Sequence[Sampled]:
         codec, context = self._codecs[name].thinking(override.enable_thinking), self._contexts[name]

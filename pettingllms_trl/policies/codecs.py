@@ -9,6 +9,7 @@ truncated, the end of turn is appended.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +21,7 @@ from transformers import PreTrainedTokenizerFast
 
 from pettingllms_trl.policies.escaping import PromptEscape
 from pettingllms_trl.policies.profiles import PolicyProfile
-from pettingllms_trl.policies.tool_templates import why_unreadable, why_unsupported
+from pettingllms_trl.policies.tool_templates import ASKED, why_unreadable, why_unsupported
 from pettingllms_trl.records import Message, Prompt, Tools
 
 
@@ -75,7 +76,7 @@ class PolicyCodec:
             tools = distinct[own[0]].tools
             if tools:
                 self.check_tools("an agent")
-            escaped, tools = self._escape([distinct[key].messages for key in own], tools)
+            escaped, tools = self._escape([self._merged(distinct[key].messages) for key in own], tools)
             ids |= zip(own, self._tokenize(self._profile, escaped, tools, self._chat_template_kwargs), strict=True)
         return [ids[key] for key in keys]
 
@@ -108,6 +109,27 @@ class PolicyCodec:
                 f"{who} observes tools, and its chat template {why}. Expected a template with tools, such as Qwen's. "
                 "Give another one (processing_class.chat_template), or make the environment with tool_calls='text'."
             )
+
+    def _merged(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """The messages with two users' in a row as one, where the chat template does not take two."""
+        two = [a["role"] == b["role"] == "user" for a, b in itertools.pairwise(messages)]
+        if not any(two) or not self._refuses_two_users:
+            return messages
+        merged = [messages[0]]
+        for is_second, message in zip(two, messages[1:], strict=True):
+            if is_second:
+                merged[-1] = {**merged[-1], "content": f"{merged[-1]['content']}\n\n{message['content']}"}
+            else:
+                merged.append(message)
+        return merged
+
+    @cached_property
+    def _refuses_two_users(self) -> bool:
+        try:
+            self._render([ASKED, ASKED])
+        except TemplateError:
+            return True
+        return False
 
     @cached_property
     def _why_without_tools(self) -> str:

@@ -36,6 +36,7 @@ class Branch:
     parts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # `infos[agent]["rewards"]`, by agent
     team: Collection[str] | None = None  # `infos[agent]["team_rewards"]`: names of the parts that all agents share
     crash: str | None = None  # the error, if the candidate crashed the environment, see `stepping.py`
+    judged: bool | None = None  # `infos[agent]["judged"]`: whether the judge's rewards are for it, and then for all
 
     def resume(self, env: AECEnv, on_call: Callable[[], object]) -> AECEnv:
         """An environment in that state: the given one, restored, or the branch's copy."""
@@ -104,21 +105,40 @@ def scored(
             raise ValueError(
                 f"the environment gave {dict(branch.rewards)} after {agent!r} said {said!r}; rewards must be finite"
             )
-    if judge is not None:
-        branches = [add_rewards(b, agent, more) for b, more in zip(branches, judge(pending), strict=True)]
+    judged = [branch for branch in branches if branch.judged is not False]
+    if judge is not None and judged:
+        asked = replace(
+            pending,
+            completions=[branch.candidate.completion for branch in judged],
+            is_of_team=any(branch.judged for branch in judged),
+        )
+        given = iter(judge(asked))
+        branches = [b if b.judged is False else add_rewards(b, agent, next(given)) for b in branches]
     return branches if weigh is None else [weighed(branch, agent, weigh) for branch in branches]
 
 
 def add_rewards(branch: Branch, agent: str, more: Mapping[str, float]) -> Branch:
-    """The branch with further rewards for the agent that acted.
+    """The branch with further rewards for the agent that acted, or where the environment says so for the team.
 
     Raises:
         ValueError: The environment has given a part of such a name.
     """
     check_part_names(branch, more)
     candidate, extra = branch.candidate, sum(more.values())
-    candidate = replace(candidate, reward=candidate.reward + extra, parts={**candidate.parts, **more})
-    return replace(branch, candidate=candidate, rewards={**branch.rewards, agent: branch.rewards[agent] + extra})
+    paid, team = (branch.rewards, [*more]) if branch.judged else ([agent], [])
+    candidate = replace(
+        candidate,
+        reward=candidate.reward + extra,
+        parts={**candidate.parts, **more},
+        team=(*candidate.team, *team),
+    )
+    return replace(
+        branch,
+        candidate=candidate,
+        rewards={name: reward + extra if name in paid else reward for name, reward in branch.rewards.items()},
+        parts={name: {**parts, **more} if branch.judged else parts for name, parts in branch.parts.items()},
+        team=[*(branch.team or ()), *team] if team else branch.team,
+    )
 
 
 def check_part_names(branch: Branch, functions: Collection[str]) -> None:
@@ -176,6 +196,7 @@ def _step(env: AECEnv, agent: str, completion: Completion, *, restorable: bool) 
         copy=None if restorable else env,
         parts={name: infos.get(name, {}).get("rewards", {}) for name in rewards},
         team=info.get("team_rewards"),
+        judged=info.get("judged"),
     )
 
 

@@ -12,17 +12,19 @@ from functools import partial
 from typing import Any
 
 import pettingzoo
-from datasets import Dataset
 from pettingzoo import AECEnv
 
 from pettingllms_envs.branching import branchable, branching_of
 from pettingllms_envs.observations import text_prompt
+from pettingllms_envs.programs import ProgramEnv
+from pettingllms_envs.programs.repeating import check_repeats
 from pettingllms_envs.suggestions import did_you_mean
 from pettingllms_trl.records import Prompt, Row
 from pettingllms_trl.rollout.branch_probe import Branching, check_branching
 from pettingllms_trl.rollout.curriculum import Curriculum
-from pettingllms_trl.rollout.env_pool import DEFAULT_ENVIRONMENT, ENVIRONMENT_COLUMN, EnvPool, MakeEnv, name_of
+from pettingllms_trl.rollout.env_pool import DEFAULT_ENVIRONMENT, ENVIRONMENT_COLUMN, EnvPool, MakeEnv
 from pettingllms_trl.rollout.prompts import check_opening
+from pettingllms_trl.rollout.row_fields import check_fields, check_filled, rows_by_name, spared_columns
 
 
 Env = str | MakeEnv
@@ -31,7 +33,7 @@ Env = str | MakeEnv
 REGISTRY = "pettingllms_envs"
 """The package that resolves short names of environments, its own and those of installed plug-ins. It is imported only
 to look up a name."""
-SCRIPT = "'A script with prompts and reward functions' in docs/training.md"
+SCRIPT = "'From a GRPO script' in docs/training.md"
 
 
 def env_makers(env: Env | Mapping[str, Env] | None) -> MakeEnv | dict[str, MakeEnv]:
@@ -39,8 +41,9 @@ def env_makers(env: Env | Mapping[str, Env] | None) -> MakeEnv | dict[str, MakeE
     if env is None:
         raise TypeError(
             "MultiAgentGRPOTrainer needs an environment: env='pettingllms/plan_path-v0', or a function that makes "
-            f"one. A GRPOTrainer script with prompts and reward functions changes in two places: see {SCRIPT}, and "
-            "write args=MultiAgentGRPOConfig(...)."
+            "one. A GRPOTrainer script with prompts and reward functions becomes a team's by "
+            "env=pettingllms_envs.conversation(roles=['solver', 'critic', 'solver']) and, if it has args, "
+            f"MultiAgentGRPOConfig in place of GRPOConfig: see {SCRIPT}."
         )
     if not isinstance(env, Mapping):
         return env_maker(env)
@@ -102,25 +105,47 @@ def _check_callable(env: MakeEnv) -> None:
         ) from None
 
 
+def make_envs(make_env: MakeEnv | Mapping[str, MakeEnv]) -> dict[str, AECEnv]:
+    """Make one environment of each name.
+
+    Args:
+        make_env: The result of `env_makers`.
+
+    Raises:
+        TypeError: A function made something else.
+    """
+    makers = make_env if isinstance(make_env, Mapping) else {DEFAULT_ENVIRONMENT: make_env}
+    return {name: _made(make) for name, make in makers.items()}
+
+
 def check_envs(
-    make_env: MakeEnv | Mapping[str, MakeEnv], seed: int, datasets: Sequence[Any], branching: Branching | None = None
+    make_env: MakeEnv | Mapping[str, MakeEnv],
+    seed: int,
+    datasets: Sequence[Any],
+    branching: Branching | None = None,
+    *,
+    made: Mapping[str, AECEnv] | None = None,
+    reads: Collection[str] = (),
 ) -> dict[str, list[AECEnv]]:
-    """Make one environment of each name and validate it, its rows' fields, and its agents' observations.
+    """Validate one environment of each name, its rows' fields, and its agents' observations.
 
     If environments are branched, branching is checked in the instance of the first row, see `branch_probe.py`. Of a
-    streamed data set only the first row is checked. `seed` is that of rows without one.
+    streamed data set only the first row is checked. `seed` is that of rows without one, `made` are the environments if
+    they were made before, and `reads` the columns that reward functions read, which no environment need take.
 
     Returns:
         The environments, each the first of its pool.
     """
-    makers = make_env if isinstance(make_env, Mapping) else {DEFAULT_ENVIRONMENT: make_env}
-    envs = {name: _made(make) for name, make in makers.items()}
+    envs = make_envs(make_env) if made is None else made
     first: dict[str, Row] = {}
     for dataset in datasets:
-        for name, fields, row in _rows_by_name(dataset, makers):
-            _check_fields(envs[name], fields, name)
+        for name, fields, row in rows_by_name(dataset, envs):
+            check_fields(envs[name], fields, name, reads)
+            if name == DEFAULT_ENVIRONMENT:
+                check_filled(envs[name], dataset)
             first.setdefault(name, row)
-    env_pool = EnvPool(make_env, None, default_seed=seed, branches=branching is not None)
+    spared = spared_columns(envs, datasets, reads)
+    env_pool = EnvPool(make_env, None, default_seed=seed, branches=branching is not None, spared=spared)
     for env in envs.values():
         env_pool.add(env)
     return {
@@ -147,46 +172,6 @@ def _made(make_env: MakeEnv) -> AECEnv:
     return env
 
 
-def _rows_by_name(dataset: Any, known: Mapping[str, Any]) -> Iterator[tuple[str, list[str], Row]]:
-    """For each environment named in the rows: its name, the fields that its rows set, and the first of its rows."""
-    if DEFAULT_ENVIRONMENT in known:
-        row: Row = next(iter(dataset), {})
-        columns = dataset.column_names or row  # a stream may not know its columns
-        yield DEFAULT_ENVIRONMENT, [column for column in columns if column != "seed"], row
-        return
-    if not isinstance(dataset, Dataset):
-        dataset = Dataset.from_list([dict(next(iter(dataset)))])
-    if ENVIRONMENT_COLUMN not in dataset.column_names:
-        name_of({}, known)  # raises
-    names = dataset[ENVIRONMENT_COLUMN][:]
-    first = {name: names.index(name) for name in dict.fromkeys(names)}
-    for name in first:
-        name_of({ENVIRONMENT_COLUMN: name}, known)
-    fields: dict[str, list[str]] = {name: [] for name in first}
-    for column in dataset.column_names:
-        if column not in ("seed", ENVIRONMENT_COLUMN):
-            for name in {name for name, value in zip(names, dataset[column][:], strict=True) if value is not None}:
-                fields[name].append(column)
-    for name, i in first.items():
-        yield name, fields[name], dataset[i]
-
-
-def _check_fields(env: AECEnv, fields: Sequence[str], name: str = DEFAULT_ENVIRONMENT) -> None:
-    """Raise `ValueError` for fields of rows that are not among the environment's reset options."""
-    known = env.metadata.get("reset_options")
-    unknown = [field for field in fields if field not in known] if known is not None else []
-    if unknown:
-        rows, which, remedy = f"rows of {name!r}", "that", "Let such a column be None in its rows."
-        if name == DEFAULT_ENVIRONMENT:
-            rows, which = "rows", "the"
-            remedy = "Rename or remove the columns (dataset.remove_columns). If a reward function alone reads them, "
-            remedy += "wrap the environment as docs/training.md shows."
-        raise ValueError(
-            f"the data set's {rows} have the fields {unknown}, which {which} environment does not take. Known: "
-            f"{', '.join(['seed', *known])}. {remedy}"
-        )
-
-
 def _try(env: AECEnv, env_pool: EnvPool, row: Row, branching: Branching | None) -> AECEnv:
     """Reset the environment to a row's instance and validate it. Returns it as it is branched, or a fresh one."""
     env = branchable(env) if branching is not None else env
@@ -201,6 +186,9 @@ def _try(env: AECEnv, env_pool: EnvPool, row: Row, branching: Branching | None) 
         text_prompt(env.observe(agent), agent=agent)
     if branching is None:
         return env
+    if isinstance(env.unwrapped, ProgramEnv):  # to branch it at each decision would take many runs
+        check_repeats(env.unwrapped, reset_args.seed, reset_args.options)
+        return reset(env)
 
     def replace() -> AECEnv:
         return reset(env_pool.acquire(reset_args.environment, fresh=True))
@@ -210,7 +198,12 @@ def _try(env: AECEnv, env_pool: EnvPool, row: Row, branching: Branching | None) 
 
 def check_openings(envs: Mapping[str, Sequence[AECEnv]], agents_with_history: Collection[str]) -> None:
     """Raise `ValueError` if an agent with a history observes a whole dialogue, or tools, after the reset."""
-    for _, agent, prompt in _first_prompts(envs):
+    for env, agent, prompt in _first_prompts(envs):
+        if agent in agents_with_history and isinstance(env.unwrapped, ProgramEnv):
+            raise ValueError(
+                f"history='conversation' for {agent!r}, an agent of a program; expected 'none', since each of a "
+                "program's calls has its history. Leave history out."
+            )
         if agent in agents_with_history:
             check_opening(agent, prompt)
 
@@ -220,8 +213,8 @@ def agents_with_tools(envs: Mapping[str, Sequence[AECEnv]]) -> dict[str, bool]:
     found: dict[str, bool] = {}
     for env, agent, prompt in _first_prompts(envs):
         if prompt.tools:
-            reads_calls = (env.metadata.get("settings") or {}).get("tool_calls") == "native"
-            found[agent] = found.get(agent, False) or reads_calls
+            is_native = (env.metadata.get("settings") or {}).get("tool_calls") == "native"
+            found[agent] = found.get(agent, False) or is_native or isinstance(env.unwrapped, ProgramEnv)
     return found
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -47,7 +47,8 @@ class EnvPool:
     """Creates environments on demand and reuses idle ones. Several threads may acquire and release at the same time.
 
     With several environments there is a function, and a list of environments made before, for each name. `branches`
-    says whether several replies may be played from one state.
+    says whether several replies may be played from one state, and `spared` by name which columns of rows are no reset
+    options, for reward functions alone read them.
     """
 
     def __init__(
@@ -57,11 +58,12 @@ class EnvPool:
         *,
         default_seed: int,
         branches: bool = False,
+        spared: Mapping[str, Collection[str]] | None = None,
     ) -> None:
         self._makers = make_env if isinstance(make_env, Mapping) else {DEFAULT_ENVIRONMENT: make_env}
         given = idle if isinstance(idle, Mapping) else {DEFAULT_ENVIRONMENT: [] if idle is None else idle}
         self._idle = {name: given.get(name, []) for name in self._makers}
-        self._default_seed, self.branches = default_seed, branches
+        self._default_seed, self.branches, self._spared = default_seed, branches, spared or {}
         self._making = threading.Lock()  # a user's function need not be thread-safe
         self._in_use: dict[int, weakref.ref[Any]] = {}  # by id, which is another's once the object is gone
         for envs in self._idle.values():  # made once, or copies of such
@@ -72,7 +74,11 @@ class EnvPool:
     def reset_args(self, row: Row) -> ResetArgs:
         """How to reset an environment to a row's instance. Raises `ValueError` for an unknown environment."""
         name = DEFAULT_ENVIRONMENT if DEFAULT_ENVIRONMENT in self._makers else name_of(row, self._makers)
-        reserved = ("seed",) if name == DEFAULT_ENVIRONMENT else ("seed", ENVIRONMENT_COLUMN)
+        reserved = {
+            "seed",
+            *self._spared.get(name, ()),
+            *(() if name == DEFAULT_ENVIRONMENT else (ENVIRONMENT_COLUMN,)),
+        }
         seed = row.get("seed")
         options = {field: value for field, value in row.items() if field not in reserved and value is not None}
         return ResetArgs(name, self._default_seed if seed is None else seed, options or None)

@@ -26,7 +26,8 @@ from itertools import chain
 from typing import Any
 
 from pettingllms_envs.copying import copy_env
-from pettingllms_envs.observations import followup_of, text_prompt
+from pettingllms_envs.features import CountedReply, TakesReply
+from pettingllms_envs.observations import followup_of, limits_of, text_prompt
 from pettingllms_trl.records import (
     Candidate,
     ContinuationPlace,
@@ -38,6 +39,7 @@ from pettingllms_trl.records import (
     Request,
     RolloutOptions,
     Row,
+    Sampled,
 )
 from pettingllms_trl.rollout.branching import (
     Branch,
@@ -113,7 +115,8 @@ def episode(
 
         yield Wait.ENGINE
         prompt = history.prompt(agent, Prompt(messages, tools=tools), followup_of(observation))
-        sampled = yield Request(agent, prompt, width if is_branched else 1)
+        request = Request(agent, prompt, width if is_branched else 1, limits=limits_of(observation))
+        sampled = _with_counts(handle.env, (yield request))
 
         branches = yield Candidates(handle, state, agent, sampled.completions, options.crash_reward)
         is_text = isinstance(observation, str) and len(prompt.messages) == 1
@@ -230,6 +233,18 @@ def _await_values(handle: EnvHandle, *, keeps_env: bool) -> Generator[Wait, None
     if not keeps_env:
         with handle:
             handle.reset()
+
+
+def _with_counts(env: Any, sampled: Sampled) -> Sampled:
+    """The answer; for an environment that is a `TakesReply` with texts that also have the numbers of tokens."""
+    if not isinstance(env.unwrapped, TakesReply):
+        return sampled
+    num = len(sampled.prompt.ids)
+    completions = [
+        replace(each, text=CountedReply(each.text, num, len(each.ids), each.finish == "length"))
+        for each in sampled.completions
+    ]
+    return replace(sampled, completions=tuple(completions))
 
 
 def _best(candidates: Sequence[Candidate], ties: str) -> int:

@@ -14,6 +14,7 @@ from functools import partial
 from operator import attrgetter, itemgetter
 from typing import Any
 
+from pettingllms_envs.failures import EpisodeRestart
 from pettingllms_trl.records import Engine, EnvironmentFailure, Episode, Rollout, Row
 from pettingllms_trl.rollout import stepping
 from pettingllms_trl.rollout.env_pool import EnvPool
@@ -252,12 +253,14 @@ class RolloutLoop:
         """Restart a task in a fresh environment, or drop its instance; the failed environment is not used again."""
         if self._is_obsolete(task):
             return
-        if task.attempt < RETRIES:
+        # With continuations, those of the earlier attempt may still have jobs under tickets that this one would use.
+        is_free = isinstance(failure.__cause__, EpisodeRestart) and not self._rules.options.num_continuations
+        if is_free or task.attempt < RETRIES:
             self._num_retried += 1
             task.is_replaced = True
-            ticket = task.ticket + (self._num_places if task.parent is None else 0)
+            ticket = task.ticket + (0 if is_free or task.parent is not None else self._num_places)
             waiting = self._waiting_retries if task.parent is None else self._waiting_continuations
-            waiting.append(replace(task, ticket=ticket, attempt=task.attempt + 1))
+            waiting.append(replace(task, ticket=ticket, attempt=task.attempt + (not is_free)))
             return
         self._dropped[task.instance] = str(failure)
         for suspended in [other for other in self._suspended if other.instance == task.instance]:

@@ -50,11 +50,19 @@ class EnvironmentSource:
     pool: Mapping[str, list[AECEnv]]
     weigh: RewardWeigher | None = None
     follow: Mapping[str, Follow | None] | None = None
+    spared: Mapping[str, Collection[str]] | None = None
 
     @property
     def play(self) -> Callable[..., Rollout]:
         """See `EpisodeSource`: [`play`] with these arguments."""
-        return partial(play, make_env=self.make_env, pool=self.pool, weigh=self.weigh, follow=self.follow)
+        return partial(
+            play,
+            make_env=self.make_env,
+            pool=self.pool,
+            weigh=self.weigh,
+            follow=self.follow,
+            spared=self.spared,
+        )
 
 
 def play(
@@ -69,6 +77,7 @@ def play(
     judge: Judge | None = None,
     weigh: RewardWeigher | None = None,
     follow: Mapping[str, Follow | None] | None = None,
+    spared: Mapping[str, Collection[str]] | None = None,
     partners: Collection[str] = (),
     workers: WorkerPool | None = None,
 ) -> Rollout:
@@ -95,6 +104,7 @@ def play(
         weigh: Computes every agent's reward for a step, the judge's rewards included, before the best candidate is
             chosen.
         follow: For each agent with a history, the function that extends its prompt by a turn, see `prompts.py`.
+        spared: Fields of rows that are no reset options, by the environment's name: the judge alone reads them.
         partners: Frozen agents. Candidates are compared so that a policy learns from them; a frozen agent answers
             once, as in evaluation, instead of having the best of K chosen for it.
         workers: A worker pool to use instead of `num_threads` threads; it is closed at the end.
@@ -115,7 +125,7 @@ def play(
         options=options, seed=seed, judge=judge, weigh=weigh, partners=partners, history=ChatHistory(follow or {})
     )
     branches = options.width > 1 or options.num_continuations > 0 or options.crash_reward is not None
-    env_pool = EnvPool(make_env, pool, default_seed=options.default_env_seed, branches=branches)
+    env_pool = EnvPool(make_env, pool, default_seed=options.default_env_seed, branches=branches, spared=spared)
     if workers is None:
         workers = ThreadPool(options.num_threads, options.env_timeout) if options.num_threads else InlinePool()
     with closing(workers):

@@ -34,7 +34,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pettingllms_envs.branching import ReplayError
-from pettingllms_envs.failures import ServiceFailed
+from pettingllms_envs.failures import EpisodeRestart, ServiceFailed
 from pettingllms_trl.records import Candidate, Completion, EnvironmentFailure, Row
 from pettingllms_trl.rollout.branching import Branch, StateSnapshot, branch_of, play_branches
 from pettingllms_trl.rollout.env_pool import EnvPool
@@ -108,6 +108,12 @@ class EnvHandle:
         if self.env is not None and not self.is_copied:
             self._env_pool.release(self.reset_args.environment, self.env)
         self.env = None
+
+    def interrupt(self) -> None:
+        """Wake up a thread that was abandoned in an environment that can be, such as one that waits for a program."""
+        inner: Any = getattr(self.env, "unwrapped", None)
+        if hasattr(type(inner), "interrupt"):
+            inner.interrupt()
 
     def another(self) -> EnvHandle:
         """A handle of another environment for the same instance."""
@@ -212,7 +218,11 @@ def step_guarded(
 
     try:
         return step(completion)
-    except (ReplayError, ServiceFailed):  # before the reply was stepped; or a server that only some replies need
+    except (
+        EpisodeRestart,
+        ReplayError,
+        ServiceFailed,
+    ):  # before the reply was stepped; or a server that only some replies need
         raise
     except Exception as crash:  # third-party code may raise anything
         replace()

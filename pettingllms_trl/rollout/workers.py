@@ -107,6 +107,7 @@ class ThreadPool:
             if worker is None:
                 continue
             self._workers[worker] = _Worker(self._jobs, self._done)
+            handle.interrupt()
             del self._handles[ticket]
             where = f"at the instance {dict(handle.row)}, {handle.agent or 'before the first agent'}"
             failure = TimedOut(f"TimeoutError {where}: it took longer than {limit:g} s")

@@ -43,7 +43,8 @@ def check(run: Run, folder: Path) -> None:
     given, _, _, config = _parsed(run, folder, None)
     arguments.check_model(config)
     makers(given)
-    arguments.choice("credit", given.credit)
+    if given.credit is not None:
+        arguments.choice("credit", given.credit)
     for one in [given.filters] if isinstance(given.filters, str | dict) else given.filters:
         arguments.choice("filters", one)
 

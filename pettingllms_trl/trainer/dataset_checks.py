@@ -72,16 +72,25 @@ def check_reward_columns(rewards: RewardFunctions, datasets: Mapping[str, Any], 
                 )
 
 
+def read_columns(rewards: RewardFunctions) -> list[str]:
+    """The names of reward functions' parameters, by which they read columns of rows."""
+    return [each.name for function in rewards.by_name.values() for each in _parameters(function)]
+
+
 def required_arguments(function: RewardFunction) -> list[str]:
     """The names of a function's parameters without a default: none of a model, nor behind `*args, **kwargs`."""
+    return [each.name for each in _parameters(function) if each.default is Parameter.empty]
+
+
+def _parameters(function: RewardFunction) -> list[Parameter]:
+    """A function's parameters that have a name."""
     if isinstance(function, str | nn.Module):
         return []
     try:
         parameters = signature(function, follow_wrapped=False).parameters.values()
     except (TypeError, ValueError):  # some functions written in C have no signature
         return []
-    by_name = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
-    return [each.name for each in parameters if each.kind in by_name and each.default is Parameter.empty]
+    return [each for each in parameters if each.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)]
 
 
 # ---- Rows without a seed --------------------------------------------------------------------------------------------

@@ -192,10 +192,11 @@ class LearningMonitor:
         return [*words, *(_flat_words(found, cause, self._signals) for cause, found in by_cause.items())]
 
 
-def warn_above_progress_bar(message: str, *, stacklevel: int = 2) -> None:
-    """`warnings.warn` on a separate line: progress bars are cleared before it and redrawn after it."""
+def warn_above_progress_bar(message: str) -> None:
+    """Warn on a separate line: progress bars are cleared before it and redrawn after it. No line of code follows,
+    since none of them is the cause."""
     with tqdm.external_write_mode():
-        warnings.warn(message, stacklevel=stacklevel + 1)
+        warnings.warn_explicit(message, UserWarning, filename="pettingllms_trl", lineno=1)
 
 
 def _cut_off_words(found: Mapping[str, tuple[int, int]], limits: Mapping[str, ReplyLimit]) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ from pettingzoo import AECEnv
 
 from pettingllms_trl import credit as credits
 from pettingllms_trl.config import MultiAgentGRPOConfig
-from pettingllms_trl.credit.delayed_rewards import check_delayed_roles
+from pettingllms_trl.credit.delayed_rewards import check_delayed_roles, choose_credit, delayed_agents
 from pettingllms_trl.credit.reward_functions import RewardFunctions
 from pettingllms_trl.credit.reward_weights import RewardWeights, declared_parts, weigher
 from pettingllms_trl.credit.selection import check_resampling
@@ -21,11 +22,19 @@ from pettingllms_trl.policies.routing import Routing, route
 from pettingllms_trl.processes.distributed import check_processes
 from pettingllms_trl.rollout.branch_probe import Branching
 from pettingllms_trl.rollout.curriculum import Curricula, by_environment
-from pettingllms_trl.rollout.env_checks import agents_of, check_envs, check_levels, check_openings, env_makers
+from pettingllms_trl.rollout.env_checks import (
+    agents_of,
+    check_envs,
+    check_levels,
+    check_openings,
+    env_makers,
+    make_envs,
+)
 from pettingllms_trl.rollout.env_pool import MakeEnv
 from pettingllms_trl.rollout.prompts import agents_with_history
+from pettingllms_trl.rollout.row_fields import spared_columns
 from pettingllms_trl.trainer.dataloading import check_num_rows
-from pettingllms_trl.trainer.dataset_checks import by_argument, check_reward_columns, check_seeds
+from pettingllms_trl.trainer.dataset_checks import by_argument, check_reward_columns, check_seeds, read_columns
 from pettingllms_trl.update.schedule import Alternate, Schedule, check_windows, learners
 
 
@@ -47,6 +56,8 @@ class Setup:
         weigh: Rewards of a step weighed as the configuration says.
         dataset: That is trained on, or one row that stands for it where nothing is trained.
         trains: Whether there is a data set to train on.
+        note: What to say of a credit that was chosen for roles that are paid later; else empty.
+        spared: Columns of the rows that are reward functions' alone, by the environment's name.
     """
 
     args: MultiAgentGRPOConfig
@@ -62,6 +73,8 @@ class Setup:
     weigh: RewardWeights | None
     dataset: Any
     trains: bool
+    note: str
+    spared: Mapping[str, Collection[str]]
 
     @classmethod
     def of(
@@ -89,39 +102,49 @@ class Setup:
         make_env = env_makers(env)
         args = _config(args)
         datasets = by_argument(train_dataset, eval_dataset)
+        made = make_envs(make_env)
+        probes = list(made.values())
+        parts = [*declared_parts(probes), *(["crash"] if args.crash_reward is not None else [])]
+        rewards = RewardFunctions(reward_funcs, args.reward_weights, reward_processing_classes, parts=parts)
+        agents = agents_of({name: [env] for name, env in made.items()})
+        routing = route(policies, agents, model=model, tokenizer=processing_class)
+        learning = set(routing.of_agent) - set(routing.partners)
+        delayed = [agent for agent in delayed_agents({name: [env] for name, env in made.items()}) if agent in learning]
+        choice = choose_credit(credit, args, delayed if train_dataset is not None else [])
+        if args.sampling is None:
+            args = copy(args)
+            args.sampling = choice.sampling
         envs = check_envs(
             make_env,
             args.seed,
             list(datasets.values()),
             Branching.of(
-                sampling=args.sampling,
+                sampling=choice.sampling,
                 num_continuations=args.num_continuations,
                 crash_reward=args.crash_reward,
                 trains=train_dataset is not None,
             ),
+            made=made,
+            reads=read_columns(rewards),
         )
         if args.process_index == 0:
             check_seeds(make_env, envs, datasets, args.seed)
-        routing = route(policies, agents_of(envs), model=model, tokenizer=processing_class)
         schedule = _schedule(schedule, args, [policy.name for policy in routing.trained])
         sampled = {
-            "sampling": args.sampling,
+            "sampling": choice.sampling,
             "num_candidates": args.num_generations,
             "num_continuations": args.num_continuations,
         }
-        scheme = credits.resolve(credit, scale=args.scale_rewards, **sampled)
+        scheme = credits.resolve(choice.credit, scale=args.scale_rewards, **sampled)
         group_filters = credits.resolve_filters(filters, **sampled)
         check_resampling(args, group_filters, train_dataset)
         curricula = Curricula(by_environment(curriculum, envs))
         for name, each in curricula.curricula.items():
             check_levels(envs[name][0], each)
         check_openings(envs, agents_with_history(args.history, agents_of(envs)))
-        probes = [pool[0] for pool in envs.values()]
-        parts = [*declared_parts(probes), *(["crash"] if args.crash_reward is not None else [])]
-        rewards = RewardFunctions(reward_funcs, args.reward_weights, reward_processing_classes, parts=parts)
         check_reward_columns(rewards, datasets, curricula)
-        learning = set(routing.of_agent) - set(routing.partners)
         check_delayed_roles(envs, learning, scheme, args, reward_functions=rewards.names)
+        probes = [pool[0] for pool in envs.values()]  # in the form in which they are branched
         weigh = weigher(probes, alpha=args.alpha, weights=args.reward_parts, functions=rewards.names)
         if processing_class is not None:
             check_chat_template(processing_class)
@@ -130,6 +153,8 @@ class Setup:
                 "a train_dataset is given, but no policy is trained. Leave it out to play and evaluate, or leave "
                 "trainable=True."
             )
+        if train_dataset is not None:
+            _check_paid(probes, rewards)
         check_num_rows(train_dataset, args)
         check_served(routing, args)
         check_processes(routing, args, takes_turns=schedule is not None)
@@ -149,6 +174,8 @@ class Setup:
             curricula=curricula,
             rewards=rewards,
             weigh=weigh,
+            note=choice.note,
+            spared=spared_columns(made, list(datasets.values()), read_columns(rewards)),
             dataset=Dataset.from_dict({"seed": [args.seed]}) if train_dataset is None else train_dataset,
             trains=train_dataset is not None,
         )
@@ -187,6 +214,16 @@ def _config(args: Any) -> MultiAgentGRPOConfig:
             "GRPOConfig does."
         )
     return args
+
+
+def _check_paid(envs: Sequence[AECEnv], rewards: RewardFunctions) -> None:
+    """Raise `ValueError` if an environment leaves all rewards to reward functions, and there are none."""
+    for env in envs:
+        if env.metadata.get("judged") and not env.metadata.get("reward_ranges") and not rewards:
+            raise ValueError(
+                f"{env.metadata['name']} leaves rewards to reward functions, and there are none; expected some, or "
+                "nothing is learnt. Give reward_funcs=..., or where rows have an answer grader='exact' or 'math'."
+            )
 
 
 def _schedule(given: Schedule | None, args: MultiAgentGRPOConfig, trained: Sequence[str]) -> Schedule | None:

@@ -33,11 +33,13 @@ import torch
 from accelerate.utils import set_seed
 from datasets import Dataset, IterableDataset
 from peft import PeftConfig, PeftModel
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, PrinterCallback, TrainerCallback
+from transformers.trainer import DEFAULT_PROGRESS_CALLBACK
 
 from pettingllms_trl import credit as credits
 from pettingllms_trl.checkpoints.checkpointer import Checkpointer
 from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.console import TrainingTable
 from pettingllms_trl.credit.reward_functions import RewardFunction
 from pettingllms_trl.credit.reward_models import load_reward_model
 from pettingllms_trl.credit.selection import num_tokens
@@ -120,15 +122,18 @@ class MultiAgentGRPOTrainer(TRLHooks):
             TRL's reward functions and models, added to the environment's rewards, with `args.reward_weights`. Each is
             called for one decision at a time, before the best candidate goes on: `prompts`, `completions`,
             `completion_ids` of its candidates, and for each of them the `agent`, the `turn`, the row's columns; with
-            `trainer_state`, `log_metric` and `log_extra`.
+            `trainer_state`, `log_metric` and `log_extra`. In a `pettingllms_envs.conversation` they judge the last
+            reply, for all roles.
         reward_processing_classes ([`~transformers.PreTrainedTokenizerBase`] or a `list`, *optional*):
             Tokenizers of the reward models, one for each of `reward_funcs`. `None`: each model's own.
         policies (`str` or `dict`, *optional*, defaults to `"shared"`):
             `"shared"` (one model plays all), `"lora"` (an adapter per role), `"full"` (a copy of the model per role),
             or a dict from agents or roles to adapter names or [`Policy`]: any mixture, with partners that are frozen
             or behind an API.
-        credit (`str`, `dict` or [`Credit`], *optional*, defaults to `"at_grpo"`):
-            `"at_grpo"`, `"grpo"` (with `sampling="parallel"`), ..., a scheme with options such as
+        credit (`str`, `dict` or [`Credit`], *optional*):
+            `None`: `"at_grpo"`; where the environment declares roles as paid at later steps, `"return_to_go"` with
+            `sampling="parallel"`, or with `num_continuations` `"counterfactual"`, which a line says when the trainer
+            is created. Otherwise `"at_grpo"`, `"return_to_go"`, `"grpo"`, ..., a scheme with options such as
             `{"at_grpo": {"value": "return_to_go"}}`, or a function from decisions to advantages. It is called once
             with a made-up rollout when the trainer is created; pass a stateful scheme as an object, of which a copy
             is tried.
@@ -172,7 +177,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
         reward_funcs: RewardFunction | list[RewardFunction] | None = None,
         reward_processing_classes: PreTrainedTokenizerBase | list[PreTrainedTokenizerBase | None] | None = None,
         policies: str | Mapping[str, str | Policy] = "shared",
-        credit: str | credits.Named | credits.Credit = "at_grpo",
+        credit: str | credits.Named | credits.Credit | None = None,
         filters: credits.AnyFilter | list[credits.AnyFilter] | None = None,
         curriculum: Curriculum | Mapping[str, Curriculum] | None = None,
         schedule: Schedule | None = None,
@@ -221,6 +226,8 @@ class MultiAgentGRPOTrainer(TRLHooks):
                 quantization_config=given.quantization_config,
                 peft_config=given.peft_config,
             )
+        if setup.note:
+            self.accelerator.print(setup.note)
         self._attach_team()
         check_sharding(self.routing, self.accelerator)
         self.codecs = {
@@ -249,7 +256,13 @@ class MultiAgentGRPOTrainer(TRLHooks):
         self.collector = RolloutCollector(
             setup,
             self.accelerator,
-            source=EnvironmentSource(make_env=setup.make_env, pool=setup.envs, weigh=setup.weigh, follow=follow),
+            source=EnvironmentSource(
+                make_env=setup.make_env,
+                pool=setup.envs,
+                weigh=setup.weigh,
+                follow=follow,
+                spared=setup.spared,
+            ),
             sharing=row_sharing(self.engines.engine_set.tensor_parallel, is_seeded=args.use_vllm),
             follow=follow,
             sampling=self.sampling,
@@ -281,6 +294,15 @@ class MultiAgentGRPOTrainer(TRLHooks):
         self.guard = StepGuard(list(self.routing.of_agent), args, self.accelerator)
         self.token_budget = TokenBudget(args.max_generated_tokens, micro_steps_per_generation=self.plan.micro_steps)
         self.add_callback(self.token_budget)
+        replaced = PrinterCallback if args.disable_tqdm else DEFAULT_PROGRESS_CALLBACK
+        self.remove_callback(next(each for each in self.callback_handler.callbacks if type(each) is replaced))
+        self.add_callback(
+            TrainingTable(
+                list(self.routing.of_agent),
+                lambda: self.token_budget.num_generated,
+                most_tokens=args.max_generated_tokens,
+            )
+        )
         self.rollout_times = RolloutTimes(args, warn_above_progress_bar if is_main else lambda message: None)
         self.add_callback(self.rollout_times)
         self.references = parts.references_of(args, self.team, self.accelerator)
@@ -429,6 +451,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
         self._evaluated_episodes = EpisodeMetrics(self.reporter.reward_names)
         output = super().evaluation_loop(*args, **kwargs)
         self.report_all(self._evaluated_episodes.of_evaluation(), "eval")
+        self.report_all({"rollout/instances": [self.eval_rows_played]}, "eval")
         return output
 
     def prediction_step(self, model: Any, inputs: Any, prediction_loss_only: bool, ignore_keys: Any = None) -> Any:

@@ -161,6 +161,7 @@ ENVIRONMENTS: dict[str, tuple[Callable[[], TextEnv], ...]] = {
     "rows": (lambda: TextEnv(DraftPlan(Riddles())),),
     "search": (made("search"),),
     "channels": (made("archives"),),
+    "conversation": (made("conversation"),),
     "discussion": (made("hidden_bench"),),
     "searchers": (made("search"),),
     "single_reasoner": (lambda: TextEnv(SingleReasoner(Sums(), tools=True, executor=echo)),),

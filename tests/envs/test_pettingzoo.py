@@ -126,6 +126,7 @@ def test_environments_are_made_by_name() -> None:
         "apps",
         "archives",
         "code_contests",
+        "conversation",
         "hanabi",
         "hidden_bench",
         "kuhn_poker",
@@ -171,7 +172,16 @@ def test_registering_imports_no_environment() -> None:
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=clean)
     assert set(run.stdout.split()) == {
         f"pettingllms_envs{room}"
-        for room in ("", ".core", ".features", ".instances", ".observations", ".registry", ".suggestions")
+        for room in (
+            "",
+            ".core",
+            ".features",
+            ".from_rows",
+            ".instances",
+            ".observations",
+            ".registry",
+            ".suggestions",
+        )
     }
 
 

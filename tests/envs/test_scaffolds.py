@@ -9,11 +9,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
-from pettingllms_envs import cli, testing
+from pettingllms_envs import cli, installing, testing
 from pettingllms_envs.commands import new
 
 
@@ -46,10 +47,15 @@ def test_a_new_package_is_a_game_unless_another_kind_is_asked_for(tmp_path: Path
     assert cli.main(["new", "number_walk", "--to", str(tmp_path)]) == 0
     package = tmp_path / "number_walk"
     assert sorted(str(path.relative_to(package)) for path in package.rglob("*") if path.is_file()) == [
+        ".github/workflows/test.yml",
+        ".gitignore",
+        "LICENSE",
+        "PUBLISHING.md",
         "README.md",
         "number_walk/__init__.py",
         "number_walk/number_walk_v0.py",
         "pyproject.toml",
+        "requirements.txt",
         "tests/test_number_walk.py",
     ]
     assert "pettingllms check number_walk" in capsys.readouterr().out
@@ -85,7 +91,7 @@ def test_a_new_tool_has_an_entry_point_that_leads_to_it(made: Callable[..., Any]
 @pytest.mark.parametrize("kind", new.KINDS)
 def test_a_new_package_is_clean_to_a_linter(kind: str, tmp_path: Path) -> None:
     for path, text in new.files("number_walk", kind).items():
-        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
     settings = ["--isolated", "--no-cache", "--line-length", "119"]
     for command in (["check", "--select", "B,C4,E,F,I,RET,RUF,SIM,UP,W"], ["format", "--check"]):
@@ -157,7 +163,44 @@ def test_a_file_that_cannot_be_used_is_an_error_and_nothing_is_written(
     assert not (tmp_path / "world_capitals").exists()
 
 
-def test_a_name_whose_class_the_example_has_already_is_refused(tmp_path: Path, capsys: Any) -> None:
-    assert cli.main(["new", "price_list", "--kind", "tool", "--to", str(tmp_path)]) != 0
-    assert "the name 'price_list' gives a class PriceList" in capsys.readouterr().err
+@pytest.mark.parametrize("kind", new.KINDS)
+@pytest.mark.parametrize(
+    "name", ["my_game", "game", "open_task", "plan_path_game", "assemble", "env", "int", "none", "role", "price_list"]
+)
+def test_any_valid_name_gives_a_package_that_plays(
+    name: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path, text in new.files(name, kind).items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text, "utf-8")
+    module = ModuleType(f"{name}_{kind}.{name}_v0")
+    module.__file__ = str(tmp_path / name / f"{name}_v0.py")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec(compile(Path(module.__file__).read_text("utf-8"), module.__file__, "exec"), vars(module))  # noqa: S102 - ours
+    env = module.env()
+    assert env.metadata["name"] == f"{name}_v0"
+    env.reset(seed=0)
+    while not env.standing():
+        env.step(env.oracle())
+    assert env.standing() == "solved"
+
+
+@pytest.mark.parametrize(
+    ("repository", "line"),
+    [
+        (installing.REPOSITORY, f"-e {ROOT}"),
+        ("https://host.org/team/pettingllms", "pettingllms @ git+https://host.org/team/pettingllms"),
+    ],
+    ids=["placeholder", "address"],
+)
+def test_a_new_package_says_where_pip_finds_this_one(
+    repository: str, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(installing, "REPOSITORY", repository)
+    assert new.files("number_walk")["requirements.txt"].splitlines()[-1] == line
+
+
+def test_a_new_tool_is_not_called_like_one_that_exists(tmp_path: Path, capsys: Any) -> None:
+    assert cli.main(["new", "python", "--kind", "tool", "--to", str(tmp_path)]) == 2
+    assert "there is a tool 'python'; expected a new name" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())

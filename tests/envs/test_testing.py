@@ -527,6 +527,22 @@ class OutOfRange(Sum):
     }
 
 
+class Unwinnable(Sum):
+    """Nothing that anybody says is right."""
+
+    oracle: Any = property()
+
+    def read(self, reply: Any) -> int | None:
+        return None
+
+
+class UnwinnableByItsOracle(Sum):
+    """The same, with an oracle that is wrong."""
+
+    def read(self, reply: Any) -> int | None:
+        return None
+
+
 class PaysForTalk(Sum):
     """Every readable reply is paid, so talk that never ends is worth more than the answer."""
 
@@ -589,6 +605,7 @@ class Hints(Sum):
         (BlindSucceeds, "floors", "the policy always 'Sum: 1' succeeds on 100% of the seeds; expected at most 25%"),
         (Undeclared, "rewards", "the reward has a part 'format'; metadata['reward_ranges'] declares ['success']"),
         (OutOfRange, "rewards", "the part 'success' of the reward: expected 0 to 0.5, got 1"),
+        (UnwinnableByItsOracle, "oracle, rewards, learning signal", "the oracle has no success"),
         (
             PaysForTalk,
             "floors, rewards, pairs of roles",
@@ -613,6 +630,14 @@ def test_a_check_fails_an_environment_that_is_broken_in_its_way(
     assert words in report.failed[0].detail, report
     if "floors" in fails or "branches" in fails or fails in ("oracle", "rewards", "no solution shown"):
         assert "\nseed " in report.failed[0].detail
+
+
+def test_a_game_in_which_no_reply_and_no_oracle_earns_anything_fails() -> None:
+    (failed,) = judged(Unwinnable, only=["rewards", "learning signal", "oracle"]).failed
+    assert failed.name == "rewards"
+    assert failed.detail.startswith(
+        "no reply that was tried earns anything, and it has no oracle(), so nobody is seen"
+    )
 
 
 @pytest.mark.usefixtures("few_replies")

@@ -56,8 +56,10 @@ def test_whole_rows_are_none_the_worse_for_fields_that_nobody_knows() -> None:
 def test_what_a_training_does_not_know_is_null_in_its_rows() -> None:
     whole = row(0, True)
     whole.update(turns=None, outcome=None, state=None)
-    whole["steps"][0].update(seed=None, reasoning=None, model=None)
+    whole["steps"][0].update(seed=None, reasoning=None, model=None, tools=None, messages=None)
     assert schema.of_row(whole) is None
+    whole["steps"][0].update(messages=[{"role": "user", "content": [{"type": "text", "text": None}]}])
+    assert schema.of_row(whole) == "it has no steps[0].messages[0].content[0].text"
 
 
 @pytest.mark.parametrize(

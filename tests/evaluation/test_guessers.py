@@ -33,7 +33,7 @@ def test_a_guesser_chooses_alike_with_the_same_seed_whatever_was_played_before()
     assert tuple(succeeds(env, policy, each) for each in reversed(INSTANCES)) == whole[0].successes[::-1]
 
 
-def test_of_a_task_without_policies_the_best_reply_is_named() -> None:
+def test_the_best_constant_answer_is_named() -> None:
     # a yes-or-no question of notes whose digit is 0 or 1: "Answer: 0" or "Answer: 1" is right in more than none
     found = best_guesser(partial(pettingllms_envs.make, "note_taking", readings=2, values=2, digits=1), INSTANCES)
     assert found.name in ("always 'Answer: 0'", "always 'Answer: 1'")
@@ -43,3 +43,22 @@ def test_of_a_task_without_policies_the_best_reply_is_named() -> None:
 def test_an_environment_without_guessers_is_named() -> None:
     with pytest.raises(ValueError, match=r"echo_v1 has no guessers; expected a task with `blind_policies`"):
         best_guesser(Echo, INSTANCES)
+
+
+def test_of_note_taking_every_constant_answer_is_a_guesser() -> None:
+    make = partial(pettingllms_envs.make, "note_taking", readings=4, values=10, digits=2)
+    assert {f"always 'Answer: {digit}'" for digit in range(10)} <= set(guessers_of(make()))
+    fives = tuple(each for each in INSTANCES if always_right(make(), each) == "Answer: 5")
+    assert fives
+    found = best_guesser(make, fives)
+    assert found == ("always 'Answer: 5'", (True,) * len(fives))
+
+
+def always_right(env: Any, instance: Instance) -> str:
+    """The oracle's last reply, which is the answer."""
+    env.reset(seed=instance.seed, options=dict(instance.options))
+    reply = ""
+    while not env.terminations[env.agent_selection]:
+        reply = env.oracle()
+        env.step(reply)
+    return reply

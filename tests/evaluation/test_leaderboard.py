@@ -126,7 +126,7 @@ def test_what_five_pairs_cannot_tell_the_first_of_them_alone_could() -> None:
         (played("odd", "11e1"), "of 4 episodes 1 are errors; the same command plays them"),
         (played("odd", "11-e"), "of 4 episodes 1 are errors and 1 are missing; the same command plays them"),
         (played("odd", "1111", instances=None), "it does not say how many episodes it has"),
-        (played("odd", "1010", model="a"), "z is the same run, and began later"),
+        (played("odd", "1010", model="a"), "z is the same run, and counts"),
     ],
 )
 def test_a_run_that_cannot_be_compared_stands_below_with_the_reason(run: Run, reason: str) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from pettingllms_envs.evaluation.statistics import (
+    MOST_STUDENTIZED,
     bootstrap,
     difference_interval,
     holm,
@@ -238,6 +239,14 @@ def test_the_studentized_interval_is_on_the_side_of_the_tail_and_the_same_every_
     assert (low, high) == studentized_bootstrap(values)
     assert studentized_bootstrap([3.0, 3.0]) == (3.0, 3.0)
     assert studentized_bootstrap([3.0]) == (3.0, 3.0)
+
+
+def test_of_very_many_values_the_normal_interval_is_nearly_the_studentized_one() -> None:
+    values = np.random.default_rng(0).exponential(size=MOST_STUDENTIZED + 1)
+    half = 1.959964 * float(values.std(ddof=1)) / math.sqrt(len(values))
+    normal = float(values.mean()) - half, float(values.mean()) + half
+    assert studentized_bootstrap(values.tolist()) == pytest.approx(normal)
+    assert studentized_bootstrap(values[1:].tolist()) == pytest.approx(normal, rel=0.005)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from pettingllms_envs.core import ToolResult
 from pettingllms_envs.episodes import files
 from pettingllms_envs.episodes.media import write_image
 from pettingllms_envs.episodes.prompts import recorded
-from pettingllms_envs.evaluation.statistics import bootstrap, wilson
+from pettingllms_envs.evaluation.statistics import studentized_bootstrap, wilson
 from pettingllms_envs.observations import Image, read_observation
 from pettingllms_envs.page import build, page
 from pettingllms_envs.page.boards import Boards
@@ -108,7 +108,7 @@ def test_samples_of_one_problem_count_as_one(bench: Path) -> None:
     for agent in rows[0]["returns"]:
         card = next(card for card in run["cards"] if card["name"] == f"return of {agent}")
         shown = [float(end) for end in card["note"].removeprefix("95%: ").split(" to ")]
-        of_problems = bootstrap([row["returns"][agent] for row in rows])  # the three samples of each are the same
+        of_problems = studentized_bootstrap([row["returns"][agent] for row in rows])  # as in the report
         assert shown == pytest.approx(of_problems, rel=0.01)
 
 
@@ -123,12 +123,14 @@ def test_the_parts_of_an_episode_are_summed_by_scope() -> None:
         "returns": None,
         "outcome": {"success": False, "moves": 2},
     }
-    name, group, problem, success, error, steps, tokens, returns, summed, unreadable, step, about = index_of(row)
+    name, group, problem, success, error, steps, tokens, returns, summed, unreadable, step, about, sampled = index_of(
+        row
+    )
     assert (name, group, problem) == ("5: apps/7, sample 2", "sokoban_v0", 4)
     assert (success, error, steps, tokens, returns, step) == (None, None, 3, 9, {}, None)
     assert summed == {"team.progress": 0.75, "planner.format": -0.2}
     assert unreadable
-    assert about == "success=False moves=2"
+    assert (about, sampled) == ("success=False moves=2", None)
 
 
 def test_boards_are_those_that_were_played(bench: Path) -> None:
@@ -301,11 +303,19 @@ def test_the_rate_of_the_list_is_of_problems_with_a_verdict(bench: Path, tmp_pat
 
 @in_a_browser
 def test_steps_are_counted_in_whole_numbers(bench: Path, tmp_path: Path) -> None:
-    rows = [row for row in files.read(bench) if len(row["steps"]) == 8]
+    rows = [row for row in files.read(bench) if len(row["steps"]) in (2, 8)]
+    assert {len(row["steps"]) for row in rows} == {2, 8}
     files.write_rows(bench / "episodes.jsonl", rows)
     seen = shown(build(bench), tmp_path)
     assert ">8</text>" in seen
     assert "8.0" not in re.sub(r"<[^>]*>", " ", seen)
+
+
+@in_a_browser
+def test_steps_that_are_all_alike_are_not_drawn(bench: Path, tmp_path: Path) -> None:
+    rows = [row for row in files.read(bench) if len(row["steps"]) == 8]
+    files.write_rows(bench / "episodes.jsonl", rows)
+    assert "<h2>Steps</h2>" not in shown(build(bench), tmp_path)
 
 
 @in_a_browser

@@ -105,7 +105,7 @@ class Shadow:
         for k in range(asked.parameters["n"]):
             draw = random.Random(asked.parameters["seed"] + k)
             ids = [draw.randrange(5, 200) for _ in range(draw.randint(1, 8))]
-            completions.append(self._params.completion(asked.agent, ids, [-5.56] * len(ids)))
+            completions.append(self._params.completion(asked, ids, [-5.56] * len(ids)))
         return [(ticket, Sampled(asked.prompt, tuple(completions)))]
 
 

@@ -277,7 +277,9 @@ def test_a_checkpoint_is_loaded_to_the_device_of_the_process(
 
     monkeypatch.setattr(checkpointer.torch, "load", load)
     own: Any = SimpleNamespace(
-        _file="place_0.pt", _accelerator=SimpleNamespace(device=torch.device(device), num_processes=1), _parts={}
+        _args=SimpleNamespace(process_index=0, steps_per_generation=1),
+        _accelerator=SimpleNamespace(device=torch.device(device), num_processes=1),
+        _parts={},
     )
     assert checkpointer.Checkpointer.load_state(own, tmp_path) == (3, None)
     assert asked == ["cpu" if device == "cpu" else torch.device("cuda:1")]

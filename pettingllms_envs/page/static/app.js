@@ -1,7 +1,7 @@
 "use strict";
 // The page: filters and list at the side, the summary or an episode beside it, all of it reachable by keyboard.
 
-const KEYS = [["j / k", "next, previous episode"], ["→ / ←", "next, previous step"], ["s", "summary"], ["/", "search"], ["d", "what changed since an agent's last reply"],
+const KEYS = [["j / k", "next, previous episode; in the list also ↓ / ↑"], ["→ / ←", "next, previous step"], ["s", "summary"], ["/", "search"], ["d", "what changed since an agent's last reply"],
   ["c", "tree of candidates"], ["x", "no filter"], ["t", "dark or light"], ["?", "this list"]];
 
 /** `#/12/3` is step 3 of episode 12, counted from 1; anything else the summary. */
@@ -24,15 +24,14 @@ function App() {
     addEventListener("hashchange", moved);
     return () => removeEventListener("hashchange", moved);
   }, []);
+  const step = (change) => rows.length && go(rows[Math.min(rows.length - 1, Math.max(0, rows.findIndex((row) => row.i === place.open) + change))].i);
   useEffect(() => {
     const pressed = (e) => {
       if (e.ctrlKey || e.metaKey || e.altKey) return;
       if (/INPUT|SELECT|TEXTAREA/.test(e.target.tagName)) { if (e.key === "Escape") e.target.blur(); return; }
-      const at = rows.findIndex((row) => row.i === place.open);
-      const step = (change) => rows.length && go(rows[Math.min(rows.length - 1, Math.max(0, at + change))].i);
       const last = place.open === null ? 0 : data.rows[place.open].num_steps - 1;
       const actions = {
-        j: () => step(1), k: () => step(-1), s: () => go(null), "/": () => document.getElementById("search").focus(),
+        j: () => step(1), k: () => step(-1), s: () => go(null), "/": () => { const search = document.getElementById("search"); search.closest("details").open = true; search.focus(); },
         ArrowRight: () => place.open !== null && go(place.open, Math.min(last, place.now + 1)),
         ArrowLeft: () => place.open !== null && go(place.open, Math.max(0, place.now - 1)),
         d: () => setDiff(!diff), c: () => setTree(!tree), x: () => setFilter(EVERYTHING), t: turnTheme, "?": () => help.current.showModal(),
@@ -44,13 +43,13 @@ function App() {
   });
   return html`<div class="layout">
     <aside class="side">
-      <header class="bar"><h1>${data.run.title}</h1><span class="push"></span>
-        <button title="dark or light (t)" onClick=${turnTheme}>◐</button><button title="keys (?)" onClick=${() => help.current.showModal()}>?</button></header>
+      <header class="bar"><h1>${data.run.title}</h1>
+        <button title="dark or light (t)" aria-label="dark or light" onClick=${turnTheme}>◐</button><button title="keys (?)" aria-label="keys" onClick=${() => help.current.showModal()}>?</button></header>
       <${Filters} filter=${filter} setFilter=${setFilter} />
       <${Count} rows=${rows} />
-      <${List} rows=${rows} open=${place.open} onOpen=${(i) => go(i)} />
+      <${List} rows=${rows} open=${place.open} onOpen=${(i) => go(i)} onMove=${step} />
     </aside>
-    <main>
+    <main tabindex="-1">
       <div class="bar"><button aria-pressed=${place.open === null} onClick=${() => go(null)}>Summary</button><span class="push"></span>
         ${place.open !== null && html`<button aria-pressed=${diff} onClick=${() => setDiff(!diff)}>Changes</button>
           ${data.run.has_candidates && html`<button aria-pressed=${tree} onClick=${() => setTree(!tree)}>Candidates</button>`}`}</div>

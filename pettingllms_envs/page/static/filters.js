@@ -2,7 +2,17 @@
 // The list at the side: which episodes are shown, and which one is open.
 
 const EVERYTHING = { text: "", group: "", outcome: "", agent: "", part: "", step: "" };
-const ROW_HEIGHT = 44; // page.css says so too
+
+/** The second part of an episode's row: how long it was, and what each agent got. */
+const factsOf = (row) => [data.run.groups.length > 1 && row.group, row.step !== null && `step ${row.step}`, `${counted(row.num_steps, "decision")}`,
+  ...Object.entries(row.figures).filter(([, own]) => "return" in own).map(([agent, own]) => `${agent} ${short(own.return)}`)].filter(Boolean).join(" · ");
+
+/** All rows are as high as the longest of them needs, so that nothing is cut; a line holds about 38 characters. */
+function rowHeight() {
+  const longest = d3.max(data.rows, (row) => Math.ceil(factsOf(row).length / 38)) ?? 1;
+  const names = d3.max(data.rows, (row) => Math.ceil(row.name.length / 26)) ?? 1;
+  return 9 + 20 * Math.min(names, 4) + 17 * Math.min(longest, 8);
+}
 
 function passes(row, filter) {
   if (filter.group && row.group !== filter.group) return false;
@@ -32,7 +42,8 @@ function Filters({ filter, setFilter }) {
   const set = (name) => (value) => setFilter({ ...filter, [name]: value });
   const { groups, agents, parts, steps } = data.run;
   const same = (names) => names.map((name) => [String(name), String(name)]);
-  return html`<div class="filters">
+  const narrow = useMemo(() => matchMedia("(max-width: 760px)").matches, []);
+  return html`<details class="filter" open=${!narrow}><summary>Filter the list</summary><div class="filters">
     <input class="wide" id="search" type="search" placeholder="Search names, errors, outcomes  ( / )" value=${filter.text}
       onInput=${(e) => set("text")(e.target.value)} />
     ${groups.length > 1 && html`<${Choice} wide label="any task" value=${filter.group} options=${same(groups)} onChange=${set("group")} />`}
@@ -42,7 +53,7 @@ function Filters({ filter, setFilter }) {
     <${Choice} label="any reward part" value=${filter.part} onChange=${set("part")}
       options=${parts.flatMap((part) => [["+" + part, `${part} above 0`], ["-" + part, `${part} below 0`]])} />
     ${steps.length > 1 && html`<${Choice} label="any step" value=${filter.step} options=${same(steps)} onChange=${set("step")} />`}
-  </div>`;
+  </div></details>`;
 }
 
 function Count({ rows }) {
@@ -55,8 +66,9 @@ function Count({ rows }) {
 }
 
 /** Only the rows in sight are in the document, so 5,000 cost as much as 50. */
-function List({ rows, open, onOpen }) {
+function List({ rows, open, onOpen, onMove }) {
   const box = useRef(null);
+  const ROW_HEIGHT = useMemo(rowHeight, []);
   const [top, setTop] = useState(0);
   const [height, setHeight] = useState(800);
   const at = rows.findIndex((row) => row.i === open);
@@ -71,14 +83,15 @@ function List({ rows, open, onOpen }) {
     if (at >= 0 && (y < seen.scrollTop || y + ROW_HEIGHT > seen.scrollTop + seen.clientHeight)) seen.scrollTop = y - seen.clientHeight / 2;
   }, [open, rows]);
   const first = Math.max(0, Math.floor(top / ROW_HEIGHT) - 5), last = Math.min(rows.length, Math.ceil((top + height) / ROW_HEIGHT) + 5);
-  return html`<div class="list" role="listbox" aria-label="Episodes" ref=${box} onScroll=${(e) => setTop(e.target.scrollTop)}>
-    ${rows.length === 0 && html`<p class="wait">No episode passes the filters; <kbd>x</kbd> takes them away.</p>`}
-    <div style=${`height: ${rows.length * ROW_HEIGHT}px`}>
-      ${rows.slice(first, last).map((row, k) => html`<div class="row" role="option" key=${row.i} aria-selected=${row.i === open}
-        style=${`top: ${(first + k) * ROW_HEIGHT}px`} onClick=${() => onOpen(row.i)}>
+  return html`${rows.length === 0 && html`<p class="wait">No episode passes the filters; <kbd>x</kbd> takes them away.</p>`}
+    <div class="list" role="listbox" tabindex="0" aria-label="Episodes" aria-activedescendant=${at >= first && at < last ? `row-${open}` : undefined} ref=${box} onScroll=${(e) => setTop(e.target.scrollTop)}
+      onKeyDown=${(e) => { const change = { ArrowDown: 1, ArrowUp: -1 }[e.key]; if (change) { e.preventDefault(); onMove(change); } }}>
+    <div role="presentation" style=${`height: ${rows.length * ROW_HEIGHT}px`}>
+      ${rows.slice(first, last).map((row, k) => html`<div class="row" role="option" id=${`row-${row.i}`} key=${row.i} aria-selected=${row.i === open}
+        style=${`top: ${(first + k) * ROW_HEIGHT}px; height: ${ROW_HEIGHT}px`} onClick=${() => onOpen(row.i)}>
         <div class="name"><span>${row.name}</span>${row.error ? html`<span class="bad">error</span>` : row.success === null ? html`<span class="soft">no verdict</span>`
           : html`<span class=${row.success ? "good" : "soft"}>${row.success ? "✓ solved" : "not solved"}</span>`}</div>
-        <div class="facts">${row.group} · ${row.num_steps} steps · ${Object.entries(row.figures).map(([agent, own]) => `${agent} ${short(own.return)}`).join(", ")}</div>
+        <div class="facts">${factsOf(row)}</div>
       </div>`)}
     </div>
   </div>`;

@@ -5,6 +5,7 @@ function Figure({ title, draw }) {
   const box = useRef(null);
   useEffect(() => {
     const plot = draw();
+    plot.querySelectorAll("g[aria-label]").forEach((g) => g.setAttribute("role", "group")); // else a label has no role
     box.current.replaceChildren(plot);
     return () => plot.remove();
   }, [draw]);
@@ -47,12 +48,23 @@ const lines = (items, label) => () => Plot.plot({
 });
 
 function Table({ heads, rows }) {
-  return html`<table><thead><tr>${heads.map((head, k) => html`<th class=${k ? "number" : ""}>${head}</th>`)}</tr></thead>
-    <tbody>${rows.map((row) => html`<tr>${row.map((cell, k) => html`<td class=${k ? "number" : ""}>${cell}</td>`)}</tr>`)}</tbody></table>`;
+  return html`<div class="wide" tabindex="0"><table><thead><tr>${heads.map((head, k) => html`<th class=${k ? "number" : ""}>${head}</th>`)}</tr></thead>
+    <tbody>${rows.map((row) => html`<tr>${row.map((cell, k) => html`<td class=${k ? "number" : ""}>${cell}</td>`)}</tr>`)}</tbody></table></div>`;
+}
+
+/** What a run is known by. */
+function About({ about }) {
+  return html`<dl class="about">${about.map(([name, value]) => html`<div><dt>${name}</dt><dd class=${name === "command" ? "mono" : ""}>${value}</dd></div>`)}</dl>`;
+}
+
+/** Of a training: the team before and after, and what can be said of it. */
+function Learned({ learned }) {
+  return html`<section class="learned"><h2>What did the team learn?</h2><p>${learned.sentence}</p>
+    <${Table} heads=${learned.heads} rows=${learned.rows} /><p class="soft">${learned.source}</p></section>`;
 }
 
 function Summary({ rows }) {
-  const { facts, cards, groups_table: groups, part_table: parts, curves } = data.run;
+  const { about, learned, facts, cards, groups_table: groups, part_table: parts, curves } = data.run;
   const outcome = (row) => (row.error ? "error" : row.success === null ? "no verdict" : row.success ? "solved" : "not solved");
   const drawn = useMemo(() => ({
     groups: intervals(groups, "success →", [0, 1]),
@@ -62,12 +74,12 @@ function Summary({ rows }) {
     curves: Object.entries(curves).map(([label, items]) => [label, lines(items, label)]),
   }), [rows]);
   const range = (item) => (item.low === null ? "" : `[${short(item.low)}, ${short(item.high)}]`);
-  return html`<div class="cards">${cards.map((card) => html`<div class="card"><div class="soft">${card.name}</div><div class="big">${card.value}</div><div class="soft">${card.note}</div></div>`)}</div>
+  return html`<${About} about=${about} />${learned && html`<${Learned} learned=${learned} />`}<div class="cards">${cards.map((card) => html`<div class="card"><div class="soft">${card.name}</div><div class="big">${card.value}</div><div class="soft">${card.note}</div></div>`)}</div>
     <div class="plots">
       ${drawn.curves.map(([label, draw]) => html`<${Figure} title=${label} draw=${draw} key=${label} />`)}
       ${groups.length > 0 && html`<${Figure} title="Success, with 95% intervals" draw=${drawn.groups} />`}
       ${parts.length > 0 && html`<${Figure} title="Reward parts, summed over an episode" draw=${drawn.parts} />`}
-      ${rows.length > 0 && html`<${Figure} title="Steps" draw=${drawn.steps} />`}
+      ${new Set(rows.map((row) => row.num_steps)).size > 1 && html`<${Figure} title="Steps" draw=${drawn.steps} />`}
       ${rows.some((row) => row.tokens !== null) && html`<${Figure} title="Tokens" draw=${drawn.tokens} />`}
     </div>
     ${groups.length > 0 && html`<h2>Success</h2><${Table} heads=${["task", "episodes", "success", "95% interval"]}

@@ -9,7 +9,7 @@ function Tree({ steps, now, onPick }) {
   const color = d3.scaleDiverging([-Math.max(1e-9, ...weights), 0, Math.max(1e-9, ...weights)], d3.interpolateRdYlGn);
   const x = (k) => 60 + k * COLUMN, y = (c, n) => 34 + ((most - n) * LINE) / 2 + c * LINE;
   const from = (k) => (k ? [x(k - 1) + RADIUS, y(steps[k - 1].chosen, steps[k - 1].candidates.length)] : [10, y(0, 1)]);
-  return html`<div class="tree"><svg width=${x(steps.length)} height=${LINE * most + 46} role="img" aria-label="Candidates of each decision">
+  return html`<div class="tree"><svg width=${x(steps.length)} height=${LINE * most + 46} role="group" aria-label="Candidates of each decision">
     ${steps.flatMap((step, k) => step.candidates.map((_, c) => {
       const [x0, y0] = from(k), x1 = x(k) - RADIUS, y1 = y(c, step.candidates.length), middle = (x0 + x1) / 2;
       return html`<path class=${c === step.chosen ? "edge played" : "edge"} d=${`M${x0},${y0}C${middle},${y0} ${middle},${y1} ${x1},${y1}`} />`;

@@ -155,7 +155,7 @@ class ColocatedVllm(VllmEngine):
         for choice in output.outputs:
             ids, logprobs = choice.token_ids, choice.logprobs and choice.logprobs.logprobs  # None: not asked for
             assert logprobs is None or len(ids) == len(logprobs) > 0, f"{len(ids)} ids, {len(logprobs)} log-probs"
-            completions.append(self._params.completion(asked.agent, ids, logprobs, choice.finish_reason))
+            completions.append(self._params.completion(asked, ids, logprobs, choice.finish_reason))
         return asked.ticket, Sampled(asked.prompt, tuple(completions))
 
     def _check_sampled_by(self, output: RequestOutput, policy: str) -> None:

@@ -109,13 +109,17 @@ class VllmParams:
         parameters = self.of(request.agent, ticket, request.num_candidates)
         if request.seed is not None:
             parameters["seed"] = request.seed
+        limits = request.limits
+        if limits.max_tokens is not None:
+            parameters["max_tokens"] = min(parameters["max_tokens"], limits.max_tokens)
+        parameters["stop"] = [*(parameters["stop"] or ()), *limits.stop]
         return VllmRequest(ticket, request.agent, prompt, parameters)
 
     def completion(
-        self, agent: str, ids: Sequence[int], logprobs: Sequence[float] | None, finish: str | None = None
+        self, asked: VllmRequest, ids: Sequence[int], logprobs: Sequence[float] | None, finish: str | None = None
     ) -> Completion:
-        """An agent's completion. The text ends before a stop word; the ids, which were sampled, include it."""
-        text = before_stop(self._codecs[agent].decode(ids), self._parameters(agent)["stop"] or ())
+        """A request's completion. The text ends before a stop word; the ids, which were sampled, include it."""
+        text = before_stop(self._codecs[asked.agent].decode(ids), asked.parameters["stop"])
         known: Finish | None = "stop" if finish == "stop" else "length" if finish == "length" else None
         return Completion(
             ids=tuple(ids), text=text, logprobs=None if logprobs is None else tuple(logprobs), finish=known

@@ -235,7 +235,7 @@ class VllmServer(VllmEngine):
                     "were sampled, a log-probability for each, after the prompt as it was sent. Use vLLM 0.22 or "
                     "later."
                 )
-            completions.append(self._params.completion(asked.agent, ids, logprobs, choice["finish_reason"]))
+            completions.append(self._params.completion(asked, ids, logprobs, choice["finish_reason"]))
         return Sampled(asked.prompt, tuple(completions))
 
 

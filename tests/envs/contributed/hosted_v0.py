@@ -53,7 +53,8 @@ class Hosted(AECEnv):
     def __init__(self, **settings: Any) -> None:
         self._ask(do="open", settings=settings)
         self.observation_spaces = {agent: observation_space("text") for agent in self.possible_agents}
-        self.action_spaces = {agent: ChatText() for agent in self.possible_agents}
+        replies = [f"Moves: {move}" for move in "UDLR"]  # samples, with which a check plays
+        self.action_spaces = {agent: ChatText(replies=replies) for agent in self.possible_agents}
         self.render_mode = None
 
     def _ask(self, **request: Any) -> None:

@@ -143,12 +143,27 @@ def test_without_a_network_it_is_said_which_folder_to_give(
     assert "give a folder that has the model's config.json as model_name_or_path" in said
 
 
+def help_of(option: str, capsys: pytest.CaptureFixture[str]) -> str:
+    with pytest.raises(SystemExit):
+        cli.main(["train", option])
+    return capsys.readouterr().out
+
+
+def test_help_shows_our_fields_first_and_help_all_those_of_trl_too(capsys: pytest.CaptureFixture[str]) -> None:
+    short, whole = help_of("--help", capsys), help_of("--help-all", capsys)
+    assert 3 * len(short.splitlines()) < len(whole.splitlines())
+    assert short.index("--credit") < short.index("--canary") < short.index("--learning_rate")
+    assert "--lr_scheduler_kwargs" not in short
+    assert "--lr_scheduler_kwargs" in whole
+    assert set(re.findall(r"^  (--\w+)", short, re.M)) < set(re.findall(r"^  (--\w+)", whole, re.M))
+
+
 def test_help_shows_the_options_of_the_estimate_and_their_defaults(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as done:
         cli.main(["train", "--help"])
     assert done.value.code == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert shown.startswith("usage: pettingllms train [-h]")
+    assert shown.startswith("usage: pettingllms train --config FILE [--field value ...]")
     for option, default in {"gpu": "h100", "num_gpus": "1", "sharding": "ddp", "prompt_tokens": "500"}.items():
         assert re.search(rf"  ?--{option} {option.upper()}.*? With --estimate: [^()]*\(default: {default}\)", shown)
     assert "--estimate [ESTIMATE]" in shown

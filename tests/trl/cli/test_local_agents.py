@@ -29,6 +29,7 @@ from pettingllms_envs.episodes import files
 from pettingllms_envs.episodes.episode import Instance, RunLimits, episode
 from pettingllms_envs.evaluation import agent_pools
 from pettingllms_envs.evaluation import bench as benches
+from pettingllms_envs.observations import Limits
 from pettingllms_trl import MultiAgentGRPOTrainer, records
 from pettingllms_trl.cli.local_agents import EngineThread
 from pettingllms_trl.cli.transformers_agents import _Seeded, open_transformers
@@ -43,6 +44,7 @@ class Request(NamedTuple):
     messages: tuple[Mapping[str, str], ...]
     seed: int
     tools: tuple[Mapping[str, object], ...] = ()
+    limits: Limits = Limits()
 
 
 def asked(text: str, seed: int = 0) -> Request:

@@ -432,8 +432,8 @@ def test_help_names_the_commands_of_other_packages_and_loads_neither_them_nor_to
         [sys.executable, "-c", program], capture_output=True, text=True, env=environment, cwd=tmp_path, check=True
     )
     lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
-    assert "train command of the package pettingllms_trl; see --help" in lines
-    assert "dance command of the package no_such_package; see --help" in lines
+    assert any(each.startswith("train train a team by reinforcement learning") for each in lines)
+    assert "dance command of the package no_such_package" in lines
     assert lines[-1] == "False False"
 
 
@@ -613,7 +613,7 @@ def test_a_run_that_a_signal_stops_leaves_a_checkpoint_and_neither_saves_nor_eva
     trainer.add_callback(Stop())
     run(trainer)
     assert "Stopped by SIGTERM at step 1. Go on with resume_from_checkpoint: true." in capsys.readouterr().out
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {"README.md", "checkpoint-1"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"README.md", "checkpoint-1", "metrics.jsonl"}
 
     resumed = make_trainer(*parse("--config", str(file), "--resume_from_checkpoint", "true"))
     run(resumed)

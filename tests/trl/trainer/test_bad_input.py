@@ -29,7 +29,7 @@ class Board(Relay):
         return spaces.Dict({})
 
 
-OPTIONS = ("max_grad_norm", "cast_lm_head_to_fp32", "generation_batch_size")
+OPTIONS = ("sampling", "max_grad_norm", "cast_lm_head_to_fp32", "generation_batch_size")
 
 
 def reward(prompts: Any, completions: Any, **columns: Any) -> list[float]:
@@ -76,14 +76,14 @@ def test_a_sound_call_gets_as_far_as_loading_the_model(tmp_path: Path) -> None:
         (
             {"env": None, "reward_funcs": reward, "args": GRPOConfig("out", use_cpu=True, bf16=False)},
             TypeError,
-            r"needs an environment: env='pettingllms/plan_path-v0', .* 'A script with prompts and reward functions' "
-            r"in docs/training\.md, and write args=MultiAgentGRPOConfig",
+            r"needs an environment: env='pettingllms/plan_path-v0', .* becomes a team's by "
+            r"env=pettingllms_envs\.conversation\(roles=.*MultiAgentGRPOConfig .*'From a GRPO script' in docs",
         ),
         (
             {"env": reward},
             TypeError,
             r"env is 'reward', which cannot be called without arguments \(.*'prompts'\), expected .* A reward "
-            r"function is given as reward_funcs=.* 'A script with prompts",
+            r"function is given as reward_funcs=.* 'From a GRPO script'",
         ),
         ({"env": [reward]}, TypeError, r"env is a list, expected .* Reward functions are given as reward_funcs="),
         ({"rollout_func": print}, TypeError, r"no argument 'rollout_func'; the environment says .* give env="),
@@ -175,7 +175,11 @@ def test_a_sound_call_gets_as_far_as_loading_the_model(tmp_path: Path) -> None:
             r"cast_lm_head_to_fp32=True and several models, expected one: .* Leave it False",
         ),
         ({"credit": "atgrpo"}, ValueError, r"no credit scheme 'atgrpo'\. Did you mean 'at_grpo'\?"),
-        ({"credit": "grpo"}, ValueError, r"credit='grpo' with sampling='tree'.* Set sampling='parallel'"),
+        (
+            {"credit": "grpo", "sampling": "tree"},
+            ValueError,
+            r"credit='grpo' with sampling='tree'.* Set sampling='parallel'",
+        ),
         (
             {"credit": lambda decisions: [[0.0] for _ in decisions]},
             ValueError,

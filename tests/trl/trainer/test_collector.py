@@ -64,7 +64,7 @@ def collector_of(path: Path, *, rewards: RewardFunctions | None = None, filters:
         return [{"seed": place} for place in range(start, start + number)]
 
     setup: Any = SimpleNamespace(
-        args=settings(path, **options),
+        args=settings(path, **{"sampling": "tree", **options}),
         routing=ROUTING,
         rewards=rewards or RewardFunctions(None, None),
         filters=filters,
@@ -128,7 +128,7 @@ def lengths(completions: list[Any], agent: list[str], log_extra: Any, **_: Any) 
 def reporter_of(path: Path, collector: Any, **options: Any) -> GenerationReporter:
     team: Any = SimpleNamespace(routing=ROUTING)
     setup: Any = SimpleNamespace(
-        args=settings(path, log_rollouts=False, audit=None, **options),
+        args=settings(path, sampling="tree", log_rollouts=False, audit=None, **options),
         envs={"": [Dull(1)]},
         credit=at_grpo,
         environment="relay",

@@ -111,7 +111,7 @@ def test_a_role_that_is_paid_at_anothers_step_is_named_after_two_generations_and
     ((words,),) = filter(None, said)
     groups = generation * num_instances
     assert f"returns differ: a_0 (always 0 in {groups} groups, returns 0 to 1). What is earned" in words
-    for remedy in ("{'at_grpo': {'value': 'return_to_go'}}", "'counterfactual' with num_continuations", "'parallel'"):
+    for remedy in ("credit='return_to_go'", "'counterfactual' with num_continuations", "'parallel'"):
         assert remedy in words
 
 
@@ -375,9 +375,13 @@ def test_a_role_declared_as_paid_later_is_warned_of_when_the_trainer_is_made_unl
 ) -> None:
     given = {"policies": "lora", "credit": "at_grpo", "reward_funcs": (), **options}
     policies, credit, functions = (given.pop(name) for name in ("policies", "credit", "reward_funcs"))
-    args = settings(tmp_path, **given)
+    args = settings(tmp_path, **{"sampling": "tree", **given})
     made = resolve(
-        credit, sampling=args.sampling, scale="group", num_candidates=4, num_continuations=args.num_continuations
+        credit,
+        sampling=args.sampling,
+        scale="group",
+        num_candidates=4,
+        num_continuations=args.num_continuations,
     )
     routing = route(policies, ["opener_0", "closer_0"], model="base", tokenizer=None)
     learning = set(routing.of_agent) - set(routing.partners)
@@ -395,6 +399,7 @@ def test_a_trainer_warns_of_a_role_declared_as_paid_later(model_path: str, tmp_p
             env=Declared,
             args=settings(tmp_path),
             train_dataset=Dataset.from_dict({"seed": range(8)}),
+            credit="at_grpo",
         )
 
 

@@ -346,6 +346,11 @@ def test_many_small_passes_give_the_gradient_of_one_large_pass(
     found, logs = {}, {}
     accumulation = options.get("gradient_accumulation_steps", 1)
     for rows in (1000, 3):
+        monkeypatch.setattr(
+            pettingllms_trl.update.builder,
+            "split",
+            lambda b, rows=rows, **o: split(stale(b), **{**o, "max_rows": rows}),
+        )
         trainer = team(
             model_path,
             tmp_path,
@@ -354,12 +359,6 @@ def test_many_small_passes_give_the_gradient_of_one_large_pass(
             vllm_importance_sampling_mode="token_mask",
             shared_prefix=False,  # where rows are what is counted
             **options,
-        )
-
-        monkeypatch.setattr(
-            pettingllms_trl.update.builder,
-            "split",
-            lambda b, rows=rows, **o: split(stale(b), **{**o, "max_rows": rows}),
         )
         make_uneven(trainer)
         trainer.corrects = corrected

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pettingllms_envs.observations import Limits
 from pettingllms_trl import MultiAgentGRPOConfig
 from pettingllms_trl.engines.kinds import PromptCodec
 from pettingllms_trl.engines.vllm.params import VllmParams
@@ -92,9 +93,22 @@ def test_a_request_is_read_and_its_answer_written_in_the_agents_own_tongue(tmp_p
     drafter = sampling.ask(4, Request("drafter_0", Prompt([{"role": "user", "content": "ab"}]), 2), 512)
     assert (planner.ticket, planner.prompt.ids, planner.parameters["stop_token_ids"]) == (3, (97, 98), [1, 2])
     assert (drafter.ticket, drafter.prompt.ids, drafter.parameters["stop_token_ids"]) == (4, (7, 8), [])
-    assert sampling.completion("planner_0", [97, 98], [-1.0, -2.0]).text == "ab"
-    completion = sampling.completion("drafter_0", [5, 6], [-1.0, -2.0])
+    assert sampling.completion(planner, [97, 98], [-1.0, -2.0]).text == "ab"
+    completion = sampling.completion(drafter, [5, 6], [-1.0, -2.0])
     assert (completion.ids, completion.text, completion.logprobs) == ((5, 6), "[5, 6]", (-1.0, -2.0))
+
+
+@pytest.mark.parametrize(("most", "expected"), [(None, 512), (3, 3), (9999, 512)])
+def test_an_observations_limits_shorten_a_request_and_add_stop_words(
+    tmp_path: Path, most: int | None, expected: int
+) -> None:
+    args = config(tmp_path, max_completion_length=512)
+    overrides = {"drafter_0": SamplingOverrides(stop=(", and",))}
+    sampling = VllmParams.of_config(args, AGENTS, overrides)
+    limits = Limits(most, ("98",))
+    asked = sampling.ask(4, Request("drafter_0", Prompt([{"role": "user", "content": "ab"}]), 2, limits=limits), 1024)
+    assert (asked.parameters["max_tokens"], asked.parameters["stop"]) == (expected, [", and", "98"])
+    assert sampling.ask(5, Request("drafter_0", asked.prompt, 2), 1024).parameters["stop"] == [", and"]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,41 @@
+"""Says when and by which command a run was started, for its `run.json`."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+
+_SECRET = re.compile(r"(token|key|secret|password)$", re.I)
+"""Names of options whose values are not written: `--hub_token`, `api_key=...`."""
+
+
+def origin(argv: Sequence[str] | None = None) -> dict[str, str]:
+    """`started`, the time in UTC, and `command`, without secrets.
+
+    Args:
+        argv: The program and its arguments; None: those of this process.
+    """
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    return {"started": started, "command": command(sys.argv if argv is None else argv)}
+
+
+def command(argv: Sequence[str]) -> str:
+    """The command line, with the program's name alone and `...` in the place of tokens, keys and passwords."""
+    program, *rest = argv
+    words = [Path(program).name]
+    is_secret = False
+    for word in rest:
+        if is_secret and not word.startswith("-"):
+            word = "..."
+        else:
+            word = re.sub(
+                r"([\w-]+)=[^,\s]+", lambda found: f"{found[1]}=..." if _SECRET.search(found[1]) else found[0], word
+            )
+        is_secret = word.startswith("--") and _SECRET.search(word) is not None
+        words.append(word)
+    return shlex.join(words)

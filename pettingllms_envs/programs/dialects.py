@@ -1,0 +1,341 @@
+"""OpenAI's two ways of asking a model, chat completions and Responses: requests to prompts, replies to answers.
+
+A reply is whole before anything of it is sent, so a stream is a few events. What is not carried is an error: a
+picture, several choices, log-probabilities, a response format, responses that a server stores. Settings of the
+sampling are not in the prompt; they are those of the trainer, or of the evaluation's server.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pettingllms_envs.observations import LAST, Limits, Message, Prompt, read_observation
+from pettingllms_envs.programs.replies import read_reply
+
+
+SAMPLING = (
+    *("temperature", "top_p", "top_k", "min_p", "seed", "frequency_penalty", "presence_penalty"),
+    "repetition_penalty",
+)
+"""Settings of the sampling, which are the trainer's or the evaluation's."""
+
+NOT_CARRIED = {
+    "n": (1,),
+    "best_of": (1,),
+    "logprobs": (False,),
+    "top_logprobs": (0,),
+    "logit_bias": ({},),
+    "audio": (),
+    "modalities": (["text"],),
+    "response_format": ({"type": "text"},),
+    "functions": ([],),
+    "store": (False,),
+    "background": (False,),
+    "previous_response_id": (),
+    "conversation": (),
+    "prompt": (),
+}
+"""Fields of a request that no model here can be given, with the values that ask for nothing."""
+
+TEXTS = ("text", "input_text", "output_text")
+
+
+class BadRequest(Exception):
+    """A request that is not carried, with a sentence for the program's author."""
+
+
+class Asked(NamedTuple):
+    """A request.
+
+    Args:
+        prompt: What the model is shown.
+        limits: Those of the reply.
+        has_stream: Whether the answer is sent as events.
+        has_usage: Whether such a stream ends with the usage.
+    """
+
+    prompt: Prompt
+    limits: Limits
+    has_stream: bool
+    has_usage: bool
+
+
+class Dialect(NamedTuple):
+    """One way of asking.
+
+    Args:
+        read: The request of a body.
+        write: The answer, as a content type and bytes.
+    """
+
+    read: Callable[[Mapping[str, Any]], Asked]
+    write: Callable[[Asked, str, Answered], tuple[str, bytes]]
+
+
+class Answered(NamedTuple):
+    """What is answered: the name of the model that was asked, the number of the call, and its tokens."""
+
+    model: str
+    number: int
+    num_prompt_tokens: int = 0
+    num_tokens: int = 0
+    was_cut: bool = False
+
+
+def _read_chat(body: Mapping[str, Any]) -> Asked:
+    _check_carried(body)
+    tools = _tools(body, _list(body, "tools"))
+    has_usage = bool((body.get("stream_options") or {}).get("include_usage"))
+    limits = _limits(body, "max_completion_tokens", "max_tokens")
+    return Asked(_prompt(_list(body, "messages"), tools), limits, bool(body.get("stream")), has_usage)
+
+
+def _read_response(body: Mapping[str, Any]) -> Asked:
+    _check_carried(body)
+    if (body.get("text") or {}).get("format", {"type": "text"}) != {"type": "text"}:
+        raise BadRequest("text.format asks for a format of the reply, which is not carried; ask for it in the prompt.")
+    given = body.get("input")
+    items = [{"role": "user", "content": given}] if isinstance(given, str) else _list(body, "input")
+    messages: list[Any] = []
+    if body.get("instructions"):
+        messages.append({"role": "system", "content": body["instructions"]})
+    for item in items:
+        kind = item.get("type") if isinstance(item, Mapping) else None
+        if kind == "function_call":
+            function = {"name": item.get("name"), "arguments": item.get("arguments")}
+            call = {"id": item.get("call_id"), "type": "function", "function": function}
+            if messages and messages[-1].get("role") == "assistant":
+                messages[-1].setdefault("tool_calls", []).append(call)
+            else:
+                messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        elif kind == "function_call_output":
+            output = item.get("output")
+            content = output if isinstance(output, str | list) else json.dumps(output)
+            messages.append({"role": "tool", "tool_call_id": item.get("call_id"), "content": content})
+        elif kind in (None, "message"):
+            messages.append({k: item[k] for k in ("role", "content") if k in item} if item else item)
+        elif kind != "reasoning":  # which a server gives back to itself
+            raise BadRequest(
+                f"input has an item of the type {kind!r}, which is not carried; expected messages and calls."
+            )
+    tools = [
+        {"type": "function", "function": {k: v for k, v in tool.items() if k in ("name", "description", "parameters")}}
+        if isinstance(tool, Mapping) and tool.get("type") == "function"
+        else tool
+        for tool in _list(body, "tools")
+    ]
+    limits = _limits(body, "max_output_tokens")
+    return Asked(_prompt(messages, _tools(body, tools)), limits, bool(body.get("stream")), True)
+
+
+def _check_carried(body: Mapping[str, Any]) -> None:
+    for name, nothing in NOT_CARRIED.items():
+        value = body.get(name)
+        if value is not None and value not in nothing:
+            raise BadRequest(f"{name} is {json.dumps(value)[:80]}, which is not carried; leave it out.")
+
+
+def _list(body: Mapping[str, Any], name: str) -> list[Any]:
+    found = body.get(name) or []
+    if not isinstance(found, list):
+        raise BadRequest(f"{name} is no list; expected one.")
+    return found
+
+
+def _limits(body: Mapping[str, Any], *names: str) -> Limits:
+    """The limits of the reply; `names` are those of the most tokens, of which the first that is given counts."""
+    most = next((body[name] for name in names if body.get(name) is not None), None)
+    if most is not None and (type(most) is not int or most < 1):
+        raise BadRequest(f"{names[0]} is {json.dumps(most)[:80]}; expected a whole number of at least 1.")
+    stop = body.get("stop") or []
+    stop = [stop] if isinstance(stop, str) else stop
+    if not isinstance(stop, list) or not all(isinstance(word, str) and word for word in stop):
+        raise BadRequest(f"stop is {json.dumps(stop)[:80]}; expected words.")
+    return Limits(most, tuple(stop))
+
+
+def _tools(body: Mapping[str, Any], tools: Sequence[Any]) -> list[Any]:
+    """The tools that the model may call, by `tool_choice`: none, one, or all. `required` cannot be enforced."""
+    for tool in tools:
+        if not isinstance(tool, Mapping) or tool.get("type") != "function":
+            raise BadRequest(f"tools has {json.dumps(tool)[:80]}; expected functions alone.")
+    choice = body.get("tool_choice")
+    if choice == "none":
+        return []
+    if isinstance(choice, Mapping):
+        name = (choice.get("function") or choice).get("name")
+        tools = [tool for tool in tools if tool.get("function", {}).get("name") == name]
+        if not tools:
+            raise BadRequest(f"tool_choice is {json.dumps(choice)[:80]}; expected one of the request's tools.")
+    return list(tools)
+
+
+def _prompt(given: Sequence[Any], tools: Sequence[Any]) -> Prompt:
+    messages = [_message(each, number) for number, each in enumerate(given)]
+    made = {call["id"] for message in messages for call in message.get("tool_calls", ())}
+    for number, message in enumerate(messages):
+        if message["role"] == "tool" and message.get("tool_call_id") not in made:
+            raise BadRequest(f"message {number} is the result of a tool call that no message before has made.")
+    if not messages or messages[-1]["role"] not in LAST:
+        roles = [message["role"] for message in messages][-3:]
+        raise BadRequest(f"the last messages have the roles {roles}; expected a user's or a tool's, to reply to.")
+    try:
+        return read_observation({"messages": messages, "tools": tools}, agent="the program")
+    except (TypeError, ValueError) as error:
+        raise BadRequest(str(error)) from None
+
+
+def _message(given: Any, number: int) -> Message:
+    role = given.get("role") if isinstance(given, Mapping) else None
+    if role not in ("system", "developer", "user", "assistant", "tool"):
+        raise BadRequest(
+            f"message {number} has the role {role!r}; expected system, developer, user, assistant or tool."
+        )
+    content = given.get("content")
+    if isinstance(content, list):
+        for part in content:
+            if not isinstance(part, Mapping) or part.get("type") not in TEXTS or not isinstance(part.get("text"), str):
+                kind = part.get("type") if isinstance(part, Mapping) else part
+                raise BadRequest(f"message {number} has a part of the type {kind!r}; expected texts alone.")
+        content = "".join(part["text"] for part in content)
+    if not isinstance(content, str | None):
+        raise BadRequest(f"message {number} has a content of the type {type(content).__name__}; expected a text.")
+    found: Message = {"role": "system" if role == "developer" else role, "content": content or ""}
+    if calls := given.get("tool_calls"):
+        found["tool_calls"] = [_call(call, number) for call in calls]
+    return found | {key: given[key] for key in ("tool_call_id", "name") if given.get(key)}
+
+
+def _call(call: Any, number: int) -> dict[str, Any]:
+    try:
+        function = call["function"]
+        arguments = json.loads(function["arguments"] or "{}")
+        return {
+            "id": str(call["id"]),
+            "type": "function",
+            "function": {"name": function["name"], "arguments": arguments},
+        }
+    except (TypeError, KeyError, ValueError):
+        raise BadRequest(
+            f"message {number} has a tool call that cannot be read; expected id, function.name and "
+            "function.arguments, a JSON object in a string."
+        ) from None
+
+
+def _write_chat(asked: Asked, text: str, of: Answered) -> tuple[str, bytes]:
+    words, calls = read_reply(text, asked.prompt.tools, of.number)
+    finish = "tool_calls" if calls else "length" if of.was_cut else "stop"
+    head = {"id": f"chatcmpl-{of.number}", "created": 0, "model": of.model}
+    usage = {
+        "prompt_tokens": of.num_prompt_tokens,
+        "completion_tokens": of.num_tokens,
+        "total_tokens": of.num_prompt_tokens + of.num_tokens,
+    }
+    if not asked.has_stream:
+        message = {"role": "assistant", "content": words or None, **({"tool_calls": calls} if calls else {})}
+        choice = {"index": 0, "message": message, "finish_reason": finish, "logprobs": None}
+        return _json({**head, "object": "chat.completion", "choices": [choice], "usage": usage})
+    delta: dict[str, Any] = {"role": "assistant", "content": words}
+    if calls:
+        delta["tool_calls"] = [{"index": k, **call} for k, call in enumerate(calls)]
+    head["object"] = "chat.completion.chunk"
+    chunks: list[Any] = [
+        {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]},
+        {**head, "choices": [{"index": 0, "delta": {}, "finish_reason": finish}]},
+    ]
+    if asked.has_usage:
+        chunks.append({**head, "choices": [], "usage": usage})
+    return _events(chunks, end=b"data: [DONE]\n\n")
+
+
+def _write_response(asked: Asked, text: str, of: Answered) -> tuple[str, bytes]:
+    words, calls = read_reply(text, asked.prompt.tools, of.number)
+    output: list[dict[str, Any]] = []
+    if words or not calls:
+        part = {"type": "output_text", "text": words, "annotations": []}
+        whole: dict[str, Any] = {
+            "type": "message",
+            "id": f"msg_{of.number}",
+            "role": "assistant",
+            "status": "completed",
+        }
+        output.append({**whole, "content": [part]})
+    for call in calls:
+        whole = {"type": "function_call", "id": f"fc_{call['id']}", "call_id": call["id"], "status": "completed"}
+        output.append({**whole, **call["function"]})
+    response = {
+        "id": f"resp_{of.number}",
+        "object": "response",
+        "created_at": 0,
+        "status": "incomplete" if of.was_cut else "completed",
+        "model": of.model,
+        "output": output,
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+        "error": None,
+        "incomplete_details": {"reason": "max_output_tokens"} if of.was_cut else None,
+        "instructions": None,
+        "metadata": {},
+        "temperature": None,
+        "top_p": None,
+        "usage": {
+            "input_tokens": of.num_prompt_tokens,
+            "input_tokens_details": {"cached_tokens": 0},
+            "output_tokens": of.num_tokens,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": of.num_prompt_tokens + of.num_tokens,
+        },
+    }
+    return _events(_response_events(response, output)) if asked.has_stream else _json(response)
+
+
+def _response_events(response: Mapping[str, Any], output: Sequence[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+    """The events of a streamed response: each item is begun, filled at once, and ended."""
+    begun = {**response, "status": "in_progress", "output": [], "usage": None}
+    events: list[dict[str, Any]] = [{"type": "response.created", "response": begun}]
+    for index, item in enumerate(output):
+        at = {"output_index": index}
+        is_message = item["type"] == "message"
+        fill = ("content", []) if is_message else ("arguments", "")
+        empty: dict[str, Any] = {**item, "status": "in_progress", fill[0]: fill[1]}
+        events.append({"type": "response.output_item.added", **at, "item": empty})
+        at["item_id"] = item["id"]
+        if is_message:
+            part, at["content_index"] = item["content"][0], 0
+            events += [
+                {"type": "response.content_part.added", **at, "part": {**part, "text": ""}},
+                {"type": "response.output_text.delta", **at, "delta": part["text"], "logprobs": []},
+                {"type": "response.output_text.done", **at, "text": part["text"], "logprobs": []},
+                {"type": "response.content_part.done", **at, "part": part},
+            ]
+        else:
+            arguments = item["arguments"]
+            events += [
+                {"type": "response.function_call_arguments.delta", **at, "delta": arguments},
+                {"type": "response.function_call_arguments.done", **at, "arguments": arguments},
+            ]
+        events.append({"type": "response.output_item.done", "output_index": index, "item": item})
+    events.append({"type": f"response.{response['status']}", "response": response})
+    return ({**event, "sequence_number": number} for number, event in enumerate(events))
+
+
+def _json(value: Any) -> tuple[str, bytes]:
+    return "application/json", json.dumps(value).encode("ascii")
+
+
+def _events(values: Iterable[Mapping[str, Any]], end: bytes = b"") -> tuple[str, bytes]:
+    lines = []
+    for value in values:
+        name = f"event: {value['type']}\n" if "type" in value else ""
+        lines.append(f"{name}data: {json.dumps(value)}\n\n".encode("ascii"))
+    return "text/event-stream", b"".join(lines) + end
+
+
+DIALECTS: Mapping[str, Dialect] = {
+    "chat/completions": Dialect(_read_chat, _write_chat),
+    "responses": Dialect(_read_response, _write_response),
+}
+"""By the path behind a session's `/v1/`."""

@@ -1,0 +1,92 @@
+"""`program(...)` makes environments of a program; `program:FILE.py:NAME` names one of a file."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from pettingllms_envs.programs.program import Program
+from pettingllms_envs.programs.program_env import ProgramEnv
+from pettingllms_envs.programs.runs import Target
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramMaker:
+    """Makes environments of a program, as `env=` of a trainer wants it.
+
+    Args:
+        program: The program.
+        digest: SHA-256 of the file that has it, if it was made by its name.
+    """
+
+    program: Program
+    digest: str = ""
+
+    def __call__(self, **settings: Any) -> ProgramEnv:
+        """A new environment; `settings` replace those of the program."""
+        env = ProgramEnv(replace(self.program, **settings) if settings else self.program)
+        if self.digest:
+            env.metadata["identity"] = f"{self.program.name} {self.digest}"
+        return env
+
+
+def program(target: Target, agents: Sequence[str] | Mapping[str, str], **settings: Any) -> ProgramMaker:
+    """Make an environment of a program.
+
+        def team(base_url: str, row: dict) -> float: ...
+
+        env = program(team, agents=("writer", "critic"))
+        MultiAgentGRPOTrainer(model, env, ...)
+
+    Args:
+        target: A function of the base URL and the row that returns the reward, perhaps `async`; or a command line.
+        agents: Names of the agents, or the agent of each name that stands in the program.
+        **settings: See [`Program`].
+    """
+    return ProgramMaker(Program(target=target, agents=agents, **settings))
+
+
+@cache
+def load(name: str) -> ProgramMaker:
+    """The program of a name `program:FILE.py:NAME`. Its file is imported once, its folder is searched for others.
+
+    Raises:
+        ValueError: There is no such file, or it has no such program.
+    """
+    file, _, variable = name.partition(":")[2].rpartition(":")
+    path = Path(file)
+    if path.suffix != ".py" or not path.is_file() or not variable.isidentifier():
+        raise ValueError(
+            f"the environment is {name!r}; expected a file of this machine and a name in it, such as "
+            f"program:team.py:team. {'There is no such file.' if variable.isidentifier() else 'Correct it.'}"
+        )
+    module = _imported(path.resolve())
+    found = getattr(module, variable, None)
+    if not isinstance(found, ProgramMaker):
+        known = [each for each, value in vars(module).items() if isinstance(value, ProgramMaker)]
+        raise ValueError(
+            f"{file} has {'no' if found is None else type(found).__name__} {variable!r}; expected a program, "
+            f"{variable} = program(my_function, agents=(...)). It has: {', '.join(known) or 'none'}."
+        )
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    return ProgramMaker(replace(found.program, name=name), digest)
+
+
+@cache
+def _imported(path: Path) -> ModuleType:
+    name = f"pettingllms_program_{hashlib.sha256(bytes(path)).hexdigest()[:16]}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,137 @@
+"""A team that exists as a program: what it is, and what its runs have found out of it."""
+
+from __future__ import annotations
+
+import shlex
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pettingllms_envs.core import TEAM, check_choice
+from pettingllms_envs.programs.runs import Target
+from pettingllms_envs.programs.session import FIRST_WAIT, CallOrder, Session
+
+
+@dataclass(slots=True, eq=False)
+class ProgramState:
+    """What the runs of a program have found out of it.
+
+    Args:
+        order: How long runs wait for calls at the same time.
+        has_ended: Whether an episode has ended.
+    """
+
+    order: CallOrder = field(default_factory=CallOrder)
+    has_ended: bool = False
+
+    def ended(self, session: Session, program: Program) -> None:
+        """Warn once, at the end of the first episode, of what a program asks for in vain, and of silent agents."""
+        if self.has_ended:
+            return
+        self.has_ended = True
+        if session.asked_for:
+            asked = "; ".join(
+                f"{agent} {', '.join(f'{name}={value!r}' for name, value in own.items())}"
+                for agent, own in sorted(session.asked_for.items())
+            )
+            warnings.warn(
+                f"{program.words} asks for settings of the sampling ({asked}), which are replaced: those of the "
+                "trainer hold, or of the evaluation. Set them there.",
+                stacklevel=2,
+            )
+        if silent := sorted(set(program.names.values()) - session.callers):
+            warnings.warn(
+                f"{', '.join(silent)} made no call in the first episode of {program.words}. If the program asks it in "
+                "every episode, give its client the agent's name as the model, or in the header x-agent.",
+                stacklevel=2,
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """A program whose calls to a model are decisions of agents.
+
+    Args:
+        target: A function of the base URL and the row that returns the reward, perhaps `async`, which runs on a thread
+            of this process. Or a command line, a `str` or a list, which is given `OPENAI_BASE_URL`, `OPENAI_API_KEY`,
+            `NO_PROXY`, the variables `runs.PASSED` if they are set, the row as a line of JSON on its standard input,
+            and prints one line `reward: JSON`.
+        agents: Names of the agents, which the program uses as names of models or in the header `x-agent`; or the agent
+            of each name that stands in the program, `{"gpt-5-mini": "writer"}`. With one agent every name is its.
+        rewards: When rewards are given: `"end"`, once the program has ended, or `"by step"`, also on the way by
+            `POST {base_url}/reward`.
+        parallel: Whether to wait for calls at the same time from the beginning. If not, the runs wait once the calls
+            of a run were open at the same time; it is needed where the order must be the same in several processes, or
+            in a run that is resumed.
+        timeout: Most seconds between a reply and the next call or the end; then the program has failed.
+        success: An episode in which every agent's return is at least that is a success. `None`: returns do not say so.
+        variables: Names of further variables of the environment that a command line is given.
+        normalize: Takes out of the text of a request what differs from run to run, such as a time. Two runs of an
+            episode are compared, and calls at the same time put in order, by what it returns; models are shown the
+            request as it is.
+        reset_options: Names of the fields that rows have besides `seed`, each with its legal values, or () if it is
+            open. `None`: any.
+        name: The environment's name. Empty: that of the function.
+        state: What runs have found out; copies of a program share it.
+
+    Raises:
+        TypeError, ValueError: A value is not as above.
+    """
+
+    target: Target
+    agents: Sequence[str] | Mapping[str, str]
+    rewards: Literal["end", "by step"] = "end"
+    parallel: bool = False
+    timeout: float = 600.0
+    success: float | None = 1.0
+    variables: Sequence[str] = ()
+    normalize: Callable[[str], str] | None = None
+    reset_options: Mapping[str, Sequence[Any]] | None = None
+    name: str = ""
+    state: ProgramState = field(default_factory=ProgramState, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        words = self.target if isinstance(self.target, str | Sequence) else ()
+        if not callable(self.target) and not (words and all(isinstance(each, str) for each in words)):
+            raise TypeError(
+                f"program got the target {self.target!r:.80}; expected a function of base_url and row, or a command "
+                "line."
+            )
+        if isinstance(self.agents, str) or not self.agents or not all(isinstance(each, str) for each in self._listed):
+            raise ValueError(
+                f"program got agents={self.agents!r}; expected their names, agents=('writer', 'critic'), or the agent "
+                "of each name that stands in the program, agents={'gpt-5-mini': 'writer'}."
+            )
+        for agent in self.names.values():
+            if not agent.isidentifier() or agent == TEAM:
+                raise ValueError(
+                    f"program got the agent {agent!r}; expected a name of letters, digits and _, not {TEAM!r}."
+                )
+        check_choice("rewards", self.rewards, ("end", "by step"))
+        if not self.timeout > 0:
+            raise ValueError(f"program got timeout={self.timeout!r}; expected seconds, more than 0.")
+        if self.parallel:
+            self.state.order.wait = max(self.state.order.wait, FIRST_WAIT)
+
+    @property
+    def _listed(self) -> Sequence[str]:
+        return [*self.agents, *self.agents.values()] if isinstance(self.agents, Mapping) else list(self.agents)
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The agent of each name that the program may ask for."""
+        given = self.agents
+        return dict(given) if isinstance(given, Mapping) else dict(zip(given, given, strict=True))
+
+    @property
+    def words(self) -> str:
+        """The program, for messages."""
+        if callable(self.target):
+            return f"the program {getattr(self.target, '__qualname__', repr(self.target))}"
+        return f"the program {self.target if isinstance(self.target, str) else shlex.join(self.target)!r:.80}"
+
+    @property
+    def env_name(self) -> str:
+        """The environment's name."""
+        return self.name or f"program_{getattr(self.target, '__name__', 'command')}"

@@ -1,0 +1,242 @@
+"""A program as a PettingZoo AEC environment: each of its calls to the endpoint is a decision."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from gymnasium.spaces import Dict
+from pettingzoo import AECEnv
+
+from pettingllms_envs.core import TEAM, Parts, scalars
+from pettingllms_envs.failures import EpisodeRestart
+from pettingllms_envs.features import CountedReply
+from pettingllms_envs.observations import Limits
+from pettingllms_envs.programs.endpoint import endpoint
+from pettingllms_envs.programs.program import Program
+from pettingllms_envs.programs.rewards import added
+from pettingllms_envs.programs.runs import start
+from pettingllms_envs.programs.session import (
+    LONGEST_WAIT,
+    Call,
+    CallsOutOfOrder,
+    Ended,
+    NothingHeard,
+    Session,
+    SessionClosed,
+)
+from pettingllms_envs.spaces import ChatText, observation_space
+
+
+REMEDY = (
+    " A time, an id or a number at random in a request differs from run to run: leave it out, or out of what is "
+    'compared, such as by program(..., normalize=lambda text: re.sub("[0-9]+:[0-9]+", "TIME", text)).'
+)
+
+
+class ProgramFailed(RuntimeError):
+    """A program raised, exited with an error, did nothing in time, or gave no reward that can be read."""
+
+
+class ProgramEnv(AECEnv[str, Any, str | None]):  # type: ignore[misc]  # pettingzoo ships no types
+    """A program as an environment; `pettingllms_envs.programs.program` makes it.
+
+    `reset` starts the program and waits for its first call. The agent that asks is `agent_selection`, it observes the
+    call's messages and tools, and `step` sends its reply and waits for the next call, or for the end. All agents
+    terminate together when the program ends. `infos[agent]` has
+
+    * `rewards`, the parts of the step's reward by name, `team_rewards`, the names of those that are everybody's, and
+      `parts`, all of them by scope;
+    * `outcome`: `success`, if the program has a `success`, and `refused_requests`, those that the endpoint answered
+      with an error.
+
+    A state is returned to by playing the same replies again (`metadata["branching"]` is `"replay"`).
+
+    Args:
+        program: The program.
+    """
+
+    takes_reply = True
+
+    def __init__(self, program: Program) -> None:
+        super().__init__()
+        self.program = program
+        self.possible_agents = list(dict.fromkeys(program.names.values()))
+        self.metadata: dict[str, Any] = {
+            "name": program.env_name,
+            "render_modes": [],
+            "is_parallelizable": False,
+            "branching": "replay",
+            "replay_remedy": REMEDY,
+            "program": program.rewards,
+            "delayed_roles": self.possible_agents if program.rewards == "end" else [],
+        }
+        if program.reset_options is not None:
+            self.metadata["reset_options"] = dict(program.reset_options)
+        self._observation_space, self._action_space = observation_space("messages"), ChatText(replies=("0",))
+        self.agents: list[str] = []
+        self._session: Session | None = None
+        self._stop: Any = None
+
+    def observation_space(self, agent: str) -> Dict:
+        """Chat messages and tools, the same object at every call."""
+        return self._observation_space
+
+    def action_space(self, agent: str) -> ChatText:
+        """`ChatText`, the same object at every call."""
+        return self._action_space
+
+    def reset(self, seed: int | None = None, options: Mapping[str, Any] | None = None) -> None:
+        """Start the program, and wait for its first call.
+
+        Args:
+            seed: The row's `seed`.
+            options: The row's other fields.
+
+        Raises:
+            ValueError: The program ended without a call, so it does not use the base URL.
+            ProgramFailed: It failed before its first call.
+        """
+        self.close()
+        program = self.program
+        self._session = Session(program.names, program.state.order, program.normalize)
+        base_url = endpoint().open(self._session)
+        self._stop = start(
+            program.target, self._session, base_url, {"seed": seed, **(options or {})}, program.variables
+        )
+        self.agents = list(self.possible_agents)
+        self.rewards = dict.fromkeys(self.agents, 0.0)
+        self._cumulative_rewards = dict(self.rewards)
+        self.terminations, self.truncations = dict.fromkeys(self.agents, False), dict.fromkeys(self.agents, False)
+        self._call: Call | None = None
+        self._so_far = hashlib.sha256()
+        self._return = dict(self.rewards)
+        self._has_rewards = False
+        self.infos = self._infos({})
+        self._take()
+
+    def observe(self, agent: str) -> dict[str, Any]:
+        """What the agent asks, as messages and tools; of an agent that does not, a message that says so."""
+        call = self._call
+        if call is None or call.agent != agent:
+            return {"messages": [{"role": "user", "content": "It is not your turn."}], "tools": []}
+        limits = {"limits": call.limits} if call.limits != Limits() else {}
+        return {"messages": list(call.prompt.messages), "tools": list(call.prompt.tools), **limits}
+
+    def comparable(self, agent: str) -> str:
+        """What of its observation must be the same when an episode is played again, see `Program.normalize`."""
+        call, session = self._call, self._session
+        if call is None or session is None or call.agent != agent:
+            return ""
+        return session.comparable(call.prompt, call.limits)
+
+    def state_hash(self) -> str:
+        """A digest of all calls and replies so far, 64 hex digits."""
+        return self._so_far.hexdigest()
+
+    def step(self, action: str | None) -> None:
+        """Send the acting agent's reply, any string; None for a terminated agent.
+
+        Raises:
+            TypeError: The reply is not a `str`.
+            EpisodeRestart: Calls at the same time came in another order; the episode is to be played again.
+            ProgramFailed: The program failed.
+        """
+        agent = self.agent_selection
+        if self.terminations[agent]:
+            self._was_dead_step(action)
+            return
+        if not isinstance(action, str):
+            raise TypeError(f"step() got {type(action).__name__} for {agent}; expected a str. Any str is legal.")
+        session = self._session
+        assert session is not None, "step() after close()"
+        self._cumulative_rewards[agent] = 0.0
+        self._so_far.update(f"\0{action}".encode("utf-8", "surrogatepass"))
+        try:
+            session.answer(action if isinstance(action, CountedReply) else CountedReply(action))
+        except CallsOutOfOrder:
+            self.close()
+            if self.program.state.order.has_waited_longest:
+                raise ProgramFailed(
+                    f"{self.program.words} asks several agents at the same time, and a call came more than "
+                    f"{LONGEST_WAIT:g} s after another, so that they have no fixed order; have it ask them one after "
+                    "the other, or all at once."
+                ) from None
+            raise EpisodeRestart(
+                "the program asked several agents at the same time, and a call came too late to be taken in the same "
+                "order as in other runs; the episode is played again with a longer wait."
+            ) from None
+        self._call = None
+        self._take()
+        self._accumulate_rewards()
+
+    def close(self) -> None:
+        """End the run: calls that are open get an error, the processes of a command line are ended."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+            endpoint().forget(session)
+            self._stop()
+
+    def interrupt(self) -> None:
+        """Wake up the thread that waits for the program, from another one."""
+        if (session := self._session) is not None:
+            session.close()
+
+    def _take(self) -> None:
+        """Take the next call, or the end of the program, and the rewards that were given by then."""
+        session, program = self._session, self.program
+        assert session is not None
+        try:
+            taken = session.take(program.timeout)
+        except NothingHeard:
+            self.close()
+            raise ProgramFailed(
+                f"{program.words} hangs: no call and no end within timeout={program.timeout:g} s."
+            ) from None
+        except SessionClosed:
+            raise ProgramFailed(f"{program.words} was interrupted.") from None
+        failure = taken.failure if isinstance(taken, Ended) else ""
+        posted = session.posted()
+        if isinstance(taken, Ended) and not failure:
+            if not session.num_calls:
+                self.close()
+                raise ValueError(
+                    f"{program.words} ended without a call; expected that it asks its agents at the base URL that it "
+                    "is given. Pass base_url to its clients, or leave theirs to OPENAI_BASE_URL."
+                )
+            posted += [] if taken.rewards is None else [taken.rewards]
+            if not (posted or self._has_rewards):
+                failure = "it ended without a reward; expected one returned, printed as 'reward: 0.5', or posted."
+        if failure:
+            self.close()
+            raise ProgramFailed(f"{program.words} failed: {failure}")
+        parts = added(posted)
+        self._has_rewards = self._has_rewards or bool(posted)
+        self.rewards = dict(zip(self.agents, scalars(parts, self.agents, 1.0), strict=True))
+        self._return = {agent: self._return[agent] + reward for agent, reward in self.rewards.items()}
+        if isinstance(taken, Call):
+            self._call, self.agent_selection = taken, taken.agent
+            self._so_far.update("\0".join(taken.place).encode())
+        else:
+            self.terminations = dict.fromkeys(self.agents, True)
+            program.state.ended(session, program)
+        self.infos = self._infos(parts)
+
+    def _infos(self, parts: Parts) -> dict[str, dict[str, Any]]:
+        session, at = self._session, self.program.success
+        assert session is not None
+        outcome: dict[str, Any] = {"refused_requests": session.num_refused}
+        if at is not None:
+            outcome["success"] = all(self.terminations.values()) and min(self._return.values()) >= at
+        team = parts.get(TEAM, {})
+        return {
+            agent: {
+                "rewards": {**team, **parts.get(agent, {})},
+                "team_rewards": list(team),
+                "parts": {scope: dict(named) for scope, named in parts.items()},
+                "outcome": outcome,
+            }
+            for agent in self.agents
+        }

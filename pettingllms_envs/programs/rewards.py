@@ -1,0 +1,66 @@
+"""Rewards as a program gives them: a number for all, or a number or named parts for each agent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+from numbers import Real
+from typing import Any
+
+from pettingllms_envs.core import TEAM, Parts
+
+
+EVERYBODY, OWN = "reward", "own_reward"
+"""Names of the parts of rewards that are plain numbers."""
+
+
+def read_rewards(given: Any, agents: Collection[str]) -> Parts:
+    """A reward as named parts by scope.
+
+    Args:
+        given: `0.5`; `{"writer": 1.0, "critic": 0}`; or with named parts `{"writer": {"format": -0.2}, "team":
+            {"progress": 0.5}}`, where those of the team are everybody's.
+        agents: Names of the agents.
+
+    Raises:
+        ValueError: It is none, names no agent, is not finite, or uses a name for an agent's part and for the team's.
+    """
+    if not isinstance(given, Mapping):
+        return {TEAM: {EVERYBODY: _number(given)}}
+    parts: dict[str, dict[str, float]] = {}
+    for scope, value in given.items():
+        if scope not in (TEAM, *agents):
+            raise ValueError(f"the reward names {scope!r}; expected one of {', '.join([TEAM, *agents])}. Correct it.")
+        if isinstance(value, Mapping):
+            parts[scope] = {str(name): _number(each) for name, each in value.items()}
+        else:
+            parts[scope] = {EVERYBODY if scope == TEAM else OWN: _number(value)}
+    return _checked(parts)
+
+
+def added(all_parts: Iterable[Parts]) -> Parts:
+    """Rewards of one step, added by name.
+
+    Raises:
+        ValueError: A name is an agent's part and the team's.
+    """
+    total: dict[str, dict[str, float]] = {}
+    for parts in all_parts:
+        for scope, named in parts.items():
+            own = total.setdefault(scope, {})
+            for name, value in named.items():
+                own[name] = own.get(name, 0.0) + value
+    return _checked(total)
+
+
+def _checked(parts: Parts) -> Parts:
+    own = {name for scope, named in parts.items() if scope != TEAM for name in named}
+    if both := own & parts.get(TEAM, {}).keys():
+        raise ValueError(f"{sorted(both)[0]!r} is a part of the team's reward and of an agent's; expected two names.")
+    return parts
+
+
+def _number(given: Any) -> float:
+    if isinstance(given, Real) and math.isfinite(given):
+        return float(given)
+    raise ValueError(f"the reward is {given!r:.80}; expected a finite number, or a mapping from agents to numbers.")

@@ -1,0 +1,256 @@
+"""One run of a program, as the endpoint and the environment share it: open calls, answers, posted rewards, the end.
+
+The endpoint's threads put calls in and wait for their answers; the environment takes one call after the other. Calls
+that are open at the same time are taken in a fixed order, by agent and then by what they ask, once no further call
+has arrived for a while. `CallOrder` says for how long, for all runs of a program: not at all, until two calls of a run
+were open at the same time.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pettingllms_envs.core import Parts
+from pettingllms_envs.features import CountedReply
+from pettingllms_envs.observations import Limits, Prompt
+
+
+FIRST_WAIT, LONGEST_WAIT = 0.02, 1.0
+"""Seconds without a further call after which a program with calls at the same time is quiet."""
+
+
+class SessionClosed(Exception):
+    """The run is over: nothing that it asks is answered."""
+
+
+class CallsOutOfOrder(Exception):
+    """A call arrived too late to be taken in its place. The episode is to be played again, with a longer wait."""
+
+
+class NothingHeard(Exception):
+    """The program neither asked nor ended in time."""
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """A request of a program.
+
+    Args:
+        agent: The agent that asks.
+        prompt: What it asks.
+        limits: Those of the reply.
+        place: Its place among calls that are open at the same time: the agent, then a digest of the request.
+        request: Identifies the request; a client's second try has the same.
+        is_connected: Whether its client still waits for the answer.
+        number: Which of the run's calls it is, in the order in which they are taken.
+    """
+
+    agent: str
+    prompt: Prompt
+    limits: Limits
+    place: tuple[str, str]
+    request: str
+    is_connected: Callable[[], bool]
+    number: int = -1
+    reply: CountedReply | None = None
+    is_delivered: bool = False
+    done: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass(slots=True, eq=False)
+class CallOrder:
+    """How long the runs of a program wait for calls at the same time. Thread-safe.
+
+    Args:
+        wait: Seconds. 0: the program has asked one at a time so far.
+        has_waited_longest: Whether an order was lost with the longest wait.
+    """
+
+    wait: float = 0.0
+    has_waited_longest: bool = False
+
+    def found_parallel(self) -> None:
+        """Two calls of a run were open at the same time."""
+        self.wait = max(self.wait, FIRST_WAIT)
+
+    def lost(self, waited: float) -> None:
+        """A call arrived too late though a run had waited: wait longer, unless another run has said so before."""
+        if waited == self.wait:
+            self.has_waited_longest = waited >= LONGEST_WAIT
+            self.wait = min(2 * waited, LONGEST_WAIT)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a run ended.
+
+    Args:
+        rewards: What the program returned or printed; `None` if nothing.
+        failure: Why it failed, with what it wrote last; else empty.
+    """
+
+    rewards: Parts | None = None
+    failure: str = ""
+
+
+class Session:
+    """One run of a program.
+
+    Args:
+        agents: The agent of each name that the program may ask for.
+        order: That of the program.
+        normalize: Takes out of a request what differs from run to run, see `program`.
+    """
+
+    def __init__(
+        self, agents: Mapping[str, str], order: CallOrder, normalize: Callable[[str], str] | None = None
+    ) -> None:
+        self.key = secrets.token_urlsafe(16)
+        self.agents, self.normalize = agents, normalize
+        self.asked_for: dict[str, dict[str, Any]] = {}
+        """Settings of the sampling that each agent has asked for, which others replace."""
+        self.callers: set[str] = set()
+        """Agents whose calls were taken."""
+        self.num_calls = self.num_refused = 0
+        """Calls that were taken, and requests that were answered with an error."""
+        self._order = order
+        self._changed = threading.Condition()
+        self._open: list[Call] = []
+        self._taken: Call | None = None
+        self._calls: dict[str, Call] = {}
+        self._posted: list[Parts] = []
+        self._ended: Ended | None = None
+        self._is_closed = self._is_out_of_order = False
+        self._waited = self._latest = 0.0
+
+    # ---- The endpoint's side
+
+    def agent_of(self, name: str) -> str | None:
+        """The agent of a name; with one agent every name is its."""
+        only = set(self.agents.values())
+        return self.agents.get(name) or (only.pop() if len(only) == 1 else None)
+
+    def ask(self, call: Call, *, is_retry: bool) -> Call:
+        """Put a call in. Returns the one whose answer is to be sent: an earlier one for a second try of its client.
+
+        Raises:
+            SessionClosed: The run has ended.
+        """
+        with self._changed:
+            if self._is_closed or self._ended is not None:
+                raise SessionClosed
+            known = self._calls.get(call.request)
+            if known is not None and (is_retry or not (known.is_delivered or known.is_connected())):
+                known.is_connected, known.is_delivered = call.is_connected, False
+                return known
+            self._calls[call.request] = call
+            self._open.append(call)
+            self._latest = time.monotonic()
+            if len(self._open) > 1:
+                self._order.found_parallel()
+                self._is_out_of_order |= self._taken is not None and call.place < self._taken.place
+            self._changed.notify_all()
+            return call
+
+    def post(self, rewards: Parts) -> None:
+        """Add rewards to the step that goes on.
+
+        Raises:
+            SessionClosed: The run has ended.
+        """
+        with self._changed:
+            if self._is_closed or self._ended is not None:
+                raise SessionClosed
+            self._posted.append(rewards)
+
+    def comparable(self, prompt: Prompt, limits: Limits) -> str:
+        """What is compared of a request between runs: all of it, without what `normalize` takes out."""
+        text = json.dumps([list(prompt.messages), list(prompt.tools), limits], ensure_ascii=False, indent=1)
+        return text if self.normalize is None else self.normalize(text)
+
+    # ---- The environment's side
+
+    def take(self, timeout: float) -> Call | Ended:
+        """The next call, or the end of the run.
+
+        Args:
+            timeout: Seconds until the first of them.
+
+        Raises:
+            NothingHeard: There was none.
+            SessionClosed: `close` was called.
+        """
+        until = time.monotonic() + timeout
+        with self._changed:
+            while not self._open and self._ended is None and not self._is_closed:
+                if not self._changed.wait(until - time.monotonic()):
+                    raise NothingHeard
+            self._wait_until_quiet()
+            if self._is_closed:
+                raise SessionClosed
+            if self._ended is not None:
+                return self._ended
+            call = self._taken = min(self._open, key=lambda each: each.place)
+            call.number, self.num_calls = self.num_calls, self.num_calls + 1
+            self.callers.add(call.agent)
+            return call
+
+    def _wait_until_quiet(self) -> None:
+        """Wait until no further call has arrived for a while, longer where this thread itself is kept waiting."""
+        self._waited = self._order.wait
+        begun = quiet_since = time.monotonic()
+        while self._waited and self._open and self._ended is None and not self._is_closed:
+            now = time.monotonic()
+            left = max(self._latest, quiet_since) + self._waited - now
+            if left <= 0:
+                return
+            self._changed.wait(left)
+            woken = time.monotonic()
+            if woken - now - left > self._waited / 4 and woken - begun < LONGEST_WAIT:
+                quiet_since = woken  # the machine is busy: the program's threads may be as late
+
+    def answer(self, reply: CountedReply) -> None:
+        """Answer the call that was taken.
+
+        Raises:
+            CallsOutOfOrder: Another one should have been taken in its place.
+        """
+        with self._changed:
+            call, self._taken = self._taken, None
+            assert call is not None, "an answer without a call"
+            if self._is_out_of_order:
+                self._order.lost(self._waited)
+                raise CallsOutOfOrder
+            if call in self._open:  # else the run has ended meanwhile, and its client was told so
+                self._open.remove(call)
+                call.reply = reply
+        call.done.set()
+
+    def posted(self) -> list[Parts]:
+        """The rewards that were posted since the last call of this method."""
+        with self._changed:
+            posted, self._posted = self._posted, []
+        return posted
+
+    def end(self, ended: Ended) -> None:
+        """The run has ended; a call that is still open gets no answer."""
+        self._finish(ended)
+
+    def close(self) -> None:
+        """The environment is done with the run; who waits in `take` is woken up."""
+        self._is_closed = True
+        self._finish(Ended(failure="closed"))
+
+    def _finish(self, ended: Ended) -> None:
+        with self._changed:
+            self._ended = self._ended or ended
+            left, self._open = self._open, []
+            self._changed.notify_all()
+        for call in left:
+            call.done.set()

@@ -1,0 +1,353 @@
+"""What programs send to the endpoint, and what they are answered."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import logging
+import socket
+import threading
+import urllib.parse
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from calls import ask, chat, played, send
+from pettingllms_envs.observations import Limits
+from pettingllms_envs.programs import program
+
+
+pytestmark = pytest.mark.filterwarnings("ignore:critic made no call:UserWarning")
+
+AGENTS = ("writer", "critic")
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "add",
+        "description": "Adds.",
+        "parameters": {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}},
+    },
+}
+CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 2, "b": 3}}\n</tool_call>'
+
+
+def answers(call: Callable[[str], Any], reply: str = "Yes.", agents: Any = AGENTS) -> Any:
+    """What a program gets for a call whose reply is `reply`; it asks once more if the call had no reply."""
+    found = []
+
+    def team(base_url: str, row: Any) -> float:
+        found.append(call(base_url))
+        ask(base_url, "writer", "the end")
+        return 1.0
+
+    env = program(team, agents=agents)()
+    played(env, lambda text: "0" if text == "the end" else reply)
+    env.close()
+    return found[0]
+
+
+def test_a_chat_completion_has_the_reply_and_why_it_ended() -> None:
+    status, answer = answers(lambda url: chat(url, "writer", "Who?"))
+    assert status == 200
+    assert answer["choices"] == [
+        {
+            "index": 0,
+            "message": {"role": "assistant", "content": "Yes."},
+            "finish_reason": "stop",
+            "logprobs": None,
+        }
+    ]
+    assert (answer["id"], answer["model"]) == ("chatcmpl-0", "writer")
+
+
+def test_a_stream_has_the_whole_reply_in_one_event_and_the_usage_where_it_is_asked_for() -> None:
+    options = {"stream": True, "stream_options": {"include_usage": True}}
+    status, text = answers(lambda url: chat(url, "writer", "Who?", **options))
+    events = [line.removeprefix("data: ") for line in text.split("\n\n") if line]
+    assert (status, events[-1]) == (200, "[DONE]")
+    first, last, usage = map(json.loads, events[:-1])
+    assert first["choices"][0]["delta"] == {"role": "assistant", "content": "Yes."}
+    assert last["choices"][0] == {"index": 0, "delta": {}, "finish_reason": "stop"}
+    assert (usage["choices"], usage["usage"]["total_tokens"]) == ([], 0)
+
+
+def test_a_tool_call_is_read_and_its_id_has_the_number_of_the_call() -> None:
+    _, answer = answers(lambda url: chat(url, "writer", "2 + 3?", tools=[TOOL]), f"I add.\n{CALL}")
+    message = answer["choices"][0]["message"]
+    assert message["content"] == "I add."
+    assert message["tool_calls"] == [
+        {"id": "call_0_0", "type": "function", "function": {"name": "add", "arguments": '{"a": 2, "b": 3}'}}
+    ]
+    assert answer["choices"][0]["finish_reason"] == "tool_calls"
+
+
+@pytest.mark.parametrize(
+    ("fields", "reply"),
+    [
+        ({}, CALL),
+        ({"tools": [TOOL], "tool_choice": "none"}, CALL),
+        ({"tools": [TOOL]}, '<tool_call>\n{"name": "add", "argum'),
+        ({"tools": [TOOL]}, '<tool_call>\n{"name": "subtract", "arguments": {}}\n</tool_call>'),
+    ],
+)
+def test_a_call_of_no_tool_and_one_that_was_cut_reach_the_program_as_text(fields: Any, reply: str) -> None:
+    _, answer = answers(lambda url: chat(url, "writer", "2 + 3?", **fields), reply)
+    assert answer["choices"][0]["message"] == {"role": "assistant", "content": reply}
+
+
+def test_the_agent_is_shown_the_messages_the_results_of_tools_and_the_tool_that_is_chosen() -> None:
+    call = {"id": "call_7", "type": "function", "function": {"name": "add", "arguments": '{"a": 2, "b": 3}'}}
+    messages = [
+        {"role": "developer", "content": [{"type": "text", "text": "You "}, {"type": "text", "text": "add."}]},
+        {"role": "user", "content": "2 + 3?", "name": "ann"},
+        {"role": "user", "content": "Now."},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "call_7", "content": "5"},
+    ]
+    other = {"type": "function", "function": {"name": "subtract"}}
+    choice = {"type": "function", "function": {"name": "add"}}
+
+    def team(base_url: str, row: Any) -> float:
+        chat(base_url, "writer", "", messages=messages, tools=[TOOL, other], tool_choice=choice)
+        return 1.0
+
+    env = program(team, agents=("writer",))()
+    env.reset(seed=0)
+    parsed = {"id": "call_7", "type": "function", "function": {"name": "add", "arguments": {"a": 2, "b": 3}}}
+    assert env.observe("writer") == {
+        "messages": [
+            {"role": "system", "content": "You add."},
+            {"role": "user", "content": "2 + 3?", "name": "ann"},
+            {"role": "user", "content": "Now."},
+            {"role": "assistant", "content": "", "tool_calls": [parsed]},
+            {"role": "tool", "content": "5", "tool_call_id": "call_7"},
+        ],
+        "tools": [TOOL],
+    }
+    env.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "expected"),
+    [
+        ("chat/completions", {}, None),
+        ("chat/completions", {"max_tokens": 7, "stop": "."}, Limits(7, (".",))),
+        ("chat/completions", {"max_completion_tokens": 5, "max_tokens": 7, "stop": ["a", "b"]}, Limits(5, ("a", "b"))),
+        ("responses", {"max_output_tokens": 3}, Limits(3)),
+    ],
+)
+def test_limits_of_a_request_are_those_of_the_observation(path: str, fields: Any, expected: Any) -> None:
+    def team(base_url: str, row: Any) -> float:
+        messages = [{"role": "user", "content": "Who?"}]
+        send(f"{base_url}/{path}", {"model": "writer", "messages": messages, "input": messages, **fields})
+        return 1.0
+
+    env = program(team, agents=("writer",))()
+    env.reset(seed=0)
+    assert env.observe("writer").get("limits") == expected
+    env.close()
+
+
+def test_a_response_has_items_for_words_and_for_calls() -> None:
+    items = [
+        {"role": "user", "content": "2 + 3?"},
+        {"type": "function_call", "call_id": "call_7", "name": "add", "arguments": '{"a": 1, "b": 1}'},
+        {"type": "function_call_output", "call_id": "call_7", "output": "2"},
+    ]
+    tool = {"type": "function", **TOOL["function"]}  # type: ignore[dict-item]
+    body = {"model": "writer", "instructions": "You add.", "input": items, "tools": [tool], "include": []}
+    status, answer = answers(lambda url: send(f"{url}/responses", body), f"Again.\n{CALL}")
+    assert (status, answer["status"]) == (200, "completed")
+    words, call = answer["output"]
+    assert words["content"] == [{"type": "output_text", "text": "Again.", "annotations": []}]
+    assert (call["type"], call["call_id"], call["name"]) == ("function_call", "call_0_0", "add")
+    assert json.loads(call["arguments"]) == {"a": 2, "b": 3}
+
+
+def test_a_streamed_response_begins_fills_and_ends_each_item() -> None:
+    body = {"model": "writer", "input": "Who?", "stream": True}
+    _, text = answers(lambda url: send(f"{url}/responses", body))
+    events = [json.loads(line.partition("data: ")[2]) for line in text.split("\n\n") if line]
+    assert [event["type"].removeprefix("response.") for event in events] == [
+        "created",
+        "output_item.added",
+        "content_part.added",
+        "output_text.delta",
+        "output_text.done",
+        "content_part.done",
+        "output_item.done",
+        "completed",
+    ]
+    assert [event["sequence_number"] for event in events] == list(range(8))
+    assert events[3]["delta"] == events[-1]["response"]["output"][0]["content"][0]["text"] == "Yes."
+
+
+def test_the_models_are_the_agents_and_the_names_that_stand_for_them() -> None:
+    status, answer = answers(
+        lambda url: send(f"{url}/models", None), agents={"gpt-5-mini": "writer", "writer": "writer"}
+    )
+    assert (status, [model["id"] for model in answer["data"]]) == (200, ["gpt-5-mini", "writer"])
+
+
+@pytest.mark.parametrize(
+    ("agents", "model", "headers", "expected"),
+    [
+        (AGENTS, "critic", {}, "critic"),
+        (AGENTS, "anything", {"x_agent": "critic"}, "critic"),
+        ({"gpt-5-mini": "critic", "gpt-5": "writer"}, "gpt-5-mini", {}, "critic"),
+        (("critic",), "anything", {}, "critic"),
+    ],
+)
+def test_an_agent_is_named_by_the_header_else_by_the_model_and_a_lone_one_by_anything(
+    agents: Any, model: str, headers: dict[str, str], expected: str
+) -> None:
+    def team(base_url: str, row: Any) -> float:
+        send(f"{base_url}/responses", {"model": model, "input": "Who?"}, **headers)
+        return 1.0
+
+    env = program(team, agents=agents)()
+    env.reset(seed=0)
+    assert env.agent_selection == expected
+    env.close()
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({"n": 2}, "n is 2, which is not carried"),
+        ({"logprobs": True}, "logprobs is true"),
+        ({"response_format": {"type": "json_schema"}}, "response_format is"),
+        ({"modalities": ["text", "audio"]}, "modalities is"),
+        ({"store": True}, "store is true"),
+        ({"messages": []}, "expected a user's or a tool's"),
+        ({"messages": [{"role": "system", "content": "Be good."}]}, "expected a user's or a tool's"),
+        ({"messages": [{"role": "robot", "content": "x"}]}, "message 0 has the role 'robot'"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "of the type 'image_url'"),
+        ({"messages": [{"role": "user", "content": 7}]}, "a content of the type int"),
+        ({"messages": [{"role": "tool", "tool_call_id": "x", "content": "5"}]}, "no message before has made"),
+        ({"messages": "Who?"}, "messages is no list"),
+        ({"max_tokens": 0}, "max_completion_tokens is 0; expected a whole number of at least 1"),
+        ({"stop": [""]}, "expected words"),
+        ({"tools": [{"type": "web_search"}]}, "expected functions alone"),
+        ({"tools": [TOOL], "tool_choice": {"function": {"name": "fly"}}}, "expected one of the request's tools"),
+        ({"messages": [{"role": "assistant", "tool_calls": [{}]}]}, "a tool call that cannot be read"),
+    ],
+)
+def test_what_is_not_carried_is_answered_400_with_a_sentence(body: dict[str, Any], expected: str) -> None:
+    status, answer = answers(lambda url: chat(url, "writer", "Who?", **body))
+    assert status == 400
+    assert expected in answer["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "expected"),
+    [
+        ("/chat/completions", b"{", 400, "no JSON object"),
+        ("/chat/completions", b"[" * 100_000, 400, "no JSON object"),
+        ("/chat/completions", b"7", 400, "no JSON object"),
+        (
+            "/chat/completions",
+            {"model": "editor", "messages": []},
+            404,
+            "no agent 'editor'; expected the model, or the",
+        ),
+        ("/embeddings", {"model": "writer"}, 404, "there is no /embeddings"),
+        ("/responses", {"model": "writer", "input": "x", "previous_response_id": "r"}, 400, "previous_response_id is"),
+        ("/responses", {"model": "writer", "input": [{"type": "computer_call"}]}, 400, "'computer_call'"),
+        (
+            "/responses",
+            {"model": "writer", "input": "x", "text": {"format": {"type": "json_schema"}}},
+            400,
+            "text.format",
+        ),
+        ("/reward", {"reward": float("nan")}, 400, "expected a finite number"),
+        ("/reward", {"reward": {"editor": 1}}, 400, "expected one of team, "),
+    ],
+)
+def test_other_requests_are_answered_with_their_fault(path: str, body: Any, status: int, expected: str) -> None:
+    got, answer = answers(lambda url: send(f"{url}{path}", body))
+    assert got == status
+    assert expected in answer["error"]["message"]
+
+
+def test_refused_requests_are_counted_in_the_outcome() -> None:
+    def team(base_url: str, row: Any) -> float:
+        chat(base_url, "writer", "Who?", n=2)
+        chat(base_url, "editor", "Who?")
+        ask(base_url, "writer", "Who?")
+        return 1.0
+
+    env = program(team, agents=("writer", "critic"))()
+    env.reset(seed=0)
+    env.step("I.")
+    assert env.infos["writer"]["outcome"] == {"refused_requests": 2, "success": True}
+
+
+def test_a_body_that_is_too_long_is_refused_before_it_is_read() -> None:
+    def call(base_url: str) -> str:
+        url = urllib.parse.urlsplit(base_url)
+        with socket.create_connection((url.hostname or "", url.port or 0)) as connection:
+            head = f"POST {url.path}/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 10000000\r\n\r\n"
+            connection.sendall(head.encode())
+            return connection.makefile("rb").read().decode()
+
+    answer = answers(call)
+    assert "400 Bad Request" in answer
+    assert "10000000 bytes; expected at most 8388608 bytes" in answer
+
+
+def test_an_unknown_key_and_that_of_an_ended_run_are_answered_401_and_in_no_error_or_log(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    urls = []
+
+    def team(base_url: str, row: Any) -> float:
+        urls.append(base_url)
+        return float(ask(base_url, "writer", "Who?") == "I.")
+
+    env = program(team, agents=("writer",))()
+    with caplog.at_level(logging.DEBUG):
+        played(env, ["I."])
+        assert chat(urls[0], "writer", "Again?")[0] == 409  # its reward was given
+        env.close()
+        key = urls[0].split("/")[-2]
+        others = [chat(urls[0], "writer", "Again?"), chat(urls[0].replace(key, "x" * len(key)), "writer", "Me?")]
+        assert [status for status, _ in others] == [401, 401]
+    written = capfd.readouterr()
+    assert key not in "".join([caplog.text, written.out, written.err, json.dumps(others)])
+
+
+def test_a_second_try_of_a_client_gets_the_same_answer_and_is_no_decision() -> None:
+    body = {"model": "writer", "messages": [{"role": "user", "content": "Who?"}]}
+
+    def team(base_url: str, row: Any) -> float:
+        first = send(f"{base_url}/chat/completions", body)
+        again = send(f"{base_url}/chat/completions", body, x_stainless_retry_count="1")
+        other = send(f"{base_url}/chat/completions", body)  # the same question once more
+        return float(first == again != other)
+
+    env = program(team, agents=("writer",))()
+    assert len(played(env, ["I.", "You."])) == 2
+    assert env.infos == {}  # all have left
+
+
+def test_a_client_that_goes_before_its_answer_leaves_the_decision_to_its_second_try() -> None:
+    gone = threading.Event()
+
+    def team(base_url: str, row: Any) -> float:
+        url = urllib.parse.urlsplit(base_url)
+        body = json.dumps({"model": "writer", "messages": [{"role": "user", "content": "Who?"}]})
+        connection = http.client.HTTPConnection(url.hostname or "", url.port)
+        connection.request("POST", f"{url.path}/chat/completions", body, {"content-type": "application/json"})
+        gone.wait()
+        connection.close()
+        return float(ask(base_url, "writer", "Who?") == "I.")
+
+    env = program(team, agents=("writer",))()
+    env.reset(seed=0)
+    gone.set()
+    threading.Event().wait(0.1)  # so that the second try comes first
+    env.step("I.")
+    assert env.terminations == {"writer": True}
+    assert env.rewards == {"writer": 1.0}

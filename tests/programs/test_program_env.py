@@ -1,0 +1,267 @@
+"""Programs as environments: how they are started, what they are paid, and how they fail."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from calls import ask, chat, played, returns_of, send
+from pettingllms_envs.programs import ProgramFailed, program
+
+
+AGENTS = ("writer", "critic")
+CURL = """
+read -r row
+say() {
+  curl -s "$OPENAI_BASE_URL/chat/completions" -H 'content-type: application/json' \\
+    -d "{\\"model\\": \\"$1\\", \\"messages\\": [{\\"role\\": \\"user\\", \\"content\\": \\"$2\\"}]}"
+}
+say writer "row $(echo "$row" | tr -d '\\"{}')" > /dev/null
+case "$(say critic "Good?")" in *yes*) echo "reward: 1" ;; *) echo "reward: 0" ;; esac
+"""
+
+
+def team(base_url: str, row: Any) -> float:
+    """A writer, then a critic who judges it."""
+    written = ask(base_url, "writer", f"Write {row['seed']}.")
+    return float(ask(base_url, "critic", f"Good: {written}?") == "yes")
+
+
+async def async_team(base_url: str, row: Any) -> float:
+    return team(base_url, row)
+
+
+def script(tmp_path: Path, source: str) -> list[str]:
+    """A command line of a Python program, which can ask."""
+    file = tmp_path / "team.py"
+    head = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\nimport json, os\nfrom calls import *\n"
+    file.write_text(f"{head}URL = os.environ['OPENAI_BASE_URL']\n{textwrap.dedent(source)}", encoding="utf-8")
+    return [sys.executable, "-S", "-E", str(file)]
+
+
+@pytest.mark.parametrize("target", [team, async_team])
+def test_a_functions_calls_are_decisions_and_what_it_returns_is_everybodys_reward(target: Any) -> None:
+    env = program(target, agents=AGENTS)()
+    assert played(env, ["a poem", "yes"], seed=7) == [("writer", "Write 7."), ("critic", "Good: a poem?")]
+    assert returns_of(env, ["a poem", "yes"])[1] == [{"writer": 0, "critic": 0}, {"writer": 1, "critic": 1}]
+    assert env.infos["writer"] == {
+        "rewards": {"reward": 1.0},
+        "team_rewards": ["reward"],
+        "parts": {"team": {"reward": 1.0}},
+        "outcome": {"refused_requests": 0, "success": True},
+    }
+    env.close()
+
+
+def test_a_shell_script_is_given_its_row_and_prints_its_reward() -> None:
+    env = program(["bash", "-c", CURL], agents=AGENTS)()
+    assert played(env, ["a poem", "yes"], seed=7) == [("writer", "row seed: 7"), ("critic", "Good?")]
+    assert returns_of(env, ["a poem", "no"])[0] == {"writer": 0, "critic": 0}
+    env.close()
+
+
+def test_a_command_line_is_given_the_endpoint_and_the_stated_variables_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_SECRET", "1")
+    monkeypatch.setenv("MY_DATA", "2")
+    names = "ask(URL, 'writer', ' '.join(sorted(n for n in os.environ if n.startswith(('MY_', 'OPENAI', 'NO_P')))))"
+    command = script(tmp_path, f"{names}; print('reward: 1')")
+    env = program(command, agents=("writer",), variables=("MY_DATA", "MY_NONE"))()
+    assert played(env, ["."]) == [("writer", "MY_DATA NO_PROXY OPENAI_API_KEY OPENAI_BASE_URL")]
+    env.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (0.5, {"writer": 0.5, "critic": 0.5}),
+        (True, {"writer": 1.0, "critic": 1.0}),
+        ({"writer": 1, "critic": -1}, {"writer": 1.0, "critic": -1.0}),
+        ({"writer": 1}, {"writer": 1.0, "critic": 0.0}),
+        ({"team": 0.25, "critic": {"format": -0.5, "style": 1}}, {"writer": 0.25, "critic": 0.75}),
+    ],
+)
+def test_a_reward_is_a_number_for_all_or_numbers_or_named_parts_of_agents(given: Any, expected: Any) -> None:
+    def paid(base_url: str, row: Any) -> Any:
+        team(base_url, row)
+        return given
+
+    env = program(paid, agents=AGENTS)()
+    assert returns_of(env, ["a", "b"])[0] == expected
+    env.close()
+
+
+def test_a_reward_that_is_posted_belongs_to_the_step_that_goes_on_and_its_parts_have_names() -> None:
+    def paid(base_url: str, row: Any) -> None:
+        ask(base_url, "writer", "Write.")
+        assert send(f"{base_url}/reward", {"reward": {"writer": {"length": -0.5}, "team": {"progress": 1}}}) == (
+            200,
+            {},
+        )
+        assert send(f"{base_url}/reward", {"reward": {"team": {"progress": 2}}}) == (200, {})
+        ask(base_url, "critic", "Good?")
+
+    env = program(paid, agents=AGENTS, success=None)()
+    env.reset(seed=0)
+    env.step("a")
+    assert env.rewards == {"writer": 2.5, "critic": 3.0}
+    assert env.infos["writer"]["rewards"] == {"progress": 3.0, "length": -0.5}
+    assert env.infos["critic"]["parts"] == {"writer": {"length": -0.5}, "team": {"progress": 3.0}}
+    env.step("b")
+    assert env.rewards == {"writer": 0.0, "critic": 0.0}
+    assert env.terminations == {"writer": True, "critic": True}
+    assert env.infos["writer"]["outcome"] == {"refused_requests": 0}
+    env.close()
+
+
+def returns(value: Any) -> Callable[[str, Any], Any]:
+    def paid(base_url: str, row: Any) -> Any:
+        team(base_url, row)
+        return value
+
+    return paid
+
+
+def raises(base_url: str, row: Any) -> float:
+    team(base_url, row)
+    raise KeyError(f"no such poem at {base_url}")
+
+
+def ignores(base_url: str, row: Any) -> float:
+    return 1.0
+
+
+def asks_the_wrong_agent(base_url: str, row: Any) -> float:
+    return float(ask(base_url, "editor", "Who?"))
+
+
+FAILURES = [
+    (raises, r"failed: it raised:\n.*KeyError: 'no such poem at http://127.0.0.1:\d+/s/\*\*\*/v1'"),
+    (returns(math.nan), "the reward is nan; expected a finite number"),
+    (returns("good"), "the reward is 'good'; expected a finite number"),
+    (returns(None), "it ended without a reward"),
+    (returns({"editor": 1.0}), "the reward names 'editor'; expected one of team, "),
+    (asks_the_wrong_agent, "RuntimeError: there is no agent 'editor'; expected .* to be 'writer', 'critic'"),
+]
+
+
+@pytest.mark.parametrize(("target", "expected"), FAILURES)
+def test_a_function_that_fails_is_a_failure_with_its_last_lines(target: Any, expected: str) -> None:
+    env = program(target, agents=AGENTS)()
+    with pytest.raises(ProgramFailed, match=f"(?s){expected}"):
+        played(env, ["a", "yes"])
+    env.close()
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("print('so far'); sys.exit(3)", "it exited with status 3; it wrote last:\nso far"),
+        ("ask(URL, 'writer', '?'); 1 / 0", "it exited with status 1; it wrote last:\n.*ZeroDivisionError"),
+        ("ask(URL, 'writer', '?'); os.kill(os.getpid(), 9)", "it was ended by signal 9"),
+        ("ask(URL, 'writer', '?')", "it ended without a reward"),
+        ("ask(URL, 'writer', '?'); print('reward: 1\\nreward: 1')", "it printed 2 lines that begin with 'reward:'"),
+        ("ask(URL, 'writer', '?'); print('reward: good')", "its line with the reward is no JSON"),
+        ("ask(URL, 'writer', '?'); print('reward: NaN')", "the reward is nan"),
+    ],
+)
+def test_a_command_line_that_fails_is_a_failure_with_its_last_lines(
+    tmp_path: Path, source: str, expected: str
+) -> None:
+    env = program(script(tmp_path, source), agents=("writer",))()
+    with pytest.raises(ProgramFailed, match=f"(?s){expected}"):
+        played(env, ["a"])
+    env.close()
+
+
+def test_a_program_that_makes_no_call_does_not_use_the_base_url() -> None:
+    env = program(ignores, agents=("writer",))()
+    with pytest.raises(ValueError, match="ended without a call; expected that it asks its agents at the base URL"):
+        env.reset(seed=0)
+
+
+def test_a_program_that_hangs_is_a_failure_and_its_processes_are_ended(tmp_path: Path) -> None:
+    source = """
+    import subprocess, time
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    ask(URL, "writer", f"{child.pid}")
+    time.sleep(60)
+    """
+    env = program(script(tmp_path, source), agents=("writer",), timeout=1.5)()
+    env.reset(seed=0)
+    child = int(env.observe("writer")["messages"][0]["content"])
+    os.kill(child, 0)
+    with pytest.raises(ProgramFailed, match=r"hangs: no call and no end within timeout=1.5 s"):
+        env.step("a")
+    until = time.monotonic() + 10
+    while Path(f"/proc/{child}").exists() and "Z" not in Path(f"/proc/{child}/stat").read_text().split()[2]:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def test_calls_that_are_open_at_the_end_of_the_program_or_made_later_get_an_error() -> None:
+    found = list[Any]()
+    shown, over = threading.Event(), threading.Event()
+
+    def late(base_url: str, row: Any) -> float:
+        def in_the_background() -> None:
+            found.append(chat(base_url, "writer", "And?"))
+            found.append(chat(base_url, "writer", "Still?"))
+            over.set()
+
+        threading.Thread(target=in_the_background).start()
+        shown.wait()
+        return 1.0
+
+    env = program(late, agents=("writer",))()
+    env.reset(seed=0)
+    assert env.observe("writer")["messages"][0]["content"] == "And?"
+    shown.set()
+    over.wait()
+    assert [status for status, _ in found] == [409, 409]
+    assert "the episode is over" in found[0][1]["error"]["message"]
+    env.step("To nobody.")
+    assert (env.terminations, env.rewards) == ({"writer": True}, {"writer": 1.0})
+    env.close()
+
+
+def test_settings_of_the_sampling_and_a_silent_agent_are_warned_of_once() -> None:
+    def warm(base_url: str, row: Any) -> float:
+        chat(base_url, "writer", "Write.", temperature=0.1, seed=3, top_p=None)
+        return 1.0
+
+    make = program(warm, agents=AGENTS)
+    with pytest.warns(UserWarning, match="in the first episode|which are replaced") as caught:
+        played(make(), ["a"])
+    played(make(), ["a"])  # a second warning would be an error
+    first, second = [str(warning.message) for warning in caught]
+    assert "asks for settings of the sampling (writer temperature=0.1, seed=3), which are replaced" in first
+    assert second.startswith("critic made no call in the first episode")
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "expected"),
+    [
+        ({"target": 7}, TypeError, "expected a function of base_url and row, or a command"),
+        ({"target": []}, TypeError, "expected a function of base_url and row, or a command"),
+        ({"agents": "writer"}, ValueError, "agents=\\('writer', 'critic'\\)"),
+        ({"agents": ()}, ValueError, "agents=\\('writer', 'critic'\\)"),
+        ({"agents": ("team",)}, ValueError, "expected a name of letters, digits and _, not 'team'"),
+        ({"agents": {"gpt-5-mini": "the writer"}}, ValueError, "expected a name of letters"),
+        ({"rewards": "late"}, ValueError, "rewards"),
+        ({"timeout": 0}, ValueError, "expected seconds, more than 0"),
+    ],
+)
+def test_settings_are_validated_when_the_program_is_named(settings: Any, error: Any, expected: str) -> None:
+    with pytest.raises(error, match=expected):
+        program(**{"target": team, "agents": AGENTS, **settings})

@@ -1,0 +1,126 @@
+"""A program is named by its file where an environment's name is taken, and a record alone starts none."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+import pettingllms_envs
+from pettingllms_envs import cli
+from pettingllms_envs.episodes.files import read, read_header
+from pettingllms_envs.programs import program
+
+
+TEAM = f"""
+import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})
+from calls import ask
+from pettingllms_envs.programs import program
+
+def play(base_url, row):
+    written = ask(base_url, "writer", f"Write {{row['seed']}}.")
+    return float(ask(base_url, "critic", f"Good: {{written}}?") == "yes")
+
+team = program(play, agents=("writer", "critic"))
+"""
+
+
+@pytest.fixture
+def name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a program in the working directory."""
+    (tmp_path / "team.py").write_text(TEAM, encoding="utf-8")
+    (tmp_path / "replies.txt").write_text("yes\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    return f"program:{tmp_path / 'team.py'}:team"
+
+
+def test_bench_plays_a_program_and_replays_it_only_when_it_is_named(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--agents", "scripted:replies.txt", "--limit", "3", "--output", "out"]
+    assert cli.main(["bench", name, *arguments]) == 0
+    assert "success, 3 problems  100.0%" in capsys.readouterr().out
+    assert read_header(Path("out"))["config"]["env_config"].startswith(name)
+    row = read(Path("out"))[0]
+    assert [(step["agent"], step["rewards"]) for step in row["steps"]] == [
+        ("writer", {"writer": 0.0, "critic": 0.0}),
+        ("critic", {"writer": 1.0, "critic": 1.0}),
+    ]
+    assert row["steps"][1]["parts"] == {"team": {"reward": 1.0}}
+    assert cli.main(["replay", "out"]) == 2
+    assert f"If you trust the file, name it yourself: pettingllms replay ... --env {name}" in capsys.readouterr().err
+    assert cli.main(["replay", "out", "--env", name]) == 0
+    assert "3 of 3 episodes are the same, byte for byte" in capsys.readouterr().out
+
+
+def test_a_run_is_not_gone_on_with_once_the_file_has_changed(
+    name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    other = tmp_path / "other.py"
+    other.write_text(TEAM, encoding="utf-8")
+    for attempt in (0, 2):
+        line = [
+            "bench",
+            f"program:{other}:team",
+            "--agents",
+            "scripted:replies.txt",
+            "--limit",
+            "1",
+            "--output",
+            "out",
+        ]
+        assert cli.main(line) == attempt
+        other.write_text(f"{TEAM}\n# changed", encoding="utf-8")
+        pettingllms_envs.programs.load.cache_clear()  # as in another process
+    assert "has a run of another configuration: env_config is" in capsys.readouterr().err
+
+
+def test_info_and_check_take_the_name(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["info", name]) == 0
+    shown = capsys.readouterr().out
+    assert "timeout" in shown
+    assert "Write 0." in shown
+
+
+def test_settings_replace_those_of_the_program_and_copies_share_what_runs_find_out(name: str) -> None:
+    env = pettingllms_envs.make(name, timeout=3.0)
+    assert env.program.timeout == 3.0
+    assert env.program.state is pettingllms_envs.make(name).program.state
+    assert env.metadata["name"] == name
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("program:nothing.py:team", "There is no such file"),
+        ("program:team.py", "expected a file of this machine and a name in it"),
+        ("program:team.py:play", "has function 'play'; expected a program"),
+        ("program:team.py:other", "has no 'other'.* It has: team"),
+    ],
+)
+def test_a_name_of_no_program_says_what_there_is(name: str, given: str, expected: str) -> None:
+    with pytest.raises(ValueError, match=expected):
+        pettingllms_envs.make(given)
+
+
+def test_a_failed_episode_is_an_error_row_with_what_the_program_wrote_last(name: str, tmp_path: Path) -> None:
+    source = TEAM.replace("return float", "print('no good'); return {}[0]; return float")
+    Path("bad.py").write_text(source, encoding="utf-8")
+    line = ["bench", f"program:{tmp_path / 'bad.py'}:team", "--agents", "null", "--limit", "2", "--output", "out"]
+    assert cli.main(line) == 1
+    rows = read(Path("out"))
+    assert [row["success"] for row in rows] == [None, None]
+    assert rows[0]["error"]["kind"] == "environment"
+    assert rows[0]["error"]["message"].endswith("KeyError: 0")
+    assert json.loads((Path("out") / "report.json").read_text())["episodes"]["errors"] == {"environment": 2}
+
+
+def test_a_program_of_a_script_has_the_name_of_its_function() -> None:
+    def my_team(base_url: str, row: object) -> float:
+        return 1.0
+
+    assert program(my_team, agents=("writer",))().metadata["name"] == "program_my_team"
+    assert program("bash team.sh", agents=("writer",), name="poets")().metadata["name"] == "poets"

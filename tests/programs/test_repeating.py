@@ -1,0 +1,174 @@
+"""Calls at the same time have one order, and what differs from run to run is found and shown."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import re
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from calls import ask, chat, played
+from pettingllms_envs.branching import ReplayError, ReplayWrapper
+from pettingllms_envs.failures import EpisodeRestart
+from pettingllms_envs.programs import program
+from pettingllms_envs.programs.repeating import check_repeats
+
+
+AGENTS = (*(f"worker_{k}" for k in range(4)), "judge")
+
+
+def fan_out(base_url: str, row: Any) -> float:
+    """Four calls at once, in an order by chance, then one."""
+    order = random.sample(range(4), 4)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda k: ask(base_url, f"worker_{k}", f"Part {k}?"), order))
+    return float(ask(base_url, "judge", "All?"))
+
+
+def played_again(env: Any, times: int = 10) -> tuple[list[tuple[str, str]], int]:
+    """What is shown in an episode, which is restarted as often as the environment wants."""
+    for restarts in range(times):
+        try:
+            return played(env, lambda text: time.sleep(0.01) or "1"), restarts  # type: ignore[func-returns-value]
+        except EpisodeRestart:
+            continue
+    raise AssertionError(f"restarted {times} times")
+
+
+def test_calls_at_the_same_time_are_taken_by_agent_after_a_restart_at_most() -> None:
+    make = program(fan_out, agents=AGENTS)
+    found = [played_again(make()) for _ in range(20)]
+    in_order = [(agent, f"Part {k}?") for k, agent in enumerate(AGENTS[:4])] + [("judge", "All?")]
+    assert all(shown == in_order for shown, _ in found)
+    assert sum(restarts for _, restarts in found) <= 7  # each but the first has doubled the wait, from 20 ms to 1 s
+    assert make.program.state.order.wait >= 0.02
+
+
+def test_a_program_that_is_declared_parallel_waits_from_the_beginning() -> None:
+    make = program(fan_out, agents=AGENTS, parallel=True)
+    assert [played_again(make())[1] for _ in range(3)] == [0, 0, 0]
+
+
+def test_a_call_that_comes_too_late_for_its_place_doubles_the_wait() -> None:
+    shown = threading.Event()
+
+    def team(base_url: str, row: Any) -> float:
+        late = threading.Thread(target=lambda: (shown.wait(), chat(base_url, "first", "?")))
+        late.start()
+        chat(base_url, "second", "?")
+        late.join()
+        return 1.0
+
+    make = program(team, agents=("first", "second"), parallel=True)
+    env = make()
+    env.reset(seed=0)
+    assert env.agent_selection == "second"
+    shown.set()
+    until = time.monotonic() + 10
+    while len(env._session._open) < 2:  # type: ignore[union-attr]
+        assert time.monotonic() < until
+        time.sleep(0.001)
+    with pytest.raises(EpisodeRestart, match="played again with a longer wait"):
+        env.step("1")
+    assert make.program.state.order.wait == 0.04
+    assert played(env, lambda text: "1") == [("first", "?"), ("second", "?")]
+
+
+def test_a_late_call_that_belongs_behind_the_one_that_was_taken_restarts_nothing() -> None:
+    shown = threading.Event()
+
+    def team(base_url: str, row: Any) -> float:
+        late = threading.Thread(target=lambda: (shown.wait(), chat(base_url, "second", "?")))
+        late.start()
+        chat(base_url, "first", "?")
+        late.join()
+        return 1.0
+
+    env = program(team, agents=("first", "second"))()
+    env.reset(seed=0)
+    shown.set()
+    while len(env._session._open) < 2:  # type: ignore[union-attr]
+        time.sleep(0.001)
+    env.step("1")
+    assert env.agent_selection == "second"
+    env.step("1")
+    assert env.rewards == {"first": 1.0, "second": 1.0}
+
+
+def test_a_program_that_asks_one_at_a_time_never_waits() -> None:
+    def chain(base_url: str, row: Any) -> float:
+        return float(sum(int(ask(base_url, f"worker_{k % 4}", f"{k}?")) for k in range(20)) == 20)
+
+    make = program(chain, agents=AGENTS[:4])
+    played(make(), lambda text: "1")
+    assert make.program.state.order.wait == 0
+
+
+NUMBERS = itertools.count()
+
+
+def forgetful(base_url: str, row: Any) -> float:
+    """A writer, and a critic whose prompt has another number in every run."""
+    ask(base_url, "writer", f"Write {row['seed']}.")
+    return float(ask(base_url, "critic", f"Request {next(NUMBERS)}: is it good?") == "yes")
+
+
+def test_what_differs_from_run_to_run_is_shown_with_the_place_marked_and_the_cure() -> None:
+    env = program(forgetful, agents=("writer", "critic"))()
+    with pytest.raises(ReplayError) as caught:
+        check_repeats(env, 0, None)
+    was, now = re.findall(r"Request >>>(\d+)<<<: is it good\?", str(caught.value))
+    assert int(now) == int(was) + 1
+    assert "its call 1 asks" in str(caught.value)
+    assert "normalize=lambda text: re.sub(" in str(caught.value)
+
+
+def test_what_normalize_takes_out_is_not_compared_but_shown_to_the_model() -> None:
+    env = program(forgetful, agents=("writer", "critic"), normalize=lambda text: re.sub(r"Request \d+", "", text))()
+    check_repeats(env, 0, None)
+    wrapped = ReplayWrapper(env)
+    wrapped.reset(seed=0)
+    wrapped.step("a poem")
+    point, before = wrapped.snapshot(), env.observe("critic")
+    wrapped.step("yes")
+    wrapped.restore(point)
+    after = env.observe("critic")
+    assert before != after
+    assert re.fullmatch(r"Request \d+: is it good\?", after["messages"][0]["content"])
+
+
+def test_a_tree_says_where_a_request_differs_and_what_to_do() -> None:
+    wrapped = ReplayWrapper(program(forgetful, agents=("writer", "critic"))())
+    wrapped.reset(seed=0)
+    wrapped.step("a poem")
+    point = wrapped.snapshot()
+    wrapped.step("yes")
+    with pytest.raises(ReplayError, match=r"(?s)Request >>>\d+<<<.*Request >>>\d+<<<.*normalize="):
+        wrapped.restore(point)
+
+
+def unlike(paid: Callable[[int], float]) -> Callable[[str, Any], float]:
+    def team(base_url: str, row: Any) -> float:
+        ask(base_url, "writer", "Write.")
+        return paid(next(NUMBERS))
+
+    return team
+
+
+def test_a_reward_that_differs_from_run_to_run_is_found() -> None:
+    env = program(unlike(lambda number: number % 2), agents=("writer",))()
+    with pytest.raises(ReplayError, match="its call 0 is followed by"):
+        check_repeats(env, 0, None)
+
+
+def test_a_program_that_fails_on_the_reply_in_the_same_way_is_the_same() -> None:
+    def picky(base_url: str, row: Any) -> float:
+        return {"yes": 1.0}[ask(base_url, "writer", "Good?")]
+
+    check_repeats(program(picky, agents=("writer",))(), 0, None)

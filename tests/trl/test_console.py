@@ -1,0 +1,107 @@
+"""What a training prints, and the file with all that it logs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pettingllms_trl.console import TrainingTable, clock, heading, line, roles_of
+
+
+AGENTS = ["librarian_0", "librarian_1", "answerer_0"]
+LOG = {
+    "outcome/success": 0.125,
+    "agent/librarian_0/reward": 0.5,
+    "agent/librarian_1/reward": -0.1,
+    "agent/answerer_0/reward": 1.0,
+    "agent/librarian_0/frac_reward_zero_std": 1.0,
+    "agent/answerer_0/frac_reward_zero_std": 0.5,
+    "completions/mean_length": 38.25,
+    "loss": 0.1,
+}
+
+
+def test_a_line_has_the_mean_of_each_role_and_leaves_out_what_was_not_logged() -> None:
+    assert heading(roles_of(AGENTS)) == "  step  success librarian  answerer  tokens   flat   tok/s      left"
+    assert line(LOG, AGENTS, step=7, speed=1234.5, left=7265) == (
+        "     7    12.5%      0.20      1.00    38.2    75%   1,234   2:01:05"
+    )
+    assert line({"eval_outcome/success": 1.0}, AGENTS, step=7, prefix="eval_") == (
+        "     7   100.0%" + 20 * " " + 15 * " " + 18 * " " + "  eval"
+    )
+
+
+@pytest.mark.parametrize(("seconds", "shown"), [(0, "0:00"), (65.4, "1:05"), (3600, "1:00:00"), (90061, "25:01:01")])
+def test_a_clock_has_hours_only_where_there_are_some(seconds: float, shown: str) -> None:
+    assert clock(seconds) == shown
+
+
+class Run:
+    """A training whose clock and tokens are set by hand."""
+
+    def __init__(self, folder: Path, *, most_tokens: int | None = None) -> None:
+        self.now, self.tokens = 100.0, 0
+        self.args = SimpleNamespace(output_dir=str(folder), disable_tqdm=True)
+        self.state = SimpleNamespace(global_step=0, max_steps=4, is_world_process_zero=True)
+        self.table = TrainingTable(AGENTS, lambda: self.tokens, most_tokens=most_tokens, now=lambda: self.now)
+
+    def begin(self, step: int = 0) -> None:
+        self.state.global_step = step
+        self.table.on_train_begin(self.args, self.state, None)
+
+    def log(self, step: int, logs: dict[str, Any]) -> None:
+        self.state.global_step = step
+        self.table.on_log(self.args, self.state, None, logs=logs)
+
+
+def test_speed_and_time_left_are_those_of_what_was_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = Run(tmp_path)
+    run.begin()
+    run.now, run.tokens = 110.0, 1000
+    run.log(1, LOG)
+    run.now = 130.0
+    run.log(1, {"eval_outcome/success": 0.5, "eval_runtime": 20.0})
+    run.now, run.tokens = 140.0, 1500
+    run.log(2, LOG)
+    run.log(4, {"train_runtime": 61.0})
+    _, one, evaluation, two, end = capsys.readouterr().out.splitlines()
+    assert one.endswith("  75%     100      0:30")  # 1000 tokens in 10 s; 3 of 4 steps to go
+    assert evaluation.endswith("  eval")
+    assert two.endswith("  75%      50      0:40")  # 500 tokens in the 10 s after the evaluation; half of 40 s
+    assert end == f"4 steps in 1:01, 1,500 tokens sampled. All that was logged: {tmp_path}/metrics.jsonl"
+
+
+def test_a_budget_of_tokens_that_ends_first_decides_the_time_left(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Run(tmp_path, most_tokens=2000)
+    run.begin()
+    run.now, run.tokens = 110.0, 1000
+    run.log(1, LOG)
+    assert capsys.readouterr().out.splitlines()[-1].endswith("      0:10")
+
+
+def steps(folder: Path) -> list[int]:
+    return [json.loads(each)["step"] for each in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_the_file_has_every_log_in_full_and_a_resumed_training_goes_on_with_it(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.log(0, {"eval_outcome/success": 0.0, "eval_runtime": 1.0})  # of the untrained team
+    run.begin()
+    for step in (1, 2, 3):
+        run.log(step, LOG)
+    assert steps(tmp_path) == [0, 1, 2, 3]
+    assert json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[1]) == {"step": 1, **LOG}
+    resumed = Run(tmp_path)
+    resumed.begin(step=2)
+    resumed.log(3, LOG)
+    assert steps(tmp_path) == [0, 1, 2, 3]
+    another = Run(tmp_path)
+    another.begin()
+    another.log(1, LOG)
+    assert steps(tmp_path) == [1]
