@@ -103,8 +103,8 @@ def test_an_observations_limits_shorten_a_request_and_add_stop_words(
     tmp_path: Path, most: int | None, expected: int
 ) -> None:
     args = config(tmp_path, max_completion_length=512)
-    overrides = {"drafter_0": SamplingOverrides(stop=(", and",))}
-    sampling = VllmParams.of_config(args, AGENTS, overrides)
+    ended = replace(AGENTS["drafter_0"], overrides=lambda: SamplingOverrides(stop=(", and",)))
+    sampling = VllmParams.of_config(args, {**AGENTS, "drafter_0": ended})
     limits = Limits(most, ("98",))
     asked = sampling.ask(4, Request("drafter_0", Prompt([{"role": "user", "content": "ab"}]), 2, limits=limits), 1024)
     assert (asked.parameters["max_tokens"], asked.parameters["stop"]) == (expected, [", and", "98"])
