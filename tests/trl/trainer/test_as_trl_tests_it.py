@@ -306,7 +306,7 @@ def check_after(how: Train, trainer: MultiAgentGRPOTrainer, reference: dict[str,
 
 
 def init_minimal(trainer_of: Any, request: Any) -> None:
-    args = MultiAgentGRPOConfig(str(request.getfixturevalue("tmp_path")), use_cpu=True)  # there is no GPU
+    args = MultiAgentGRPOConfig(str(request.getfixturevalue("tmp_path")), use_cpu=True, sampling="tree")  # there is no GPU
     model = request.getfixturevalue("model_path")
     assert MultiAgentGRPOTrainer(model, Ask, args, train_dataset=ROWS, reward_funcs=length).args is args
 
