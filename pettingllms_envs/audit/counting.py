@@ -100,7 +100,7 @@ class OfInstances:
         return self._held[key]
 
     def flush(self, most: int = 0) -> None:
-        """Close the first ones, until so many are held."""
+        """Close the first ones, until at most `most` are held."""
         while len(self._held) > most:
             first = self._held.popitem(last=False)
             if self._close is not None:

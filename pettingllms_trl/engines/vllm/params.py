@@ -126,7 +126,7 @@ class VllmParams:
         )
 
     def _parameters(self, agent: str) -> dict[str, Any]:
-        """An agent's sampling parameters, with its overrides of now."""
+        """An agent's sampling parameters, with the overrides that apply at present."""
         return {**self._of_agent[agent], **_own(self._codecs[agent].overrides())}
 
 

@@ -306,7 +306,8 @@ def check_after(how: Train, trainer: MultiAgentGRPOTrainer, reference: dict[str,
 
 
 def init_minimal(trainer_of: Any, request: Any) -> None:
-    args = MultiAgentGRPOConfig(str(request.getfixturevalue("tmp_path")), use_cpu=True, sampling="tree")  # there is no GPU
+    folder = str(request.getfixturevalue("tmp_path"))
+    args = MultiAgentGRPOConfig(folder, use_cpu=True, sampling="tree")  # on a machine without a GPU
     model = request.getfixturevalue("model_path")
     assert MultiAgentGRPOTrainer(model, Ask, args, train_dataset=ROWS, reward_funcs=length).args is args
 
