@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import pettingzoo
+from datasets import Dataset
 from pettingzoo import AECEnv
 
 from pettingllms_envs.branching import branchable, branching_of
@@ -22,9 +23,17 @@ from pettingllms_envs.suggestions import did_you_mean
 from pettingllms_trl.records import Prompt, Row
 from pettingllms_trl.rollout.branch_probe import Branching, check_branching
 from pettingllms_trl.rollout.curriculum import Curriculum
-from pettingllms_trl.rollout.env_pool import DEFAULT_ENVIRONMENT, ENVIRONMENT_COLUMN, EnvPool, MakeEnv
+from pettingllms_trl.rollout.env_pool import (
+    DEFAULT_ENVIRONMENT,
+    ENVIRONMENT_COLUMN,
+    EnvPool,
+    MakeEnv,
+    check_fields,
+    columns_of,
+    name_of,
+    spared_columns,
+)
 from pettingllms_trl.rollout.prompts import check_opening
-from pettingllms_trl.rollout.row_fields import check_fields, check_filled, rows_by_name, spared_columns
 
 
 Env = str | MakeEnv
@@ -139,10 +148,10 @@ def check_envs(
     envs = make_envs(make_env) if made is None else made
     first: dict[str, Row] = {}
     for dataset in datasets:
-        for name, fields, row in rows_by_name(dataset, envs):
+        for name, fields, row in _rows_by_name(dataset, envs):
             check_fields(envs[name], fields, name, reads)
             if name == DEFAULT_ENVIRONMENT:
-                check_filled(envs[name], dataset)
+                _check_filled(envs[name], dataset)
             first.setdefault(name, row)
     spared = spared_columns(envs, datasets, reads)
     env_pool = EnvPool(make_env, None, default_seed=seed, branches=branching is not None, spared=spared)
@@ -170,6 +179,41 @@ def _made(make_env: MakeEnv) -> AECEnv:
         )
     branching_of(env)  # raises for a wrong declaration
     return env
+
+
+def _rows_by_name(dataset: Any, known: Mapping[str, Any]) -> Iterator[tuple[str, list[str], Row]]:
+    """For each environment named in the rows: its name, the fields that its rows set, and the first of its rows."""
+    if DEFAULT_ENVIRONMENT in known:
+        columns = [column for column in columns_of(dataset) if column != "seed"]
+        yield DEFAULT_ENVIRONMENT, columns, next(iter(dataset), {})
+        return
+    if not isinstance(dataset, Dataset):
+        dataset = Dataset.from_list([dict(next(iter(dataset)))])
+    if ENVIRONMENT_COLUMN not in dataset.column_names:
+        name_of({}, known)  # raises
+    names = dataset[ENVIRONMENT_COLUMN][:]
+    first = {name: names.index(name) for name in dict.fromkeys(names)}
+    for name in first:
+        name_of({ENVIRONMENT_COLUMN: name}, known)
+    fields: dict[str, list[str]] = {name: [] for name in first}
+    for column in dataset.column_names:
+        if column not in ("seed", ENVIRONMENT_COLUMN):
+            for name in {name for name, value in zip(names, dataset[column][:], strict=True) if value is not None}:
+                fields[name].append(column)
+    for name, i in first.items():
+        yield name, fields[name], dataset[i]
+
+
+def _check_filled(env: AECEnv, dataset: Any) -> None:
+    """Raise `ValueError` if a row lacks what the environment needs, in a data set that is in memory."""
+    for option in (env.metadata.get("required_options") or ()) if isinstance(dataset, Dataset) else ():
+        if dataset.data.column(option).null_count:
+            empty = next((i for i, value in enumerate(dataset[option]) if value is None), None)
+            if empty is not None:
+                raise ValueError(
+                    f"row {empty} of the data set has no {option!r} (None); expected one in each row. Leave it out: "
+                    f"dataset.filter(lambda row: row[{option!r}] is not None)."
+                )
 
 
 def _try(env: AECEnv, env_pool: EnvPool, row: Row, branching: Branching | None) -> AECEnv:

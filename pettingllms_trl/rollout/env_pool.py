@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -141,3 +141,59 @@ def name_of(row: Row, known: Mapping[str, Any]) -> str:
             f"env={{...}}. Add or correct the column {ENVIRONMENT_COLUMN!r}."
         )
     return str(name)
+
+
+def spared_columns(
+    envs: Mapping[str, AECEnv], datasets: Sequence[Any], reads: Collection[str]
+) -> dict[str, tuple[str, ...]]:
+    """The columns of rows that are not given to `reset`, by the environment's name.
+
+    Args:
+        envs: An environment of each name. One that does not declare `metadata["reset_options"]` is given all columns;
+            of one whose replies reward functions judge (`metadata["judged"]`) all others are theirs.
+        datasets: Data sets of rows.
+        reads: Columns that reward functions read.
+    """
+    columns = dict.fromkeys(column for dataset in datasets for column in columns_of(dataset))
+    return {
+        name: tuple(
+            column
+            for column in columns
+            if env.metadata.get("reset_options") is not None
+            and column not in ("seed", *env.metadata["reset_options"])
+            and (column in reads or env.metadata.get("judged"))
+        )
+        for name, env in envs.items()
+    }
+
+
+def columns_of(dataset: Any) -> list[str]:
+    """The names of a data set's columns."""
+    return list(dataset.column_names or next(iter(dataset), ()))  # a stream may not know its columns
+
+
+def check_fields(env: AECEnv, fields: Sequence[str], name: str, reads: Collection[str]) -> None:
+    """Raise `ValueError` for fields of rows that nobody reads, and where one is missing that the environment needs."""
+    missing = [option for option in env.metadata.get("required_options") or () if option not in fields]
+    if missing:
+        of = "" if name == DEFAULT_ENVIRONMENT else f" of {name!r}"
+        raise ValueError(
+            f"the data set's rows{of} have the fields {', '.join(fields) or 'none'}; expected {missing[0]!r} among "
+            f"them, without which {env.metadata.get('name', 'the environment')} has no instance. Rename the column: "
+            f"dataset.rename_column({next(iter(fields), 'question')!r}, {missing[0]!r})."
+        )
+    known: Collection[str] = env.metadata.get("reset_options") or ()
+    takes_all = env.metadata.get("reset_options") is None or env.metadata.get("judged")
+    unknown = [] if takes_all else [field for field in fields if field not in (*known, *reads)]
+    if unknown:
+        rows, which, remedy = f"rows of {name!r}", "that", "Let such a column be None in its rows."
+        if name == DEFAULT_ENVIRONMENT:
+            rows, which = "rows", "the"
+            remedy = (
+                "Rename or remove the columns (dataset.remove_columns). A column that a reward function alone reads "
+            )
+            remedy += f"is a parameter of it: def reward(completions, {unknown[0]}, **columns)."
+        raise ValueError(
+            f"the data set's {rows} have the fields {unknown}, which {which} environment does not take. Known: "
+            f"{', '.join(['seed', *known])}. {remedy}"
+        )

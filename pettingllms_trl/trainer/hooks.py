@@ -352,8 +352,7 @@ class TRLHooks(GRPOTrainer):
         """Prompts with the same tools to their ids by a policy's chat template with these arguments."""
         if self.processing_class is not profile.processing_class:  # else a role's own sampling would be forgotten
             self._apply_profile(profile)
-        own = {"tools": list(tools), "chat_template_kwargs": dict(template_kwargs)}
-        with override_args(self, **own):  # those of TRL's own loop are functions, and we have none
+        with override_args(self, tools=list(tools), chat_template_kwargs=dict(template_kwargs)):  # TRL's are functions
             ids: Sequence[Sequence[int]] = self._tokenize_prompts([list(prompt) for prompt in prompts])[0]
         return ids
 

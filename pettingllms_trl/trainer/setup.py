@@ -30,9 +30,8 @@ from pettingllms_trl.rollout.env_checks import (
     env_makers,
     make_envs,
 )
-from pettingllms_trl.rollout.env_pool import MakeEnv
+from pettingllms_trl.rollout.env_pool import MakeEnv, spared_columns
 from pettingllms_trl.rollout.prompts import agents_with_history
-from pettingllms_trl.rollout.row_fields import spared_columns
 from pettingllms_trl.trainer.dataloading import check_num_rows
 from pettingllms_trl.trainer.dataset_checks import by_argument, check_reward_columns, check_seeds, read_columns
 from pettingllms_trl.update.schedule import Alternate, Schedule, check_windows, learners

@@ -30,6 +30,7 @@ from pettingllms_envs.tasks.rows import RowProblem, RowState, RowTask
 from pettingllms_envs.testing import check
 from pettingllms_envs.workflows.coder_tester import CoderTester
 from pettingllms_envs.workflows.draft_plan import DraftPlan
+from pettingllms_envs.workflows.ensemble import Ensemble
 from pettingllms_envs.workflows.functions import Ask, Game, Questions, function_workflow
 from pettingllms_envs.workflows.single_reasoner import SingleReasoner
 from pettingllms_envs.workflows.tool_calls import STYLES
@@ -154,6 +155,7 @@ def coding(workflow: Any) -> Callable[[], TextEnv]:
 
 ENVIRONMENTS: dict[str, tuple[Callable[[], TextEnv], ...]] = {
     "answering": (lambda: TextEnv(ToolReasoner(Sums(), executor=echo)), lambda: TextEnv(DraftPlan(Sums()))),
+    "answer_rounds": (lambda: TextEnv(Ensemble(Sums())),),
     "base": (lambda: TextEnv(DraftPlan(Riddles())),),
     "coding": (coding(CoderTester),),
     "coding_text": (coding(CoderTester),),
