@@ -343,7 +343,7 @@ def test_processes_that_wait_for_each_other_hold_a_slot_no_longer_than_one(sandb
 
 def test_a_sound_program_of_twenty_tests_in_one_process_keeps_its_patience_on_a_busy_machine(sandbox):
     program = "import time\nend = time.process_time() + 0.03\nwhile time.process_time() < end: pass\nprint(1)"
-    limits = Limits(cpu=0.1, wall=0.05)
-    with busy(4):
+    limits = Limits(cpu=0.1, wall=0.09)
+    with busy(6):
         report = sandbox.run_tests(program, TEST * 20, isolation="per_solution", limits=limits)
     assert report.passed, [(result.verdict, result.detail) for result in report.results]
