@@ -128,7 +128,7 @@ def test_the_debate_is_in_maporls_setting(model_path: str, tmp_path: Path) -> No
 
 
 SMALL = ("--generation_batch_size", "4", "--per_device_train_batch_size", "4", "--gradient_accumulation_steps", "1")
-SHORT = ("--max_completion_length", "4", "--max_turns", "1", "--max_steps", "1", "--num_threads", "0")
+SHORT = ("--max_completion_length", "4", "--max_turns", "1", "--max_steps", "1", "--use_vllm", "false")
 QUIET = ("--eval_strategy", "no", "--save_strategy", "no", "--log_completions", "false", "--num_trees", "0")
 TRAINED = [*(file for file in FILES if re.search(r"_L\d_(1\.7B|8B)$", file.stem) and "mixed" not in file.stem), DEBATE]
 
