@@ -31,7 +31,7 @@ def count_words(text: str) -> int:
 
 
 async def run(base_url: str, row: dict[str, Any], kind: type[Model]) -> float:
-    """The reward is 1 for a sentence of the right length, whoever of the two has said it."""
+    """The reward is 1 for a sentence of the right length, from either of the two."""
     client = AsyncOpenAI(base_url=base_url, api_key="none")
     number = 4 + row["seed"] % 5
 

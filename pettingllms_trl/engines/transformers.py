@@ -102,7 +102,7 @@ def read_once(
         generation_config is not None and generation_config.num_beams not in (None, 1)
     ):
         return None
-    # Rows of one `Prompt.key`, as there are no images. By the mask, too: prompts may begin with the token that pads.
+    # Merged by token ids, as there are no images. By the mask, too: prompts may begin with the token that pads.
     rows, of_row = torch.unique(torch.cat([input_ids, attention_mask], dim=1), dim=0, return_inverse=True)
     if len(rows) > len(input_ids) // 2:
         return None

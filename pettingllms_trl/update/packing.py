@@ -147,7 +147,7 @@ def pack(ids: torch.Tensor, mask: torch.Tensor, width: int, *, split: bool | Non
 
 
 def _groups(prompts: Indices, real: NDArray[np.bool_]) -> list[tuple[Indices, list[int]]]:
-    """The distinct prompts, without padding, each with its rows: those of one `Prompt.key`, as none has images."""
+    """The distinct prompts, without padding, each with its rows. Merged by token ids: none of them has images."""
     groups: dict[bytes, tuple[Indices, list[int]]] = {}
     for row, (padded, seen) in enumerate(zip(prompts, real, strict=True)):
         prompt = padded[seen]
