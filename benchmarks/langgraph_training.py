@@ -1,0 +1,196 @@
+"""A LangGraph team learns: success on held-out instances before and after training, an adapter for each role.
+
+    make frameworks ARGS=--collect-only                                   # the environment with LangGraph, once
+    .bench/langgraph/bin/python benchmarks/langgraph_training.py          # seeds 0, 1, 2; half an hour on one core
+    .bench/langgraph/bin/python benchmarks/langgraph_training.py --seeds 0 --steps 2 --rows 10
+
+A drafter and a planner walk a grid of Plan-Path for two turns, as nodes of a graph. The program returns 1 if they stand
+on the goal at the end and 0 otherwise, and nothing on the way, so the team is trained with what docs/programs.md names:
+parallel episodes and the credit `grpo`. The base model is that of the studies, which has imitated careless walks.
+
+Each seed plays the same held-out instances (split `test`, none of which is a rotation or reflection of one that was
+trained on) untrained, untrained once more, trained, and with the adapters of the two roles swapped. The intervals of
+differences are Newcombe's for paired shares. What a reply that ignores the prompt is worth is counted without a model:
+every walk of up to five moves is played on the same instances, and the best one is chosen on them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+from typing import Any, TypedDict
+
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "examples/quickstart"))
+
+import httpx
+import torch
+from datasets import Dataset
+from langchain_openai import ChatOpenAI
+from langgraph.graph import END, START, StateGraph
+from plan_path import LORA, TASK
+from training import REINFORCEMENT, quiet
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from pettingllms_envs.core import best_reply
+from pettingllms_envs.evaluation.compare import difference_of_shares
+from pettingllms_envs.programs import program
+from pettingllms_envs.tasks.plan_path import PlanPath
+from pettingllms_envs.workflows.draft_plan import DraftPlan
+from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
+
+
+BASE = ROOT / "benchmarks/studies/bases/plan_path"
+GAME = DraftPlan(PlanPath(**TASK), num_turns=2)
+ROLES = ("drafter", "planner")
+HTTP = httpx.Client(trust_env=False)  # one for all runs: a client of its own loads certificates for 30 ms
+
+
+class State(TypedDict):
+    """What the nodes share."""
+
+    play: Any
+    is_over: bool
+    reward: float
+
+
+def walk(base_url: str, row: Mapping[str, Any]) -> float:
+    """The team: draft, plan, and once more if the goal is not reached."""
+
+    def node(role: str) -> Any:
+        model = ChatOpenAI(model=role, base_url=base_url, api_key="none", http_client=HTTP)  # type: ignore[arg-type]
+
+        def act(state: State) -> dict[str, Any]:
+            messages = [("system", GAME.system(role)), ("user", GAME.observe(state["play"], role))]
+            play, _, is_solved, is_last = GAME.step(state["play"], str(model.invoke(messages).content))
+            return {"play": play, "is_over": is_solved or is_last, "reward": float(is_solved)}
+
+        return act
+
+    graph = StateGraph(State)
+    graph.add_node("draft", node("drafter"))
+    graph.add_node("plan", node("planner"))
+    graph.add_edge(START, "draft")
+    graph.add_edge("draft", "plan")
+    graph.add_conditional_edges("plan", lambda state: END if state["is_over"] else "draft")
+    start = GAME.start(GAME.task.generate(row["seed"], row.get("split", "train")))
+    found = graph.compile().invoke({"play": start, "is_over": False, "reward": 0.0})
+    return float(found["reward"])
+
+
+team = program(walk, agents=ROLES)
+
+
+def trainer_of(model: Any, adapters: Mapping[str, str], output: Path, seed: int, steps: int) -> MultiAgentGRPOTrainer:
+    """A trainer of the team on the model; `adapters` has the name of each role's."""
+    args = MultiAgentGRPOConfig(
+        output_dir=str(output),
+        sampling="parallel",
+        num_generations=8,
+        per_device_train_batch_size=64,
+        max_completion_length=24,
+        max_steps=steps,
+        learning_rate=2e-3,
+        seed=seed,
+        **REINFORCEMENT,
+    )
+    return MultiAgentGRPOTrainer(
+        model,
+        team,
+        args,
+        Dataset.from_dict({"seed": range(100_000)}),
+        processing_class=AutoTokenizer.from_pretrained(BASE),
+        policies=adapters,
+        credit="grpo",
+        peft_config=None if hasattr(model, "peft_config") else LORA,
+    )
+
+
+def base() -> Any:
+    """The base model."""
+    return AutoModelForCausalLM.from_pretrained(BASE, dtype=torch.float32)
+
+
+def held_out(trainer: MultiAgentGRPOTrainer, number: int, name: str = "held out") -> list[bool]:
+    """Which of the held-out instances succeed."""
+    rows = [{"seed": seed, "split": "test"} for seed in range(number)]
+    return [bool(episode.outcome["success"]) for episode in trainer.play(rows, name=name)]
+
+
+def change(one: Sequence[bool], other: Sequence[bool]) -> tuple[float, float, float]:
+    """In points: the difference of two shares on the same instances, and its interval."""
+    shares = [[Fraction(success) for success in each] for each in (one, other)]
+    low, high = difference_of_shares(*shares)
+    return tuple(round(100 * value, 1) for value in ((sum(other) - sum(one)) / len(one), low, high))  # type: ignore[return-value]
+
+
+def train(seed: int, steps: int, number: int, output: Path) -> dict[str, Any]:
+    """Play, train, play again. Returns shares and changes in points."""
+    began, cpu = time.perf_counter(), time.process_time()
+    trainer = trainer_of(base(), {role: role for role in ROLES}, output / "run", seed, steps)
+    plays = {"untrained": held_out(trainer, number), "untrained again": held_out(trainer, number, "again")}
+    trainer.train()
+    plays["trained"] = held_out(trainer, number)
+    swapped = trainer_of(trainer.model, dict(zip(ROLES, ROLES[::-1], strict=True)), output / "swapped", seed, steps)
+    plays["trained, adapters swapped"] = held_out(swapped, number)
+    first = plays["untrained"]
+    return {
+        "seed": seed,
+        "success": {name: round(100 * sum(found) / number, 1) for name, found in plays.items()},
+        "change": {name: change(first, found) for name, found in plays.items() if found is not first},
+        "seconds": round(time.perf_counter() - began),
+        "cpu_seconds": round(time.process_time() - cpu),
+    }
+
+
+def without_a_model(number: int) -> dict[str, Any]:
+    """What the best constant reply and the oracle get on the held-out instances, in percent."""
+    task = GAME.task
+    starts = [task.generate(seed, "test") for seed in range(number)]
+    walks = ["".join(letters) for length in range(1, 6) for letters in product("UDLR", repeat=length)]
+
+    def successes(move: str) -> int:
+        once = [task.apply(start, move) for start in starts]
+        return sum(task.solved(state) or task.solved(task.apply(state, move)) for state in once)
+
+    best = max(walks, key=successes)
+    oracle = sum(task.solved(task.apply(s, task.parse(best_reply(task, s)))) for s in starts)  # type: ignore[arg-type]
+    return {
+        "best constant reply": round(100 * successes(best) / number, 1),
+        "that reply": task.write(best),
+        "constant replies tried": len(walks),
+        "oracle": round(100 * oracle / number, 1),
+    }
+
+
+def main() -> None:
+    """Train every seed and write the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--steps", type=int, default=60, help="optimizer steps (60)")
+    parser.add_argument("--rows", type=int, default=300, help="held-out instances (300)")
+    parser.add_argument("--output", type=Path, default=ROOT / "outputs/langgraph_training")
+    parser.add_argument("--results", type=Path, help="a JSON file that the figures are written to")
+    options = parser.parse_args()
+    quiet()
+    found: dict[str, Any] = {"steps": options.steps, "rows": options.rows, **without_a_model(options.rows), "runs": []}
+    print(json.dumps(found), flush=True)
+    for seed in options.seeds:
+        found["runs"].append(train(seed, options.steps, options.rows, options.output / f"seed-{seed}"))
+        print(json.dumps(found["runs"][-1]), flush=True)
+        if options.results:
+            options.results.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
