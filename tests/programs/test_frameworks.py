@@ -26,6 +26,8 @@ TEAMS = [
     ("openai_agents_team", "team", "agents", ["writer", "writer", "critic"]),
     ("openai_agents_team", "chat_team", "agents", ["writer", "writer", "critic"]),
     ("llama_index_team", "team", "llama_index", ["writer", "writer", "critic"]),
+    ("ag2_team", "team", "ag2", ["writer", "writer", "critic"]),
+    ("autogen_team", "team", "autogen_agentchat", ["writer", "writer", "critic"]),
     ("curl_team", "team", "json", ["writer", "critic"]),
 ]
 
