@@ -135,12 +135,28 @@ def check_twins(name: str, model: str, path: Path, options: Any, credit: str, ta
     assert not all(torch.equal(weight, found[0][2][k]) for k, weight in start if weight.requires_grad)
 
 
-@pytest.mark.parametrize(("options", "credit"), WAYS)
-@pytest.mark.parametrize("name", NATIVE)
+@pytest.mark.parametrize(
+    ("name", "options", "credit"),
+    [
+        *(("sequence", *way) for way in WAYS),
+        ("fan-out", *WAYS[0]),
+        *(pytest.param("fan-out", *way, marks=pytest.mark.slow) for way in WAYS[1:]),
+    ],
+)
 def test_a_team_as_a_program_and_as_an_environment_is_trained_to_the_same_weights(
     name: str, model_path: str, tmp_path: Path, options: dict[str, Any], credit: str
 ) -> None:
     check_twins(name, model_path, tmp_path, options, credit)
+
+
+def test_a_run_that_is_resumed_is_as_one_that_was_not_interrupted(model_path: str, tmp_path: Path) -> None:
+    saved = {"max_steps": 4, "save_strategy": "steps", "save_steps": 2}
+    whole = team(as_program("sequence"), model_path, tmp_path, **saved)
+    whole.train()
+    again = team(as_program("sequence"), model_path, tmp_path, **saved)
+    again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
+    weights = [{k: p for k, p in each.model.named_parameters() if p.requires_grad} for each in (whole, again)]
+    assert all(torch.equal(weight, weights[1][name]) for name, weight in weights[0].items())
 
 
 @pytest.mark.frameworks
