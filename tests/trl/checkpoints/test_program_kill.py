@@ -31,7 +31,7 @@ pytestmark = pytest.mark.slow
 
 
 def live(model: str, path: Path, name: str, way: str, kill_at: int) -> None:
-    """Train from the newest checkpoint. A run of at least the number `kill_at`, if any, kills the process at its end."""
+    """Train from the newest checkpoint. The first run to end after `kill_at` others, if not 0, kills the process."""
     numbers = count(1)
 
     def target(base_url: str, row: Mapping[str, Any]) -> None:
