@@ -8,6 +8,7 @@ from __future__ import annotations
 import http.client
 import json
 import math
+import re
 import threading
 import urllib.parse
 import warnings
@@ -25,6 +26,7 @@ from pettingllms_trl.rollout.play import play
 
 
 TIMES = 100
+NUM_ROWS = 510  # at most a fifth of the rows may fail
 AGENTS = ("writer", "critic")
 NO_CALL = {"role": "tool", "tool_call_id": "x", "content": "5"}
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:critic made no call:UserWarning")]
@@ -90,18 +92,17 @@ REFUSED: dict[str, tuple[Callable[[str], tuple[int, Any]], int, str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_bad_request_is_answered_with_a_sentence_and_counted(name: str) -> None:
     call, status, words = REFUSED[name]
-    found, sampled = Counter[Any](), Counter[str]()
+    answers, replies = list[tuple[int, bool]](), list[str]()
 
     def team(base_url: str, row: Any) -> float:
         got, answer = call(base_url)
-        found[got] += 1
-        with pytest.raises(RuntimeError, match=f"(?s){words}"):
-            raise RuntimeError(answer["error"]["message"])
-        sampled["I."] += ask(base_url, "writer", "Who?") == "I."
+        answers.append((got, re.search(words, answer["error"]["message"]) is not None))
+        replies.append(ask(base_url, "writer", "Who?"))
         return 1.0
 
     rollout = played(team)
-    assert (found, sampled, rollout.dropped) == ({status: TIMES}, {"I.": TIMES}, {})
+    assert Counter(answers) == {(status, True): TIMES}
+    assert (Counter(replies), rollout.dropped) == ({"I.": TIMES}, {})
     counted = [episode.outcome["refused_requests"] for episode in rollout.episodes]
     assert counted == [int(status != 401)] * TIMES  # a key that is unknown belongs to no run
     assert {len(episode.decisions) for episode in rollout.episodes} == {1}
@@ -120,15 +121,15 @@ TAKEN = {
 
 @pytest.mark.parametrize("name", TAKEN)
 def test_what_is_unusual_is_taken(name: str) -> None:
-    found = Counter[Any]()
+    answers = list[Any]()
 
     def team(base_url: str, row: Any) -> float:
         status, answer = TAKEN[name](base_url)
-        found[status, answer["choices"][0]["message"]["content"]] += 1
+        answers.append((status, answer["choices"][0]["message"]["content"]))
         return 1.0
 
     rollout = played(team)
-    assert (found, rollout.dropped) == ({(200, "I."): TIMES}, {})
+    assert (Counter(answers), rollout.dropped) == ({(200, "I."): TIMES}, {})
     print(f"{name}: {TIMES} taken")
 
 
@@ -181,25 +182,22 @@ def test_a_program_that_fails_drops_its_rows_with_its_words_and_scores_none(name
     def sometimes(base_url: str, row: Any) -> Any:
         return (target if row["seed"] < TIMES else returns(1.0))(base_url, row)
 
-    rollout = played(sometimes if callable(target) else target, rows=2 * TIMES + 20)
+    rollout = played(sometimes if callable(target) else target, rows=NUM_ROWS)
     assert sorted(rollout.dropped) == list(range(TIMES))
     assert Counter(words in message for message in rollout.dropped.values()) == {True: TIMES}
-    assert [episode.instance for episode in rollout.episodes] == list(range(TIMES, 2 * TIMES + 20))
+    assert [episode.instance for episode in rollout.episodes] == list(range(TIMES, NUM_ROWS))
     print(f"a program that {name}: {len(rollout.dropped)} dropped in words, {len(rollout.episodes)} others played")
 
 
 def test_calls_after_the_reward_and_a_thousand_calls_end() -> None:
-    found = Counter[int]()
-    lock = threading.Lock()
+    found = list[int]()
 
     def late(base_url: str, row: Any) -> float:
         ask(base_url, "writer", "Who?")
 
         def again() -> None:
             over.wait(20)
-            status, _ = chat(base_url, "writer", "And?")
-            with lock:
-                found[status] += 1
+            found.append(chat(base_url, "writer", "And?")[0])
 
         over = threading.Event()
         threads.append(threading.Thread(target=again, daemon=True))
@@ -215,7 +213,7 @@ def test_calls_after_the_reward_and_a_thousand_calls_end() -> None:
         thread.join(20)
     assert rollout.dropped == {}
     assert set(found) <= {401, 409}  # 401: its environment plays another episode, and the key is forgotten
-    assert found.total() == TIMES
+    assert len(found) == TIMES
 
     def endless(base_url: str, row: Any) -> float:
         for number in range(1000):
@@ -224,11 +222,13 @@ def test_calls_after_the_reward_and_a_thousand_calls_end() -> None:
 
     rollout = played(endless, max_turns=3)
     assert [len(episode.decisions) for episode in rollout.episodes] == [3] * TIMES
-    print(f"after the reward: {dict(found)}; a thousand calls: {len(rollout.episodes)} episodes of 3 decisions")
+    print(
+        f"after the reward: {dict(Counter(found))}; a thousand calls: {len(rollout.episodes)} episodes of 3 decisions"
+    )
 
 
 def test_a_client_that_goes_leaves_the_reply_to_its_second_try() -> None:
-    found = Counter[str]()
+    answers = list[bool]()
 
     def goes(base_url: str, row: Any) -> float:
         url = urllib.parse.urlsplit(base_url)
@@ -237,11 +237,11 @@ def test_a_client_that_goes_leaves_the_reply_to_its_second_try() -> None:
         connection.request("POST", f"{url.path}/chat/completions", asked, {"content-type": "application/json"})
         connection.close()
         status, text = send(f"{base_url}/chat/completions", asked.encode(), x_stainless_retry_count="1")
-        found["answered"] += status == 200 and '"I."' in text
+        answers.append(status == 200 and '"I."' in text)
         return 1.0
 
     rollout = played(goes)
-    assert found == {"answered": TIMES}
+    assert answers == [True] * TIMES
     assert [len(episode.decisions) for episode in rollout.episodes] == [1] * TIMES
     print(f"a client that goes: {TIMES} second tries answered, a decision each")
 
