@@ -24,6 +24,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, TypedDict
@@ -70,15 +71,17 @@ class State(TypedDict):
     reward: float
 
 
-def walk(base_url: str, row: Mapping[str, Any]) -> float:
-    """The team: draft, plan, and once more if the goal is not reached."""
+def walk(base_url: str, row: Mapping[str, Any], *, posts: bool = True) -> float | None:
+    """The team: draft, plan, and once more if the goal is not reached. Posts each reply's rewards, or returns one."""
 
     def node(role: str) -> Any:
         model = ChatOpenAI(model=role, base_url=base_url, api_key="none", **CLIENTS)
 
         def act(state: State) -> dict[str, Any]:
             messages = [("system", GAME.system(role)), ("user", GAME.observe(state["play"], role))]
-            play, _, is_solved, is_last = GAME.step(state["play"], str(model.invoke(messages).content))
+            play, parts, is_solved, is_last = GAME.step(state["play"], str(model.invoke(messages).content))
+            if posts:
+                CLIENTS["http_client"].post(f"{base_url}/reward", json={"reward": parts}).raise_for_status()
             return {"play": play, "is_over": is_solved or is_last, "reward": GAME.task.value(play.task)}
 
         return act
@@ -91,23 +94,29 @@ def walk(base_url: str, row: Mapping[str, Any]) -> float:
     graph.add_conditional_edges("plan", lambda state: END if state["is_over"] else "draft")
     start = GAME.start(GAME.task.generate(row["seed"], row.get("split", "train")))
     found = graph.compile().invoke({"play": start, "is_over": False, "reward": 0.0})
-    return float(found["reward"])
+    return None if posts else float(found["reward"])
 
 
-team = program(walk, agents=ROLES)
+TEAMS = {
+    "by step": (program(walk, agents=ROLES, rewards="by step"), {"sampling": "tree", "learning_rate": 1e-3}),
+    "end": (program(partial(walk, posts=False), agents=ROLES), {"sampling": "parallel", "learning_rate": 2e-3}),
+}
+"""The team by when it is paid, with settings of its training. A tree of 48 candidates a decision is six rows."""
 
 
-def trainer_of(model: Any, adapters: Mapping[str, str], output: Path, seed: int, steps: int) -> MultiAgentGRPOTrainer:
+def trainer_of(
+    model: Any, adapters: Mapping[str, str], output: Path, *, rewards: str, seed: int, steps: int
+) -> MultiAgentGRPOTrainer:
     """A trainer of the team on the model; `adapters` has the name of each role's."""
+    team, settings = TEAMS[rewards]
     args = MultiAgentGRPOConfig(
         output_dir=str(output),
-        sampling="parallel",
         num_generations=8,
-        per_device_train_batch_size=64,
+        per_device_train_batch_size=64 if rewards == "end" else 48,
         max_completion_length=24,
         max_steps=steps,
-        learning_rate=2e-3,
         seed=seed,
+        **settings,
         **REINFORCEMENT,
     )
     return MultiAgentGRPOTrainer(
@@ -117,7 +126,7 @@ def trainer_of(model: Any, adapters: Mapping[str, str], output: Path, seed: int,
         Dataset.from_dict({"seed": range(100_000)}),
         processing_class=AutoTokenizer.from_pretrained(BASE),
         policies=adapters,
-        credit="grpo",
+        credit="grpo" if rewards == "end" else "at_grpo",
         peft_config=None if hasattr(model, "peft_config") else LORA,
     )
 
@@ -140,14 +149,15 @@ def change(one: Sequence[bool], other: Sequence[bool]) -> tuple[float, float, fl
     return round(100 * (sum(other) - sum(one)) / len(one), 1), round(100 * low, 1), round(100 * high, 1)
 
 
-def train(seed: int, steps: int, number: int, output: Path) -> dict[str, Any]:
+def train(rewards: str, seed: int, steps: int, number: int, output: Path) -> dict[str, Any]:
     """Play, train, play again. Returns shares and changes in points."""
     began, cpu = time.perf_counter(), time.process_time()
-    trainer = trainer_of(base(), {role: role for role in ROLES}, output / "run", seed, steps)
+    make = partial(trainer_of, rewards=rewards, seed=seed, steps=steps)
+    trainer = make(base(), {role: role for role in ROLES}, output / "run")
     plays = {"untrained": held_out(trainer, number), "untrained again": held_out(trainer, number, "again")}
     trainer.train()
     plays["trained"] = held_out(trainer, number)
-    swapped = trainer_of(trainer.model, dict(zip(ROLES, ROLES[::-1], strict=True)), output / "swapped", seed, steps)
+    swapped = make(trainer.model, dict(zip(ROLES, ROLES[::-1], strict=True)), output / "swapped")
     plays["trained, adapters swapped"] = held_out(swapped, number)
     first = plays["untrained"]
     return {
@@ -183,16 +193,17 @@ def main() -> None:
     """Train every seed and write the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--rewards", choices=TEAMS, default="by step", help="when the program is paid")
     parser.add_argument("--steps", type=int, default=60, help="optimizer steps (60)")
     parser.add_argument("--rows", type=int, default=300, help="held-out instances (300)")
     parser.add_argument("--output", type=Path, default=ROOT / "outputs/langgraph_training")
     parser.add_argument("--results", type=Path, help="a folder for the figures, a file for each seed")
     options = parser.parse_args()
     quiet()
-    given = {"steps": options.steps, "rows": options.rows, **without_a_model(options.rows)}
+    given = {"rewards": options.rewards, "steps": options.steps, "rows": options.rows, **without_a_model(options.rows)}
     print(json.dumps(given), flush=True)
     for seed in options.seeds:
-        found = {**given, **train(seed, options.steps, options.rows, options.output / f"seed-{seed}")}
+        found = {**given, **train(options.rewards, seed, options.steps, options.rows, options.output / f"seed-{seed}")}
         print(json.dumps(found), flush=True)
         if options.results:
             options.results.mkdir(parents=True, exist_ok=True)
