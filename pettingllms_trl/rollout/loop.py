@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter, itemgetter
@@ -69,11 +69,13 @@ class Task:
             wanted = end.value
         self.wanted = wanted
 
-    def step(self, candidates: Candidates, step: Callable[[], bool]) -> None:
+    def step(
+        self, candidates: Candidates, indices: Sequence[int], handle: EnvHandle, *, while_quick: bool = False
+    ) -> None:
         """A job: step some candidates and, if these were the last, take the decision."""
-        if step():
+        if candidates.step(indices, handle, while_quick=while_quick):
             self.was_slow = candidates.seconds >= stepping.SLOW
-            self.advance(candidates.branches)
+            self.advance([branch for _, branch in sorted(candidates.branches.items(), key=itemgetter(0))])
 
 
 class RolloutLoop:
@@ -172,20 +174,20 @@ class RolloutLoop:
         self._workers.submit(ticket, job, handle or task.handle)
 
     def _step(self, task: Task, candidates: Candidates) -> None:
-        """Queue jobs for a decision's candidates that have not been stepped.
+        """Queue jobs for a decision's candidates that have not been stepped: one for each, if they are slow.
 
         A retry is stepped sequentially, since concurrency may have caused the failure.
         """
-        may_fan_out = self._workers.num_workers > 1 and task.attempt == 0 and candidates.can_fan_out
-        if may_fan_out and (candidates.seconds >= stepping.SLOW or task.handle.reset_args.environment in self._slow):
-            handle = task.handle
-            for k in candidates.fan_out():
-                job = partial(task.step, candidates, partial(candidates.step_one, k, handle))
-                self._submit(task, job, next(self._candidate_tickets), handle)
-                handle = task.handle.another()
-        else:
-            step = partial(candidates.step_sequentially, while_quick=may_fan_out)
-            self._submit(task, partial(task.step, candidates, step))
+        left = [k for k in range(len(candidates.completions)) if k not in candidates.branches]
+        may_fan_out = self._workers.num_workers > 1 and task.attempt == 0 and candidates.start is not None
+        is_slow = candidates.seconds >= stepping.SLOW or task.handle.reset_args.environment in self._slow
+        if not (may_fan_out and is_slow):
+            self._submit(task, partial(task.step, candidates, left, task.handle, while_quick=may_fan_out))
+            return
+        handle = task.handle
+        for k in left:
+            self._submit(task, partial(task.step, candidates, [k], handle), next(self._candidate_tickets), handle)
+            handle = EnvHandle(handle.row, self._env_pool, self._workers.now)
 
     def _collect(self, *, block: bool) -> bool:
         """Handle the jobs that are done. Returns whether there were any."""
