@@ -7,7 +7,7 @@ the episode goes on from the best. `episode` yields what it waits for, and is se
 |----------------------|----------------------------------------------------|------------------------|
 | `Wait.ENGINE`        | the engine takes requests                          | on the caller's thread |
 | `Request`            | there is a `Sampled`, which is sent                | on the caller's thread |
-| `Candidates`         | all are stepped; their branches are sent           | on a worker            |
+| `Candidates`         | all are stepped; `branches` is sent                | on a worker            |
 | `Continuation`       | at once: it will be played                         | on the same thread     |
 | `Wait.CONTINUATIONS` | the episode's continuations are over               | on the caller's thread |
 | `Wait.ENVIRONMENT`   | its handle has an environment, or needs none       | on a worker            |
@@ -120,18 +120,26 @@ def episode(
     while turn is not None:
         agent, observation = turn.agent, turn.observation
         messages, tools = text_prompt(observation, agent=agent)
+        prompt = Prompt(messages, tools=tools)
         is_branched = start is None and agent not in rules.partners
 
         yield Wait.ENGINE
-        prompt = history.prompt(agent, Prompt(messages, tools=tools), followup_of(observation))
+        if agent in history.follow:
+            prompt = history.prompt(agent, prompt, followup_of(observation))
         sampled = yield Request(agent, prompt, width if is_branched else 1, limits=limits_of(observation))
         if isinstance(handle.env.unwrapped, TakesReply):
             sampled = _with_counts(sampled)
 
-        branches = yield Candidates(handle, turn.saved, agent, sampled.completions, options.crash_reward)
-        is_text = isinstance(observation, str) and len(prompt.messages) == 1
-        pending = PendingDecision(row, agent, turns[agent], sampled.prompt, sampled.completions, is_text)
-        branches = scored(branches, pending, rules.judge, rules.weigh)
+        stepped = yield Candidates(handle, turn.saved, agent, sampled.completions, options.crash_reward)
+        pending = PendingDecision(
+            row=row,
+            agent=agent,
+            turn=turns[agent],
+            prompt=sampled.prompt,
+            completions=sampled.completions,
+            is_text=isinstance(observation, str) and len(prompt.messages) == 1,
+        )
+        branches = scored([stepped[k] for k in sorted(stepped)], pending, rules.judge, rules.weigh)
         candidates = tuple([branch.candidate for branch in branches])
         handle.crashes += [branch.crash for branch in branches if branch.crash is not None]
         turns[agent] += 1
@@ -141,11 +149,9 @@ def episode(
 
         at, repeats = len(decisions), options.num_continuations if is_branched else 0
         continued = [k for k, branch in enumerate(branches) if repeats and not branch.over]
-        for k in continued:
-            so_far = [*rewards, branches[k].rewards]
-            for m in range(repeats):
-                place = ContinuationPlace(at, k, m)
-                yield Continuation(place, branches[k], histories[k], dict(turns), so_far, results)
+        for place in [ContinuationPlace(at, k, m) for k in continued for m in range(repeats)]:
+            branch, so_far = branches[place.candidate], [*rewards, branches[place.candidate].rewards]
+            yield Continuation(place, branch, histories[place.candidate], dict(turns), so_far, results)
         if repeats and options.choose == "value":
             if continued:
                 yield from _await_values(handle, keeps_env=turn.saved is None)

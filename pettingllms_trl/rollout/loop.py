@@ -75,7 +75,7 @@ class Task:
         """A job: step some candidates and, if these were the last, take the decision."""
         if candidates.step(indices, handle, while_quick=while_quick):
             self.was_slow = candidates.seconds >= stepping.SLOW
-            self.advance([branch for _, branch in sorted(candidates.branches.items(), key=itemgetter(0))])
+            self.advance(candidates.branches)
 
 
 class RolloutLoop:
