@@ -87,11 +87,7 @@ class Curriculum:
 
 
 class Curricula:
-    """The curricula of all environments that have one, and the run's progress on each.
-
-    Args:
-        curricula: By the environment's name, which is empty in a run with a single environment.
-    """
+    """The curricula by the environment's name, which is empty in a run with a single one, and the progress on each."""
 
     def __init__(self, curricula: Mapping[str, Curriculum]) -> None:
         self.curricula = dict(curricula)
@@ -129,21 +125,15 @@ class Curricula:
 def by_environment(
     curriculum: Curriculum | Mapping[str, Curriculum] | None, names: Collection[str]
 ) -> Mapping[str, Curriculum]:
-    """The user's `curriculum=` by environment; environments without one play their rows unchanged.
-
-    Raises:
-        ValueError: One curriculum for several environments, or one for an unknown environment.
-    """
-    if curriculum is None:
-        return {}
+    """The user's `curriculum=` by environment. Raises `ValueError` for one for several, or an unknown environment."""
     several = DEFAULT_ENVIRONMENT not in names
-    if isinstance(curriculum, Curriculum):
-        if several:
-            raise ValueError(
-                f"one curriculum for the environments {', '.join(names)}, whose levels have nothing to do with each "
-                "other. Give one for each that needs one: curriculum={name: Curriculum(...)}."
-            )
-        return {DEFAULT_ENVIRONMENT: curriculum}
+    if isinstance(curriculum, Curriculum) and several:
+        raise ValueError(
+            f"one curriculum for the environments {', '.join(names)}, whose levels have nothing to do with each "
+            "other. Give one for each that needs one: curriculum={name: Curriculum(...)}."
+        )
+    if curriculum is None or isinstance(curriculum, Curriculum):
+        return {} if curriculum is None else {DEFAULT_ENVIRONMENT: curriculum}
     unknown = [name for name in curriculum if name not in names]
     if unknown:
         known = ", ".join(names) if several else "one environment, which has no name; write curriculum=Curriculum(...)"

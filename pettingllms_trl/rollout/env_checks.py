@@ -39,14 +39,12 @@ from pettingllms_trl.rollout.prompts import check_opening
 Env = str | MakeEnv
 """A name as `pettingllms list` shows it, an id of PettingZoo's registry, or a function that makes an environment."""
 
-REGISTRY = "pettingllms_envs"
-"""The package that resolves short names of environments, its own and those of installed plug-ins. It is imported only
-to look up a name."""
+REGISTRY = "pettingllms_envs"  # resolves short names, also those of plug-ins; imported only to look up a name
 SCRIPT = "'From a GRPO script' in docs/training.md"
 
 
 def env_makers(env: Env | Mapping[str, Env] | None) -> MakeEnv | dict[str, MakeEnv]:
-    """A function that makes the environment, or one for each name. Raises the same errors as `env_maker`."""
+    """A function that makes the environment, or one for each name; see `env_maker`."""
     if env is None:
         raise TypeError(
             "MultiAgentGRPOTrainer needs an environment: env='pettingllms/plan_path-v0', or a function that makes "
@@ -115,14 +113,7 @@ def _check_callable(env: MakeEnv) -> None:
 
 
 def make_envs(make_env: MakeEnv | Mapping[str, MakeEnv]) -> dict[str, AECEnv]:
-    """Make one environment of each name.
-
-    Args:
-        make_env: The result of `env_makers`.
-
-    Raises:
-        TypeError: A function made something else.
-    """
+    """Make one environment of each name. Raises `TypeError` if a function made something else."""
     makers = make_env if isinstance(make_env, Mapping) else {DEFAULT_ENVIRONMENT: make_env}
     return {name: _made(make) for name, make in makers.items()}
 
@@ -140,10 +131,7 @@ def check_envs(
 
     If environments are branched, branching is checked in the instance of the first row, see `branch_probe.py`. Of a
     streamed data set only the first row is checked. `seed` is that of rows without one, `made` are the environments if
-    they were made before, and `reads` the columns that reward functions read, which no environment need take.
-
-    Returns:
-        The environments, each the first of its pool.
+    they were made before, and `reads` the columns that reward functions read. Each is returned as the first of a pool.
     """
     envs = make_envs(make_env) if made is None else made
     first: dict[str, Row] = {}
