@@ -79,11 +79,7 @@ class Branching:
 
 
 def check_branching(
-    env: AECEnv,
-    replace: Callable[[], AECEnv],
-    branching: Branching,
-    *,
-    close: Close = methodcaller("close"),
+    env: AECEnv, replace: Callable[[], AECEnv], branching: Branching, *, close: Close = methodcaller("close")
 ) -> AECEnv:
     """Play a short episode and check at each decision that a branch starts in its state and changes nothing else.
 
@@ -91,13 +87,13 @@ def check_branching(
     samples are tried and, if they are `str`, the last numbers and words of the observation. The environment and the
     random states of Python and NumPy are left unchanged.
 
-    Warns if no reply made a difference, and if fresh environments differ after the same replies: then randomness
-    cannot be distinguished from a branch that is not exact. One that is replayed must not be random.
+    Warns if no reply made a difference, and if fresh environments, which are not replayed, differ after the same ones.
 
     Args:
         env: An environment, as `branchable` returns it, just reset.
         replace: Makes another one, reset the same way, to be returned if the given one cannot be used further.
-        branching: Why it is branched. With a `crash_reward`, replies that crash it are skipped.
+        branching: Why it is branched.
+        close: Closes one that is not used further.
 
     Raises:
         ValueError: It cannot be branched; or it raised when it was stepped, and there is no `crash_reward`.

@@ -98,10 +98,7 @@ def state_hash(env: AECEnv) -> str | None:
 def scored(
     branches: Sequence[Branch], pending: PendingDecision, judge: Judge | None, weigh: RewardWeigher | None
 ) -> Sequence[Branch]:
-    """The branches of a decision with the rewards of `judge` added, and then recomputed by `weigh`.
-
-    Raises `ValueError` if a reward of the environment is not a finite number.
-    """
+    """The branches of a decision with the rewards of `judge` added, and then recomputed by `weigh`."""
     agent = pending.agent
     for branch in branches:
         if not all(map(math.isfinite, branch.rewards.values())):
@@ -126,12 +123,8 @@ def add_rewards(branch: Branch, agent: str, more: Mapping[str, float]) -> Branch
     check_part_names(branch, more)
     candidate, extra = branch.candidate, sum(more.values())
     paid, team = (branch.rewards, [*more]) if branch.judged else ([agent], [])
-    candidate = replace(
-        candidate,
-        reward=candidate.reward + extra,
-        parts={**candidate.parts, **more},
-        team=(*candidate.team, *team),
-    )
+    reward, parts = candidate.reward + extra, {**candidate.parts, **more}
+    candidate = replace(candidate, reward=reward, parts=parts, team=(*candidate.team, *team))
     return replace(
         branch,
         candidate=candidate,

@@ -66,12 +66,8 @@ def env_makers(env: Env | Mapping[str, Env] | None) -> MakeEnv | dict[str, MakeE
 def env_maker(env: Env, settings: Mapping[str, Any] | None = None) -> MakeEnv:
     """A function that makes the environment, with these `settings` if it is given by name.
 
-    `"sokoban"`, `"sokoban_v0"` and `"pettingllms/sokoban-v0"` name the same environment. PettingZoo knows the id of
-    another package's environment once that package is imported.
-
-    Raises:
-        ValueError: There is no environment of that name.
-        TypeError: `env` is neither a name nor a function.
+    `"sokoban"`, `"sokoban_v0"` and `"pettingllms/sokoban-v0"` name the same environment. Raises `ValueError` if there
+    is none of that name, and `TypeError` if `env` is neither a name nor a function.
     """
     if not isinstance(env, str):
         if not callable(env):
@@ -177,19 +173,18 @@ def _rows_by_name(dataset: Any, known: Mapping[str, Any]) -> Iterator[tuple[str,
         return
     if not isinstance(dataset, Dataset):
         dataset = Dataset.from_list([dict(next(iter(dataset)))])
-    if ENVIRONMENT_COLUMN not in dataset.column_names:
-        name_of({}, known)  # raises
-    names = dataset[ENVIRONMENT_COLUMN][:]
-    first = {name: names.index(name) for name in dict.fromkeys(names)}
-    for name in first:
-        name_of({ENVIRONMENT_COLUMN: name}, known)
-    fields: dict[str, list[str]] = {name: [] for name in first}
-    for column in dataset.column_names:
-        if column not in ("seed", ENVIRONMENT_COLUMN):
-            for name in {name for name, value in zip(names, dataset[column][:], strict=True) if value is not None}:
-                fields[name].append(column)
-    for name, i in first.items():
-        yield name, fields[name], dataset[i]
+    names = dataset[ENVIRONMENT_COLUMN][:] if ENVIRONMENT_COLUMN in dataset.column_names else [None]
+    for name in dict.fromkeys(names):
+        name_of({ENVIRONMENT_COLUMN: name}, known)  # raises for an unknown one
+    columns = [column for column in dataset.column_names if column not in ("seed", ENVIRONMENT_COLUMN)]
+    filled = {
+        (name, column)
+        for column in columns
+        for name, value in zip(names, dataset[column][:], strict=True)
+        if value is not None
+    }
+    for name in dict.fromkeys(names):
+        yield name, [column for column in columns if (name, column) in filled], dataset[names.index(name)]
 
 
 def _check_filled(env: AECEnv, dataset: Any) -> None:
@@ -251,10 +246,10 @@ def agents_with_tools(envs: Mapping[str, Sequence[AECEnv]]) -> dict[str, bool]:
 
 
 def _first_prompts(envs: Mapping[str, Sequence[AECEnv]]) -> Iterator[tuple[AECEnv, str, Prompt]]:
-    for env in (pool[0] for pool in envs.values()):
-        for agent in env.agents:
-            messages, tools = text_prompt(env.observe(agent), agent=agent)
-            yield env, agent, Prompt(messages, tools=tools)
+    for pool in envs.values():
+        for agent in pool[0].agents:
+            messages, tools = text_prompt(pool[0].observe(agent), agent=agent)
+            yield pool[0], agent, Prompt(messages, tools=tools)
 
 
 def check_levels(env: AECEnv, curriculum: Curriculum) -> None:

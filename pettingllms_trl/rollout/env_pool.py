@@ -1,12 +1,11 @@
 """Environments for rollouts, made once and reused.
 
-Environments are of one kind, or of several that the rows' column `environment` distinguishes:
+There is one environment, or several that the rows' column `environment` distinguishes, as TRL's `environment_factory`:
 
     EnvPool({"sokoban": make_sokoban, "plan_path": make_plan_path})
     {"environment": "sokoban", "seed": 7, "level": 2, "split": None}  # reset(seed=7, options={"level": 2})
 
-The column is the one by which TRL's `environment_factory` routes. As the rows of a data set all have the same fields,
-a field that is `None` is one that the row does not have.
+As the rows of a data set all have the same fields, a field that is `None` is one that the row does not have.
 """
 
 from __future__ import annotations
@@ -80,9 +79,7 @@ class EnvPool:
     def acquire(self, name: str, *, fresh: bool = False) -> AECEnv:
         """An idle environment of that name, or a new one; a `fresh` one has never been played in.
 
-        Raises:
-            ValueError: It is to be branched, and declares that it cannot be; or the user's function returned one that
-                is still in use.
+        Raises `ValueError` if it is to be branched and declares that it cannot be; or as `add` does.
         """
         env = None
         if not fresh:
@@ -161,8 +158,8 @@ def columns_of(dataset: Any) -> list[str]:
 def check_fields(env: AECEnv, fields: Sequence[str], name: str, reads: Collection[str]) -> None:
     """Raise `ValueError` for fields of rows that nobody reads, and where one is missing that the environment needs."""
     missing = [option for option in env.metadata.get("required_options") or () if option not in fields]
+    of, which = ("", "the") if name == DEFAULT_ENVIRONMENT else (f" of {name!r}", "that")
     if missing:
-        of = "" if name == DEFAULT_ENVIRONMENT else f" of {name!r}"
         raise ValueError(
             f"the data set's rows{of} have the fields {', '.join(fields) or 'none'}; expected {missing[0]!r} among "
             f"them, without which {env.metadata.get('name', 'the environment')} has no instance. Rename the column: "
@@ -172,14 +169,11 @@ def check_fields(env: AECEnv, fields: Sequence[str], name: str, reads: Collectio
     takes_all = env.metadata.get("reset_options") is None or env.metadata.get("judged")
     unknown = [] if takes_all else [field for field in fields if field not in (*known, *reads)]
     if unknown:
-        rows, which, remedy = f"rows of {name!r}", "that", "Let such a column be None in its rows."
-        if name == DEFAULT_ENVIRONMENT:
-            rows, which = "rows", "the"
-            remedy = (
-                "Rename or remove the columns (dataset.remove_columns). A column that a reward function alone reads "
-            )
-            remedy += f"is a parameter of it: def reward(completions, {unknown[0]}, **columns)."
+        remedy = (
+            "Rename or remove the columns (dataset.remove_columns). A column that a reward function alone reads is a "
+            f"parameter of it: def reward(completions, {unknown[0]}, **columns)."
+        )
         raise ValueError(
-            f"the data set's {rows} have the fields {unknown}, which {which} environment does not take. Known: "
-            f"{', '.join(['seed', *known])}. {remedy}"
+            f"the data set's rows{of} have the fields {unknown}, which {which} environment does not take. Known: "
+            f"{', '.join(['seed', *known])}. {'Let such a column be None in its rows.' if of else remedy}"
         )

@@ -212,10 +212,7 @@ def _begin(handle: EnvHandle, start: Continuation | None) -> list[str]:
 def _next_turn(
     handle: EnvHandle, turns: Mapping[str, int], rules: Rules, branch: Branch | None = None, *, is_start: bool = False
 ) -> Turn | None:
-    """Whose turn is next; `None` if the episode is over.
-
-    The episode goes on from `branch`, from which continuations start, too, if it `is_start`.
-    """
+    """Whose turn is next, after `branch` (`is_start`: of continuations, too); `None` if the episode is over."""
     most = rules.options.max_turns
     with handle:
         env = handle.env
@@ -237,10 +234,7 @@ def _next_turn(
 
 
 def _await_values(handle: EnvHandle, *, keeps_env: bool) -> Generator[Wait, None, None]:
-    """Wait until the continuations of a decision's candidates are over, meanwhile without an environment.
-
-    It is kept (`keeps_env`) where the states that are compared are copies of it.
-    """
+    """Wait for the continuations of a decision; without the environment unless its states are copies (`keeps_env`)."""
     if not keeps_env:
         handle.release()
     yield Wait.CONTINUATIONS

@@ -1,7 +1,6 @@
-"""The loop of a rollout: plays many episodes at the same time and gives each what it waits for.
+"""The loop of a rollout: plays many episodes at the same time, and gives each what it waits for, see `episode.py`.
 
-An episode (`episode.py`) waits for a place among the environments in play, for the engine, for its candidates to be
-stepped on a worker, or for the continuations of its candidates. One that fails is restarted in a fresh environment.
+One that fails is restarted in a fresh environment.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Plays many environments concurrently, as trees or in parallel, and returns episodes. Needs no torch.
 
-`play` requests tokens from an `Engine` and knows neither models nor policies. No instance waits for another: as soon
-as its tokens arrive, it is stepped (on a thread, beside the engine), and its next request is sent as soon as it is
-known. Only a batched engine is given the requests of all instances together.
+No instance waits for another: as soon as its tokens arrive, it is stepped (on a thread, beside the engine), and its
+next request is sent. Only a batched engine is given the requests of all instances together.
 """
 
 from __future__ import annotations
@@ -83,8 +82,8 @@ def play(
 ) -> Rollout:
     """Play every row: one tree each, or `num_candidates` independent episodes each.
 
-    An environment that raises is discarded and its instance restarted in a fresh one, at most twice; then the instance
-    is dropped with all its episodes, and never scored.
+    If an environment raises, its instance is restarted in a fresh one, at most twice; then it is dropped with all its
+    episodes, and never scored.
 
     Args:
         rows: Instances. `row["seed"]` seeds the environment, the other fields are its reset options.
@@ -129,11 +128,7 @@ def play(
 
 
 def merge(parts: Sequence[Rollout], *, num_rows: int) -> Rollout:
-    """Combine the rollouts of several processes, each of which played other ones of the same rows.
-
-    Raises:
-        EnvironmentFailure: Too many instances were dropped on all processes together.
-    """
+    """Combine the rollouts of several processes, each of other rows. Raises `EnvironmentFailure` as `play`."""
     whole = Rollout(
         sorted((episode for part in parts for episode in part.episodes), key=attrgetter("instance", "episode")),
         dict(sorted(item for part in parts for item in part.dropped.items())),

@@ -1,9 +1,8 @@
 """Chat histories of agents with `history="conversation"`: their own prompts and replies, token for token.
 
 At its next turn such an agent's prompt is `earlier prompt + reply as sampled + what the chat template puts between +
-new observation`. Sampled tokens are never decoded and encoded again: the ids of the earlier part are exactly those
-that the model was given and sampled, so that an engine finds their keys and values in its prefix cache, and the
-log-probabilities of training are those of sampling. Only the candidate that was played on is kept. Needs no torch.
+new observation`. Sampled tokens are never decoded and encoded again, so that an engine finds them in its prefix cache,
+and the log-probabilities of training are those of sampling. Only the candidate that was played on is kept.
 
     turn 0   [user|Where?|end][assistant|                                        (template)
     turn 1   [user|Where?|end][assistant|Left.|end] [user|And now?|end][assistant|      (turn 0, reply, between)

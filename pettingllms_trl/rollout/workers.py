@@ -71,11 +71,7 @@ class ThreadPool:
             self._workers.append(_Worker(self._jobs, self._done))
 
     def done(self, *, block: bool) -> Sequence[Done]:
-        """See `WorkerPool`.
-
-        Raises:
-            EnvironmentFailure: More than `MOST_ABANDONED` have not come back.
-        """
+        """See `WorkerPool`. Raises `EnvironmentFailure` if more than `MOST_ABANDONED` have not come back."""
         limit, done = self._time_limit, list[Done]()
         while True:
             if block:
