@@ -96,8 +96,8 @@ def team_card(
             "",
             f"# {name}",
             "",
-            f"A team for `{environment}`, trained by PettingLLMs on TRL with AT-GRPO"
-            " ([arXiv:2510.11062](https://huggingface.co/papers/2510.11062)).",
+            f"A team for `{environment}`, trained by PettingLLMs, an implementation of AT-GRPO"
+            " ([arXiv:2510.11062](https://huggingface.co/papers/2510.11062)) on TRL.",
             "",
             *([f"**{note}**", ""] if note else []),
             "| agent | played by | folder |",

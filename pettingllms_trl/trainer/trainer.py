@@ -368,7 +368,8 @@ class MultiAgentGRPOTrainer(TRLHooks):
             table=partial(self.reporter.table_of, played=generation.played),
         )
         if batches.num_rows:
-            self.report("rollout/frac_rows_updated", 1 - batches.num_left_out / batches.num_rows)
+            self.log_of_trl.join_policies(batches.num_rows)
+            self.report("rollout/frac_rows_updated", 1 - batches.num_left_out / sum(batches.num_rows))
         return batches.steps
 
     def _log_generation(
