@@ -119,12 +119,10 @@ def blame(args: argparse.Namespace, console: Console, bench: Any, path: Path) ->
     ]  # fmt: skip
     if shown:
         tables.table(console, ("agent", "call", "episodes", "effect [95% interval]", "share"), shown)
-    say(
-        console,
-        f"\n{counted(found['episodes'], 'episode')} with all calls answered"
-        f"{'' if shown else ', of which two are needed at least'}. The effect is the variance of the return that the "
-        f"call decides (docs/benchmarking.md). What was played is in {folder}.",
-    )
+    less = "" if shown else "; two are needed at least"
+    say(console, f"\n{counted(found['episodes'], 'episode')} in which every call was answered anew{less}.")
+    say(console, "effect: the variance of the return that the call decides (docs/benchmarking.md).")
+    say(console, f"Every episode that was played on is in {folder / 'episodes.jsonl'}.")
     return missing(console, played)
 
 

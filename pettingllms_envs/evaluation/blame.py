@@ -5,7 +5,7 @@ effect of a call is the mean over episodes of (V(t + 1) - V(t))^2: the square, s
 sometimes bad changes nothing in the mean. By the law of total variance the effects of all calls add up to the variance
 of the return between episodes of one problem, so an effect is the part of it that the call decides. As in VinePPO
 (arXiv:2410.01679), V(t) is estimated by the mean of several continuations from there. What their noise adds to the
-square is subtracted, so that the estimate is unbiased: that of a call without an effect is negative as often as not.
+square is subtracted, so that the estimate is unbiased: over calls without an effect its mean is 0.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pettingllms_envs.evaluation.statistics import studentized_bootstrap
 
 @dataclass(frozen=True, slots=True)
 class CallsAnew:
-    """The episodes in which the calls of a run are answered anew: which they are, who plays them, what they show.
+    """The episodes in which the calls of a run are answered anew: their numbers, agents and results.
 
     Args:
         rows: The run's rows without an error, with prompts and replies.
