@@ -103,12 +103,10 @@ def blame(args: argparse.Namespace, console: Console, bench: Any, path: Path) ->
     with user_errors():
         rows = [row for row in read(path) if row["error"] is None]
     anew = CallsAnew(rows, bench.samples, args.blame)
-    num = sum(len(row["steps"]) for row in rows)
-    say(
-        console,
-        f"\n{counted(num, 'call')} of {counted(len(rows), 'episode')} answered anew {args.blame} times each: "
-        f"{num * args.blame:,} episodes to play on, about {anew.num_calls:,} calls.",
-    )
+    lengths = [len(row["steps"]) for row in rows]
+    num_asked = args.blame * sum(length * (length + 1) // 2 for length in lengths)
+    what = f"{counted(sum(lengths), 'call')} of {counted(len(rows), 'episode')} answered anew {args.blame} times each"
+    say(console, f"\n{what}: {len(anew.places):,} episodes to play on, about {num_asked:,} calls.")
     folder = path / f"blame-{args.blame}"
     played = watched(bench, folder, args, console, bench.env, anew)
     found = played.report["blame"]

@@ -238,7 +238,7 @@ def watched(
     """Play the benchmark, with a progress bar that shows the success rate and its interval so far."""
     from pettingllms_envs.evaluation.bench import play
 
-    num = len(bench.chosen.instances) * bench.samples if anew is None else len(anew.places(bench.chosen.instances))
+    num = len(bench.chosen.instances) * bench.samples if anew is None else len(anew.places)
     with user_errors(), bar(console, name, num) as on_row:
         return play(bench, path, concurrency=concurrency_of(args, bench.agents), on_row=on_row, anew=anew)
 

@@ -137,7 +137,7 @@ def play(
                 instances=bench.chosen.instances,
                 samples=bench.samples,
                 rules=bench.rules,
-                chosen=None if anew is None else anew.places(bench.chosen.instances),
+                chosen=None if anew is None else anew.places,
             )
             agents = pools.agents if anew is None else anew.agents(pools.agents)
             ended = run(plan, agents, folder, concurrency=concurrency, on_row=on_row)

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from pettingllms_envs.agents.base import Agent, Reply, Request
+from pettingllms_envs.agents.base import CARRIES, Agent, Reply, Request
 from pettingllms_envs.episodes.episode import Instance
 from pettingllms_envs.episodes.figures import mean_by_problem
 from pettingllms_envs.episodes.files import Row, place, problem
@@ -39,13 +39,16 @@ class CallsAnew:
     samples: int
     num: int
 
-    def places(self, instances: Sequence[Instance]) -> list[tuple[Instance, int]]:
+    @property
+    def places(self) -> list[tuple[Instance, int]]:
         """The problem and the number of each episode, which are no numbers of the run's: so its seeds are others."""
-        by_index = {each.index: each for each in instances}
         return [
-            (by_index[index], self.samples + (call * self.samples + sample) * self.num + number)
+            (
+                Instance(each["index"], each["seed"], each["options"]),
+                self.samples + (call * self.samples + row["sample"]) * self.num + number,
+            )
             for row in self.rows
-            for index, sample in [place(row)]
+            for each in [row["instance"]]
             for call in range(len(row["steps"]))
             for number in range(self.num)
         ]
@@ -54,29 +57,21 @@ class CallsAnew:
         """The call that is answered anew in the episode of a number, and the number of that call's episode."""
         return divmod((number - self.samples) // self.num, self.samples)
 
-    @property
-    def num_calls(self) -> int:
-        """Number of replies that are needed, if episodes that are played on have as many calls as before."""
-        return sum(self.num * len(row["steps"]) * (len(row["steps"]) + 1) // 2 for row in self.rows)
-
     def agents(self, agents: Mapping[str, Agent]) -> dict[str, Agent]:
         """Agents that give the recorded replies before the call, and from there on those of `agents`."""
         recorded = Recorded(self.rows)
         return {name: _FromACallOn(agent, recorded, self) for name, agent in agents.items()}
 
     def effects(self, continuations: Sequence[Row]) -> dict[str, Any]:
-        """The effect of each call, by agent and number of the agent's call, with its 95% interval.
-
-        Squares are averaged over agents, and over episodes; in one without the call it has no effect. Problems are
-        resampled, or if there is one, its episodes.
+        """The effect of each call, 0 in an episode without it, with a 95% interval by problems, or episodes of one.
 
         Args:
             continuations: Rows of the episodes of `places`.
 
         Returns:
-            `episodes`, the number of those whose calls have two continuations each; and `calls`, the largest effect
-            first: `agent`, `call` from 1, `episodes` that have it, `mean`, `low`, `high`, and `share` of the sum of
-            all effects, or None if that is not above 0. There are none of fewer than two episodes.
+            `episodes`, the number of those whose calls have two continuations each; and `calls`, none if that is below
+            2, the largest effect first: `agent`, `call` from 1, `episodes` that have it, `mean`, `low`, `high`, and
+            `share` of the sum of all effects, or None if that is not above 0.
         """
         played: dict[tuple[int, int, int], list[Mapping[str, float]]] = {}
         for row in continuations:
@@ -120,23 +115,17 @@ def squares(continuations: Sequence[Sequence[Mapping[str, float]]], returns: Map
     return found
 
 
-@dataclass(frozen=True, slots=True)
 class _FromACallOn:
     """Gives the recorded replies before the call that is answered anew, and an agent's from there on."""
 
-    agent: Agent
-    recorded: Recorded
-    anew: CallsAnew
+    carries = CARRIES  # the run itself was refused where its agent cannot be given them
 
-    @property
-    def carries(self) -> Sequence[str]:
-        """What the agent may be given, see `Agent`."""
-        carried: Sequence[str] = getattr(self.agent, "carries", ())  # agents of plug-ins are classes of their own
-        return carried
+    def __init__(self, agent: Agent, recorded: Recorded, anew: CallsAnew) -> None:
+        self._agent, self._recorded, self._anew = agent, recorded, anew
 
     def reply(self, request: Request) -> Reply:
         """See `Agent`."""
-        call, sample = self.anew.call_of(request.sample)
+        call, sample = self._anew.call_of(request.sample)
         if request.step < call:
-            return self.recorded.reply(replace(request, sample=sample))
-        return self.agent.reply(request)
+            return self._recorded.reply(replace(request, sample=sample))
+        return self._agent.reply(request)

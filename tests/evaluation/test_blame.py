@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import pettingllms_envs
 from chat_server import serving
 from pettingllms_envs import cli
 from pettingllms_envs.episodes.files import read
@@ -85,16 +86,13 @@ def test_the_deciding_call_has_the_largest_effect_and_the_intervals_of_others_in
 
 
 def test_every_call_of_every_sample_has_numbers_of_its_own_which_are_none_of_the_run() -> None:
-    from pettingllms_envs.episodes.episode import Instance
-
     rows = [row(index, sample, 0.0) for index in (0, 1) for sample in (0, 1)]
     anew = CallsAnew(rows, samples=2, num=3)
-    places = [(instance.index, number) for instance, number in anew.places([Instance(0, 7), Instance(1, 8)])]
+    places = [(instance.index, number) for instance, number in anew.places]
     assert len(set(places)) == len(places) == 2 * 2 * 3 * 3
     assert min(number for _, number in places) == 2
     calls = sorted(anew.call_of(number) for index, number in places if index == 0)
     assert calls == sorted([(call, sample) for call in range(3) for sample in range(2)] * 3)
-    assert anew.num_calls == 4 * 3 * (3 + 2 + 1)
 
 
 def test_an_episode_counts_once_each_of_its_calls_was_answered_twice() -> None:
@@ -175,3 +173,19 @@ def test_what_cannot_be_answered_anew_is_refused_before_anything_is_played(
 ) -> None:
     assert cli.main(["bench", *arguments, "--agents", "null"]) == 2
     assert expected in capsys.readouterr().err
+
+
+def test_an_environment_that_cannot_be_played_again_is_refused_before_anything_is_played(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def make(name: str, **settings: Any) -> Any:
+        env = made(name, **settings)
+        env.unwrapped.metadata["branching"] = "none"
+        return env
+
+    made = pettingllms_envs.make
+    monkeypatch.setattr(pettingllms_envs, "make", make)
+    line = ["bench", "plan_path", "--agents", "null", "--blame", "2", "--output", str(tmp_path / "out")]
+    assert cli.main(line) == 2
+    assert "the same replies need not lead to the same episode" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
