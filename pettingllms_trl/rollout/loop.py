@@ -202,8 +202,6 @@ class RolloutLoop:
             if task.failure is not None:
                 task.handle.release()  # unless it is what failed
                 self._retry_or_drop(task, task.failure)
-            elif self._is_obsolete(task):
-                task.handle.release()
             else:
                 name = task.handle.reset_args.environment
                 (self._slow.add if task.was_slow else self._slow.discard)(name)
@@ -212,6 +210,9 @@ class RolloutLoop:
 
     def _go_on(self, task: Task) -> None:
         """Give a task what it waits for, or put it where that will be found."""
+        if self._is_obsolete(task):
+            task.handle.release()
+            return
         for start in task.new:
             decision, k, m = start.place
             options = self._rules.options
@@ -278,8 +279,5 @@ class RolloutLoop:
             task = self._asked.pop(ticket)
             for completion in sampled.completions:
                 self._num_sampled_tokens += len(completion.ids)
-            if self._is_obsolete(task):
-                task.handle.release()
-            else:
-                task.advance(sampled)
-                self._go_on(task)
+            task.advance(sampled)
+            self._go_on(task)
