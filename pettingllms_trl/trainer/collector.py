@@ -171,15 +171,14 @@ class RolloutCollector:
         if self._args.audit == "stop":
             check_conversations(episodes, [agent for agent, follow in self._follow.items() if follow])
         continuations = [d for episode in episodes for d in episode.continuations if d.agent not in partners]
+        kept = continuations_of(selection.kept.decisions, episodes, continuations) if continuations else []
         return Generation(
             rows=played,
             played=Played(episodes=episodes, scores=scores, counts=counts),
             decisions=decisions,
             selection=selection,
             continuations=continuations,
-            kept_continuations=continuations_of(selection.kept.decisions, episodes, continuations)
-            if continuations
-            else [],
+            kept_continuations=kept,
             learning=learning,
         )
 

@@ -28,14 +28,7 @@ from pettingllms_trl.credit.reward_functions import (
 from pettingllms_trl.records import Row
 from pettingllms_trl.rollout.branch_states import same_random_numbers_afterwards
 from pettingllms_trl.rollout.curriculum import Curricula
-from pettingllms_trl.rollout.env_pool import (
-    DEFAULT_ENVIRONMENT,
-    ENVIRONMENT_COLUMN,
-    EnvPool,
-    MakeEnv,
-    ResetArgs,
-    columns_of,
-)
+from pettingllms_trl.rollout.env_pool import DEFAULT_ENVIRONMENT, ENVIRONMENT_COLUMN, EnvPool, MakeEnv, ResetArgs
 
 
 TRAIN = "train_dataset"
@@ -66,7 +59,7 @@ def check_reward_columns(rewards: RewardFunctions, datasets: Mapping[str, Any], 
         return
     levels = [curriculum.field for curriculum in curricula.curricula.values()]
     for where, dataset in datasets.items():
-        columns = columns_of(dataset)
+        columns = list(dataset.column_names or next(iter(dataset), ()))  # a stream may not know its columns
         check_columns(columns)
         given = (*ARGUMENTS, *OF_DECISION, *columns, *(levels if where == TRAIN else ()))
         for name, function in functions.items():
