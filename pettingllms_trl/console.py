@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -67,7 +68,7 @@ def line(
         speed: Tokens a second.
         left: Seconds to go.
     """
-    rewards: dict[str, list[float]] = {role: [] for role in roles_of(agents)}
+    rewards: dict[str, list[float]] = defaultdict(list)
     flat = []
     of_all = "eval_" if prefix else ""  # the keys of each data set's evaluation
     for agent in agents:

@@ -93,7 +93,6 @@ def check_branching(
         env: An environment, as `branchable` returns it, just reset.
         replace: Makes another one, reset the same way, to be returned if the given one cannot be used further.
         branching: Why it is branched.
-        close: Closes one that is not used further.
 
     Raises:
         ValueError: It cannot be branched; or it raised when it was stepped, and there is no `crash_reward`.

@@ -104,10 +104,7 @@ def episode(
 ) -> Steps:
     """Play one episode of a row, the `number`-th of an instance, or the rest of one after a candidate, `start`.
 
-    The handle has an environment for the row, unless `start` has a copy of one.
-
-    Returns:
-        The record of the episode. The decisions of a continuation are left out unless they are kept.
+    The decisions of a continuation are left out of its record unless they are kept.
     """
     options, width = rules.options, rules.options.width
     decisions, rewards = list[Decision](), list[Mapping[str, float]]()

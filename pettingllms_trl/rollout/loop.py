@@ -168,7 +168,7 @@ class RolloutLoop:
         self._workers.submit(ticket, job, handle or task.handle)
 
     def _step(self, task: Task, candidates: Candidates) -> None:
-        """Queue jobs for a decision's candidates that have not been stepped: one for each, if they are slow.
+        """Queue a job for candidates that have not been stepped, or one for each if they are slow.
 
         A retry is stepped sequentially, since concurrency may have caused the failure.
         """

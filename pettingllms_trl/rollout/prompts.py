@@ -77,7 +77,6 @@ def agents_with_history(history: str | Mapping[str, str] | None, agents: Sequenc
     Args:
         history: One of `HISTORIES` for all agents, or by agent or role; an agent's entry wins over its role's, and
             agents without one have no history. `None` is `"none"`.
-        agents: All agents.
     """
     history = "none" if history is None else history
     of_name = dict.fromkeys(agents, history) if isinstance(history, str) else dict(history)

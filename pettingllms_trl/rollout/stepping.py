@@ -170,11 +170,7 @@ class Candidates:
         in_place = k == 0 if self.start is not None else is_last and self.crash_reward is None
         try:
             return branch_of(handle.env, self.agent, completion, self.start, handle.tick, in_place=in_place)
-        except (
-            EpisodeRestart,
-            ReplayError,
-            ServiceFailed,
-        ):  # before the step; or a server that few replies need
+        except (EpisodeRestart, ReplayError, ServiceFailed):  # before the step, or of a server
             raise
         except Exception as crash:  # third-party code may raise anything
             if self.crash_reward is None:

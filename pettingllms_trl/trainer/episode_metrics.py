@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -142,7 +143,7 @@ def prefix_shares(decisions: Sequence[Decision], policies: Mapping[str, str]) ->
         if decision.agent in policies and len(ids):
             before = earlier[policies[decision.agent]]
             if before:
-                yield decision.agent, max(_num_common(ids, each) for each in before) / len(ids)
+                yield decision.agent, max(map(partial(_num_common, ids), before)) / len(ids)
             before.append(np.array(decision.prompt.ids + decision.played.completion.ids))
 
 
