@@ -34,7 +34,7 @@ from pettingllms_envs.core import (
     situation,
     system_prompt,
 )
-from pettingllms_envs.workflows.channels import Channel, Sent
+from pettingllms_envs.workflows.channels import Channel, CountedMessages, Sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class TurnState(NamedTuple, Generic[State]):
 
 
 @dataclass(frozen=True, slots=True)
-class TurnWorkflow(BaseWorkflow[State, Move]):
+class TurnWorkflow(CountedMessages, BaseWorkflow[State, Move]):
     """Agents act in a fixed order, and the last one's reply is played.
 
     Args:
@@ -141,10 +141,6 @@ class TurnWorkflow(BaseWorkflow[State, Move]):
         over = solved or state.turn == self.num_turns
         after = state._replace(task=task_state, turn=state.turn + (not over), feedback=feedback, messages=())
         return after, parts, solved, over and not solved
-
-    def outcome(self, state: TurnState[State]) -> Mapping[str, int]:
-        """How many messages were sent, and their characters in total."""
-        return {"messages": state.num_messages, "message_chars": state.message_chars}
 
     def _members(self) -> list[str]:
         return [member for role in self.roles for member in role.members]

@@ -14,8 +14,9 @@ quoted, see `pettingllms_envs.quoting`.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pettingllms_envs.quoting import quote
 
@@ -80,6 +81,33 @@ class Channel:
         if self.alphabet:
             text = "".join(letter for letter in text if letter in self.alphabet)
         return Sent(sender, text.strip()[: self.capacity].rstrip())
+
+
+class LimitedMessages:
+    """A workflow whose messages are cut after its `capacity`."""
+
+    __slots__ = ()
+
+    capacity: int
+
+    @property
+    def channel(self) -> Channel:
+        """The channel of all messages."""
+        return Channel(self.capacity)
+
+    def deliver(self, sender: str, text: str) -> Sent | None:
+        """The message, cut."""
+        return self.channel.send(sender, text)
+
+
+class CountedMessages:
+    """A workflow whose state counts the messages that arrived."""
+
+    __slots__ = ()
+
+    def outcome(self, state: Any) -> Mapping[str, int]:
+        """How many messages arrived, and their characters in total."""
+        return {"messages": state.num_messages, "message_chars": state.message_chars}
 
 
 def _visible(line: str) -> str:

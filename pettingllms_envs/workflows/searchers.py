@@ -27,7 +27,7 @@ from pettingllms_envs.quoting import quote
 from pettingllms_envs.retrieval import Passage
 from pettingllms_envs.tasks.search import ANSWER, ASK, MOST_QUERY, SEARCH, Search, SearchMove, SearchState
 from pettingllms_envs.workflows.base import BaseWorkflow
-from pettingllms_envs.workflows.channels import Channel, Sent
+from pettingllms_envs.workflows.channels import Channel, CountedMessages, Sent
 
 
 SEARCHER, ANSWERER = "searcher", "answerer"
@@ -66,7 +66,7 @@ class SearchingState(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class SearchWorkflow(BaseWorkflow[SearchState, SearchMove]):
+class SearchWorkflow(CountedMessages, BaseWorkflow[SearchState, SearchMove]):
     """What the workflows of search share.
 
     Args:
@@ -110,7 +110,8 @@ class SearchWorkflow(BaseWorkflow[SearchState, SearchMove]):
         """Search, ask or answer."""
         role = self.actor(state)
         move, why = self._read(reply, role)
-        feedback = dict(zip(self.members, state.feedback, strict=True)) | {role: _feedback(why)}
+        words = f"Your last reply was unreadable: {why}." if why else ""
+        feedback = dict(zip(self.members, state.feedback, strict=True)) | {role: words}
         noted = state._replace(feedback=tuple(feedback.values()))
         if move is None:
             return self._next(noted, {role: {"format": UNREADABLE_PENALTY}})
@@ -138,10 +139,6 @@ class SearchWorkflow(BaseWorkflow[SearchState, SearchMove]):
         """Progress, success, format and searches; support, if it is paid."""
         ranges = part_ranges(self.task) | {"searches": (SEARCH_COST, 0.0)}
         return ranges | ({"support": (0.0, 1.0)} if self.task.support_reward else {})
-
-    def outcome(self, state: SearchingState) -> Mapping[str, int]:
-        """How many messages were sent, and their characters in total."""
-        return {"messages": state.num_messages, "message_chars": state.message_chars}
 
     def _read(self, reply: str, role: str) -> tuple[SearchMove | None, str]:
         """The move, or None and why the reply is unreadable."""
@@ -232,7 +229,3 @@ class LoneSearcher(SearchWorkflow):
 
 def _shown(passage: Passage) -> str:
     return quote(f"{passage.title}: {passage.text}" if passage.title else passage.text)
-
-
-def _feedback(why: str) -> str:
-    return f"Your last reply was unreadable: {why}." if why else ""
