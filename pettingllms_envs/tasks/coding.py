@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
-from pettingllms_envs.core import SPLITS, Unreadable, check_choice
+from pettingllms_envs.core import SPLITS, Unreadable
 from pettingllms_envs.datasets.problems import CodeProblem
 from pettingllms_envs.graders.cases import Case, Review, Run, best_cases, review, run_cases
 from pettingllms_envs.graders.code import golden, grade, limits_of
@@ -104,14 +104,8 @@ class Coding(DataTask[CodingState]):
         Raises:
             ValueError: There is no such split, level, problem or data.
         """
-        check_choice("split", split, SPLITS)
-        fields = {"split": split, "level": level, "problem": problem}
-        chosen = self.drawn(seed, **fields, include_unjudged=self.include_unjudged)
-        if not isinstance(chosen, CodeProblem):
-            raise ValueError(
-                f"{self.data!r} has {type(chosen).__name__}s; expected problems whose answer is a program. Name other"
-                " data, or play it in math."
-            )
+        fields = {"level": level, "problem": problem, "include_unjudged": self.include_unjudged}
+        chosen = self.drawn(CodeProblem, seed, split, **fields)
         if self.packages:
             chosen = replace(chosen, packages=self.packages)
         counted = self.counted_tests(chosen) if split == SPLITS[0] else None

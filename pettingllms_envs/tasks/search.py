@@ -30,7 +30,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from pettingllms_envs.core import SPLITS, Unreadable, check_choice, check_whole
+from pettingllms_envs.core import Unreadable, check_whole
 from pettingllms_envs.datasets.problems import QuestionProblem
 from pettingllms_envs.datasets.questions import MAX_ANSWER
 from pettingllms_envs.graders.short_answers import exact_match, f1
@@ -159,11 +159,7 @@ class Search(DataTask[SearchState]):
         Raises:
             ValueError: There is no such split, level, question or data; it has no passages, or names none as needed.
         """
-        split = SPLITS[0] if split is None else split
-        check_choice("split", split, SPLITS)
-        drawn = self.drawn(seed, split=split, problem=problem, level=level)
-        if not isinstance(drawn, QuestionProblem):
-            raise ValueError(f"search got data={self.data!r} with {drawn}; expected questions. Name another set.")
+        drawn = self.drawn(QuestionProblem, seed, split, problem=problem, level=level)
         if not drawn.passages and self._is_own_row:
             raise ValueError(f"{drawn} has no passages; expected a corpus or a url to search. Give one of them.")
         if not drawn.support and self.support_reward:

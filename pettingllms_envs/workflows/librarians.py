@@ -101,6 +101,8 @@ class LibraryWorkflow(CountedMessages):
     cyclic: ClassVar[bool] = False
     spare_turn: ClassVar[str] = LATE_JOB
     """What librarians are told of the additional turn if the seed draws who begins."""
+    answers_last: ClassVar[bool] = False
+    """Whether the one who searches last answers instead of telling."""
 
     def __post_init__(self) -> None:
         check_choice("order", self.order, ORDERS)
@@ -110,11 +112,6 @@ class LibraryWorkflow(CountedMessages):
         if not isinstance(self.num_turns, int) or 0 != self.num_turns < least:
             raise ValueError(f"num_turns is {self.num_turns!r}; expected 0 or at least {least}, {why}. Leave it out.")
         object.__setattr__(self, "num_turns", self.num_turns or least)
-
-    @property
-    def answers_last(self) -> bool:
-        """Whether the one who searches last answers instead of telling."""
-        return False
 
     @property
     def librarians(self) -> Librarians:
@@ -334,11 +331,7 @@ class LibrarianPair(LibrarianTeam):
     """Two librarians, the last of whom answers."""
 
     name: ClassVar[str] = "pair"
-
-    @property
-    def answers_last(self) -> bool:
-        """Always."""
-        return True
+    answers_last: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,11 +346,7 @@ class SilentPair(SilentLibrarians):
     """Two librarians, the last of whom answers, and no message arrives."""
 
     name: ClassVar[str] = "cut_pair"
-
-    @property
-    def answers_last(self) -> bool:
-        """Always."""
-        return True
+    answers_last: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,7 +362,7 @@ class LoneLibrarian(TalkingLibrarians):
     """
 
     archive: int = ARCHIVES[0]
-    answers_last: bool = False
+    answers_last: bool = False  # type: ignore[misc]  # a setting here
 
     name: ClassVar[str] = "alone"
 
@@ -395,7 +384,7 @@ class FullLibrarian(TalkingLibrarians):
         answers_last: Whether it answers after the last search, as in a pair, instead of telling first.
     """
 
-    answers_last: bool = False
+    answers_last: bool = False  # type: ignore[misc]  # a setting here
 
     name: ClassVar[str] = "full"
     spare_turn: ClassVar[str] = EARLY_JOB

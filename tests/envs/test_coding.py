@@ -198,7 +198,7 @@ def test_problems_with_an_answer_are_no_problems_of_coding(tmp_path: Path) -> No
     path = tmp_path / "math.jsonl"
     rows = [{"problem": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(30)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    with pytest.raises(ValueError, match="has MathProblems; expected problems whose answer is a program"):
+    with pytest.raises(ValueError, match=r"with MathProblem\(.*expected CodeProblems"):
         pettingllms_envs.make("apps", data=str(path), layout="math").reset(seed=0)
 
 
