@@ -10,6 +10,7 @@ import argparse
 import csv
 import io
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,14 @@ from rich.console import Console
 
 from pettingllms_envs.commands import user_errors
 from pettingllms_envs.commands.formats import add_format, format_of, give, say_blocks
+from pettingllms_envs.episodes import files
+from pettingllms_envs.episodes.index import run_folders
+from pettingllms_envs.evaluation.compare import Run
+from pettingllms_envs.evaluation.leaderboard import leaderboard
+from pettingllms_envs.evaluation.metrics import sum_of_tokens
+from pettingllms_envs.evaluation.tables import count, duration, width
+from pettingllms_envs.studies.page import page
+from pettingllms_envs.studies.report import Heading, Items, Paragraph, Table, markdown
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -45,8 +54,6 @@ def runs_below(folder: Path) -> list[Path]:
         ValueError: There are none.
         OSError: There is no such folder.
     """
-    from pettingllms_envs.episodes.index import run_folders
-
     found = list(run_folders(folder))
     if not found:
         raise ValueError(f"{folder} has no run; expected folders of `pettingllms bench` in it. Name another.")
@@ -61,12 +68,6 @@ def show_folders(console: Console, folders: Sequence[Path]) -> None:
 
 def read_board(folders: Sequence[Path]) -> Any:
     """The leaderboard of runs; those that cannot be read are left out with the reason."""
-    from dataclasses import replace
-
-    from pettingllms_envs.episodes import files
-    from pettingllms_envs.evaluation.compare import Run
-    from pettingllms_envs.evaluation.leaderboard import leaderboard
-
     runs, broken = [], []
     for folder in dict.fromkeys(folders):
         try:
@@ -81,9 +82,6 @@ def read_board(folders: Sequence[Path]) -> Any:
 
 def show(console: Console, board: Any) -> None:
     """Print the leaderboard; where its table is too wide, a line for each value."""
-    from pettingllms_envs.evaluation.tables import width
-    from pettingllms_envs.studies.report import Table
-
     whole = list(blocks(board))
     for at, block in enumerate(whole):
         if isinstance(block, Table) and block.head[0] == "player" and width(block.head, block.rows) > console.width:
@@ -94,9 +92,6 @@ def show(console: Console, board: Any) -> None:
 
 def text_of(board: Any, form: str) -> str:
     """The leaderboard as Markdown, CSV or one HTML page."""
-    from pettingllms_envs.studies.page import page
-    from pettingllms_envs.studies.report import markdown
-
     if form == "csv":
         return as_csv(board)
     return markdown(list(blocks(board))) if form == "md" else page(list(blocks(board)), {})
@@ -104,10 +99,6 @@ def text_of(board: Any, form: str) -> str:
 
 def blocks(board: Any) -> Iterator[Any]:
     """The leaderboard from its title to the runs that are left out."""
-    from pettingllms_envs.evaluation.metrics import sum_of_tokens
-    from pettingllms_envs.evaluation.tables import count, duration
-    from pettingllms_envs.studies.report import Heading, Items, Paragraph, Table
-
     yield Heading("Leaderboard", 1)
     if board.cells:
         heads = [*board.columns, *(["mean"] if board.means else [])]
@@ -191,8 +182,6 @@ def _percent(figure: Sequence[float]) -> str:
 
 def as_csv(board: Any) -> str:
     """A line for each run: those in the table, then the others with the reason."""
-    from pettingllms_envs.evaluation.metrics import sum_of_tokens
-
     text = io.StringIO()
     heads = ("environment", "player", "success", "low", "high", "is_best", "problems", "samples", "episodes")
     writer = csv.writer(text, lineterminator="\n")
