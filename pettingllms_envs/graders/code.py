@@ -18,8 +18,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from pettingllms_envs.caching import remembered
 from pettingllms_envs.datasets.problems import CodeProblem
-from pettingllms_envs.graders.cache import remembered
 from pettingllms_envs.quoting import shorten
 from pettingllms_envs.sandbox.executor import SandboxFailed
 from pettingllms_envs.sandbox.shared import default

@@ -9,7 +9,7 @@ counts as the same answer is in docs/grading.md. The verdict is the same from ev
 
 From the outside in: `pettingllms_envs.replies.boxes` (where a reply says its answer), `verdicts.py` (from two texts
 to a verdict), `reading.py` with `spelling.py`, `units.py` and `shapes.py` (what a text says), `matching.py` and
-`numbers.py` (what is equal), `workers.py` and `inside/` (math-verify), `cache.py`.
+`numbers.py` (what is equal), `workers.py` and `inside/` (math-verify).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from pettingllms_envs.graders.cache import Memo
+from pettingllms_envs.caching import Memo
 from pettingllms_envs.graders.verdicts import (
     MAX_LENGTH,
     Case,

@@ -24,8 +24,6 @@ from pettingllms_envs.retrieval.local import DenseIndex, SparseIndex, sentence_e
 from pettingllms_envs.retrieval.passages import Passage, Retriever
 
 
-CHUNK = 2**20
-
 _indexing = threading.Lock()
 
 
@@ -90,8 +88,5 @@ def _passage(row: Mapping[str, Any], where: str) -> Passage:
 
 @lru_cache(maxsize=64)  # by size and time too, since a file may change while a process runs
 def _digest(path: Path, size: int, time: int) -> str:
-    found = hashlib.sha256()
     with path.open("rb") as file:
-        while chunk := file.read(CHUNK):
-            found.update(chunk)
-    return found.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -210,9 +210,6 @@ def _without_filters(
         dirs=dirs,
         files=files,
         hidden=hidden,
-        job_filter=b"",
-        process_filter=b"",
-        test_filter=b"",
     )
 
 
