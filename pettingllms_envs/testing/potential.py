@@ -7,7 +7,7 @@ from typing import Any
 
 from pettingllms_envs.core import TEAM, team_return
 from pettingllms_envs.features import HasBonuses
-from pettingllms_envs.testing.play import Case, Failed, Skipped, blaming, episode, mixed_play, scoped_parts, told
+from pettingllms_envs.testing.play import Case, Failed, Skipped, blaming, mixed_episode, scoped_parts, told
 
 
 TOLERANCE = 1e-9
@@ -28,7 +28,7 @@ def check_potential(case: Case) -> str:
     bonuses = frozenset(workflow.bonuses) if isinstance(workflow, HasBonuses) else frozenset()
     greatest = 0.0
     for start in case.starts:
-        seen = episode(env, start, mixed_play(case, start), max_steps=case.max_steps, look=_look(bonuses)).seen
+        seen = mixed_episode(case, start, env, look=_look(bonuses)).seen
         paid = sum(parts for parts, _ in seen)
         change = seen[-1][1] - seen[0][1]
         greatest = max(greatest, abs(change))
