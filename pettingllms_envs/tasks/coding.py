@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
-from pettingllms_envs.core import SPLITS, Unreadable
+from pettingllms_envs.core import SPLITS, Unreadable, check_whole
 from pettingllms_envs.datasets.problems import CodeProblem
 from pettingllms_envs.graders.cases import Case, Review, Run, best_cases, review, run_cases
 from pettingllms_envs.graders.code import golden, grade, limits_of
@@ -82,10 +82,8 @@ class Coding(DataTask[CodingState]):
     blind_replies: ClassVar[tuple[str, ...]] = blind_replies()
 
     def __post_init__(self) -> None:
-        if self.train_tests is not None and (not isinstance(self.train_tests, int) or self.train_tests < 1):
-            raise ValueError(
-                f"train_tests is {self.train_tests!r}; expected a whole number of at least 1, or None for all tests."
-            )
+        if self.train_tests is not None:
+            check_whole("train_tests", self.train_tests, 1)
         if self.cpu is not None:
             Limits(cpu=self.cpu)
         object.__setattr__(self, "packages", installed(self.packages))

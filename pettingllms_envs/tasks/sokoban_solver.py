@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from pettingllms_envs.core import check_choice
 from pettingllms_envs.replies import LETTERS
 from pettingllms_envs.tasks.sokoban_bound import (
     DEAD,
@@ -58,8 +59,7 @@ def solve(position: Position, by: str = "moves", *, max_nodes: int | None = None
         SearchLimitError: The search gave up.
         ValueError: `by` is neither of the two.
     """
-    if by not in ("moves", "pushes"):
-        raise ValueError(f"by is {by!r}; expected 'moves' or 'pushes'. Choose what shall be fewest.")
+    check_choice("by", by, ("moves", "pushes"))
     if lower_bound(position) == DEAD:
         return None
     found, nodes = _search(position, by == "moves", max_nodes)

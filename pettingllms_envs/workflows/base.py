@@ -28,7 +28,7 @@ from pettingllms_envs.core import (
     Task,
     Transition,
     best_reply,
-    check_num_turns,
+    check_whole,
     part_ranges,
     play,
     situation,
@@ -55,7 +55,7 @@ class BaseWorkflow(Generic[State, Move]):
     cyclic: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_num_turns(self.num_turns)
+        check_whole("num_turns", self.num_turns, 1)
 
     def oracle(self, state: Any) -> str:
         """The task's best move."""

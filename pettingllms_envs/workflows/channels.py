@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from pettingllms_envs.core import check_whole
 from pettingllms_envs.quoting import quote
 
 
@@ -64,11 +65,7 @@ class Channel:
     alphabet: str = ""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.capacity, int) or self.capacity < 1:
-            raise ValueError(
-                f"the capacity of a channel is {self.capacity!r}; expected a whole number of at least 1. Give the "
-                "most characters of a message."
-            )
+        check_whole("the capacity of a channel", self.capacity, 1)
         if hidden := [letter for letter in self.alphabet if letter != "\n" and _visible(letter) != letter]:
             raise ValueError(
                 f"the alphabet of a channel has {hidden[0]!a}; expected characters that can be printed, spaces "

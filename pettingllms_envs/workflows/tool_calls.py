@@ -27,6 +27,7 @@ from pettingllms_envs.core import (
     Workflow,
     call_tool,
     check_choice,
+    check_whole,
 )
 from pettingllms_envs.features import ChangingTeam, HasBonuses, HasOutcome, LeavesRewards
 from pettingllms_envs.observations import Message, Part, Prompt
@@ -94,11 +95,7 @@ class ToolCalls:
 
     def __post_init__(self) -> None:
         check_choice("tool_calls", self.style, STYLES)
-        if not isinstance(self.max_calls, int) or self.max_calls < 1:
-            raise ValueError(
-                f"max_tool_calls is {self.max_calls!r}; expected a whole number of at least 1. Give the most replies "
-                "with calls before a reply to the task."
-            )
+        check_whole("max_tool_calls", self.max_calls, 1)
         of_name = {role.name: role for role in self.workflow.roles}
         for role, tools in self.tools.items():
             check_choice("the role of tools", role, tuple(of_name))
