@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import csv
+import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -47,6 +49,13 @@ def give(output: Path | None, console: Console, text: str) -> None:
     else:
         write_output(output, text)
         say(console, str(output))
+
+
+def as_csv(rows: Iterable[Iterable[object]]) -> str:
+    """Rows as CSV, in which lines end as everywhere else."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
 
 
 def say_blocks(console: Console, blocks: Iterable[Any]) -> None:

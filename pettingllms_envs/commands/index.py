@@ -7,8 +7,6 @@ pettingllms runs outputs --output runs.html          a page; also .md and .csv
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
@@ -17,7 +15,7 @@ from typing import Any
 from rich.console import Console
 
 from pettingllms_envs.commands import counted, say, user_errors
-from pettingllms_envs.commands.formats import add_format, format_of, give
+from pettingllms_envs.commands.formats import add_format, as_csv, format_of, give
 from pettingllms_envs.episodes.index import BROKEN, Entry, entry_of, run_folders
 from pettingllms_envs.evaluation.metrics import sum_of_tokens
 from pettingllms_envs.evaluation.tables import duration, percent
@@ -115,12 +113,8 @@ def text_of(shown: Sequence[Entry], broken: Sequence[Entry], form: str) -> str:
     rows = [row_of(entry) for entry in shown]
     faults = list(map(fault_of, broken))
     if form == "csv":
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow([*HEADS, "fault"])
-        writer.writerows([[*row, ""] for row in rows])
-        writer.writerows([[*[""] * (len(HEADS) - 1), str(entry.path), entry.fault] for entry in broken])
-        return text.getvalue()
+        unread = ([*[""] * (len(HEADS) - 1), str(entry.path), entry.fault] for entry in broken)
+        return as_csv([[*HEADS, "fault"], *([*row, ""] for row in rows), *unread])
     if form == "html":
         from pettingllms_envs.page.runs import page
 

@@ -7,8 +7,6 @@ reason. A value in bold (or with a star): nobody in its column is better by a ve
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -18,7 +16,7 @@ from typing import Any
 from rich.console import Console
 
 from pettingllms_envs.commands import user_errors
-from pettingllms_envs.commands.formats import add_format, format_of, give, say_blocks
+from pettingllms_envs.commands.formats import add_format, as_csv, format_of, give, say_blocks
 from pettingllms_envs.episodes import files
 from pettingllms_envs.episodes.index import run_folders
 from pettingllms_envs.evaluation.compare import Run
@@ -93,7 +91,7 @@ def show(console: Console, board: Any) -> None:
 def text_of(board: Any, form: str) -> str:
     """The leaderboard as Markdown, CSV or one HTML page."""
     if form == "csv":
-        return as_csv(board)
+        return as_csv(lines(board))
     return markdown(list(blocks(board))) if form == "md" else page(list(blocks(board)), {})
 
 
@@ -180,24 +178,19 @@ def _percent(figure: Sequence[float]) -> str:
     return f"{mean:.1f}% [{low:.1f}, {high:.1f}]"
 
 
-def as_csv(board: Any) -> str:
+def lines(board: Any) -> Iterator[list[Any]]:
     """A line for each run: those in the table, then the others with the reason."""
-    text = io.StringIO()
     heads = ("environment", "player", "success", "low", "high", "is_best", "problems", "samples", "episodes")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*heads, "tokens_in", "tokens_out", "wall_seconds", "date", "data", "run", "left_out"])
+    yield [*heads, "tokens_in", "tokens_out", "wall_seconds", "date", "data", "run", "left_out"]
     for cell in _in_order(board):
         timing, config = cell.report["timing"] or {}, cell.run.header["config"]
-        writer.writerow(
-            [
-                *(cell.column, cell.player, *cell.success, cell.is_best, cell.report["success"]["problems"]),
-                *(config["samples"], cell.report["episodes"]["ended"], *(sum_of_tokens(cell.report) or ("", ""))),
-                *(timing.get("seconds", ""), day(timing.get("began")), cell.note, cell.run.name, ""),
-            ]
-        )
+        yield [
+            *(cell.column, cell.player, *cell.success, cell.is_best, cell.report["success"]["problems"]),
+            *(config["samples"], cell.report["episodes"]["ended"], *(sum_of_tokens(cell.report) or ("", ""))),
+            *(timing.get("seconds", ""), day(timing.get("began")), cell.note, cell.run.name, ""),
+        ]
     for name, reason in board.left_out:
-        writer.writerow([*[""] * 14, name, reason])
-    return text.getvalue()
+        yield [*[""] * 14, name, reason]
 
 
 def day(seconds: float | None) -> str:

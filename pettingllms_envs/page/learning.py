@@ -66,7 +66,7 @@ def learned(log: Sequence[Mapping[str, Any]], table: Table, agents: Sequence[str
     first, last = looks
     names = [name for name in first.figures if name in last.figures]
     rows = [
-        [name, _short(a := first.figures[name]), _short(b := last.figures[name]), _signed(b - a)] for name in names
+        [name, _short(a := first.figures[name]), _short(b := last.figures[name]), f"{b - a:+.3g}"] for name in names
     ]
     if first.success and last.success:
         points = f"{100 * (last.success[0] - first.success[0]):+.1f} points"
@@ -155,7 +155,3 @@ def _rate(success: tuple[float, float, float]) -> str:
 
 def _short(value: float) -> str:
     return f"{value:.3g}"
-
-
-def _signed(value: float) -> str:
-    return f"{value:+.3g}"

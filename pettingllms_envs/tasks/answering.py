@@ -147,7 +147,7 @@ class Answering(DataTask[AnswerState]):
         return {}
 
 
-def _how(problem: MathProblem) -> dict[str, Any]:
+def _how(problem: MathProblem) -> math.GoldSettings:
     """How answers to a problem are compared; its golden answer is not among it."""
     return {
         "kind": problem.kind,

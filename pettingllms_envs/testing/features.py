@@ -104,9 +104,7 @@ def check_tools(case: Case) -> str:
 def check_channel(case: Case) -> str:
     """Messages longer than the channel's capacity are cut."""
     env = case.make()
-    workflow = getattr(env.unwrapped, "workflow", None)
-    if isinstance(workflow, ToolCalls):
-        workflow = workflow.workflow
+    workflow = workflow_of(env)
     if not isinstance(workflow, HasChannel):
         raise Skipped("its workflow has no channel")
     capacity: int = workflow.channel.capacity
@@ -185,6 +183,18 @@ def tools_of(workflow: Any) -> dict[str, tuple[Tool, ...]]:
     return {} if executor is None else {"": (executor,)}
 
 
+def specs_of(workflow: Any) -> list[ToolSpec]:
+    """Of the tools that have one, which not every executor has."""
+    found = [getattr(tool, "spec", None) for tools in tools_of(workflow).values() for tool in tools]
+    return [spec for spec in found if spec is not None]
+
+
+def workflow_of(env: Any) -> Any:
+    """The workflow of an environment, without its tools; None if it has none."""
+    workflow = getattr(env.unwrapped, "workflow", None)
+    return workflow.workflow if isinstance(workflow, ToolCalls) else workflow
+
+
 def with_tools(workflow: Any, result: ToolResult, spec: Callable[[ToolSpec], ToolSpec] = lambda spec: spec) -> Any:
     """The workflow with tools that always return this, described as `spec` says."""
     if isinstance(getattr(workflow, "tools", None), Mapping):
@@ -204,13 +214,7 @@ def calling(workflow: Any) -> Policy:
 
 def _calls(workflow: Any) -> list[str]:
     replies = ["```python\nprint(1)\n```", ""]
-    for tools in tools_of(workflow).values():
-        for tool in tools:
-            spec = getattr(tool, "spec", None)
-            if spec is not None:
-                text = only_text(spec)
-                replies += [
-                    written_call(spec.name, {} if text is None else {text: "1"}),
-                    text_call(Call(spec.name, "1")),
-                ]
+    for spec in specs_of(workflow):
+        text = only_text(spec)
+        replies += [written_call(spec.name, {} if text is None else {text: "1"}), text_call(Call(spec.name, "1"))]
     return replies
