@@ -58,12 +58,6 @@ def runs_below(folder: Path) -> list[Path]:
     return found
 
 
-def show_folders(console: Console, folders: Sequence[Path]) -> None:
-    """Show the leaderboard of runs."""
-    with user_errors():
-        show(console, read_board(folders))
-
-
 def read_board(folders: Sequence[Path]) -> Any:
     """The leaderboard of runs; those that cannot be read are left out with the reason."""
     runs, broken = [], []

@@ -17,7 +17,7 @@ from rich.console import Console
 
 import pettingllms_envs
 from pettingllms_envs.commands import INTERRUPTED, Refused, counted, refuse, say, user_errors
-from pettingllms_envs.commands.leaderboard import show_folders
+from pettingllms_envs.commands.leaderboard import read_board, show
 from pettingllms_envs.commands.runs import (
     DEFAULTS,
     about_problems,
@@ -92,7 +92,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
         (root / SUITE).unlink()
         root.rmdir()
     if kept:
-        show_folders(console, kept)
+        with user_errors():
+            show(console, read_board(kept))
         say(console, f"\n`pettingllms leaderboard {root}` shows this again, and writes it as a page.")
     if status:
         say(console, "The same command plays what is missing.")

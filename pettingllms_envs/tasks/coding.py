@@ -22,7 +22,7 @@ from pettingllms_envs.graders.cases import Case, Review, Run, best_cases, review
 from pettingllms_envs.graders.code import golden, grade, limits_of
 from pettingllms_envs.instances import seeded
 from pettingllms_envs.quoting import quote_block
-from pettingllms_envs.replies import PYTHON, fenced_blocks
+from pettingllms_envs.replies import only_program
 from pettingllms_envs.sandbox.values import Limits
 from pettingllms_envs.tasks.coding_text import (
     PROGRAM_FORMAT,
@@ -33,9 +33,6 @@ from pettingllms_envs.tasks.coding_text import (
     write_program,
 )
 from pettingllms_envs.tasks.data import DataTask
-
-
-MAX_PROGRAM = 20_000
 
 
 class CodingState(NamedTuple):
@@ -119,17 +116,8 @@ class Coding(DataTask[CodingState]):
 
     def parse(self, reply: str) -> str | Unreadable:
         """The text of the one block of Python."""
-        blocks = fenced_blocks(reply, PYTHON)
-        if isinstance(blocks, Unreadable):
-            return blocks
-        if len(blocks) != 1:
-            return Unreadable(f"it has {len(blocks) or 'no'} blocks of Python, and one is expected")
-        program = blocks[0][1]
-        if not program.strip():
-            return Unreadable("its program is empty")
-        if len(program) > MAX_PROGRAM:
-            return Unreadable(f"its program is longer than {MAX_PROGRAM} characters")
-        return program
+        program = only_program(reply)
+        return program if isinstance(program, Unreadable) or program.strip() else Unreadable("its program is empty")
 
     def apply(self, state: CodingState, move: str) -> CodingState:
         """The program in place of the one before, graded.

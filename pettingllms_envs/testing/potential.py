@@ -21,7 +21,8 @@ def check_potential(case: Case) -> str:
     """
     env = case.make()
     workflow = getattr(env.unwrapped, "workflow", None)
-    if workflow is None or scoped_parts(_reset(env, case)) is None:
+    env.reset(seed=case.starts[0].seed, options=dict(case.starts[0].options) or None)
+    if workflow is None or scoped_parts(env) is None:
         raise Skipped("it is not made of a workflow and a task")
     if env.metadata.get("competitive") is not None:
         raise Skipped("its agents compete, so there is no team's reward")
@@ -41,12 +42,6 @@ def check_potential(case: Case) -> str:
                 )
     more = f", without {', '.join(sorted(bonuses))}" if bonuses else ""
     return f"{len(case.starts)} episodes; the greatest change is {greatest:g}{more}"
-
-
-def _reset(env: Any, case: Case) -> Any:
-    start = case.starts[0]
-    env.reset(seed=start.seed, options=dict(start.options) or None)
-    return env
 
 
 def _look(bonuses: frozenset[str]) -> Any:

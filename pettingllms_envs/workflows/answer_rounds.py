@@ -32,7 +32,7 @@ from pettingllms_envs.core import (
 )
 from pettingllms_envs.quoting import quote_inline
 from pettingllms_envs.workflows.base import BaseWorkflow
-from pettingllms_envs.workflows.channels import Channel, LimitedMessages, Sent
+from pettingllms_envs.workflows.channels import LimitedMessages, Sent
 from pettingllms_envs.workflows.tool_reasoner import AnsweringTask
 
 
@@ -90,8 +90,7 @@ class AnswerRounds(LimitedMessages, BaseWorkflow[State, str]):
     until_agreed: bool = True
 
     def __post_init__(self) -> None:
-        BaseWorkflow.__post_init__(self)
-        Channel(self.capacity)  # raises ValueError for one out of range
+        LimitedMessages.__post_init__(self)
         check_choice("until_agreed", self.until_agreed, (True, False))
 
     @property

@@ -87,6 +87,10 @@ class LimitedMessages:
 
     capacity: int
 
+    def __post_init__(self) -> None:
+        super().__post_init__()  # type: ignore[misc]  # of the workflow
+        Channel(self.capacity)  # raises ValueError for one out of range
+
     @property
     def channel(self) -> Channel:
         """The channel of all messages."""

@@ -17,7 +17,7 @@ from pettingllms_envs.datasets.hidden_bench import MOST_MEMBERS
 from pettingllms_envs.quoting import quote_inline
 from pettingllms_envs.tasks.hidden_bench import HiddenBench, ProfileState
 from pettingllms_envs.workflows.base import BaseWorkflow
-from pettingllms_envs.workflows.channels import Channel, CountedMessages, LimitedMessages, Sent
+from pettingllms_envs.workflows.channels import CountedMessages, LimitedMessages, Sent
 
 
 MEMBER = "member"
@@ -148,10 +148,6 @@ class GroupDiscussion(LimitedMessages, Discussion):
     capacity: int = 500
 
     name: ClassVar[str] = "team"
-
-    def __post_init__(self) -> None:
-        Discussion.__post_init__(self)
-        Channel(self.capacity)  # raises ValueError for one out of range
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,14 +29,14 @@ from pettingllms_envs.core import (
     UNREADABLE_PENALTY,
     Role,
     Transition,
-    Unreadable,
     check_choice,
     part_ranges,
 )
 from pettingllms_envs.features import Form, Forms
 from pettingllms_envs.tasks.archives import ANSWER, MOST_QUERY, SAY, SEARCH, Archives, ArchivesMove, ArchivesState
 from pettingllms_envs.tasks.archives_world import ARCHIVES, archive_of, drawn_archive
-from pettingllms_envs.workflows.channels import Channel, CountedMessages, LimitedMessages, Sent
+from pettingllms_envs.workflows.base import move_of_kind
+from pettingllms_envs.workflows.channels import CountedMessages, LimitedMessages, Sent
 
 
 Librarians = Mapping[str, tuple[int, ...]]
@@ -165,7 +165,7 @@ class LibraryWorkflow(CountedMessages):
     def step(self, state: LibraryState, reply: str) -> Transition[LibraryState]:
         """Search, tell or answer; the episode ends with the answer."""
         role = self.actor(state)
-        move, why = self._read(reply, state.phase)
+        move, why = move_of_kind(self.task.parse(reply), (state.phase,))
         feedback = f"Your last reply was unreadable: {why}." if why else ""
         after = state._replace(feedback=_with(state.feedback, self.members.index(role), feedback))
         if move is not None:
@@ -213,13 +213,6 @@ class LibraryWorkflow(CountedMessages):
         """Progress, success and format; found and told, if they are paid."""
         ranges = part_ranges(self.task)
         return ranges | ({"found": (0.0, 1.0), "told": (0.0, 1.0)} if self.task.communication_reward else {})
-
-    def _read(self, reply: str, phase: str) -> tuple[ArchivesMove | None, str]:
-        """The move, or None and why the reply is unreadable."""
-        move = self.task.parse(reply)
-        if isinstance(move, Unreadable):
-            return None, move.reason
-        return (move, "") if move.kind == phase else (None, f"its last line does not begin with '{phase.title()}:'")
 
     def _search(self, state: LibraryState, role: str, move: ArchivesMove) -> LibraryState:
         task_state, passages = self.task.search(state.task, self.searched(state, role), move.text)
@@ -291,10 +284,6 @@ class TalkingLibrarians(LimitedMessages, LibraryWorkflow):
     """
 
     capacity: int = 60
-
-    def __post_init__(self) -> None:
-        LibraryWorkflow.__post_init__(self)
-        Channel(self.capacity)  # raises ValueError for one out of range
 
     def say_format(self) -> str:
         """How a message is written, and its length."""

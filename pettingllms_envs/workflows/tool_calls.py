@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from pettingllms_envs.core import (
     UNREADABLE_PENALTY,
@@ -91,6 +91,7 @@ class ToolCalls:
     tools: Mapping[str, tuple[Tool, ...]] = field(repr=False)
     style: str = "text"
     max_calls: int = 4
+    cyclic: ClassVar[bool] = False  # a turn may have several replies
     identity: tuple[tuple[str, str, str], ...] = field(init=False)  # role, tool, digest: for the environment's config
 
     def __post_init__(self) -> None:
@@ -129,11 +130,6 @@ class ToolCalls:
     def num_turns(self) -> int:
         """The workflow's turn budget; calls are not counted."""
         return self.workflow.num_turns
-
-    @property
-    def cyclic(self) -> bool:
-        """False: an agent that calls a tool acts again."""
-        return False
 
     @cached_property
     def roles(self) -> tuple[Role, ...]:

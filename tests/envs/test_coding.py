@@ -19,9 +19,10 @@ from pettingllms_envs import cli
 from pettingllms_envs.core import Unreadable
 from pettingllms_envs.graders.code import grade
 from pettingllms_envs.replies import fenced_blocks
+from pettingllms_envs.replies.fences import MAX_PROGRAM
 from pettingllms_envs.sandbox import StdinTest
 from pettingllms_envs.tasks.apps import Apps
-from pettingllms_envs.tasks.coding import MAX_PROGRAM, CodingState
+from pettingllms_envs.tasks.coding import CodingState
 from pettingllms_envs.tasks.coding_text import CASES_FORMAT, PROGRAM_FORMAT, answer_table, problem_text
 from pettingllms_envs.workflows.coder_tester import CoderTester
 

@@ -197,7 +197,7 @@ def test_a_search_gives_up_at_its_limit_and_says_so() -> None:
     position = read_level("########\n#------#\n#-$--$-#\n#--@---#\n#-.--.-#\n#--$-.-#\n#------#\n########")
     with pytest.raises(SearchLimitError, match="no solution within 5 nodes"):
         solve(position, "moves", max_nodes=5)
-    with pytest.raises(ValueError, match="by is 'steps'; expected 'moves' or 'pushes'"):
+    with pytest.raises(ValueError, match="by is 'steps'; expected one of 'moves', 'pushes'"):
         solve(position, "steps")
 
 
