@@ -87,7 +87,8 @@ class CopiedSiblings:
                 if len(self._replies) < FEW_GROUPS:
                     self._replies.add(replies[0])
             elif len(replies) > 2:
-                for pair in _some_pairs(len(replies)):
+                pairs = [(i, j) for j in range(1, len(replies)) for i in range(j)]
+                for pair in pairs[:MOST_PAIRS]:
                     self._pairs[pair] = self._pairs.get(pair, 0) + (replies[pair[0]] == replies[pair[1]])
 
     def conclude(self) -> Finding:
@@ -138,8 +139,3 @@ def _num_tokens(candidate: Candidate) -> int:
     if candidate.tokens is not None:
         return candidate.tokens
     return len(candidate.reply) // 4 if isinstance(candidate.reply, str) else 0
-
-
-def _some_pairs(number: int) -> list[tuple[int, int]]:
-    pairs = [(i, j) for j in range(1, number) for i in range(j)]
-    return pairs[:MOST_PAIRS]
