@@ -298,7 +298,7 @@ def mixed_episode(case: Case, start: Start, env: Any = None, *, look: Callable[[
 
 
 def played_again(case: Case, first: Episode, env: Any = None, *, look: Callable[[Any], Any] = view) -> Sequence[Any]:
-    """What is seen where the replies of an episode are given again, in this environment or in a new one."""
+    """The observations where the replies of an episode are given again, in this environment or in a new one."""
     made = case.make() if env is None else env
     return episode(made, first.start, scripted(first.replies), max_steps=case.max_steps, look=look).seen
 

@@ -101,7 +101,7 @@ class LibraryWorkflow(CountedMessages):
     cyclic: ClassVar[bool] = False
     spare_turn: ClassVar[str] = LATE_JOB
     """What librarians are told of the additional turn if the seed draws who begins."""
-    answers_last: ClassVar[bool] = False
+    answers_last = False
     """Whether the one who searches last answers instead of telling."""
 
     def __post_init__(self) -> None:
@@ -320,7 +320,7 @@ class LibrarianPair(LibrarianTeam):
     """Two librarians, the last of whom answers."""
 
     name: ClassVar[str] = "pair"
-    answers_last: ClassVar[bool] = True
+    answers_last = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +335,7 @@ class SilentPair(SilentLibrarians):
     """Two librarians, the last of whom answers, and no message arrives."""
 
     name: ClassVar[str] = "cut_pair"
-    answers_last: ClassVar[bool] = True
+    answers_last = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,7 +351,7 @@ class LoneLibrarian(TalkingLibrarians):
     """
 
     archive: int = ARCHIVES[0]
-    answers_last: bool = False  # type: ignore[misc]  # a setting here
+    answers_last: bool = False
 
     name: ClassVar[str] = "alone"
 
@@ -373,7 +373,7 @@ class FullLibrarian(TalkingLibrarians):
         answers_last: Whether it answers after the last search, as in a pair, instead of telling first.
     """
 
-    answers_last: bool = False  # type: ignore[misc]  # a setting here
+    answers_last: bool = False
 
     name: ClassVar[str] = "full"
     spare_turn: ClassVar[str] = EARLY_JOB
