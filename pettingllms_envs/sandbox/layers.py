@@ -210,6 +210,9 @@ def _without_filters(
         dirs=dirs,
         files=files,
         hidden=hidden,
+        job_filter=b"",
+        process_filter=b"",
+        test_filter=b"",
     )
 
 

@@ -49,9 +49,9 @@ class Confinement:
     dirs: tuple[str, ...]
     files: tuple[str, ...]
     hidden: tuple[str, ...]
-    job_filter: bytes = b""
-    process_filter: bytes = b""
-    test_filter: bytes = b""
+    job_filter: bytes
+    process_filter: bytes
+    test_filter: bytes
     scratch: str = ""
     scratch_size: int = 0
 
