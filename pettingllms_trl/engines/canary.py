@@ -287,9 +287,9 @@ class Canary:
 
     def _report(self, name: str, scored: Scored, found: Comparison, version: WeightsVersion, step: int) -> None:
         message = (
-            f"step {step}: vLLM does not sample from the weights that the trainer holds, those of policy {name!r}. "
-            f"The trainer holds version {version.of(self._policies[name])}; the engine ({scored.place}) was given "
-            f"version {self._engines.given(name)} and says that it uses {scored.weights!r}. On a fixed text of "
+            f"step {step}: the engine does not sample from the weights that the trainer holds, those of policy "
+            f"{name!r}. The trainer holds version {version.of(self._policies[name])}; the engine ({scored.place}) was "
+            f"given version {self._engines.given(name)} and says that it uses {scored.weights!r}. On a fixed text of "
             f"{len(scored.logprobs)} tokens their log-probabilities differ by {found.difference:.2g} nats (root mean "
             f"square), expected at most {found.tolerance:.2g}"
         )

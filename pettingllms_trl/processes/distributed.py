@@ -3,8 +3,8 @@
 | when                 | what                                                                                       |
 |----------------------|--------------------------------------------------------------------------------------------|
 | at construction      | settings that are not supported with several processes raise an error                      |
-| a rollout            | each plays at its own pace, with sharded weights gathered once or, with vLLM, an engine of |
-|                      | its own; then all have all episodes                                                        |
+| a rollout            | each plays at its own pace, with sharded weights gathered once, or an engine with weights  |
+|                      | of its own; then all have all episodes                                                     |
 | a micro-step         | gradients are not synchronized until an optimizer step's last pass is over                 |
 | before the optimizer | the gradients of the policies that had a pass are averaged                                 |
 
@@ -47,13 +47,6 @@ def check_processes(routing: Routing, args: MultiAgentGRPOConfig, *, takes_turns
         ValueError: Two settings cannot be combined. The message says what to set instead.
     """
     kind = args.distributed_state.distributed_type
-    if args.use_vllm and args.vllm_mode == "colocate" and args.world_size > 1:
-        size = args.vllm_tensor_parallel_size
-        if args.world_size % size:
-            raise ValueError(
-                f"vllm_tensor_parallel_size={size} with {args.world_size} processes; expected a divisor of their "
-                "number, since an engine is split over that many of them. Set another, or 1 for an engine in each."
-            )
     if args.world_size > 1 and args.accelerator_config.split_batches:
         raise ValueError(
             f"accelerator_config.split_batches=True with {args.world_size} processes; expected False: every process "

@@ -113,15 +113,6 @@ def arguments(kind: DistributedType, **given: Any) -> Any:
     return SimpleNamespace(**{**about, **given})
 
 
-def test_an_engine_in_each_of_two_processes_or_over_both_is_let_through_and_one_over_three_refused() -> None:
-    routing = route("lora", AGENTS)
-    colocated = {"use_vllm": True, "vllm_mode": "colocate", "vllm_server_urls": None, "vllm_tensor_parallel_size": 3}
-    for given in ({"vllm_tensor_parallel_size": 1}, {"vllm_tensor_parallel_size": 2}, {"vllm_mode": "server"}):
-        check_processes(routing, arguments(DistributedType.MULTI_GPU, **{**colocated, **given}))
-    with pytest.raises(ValueError, match="vllm_tensor_parallel_size=3 with 2 processes; expected a divisor"):
-        check_processes(routing, arguments(DistributedType.MULTI_GPU, **colocated))
-
-
 def test_split_batches_are_refused_on_two_processes() -> None:
     routing = route("lora", AGENTS)
     check_processes(routing, arguments(DistributedType.MULTI_GPU))
