@@ -23,10 +23,11 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
+from pettingllms_trl.engines.factory import EngineSet
 from pettingllms_trl.engines.weight_store import StaleWeights, WeightsVersion
 from pettingllms_trl.policies.routing import Policy
 from pettingllms_trl.processes.on_all import on_all
@@ -177,23 +178,6 @@ def compare(last: Agreement, version: int, own: Own, engine: Array) -> Compariso
     )
 
 
-class Engines(Protocol):
-    """The engines of a run: see `EngineSet`."""
-
-    @property
-    def served(self) -> Sequence[str]:
-        """Names of the policies that an engine samples for."""
-        ...
-
-    def given(self, policy: str) -> int:
-        """The version of a policy's weights that its engine has."""
-        ...
-
-    def score(self, policy: str, ids: Sequence[int]) -> Sequence[Scored]:
-        """A text's log-probabilities, by replica. None where another process scores on them."""
-        ...
-
-
 class Canary:
     """Compares the engines of a run with its trainer, and warns or raises if they have other weights.
 
@@ -209,7 +193,7 @@ class Canary:
 
     def __init__(
         self,
-        engines: Engines,
+        engines: EngineSet,
         policies: dict[str, Policy],
         *,
         tokenize: Callable[[str, str], Sequence[int]],

@@ -11,20 +11,9 @@ from peft import LoraConfig, PeftConfig
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 # Fields of LoraConfig that are more than lora_B·lora_A, where they are set.
 NOT_SERVED = (
-    "modules_to_save",
-    "use_dora",
-    "bias",
-    "lora_bias",
-    "target_parameters",
-    "trainable_token_indices",
-    "layer_replication",
-    "use_qalora",
-    "use_bdlora",
-    "alora_invocation_tokens",
-    "arrow_config",
-    "kasa_config",
-    "velora_config",
-    "monteclora_config",
+    *("modules_to_save", "use_dora", "bias", "lora_bias", "target_parameters", "trainable_token_indices"),
+    *("layer_replication", "use_qalora", "use_bdlora", "alora_invocation_tokens", "arrow_config", "kasa_config"),
+    *("velora_config", "monteclora_config"),
 )
 # Initialisations that leave the base model as it is; the others (PiSSA, OLoRA, CorDA, LoftQ, LoRA-GA) train on a
 # changed base, of which vLLM, which reads its own from disk, knows nothing.

@@ -228,7 +228,7 @@ VLLM = EngineKind(
         server_max_length="vllm serve --max-model-len",
         server_processes="vllm serve --tensor-parallel-size",
     ),
-    recorded=("use_vllm", "vllm_structured_outputs_regex"),
+    recorded=("use_vllm",),
     is_seeded=True,
     package="vllm",
     instead="take a server (vllm_mode='server'), or leave use_vllm out",
