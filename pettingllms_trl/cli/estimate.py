@@ -130,20 +130,19 @@ def plan_of(given: TrainArguments, args: EstimatedConfig, config: ModelConfig) -
     delayed = [agent for agent in delayed_agents(envs) if agent not in routing.partners]
     check_processes(routing, args)
     kind = kind_of(args)
-    places: set[Place] = kind.places(groups_of(routing), args) - {"server"}
-    options = kind.options
+    sampler: Place = next(iter(kind.places(routing, args) - {"server"}), "server")
     return RunPlan(
         gpu=find_gpu(args.gpu),
         num_gpus=args.num_gpus,
         sharding=find_sharding(args.sharding),
         moments=MOMENTS[optim],
         models=_models(routing, args, config, arguments.peft_config(config, given.policies)),
-        sampler=next(iter(places), "server"),
-        engine=options,
-        utilization=setting(args, options.memory_share, 0.0),
-        sleeps=setting(args, options.sleeps, False),
+        sampler=sampler,
+        engine=kind.options,
+        utilization=setting(args, kind.options.memory_share, 0.0),
+        sleeps=setting(args, kind.options.sleeps, False),
         tensor_parallel=processes_of_engine(routing, args),
-        max_model_length=setting(args, options.max_length),
+        max_model_length=setting(args, kind.options.max_length),
         generation_batch=args.generation_batch_size,
         num_candidates=args.num_generations,
         max_envs=args.max_envs,

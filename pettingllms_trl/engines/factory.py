@@ -70,7 +70,7 @@ def processes_of_engine(routing: Routing, args: MultiAgentGRPOConfig) -> int:
         ValueError: It does not divide the number of all of them.
     """
     kind = kind_of(args)
-    if args.world_size == 1 or "colocate" not in kind.places(groups_of(routing), args):
+    if args.world_size == 1 or "colocate" not in kind.places(routing, args):
         return 1
     size: int = setting(args, kind.options.processes, 1)
     if args.world_size % size:
@@ -90,10 +90,10 @@ def check_served(routing: Routing, args: MultiAgentGRPOConfig) -> None:
     """
     sampling.check(args, parse(args.role_sampling), routing)
     sampling.check_evaluation(parse(args.role_sampling_eval, "role_sampling_eval"), routing)
-    kind, groups = kind_of(args), groups_of(routing)
-    kind.check(groups, args)
+    kind = kind_of(args)
+    kind.check(groups_of(routing), args)
     processes_of_engine(routing, args)
-    if kind.package and "colocate" in kind.places(groups, args) and find_spec(kind.package) is None:
+    if kind.package and "colocate" in kind.places(routing, args) and find_spec(kind.package) is None:
         raise ImportError(
             f"{kind.package} is to sample in this process, but is not installed. Run {install_command(kind.package)}, "
             f"{kind.instead}."

@@ -111,9 +111,9 @@ class EngineKind(NamedTuple):
         """Whether its engines have weights of their own, to which the trainer's are copied."""
         return self.make is not None
 
-    def places(self, groups: Sequence[Group], args: MultiAgentGRPOConfig) -> set[Place]:
-        """Where it samples for any of the groups."""
-        return {self.place_of(group, args) for group in groups}
+    def places(self, routing: Routing, args: MultiAgentGRPOConfig) -> set[Place]:
+        """Where it samples for any of the policies."""
+        return {self.place_of(group, args) for group in groups_of(routing)}
 
 
 def setting(args: MultiAgentGRPOConfig, name: str, default: Any = None) -> Any:

@@ -18,7 +18,6 @@ from accelerate import Accelerator
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.engines.canary import LARGEST_AT_START, Array, Canary, Own
 from pettingllms_trl.engines.factory import EngineSet, kind_of
-from pettingllms_trl.engines.kinds import groups_of
 from pettingllms_trl.engines.weight_store import WeightsVersion
 from pettingllms_trl.policies.codecs import PolicyCodec
 from pettingllms_trl.policies.team import Team
@@ -104,7 +103,7 @@ class SyncedEngines:
         args = self._args
         if not self._kind.has_weights or args.canary is None:
             return None
-        is_here = "server" not in self._kind.places(groups_of(self._team.routing), args)
+        is_here = "server" not in self._kind.places(self._team.routing, args)
         is_exact = is_here and not (args.bf16 or args.fp16)
         return Canary(
             self.engine_set,

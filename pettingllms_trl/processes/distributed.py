@@ -13,7 +13,7 @@ With one process all of this is a no-op.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -181,13 +181,13 @@ def gathered(model: Any, accelerator: Accelerator) -> Iterator[None]:
     """
     plugin = accelerator.state.deepspeed_plugin
     if isinstance(model, FSDPModule):
-        with _unsharded(model), _at_its_own_pace(model):
+        with _unsharded(model), replaced_generate(model, synced_gpus=False):
             yield
     elif plugin is not None and plugin.zero_stage == 3:
         import deepspeed
 
         whole = deepspeed.zero.GatheredParameters(list(model.parameters()))
-        with whole, _at_its_own_pace(accelerator.unwrap_model(model)):
+        with whole, replaced_generate(accelerator.unwrap_model(model), synced_gpus=False):
             remove_hooks(model)
             try:
                 yield
@@ -255,10 +255,11 @@ def _unsharded(model: Any) -> Iterator[None]:
 
 
 @contextmanager
-def _at_its_own_pace(model: Any) -> Iterator[None]:
-    """Disable the empty passes with which transformers' `generate` waits for other processes."""
+def replaced_generate(model: Any, generate: Callable[..., Any] | None = None, **options: Any) -> Iterator[None]:
+    """Within, `model.generate` is another function, or its own with these options. `synced_gpus=False` disables the
+    empty passes with which it waits for other processes."""
     before = vars(model).get("generate")  # FSDP2 has put its own there
-    model.generate = partial(model.generate, synced_gpus=False)
+    model.generate = partial(generate or model.generate, **options)
     try:
         yield
     finally:

@@ -94,9 +94,7 @@ def test_options_of_the_command_come_before_those_of_training_and_the_teams_own_
 def test_a_team_can_be_played_by_any_kind_of_agents_and_one_that_there_is_not_is_refused(lora: Path) -> None:
     found = chosen(f"--team {lora},engine=sglang")
     assert {spec.kind for spec in found.values()} == {"sglang"}
-    with pytest.raises(
-        ValueError, match="no agent of the kind 'sglang'; expected one of: oracle"
-    ):
+    with pytest.raises(ValueError, match="no agent of the kind 'sglang'; expected one of: oracle"):
         open_all(found, 1)
 
 
