@@ -15,7 +15,13 @@ from torch.distributed.fsdp import StateDictType
 
 from pettingllms_trl import MultiAgentGRPOConfig, Policy
 from pettingllms_trl.policies.routing import route
-from pettingllms_trl.processes.distributed import average_gradients, check_is_loaded, check_processes, check_sharding
+from pettingllms_trl.processes.distributed import (
+    average_gradients,
+    check_is_loaded,
+    check_processes,
+    check_sharding,
+    replaced_generate,
+)
 from pettingllms_trl.processes.row_sharing import share_of
 from pettingllms_trl.records import EnvironmentFailure
 from pettingllms_trl.rollout import Rollout, merge
@@ -97,6 +103,21 @@ def test_gradients_of_float16_are_divided_before_they_are_summed(monkeypatch: py
     parameter.grad = torch.tensor([40000.0, -3.0], dtype=torch.float16)
     average_gradients([parameter])
     assert parameter.grad.tolist() == [40000.0, -3.0]
+
+
+class Generates:
+    def generate(self, **options: Any) -> dict[str, Any]:
+        return options
+
+
+def test_generate_is_another_for_a_while_and_then_what_it_was_before() -> None:
+    model = Generates()
+    with replaced_generate(model, synced_gpus=False):
+        assert model.generate(stop="!") == {"synced_gpus": False, "stop": "!"}
+        with replaced_generate(model, lambda **options: "other"):
+            assert model.generate() == "other"
+        assert model.generate() == {"synced_gpus": False}
+    assert "generate" not in vars(model)
 
 
 # ---- The door -------------------------------------------------------------------------------------------------------
