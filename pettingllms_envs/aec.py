@@ -110,8 +110,9 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
     * `has_oracle`, `bots`, the names of its rule-based players, and `branching`, `"snapshot"`;
     * of a task on a data set `data`, what `features.DataSet` says of it: name, note, remedy;
     * of one that `pettingllms_envs.assembly` made `settings`, which make another like it (without what no file
-      holds), `workflows`, the names of those that it can be played in, and where roles have tools `tools`: of each
-      role's name, digest, and whether they are deterministic. Where one is not, an episode may not replay exactly;
+      holds), `defaults` of the others, `workflows`, the names of those that it can be played in, and where roles have
+      tools `tools`: of each role's name,
+      digest, and whether they are deterministic. Where one is not, an episode may not replay exactly;
     * of a team that `pettingllms bench --cooperation` can compare `cooperation`, the settings of its other forms, see
       docs/cooperation.md.
 
@@ -173,15 +174,13 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
             data = task.data_set
             self.metadata["data"] = {"name": data.name, "note": data.note, "remedy": data.remedy}
         self.possible_agents = [agent for role in workflow.roles for agent in role.agents]
-        self.observation_spaces = {
-            agent: observation_space(role.observes) for role in workflow.roles for agent in role.agents
-        }
+        self._observes = {agent: role.observes for role in workflow.roles for agent in role.agents}
+        self.observation_spaces = {agent: observation_space(each) for agent, each in self._observes.items()}
         self.action_spaces = {agent: ChatText(replies=task.blind_replies) for agent in self.possible_agents}
         self._name: str = self.metadata["name"]
         pairs = [pair for role in workflow.roles for pair in zip(role.agents, role.members, strict=True)]
         self._roles = dict(pairs)  # agent -> how the workflow names it
         self._agents = {role: agent for agent, role in pairs}
-        self._observes = {agent: role.observes for role in workflow.roles for agent in role.agents}
         self._systems = {agent: workflow.system(role) for agent, role in self._roles.items()}
         self._cyclic = workflow.cyclic
         self._is_fixed = workflow.cyclic and not isinstance(workflow, ChangingTeam)

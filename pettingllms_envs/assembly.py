@@ -147,6 +147,7 @@ def assemble(
         if isinstance(joined, ToolCalls):
             made.metadata["tools"] = joined.described()
         made.metadata["settings"] = {**own, **written}
+        made.metadata["defaults"] = {key: value for kind in kinds for key, value in _defaults(kind).items()}
         made.metadata["workflows"] = tuple(by_name)
         if forms is not None:
             given = {key: made.metadata["settings"][key] for key in made.metadata["settings"] if key != "num_turns"}
@@ -225,11 +226,10 @@ def _join(
         from pettingllms_envs.sandbox import ToolExecutor  # only those pay for it who need it
 
         own["executor"] = ToolExecutor(imports=tuple(own.get("imports") or ()))
-    if num_turns is None and _has_num_turns(workflows[name]):
-        joined: Workflow[Any] = workflows[name](task=task(**settings), **own)
-    else:
-        turns = DEFAULT_NUM_TURNS if num_turns is None else num_turns
-        joined = workflows[name](task=task(**settings), num_turns=turns, **own)
+    (field,) = (each for each in dataclasses.fields(workflows[name]) if each.name == "num_turns")
+    if num_turns is not None or field.default is dataclasses.MISSING:
+        own["num_turns"] = DEFAULT_NUM_TURNS if num_turns is None else num_turns
+    joined: Workflow[Any] = workflows[name](task=task(**settings), **own)
     return joined
 
 
@@ -250,12 +250,6 @@ def _is_alone(workflow: type[Any]) -> bool:
     return isinstance(workflow.roles, tuple) and sum(role.count for role in workflow.roles) == 1
 
 
-def _has_num_turns(workflow: type[Any]) -> bool:
-    """Whether the workflow says itself how many turns an episode has."""
-    (field,) = (each for each in dataclasses.fields(workflow) if each.name == "num_turns")
-    return field.default is not dataclasses.MISSING
-
-
 def _refuse_unknown(settings: dict[str, Any], task: Callable[..., Task[Any, Any]], own: set[str]) -> None:
     """Raise TypeError if there is a setting that the task, where it is a dataclass, does not have."""
     if not (isinstance(task, type) and dataclasses.is_dataclass(task)):
@@ -266,6 +260,13 @@ def _refuse_unknown(settings: dict[str, Any], task: Callable[..., Task[Any, Any]
             check_choice(f"the name of a setting of {task.__name__}", name, sorted(fields | own))
         except ValueError as error:
             raise TypeError(str(error)) from None
+
+
+def _defaults(kind: Any) -> dict[str, Any]:
+    """The values of the settings of a task or workflow that are not given, as far as files contain them."""
+    fields = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
+    known = {each.name: each.default for each in fields if each.init and each.repr and each.name != "task"}
+    return {name: value for name, value in known.items() if value is not dataclasses.MISSING}
 
 
 def _settings(workflow: type[Any]) -> set[str]:

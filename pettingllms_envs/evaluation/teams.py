@@ -4,7 +4,8 @@
     planner=team:plan-path-team                one of them
     team:plan-path-team,engine=vllm,base=PATH  by vLLM, on another copy of the base model
 
-Each role becomes an agent of the kind `transformers` or `vllm`, with the sampling options of training as defaults.
+Each role becomes an agent of the kind `transformers`, or of another that takes such options, such as `vllm`, with the
+sampling options of training as defaults.
 """
 
 from __future__ import annotations
@@ -22,10 +23,9 @@ from pettingllms_envs.agents.spec import AgentSpec, parse
 TEAM = "team.json"
 FORMAT = 1
 KIND = "team"
-ENGINES = ("transformers", "vllm")
 ADAPTER = "adapter_config.json"
-OF_THE_WORKFLOW = ("workflow", "num_turns")
-"""Settings in which a team may well play another form of the task that it was trained on."""
+OF_THE_WORKFLOW = ("workflow", "num_turns", "data")
+"""Settings in which a team may well play another form of the task that it was trained on, or other rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,11 +157,9 @@ def spec_of(spec: AgentSpec, agent: str, role: str, given: Mapping[str, Any]) ->
         ValueError: It is not a team's folder, or the team has no policy for the role.
     """
     options = dict(spec.options)
-    engine, base = options.pop("engine", ENGINES[0]), options.pop("base", None)
+    engine, base = options.pop("engine", "transformers"), options.pop("base", None)
     if spec.target is None:
         raise ValueError(f"the agent is {KIND!r}; expected {KIND}:FOLDER. Name the folder.")
-    if engine not in ENGINES:
-        raise ValueError(f"engine is {engine!r}; expected one of: {', '.join(ENGINES)}.")
     team = read_team(Path(spec.target))
     who = team.agent_for(agent, role)
     do = f"Name an agent for it, such as {role}=oracle, or another team."
@@ -215,19 +213,26 @@ def _weights(team: Team, policy: Mapping[str, Any], base: str | None) -> tuple[s
     return model, options
 
 
-def notes(specs: Iterable[AgentSpec], env: str, settings: Mapping[str, Any] | None = None) -> list[str]:
+def notes(
+    specs: Iterable[AgentSpec],
+    env: str,
+    settings: Mapping[str, Any] | None = None,
+    defaults: Mapping[str, Any] | None = None,
+) -> list[str]:
     """One line for each team that was trained on another environment, or with other settings, than it plays here.
 
     Args:
         specs: The agents.
         env: Name of the environment.
         settings: Its settings; `OF_THE_WORKFLOW` are not compared.
+        defaults: Values of the settings that are not given, which a training may have left out, too.
     """
+    here, defaults = {**(defaults or {}), **(settings or {})}, defaults or {}
     teams = dict.fromkeys(spec.options[KIND] for spec in specs if KIND in spec.options)
     found = [read_team(Path(folder)) for folder in teams]
     lines = [f"{team}, and plays {env} here." for team in found if env not in team.environment.split(", ")]
     for team in found:
-        others = [_differences(trained, settings or {}) for trained in team.settings.get(env, [])]
+        others = [_differences({**defaults, **trained}, here) for trained in team.settings.get(env, [])]
         if others and all(others):
             nearest = min(others, key=lambda differences: len(differences))
             lines.append(f"{team} with {', '.join(nearest)}. Play it so with --set NAME=VALUE.")

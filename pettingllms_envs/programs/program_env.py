@@ -10,7 +10,7 @@ from gymnasium.spaces import Dict
 from pettingzoo import AECEnv
 
 from pettingllms_envs.core import TEAM, Parts, scalars
-from pettingllms_envs.failures import EpisodeRestart
+from pettingllms_envs.failures import EpisodeRestart, ProgramFailed
 from pettingllms_envs.features import CountedReply
 from pettingllms_envs.observations import Limits
 from pettingllms_envs.programs.endpoint import endpoint
@@ -34,10 +34,6 @@ REMEDY = (
     'compared, such as by program(..., normalize=lambda text: re.sub("[0-9]+:[0-9]+", "TIME", text)). Agents that are '
     "asked at the same time have a fixed order with parallel=True."
 )
-
-
-class ProgramFailed(RuntimeError):
-    """A program raised, exited with an error, did nothing in time, or gave no reward that can be read."""
 
 
 class ProgramEnv(AECEnv[str, Any, str | None]):  # type: ignore[misc]  # pettingzoo ships no types

@@ -20,9 +20,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -30,11 +31,14 @@ from pettingllms_envs.core import SPLITS, check_choice
 from pettingllms_envs.datasets import BadRow, Problem, normalization
 from pettingllms_envs.datasets.files import read_rows
 from pettingllms_envs.datasets.rows import words
+from pettingllms_envs.features import DataSet
 from pettingllms_envs.quoting import quote_headings
 from pettingllms_envs.tasks.base import OpenTask
 
 
 PROMPT = "prompt"
+ENOUGH_ROWS = 50
+"""Rows of a split whose answers are compared, to find out whether they are right by a reward."""
 """The column that may hold a text or a list of chat messages, as in TRL's data sets."""
 
 
@@ -93,6 +97,11 @@ class RowTask(OpenTask[RowState]):
         """
         return _table_of(type(self))  # type: ignore[arg-type]  # mypy takes a class's hash for its instances'
 
+    @property
+    def data_set(self) -> DataSet:
+        """The rows, and how many are in which split."""
+        return described_rows(str(self.file or "rows"), self.table())
+
     def generate(self, seed: int, *, split: str | None = None) -> RowState:
         """The row of a seed in a split, by default the first that has rows.
 
@@ -132,19 +141,34 @@ class RowTask(OpenTask[RowState]):
         return state.score
 
 
+def described_rows(name: str, table: Mapping[str, Sequence[RowProblem]]) -> DataSet:
+    """Rows by split as a data set, with how many there are in each."""
+    counts = ", ".join(f"{len(rows)} in {split}" for split, rows in table.items())
+    return DataSet(name, remedy=f"{counts} (--split NAME, or a column split in the rows)")
+
+
 def graded_rows(
-    name: str, rows: str | Path | Iterable[Mapping[str, Any]], grade: Callable[[Mapping[str, Any], str], float]
+    name: str,
+    rows: str | Path | Iterable[Mapping[str, Any]],
+    grade: Callable[[Mapping[str, Any], str], float],
+    module: str = __name__,
 ) -> type[RowTask]:
-    """A task on rows, made of a function.
+    """A task on rows, made of a function. If rows have an `answer` that is right by the function, it is the oracle's.
 
     Args:
         name: The task's name.
         rows: A file, a list of dicts, or a `datasets.Dataset`.
         grade: From a row and a reply to a score in [0, 1].
+        module: Whose documentation says what the task is.
     """
     source = {"file": Path(rows)} if isinstance(rows, str | Path) else {"rows": rows}
     members = {"name": name, "grade": lambda self, row, reply: grade(row, reply), "rules": lambda self: ""}
-    return type(name, (RowTask,), {"__slots__": (), **source, **members})
+    task: type[RowTask] = type(name, (RowTask,), {"__slots__": (), "__module__": module, **source, **members})
+    samples = [row for own in task().table().values() for row in islice(own, ENOUGH_ROWS)]
+    answers = [(row, row.get("answer")) for row in (json.loads(sample.written) for sample in samples)]
+    if all(answer is not None and grade(row, str(answer)) == 1 for row, answer in answers):
+        task.oracle = lambda self, state: str(state.row["answer"])  # type: ignore[attr-defined]  # not of every class
+    return task
 
 
 @lru_cache(maxsize=16)

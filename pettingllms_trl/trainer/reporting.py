@@ -95,7 +95,7 @@ class GenerationReporter:
         of_agent, learning = self._team.routing.of_agent, {policy.name for policy in generation.learning}
         is_tree = self._args.sampling == "tree"
         groups_of = [agent for agent, policy in of_agent.items() if policy in learning] if is_tree else []
-        of_episodes = EpisodeMetrics(self.reward_names, groups_of=groups_of)
+        of_episodes = EpisodeMetrics(self.reward_names, groups_of=groups_of, policies=of_agent)
         of_episodes.add(generation.played)
         metrics = of_episodes.of_generation()
         metrics |= self._metrics_of_groups(generation)
@@ -123,7 +123,8 @@ class GenerationReporter:
 
     def _warn_of_rewards(self, generation: Generation) -> None:
         """Warn of reward functions and weights of reward parts that change nothing."""
-        found = warnings_of_constant_rewards(_scores_by_turn(generation.played).values())
+        by_turn = _scores_by_turn(generation.played) if self.reward_names else {}
+        found = warnings_of_constant_rewards(by_turn.values()) if by_turn else []
         weights = self._setup.weigh
         if weights is not None and weights.late:
             found += weights.warnings_of_missing_parts(set().union(*on_all(lambda: weights.seen)))
@@ -150,6 +151,8 @@ class GenerationReporter:
     def table_of(self, decisions: Sequence[Decision], played: Played) -> dict[str, list[Any]]:
         """What the user's reward functions gave and wrote, for the completions table: the same columns for all
         policies, whose rows follow one another in it."""
+        if not self.reward_names:
+            return {}
         written = dict.fromkeys(name for _, scores in played.scores.values() for name in scores.columns)
         found = [played.scores.get(id(c.completion)) for d in decisions for c in d.candidates]
         scored = [None if each is None else each[1] for each in found]

@@ -43,6 +43,7 @@ from pettingllms_trl.console import TrainingTable
 from pettingllms_trl.credit.reward_functions import RewardFunction
 from pettingllms_trl.credit.reward_models import load_reward_model
 from pettingllms_trl.credit.selection import num_tokens
+from pettingllms_trl.engines.factory import kind_of
 from pettingllms_trl.engines.transformers import LocalSampler
 from pettingllms_trl.engines.weight_store import CountsSteps
 from pettingllms_trl.policies.codecs import PolicyCodec
@@ -249,9 +250,10 @@ class MultiAgentGRPOTrainer(TRLHooks):
             sample=LocalSampler(self.team, self.codecs, activate=self.activate, generate=self.generate),
             wrapped=lambda: self.model_wrapped,
         )
-        if args.use_vllm:
-            set_seed(args.seed, device_specific=True)  # vLLM has seeded the process again
-            self.use_vllm = True  # from here on TRL corrects for the sampler, and leaves sampling to us
+        kind = kind_of(args)
+        if kind.has_weights:
+            set_seed(args.seed, device_specific=True)  # an engine may have seeded the process again
+            self.use_vllm = True  # TRL's name for any engine: from here on it corrects for the sampler
         setup.rewards.load(partial(load_reward_model, args=args, device=self.accelerator.device))
         self.collector = RolloutCollector(
             setup,
@@ -263,7 +265,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
                 follow=follow,
                 spared=setup.spared,
             ),
-            sharing=row_sharing(self.engines.engine_set.tensor_parallel, is_seeded=args.use_vllm),
+            sharing=row_sharing(self.engines.engine_set.tensor_parallel, is_seeded=kind.is_seeded),
             follow=follow,
             sampling=self.sampling,
             reward_context=lambda: {"trainer_state": self.state, "log_metric": self.report_reward_metric},
@@ -355,11 +357,12 @@ class MultiAgentGRPOTrainer(TRLHooks):
         # The credit sees all decisions once, before any is left out.
         advantages = self.credit(generation.decisions) if generation.decisions else []
         credits.check_advantages(advantages, generation.decisions)
-        of_continuations = credits.continuation_advantages(generation.continuations, scale=self._continuation_scale)
+        inside = generation.continuations
+        of_continuations = credits.continuation_advantages(inside, scale=self._continuation_scale) if inside else []
         self._log_generation(generation, advantages, of_continuations)
         selected, kept = generation.selection, generation.kept_continuations
-        trained = [*selected.of(generation.decisions), *(generation.continuations[i] for i in kept)]
-        sampled = num_tokens(generation.decisions) + num_tokens(generation.continuations)
+        trained = [*selected.of(generation.decisions), *(inside[i] for i in kept)]
+        sampled = num_tokens([*generation.decisions, *inside])
         self.begin_table(sampled - num_tokens(trained))
         batches = self.builder.build(
             trained,
@@ -368,7 +371,8 @@ class MultiAgentGRPOTrainer(TRLHooks):
             table=partial(self.reporter.table_of, played=generation.played),
         )
         if batches.num_rows:
-            self.report("rollout/frac_rows_updated", 1 - batches.num_left_out / batches.num_rows)
+            self.log_of_trl.join_policies(batches.num_rows)
+            self.report("rollout/frac_rows_updated", 1 - batches.num_left_out / sum(batches.num_rows))
         return batches.steps
 
     def _log_generation(
@@ -410,9 +414,8 @@ class MultiAgentGRPOTrainer(TRLHooks):
     def weights_changed(self) -> None:
         """Tell the trainer that you have changed weights by hand, of a trained policy or a frozen one.
 
-        With vLLM an engine has weights of its own. It is given them again after each optimizer step and each
-        checkpoint that the trainer loads; of any other change the trainer does not know, and would go on to sample
-        from the old ones:
+        An engine with weights of its own is given them again after each optimizer step and each checkpoint that the
+        trainer loads; of any other change the trainer does not know, and would go on to sample from the old ones:
 
         ```python
         >>> set_peft_model_state_dict(trainer.model, load_file("planner.safetensors"), adapter_name="planner")
@@ -448,7 +451,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
 
     def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
         """TRL's, of one data set; what is logged of it is of all its batches together."""
-        self._evaluated_episodes = EpisodeMetrics(self.reporter.reward_names)
+        self._evaluated_episodes = EpisodeMetrics(self.reporter.reward_names, policies=self.routing.of_agent)
         output = super().evaluation_loop(*args, **kwargs)
         self.report_all(self._evaluated_episodes.of_evaluation(), "eval")
         self.report_all({"rollout/instances": [self.eval_rows_played]}, "eval")

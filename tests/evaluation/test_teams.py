@@ -13,6 +13,7 @@ import pytest
 from pettingllms_envs import cli
 from pettingllms_envs.agents.spec import AgentSpec, from_identity
 from pettingllms_envs.commands.runs import specs
+from pettingllms_envs.evaluation.agent_pools import open_all
 from pettingllms_envs.evaluation.teams import notes, read_team
 
 
@@ -90,6 +91,13 @@ def test_options_of_the_command_come_before_those_of_training_and_the_teams_own_
     assert (spec.options["temperature"], spec.options["top_k"], spec.options["max_tokens"]) == (0.0, 5, 256)
 
 
+def test_a_team_can_be_played_by_any_kind_of_agents_and_one_that_there_is_not_is_refused(lora: Path) -> None:
+    found = chosen(f"--team {lora},engine=sglang")
+    assert {spec.kind for spec in found.values()} == {"sglang"}
+    with pytest.raises(ValueError, match="no agent of the kind 'sglang'; expected one of: oracle"):
+        open_all(found, 1)
+
+
 def test_a_team_trained_without_thinking_plays_without(tmp_path: Path) -> None:
     team = write(tmp_path / "team", {"drafter": adapter("drafter")}, dict.fromkeys(ROLES, "drafter"), sampling={
         "extra": THINKING_OFF
@@ -161,6 +169,18 @@ def test_a_team_that_was_trained_with_other_settings_is_told(lora: Path) -> None
     ]
 
 
+def test_a_setting_that_was_left_out_in_training_or_here_is_compared_by_its_default(lora: Path) -> None:
+    file = lora / "team.json"
+    facts = json.loads(file.read_text())
+    file.write_text(json.dumps({**facts, "settings": {"plan_path_v0": [{"size": 5, "data": "train.jsonl"}]}}))
+    found = list(chosen(f"--team {lora}").values())
+    defaults = {"size": 8, "wall": 0.1, "data": ""}
+    assert (
+        notes(found, "plan_path_v0", {"size": 5, "data": "test.jsonl"}, defaults) == []
+    )  # other rows are no other task
+    assert "with size=5 (here 8), wall=0.1 (here 0.2). " in notes(found, "plan_path_v0", {"wall": 0.2}, defaults)[0]
+
+
 @pytest.mark.parametrize(
     ("line", "roles", "message"),
     [
@@ -177,7 +197,6 @@ def test_a_team_that_was_trained_with_other_settings_is_told(lora: Path) -> None
         ),
         ("--agents coder=team:{}", {"coder_0": "coder"}, r"no agent of it plays the role 'coder'"),
         ("--team {} --agents oracle", ROLES, r"have two for every role; expected one"),
-        ("--team {},engine=sglang", ROLES, r"engine is 'sglang'; expected one of: transformers, vllm"),
         ("--team {}/drafter/no", ROLES, r"there is no folder '.*/drafter/no'; expected that of a team"),
         ("--agents team", ROLES, r"the agent is 'team'; expected team:FOLDER"),
     ],
