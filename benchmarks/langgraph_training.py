@@ -4,10 +4,10 @@
     .bench/langgraph/bin/python benchmarks/langgraph_training.py           # seeds 0, 1, 2
     .bench/langgraph/bin/python benchmarks/langgraph_training.py --seeds 0 --steps 2 --rows 10
 
-A drafter and a planner walk a grid of Plan-Path for two turns, as nodes of a graph. The program returns 1 where they
-stand on the goal at the end, less where they do not: 1 - distance left / distance at the start. It gives nothing on
-the way, so the team is trained with what docs/programs.md names: parallel episodes and the credit `grpo`. The base model
-is that of the studies, which has imitated careless walks of both roles.
+A drafter and a planner walk a grid of Plan-Path for two turns, as nodes of a graph. With `--rewards "by step"` the
+program posts what each reply earns, by the rules of the workflow `draft_plan`, and is trained as a tree by AT-GRPO.
+With `--rewards end` it returns 1 - distance left / distance at the start, which is 1 on the goal, and is trained on
+parallel episodes by `grpo`. The base model is that of the studies, which has imitated careless walks of both roles.
 
 Each seed plays the same held-out instances (split `test`, none of which is a rotation or reflection of one that was
 trained on) untrained, untrained once more, trained, and with the adapters of the two roles swapped. Intervals of

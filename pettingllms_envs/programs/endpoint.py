@@ -45,8 +45,8 @@ class Endpoint(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.sessions: dict[str, Session] = {}
         threading.Thread(target=self.serve_forever, name="endpoint of programs", daemon=True).start()
-        # At its end Python waits for the threads of executors, such as a fan-out's, and they wait for an answer. What is
-        # registered last is called first; functions of `atexit` are called later than all of these.
+        # At its end Python waits for the threads of executors, such as a fan-out's, and they wait for an answer. What
+        # is registered last is called first, and functions of `atexit` later than all of these.
         threading._register_atexit(self.close_all)  # type: ignore[attr-defined]
 
     def open(self, session: Session) -> str:

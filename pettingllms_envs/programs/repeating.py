@@ -37,13 +37,12 @@ def check_repeats(env: ProgramEnv, seed: int | None, options: Mapping[str, Any] 
     """
     order = env.program.state.order
     while difference := _difference(_played(env, seed, options), _played(env, seed, options)):
-        if order.wait and not order.has_waited_longest:
-            order.lost(order.wait)  # a call may have come after an earlier one had its reply, which is immediate here
-            continue
-        raise ReplayError(
-            f"{env.program.words} is not the same when an episode is played again with the same replies: {difference}"
-            f"{REMEDY}"
-        )
+        if not order.wait or order.has_waited_longest:
+            raise ReplayError(
+                f"{env.program.words} is not the same when an episode is played again with the same replies: "
+                f"{difference}{REMEDY}"
+            )
+        order.lost(order.wait)  # a call may have come after an earlier one had its reply, which is immediate here
 
 
 def _difference(first: list[_Step], second: list[_Step]) -> str:
