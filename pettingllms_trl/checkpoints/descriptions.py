@@ -64,7 +64,7 @@ def described(given: Any) -> str:
     if isinstance(given, partial):
         arguments, options, given = [_argument(each, given.func) for each in given.args], given.keywords, given.func
     elif is_dataclass(given) and not isinstance(given, type):
-        # Some may be set later; what is not compared is found out by a run, such as how long a program is waited for.
+        # Some may be set later; what is not compared is no setting: runs find it, as how long a program is waited for.
         names = [each.name for each in fields(given) if each.compare and hasattr(given, each.name)]
         options, given = {name: getattr(given, name) for name in names}, type(given)
     elif inspect.isfunction(given):
