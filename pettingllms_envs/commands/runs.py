@@ -202,9 +202,9 @@ def default_output(
     begun = sorted(root.glob(f"*-{digest}{suffix}"))
     if begun:
         return begun[0]
-    name = run_name(config["env"], label["note"] if label else "")
-    player = re.sub(r"[^\w.+=]+", "-", player_of(config, brief=True)).strip("-.")[:MOST_OF_NAME]
-    return root / f"{name}-{player}-{date.today().isoformat()}-{digest}{suffix}"
+    names = run_name(config["env"], label["note"] if label else ""), player_of(config, brief=True)
+    env, player = (re.sub(r"[^\w.+=]+", "-", each).strip("-.")[:MOST_OF_NAME] for each in names)
+    return root / f"{env}-{player}-{date.today().isoformat()}-{digest}{suffix}"
 
 
 def digest_of(config: Mapping[str, Any]) -> str:
@@ -225,7 +225,8 @@ def about_problems(args: argparse.Namespace, bench: Any, env: Any) -> list[str]:
 
     num = len(bench.chosen.instances)
     settings = to_json(env.metadata.get("settings", {}))
-    lines = [data_label.first_line(env, num), *teams.notes(bench.agents.values(), bench.env, settings)]
+    name = env.metadata.get("name", bench.env)  # of one from a file, as teams have it that were trained on it
+    lines = [data_label.first_line(env, num), *teams.notes(bench.agents.values(), name, settings)]
     if args.limit is not None and num < args.limit:
         more = " --samples K plays each K times." if args.samples == 1 else ""
         lines.append(f"There are {num} problems ({bench.chosen.source}); --limit asked for {args.limit:,}.{more}")

@@ -371,7 +371,7 @@ def test_true_false_and_null_of_a_setting_are_values_and_not_texts(text: str, va
         ("info plan_path --set colour=1", "`pettingllms info plan_path` shows the settings."),
         (
             "info math:pi",
-            "the environment is 'math:pi'; expected a name, as `pettingllms list` shows it, or a program",
+            "the environment is 'math:pi'; expected a name, as `pettingllms list` shows it, or FILE.py:NAME",
         ),
         ("check plan_path --seeds 0", "--seeds is 0; expected at least 1."),
         ("play plan_path --workflow solo", "workflow is 'solo'; expected one of 'draft_plan', 'single', 'tool_plan'."),
