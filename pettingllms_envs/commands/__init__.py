@@ -102,7 +102,8 @@ def made(args: argparse.Namespace, **more: Any) -> Any:
             raise ValueError(
                 f"the environment is {args.env!r}; expected a name, as `pettingllms list` shows it, or FILE.py:NAME, "
                 "an environment or a program of a file. Only `pettingllms check` takes module:callable: give the "
-                "environment a name by an entry point of the group pettingllms.envs (docs/add_environment.md, Publish it)."
+                "environment a name by an entry point of the group pettingllms.envs (docs/add_environment.md, Publish "
+                "it)."
             )
         try:
             return pettingllms_envs.make(args.env, **{**settings(args), **more})

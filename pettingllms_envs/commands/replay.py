@@ -34,9 +34,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rescore", type=Path, metavar="DIR", help="write the episodes with their new scores to this folder"
     )
-    parser.add_argument(
-        "--env", metavar="FILE.py:NAME", help="the record's file, which is run only if named"
-    )
+    parser.add_argument("--env", metavar="FILE.py:NAME", help="the record's file, which is run only if named")
     parser.add_argument(
         "--set", dest="settings", action="append", default=[], type=setting, metavar="KEY=VALUE",
         help="a setting to replace the record's, for scoring",
