@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-import warnings
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
@@ -14,12 +13,6 @@ from trl import GRPOConfig
 
 from pettingllms_trl.role_sampling import parse
 
-
-# transformers 5.23 renamed gradient checkpointing; TRL 1.16 and PEFT 0.21 still say the old names, in GRPOConfig,
-# SFTConfig and the trainers, where no user can change them.
-warnings.filterwarnings(
-    "ignore", r"`(is_)?gradient_checkpointing(_enable|_disable)?` is deprecated", category=FutureWarning
-)
 
 Configuration = TypeVar("Configuration", bound=type)
 
