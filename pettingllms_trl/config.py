@@ -48,6 +48,7 @@ class MultiAgentGRPOConfig(GRPOConfig):
             `"tree"`: at each decision the policy samples K candidates from one prompt, each is played on a branch of
             its own and scored, and the best goes on. `"parallel"`: each instance is played K times, independently.
             `None`: the one that suits the trainer's `credit`; `"tree"` for the default, unless a role is paid later.
+            `trainer.args` is then a copy that has the choice, and the object that you gave stays as it is.
         max_envs (`int`, *optional*):
             How many environments are in play at once, on each process. `None` plays all its rows of a generation
             together; fewer bounds the number of sequences in one call of the generator. With vLLM and several
