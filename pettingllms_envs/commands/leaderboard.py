@@ -66,8 +66,11 @@ def read_board(folders: Sequence[Path]) -> Any:
     from pettingllms_envs.episodes import files
     from pettingllms_envs.evaluation.compare import Run
     from pettingllms_envs.evaluation.leaderboard import leaderboard
+    from pettingllms_envs.evaluation.suites import read_record
 
     runs, broken = [], []
+    records = {root: read_record(root).get("players", {}) for root in {folder.parent for folder in folders}}
+    names = {str(each): name for each in folders if (name := records[each.parent].get(each.name))}
     for folder in dict.fromkeys(folders):
         try:
             header = files.read_header(folder)
@@ -75,7 +78,7 @@ def read_board(folders: Sequence[Path]) -> Any:
             runs.append(Run(str(folder), header, rows))
         except (ValueError, OSError) as error:
             broken.append((str(folder), " ".join(str(error).split())))
-    board = leaderboard(runs)
+    board = leaderboard(runs, names)
     return replace(board, left_out=sorted([*board.left_out, *broken]))
 
 
