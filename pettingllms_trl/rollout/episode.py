@@ -205,7 +205,8 @@ def _next_turn(
     with handle:
         env = handle.env
         if branch is not None:
-            env = branch.resume(env, handle.tick)
+            handle.adopt(branch.saved)
+            env = branch.resume(handle.env, handle.tick)
             handle.env = env = copy_env(env) if is_start and branch.copy is not None else env
             handle.tick()
         while env.agents:
@@ -217,7 +218,9 @@ def _next_turn(
             if most is not None and turns.get(agent, 0) >= most:
                 return None
             handle.agent = agent
-            return agent, env.observe(agent), snapshot_of(env, branches=handle.branches)
+            observation, state = env.observe(agent), snapshot_of(env, branches=handle.branches)
+            handle.saved = state.saved
+            return agent, observation, state
     return None
 
 

@@ -177,21 +177,33 @@ class RolloutLoop:
         A retry is stepped sequentially, since concurrency may have caused the failure.
         """
         may_fan_out = self._workers.num_workers > 1 and task.attempt == 0 and candidates.can_fan_out
-        if may_fan_out and (candidates.seconds >= stepping.SLOW or task.handle.reset_args.environment in self._slow):
-            handle = task.handle
-            for k in candidates.fan_out():
-                job = partial(task.step, candidates, partial(candidates.step_one, k, handle))
-                self._submit(task, job, next(self._candidate_tickets), handle)
-                handle = task.handle.another()
+        handle = task.handle
+        if may_fan_out and (candidates.seconds >= stepping.SLOW or self._is_slow(handle) or handle.spares):
+            for number, k in enumerate(candidates.fan_out()):
+                own = handle if number == 0 else handle.take_spare() or handle.another()
+                job = partial(task.step, candidates, partial(candidates.step_one, k, own))
+                self._submit(task, job, next(self._candidate_tickets), own)
         else:
             step = partial(candidates.step_sequentially, while_quick=may_fan_out)
             self._submit(task, partial(task.step, candidates, step))
+
+    def _is_slow(self, handle: EnvHandle) -> bool:
+        return handle.reset_args.environment in self._slow or handle.reset_seconds >= stepping.SLOW
+
+    def _warm_up(self, task: Task) -> None:
+        """Bring environments to a task's decision, to step candidates in, while the engine samples these."""
+        handle = task.handle
+        if self._workers.num_workers > 1 and task.attempt == 0 and self._is_slow(handle):
+            for spare in handle.new_spares(task.wanted.num_candidates - 1, self._max_envs):
+                self._workers.submit(next(self._candidate_tickets), spare.arrive, spare)
 
     def _collect(self, *, block: bool) -> bool:
         """Handle the jobs that are done. Returns whether there were any."""
         done = self._workers.done(block=block)
         for ticket, error in sorted(done, key=itemgetter(0)):
-            task = self._jobs.pop(ticket)
+            task = self._jobs.pop(ticket, None)
+            if task is None:  # a spare environment has arrived; what it raised is the candidate's that it is for
+                continue
             task.num_jobs -= 1
             if isinstance(error, EnvironmentFailure):
                 task.failure = error
@@ -278,6 +290,7 @@ class RolloutLoop:
                 task.advance()
             self._asked[task.ticket] = task
             self._engine.submit(task.ticket, task.wanted)
+            self._warm_up(task)
         self._ready.clear()
         for ticket, sampled in self._engine.step() if self._asked else ():
             task = self._asked.pop(ticket)

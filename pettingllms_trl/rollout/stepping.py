@@ -29,11 +29,12 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from pettingllms_envs.branching import ReplayError
+from pettingllms_envs.branching import ReplayError, SavedState
 from pettingllms_envs.failures import EpisodeRestart, ServiceFailed
 from pettingllms_trl.records import Candidate, Completion, EnvironmentFailure, Row
 from pettingllms_trl.rollout.branching import Branch, StateSnapshot, branch_of, play_branches
@@ -52,6 +53,13 @@ class EnvHandle:
         self.branches = env_pool.branches  # whether several replies may be played from one state
         self.env: Any = None  # an AECEnv, from `acquire` to `release` or `close`
         self.agent = ""  # the acting agent, once it is known
+        self.saved: SavedState | None = None  # the state in which it decides, or that a spare one was stepped to
+        self.reset_seconds = 0.0  # of the last reset
+        self.spares: list[EnvHandle] = []  # on their way to the state, to step candidates in; the first was first
+        self.stepped: list[EnvHandle] = []  # spare ones that were taken for a candidate of the decision
+        self.arrived: Future[None] | None = None  # of a spare one
+        self.was_late = False  # whether a spare one was waited for
+        self.num_ahead = 1  # decisions for which there are spare ones: more where they were late
         self.since: float | None = None  # when the running call started
         self.is_abandoned = False  # on its thread, because a call took too long
         self.crashes: list[str] = []  # errors of replies that crashed the environment
@@ -84,6 +92,7 @@ class EnvHandle:
     def reset(self) -> None:
         """Reset the environment to the instance."""
         self.env.reset(seed=self.reset_args.seed, options=self.reset_args.options)
+        self.reset_seconds = self.tick()
 
     def replace(self) -> None:
         """Replace the environment by a fresh one, reset to the instance, after a call of it has failed."""
@@ -91,7 +100,6 @@ class EnvHandle:
         self.acquire(fresh=True)
         self.since = self._now()
         self.reset()
-        self.tick()
 
     def close(self) -> None:
         """Close the environment, which has failed."""
@@ -103,6 +111,14 @@ class EnvHandle:
 
     def release(self) -> None:
         """Return the environment to the pool, if it has one. A thread that was abandoned with it closes it itself."""
+        for spare in (*self.spares, *self.stepped):
+            assert spare.arrived is not None
+            if spare.arrived.done() or spare.arrived.cancel():
+                spare.release()
+            else:
+                spare.interrupt()
+                spare.arrived.add_done_callback(lambda _, spare=spare: spare.close())  # type: ignore[misc]
+        self.spares, self.stepped = [], []
         if self.is_abandoned:
             return
         if self.env is not None and not self.is_copied:
@@ -120,6 +136,59 @@ class EnvHandle:
         other = EnvHandle(self.row, self._env_pool, self._now)
         other.agent = self.agent
         return other
+
+    def new_spares(self, num_each: int, most: int) -> Iterator[EnvHandle]:
+        """Handles of environments to be brought to the state by `arrive`, if that takes a replay.
+
+        Args:
+            num_each: Most that a decision can use.
+            most: Environments in play, with which there is no room for another.
+        """
+        if self.saved is not None and self.saved.is_replayed:
+            while len(self.spares) < self.num_ahead * num_each and self._env_pool.num_in_play < most:
+                spare = self.another()
+                spare.acquire()
+                spare.saved, spare.arrived = self.saved, Future()
+                self.spares.append(spare)
+                yield spare
+
+    def arrive(self) -> None:
+        """A job: bring a spare environment to the state `saved`."""
+        assert self.arrived is not None
+        assert self.saved is not None
+        if not self.arrived.set_running_or_notify_cancel():
+            return
+        self.since = self._now()
+        try:
+            self.reset()
+            self.saved.restore(self.env, self.tick)
+        except BaseException as error:  # noqa: BLE001  # raised by `has_arrived`
+            self.close()
+            self.arrived.set_exception(error)
+        else:
+            self.arrived.set_result(None)
+
+    def has_arrived(self) -> bool:
+        """Whether it has been, or is being, brought to a state, for which it waits. Raises what that raised."""
+        if self.arrived is None or self.arrived.cancel():
+            return False
+        self.was_late = not self.arrived.done()
+        self.arrived.result()
+        return True
+
+    def take_spare(self) -> EnvHandle | None:
+        """The spare environment that has been on its way for longest."""
+        self.stepped += self.spares[:1]
+        return self.spares.pop(0) if self.spares else None
+
+    def adopt(self, saved: SavedState | None) -> None:
+        """Go on in the spare environment that was stepped to a state, if one was, and release the others."""
+        for spare in self.stepped:
+            if spare.saved is saved:
+                self.env, spare.env = spare.env, self.env
+            spare.release()
+        self.num_ahead += any(spare.was_late for spare in self.stepped)
+        self.stepped = []
 
 
 SLOW = 0.01
@@ -177,9 +246,8 @@ class Candidates:
         handle.acquire()
         try:
             with handle:
-                if handle is not self.handle:
+                if handle is not self.handle and not handle.has_arrived():
                     handle.reset()
-                    handle.tick()
                 self.start.saved.restore(handle.env, handle.tick)
                 handle.tick()
                 (branch,) = self._play(handle, [self.completions[k]])
@@ -187,7 +255,9 @@ class Candidates:
         except EnvironmentFailure:
             self.has_failed = True
             raise
-        if handle is not self.handle:
+        if handle.arrived is not None:
+            handle.saved = branch.saved
+        elif handle is not self.handle:
             handle.release()
         with self._lock:
             self.branches[k] = branch
