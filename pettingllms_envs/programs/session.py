@@ -154,7 +154,9 @@ class Session:
             self._latest = time.monotonic()
             if len(self._open) > 1:
                 self._order.found_parallel()
-                self._is_out_of_order |= self._taken is not None and call.place < self._taken.place
+                if self._taken is not None and call.place < self._taken.place and not self._is_out_of_order:
+                    self._is_out_of_order = True
+                    self._order.lost(self._waited)  # now, so that runs which have not taken their call wait longer
             self._changed.notify_all()
             return call
 
@@ -214,6 +216,7 @@ class Session:
             woken = time.monotonic()
             if woken - now - left > self._waited / 4 and woken - begun < LONGEST_WAIT:
                 quiet_since = woken  # the machine is busy: the program's threads may be as late
+            self._waited = self._order.wait  # by now a call of another run may have come too late
 
     def answer(self, reply: CountedReply) -> None:
         """Answer the call that was taken.
@@ -225,7 +228,6 @@ class Session:
             call, self._taken = self._taken, None
             assert call is not None, "an answer without a call"
             if self._is_out_of_order:
-                self._order.lost(self._waited)
                 raise CallsOutOfOrder
             if call in self._open:  # else the run has ended meanwhile, and its client was told so
                 self._open.remove(call)
