@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -61,8 +62,8 @@ class EnvPool:
         spared: Mapping[str, Collection[str]] | None = None,
     ) -> None:
         self._makers = make_env if isinstance(make_env, Mapping) else {DEFAULT_ENVIRONMENT: make_env}
-        given = idle if isinstance(idle, Mapping) else {DEFAULT_ENVIRONMENT: [] if idle is None else idle}
-        self._idle = {name: given.get(name, []) for name in self._makers}
+        given = {} if idle is None else idle if isinstance(idle, Mapping) else {DEFAULT_ENVIRONMENT: idle}
+        self._idle = defaultdict[str, list[AECEnv]](list, given)
         self._default_seed, self.branches, self._spared = default_seed, branches, spared or {}
         self._making = threading.Lock()  # a user's function need not be thread-safe
         self._in_use: dict[int, weakref.ref[Any]] = {}  # by id, which is another's once the object is gone

@@ -7,7 +7,7 @@ the episode goes on from the best. `episode` yields what it waits for, and is se
 |----------------------|----------------------------------------------------|------------------------|
 | `Wait.ENGINE`        | the engine takes requests                          | on the caller's thread |
 | `Request`            | there is a `Sampled`, which is sent                | on the caller's thread |
-| `Candidates`         | all are stepped; their branches are sent           | on a worker            |
+| `Candidates`         | all are stepped; `branches` is sent                | on a worker            |
 | `Continuation`       | at once: it will be played                         | on the same thread     |
 | `Wait.CONTINUATIONS` | the episode's continuations are over               | on the caller's thread |
 | `Wait.ENVIRONMENT`   | its handle has an environment, or needs none       | on a worker            |
@@ -22,9 +22,9 @@ from collections import Counter
 from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
-from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
+from pettingllms_envs.branching import SavedState, save_state
 from pettingllms_envs.copying import copy_env
 from pettingllms_envs.features import CountedReply, TakesReply
 from pettingllms_envs.observations import followup_of, limits_of, text_prompt
@@ -44,9 +44,9 @@ from pettingllms_trl.records import (
 from pettingllms_trl.rollout.branching import (
     Branch,
     RewardWeigher,
-    StateSnapshot,
     scored,
-    snapshot_of,
+    state_hash,
+    sum_of,
     with_continuations,
     with_returns,
 )
@@ -86,6 +86,15 @@ class Continuation:
     results: dict[ContinuationPlace, Episode]  # where the rest of the episode is put once it is over
 
 
+class Turn(NamedTuple):
+    """An agent that decides, and the state in which it does."""
+
+    agent: str
+    observation: Any
+    saved: SavedState | None  # the state; `None` if the environment is copied instead
+    digest: str | None  # of the state; `None` if the environment has no `state_hash`
+
+
 Steps = Generator[Request | Candidates | Continuation | Wait, Any, Episode]
 """An episode in progress, see above."""
 
@@ -107,21 +116,30 @@ def episode(
     turns = Counter(() if start is None else start.turns)
     history = rules.history if start is None else start.history
     agents = _begin(handle, start)
-    shown = _next_turn(handle, turns, rules)
-    while shown is not None:
-        agent, observation, state = shown
+    turn = _next_turn(handle, turns, rules)
+    while turn is not None:
+        agent, observation = turn.agent, turn.observation
         messages, tools = text_prompt(observation, agent=agent)
+        prompt = Prompt(messages, tools=tools)
         is_branched = start is None and agent not in rules.partners
 
         yield Wait.ENGINE
-        prompt = history.prompt(agent, Prompt(messages, tools=tools), followup_of(observation))
-        request = Request(agent, prompt, width if is_branched else 1, limits=limits_of(observation))
-        sampled = _with_counts(handle.env, (yield request))
+        if agent in history.follow:
+            prompt = history.prompt(agent, prompt, followup_of(observation))
+        sampled = yield Request(agent, prompt, width if is_branched else 1, limits=limits_of(observation))
+        if isinstance(handle.env.unwrapped, TakesReply):
+            sampled = _with_counts(sampled)
 
-        branches = yield Candidates(handle, state, agent, sampled.completions, options.crash_reward)
-        is_text = isinstance(observation, str) and len(prompt.messages) == 1
-        pending = PendingDecision(row, agent, turns[agent], sampled.prompt, sampled.completions, is_text)
-        branches = scored(branches, pending, rules.judge, rules.weigh)
+        stepped = yield Candidates(handle, turn.saved, agent, sampled.completions, options.crash_reward)
+        pending = PendingDecision(
+            row=row,
+            agent=agent,
+            turn=turns[agent],
+            prompt=sampled.prompt,
+            completions=sampled.completions,
+            is_text=isinstance(observation, str) and len(prompt.messages) == 1,
+        )
+        branches = scored([stepped[k] for k in sorted(stepped)], pending, rules.judge, rules.weigh)
         candidates = tuple([branch.candidate for branch in branches])
         handle.crashes += [branch.crash for branch in branches if branch.crash is not None]
         turns[agent] += 1
@@ -131,14 +149,12 @@ def episode(
 
         at, repeats = len(decisions), options.num_continuations if is_branched else 0
         continued = [k for k, branch in enumerate(branches) if repeats and not branch.over]
-        for k in continued:
-            so_far = [*rewards, branches[k].rewards]
-            for m in range(repeats):
-                place = ContinuationPlace(at, k, m)
-                yield Continuation(place, branches[k], histories[k], dict(turns), so_far, results)
+        for place in [ContinuationPlace(at, k, m) for k in continued for m in range(repeats)]:
+            branch, so_far = branches[place.candidate], [*rewards, branches[place.candidate].rewards]
+            yield Continuation(place, branch, histories[place.candidate], dict(turns), so_far, results)
         if repeats and options.choose == "value":
             if continued:
-                yield from _await_values(handle, keeps_env=state.saved is None)
+                yield from _await_values(handle, keeps_env=turn.saved is None)
             candidates = with_continuations(candidates, results, at, agent, repeats)
 
         chosen = _best(candidates, ties=f"{rules.seed}/{instance}/{number}/{agent}/{pending.turn}")
@@ -153,29 +169,28 @@ def episode(
                 prompt=sampled.prompt,
                 candidates=candidates,
                 chosen=chosen,
-                state=state.digest,
+                state=turn.digest,
                 environment=handle.reset_args.environment,
                 policy_version=sampled.policy_version,
                 continuation=None if start is None else start.place,
             )
         )
         is_start = chosen in continued and options.choose == "reward"
-        shown = None if branch.crash is not None else _next_turn(handle, turns, rules, branch, is_start=is_start)
+        turn = None if branch.crash is not None else _next_turn(handle, turns, rules, branch, is_start=is_start)
     handle.release()
 
     if start is None and options.num_continuations:
         yield Wait.CONTINUATIONS
-        for at, decision in enumerate(decisions):
-            if decision.agent not in rules.partners:
-                own = decision.candidates, results, at, decision.agent, options.num_continuations
-                decisions[at] = replace(decision, candidates=with_continuations(*own))
+        for at, each in enumerate(decisions):
+            if each.agent not in rules.partners:
+                candidates = with_continuations(each.candidates, results, at, each.agent, options.num_continuations)
+                decisions[at] = replace(each, candidates=candidates)
     before, is_kept = () if start is None else start.before, start is None or options.keep_continuations
-    everyone = dict.fromkeys(chain(agents, *rewards))
     return Episode(
         instance=instance,
         episode=number,
         decisions=with_returns(decisions, rewards, before) if is_kept else (),
-        returns={agent: sum(step.get(agent, 0.0) for step in rewards) for agent in everyone},
+        returns=sum_of(rewards, agents),
         outcome=outcome,
         environment=handle.reset_args.environment,
         continuations=tuple([decision for place in sorted(results) for decision in results[place].decisions]),
@@ -196,8 +211,8 @@ def _begin(handle: EnvHandle, start: Continuation | None) -> list[str]:
 
 def _next_turn(
     handle: EnvHandle, turns: Mapping[str, int], rules: Rules, branch: Branch | None = None, *, is_start: bool = False
-) -> tuple[str, Any, StateSnapshot] | None:
-    """The next agent that decides, its observation, and the state; `None` if the episode is over.
+) -> Turn | None:
+    """Whose turn is next; `None` if the episode is over.
 
     The episode goes on from `branch`, from which continuations start, too, if it `is_start`.
     """
@@ -218,9 +233,9 @@ def _next_turn(
             if most is not None and turns.get(agent, 0) >= most:
                 return None
             handle.agent = agent
-            observation, state = env.observe(agent), snapshot_of(env, branches=handle.branches)
-            handle.saved = state.saved
-            return agent, observation, state
+            turn = Turn(agent, env.observe(agent), save_state(env) if handle.branches else None, state_hash(env))
+            handle.saved = turn.saved
+            return turn
     return None
 
 
@@ -238,10 +253,8 @@ def _await_values(handle: EnvHandle, *, keeps_env: bool) -> Generator[Wait, None
             handle.reset()
 
 
-def _with_counts(env: Any, sampled: Sampled) -> Sampled:
-    """The answer; for an environment that is a `TakesReply` with texts that also have the numbers of tokens."""
-    if not isinstance(env.unwrapped, TakesReply):
-        return sampled
+def _with_counts(sampled: Sampled) -> Sampled:
+    """The answer, for an environment that is a `TakesReply`, with texts that also have the numbers of tokens."""
     num = len(sampled.prompt.ids)
     completions = [
         replace(each, text=CountedReply(each.text, num, len(each.ids), each.finish == "length"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter, itemgetter
@@ -69,9 +69,11 @@ class Task:
             wanted = end.value
         self.wanted = wanted
 
-    def step(self, candidates: Candidates, step: Callable[[], bool]) -> None:
+    def step(
+        self, candidates: Candidates, indices: Sequence[int], handle: EnvHandle, *, while_quick: bool = False
+    ) -> None:
         """A job: step some candidates and, if these were the last, take the decision."""
-        if step():
+        if candidates.step(indices, handle, while_quick=while_quick):
             self.was_slow = candidates.seconds >= stepping.SLOW
             self.advance(candidates.branches)
 
@@ -172,38 +174,33 @@ class RolloutLoop:
         self._workers.submit(ticket, job, handle or task.handle)
 
     def _step(self, task: Task, candidates: Candidates) -> None:
-        """Queue jobs for a decision's candidates that have not been stepped.
+        """Queue jobs for a decision's candidates that have not been stepped: one for each, if they are slow.
 
         A retry is stepped sequentially, since concurrency may have caused the failure.
         """
-        may_fan_out = self._workers.num_workers > 1 and task.attempt == 0 and candidates.can_fan_out
-        handle = task.handle
-        if may_fan_out and (candidates.seconds >= stepping.SLOW or self._is_slow(handle) or handle.spares):
-            for number, k in enumerate(candidates.fan_out()):
-                own = handle if number == 0 else handle.take_spare() or handle.another()
-                job = partial(task.step, candidates, partial(candidates.step_one, k, own))
-                self._submit(task, job, next(self._candidate_tickets), own)
-        else:
-            step = partial(candidates.step_sequentially, while_quick=may_fan_out)
-            self._submit(task, partial(task.step, candidates, step))
-
-    def _is_slow(self, handle: EnvHandle) -> bool:
-        return handle.reset_args.environment in self._slow or handle.reset_seconds >= stepping.SLOW
+        left = [k for k in range(len(candidates.completions)) if k not in candidates.branches]
+        may_fan_out = self._workers.num_workers > 1 and task.attempt == 0 and candidates.start is not None
+        is_slow = candidates.seconds >= stepping.SLOW or task.handle.reset_args.environment in self._slow
+        if not (may_fan_out and (is_slow or task.handle.spares)):
+            self._submit(task, partial(task.step, candidates, left, task.handle, while_quick=may_fan_out))
+            return
+        for k in left:
+            handle = task.handle if k == left[0] else task.handle.another()
+            self._submit(task, partial(task.step, candidates, [k], handle), next(self._candidate_tickets), handle)
 
     def _warm_up(self, task: Task) -> None:
-        """Bring environments to a task's decision, to step candidates in, while the engine samples these."""
-        handle = task.handle
-        if self._workers.num_workers > 1 and task.attempt == 0 and self._is_slow(handle):
-            for spare in handle.new_spares(task.wanted.num_candidates - 1, self._max_envs):
+        """Bring environments to a task's decision while the engine samples the candidates to be stepped in them."""
+        is_slow = task.handle.reset_seconds >= stepping.SLOW or task.handle.reset_args.environment in self._slow
+        if is_slow and self._workers.num_workers > 1 and task.attempt == 0:
+            for spare in task.handle.new_spares(task.wanted.num_candidates - 1, self._max_envs):
                 self._workers.submit(next(self._candidate_tickets), spare.arrive, spare)
 
     def _collect(self, *, block: bool) -> bool:
         """Handle the jobs that are done. Returns whether there were any."""
         done = self._workers.done(block=block)
         for ticket, error in sorted(done, key=itemgetter(0)):
-            task = self._jobs.pop(ticket, None)
-            if task is None:  # a spare environment has arrived; what it raised is the candidate's that it is for
-                continue
+            if (task := self._jobs.pop(ticket, None)) is None:
+                continue  # a spare environment: what that raised is raised where it is waited for
             task.num_jobs -= 1
             if isinstance(error, EnvironmentFailure):
                 task.failure = error

@@ -41,13 +41,12 @@ class ChatHistory:
     conversations: Mapping[str, Prompt] = field(default_factory=dict)
 
     def prompt(self, agent: str, opening: Prompt, followup: str | None) -> Prompt:
-        """The agent's next prompt; it has token ids if it continues sampled tokens.
+        """The next prompt of an agent with a history; it has token ids if it continues sampled tokens.
 
-        Raises `ValueError` if the agent has a history and observes a whole dialogue, or tools. An agent with earlier
-        turns is shown `followup` instead of the opening's text, if there is one.
+        Raises `ValueError` if the agent observes a whole dialogue, or tools. After its first turn it is shown
+        `followup` instead of the opening's text, if there is one.
         """
-        if agent in self.follow:
-            check_opening(agent, opening)
+        check_opening(agent, opening)
         before = self.conversations.get(agent)
         if before is None or _system(before.messages) != _system(opening.messages):
             return opening
