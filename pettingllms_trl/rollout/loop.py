@@ -181,19 +181,12 @@ class RolloutLoop:
         left = [k for k in range(len(candidates.completions)) if k not in candidates.branches]
         may_fan_out = self._workers.num_workers > 1 and task.attempt == 0 and candidates.start is not None
         is_slow = candidates.seconds >= stepping.SLOW or task.handle.reset_args.environment in self._slow
-        if not (may_fan_out and (is_slow or task.handle.spares)):
+        if not (may_fan_out and (is_slow or task.handle.spares.waiting)):
             self._submit(task, partial(task.step, candidates, left, task.handle, while_quick=may_fan_out))
             return
         for k in left:
-            handle = task.handle if k == left[0] else task.handle.another()
+            handle = task.handle if k == left[0] else task.handle.spares.take()
             self._submit(task, partial(task.step, candidates, [k], handle), next(self._candidate_tickets), handle)
-
-    def _warm_up(self, task: Task) -> None:
-        """Bring environments to a task's decision while the engine samples the candidates to be stepped in them."""
-        is_slow = task.handle.reset_seconds >= stepping.SLOW or task.handle.reset_args.environment in self._slow
-        if is_slow and self._workers.num_workers > 1 and task.attempt == 0:
-            for spare in task.handle.new_spares(task.wanted.num_candidates - 1, self._max_envs):
-                self._workers.submit(next(self._candidate_tickets), spare.arrive, spare)
 
     def _collect(self, *, block: bool) -> bool:
         """Handle the jobs that are done. Returns whether there were any."""
@@ -287,7 +280,10 @@ class RolloutLoop:
                 task.advance()
             self._asked[task.ticket] = task
             self._engine.submit(task.ticket, task.wanted)
-            self._warm_up(task)
+            may_fan_out = self._workers.num_workers > 1 and task.attempt == 0
+            if may_fan_out and (task.was_slow or task.handle.reset_seconds >= stepping.SLOW):
+                for spare, bring in task.handle.spares.send(task.wanted.num_candidates - 1, self._max_envs):
+                    self._workers.submit(next(self._candidate_tickets), bring, spare)
         self._ready.clear()
         for ticket, sampled in self._engine.step() if self._asked else ():
             task = self._asked.pop(ticket)

@@ -28,9 +28,9 @@ A `pettingllms_envs.failures.ServiceFailed`, such as a search engine that is dow
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -54,11 +54,9 @@ class EnvHandle:
         self.branches = env_pool.branches  # whether several replies may be played from one state
         self.env: Any = None  # an AECEnv, from `acquire` to `release` or `close`
         self.agent = ""  # the acting agent, once it is known
-        self.saved: SavedState | None = None  # the state in which it decides, unless it is copied instead
+        self.saved: SavedState | None = None  # the state of the decision, or to which a candidate has led a spare one
         self.reset_seconds = 0.0
-        self.spares: list[SpareHandle] = []  # those that have been on their way for longest first
-        self.taken: list[SpareHandle] = []  # spare ones in which candidates of the decision are stepped
-        self.num_ahead = 1  # decisions for which there are spare ones: one more each time that one was late
+        self.spares = Spares(self)
         self.since: float | None = None  # when the running call started
         self.is_abandoned = False  # on its thread, because a call took too long
         self.crashes: list[str] = []  # errors of replies that crashed the environment
@@ -110,9 +108,7 @@ class EnvHandle:
 
     def release(self) -> None:
         """Return the environment to the pool, if it has one. A thread that was abandoned with it closes it itself."""
-        for spare in (*self.spares, *self.taken):
-            spare.leave()
-        self.spares, self.taken = [], []
+        self.spares.release()
         if self.is_abandoned:
             return
         if self.env is not None and not self.is_copied:
@@ -125,73 +121,50 @@ class EnvHandle:
         if hasattr(type(inner), "interrupt"):
             inner.interrupt()
 
-    def another(self) -> EnvHandle:
-        """A handle of another environment for the same instance, a spare one if there is one."""
-        if not self.spares:
-            return EnvHandle(self.row, self._env_pool, self._now)
-        self.taken.append(self.spares.pop(0))
-        return self.taken[-1]
 
-    def new_spares(self, num_each: int, most: int) -> Iterator[SpareHandle]:
-        """Spare environments to be brought to the state, `num_each` for a decision, until `most` are in play."""
-        if self.saved is not None and self.saved.is_replayed:
-            while len(self.spares) < self.num_ahead * num_each and self._env_pool.num_in_play < most:
-                self.spares.append(SpareHandle(self.row, self._env_pool, self._now, self.saved))
-                yield self.spares[-1]
+class Spares:
+    """Environments that are brought to an episode's decisions in advance, to step candidates in."""
+
+    def __init__(self, handle: EnvHandle) -> None:
+        self._handle = handle
+        self.waiting: list[EnvHandle] = []  # the one that has been on its way for longest first
+        self._taken: list[EnvHandle] = []  # for candidates of the decision
+        self._num_late = 0  # those that were taken on their way: as many more are sent
+
+    def send(self, number: int, most: int) -> Iterator[tuple[EnvHandle, Callable[[], None]]]:
+        """Environments until `number` wait or `most` are in play, each with the job that brings it to the decision."""
+        saved, env_pool = self._handle.saved, self._handle._env_pool
+        if saved is not None and saved.is_replayed:
+            while len(self.waiting) < number + self._num_late and env_pool.num_in_play < most:
+                spare = EnvHandle(self._handle.row, env_pool, self._handle._now)
+                spare.acquire()
+                spare.saved, spare.since = saved, math.inf  # until the job begins
+                self.waiting.append(spare)
+                yield spare, spare.env.send(saved.snapshot, spare.tick)
+
+    def take(self) -> EnvHandle:
+        """The one that has been on its way for longest, or a new one, which is not."""
+        if not self.waiting:
+            return EnvHandle(self._handle.row, self._handle._env_pool, self._handle._now)
+        self._taken.append(self.waiting.pop(0))
+        self._num_late += self._taken[-1].env.is_on_its_way
+        return self._taken[-1]
 
     def adopt(self, saved: SavedState | None) -> None:
-        """Go on in the spare environment that a candidate has led to that state, if one has; release the others."""
-        for spare in self.taken:
+        """Let the episode go on in the one that a candidate has led to that state, if one has; release the others."""
+        for spare in self._taken:
             if spare.saved is saved:
-                self.env, spare.env = spare.env, self.env
+                self._handle.env, spare.env = spare.env, self._handle.env
             spare.release()
-        self.num_ahead += any(spare.was_late for spare in self.taken)
-        self.taken = []
+        self._taken.clear()
 
-
-class SpareHandle(EnvHandle):
-    """An environment that is brought to the state `saved` in advance; then the state that its candidate has led to."""
-
-    def __init__(self, row: Row, env_pool: EnvPool, now: Callable[[], float], saved: SavedState) -> None:
-        super().__init__(row, env_pool, now)
-        self.acquire()
-        self.saved = saved
-        self.arrived: Future[None] = Future()
-        self.was_late = False  # whether it was waited for
-
-    def arrive(self) -> None:
-        """A job: bring it there. Another one that needs it waits for that in `prepare`."""
-        if not self.arrived.set_running_or_notify_cancel():
-            return
-        self.since = self._now()
-        try:
-            assert self.saved is not None
-            self.reset()
-            self.saved.restore(self.env, self.tick)
-            if self.is_abandoned:
-                raise TimeoutError("it came back after it was abandoned")
-        except BaseException as error:  # noqa: BLE001  # raised by `prepare`
-            self.close()
-            self.arrived.set_exception(error)
-        else:
-            self.arrived.set_result(None)
-
-    def prepare(self) -> None:
-        """Wait until it has arrived, and raise what that raised; reset it if no job has begun to bring it there."""
-        if self.arrived.cancel():
-            self.reset()
-        else:
-            self.was_late = not self.arrived.done()
-            self.arrived.result()
-            self.tick()
-
-    def leave(self) -> None:
-        """Release it, or close it once it is no longer on its way."""
-        if self.arrived.done() or self.arrived.cancel():
-            self.release()
-        else:
-            self.interrupt()
-            self.arrived.add_done_callback(lambda _: self.close())
+    def release(self) -> None:
+        """Return them to the pool; one that is on its way, or has failed, is closed."""
+        for spare in (*self.waiting, *self._taken):
+            spare.interrupt()
+            if spare.env is None or not spare.env.recall(spare.close):
+                spare.release()
+        self.waiting, self._taken = [], []
 
 
 SLOW = 0.01
@@ -221,15 +194,14 @@ class Candidates:
         if self.has_failed:
             return False
         is_own = handle is self.handle
+        is_spare = not is_own and handle.saved is not None
         if not is_own:
             handle.agent = self.agent
             handle.acquire()
         stepped, slowest = dict[int, Branch](), 0.0
         try:
             with handle:
-                if isinstance(handle, SpareHandle):
-                    handle.prepare()
-                elif not is_own:
+                if not (is_own or is_spare):
                     handle.reset()
                 for k in indices:
                     stepped[k] = self._branch(k, handle)
@@ -239,8 +211,8 @@ class Candidates:
         except EnvironmentFailure:
             self.has_failed = True
             raise
-        if isinstance(handle, SpareHandle):
-            (handle.saved,) = [branch.saved for branch in stepped.values()]
+        if is_spare:
+            handle.saved = stepped[indices[0]].saved
         elif not is_own:
             handle.release()
         with self._lock:
