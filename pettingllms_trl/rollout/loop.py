@@ -29,7 +29,7 @@ MOST_DROPPED = 0.2
 
 def check_dropped(dropped: Mapping[int, str], num_rows: int, cause: BaseException | None = None) -> None:
     """Raise `EnvironmentFailure` if too many instances were dropped: then the environment itself must be at fault."""
-    if dropped and (num_rows == 1 or len(dropped) > max(1, MOST_DROPPED * num_rows)):
+    if num_rows == 1 or len(dropped) > max(1, MOST_DROPPED * num_rows):
         raise EnvironmentFailure(
             f"{len(dropped)} of {num_rows} instances were dropped because their environment failed {1 + RETRIES} "
             f"times; expected at most {MOST_DROPPED:.0%}. The last: {list(dropped.values())[-1]}. Fix the environment "

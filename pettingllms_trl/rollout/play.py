@@ -145,5 +145,6 @@ def merge(parts: Sequence[Rollout], *, num_rows: int) -> Rollout:
         tuple(crash for part in parts for crash in part.crashed),
         sum(part.num_sampled_tokens for part in parts),
     )
-    check_dropped(whole.dropped, num_rows)
+    if whole.dropped:
+        check_dropped(whole.dropped, num_rows)
     return whole

@@ -10,8 +10,6 @@ threads cannot deadlock; the job that steps the last candidate also takes the de
     sequentially   job 1: [0][1][2][3] decide
     concurrently   job 1: [0]          job 2: [1  ]     job 3: [2      ] decide     job 4: [3]
 
-Where a state is replayed, spare environments are brought to it while the engine samples, as far as there is room.
-
 By default a failing environment is replaced and its instance restarted, then dropped and never scored. If a certain
 reply always crashes it, this makes crashing free: the reply is sampled again and never counted, so the policy is not
 trained to avoid it, and success is measured on the remaining instances. Therefore, with a `crash_reward`, each crash
@@ -28,7 +26,6 @@ A `pettingllms_envs.failures.ServiceFailed`, such as a search engine that is dow
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -54,7 +51,7 @@ class EnvHandle:
         self.branches = env_pool.branches  # whether several replies may be played from one state
         self.env: Any = None  # an AECEnv, from `acquire` to `release` or `close`
         self.agent = ""  # the acting agent, once it is known
-        self.saved: SavedState | None = None  # the state of the decision, or to which a candidate has led a spare one
+        self.saved: SavedState | None = None  # the state of the decision, or the one to which a candidate has led
         self.reset_seconds = 0.0
         self.spares = Spares(self)
         self.since: float | None = None  # when the running call started
@@ -123,7 +120,7 @@ class EnvHandle:
 
 
 class Spares:
-    """Environments that are brought to an episode's decisions in advance, to step candidates in."""
+    """Environments that are brought to an episode's decisions while the engine samples, to step candidates in."""
 
     def __init__(self, handle: EnvHandle) -> None:
         self._handle = handle
@@ -138,7 +135,7 @@ class Spares:
             while len(self.waiting) < number + self._num_late and env_pool.num_in_play < most:
                 spare = EnvHandle(self._handle.row, env_pool, self._handle._now)
                 spare.acquire()
-                spare.saved, spare.since = saved, math.inf  # until the job begins
+                spare.saved, spare.since = saved, float("inf")  # until the job begins
                 self.waiting.append(spare)
                 yield spare, spare.env.send(saved.snapshot, spare.tick)
 
@@ -193,15 +190,13 @@ class Candidates:
         """
         if self.has_failed:
             return False
-        is_own = handle is self.handle
-        is_spare = not is_own and handle.saved is not None
-        if not is_own:
-            handle.agent = self.agent
-            handle.acquire()
+        is_new = handle is not self.handle and handle.saved is None  # neither the episode's nor a spare one
+        handle.agent = self.agent
+        handle.acquire()
         stepped, slowest = dict[int, Branch](), 0.0
         try:
             with handle:
-                if not (is_own or is_spare):
+                if is_new:
                     handle.reset()
                 for k in indices:
                     stepped[k] = self._branch(k, handle)
@@ -211,9 +206,8 @@ class Candidates:
         except EnvironmentFailure:
             self.has_failed = True
             raise
-        if is_spare:
-            handle.saved = stepped[indices[0]].saved
-        elif not is_own:
+        handle.saved = stepped[indices[0]].saved
+        if is_new:
             handle.release()
         with self._lock:
             self.branches |= stepped

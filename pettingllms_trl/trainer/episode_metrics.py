@@ -62,12 +62,13 @@ class EpisodeMetrics:
             self._add(episode, "")
             if episode.environment:
                 self._add(episode, f"env/{episode.environment}/")
-            for candidate in (candidate for decision in episode.decisions for candidate in decision.candidates):
-                self._rewards.append(candidate.reward)
-                scored = played.scores.get(id(candidate.completion))
-                if scored is not None:
-                    for name, given in self._scores.items():
-                        given.append(scored[1].rewards[name])
+            for decision in episode.decisions:
+                for candidate in decision.candidates:
+                    self._rewards.append(candidate.reward)
+                    scored = played.scores.get(id(candidate.completion))
+                    if scored is not None:
+                        for name, given in self._scores.items():
+                            given.append(scored[1].rewards[name])
 
     def _add(self, episode: Episode, prefix: str) -> None:
         self._of_episodes[f"{prefix}rollout/decisions"].append(len(episode.decisions))
