@@ -22,7 +22,7 @@ TIMEOUT = 20  # seconds; a test that waits so long has failed
 class Road(Count):
     """Knows which actions have led to where it is; `during` is called at each reset, with its number over all."""
 
-    metadata = {**Count.metadata, "branching": "replay"}  # noqa: RUF012
+    metadata = {**Count.metadata, "branching": "replay"}
 
     def __init__(self, fleet: Fleet) -> None:
         self.fleet, self.way, self.is_made, self.interrupted = fleet, (), False, threading.Event()
@@ -163,6 +163,6 @@ def test_where_they_are_late_more_are_sent_and_those_left_at_the_end_are_closed(
     fleet = Fleet(lambda env, number: time.sleep(0.05))
     found = fleet.play(max_envs=8)
     assert (found.episodes, found.retried) == (expected.episodes, 0)
-    assert 4 < len(fleet.made)
+    assert len(fleet.made) > 4
     assert len(fleet.pool) <= 8
     fleet.check()
