@@ -110,8 +110,9 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
     * `has_oracle`, `bots`, the names of its rule-based players, and `branching`, `"snapshot"`;
     * of a task on a data set `data`, what `features.DataSet` says of it: name, note, remedy;
     * of one that `pettingllms_envs.assembly` made `settings`, which make another like it (without what no file
-      holds), `workflows`, the names of those that it can be played in, and where roles have tools `tools`: of each
-      role's name, digest, and whether they are deterministic. Where one is not, an episode may not replay exactly;
+      holds), `defaults` of the others, `workflows`, the names of those that it can be played in, and where roles have
+      tools `tools`: of each role's name,
+      digest, and whether they are deterministic. Where one is not, an episode may not replay exactly;
     * of a team that `pettingllms bench --cooperation` can compare `cooperation`, the settings of its other forms, see
       docs/cooperation.md.
 

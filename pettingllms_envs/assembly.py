@@ -147,6 +147,7 @@ def assemble(
         if isinstance(joined, ToolCalls):
             made.metadata["tools"] = joined.described()
         made.metadata["settings"] = {**own, **written}
+        made.metadata["defaults"] = {key: value for kind in kinds for key, value in _defaults(kind).items()}
         made.metadata["workflows"] = tuple(by_name)
         if forms is not None:
             given = {key: made.metadata["settings"][key] for key in made.metadata["settings"] if key != "num_turns"}
@@ -266,6 +267,13 @@ def _refuse_unknown(settings: dict[str, Any], task: Callable[..., Task[Any, Any]
             check_choice(f"the name of a setting of {task.__name__}", name, sorted(fields | own))
         except ValueError as error:
             raise TypeError(str(error)) from None
+
+
+def _defaults(kind: Any) -> dict[str, Any]:
+    """The values of the settings of a task or workflow that are not given, as far as files contain them."""
+    fields = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
+    known = {each.name: each.default for each in fields if each.init and each.repr and each.name != "task"}
+    return {name: value for name, value in known.items() if value is not dataclasses.MISSING}
 
 
 def _settings(workflow: type[Any]) -> set[str]:

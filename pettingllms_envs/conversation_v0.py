@@ -12,5 +12,5 @@ from pettingllms_envs.workflows.conversation import Conversation
 
 raw_env, env, parallel_env = assemble(Prompts, __name__, (Conversation,))
 
-TEAM_SETTINGS = ("roles", "instructions", "history", "max_chars")
+TEAM_SETTINGS = ("roles", "instructions", "history", "max_chars", "grader")
 """Settings that belong to a team: one that is saved is benchmarked with its own."""

@@ -224,21 +224,30 @@ def about_problems(args: argparse.Namespace, bench: Any, env: Any) -> list[str]:
     from pettingllms_envs.settings import to_json
 
     num = len(bench.chosen.instances)
-    settings = to_json(env.metadata.get("settings", {}))
-    lines = [data_label.first_line(env, num), *teams.notes(bench.agents.values(), bench.env, settings)]
+    given, defaults = (to_json(env.metadata.get(name, {})) for name in ("settings", "defaults"))
+    lines = [data_label.first_line(env, num), *teams.notes(bench.agents.values(), bench.env, given, defaults)]
+    splits = env.metadata.get("reset_options", {}).get("split", ())
+    if bench.chosen.source == "data set" and len(splits) > 1 and args.split is None:
+        played = bench.chosen.instances[0].options.get("split", splits[0])
+        lines.append(f"{num} of the split {played!r} {'is' if num == 1 else 'are'} played.")
+    if env.metadata.get("judged") and not given.get("grader"):
+        lines.append("No grader, so success is not known: --set grader=exact or grader=math reads the column answer.")
     if args.limit is not None and num < args.limit:
         more = " --samples K plays each K times." if args.samples == 1 else ""
-        lines.append(f"There are {num} problems ({bench.chosen.source}); --limit asked for {args.limit:,}.{more}")
+        found = "is 1 problem" if num == 1 else f"are {num} problems"
+        lines.append(f"There {found} ({bench.chosen.source}); --limit asked for {args.limit:,}.{more}")
     return [line for line in lines if line]
 
 
-def watched(bench: Any, path: Path, args: argparse.Namespace, console: Console, name: str) -> Any:
+def watched(
+    bench: Any, path: Path, args: argparse.Namespace, console: Console, name: str, anew: Any | None = None
+) -> Any:
     """Play the benchmark, with a progress bar that shows the success rate and its interval so far."""
     from pettingllms_envs.evaluation.bench import play
 
-    num = len(bench.chosen.instances) * bench.samples
+    num = len(bench.chosen.instances) * bench.samples if anew is None else len(anew.places)
     with user_errors(), bar(console, name, num) as on_row:
-        return play(bench, path, concurrency=concurrency_of(args, bench.agents), on_row=on_row)
+        return play(bench, path, concurrency=concurrency_of(args, bench.agents), on_row=on_row, anew=anew)
 
 
 @contextmanager

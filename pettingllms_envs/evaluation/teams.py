@@ -24,8 +24,8 @@ FORMAT = 1
 KIND = "team"
 ENGINES = ("transformers", "vllm")
 ADAPTER = "adapter_config.json"
-OF_THE_WORKFLOW = ("workflow", "num_turns")
-"""Settings in which a team may well play another form of the task that it was trained on."""
+OF_THE_WORKFLOW = ("workflow", "num_turns", "data")
+"""Settings in which a team may well play another form of the task that it was trained on, or other rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,19 +215,26 @@ def _weights(team: Team, policy: Mapping[str, Any], base: str | None) -> tuple[s
     return model, options
 
 
-def notes(specs: Iterable[AgentSpec], env: str, settings: Mapping[str, Any] | None = None) -> list[str]:
+def notes(
+    specs: Iterable[AgentSpec],
+    env: str,
+    settings: Mapping[str, Any] | None = None,
+    defaults: Mapping[str, Any] | None = None,
+) -> list[str]:
     """One line for each team that was trained on another environment, or with other settings, than it plays here.
 
     Args:
         specs: The agents.
         env: Name of the environment.
         settings: Its settings; `OF_THE_WORKFLOW` are not compared.
+        defaults: Values of the settings that are not given, which a training may have left out, too.
     """
+    here, defaults = {**(defaults or {}), **(settings or {})}, defaults or {}
     teams = dict.fromkeys(spec.options[KIND] for spec in specs if KIND in spec.options)
     found = [read_team(Path(folder)) for folder in teams]
     lines = [f"{team}, and plays {env} here." for team in found if env not in team.environment.split(", ")]
     for team in found:
-        others = [_differences(trained, settings or {}) for trained in team.settings.get(env, [])]
+        others = [_differences({**defaults, **trained}, here) for trained in team.settings.get(env, [])]
         if others and all(others):
             nearest = min(others, key=lambda differences: len(differences))
             lines.append(f"{team} with {', '.join(nearest)}. Play it so with --set NAME=VALUE.")

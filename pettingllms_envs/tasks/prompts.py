@@ -3,9 +3,10 @@
 Rules: none but what the prompt says. A move is a whole reply; the last one is the answer.
 Instances: the reset option `prompt`, a text or a list of chat messages, with perhaps the right `answer`; or else, by
 seed and split, a row of the file `data` with these columns (`pettingllms_envs.tasks.rows` says how rows are divided).
-Rewards: none, if they are left to a trainer's reward functions. With a `grader` an answer that equals the row's is
-worth 1: `"exact"` compares the reply, without case and white space, `"math"` what its last box holds, see
-`pettingllms_envs.graders.math`. Only then is there an outcome, `success`, for rows with an answer.
+Rewards: none, if they are left to a trainer's reward functions. With a `grader` an answer that equals the row's
+`answer` pays `success` 1 and, times `alpha`, `progress` 1, 2 in all by default: `"exact"` compares the whole reply,
+without case and white space, `"math"` what its last `\\boxed{}` holds, see `pettingllms_envs.graders.math`. Only then
+is there an outcome, `success`, for rows with an answer.
 """
 
 from __future__ import annotations
@@ -19,7 +20,16 @@ from typing import Any, ClassVar
 from pettingllms_envs.core import SPLITS, check_choice
 from pettingllms_envs.features import DataSet
 from pettingllms_envs.graders import math
-from pettingllms_envs.tasks.rows import PROMPT, RowProblem, RowState, RowTask, divided, problem_of, read_table
+from pettingllms_envs.tasks.rows import (
+    PROMPT,
+    RowProblem,
+    RowState,
+    RowTask,
+    described_rows,
+    divided,
+    problem_of,
+    read_table,
+)
 
 
 GRADERS = ("", "exact", "math")
@@ -48,7 +58,7 @@ class Prompts(RowTask):
         grader: `"exact"` or `"math"`; empty where rewards are left to reward functions.
 
     Raises:
-        ValueError: The file cannot be used, or there is no such grader.
+        ValueError: The file cannot be used, there is no such grader, or nothing for it to compare replies with.
     """
 
     data: str = ""
@@ -58,7 +68,12 @@ class Prompts(RowTask):
 
     def __post_init__(self) -> None:
         check_choice("grader", self.grader, GRADERS)
-        self.table()
+        rows = [row for rows in self.table().values() for row in rows]
+        if self.grader and not any("answer" in json.loads(row.written) for row in rows):
+            raise ValueError(
+                f"grader is {self.grader!r}, but no row of {self.data} has an 'answer'; expected one to compare "
+                "replies with. Add that column, or leave the grader out."
+            )
 
     def table(self) -> Mapping[str, tuple[RowProblem, ...]]:
         """The rows by split."""
@@ -76,8 +91,10 @@ class Prompts(RowTask):
 
     @property
     def data_set(self) -> DataSet:
-        """The file."""
-        return DataSet(self.data or "samples", "" if self.data else "a benchmark", "--set data=FILE")
+        """The file, and how many of its rows are in which split."""
+        if self.data:
+            return described_rows(self.data, self.table())
+        return DataSet("samples", "a benchmark", "--set data=FILE")
 
     def generate(self, seed: int, *, split: str | None = None, prompt: Any = None, answer: Any = None) -> RowState:
         """The prompt that is given, or the row of a seed in a split.

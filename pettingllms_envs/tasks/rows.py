@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -30,6 +30,7 @@ from pettingllms_envs.core import SPLITS, check_choice
 from pettingllms_envs.datasets import BadRow, Problem, normalization
 from pettingllms_envs.datasets.files import read_rows
 from pettingllms_envs.datasets.rows import words
+from pettingllms_envs.features import DataSet
 from pettingllms_envs.quoting import quote_headings
 from pettingllms_envs.tasks.base import OpenTask
 
@@ -93,6 +94,11 @@ class RowTask(OpenTask[RowState]):
         """
         return _table_of(type(self))  # type: ignore[arg-type]  # mypy takes a class's hash for its instances'
 
+    @property
+    def data_set(self) -> DataSet:
+        """The rows, and how many are in which split."""
+        return described_rows(str(self.file or "rows"), self.table())
+
     def generate(self, seed: int, *, split: str | None = None) -> RowState:
         """The row of a seed in a split, by default the first that has rows.
 
@@ -130,6 +136,12 @@ class RowTask(OpenTask[RowState]):
     def value(self, state: RowState) -> float:
         """The score."""
         return state.score
+
+
+def described_rows(name: str, table: Mapping[str, Sequence[RowProblem]]) -> DataSet:
+    """Rows by split as a data set, with how many there are in each."""
+    counts = ", ".join(f"{len(rows)} in {split}" for split, rows in table.items())
+    return DataSet(name, remedy=f"{counts} (--split NAME, or a column split in the rows)")
 
 
 def graded_rows(

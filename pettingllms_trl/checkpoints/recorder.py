@@ -114,8 +114,8 @@ def header(
 
 def data_label(metadata: Iterable[Mapping[str, Any]]) -> dict[str, str] | None:
     """The label of the training problems: the name of the data, and a note if they are not those of the benchmark that
-    the environment is named after. None if no environment declares its data."""
-    found = [each["data"] for each in metadata if each.get("data") is not None]
+    the environment is named after. None if no environment declares its data, or the rows bring the problems."""
+    found = [each["data"] for each in metadata if each.get("data") is not None and not each.get("required_options")]
     if not found:
         return None
     notes = dict.fromkeys(each["note"] for each in found if each["note"])

@@ -245,8 +245,12 @@ def resolve_filter(
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """Name of a scheme or filter in logs and errors."""
-    base, _ = _taken_apart(function)
+    """Name of a scheme or filter in logs and errors; a built-in one's in configuration files."""
+    base, given = _taken_apart(function)
+    for name, scheme in _SCHEMES.items():  # a scheme may be another's function with options
+        own = scheme.options.values()
+        if scheme.function is base and any(options and options.items() <= given.items() for options in own):
+            return name
     return base.__name__ if inspect.isroutine(base) or inspect.isclass(base) else type(base).__name__
 
 

@@ -98,11 +98,7 @@ def state_hash(env: AECEnv) -> str | None:
 def scored(
     branches: Sequence[Branch], pending: PendingDecision, judge: Judge | None, weigh: RewardWeigher | None
 ) -> Sequence[Branch]:
-    """The branches of a decision with the rewards of `judge` added, and then recomputed by `weigh`.
-
-    Raises:
-        ValueError: A reward of the environment is not a finite number.
-    """
+    """The branches of a decision with the rewards of `judge` added, and then recomputed by `weigh`."""
     agent = pending.agent
     for branch in branches:
         if not all(map(math.isfinite, branch.rewards.values())):
@@ -123,20 +119,12 @@ def scored(
 
 
 def add_rewards(branch: Branch, agent: str, more: Mapping[str, float]) -> Branch:
-    """The branch with further rewards for the agent that acted, or where the environment says so for the team.
-
-    Raises:
-        ValueError: The environment has given a part of such a name.
-    """
+    """The branch with further rewards for the agent that acted, or where the environment says so for the team."""
     check_part_names(branch, more)
     candidate, extra = branch.candidate, sum(more.values())
     paid, team = (branch.rewards, [*more]) if branch.judged else ([agent], [])
-    candidate = replace(
-        candidate,
-        reward=candidate.reward + extra,
-        parts={**candidate.parts, **more},
-        team=(*candidate.team, *team),
-    )
+    reward, parts = candidate.reward + extra, {**candidate.parts, **more}
+    candidate = replace(candidate, reward=reward, parts=parts, team=(*candidate.team, *team))
     return replace(
         branch,
         candidate=candidate,
@@ -159,11 +147,7 @@ def check_part_names(branch: Branch, functions: Collection[str]) -> None:
 
 
 def weighed(branch: Branch, agent: str, weigh: RewardWeigher) -> Branch:
-    """The branch with every agent's reward recomputed by `weigh` after `agent` acted; the parts stay as they are.
-
-    Raises:
-        ValueError: The parts of an agent's reward do not add up to it. The message names the agent.
-    """
+    """The branch with every agent's reward recomputed by `weigh`. Raises `ValueError` as it does, naming the agent."""
     parts = {**branch.parts, agent: branch.candidate.parts}
     rewards = {}
     for name, reward in branch.rewards.items():

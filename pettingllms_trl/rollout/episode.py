@@ -104,10 +104,7 @@ def episode(
 ) -> Steps:
     """Play one episode of a row, the `number`-th of an instance, or the rest of one after a candidate, `start`.
 
-    The handle has an environment for the row, unless `start` has a copy of one.
-
-    Returns:
-        The record of the episode. The decisions of a continuation are left out unless they are kept.
+    The decisions of a continuation are left out of its record unless they are kept.
     """
     options, width = rules.options, rules.options.width
     decisions, rewards = list[Decision](), list[Mapping[str, float]]()
@@ -212,10 +209,7 @@ def _begin(handle: EnvHandle, start: Continuation | None) -> list[str]:
 def _next_turn(
     handle: EnvHandle, turns: Mapping[str, int], rules: Rules, branch: Branch | None = None, *, is_start: bool = False
 ) -> Turn | None:
-    """Whose turn is next; `None` if the episode is over.
-
-    The episode goes on from `branch`, from which continuations start, too, if it `is_start`.
-    """
+    """Whose turn is next, after `branch` (`is_start`: of continuations, too); `None` if the episode is over."""
     most = rules.options.max_turns
     with handle:
         env = handle.env
@@ -239,10 +233,7 @@ def _next_turn(
 
 
 def _await_values(handle: EnvHandle, *, keeps_env: bool) -> Generator[Wait, None, None]:
-    """Wait until the continuations of a decision's candidates are over, meanwhile without an environment.
-
-    It is kept (`keeps_env`) where the states that are compared are copies of it.
-    """
+    """Wait for the continuations of a decision; without the environment unless its states are copies (`keeps_env`)."""
     if not keeps_env:
         handle.release()
     yield Wait.CONTINUATIONS

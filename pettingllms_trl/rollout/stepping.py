@@ -1,19 +1,16 @@
 """Calls environments: `EnvHandle` times the calls and turns what they raise into failures; `Candidates` are stepped.
 
-The candidates of a decision are stepped from one state: sequentially in one environment, or concurrently in several.
-
-Where an environment is quick its candidates are stepped sequentially, because moving them to threads would take
-longer. Where a step takes `SLOW` seconds, because it waits for a sandbox, a server or a search, the rest are stepped
-concurrently, each by a job of its own in an environment of its own. No job waits for one that has not begun, so
-threads cannot deadlock; the job that steps the last candidate also takes the decision.
+The candidates of a decision are stepped from one state: sequentially in one environment where it is quick, because
+moving them to threads would take longer. Where a step takes `SLOW` seconds, because it waits for a sandbox or a
+server, the rest are stepped concurrently, each by a job in an environment of its own. No job waits for one that has not
+begun, so threads cannot deadlock; the job that steps the last candidate also takes the decision.
 
     sequentially   job 1: [0][1][2][3] decide
     concurrently   job 1: [0]          job 2: [1  ]     job 3: [2      ] decide     job 4: [3]
 
-By default a failing environment is replaced and its instance restarted, then dropped and never scored. If a certain
-reply always crashes it, this makes crashing free: the reply is sampled again and never counted, so the policy is not
-trained to avoid it, and success is measured on the remaining instances. Therefore, with a `crash_reward`, each crash
-is examined in fresh environments in the same state:
+By default the instance of a failing environment is restarted, then dropped and never scored. If a certain reply always
+crashes it, this makes crashing free: no policy is trained to avoid it, and success is measured on the other instances.
+Therefore, with a `crash_reward`, each crash is examined in fresh environments in the same state:
 
 | the reply, repeated | the empty reply | cause                                                   |
 |---------------------|-----------------|---------------------------------------------------------|
@@ -221,11 +218,7 @@ class Candidates:
         in_place = k == 0 if self.start is not None else is_last and self.crash_reward is None
         try:
             return branch_of(handle.env, self.agent, completion, self.start, handle.tick, in_place=in_place)
-        except (
-            EpisodeRestart,
-            ReplayError,
-            ServiceFailed,
-        ):  # before the step; or a server that few replies need
+        except (EpisodeRestart, ReplayError, ServiceFailed):  # before the step, or of a server
             raise
         except Exception as crash:  # third-party code may raise anything
             if self.crash_reward is None:

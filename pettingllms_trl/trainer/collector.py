@@ -171,15 +171,14 @@ class RolloutCollector:
         if self._args.audit == "stop":
             check_conversations(episodes, [agent for agent, follow in self._follow.items() if follow])
         continuations = [d for episode in episodes for d in episode.continuations if d.agent not in partners]
+        kept = continuations_of(selection.kept.decisions, episodes, continuations) if continuations else []
         return Generation(
             rows=played,
             played=Played(episodes=episodes, scores=scores, counts=counts),
             decisions=decisions,
             selection=selection,
             continuations=continuations,
-            kept_continuations=continuations_of(selection.kept.decisions, episodes, continuations)
-            if continuations
-            else [],
+            kept_continuations=kept,
             learning=learning,
         )
 
@@ -239,10 +238,10 @@ class RolloutCollector:
             for completion, score in zip(_completions(part), of_part, strict=True):
                 if score is not None:
                     scores[id(completion)] = (completion, score)
-        rollout = merge([part for part, _ in parts], num_rows=len(rows))
+        whole = parts[0][0] if len(parts) == 1 else merge([part for part, _ in parts], num_rows=len(rows))
         if self._accelerator.is_main_process:
-            self._warn_of(rollout)
-        return Played(episodes=rollout.episodes, scores=scores, counts=self._counts_of(rollout))
+            self._warn_of(whole)
+        return Played(episodes=whole.episodes, scores=scores, counts=self._counts_of(whole))
 
     def _counts_of(self, rollout: Rollout) -> dict[str, float]:
         counts: dict[str, float] = {

@@ -11,6 +11,7 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import mul
 from typing import Any
 
 import torch
@@ -122,6 +123,26 @@ def of_completions(lengths: Sequence[int], terminated: Sequence[bool]) -> dict[s
     }
 
 
+def over_policies(metrics: Mapping[str, Sequence[float]], num_rows: Sequence[int]) -> dict[str, float]:
+    """TRL's metrics of completions and rewards over the rows of all policies, from those of each policy's rows.
+
+    Args:
+        metrics: For each name a value of each policy: the names of `of_completions`, and others that are means.
+        num_rows: Of each policy.
+    """
+    ended = [n * (1 - cut) for n, cut in zip(num_rows, metrics["completions/clipped_ratio"], strict=True)]
+    joined = {}
+    for name, values in metrics.items():
+        pairs = zip(values, ended if "terminated" in name else num_rows, strict=True)
+        kept, weights = zip(*([pair for pair in pairs if pair[1]] or [(0.0, 1)]), strict=True)
+        kind = name.rpartition("/")[2].partition("_")[0]
+        if kind in ("min", "max"):
+            joined[name] = min(kept) if kind == "min" else max(kept)
+        else:
+            joined[name] = sum(map(mul, kept, weights)) / sum(weights)
+    return joined
+
+
 class TrainingLog:
     """TRL's metrics by name, and its table of completions, corrected for teams and several processes.
 
@@ -214,6 +235,19 @@ class TrainingLog:
         for _ in advantages:
             logged.pop()
         logged.extend(advantages)
+
+    def join_policies(self, num_rows: Sequence[int]) -> None:
+        """Log a generation's completions and rewards once, of all policies: TRL has logged each policy's.
+
+        Args:
+            num_rows: Of each policy.
+        """
+        if len(num_rows) == 1:
+            return
+        logged, number = self._values["train"], len(num_rows)
+        own = {name: logged[name][-number:] for name in logged if name == "reward" or name.startswith("completions/")}
+        for name, value in over_policies(own, num_rows).items():
+            logged[name][-number:] = [value]
 
     @contextmanager
     def forward_pass(self, batch: Batch, mode: str) -> Iterator[None]:

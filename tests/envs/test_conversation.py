@@ -195,12 +195,35 @@ def test_tools_that_are_called_by_text_are_refused() -> None:
         pettingllms_envs.make("conversation", role_tools=[ECHO])
 
 
-def test_a_file_of_rows_is_benchmarked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_benchmark_says_which_of_the_rows_it_plays_and_that_nothing_tells_success(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [{"prompt": f"Say {n}.", "split": split} for n, split in enumerate(["train", "train", "validation"])]
+    Path("rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert cli.main(["bench", "conversation", "--agents", "random", "--set", "data=rows.jsonl"]) == 0
+    out = capsys.readouterr().out
+    assert "2 in train, 1 in validation" in out
+    assert "2 of the split 'train' are played." in out
+    assert "No grader, so success is not known" in out
+
+
+def test_a_grader_needs_rows_with_an_answer(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text('{"prompt": "Say 1."}')
+    with pytest.raises(ValueError, match=r"grader is 'math', but no row of .*rows.jsonl has an 'answer'"):
+        pettingllms_envs.make("conversation", data=str(file), grader="math")
+
+
+def test_a_file_of_rows_is_benchmarked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     rows = [{"prompt": f"Say {n}.", "answer": str(n), "split": "test", "topic": "echo"} for n in range(3)]
     Path("rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     settings = ["--set", "data=rows.jsonl", "--set", "grader=exact"]
     assert cli.main(["bench", "conversation", "--agents", "random", *settings, "--output", "out"]) == 0
+    assert "data: rows.jsonl; 3 in test (--split NAME, or a column split in the rows)" in capsys.readouterr().out
     report = json.loads(Path("out/report.json").read_text())
     assert (report["success"]["problems"], report["episodes"]["ended"]) == (3, 3)
     assert cli.main(["replay", "out"]) == 0

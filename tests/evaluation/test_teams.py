@@ -161,6 +161,18 @@ def test_a_team_that_was_trained_with_other_settings_is_told(lora: Path) -> None
     ]
 
 
+def test_a_setting_that_was_left_out_in_training_or_here_is_compared_by_its_default(lora: Path) -> None:
+    file = lora / "team.json"
+    facts = json.loads(file.read_text())
+    file.write_text(json.dumps({**facts, "settings": {"plan_path_v0": [{"size": 5, "data": "train.jsonl"}]}}))
+    found = list(chosen(f"--team {lora}").values())
+    defaults = {"size": 8, "wall": 0.1, "data": ""}
+    assert (
+        notes(found, "plan_path_v0", {"size": 5, "data": "test.jsonl"}, defaults) == []
+    )  # other rows are no other task
+    assert "with size=5 (here 8), wall=0.1 (here 0.2). " in notes(found, "plan_path_v0", {"wall": 0.2}, defaults)[0]
+
+
 @pytest.mark.parametrize(
     ("line", "roles", "message"),
     [

@@ -30,6 +30,7 @@ from pettingllms_trl.credit import (
     loo,
     magrpo,
     max_rl,
+    name_of,
     nonzero_variance,
     rae,
     resolve,
@@ -422,6 +423,11 @@ def played(sampling: str, pay: Callable[[str, int, int], float]) -> list[Decisio
 
 def by_name(name: str, sampling: Any) -> Any:
     return resolve(name, sampling=sampling, scale="batch", num_candidates=3, num_continuations=2)
+
+
+@pytest.mark.parametrize(("name", "sampling"), [case for case in BY_NAME if case[0] != "rae"])
+def test_records_have_a_schemes_name_as_in_a_configuration(name: str, sampling: str) -> None:
+    assert name_of(by_name(name, sampling)) == name
 
 
 @pytest.mark.parametrize(("name", "sampling"), BY_NAME)
