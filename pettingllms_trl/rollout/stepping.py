@@ -2,8 +2,8 @@
 
 The candidates of a decision are stepped from one state: sequentially in one environment where it is quick, because
 moving them to threads would take longer. Where a step takes `SLOW` seconds, because it waits for a sandbox or a
-server, the rest are stepped concurrently, each by a job in an environment of its own. No job waits for one that has
-not begun, so threads cannot deadlock; the job that steps the last candidate also takes the decision.
+server, the rest are stepped concurrently, each by a job in an environment of its own. No job waits for one that is yet
+to begin, so threads cannot deadlock; the job that steps the last candidate also takes the decision.
 
     sequentially   job 1: [0][1][2][3] decide
     concurrently   job 1: [0]          job 2: [1  ]     job 3: [2      ] decide     job 4: [3]
