@@ -7,21 +7,20 @@ pettingllms runs outputs --output runs.html          a page; also .md and .csv
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 
 from pettingllms_envs.commands import counted, say, user_errors
-from pettingllms_envs.commands.formats import add_format, format_of, give
+from pettingllms_envs.commands.formats import add_format, as_csv, format_of, give
+from pettingllms_envs.episodes.index import BROKEN, Entry, entry_of, run_folders
+from pettingllms_envs.evaluation.metrics import sum_of_tokens
+from pettingllms_envs.evaluation.tables import duration, percent
+from pettingllms_envs.studies.report import Block, Heading, Items, Table, markdown
 
-
-if TYPE_CHECKING:
-    from pettingllms_envs.episodes.index import Entry
 
 HEADS = ("environment", "player", "date", "success [95% interval]", "episodes", "tokens", "wall time", "run")
 
@@ -46,8 +45,6 @@ def _day(text: str) -> date:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     """Show the index, or write it. Broken runs are below, whatever is asked for."""
-    from pettingllms_envs.episodes.index import BROKEN, entry_of, run_folders
-
     form = format_of(args)
     with user_errors():
         entries = [entry_of(folder) for folder in run_folders(args.folder)]
@@ -74,9 +71,6 @@ def is_asked_for(entry: Entry, args: argparse.Namespace) -> bool:
 
 def row_of(entry: Entry) -> list[str]:
     """A text for each of `HEADS`."""
-    from pettingllms_envs.evaluation.metrics import sum_of_tokens
-    from pettingllms_envs.evaluation.tables import duration, percent
-
     report: Any = entry.report or {}
     episodes, success = report.get("episodes") or {}, report.get("success")
     tokens = sum_of_tokens(report) if report else None
@@ -119,17 +113,12 @@ def text_of(shown: Sequence[Entry], broken: Sequence[Entry], form: str) -> str:
     rows = [row_of(entry) for entry in shown]
     faults = list(map(fault_of, broken))
     if form == "csv":
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow([*HEADS, "fault"])
-        writer.writerows([[*row, ""] for row in rows])
-        writer.writerows([[*[""] * (len(HEADS) - 1), str(entry.path), entry.fault] for entry in broken])
-        return text.getvalue()
+        unread = ([*[""] * (len(HEADS) - 1), str(entry.path), entry.fault] for entry in broken)
+        return as_csv([[*HEADS, "fault"], *([*row, ""] for row in rows), *unread])
     if form == "html":
         from pettingllms_envs.page.runs import page
 
         return page(HEADS, rows, faults)
-    from pettingllms_envs.studies.report import Block, Heading, Items, Table, markdown
 
     left = (1, 2, len(HEADS) - 1)
     whole: list[Block] = [Heading("Runs", 1), Table(HEADS, rows, left=left)]

@@ -17,6 +17,7 @@ from rich.console import Console
 
 import pettingllms_envs
 from pettingllms_envs.commands import INTERRUPTED, Refused, counted, refuse, say, user_errors
+from pettingllms_envs.commands.leaderboard import read_board, show
 from pettingllms_envs.commands.runs import (
     DEFAULTS,
     about_problems,
@@ -26,6 +27,10 @@ from pettingllms_envs.commands.runs import (
     label_of,
     watched,
 )
+from pettingllms_envs.episodes import files
+from pettingllms_envs.evaluation import tables
+from pettingllms_envs.evaluation.suites import OF_ENVIRONMENTS, Player, Suite, read_suite
+from pettingllms_envs.evaluation.suites import is_suite as is_suite  # `bench` asks
 
 
 SUITE = "suite.json"
@@ -58,18 +63,8 @@ class Planned:
     path: Path
 
 
-def is_suite(name: str) -> bool:
-    """Whether an argument of `pettingllms bench` names a suite."""
-    from pettingllms_envs.evaluation.suites import is_suite
-
-    return is_suite(name)
-
-
 def run(args: argparse.Namespace, console: Console) -> int:
     """Play the missing episodes of all cells, and show the leaderboard. Returns the highest status of a cell."""
-    from pettingllms_envs.commands.leaderboard import show_folders
-    from pettingllms_envs.episodes.files import write_json
-
     with user_errors():
         suite = asked_suite(args)
         cells = list(cells_of(args, suite))
@@ -84,7 +79,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     if suite.name:
         with user_errors():
             root.mkdir(parents=True, exist_ok=True)
-            write_json(root / SUITE, {"name": suite.name, "source": suite.source})
+            files.write_json(root / SUITE, {"name": suite.name, "source": suite.source})
     status = 2 if faults else 0
     for number, each in enumerate(planned, 1):
         of_cell, words = _played(each, console)
@@ -97,7 +92,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
         (root / SUITE).unlink()
         root.rmdir()
     if kept:
-        show_folders(console, kept)
+        with user_errors():
+            show(console, read_board(kept))
         say(console, f"\n`pettingllms leaderboard {root}` shows this again, and writes it as a page.")
     if status:
         say(console, "The same command plays what is missing.")
@@ -110,8 +106,6 @@ def asked_suite(args: argparse.Namespace) -> Any:
     Raises:
         ValueError: A suite is named among others, its file is no suite, or nobody plays.
     """
-    from pettingllms_envs.evaluation.suites import Player, Suite, read_suite
-
     named = [name for name in args.envs if is_suite(name)]
     if named and len(args.envs) > 1:
         raise ValueError(f"{' '.join(args.envs)} has the suite {named[0]}; expected it alone. Give a command to each.")
@@ -139,8 +133,6 @@ def cells_of(args: argparse.Namespace, suite: Any) -> Iterator[Cell]:
     Raises:
         Refused: No environment has one of them.
     """
-    from pettingllms_envs.evaluation.suites import OF_ENVIRONMENTS
-
     given = {name: vars(args)[name] for name in OF_ENVIRONMENTS if vars(args).get(name) is not None}
     given |= {"set": dict(args.settings), "option": dict(args.reset_options)}
     wide_set = [_settings(suite.options), _settings(given)]
@@ -266,8 +258,6 @@ def _planned(console: Console, cells: Sequence[Cell], root: Path) -> tuple[list[
 
 def _played(planned: Planned, console: Console) -> tuple[int, str]:
     """Play a cell. Returns its exit status, and what came of it in a line."""
-    from pettingllms_envs.evaluation import tables
-
     try:
         with user_errors():
             report = _complete(planned)
@@ -291,8 +281,6 @@ def _played(planned: Planned, console: Console) -> tuple[int, str]:
 
 def _complete(planned: Planned) -> Mapping[str, Any] | None:
     """The report of a run that has all of its episodes, played by this version; else None."""
-    from pettingllms_envs.episodes import files
-
     if not (planned.path / files.REPORT).is_file():
         return None
     header, report = files.read_header(planned.path), files.read_report(planned.path)
