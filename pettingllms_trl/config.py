@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-import warnings
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
@@ -14,12 +13,6 @@ from trl import GRPOConfig
 
 from pettingllms_trl.role_sampling import parse
 
-
-# transformers 5.23 renamed gradient checkpointing; TRL 1.16 and PEFT 0.21 still say the old names, in GRPOConfig,
-# SFTConfig and the trainers, where no user can change them.
-warnings.filterwarnings(
-    "ignore", r"`(is_)?gradient_checkpointing(_enable|_disable)?` is deprecated", category=FutureWarning
-)
 
 Configuration = TypeVar("Configuration", bound=type)
 
@@ -55,12 +48,14 @@ class MultiAgentGRPOConfig(GRPOConfig):
             `"tree"`: at each decision the policy samples K candidates from one prompt, each is played on a branch of
             its own and scored, and the best goes on. `"parallel"`: each instance is played K times, independently.
             `None`: the one that suits the trainer's `credit`; `"tree"` for the default, unless a role is paid later.
+            `trainer.args` is then a copy that has the choice, and the object that you gave stays as it is.
         max_envs (`int`, *optional*):
             How many environments are in play at once, on each process. `None` plays all its rows of a generation
             together; fewer bounds the number of sequences in one call of the generator. With vLLM and several
             processes, those that have room then take further rows from a common counter; episodes do not depend on the
-            process that plays them. Besides, slow ones on threads may step candidates in further environments, at most
-            one for each thread.
+            process that plays them. What they leave room for, K for each row with `None`, is used for candidates of
+            slow environments that are replayed. Besides, slow ones on threads may step candidates in further ones, at
+            most one for each thread.
         max_turns (`int`, *optional*):
             Most decisions of an agent in an episode, which ends there. `None` leaves it to the environment.
         num_threads (`int`, *optional*, defaults to `0`):

@@ -9,6 +9,7 @@ import sys
 import textwrap
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -253,6 +254,24 @@ def test_a_process_ends_though_threads_of_a_program_wait_for_their_answers(tmp_p
     file.write_text(head + textwrap.dedent(source), encoding="utf-8")
     done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout == "critic\n"
+
+
+def test_a_run_does_not_keep_what_it_has_asked() -> None:
+    def talkative(base_url: str, row: Any) -> float:
+        return float(all(ask(base_url, "writer", f"{number}" * 50_000) == "." for number in range(20)))
+
+    env = program(talkative, agents=("writer",))()
+    tracemalloc.start()
+    try:
+        env.reset(seed=0)
+        while not env.terminations["writer"]:
+            env.step(".")
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert env.rewards == {"writer": 1.0}
+    assert kept < 500_000  # of 1,500,000 bytes that were asked
+    env.close()
 
 
 def test_settings_of_the_sampling_and_a_silent_agent_are_warned_of_once() -> None:
