@@ -183,12 +183,12 @@ class _Handler(BaseHTTPRequestHandler):
         reply = call.reply
         assert reply is not None
         counts = reply.num_prompt_tokens, reply.num_tokens, reply.was_cut
+        call.is_delivered = True  # before its client has it, who may ask the same once more at once
         try:
             self._send(*dialect.write(asked, str(reply), Answered(model, call.number, *counts)))
             self.wfile.flush()
-            call.is_delivered = True
         except OSError:  # the client is gone; a second try gets the same answer
-            self.close_connection = True
+            call.is_delivered, self.close_connection = False, True
 
     def _body(self) -> dict[str, Any]:
         """The request's body, a JSON object."""
