@@ -104,6 +104,7 @@ def text_of(board: Any, form: str) -> str:
 
 def blocks(board: Any) -> Iterator[Any]:
     """The leaderboard from its title to the runs that are left out."""
+    from pettingllms_envs.evaluation.data_label import problem_set
     from pettingllms_envs.evaluation.metrics import sum_of_tokens
     from pettingllms_envs.evaluation.tables import count, duration
     from pettingllms_envs.studies.report import Heading, Items, Paragraph, Table
@@ -154,7 +155,7 @@ def blocks(board: Any) -> Iterator[Any]:
                 [
                     cell.column,
                     cell.player,
-                    count(cell.report["success"]["problems"]),
+                    problem_set(cell.run.header["config"]),
                     str(cell.run.header["config"]["samples"]),
                     *map(count, sum_of_tokens(cell.report) or (None, None)),
                     duration((cell.report["timing"] or {}).get("seconds")),
@@ -191,23 +192,25 @@ def _percent(figure: Sequence[float]) -> str:
 
 def as_csv(board: Any) -> str:
     """A line for each run: those in the table, then the others with the reason."""
+    from pettingllms_envs.evaluation.data_label import problem_set
     from pettingllms_envs.evaluation.metrics import sum_of_tokens
 
     text = io.StringIO()
-    heads = ("environment", "player", "success", "low", "high", "is_best", "problems", "samples", "episodes")
+    heads = ("environment", "player", "success", "low", "high", "is_best", "problem_set", "problems", "samples")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*heads, "tokens_in", "tokens_out", "wall_seconds", "date", "data", "run", "left_out"])
+    writer.writerow([*heads, "episodes", "tokens_in", "tokens_out", "wall_seconds", "date", "data", "run", "left_out"])
     for cell in _in_order(board):
         timing, config = cell.report["timing"] or {}, cell.run.header["config"]
         writer.writerow(
             [
-                *(cell.column, cell.player, *cell.success, cell.is_best, cell.report["success"]["problems"]),
+                *(cell.column, cell.player, *cell.success, cell.is_best),
+                *(problem_set(config), cell.report["success"]["problems"]),
                 *(config["samples"], cell.report["episodes"]["ended"], *(sum_of_tokens(cell.report) or ("", ""))),
                 *(timing.get("seconds", ""), day(timing.get("began")), cell.note, cell.run.name, ""),
             ]
         )
     for name, reason in board.left_out:
-        writer.writerow([*[""] * 14, name, reason])
+        writer.writerow([*[""] * 15, name, reason])
     return text.getvalue()
 
 

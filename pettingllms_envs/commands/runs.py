@@ -77,6 +77,7 @@ def asked(args: argparse.Namespace) -> tuple[Any, Any]:
     name = pettingllms_envs.find(args.env).full_name
     options = {**dict(args.reset_options), **({} if args.level is None else {"level": args.level})}
     with user_errors():
+        chosen_settings = benches.without_defaults(chosen_settings, env)
         chosen = benches.choose(env, name, chosen_settings, split=args.split, options=options, limit=args.limit)
         env.reset(seed=chosen.instances[0].seed, options=dict(chosen.instances[0].options) or None)
         for agent in env.agents:
@@ -220,12 +221,18 @@ def say_problems(args: argparse.Namespace, console: Console, bench: Any, env: An
 
 def about_problems(args: argparse.Namespace, bench: Any, env: Any) -> list[str]:
     """What must be known of the problems and the agents before they play, a line each."""
+    from pettingllms_envs.evaluation import bench as benches
     from pettingllms_envs.evaluation import data_label, teams
     from pettingllms_envs.settings import to_json
 
     num = len(bench.chosen.instances)
     given, defaults = (to_json(env.metadata.get(name, {})) for name in ("settings", "defaults"))
     lines = [data_label.first_line(env, num), *teams.notes(bench.agents.values(), bench.env, given, defaults)]
+    if bench.chosen.source == "seeds" and benches.has_published(bench.env):
+        lines.append(
+            f"{bench.env}: {data_label.problem_set({'instances': {'source': 'seeds', 'num': num}})}, not the published "
+            "test set, which is of the default settings and no options."
+        )
     splits = env.metadata.get("reset_options", {}).get("split", ())
     if bench.chosen.source == "data set" and len(splits) > 1 and args.split is None:
         played = bench.chosen.instances[0].options.get("split", splits[0])

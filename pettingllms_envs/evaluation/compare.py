@@ -18,7 +18,8 @@ from typing import Any
 
 import pettingllms_envs
 from pettingllms_envs.episodes.files import ANY_INSTANCE, Row, check_starts_nothing, problem
-from pettingllms_envs.evaluation.bench import workflow_of
+from pettingllms_envs.evaluation import data_label
+from pettingllms_envs.evaluation.bench import without_defaults, workflow_of
 from pettingllms_envs.evaluation.metrics import tokens
 from pettingllms_envs.evaluation.statistics import (
     Interval,
@@ -181,8 +182,8 @@ def _shares(runs: Sequence[Run]) -> dict[str, list[Fraction]]:
     common = [key for key in scores[runs[0].name] if all(key in own for own in scores.values())]
     if not common:
         raise ValueError(
-            f"{' and '.join(scores)} have no problem in common; expected runs of the same environment, split and "
-            "seeds. Play them on the same problems."
+            f"{' and '.join(map(_played_on, runs))} have no problem in common; expected runs of the same "
+            "environment, split and seeds. Play them on the same problems."
         )
     return {name: [own[key] for key in common] for name, own in scores.items()}
 
@@ -207,9 +208,10 @@ def _check(runs: Sequence[Run]) -> None:
     names = [run.name for run in runs]
     if len(runs) < 2 or len(set(names)) < len(names):
         raise ValueError(f"the runs are {', '.join(names)}; expected two or more, of different names. Name them.")
-    first = _problem_settings(runs[0])
+    first, words = _problem_settings(runs[0]), runs[0].header["config"].get("env_config")
     for run in runs[1:]:
-        if _problem_settings(run) != first:
+        is_same = words is not None and run.header["config"].get("env_config") == words
+        if not is_same and _problem_settings(run) != first:
             raise ValueError(
                 f"{runs[0].name} was played with {first}, {run.name} with {_problem_settings(run)}; expected the "
                 "same, for their seeds are other problems. Play them alike."
@@ -228,24 +230,28 @@ def _check(runs: Sequence[Run]) -> None:
                     )
 
 
+def _played_on(run: Run) -> str:
+    problems = data_label.problem_set(run.header["config"])
+    return f"{run.name} ({problems})" if problems else run.name
+
+
 def _problem_settings(run: Run) -> dict[str, Any]:
     config = run.header["config"]
     settings = config.get("settings") or {}
-    no_matter = ANY_INSTANCE | _workflow_settings(config.get("env"), settings)
-    return {"env": config.get("env"), **{name: value for name, value in settings.items() if name not in no_matter}}
+    told = _telling_settings(config.get("env"), settings) if settings.keys() - ANY_INSTANCE else settings
+    return {"env": config.get("env"), **{name: told[name] for name in told if name not in ANY_INSTANCE}}
 
 
-def _workflow_settings(env: str | None, settings: Mapping[str, Any]) -> set[str]:
-    """Names of the workflow's settings, which do not change the problems; none if the environment is unknown."""
-    if not settings.keys() - ANY_INSTANCE:
-        return set()
+def _telling_settings(env: str | None, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The settings without defaults and those of the workflow, which do not change the problems, if it is known."""
     try:
         check_starts_nothing({}, env or "")
         made = pettingllms_envs.make(env or "", **settings)
     except (ValueError, TypeError, ImportError):
-        return set()
+        return settings
     workflow = workflow_of(made)
-    return {field.name for field in fields(workflow)} - {"task"} if is_dataclass(workflow) else set()
+    own = {field.name for field in fields(workflow)} - {"task"} if is_dataclass(workflow) else set()
+    return {name: value for name, value in without_defaults(settings, made).items() if name not in own}
 
 
 def success_by_problem(rows: Sequence[Row]) -> dict[str, Fraction]:

@@ -120,7 +120,7 @@ def test_what_five_pairs_cannot_tell_the_first_of_them_alone_could() -> None:
 @pytest.mark.parametrize(
     ("run", "reason"),
     [
-        (played("odd", "111"), "no other plays game_v0 so: problems 3 (in the table 4)"),
+        (played("odd", "111"), "no other plays game_v0 so: problems seeds 0-2 (in the table seeds 0-3)"),
         (played("odd", "1111", settings={"size": 5}), "no other plays game_v0 so: size 5 (in the table default)"),
         (played("odd", "1111", max_steps=9), "no other plays game_v0 so: max_steps 9 (in the table null)"),
         (played("odd", "11e1"), "of 4 episodes 1 are errors; the same command plays them"),
@@ -139,7 +139,7 @@ def test_another_number_of_samples_is_another_run() -> None:
     twice = played("twice", "1111", samples=2, instances={"num": 2, "digest": "4"})
     board = leaderboard([played("a", "1010"), played("b", "1010"), twice])
     assert board.left_out == [
-        ("twice", "no other plays game_v0 so: problems 2 (in the table 4), samples 2 (in the table 1)")
+        ("twice", "no other plays game_v0 so: problems 2 (in the table seeds 0-3), samples 2 (in the table 1)")
     ]
 
 
@@ -197,6 +197,15 @@ def test_wall_time_counts_what_is_played_at_once_once_and_no_pause() -> None:
     assert metrics.timing([row(0, True)]) is None
 
 
+def test_runs_of_one_game_share_a_column_whether_or_not_a_default_was_written_out() -> None:
+    words = "Game(size=4)"
+    runs = [played("a", "10", env_config=words), played("b", "11", settings={"size": 4}, env_config=words)]
+    assert table(leaderboard(runs)) == {"b": {"game_v0": 1.0}, "a": {"game_v0": 0.5}}
+    other = played("c", "101", settings={"size": 4}, env_config=words)
+    (_, reason) = leaderboard([*runs, other]).left_out[0]
+    assert reason == "no other plays game_v0 so: problems seeds 0-2 (in the table seeds 0-1)"
+
+
 # ---- Commands -------------------------------------------------------------------------------------------------------
 
 
@@ -211,7 +220,7 @@ def test_a_leaderboard_is_a_table_markdown_csv_and_a_page(run: Command) -> None:
     assert status == 0
     assert "oracle 100.0% [67.6, 100.0] * 100.0% [67.6, 100.0] * 100.0% [77.1, 100.0]" in out
     assert "plan_path_v0 oracle - null +100.0 [+" in out
-    assert "* r/other: no other plays sudoku_v0 so: problems 3 (in the table 8)" in out
+    assert "* r/other: no other plays sudoku_v0 so: problems 3 of the published test set (in the table 8 of the published test set)" in out
     assert "* r/broken: r/broken/run.json is not JSON" in out
     for suffix in ("md", "csv", "html"):
         assert run(f"leaderboard r --output l.{suffix}")[:2] == (0, f"l.{suffix}")
@@ -225,6 +234,28 @@ def test_a_leaderboard_is_a_table_markdown_csv_and_a_page(run: Command) -> None:
         run("leaderboard none")[2]
         == "error: none: No such file or directory; expected a path that can be used. Name another.\n"
     )
+
+
+def test_a_setting_that_is_given_as_it_is_by_default_is_no_other_benchmark(run: Command) -> None:
+    defaults = "--set size=4 --set num_turns=4 --set alpha=1.0 --workflow draft_plan"
+    assert run("bench sudoku --agents oracle --limit 4 --output r/short")[0] == 0
+    assert "seeds" not in run(f"bench sudoku --agents null --limit 4 {defaults} --output r/long")[1]
+    short, long = (files.read_header(Path("r", name))["config"] for name in ("short", "long"))
+    assert short["instances"]["source"] == "published"
+    assert {**short, "agents": None} == {**long, "agents": None}
+    out = run("bench sudoku --agents null --set size=9 --limit 4 --output r/nine")[1]
+    assert "sudoku_v0: seeds 0-3, not the published test set, which is of the default settings and no options." in out
+    assert "sudoku_v0 null 4 of the published test set 1 - - " in run("leaderboard r")[1]
+
+
+def test_two_sets_of_problems_of_one_game_have_none_in_common_and_that_is_said(run: Command) -> None:
+    run("bench sudoku --agents oracle --limit 4 --output a")
+    run("bench sudoku --agents oracle --limit 4 --split train --output b")
+    head = files.read_header(Path("b"))
+    head["config"]["settings"] = {"size": 4}  # as an earlier version wrote it
+    files.write_json(Path("b/run.json"), head)
+    said = "a (4 of the published test set) and b (seeds 0-3) have no problem in common"
+    assert said in run("compare a b")[2]
 
 
 def test_compare_names_models_and_compares_each_environment_by_itself(run: Command) -> None:
