@@ -21,6 +21,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import io
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import EntryPoint, version
@@ -71,6 +72,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):  # a terminal without Unicode shows "?" instead of ending the game
             stream.reconfigure(errors="replace")
     console = Console(markup=False, emoji=False, highlight=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = 1000  # what is piped is not wrapped
     argv = sys.argv[1:] if argv is None else argv
     try:
         plugged = plug_ins() if not argv or argv[0] not in COMMANDS else {}

@@ -10,7 +10,7 @@ import argparse
 import csv
 import io
 from collections.abc import Sequence
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,8 @@ from pettingllms_envs.commands.formats import add_format, format_of, give
 if TYPE_CHECKING:
     from pettingllms_envs.episodes.index import Entry
 
-HEADS = ("environment", "player", "date", "success [95% interval]", "episodes", "tokens", "wall time", "run")
+HEADS = ("environment", "player", "date", "success [95% interval]", "episodes", "tokens", "wall time", "settings",
+         "problems", "run")  # fmt: skip
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -74,8 +75,10 @@ def is_asked_for(entry: Entry, args: argparse.Namespace) -> bool:
 
 def row_of(entry: Entry) -> list[str]:
     """A text for each of `HEADS`."""
+    from pettingllms_envs.evaluation.data_label import problem_set
+    from pettingllms_envs.evaluation.frames import settings_of
     from pettingllms_envs.evaluation.metrics import sum_of_tokens
-    from pettingllms_envs.evaluation.tables import duration, percent
+    from pettingllms_envs.evaluation.tables import duration, rate
 
     report: Any = entry.report or {}
     episodes, success = report.get("episodes") or {}, report.get("success")
@@ -87,10 +90,12 @@ def row_of(entry: Entry) -> list[str]:
         f"{entry.env} ({entry.note})" if entry.note else entry.env,
         entry.player,
         "" if entry.day is None else entry.day.isoformat(),
-        percent(success) if success else "-",
+        rate(success) if success else "-",
         counts if entry.kind == "bench" else entry.kind,
         "-" if tokens is None else f"{sum(tokens):,}",
         duration((report.get("timing") or {}).get("seconds")),
+        settings_of(entry),
+        problem_set(entry.config),
         str(entry.path),
     ]
 
@@ -115,16 +120,11 @@ def show(console: Console, shown: Sequence[Entry], broken: Sequence[Entry]) -> N
 
 
 def text_of(shown: Sequence[Entry], broken: Sequence[Entry], form: str) -> str:
-    """The index as Markdown, CSV or a page; CSV has a line for each run that cannot be read, too."""
+    """The index as Markdown, CSV or a page; CSV has the columns of `evaluation.frame`, and also of broken runs."""
+    if form == "csv":
+        return as_csv([*shown, *broken])
     rows = [row_of(entry) for entry in shown]
     faults = list(map(fault_of, broken))
-    if form == "csv":
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow([*HEADS, "fault"])
-        writer.writerows([[*row, ""] for row in rows])
-        writer.writerows([[*[""] * (len(HEADS) - 1), str(entry.path), entry.fault] for entry in broken])
-        return text.getvalue()
     if form == "html":
         from pettingllms_envs.page.runs import page
 
@@ -136,3 +136,19 @@ def text_of(shown: Sequence[Entry], broken: Sequence[Entry], form: str) -> str:
     if faults:
         whole += [Heading("Cannot be read", 2), Items(faults)]
     return markdown(whole)
+
+
+def as_csv(entries: Sequence[Entry]) -> str:
+    """A line of plain values for each run."""
+    from pettingllms_envs.evaluation.frames import row_of_run
+
+    text = io.StringIO()
+    rows = [{**row_of_run(entry), "began": entry.began and _time(entry.began)} for entry in entries]
+    writer = csv.DictWriter(text, dict.fromkeys(key for row in rows for key in row), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")

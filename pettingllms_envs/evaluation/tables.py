@@ -20,6 +20,15 @@ def percent(figure: Figures) -> str:
     return f"{100 * figure['mean']:.1f}% [{100 * figure['low']:.1f}, {100 * figure['high']:.1f}]"
 
 
+def rate(success: Figures | None) -> str:
+    """A success rate with its interval; where episodes have no result, what it is if all of them fail, or succeed."""
+    if success is None:
+        return "no success rate"
+    if "least" in success:
+        return f"{success['least']:.1%} to {success['most']:.1%} (partial)"
+    return percent(success)
+
+
 def number(figure: Figures | None) -> str:
     """A mean with its interval, or a dash if there is none."""
     return "-" if figure is None else f"{figure['mean']:.3g} [{figure['low']:.3g}, {figure['high']:.3g}]"
@@ -52,7 +61,8 @@ def brief(report: Figures) -> str:
     episodes, success = report["episodes"], report["success"]
     num = episodes["ended"]
     errors = ", ".join(f"{num} {kind}" for kind, num in episodes["errors"].items())
-    said = ["no success rate" if success is None else percent(success), f"{num:,} episode{'' if num == 1 else 's'}"]
+    of = f" of {episodes['planned']:,}" if episodes["planned"] > num else ""
+    said = [rate(success), f"{num:,}{of} episode{'' if num == 1 and not of else 's'}"]
     return ", ".join([*said, *([f"errors: {errors}"] if errors else []), costs(report)])
 
 
@@ -111,7 +121,8 @@ def main_figures(report: Figures) -> list[tuple[str, str]]:
     if success is None:
         rows.append(("success", "the environment does not say" if report["episodes"]["ended"] else "no episode ended"))
     else:
-        rows.append((f"success, {success['problems']} problems", f"{percent(success)} {success['method']}"))
+        partial = "partial " * ("least" in success)
+        rows.append((f"{partial}success, {success['problems']} problems", f"{percent(success)} {success['method']}"))
         if "least" in success:
             rows.append(("  had the missing failed, or succeeded", f"{success['least']:.1%} to {success['most']:.1%}"))
     if samples is not None:
