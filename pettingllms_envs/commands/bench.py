@@ -4,6 +4,9 @@
     pettingllms bench games --model a                            a suite: games, cooperation, code, mathematics, smoke
     pettingllms bench my_suite.yaml                              a suite of your own (docs/benchmarking.md)
 
+The server of a model is --base-url, or else OPENAI_BASE_URL with the key OPENAI_API_KEY. --model M@SERVER and --base-url
+SERVER are those of a file of aliases, ~/.config/pettingllms/servers.toml or the one that PETTINGLLMS_SERVERS names.
+
 Agents are [ROLE=]KIND[:TARGET][,OPTION=VALUE]...: oracle, bot:NAME, random, null, scripted:FILE, recorded:RUN,
 api[:MODEL], transformers:PATH[,adapter=PATH], vllm:PATH[,adapter=PATH], team:FOLDER[,engine=vllm]. A run that was
 stopped goes on with the same command.
@@ -69,6 +72,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         refuse(
             "--arms or --arm-agents was given without --cooperation; expected it with them. Add it, or leave them out."
         )
+    suite.check_name(args.envs[0])
     several = len(args.envs) > 1 or len(args.models) > 1 or suite.is_suite(args.envs[0])
     if several and args.cooperation:
         refuse("--cooperation got several environments or models; expected one of each. Ask about each by itself.")

@@ -1,6 +1,6 @@
 """Compare runs on the same problems: paired differences, exact tests, corrected for their number, and equal budgets.
 
-RUN is a folder of `pettingllms bench`, or NAME=FOLDER. Runs of several environments are compared in each by itself.
+RUN is a folder of `pettingllms bench`, or NAME=FOLDER, or a folder with several runs in it. Runs of several environments are compared in each by itself.
 Where the data cannot tell, it says "cannot tell".
 """
 
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
     form = format_of(args, FORMATS[:2])
     with user_errors():
-        runs = [read_run(text) for text in args.runs]
+        runs = [read_run(each) for text in args.runs for each in _runs_of(text)]
         by_env: dict[str, list[Any]] = {}
         for each in runs:
             by_env.setdefault(str(each.header["config"].get("env")), []).append(each)
@@ -78,6 +78,14 @@ def say_data(console: Console, runs: list[Any]) -> None:
     for note in dict.fromkeys(data_label.note_of(data_label.labelled(run.header)) for run in runs):
         if note:
             say(console, f"data: {note}")
+
+
+def _runs_of(text: str) -> list[str]:
+    """The runs below a folder that has several, such as a suite's; else the argument."""
+    from pettingllms_envs.episodes.index import run_folders
+
+    found = list(run_folders(Path(text))) if Path(text).is_dir() else []
+    return list(map(str, found)) if len(found) > 1 else [text]
 
 
 def read_run(text: str) -> Any:
@@ -125,6 +133,10 @@ def _blocks(comparison: Any, num_pairs: int) -> Iterator[Any]:
     common += [
         f"{name} has results for {num} more, which are left out." for name, num in comparison.left_out.items() if num
     ]
+    common += [
+        f"Without {name} the others have results for {num} in common: play it to its end, or leave it out."
+        for name, num in comparison.without.items()
+    ]
     yield Paragraph("\n".join(common))
     points = [
         (name, f"{100 * mean:.1f}% [{100 * low:.1f}, {100 * high:.1f}]")
@@ -143,7 +155,8 @@ def _blocks(comparison: Any, num_pairs: int) -> Iterator[Any]:
         exact = f"not quite exact (of {comparison.num_uneven} problems the runs have different numbers of samples), "
     yield Paragraph(
         f"p: two-sided, {exact}by {test}.{of}\n"
-        "needed: problems that would show a difference of this size, if it is real, four times in five."
+        "needed: problems that would show a difference of this size, if it is real, four times in five"
+        f"{', among as many comparisons' * (num_pairs > 1)}."
     )
     if comparison.budgets:
         heads = ("success within N tokens per episode", *comparison.success)

@@ -1,7 +1,7 @@
 """Show an index of all runs in a folder: environment, model or team, date, success, costs. Episodes are not read.
 
 pettingllms runs outputs --env plan_path --model Qwen --since 2026-11-01
-pettingllms runs outputs --output runs.html          a page; also .md and .csv
+pettingllms runs outputs --output runs.html          a page; also .md, and .csv with the columns of `frame`
 """
 
 from __future__ import annotations

@@ -53,10 +53,13 @@ def runs_below(folder: Path) -> list[Path]:
     return found
 
 
-def show_folders(console: Console, folders: Sequence[Path]) -> None:
-    """Show the leaderboard of runs."""
+def show_folders(console: Console, folders: Sequence[Path], unplayed: Sequence[tuple[str, str]] = ()) -> None:
+    """Show the leaderboard of runs, and below it name and reason of what was not played."""
+    from dataclasses import replace
+
     with user_errors():
-        show(console, read_board(folders))
+        board = read_board(folders)
+        show(console, replace(board, left_out=[*board.left_out, *unplayed]))
 
 
 def read_board(folders: Sequence[Path]) -> Any:
@@ -123,6 +126,8 @@ def blocks(board: Any) -> Iterator[Any]:
         )
         if board.means:
             said += " The mean gives each column the same weight; who lacks one has none, and stands at the end."
+            if own := board.not_in_mean:
+                said += f" It is without {', '.join(own)}, whose problems are not the benchmark's."
         yield Paragraph(said)
         if notes := dict.fromkeys(f"{cell.column}: {cell.note}" for cell in board.cells.values() if cell.note):
             yield Items(list(notes))
@@ -143,10 +148,8 @@ def blocks(board: Any) -> Iterator[Any]:
             ],
             left=(1, 4),
         )
-        yield Paragraph(
-            f"Problem by problem, p two-sided. All {len(pairs)} comparisons hold together: p adjusted by Holm, "
-            "intervals by Bonferroni."
-        )
+        together = f"All {len(pairs)} comparisons hold together: p adjusted by Holm, intervals by Bonferroni."
+        yield Paragraph(f"Problem by problem, p two-sided. {together if len(pairs) > 1 else ''}".rstrip())
     if board.cells:
         yield Heading("Runs", 2)
         yield Table(

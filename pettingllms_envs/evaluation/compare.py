@@ -100,6 +100,7 @@ class Comparison:
     Args:
         num_problems: Number of problems for which every run has a result.
         left_out: Number of further problems of each run, by name.
+        without: By a run's name, the number of problems for which all others have a result, where it is larger.
         num_uneven: Problems of which two runs have different numbers of samples. With equal success rates the mean
             of such a difference is 0, but its distribution is not symmetric, so the tests are exact only if these are
             few.
@@ -111,6 +112,7 @@ class Comparison:
 
     num_problems: int
     left_out: Mapping[str, int]
+    without: Mapping[str, int]
     num_uneven: int
     success: Mapping[str, tuple[float, float, float]]
     pairs: Sequence[Pair]
@@ -191,8 +193,10 @@ def _shares(runs: Sequence[Run]) -> dict[str, list[Fraction]]:
 def _comparison(runs: Sequence[Run], shares: Mapping[str, Sequence[Fraction]], pairs: Sequence[Pair]) -> Comparison:
     counts = [Counter(problem(row) for row in run.rows if row["success"] is not None) for run in runs]
     common = set.intersection(*(set(own) for own in counts))
+    others = [set.intersection(*map(set, counts[:i] + counts[i + 1 :])) for i in range(len(runs) * (len(runs) > 2))]
     return Comparison(
         num_problems=len(common),
+        without={run.name: len(own) for run, own in zip(runs, others, strict=False) if len(own) > len(common)},
         left_out={run.name: len(own) - len(common) for run, own in zip(runs, counts, strict=True)},
         num_uneven=sum(len({own[key] for own in counts}) > 1 for key in common),
         success={

@@ -14,6 +14,9 @@ from pettingllms_envs.evaluation.metrics import sum_of_tokens
 
 Figures = Mapping[str, Any]
 
+FEW = 10
+"""Number of problems below which no interval of a mean has the right coverage, see docs/benchmarking.md."""
+
 
 def percent(figure: Figures) -> str:
     """A share with its interval, such as `"41.5% [34.9, 48.4]"`."""
@@ -115,8 +118,9 @@ def empty_replies(agents: Mapping[str, Figures]) -> list[str]:
 
 
 def main_figures(report: Figures) -> list[tuple[str, str]]:
-    """Success and related numbers, one line each."""
+    """Success and related numbers, one line each; means of fewer than ten problems, without their interval."""
     success, samples = report["success"], report["samples"]
+    num = report["episodes"]["ended"] if success is None else success["problems"]
     rows: list[tuple[str, str]] = []
     if success is None:
         rows.append(("success", "the environment does not say" if report["episodes"]["ended"] else "no episode ended"))
@@ -132,11 +136,10 @@ def main_figures(report: Figures) -> list[tuple[str, str]]:
             rows.append((f"majority@{samples['k']}", percent(samples["majority"])))
     for option, values in report["by"].items():
         rows += [(f"  {option} {value}, {figure['problems']}", percent(figure)) for value, figure in values.items()]
-    rows += [(name, number(figure)) for name, figure in report["outcome"].items()]
-    rows.append(("turns", number(report["turns"])))
+    means = {**report["outcome"], "turns": report["turns"]}
     if report["tokens"] is not None:
-        rows.append(("tokens of an episode", number(report["tokens"])))
-    return rows
+        means["tokens of an episode"] = report["tokens"]
+    return rows + [(name, f"{of['mean']:.3g}" if of and num < FEW else number(of)) for name, of in means.items()]
 
 
 def width(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> int:

@@ -220,7 +220,10 @@ def test_a_leaderboard_is_a_table_markdown_csv_and_a_page(run: Command) -> None:
     assert status == 0
     assert "oracle 100.0% [67.6, 100.0] * 100.0% [67.6, 100.0] * 100.0% [77.1, 100.0]" in out
     assert "plan_path_v0 oracle - null +100.0 [+" in out
-    assert "* r/other: no other plays sudoku_v0 so: problems 3 of the published test set (in the table 8 of the published test set)" in out
+    assert (
+        "* r/other: no other plays sudoku_v0 so: problems 3 of the published test set (in the table 8 of the published test set)"
+        in out
+    )
     assert "* r/broken: r/broken/run.json is not JSON" in out
     for suffix in ("md", "csv", "html"):
         assert run(f"leaderboard r --output l.{suffix}")[:2] == (0, f"l.{suffix}")
