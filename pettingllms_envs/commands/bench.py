@@ -4,8 +4,8 @@
     pettingllms bench games --model a                            a suite: games, cooperation, code, mathematics, smoke
     pettingllms bench my_suite.yaml                              a suite of your own (docs/benchmarking.md)
 
-The server of a model is --base-url, or else OPENAI_BASE_URL with the key OPENAI_API_KEY. --model M@SERVER and --base-url
-SERVER are those of a file of aliases, ~/.config/pettingllms/servers.toml or the one that PETTINGLLMS_SERVERS names.
+The server of a model is --base-url, or else OPENAI_BASE_URL with the key OPENAI_API_KEY. --model M@SERVER and
+--base-url SERVER are those of a file of aliases, ~/.config/pettingllms/servers.toml or the one that PETTINGLLMS_SERVERS names.
 
 Agents are [ROLE=]KIND[:TARGET][,OPTION=VALUE]...: oracle, bot:NAME, random, null, scripted:FILE, recorded:RUN,
 api[:MODEL], transformers:PATH[,adapter=PATH], vllm:PATH[,adapter=PATH], team:FOLDER[,engine=vllm]. A run that was

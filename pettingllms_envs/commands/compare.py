@@ -1,6 +1,7 @@
 """Compare runs on the same problems: paired differences, exact tests, corrected for their number, and equal budgets.
 
-RUN is a folder of `pettingllms bench`, or NAME=FOLDER, or a folder with several runs in it. Runs of several environments are compared in each by itself.
+RUN is a folder of `pettingllms bench`, or NAME=FOLDER, or a folder with several runs in it. Runs of several
+environments are compared in each by itself; NAME may be that of a run in each.
 Where the data cannot tell, it says "cannot tell".
 """
 

@@ -229,9 +229,9 @@ def about_problems(args: argparse.Namespace, bench: Any, env: Any) -> list[str]:
     given, defaults = (to_json(env.metadata.get(name, {})) for name in ("settings", "defaults"))
     lines = [data_label.first_line(env, num), *teams.notes(bench.agents.values(), bench.env, given, defaults)]
     if bench.chosen.source == "seeds" and benches.has_published(bench.env):
+        on = data_label.problem_set({"instances": {"source": "seeds", "num": num}})
         lines.append(
-            f"{bench.env}: {data_label.problem_set({'instances': {'source': 'seeds', 'num': num}})}, not the published "
-            "test set, which is of the default settings and no options."
+            f"{bench.env}: {on}, not the published test set, which is of the default settings and no options."
         )
     splits = env.metadata.get("reset_options", {}).get("split", ())
     if bench.chosen.source == "data set" and len(splits) > 1 and args.split is None:

@@ -107,7 +107,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
         of_cell, words = _played(each, console)
         on = problem_set(each.bench.config)
         say(console, f"[{number}/{len(planned)}] {each.cell.env}, {each.cell.player}, {on}: {words}")
-        status, ends[each.path], is_left = max(status, of_cell), words, is_left or of_cell in (1, INTERRUPTED)
+        status, ends[each.path], is_left = max(status, of_cell), words, is_left or of_cell == INTERRUPTED
+        is_left = is_left or (of_cell != 0 and each.path.exists())
         if of_cell == INTERRUPTED:
             break
     kept = [each.path for each in planned if each.path.exists()]

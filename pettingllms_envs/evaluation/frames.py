@@ -1,4 +1,7 @@
-"""Runs as rows: of a pandas data frame, for notebooks, and of the index's CSV. pandas is imported on use, and no dependency of this package."""
+"""Runs as rows: of a pandas data frame, for notebooks, and of the index's CSV.
+
+pandas is imported on use, and no dependency of this package.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +35,8 @@ def frame(folder: Path | str | Sequence[Path | str], per: str = "episode") -> pd
             one for each option of the problems (`option.level`), value of the outcome (`outcome.regret`) and agent
             (`return.planner_0`).
             `"run"`: a row is a run, with the columns `state`, `kind`, `note` (what the problems are, if not the
-            benchmark's), `began` (a time, UTC), `success`, `low`, `high` (all None unless the run is finished), `least`
-            and `most` (of an unfinished one: success if all that is missing failed, or succeeded), `problems`,
+            benchmark's), `began` (a time, UTC), `success`, `low`, `high` (all None unless the run is finished),
+            `least` and `most` (of an unfinished one: success if all that is missing failed, or succeeded), `problems`,
             `episodes`, `planned`, `tokens_in`, `tokens_out`, `seconds`, `fault`. Episodes are not read.
 
     Returns:
@@ -62,7 +65,8 @@ def frame(folder: Path | str | Sequence[Path | str], per: str = "episode") -> pd
 
 def settings_of(entry: Entry) -> str:
     """`"size=9, workflow=single"`; empty for the defaults."""
-    return ", ".join(f"{name}={value}" for name, value in (entry.config.get("settings") or {}).items())
+    settings = entry.config.get("settings")
+    return ", ".join(f"{name}={value}" for name, value in settings.items()) if isinstance(settings, Mapping) else ""
 
 
 def _about(entry: Entry) -> dict[str, Any]:

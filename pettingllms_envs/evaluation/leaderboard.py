@@ -145,8 +145,8 @@ def _joined(
     comparisons = compare_each(compared) if compared else {}
     cells = {key: replace(cell, is_best=_is_best(cell, comparisons)) for key, cell in cells.items()}
     shown = [column for column in columns if any(key[1] == column for key in cells)]
-    own = [column for column in shown if any(cell.column == column and cell.note for cell in cells.values())]
-    ranked = [column for column in shown if column not in own] or shown
+    noted = {cell.column for cell in cells.values() if cell.note}
+    ranked = [column for column in shown if column not in noted] or shown
     means = {
         player: _mean([cells[player, column].success for column in ranked])
         for player in dict.fromkeys(player for player, _ in cells)
@@ -164,7 +164,7 @@ def _joined(
         means=means,
         comparisons=comparisons,
         left_out=sorted(left_out),
-        not_in_mean=[column for column in own if column not in ranked],
+        not_in_mean=[column for column in shown if column not in ranked],
     )
 
 
