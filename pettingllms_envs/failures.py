@@ -1,4 +1,4 @@
-"""Errors of services that environments need: a grader, a retriever. No reply causes them, and none is paid."""
+"""Errors of what environments need: a grader, a retriever, a user's program. No reply of theirs is paid."""
 
 from __future__ import annotations
 
@@ -16,3 +16,7 @@ class EpisodeRestart(RuntimeError):
 
     A rollout and an evaluation do so, and do not count it as a failure.
     """
+
+
+class ProgramFailed(RuntimeError):
+    """A program raised, exited with an error, did nothing in time, or gave no reward that can be read."""

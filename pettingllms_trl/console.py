@@ -8,7 +8,7 @@
 | column        | of a log                                                                        |
 |---------------|---------------------------------------------------------------------------------|
 | `success`     | `outcome/success`                                                               |
-| a role's name | `agent/<agent>/reward`, the mean over the agents of the role                    |
+| a role's name | `agent/<agent>/return`, the mean over the agents of the role                    |
 | `tokens`      | `completions/mean_length`                                                       |
 | `flat`        | `agent/<agent>/frac_reward_zero_std`, the mean over agents                      |
 | `tok/s`       | sampled tokens a second since the line before, updates included                 |
@@ -63,18 +63,19 @@ def line(
         logs: What was logged.
         agents: All agents.
         step: Optimizer steps taken.
-        prefix: Of the keys: `"eval_"` of an evaluation, which is named at the end of the line.
+        prefix: `"eval_"` or `"eval_<data set>_"` of an evaluation, which is named at the end of the line.
         speed: Tokens a second.
         left: Seconds to go.
     """
     rewards: dict[str, list[float]] = {role: [] for role in roles_of(agents)}
     flat = []
+    of_all = "eval_" if prefix else ""  # the keys of each data set's evaluation
     for agent in agents:
-        rewards[role_of(agent)] += _found(logs, f"{prefix}agent/{agent}/reward")
-        flat += _found(logs, f"{prefix}agent/{agent}/frac_reward_zero_std")
+        rewards[role_of(agent)] += _found(logs, f"{of_all}agent/{agent}/return")
+        flat += _found(logs, f"{of_all}agent/{agent}/frac_reward_zero_std")
     shown = "".join(_mean(values, f"{WIDTH}.2f") for values in rewards.values())
-    success = _mean(_found(logs, f"{prefix}outcome/success"), "9.1%")
-    length = _mean(_found(logs, f"{prefix}completions/mean_length"), "8.1f")
+    success = _mean(_found(logs, f"{of_all}outcome/success"), "9.1%")
+    length = _mean(_found(logs, f"{of_all}completions/mean_length"), "8.1f")
     rate = "" if speed is None else f"{speed:,.0f}"
     togo = "" if left is None else clock(left)
     return f"{step:>6}{success}{shown}{length}{_mean(flat, '7.0%')}{rate:>8}{togo:>10}  {prefix.rstrip('_')}".rstrip()

@@ -29,6 +29,7 @@ from rich.table import Table
 from rich.text import Text
 
 import pettingllms_envs
+from pettingllms_envs.failures import ProgramFailed
 from pettingllms_envs.registry import PROGRAM
 
 
@@ -60,7 +61,7 @@ def user_errors() -> Iterator[None]:
                 f"{what}; expected room for the rest. Make some, and give the same command again."
             ) from error
         raise Refused(f"{what}; expected a path that can be used. Name another.") from error
-    except (ValueError, TypeError, ImportError) as error:
+    except (ValueError, TypeError, ImportError, ProgramFailed) as error:
         raise Refused(str(error)) from error
 
 

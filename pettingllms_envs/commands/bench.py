@@ -21,7 +21,8 @@ from typing import Any
 
 from rich.console import Console
 
-from pettingllms_envs.commands import add_settings, cooperation, refuse, say, setting, suite, user_errors
+from pettingllms_envs.branching import check_replayable
+from pettingllms_envs.commands import add_settings, cooperation, counted, refuse, say, setting, suite, user_errors
 from pettingllms_envs.commands.runs import (
     DEFAULTS,
     add_agents,
@@ -34,6 +35,7 @@ from pettingllms_envs.commands.runs import (
     say_problems,
     watched,
 )
+from pettingllms_envs.episodes.files import read
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -55,6 +57,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--episode-tokens", type=int, metavar="N", help="end an episode after N tokens")
     what.add_argument("--generated-tokens", type=int, metavar="N", help="end an episode when more are generated")
     what.add_argument("--max-steps", type=int, metavar="N", help="truncate an episode there (1000)")
+    what.add_argument("--blame", type=int, metavar="K",
+                      help="answer every call anew K times, and show which ones decide the outcome")  # fmt: skip
     forms = parser.add_argument_group("what cooperation is worth (docs/cooperation.md)")
     forms.add_argument("--cooperation", action="store_true", help="compare the team with its other forms")
     forms.add_argument(
@@ -67,15 +71,18 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     """Play the missing episodes of a run, of a suite's or with --cooperation of all forms, and show the numbers."""
-    check_at_least(args, limit=1, samples=1, concurrency=1, episode_tokens=1, generated_tokens=1, max_steps=1)
+    check_at_least(args, limit=1, samples=1, concurrency=1, episode_tokens=1, generated_tokens=1, max_steps=1, blame=2)
     if not args.cooperation and (args.arms or args.arm_agents):
         refuse(
             "--arms or --arm-agents was given without --cooperation; expected it with them. Add it, or leave them out."
         )
     suite.check_name(args.envs[0])
     several = len(args.envs) > 1 or len(args.models) > 1 or suite.is_suite(args.envs[0])
-    if several and args.cooperation:
-        refuse("--cooperation got several environments or models; expected one of each. Ask about each by itself.")
+    if args.blame is not None and args.cooperation:
+        refuse("--blame and --cooperation were given; expected one of them. Ask for each by itself.")
+    if several and (args.cooperation or args.blame is not None):
+        asked_for = "--cooperation" if args.cooperation else "--blame"
+        refuse(f"{asked_for} got several environments or models; expected one of each. Ask about each by itself.")
     if several:
         return suite.run(args, console)
     args = one_cell(args)
@@ -84,9 +91,41 @@ def run(args: argparse.Namespace, console: Console) -> int:
         return cooperation.run(args, console, bench, env)
     say_problems(args, console, bench, env)
     with user_errors():
+        if args.blame is not None:
+            check_replayable(env)
         path = args.output or default_output(bench.config, label_of(bench, env))
     played = watched(bench, path, args, console, bench.env)
-    return told(console, played, path)
+    status = told(console, played, path)
+    return status if args.blame is None or status > 1 else max(status, blame(args, console, bench, path))
+
+
+def blame(args: argparse.Namespace, console: Console, bench: Any, path: Path) -> int:
+    """Answer the calls of a run anew, and show which ones decide the outcome. Returns the exit status."""
+    from pettingllms_envs.evaluation import tables
+    from pettingllms_envs.evaluation.blame import CallsAnew
+
+    with user_errors():
+        rows = [row for row in read(path) if row["error"] is None]
+    anew = CallsAnew(rows, bench.samples, args.blame)
+    lengths = [len(row["steps"]) for row in rows]
+    num_asked = args.blame * sum(length * (length + 1) // 2 for length in lengths)
+    what = f"{counted(sum(lengths), 'call')} of {counted(len(rows), 'episode')} answered anew {args.blame} times each"
+    say(console, f"\n{what}: {len(anew.places):,} episodes to play on, about {num_asked:,} calls.")
+    folder = path / f"blame-{args.blame}"
+    played = watched(bench, folder, args, console, bench.env, anew)
+    found = played.report["blame"]
+    shown = [
+        (call["agent"], str(call["call"]), str(call["episodes"]), tables.number(call),
+         "-" if call["share"] is None else f"{call['share']:.0%}")
+        for call in found["calls"]
+    ]  # fmt: skip
+    if shown:
+        tables.table(console, ("agent", "call", "episodes", "effect [95% interval]", "share"), shown)
+    less = "" if shown else "; two are needed at least"
+    say(console, f"\n{counted(found['episodes'], 'episode')} in which every call was answered anew{less}.")
+    say(console, "effect: the variance of the return that the call decides (docs/benchmarking.md).")
+    say(console, f"Every episode that was played on is in {folder / 'episodes.jsonl'}.")
+    return missing(console, played)
 
 
 def one_cell(args: argparse.Namespace) -> argparse.Namespace:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import argparse
 import io
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.commands import INTERRUPTED, add_environment, made, refuse, say, user_errors
 from pettingllms_envs.core import Unreadable
 from pettingllms_envs.episodes.outputs import check_output, write_output
+from pettingllms_envs.failures import EpisodeRestart
 from pettingllms_envs.observations import read_observation, text_of
 from pettingllms_envs.replies import FENCE, LETTERS
 
@@ -60,6 +62,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
                 )
             check_output(args.record, GIF)
     env = _started(args)
+    if not isinstance(env, TextEnv):
+        return _play_texts(args, env, console)
     states, status = [_state(env)], 0
     _show_board(env, console)
     try:
@@ -109,21 +113,57 @@ def ending(env: TextEnv) -> str:
     return f"\n{how} in turn {now.play.turn} of {env.workflow.num_turns}: {figures}."
 
 
-def _started(args: argparse.Namespace) -> TextEnv:
+def _play_texts(args: argparse.Namespace, env: Any, console: Console) -> int:
+    """Play an episode of a program or of a third-party environment, of which the prompts are shown and no board."""
+    outcome: Mapping[str, Any] = {}
+    try:
+        while env.agents:
+            agent = env.agent_selection
+            if env.terminations[agent] or env.truncations[agent]:
+                env.step(None)
+                continue
+            for message in read_observation(env.observe(agent), agent=agent).messages:
+                calls = [json.dumps(call["function"]) for call in message.get("tool_calls") or ()]
+                text = _printable("\n".join([text_of(message["content"]), *calls]), most=None)
+                say(console, f"\n{message['role']}: {text}", "dim")
+            reply = _typed(console, agent) if args.auto is None else env.action_space(agent).sample()
+            if args.auto is not None:
+                say(console, f"\n{agent}: {_printable(reply)}")
+            with user_errors():
+                env.step(reply)
+            outcome = next((info.get("outcome", {}) for info in env.infos.values()), {})
+            say(console, f"rewards: {', '.join(f'{name} {value:+.3g}' for name, value in env.rewards.items())}")
+    except EpisodeRestart as restart:
+        say(console, str(restart))
+        return _play_texts(args, _started(args), console)
+    except (EOFError, KeyboardInterrupt) as left:
+        say(console, "\nThe game is left as it is.")
+        return INTERRUPTED if isinstance(left, KeyboardInterrupt) else 0
+    finally:
+        env.close()
+    say(
+        console, f"\nOver: {', '.join(f'{name} {_figure(value)}' for name, value in outcome.items()) or 'no outcome'}."
+    )
+    return 0
+
+
+def _started(args: argparse.Namespace) -> Any:
     """The environment at the start of the instance that the arguments name."""
     env = made(args, **({} if args.workflow is None else {"workflow": args.workflow})).unwrapped
-    if not isinstance(env, TextEnv):
-        refuse(f"{args.env} is a {type(env).__name__}; `play` expected a TextEnv. Play it with a loop of its own.")
-    roles = [role.name for role in env.workflow.roles]
+    is_text = isinstance(env, TextEnv)
+    roles = [role.name for role in env.workflow.roles] if is_text else []
     if args.role not in ("all", *roles):
-        refuse(f"--role is {args.role!r}; expected all, {', '.join(roles)}. Choose one of them.")
-    if not env.metadata["has_oracle"] and (args.auto == "oracle" or (args.auto is None and args.role != "all")):
+        refuse(f"--role is {args.role!r}; expected {', '.join(['all', *roles])}. Choose one of them.")
+    has_oracle = is_text and env.metadata["has_oracle"]
+    if not has_oracle and (args.auto == "oracle" or (args.auto is None and args.role != "all")):
         refuse(f"{args.env} has no oracle to play a role. Play all roles yourself, or give --auto random.")
+    if args.record is not None and not is_text:
+        refuse(f"{args.env} has no boards to --record; expected an environment of this package. Leave it out.")
     given = {"split": args.split, "level": args.level, "board": args.board}
     options = {name: value for name, value in given.items() if value is not None}
     for name in options:
-        if name not in env.metadata["reset_options"]:
-            known = ", ".join(f"--{option}" for option in env.metadata["reset_options"]) or "none"
+        if name not in env.metadata.get("reset_options", ()):
+            known = ", ".join(f"--{option}" for option in env.metadata.get("reset_options", ())) or "none"
             refuse(f"{args.env} has no --{name}; expected {known}. Leave it out.")
     with user_errors():
         if args.board is not None:
@@ -217,7 +257,7 @@ def _figure(value: object) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
-def _printable(reply: str) -> str:
-    """A reply without control characters, shortened if it is long."""
+def _printable(reply: str, most: int | None = MAX_SHOWN) -> str:
+    """A text without control characters, shortened if it has more than `most`."""
     text = "".join(letter if letter.isprintable() or letter == "\n" else UNPRINTABLE for letter in reply)
-    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]} ... ({len(text)} characters)"
+    return text if most is None or len(text) <= most else f"{text[:most]} ... ({len(text)} characters)"

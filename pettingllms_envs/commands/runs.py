@@ -246,13 +246,15 @@ def about_problems(args: argparse.Namespace, bench: Any, env: Any) -> list[str]:
     return [line for line in lines if line]
 
 
-def watched(bench: Any, path: Path, args: argparse.Namespace, console: Console, name: str) -> Any:
+def watched(
+    bench: Any, path: Path, args: argparse.Namespace, console: Console, name: str, anew: Any | None = None
+) -> Any:
     """Play the benchmark, with a progress bar that shows the success rate and its interval so far."""
     from pettingllms_envs.evaluation.bench import play
 
-    num = len(bench.chosen.instances) * bench.samples
+    num = len(bench.chosen.instances) * bench.samples if anew is None else len(anew.places)
     with user_errors(), bar(console, name, num) as on_row:
-        return play(bench, path, concurrency=concurrency_of(args, bench.agents), on_row=on_row)
+        return play(bench, path, concurrency=concurrency_of(args, bench.agents), on_row=on_row, anew=anew)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from pettingllms_envs.episodes.observing import problem_of
 from pettingllms_envs.episodes.schema import of_bench_config
 from pettingllms_envs.evaluation import data_label, metrics
 from pettingllms_envs.evaluation.agent_pools import WITHOUT_MODEL, open_all
+from pettingllms_envs.evaluation.blame import CallsAnew
 from pettingllms_envs.evaluation.runner import Folder, Plan, RunResult, instances_digest, run
 from pettingllms_envs.instances import published
 from pettingllms_envs.settings import check_survives, to_json
@@ -109,11 +110,17 @@ class BenchResult:
 
 
 def play(
-    bench: Bench, path: Path, *, concurrency: int, on_row: Callable[[Row], None] = lambda row: None
+    bench: Bench,
+    path: Path,
+    *,
+    concurrency: int,
+    on_row: Callable[[Row], None] = lambda row: None,
+    anew: CallsAnew | None = None,
 ) -> BenchResult:
     """Play the episodes of a benchmark that its folder lacks, and write the report.
 
-    If the run is new and no model answered, the folder is removed.
+    With `anew` they are those in which its calls are answered anew, and the report has the `blame`. If the run is new
+    and no model answered, the folder is removed.
 
     Raises:
         ValueError: An agent cannot be created, before anything is played; or the folder has another run.
@@ -122,14 +129,20 @@ def play(
     pools = open_all(bench.agents, concurrency)
     try:
         label = data_label.of_env(bench.make(), len(bench.chosen.instances))
-        head = header("bench", bench.config, pools.versions, layers(), data=label)
+        head = header("bench" if anew is None else "blame", bench.config, pools.versions, layers(), data=label)
         folder = Folder(path, head)
         try:
             plan = Plan(
-                make_env=bench.make, instances=bench.chosen.instances, samples=bench.samples, rules=bench.rules
+                make_env=bench.make,
+                instances=bench.chosen.instances,
+                samples=bench.samples,
+                rules=bench.rules,
+                chosen=None if anew is None else anew.places,
             )
-            ended = run(plan, pools.agents, folder, concurrency=concurrency, on_row=on_row)
+            agents = pools.agents if anew is None else anew.agents(pools.agents)
+            ended = run(plan, agents, folder, concurrency=concurrency, on_row=on_row)
             report = metrics.report(head, ended.rows, num_planned=plan.num_episodes)
+            report |= {} if anew is None else {"blame": anew.effects(ended.rows)}
             is_kept = not folder.is_new or _was_answered(bench, ended)
             if is_kept:
                 write_json(path / REPORT, report)

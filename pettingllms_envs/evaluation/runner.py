@@ -46,17 +46,24 @@ class Plan:
         instances: The problems, by index.
         samples: Episodes on each problem.
         rules: Limits of every episode.
+        chosen: The problem and the number of each episode; None: `samples` on each problem, from 0.
     """
 
     make_env: Callable[[], Any]
     instances: Sequence[Instance]
     samples: int = 1
     rules: RunLimits = RunLimits()  # noqa: RUF009  # frozen
+    chosen: Sequence[tuple[Instance, int]] | None = None
+
+    @property
+    def places(self) -> Sequence[tuple[Instance, int]]:
+        """The problem and the number of each episode."""
+        return list(itertools.product(self.instances, range(self.samples))) if self.chosen is None else self.chosen
 
     @property
     def num_episodes(self) -> int:
         """Total number of episodes."""
-        return len(self.instances) * self.samples
+        return len(self.places)
 
 
 class Folder:
@@ -187,11 +194,7 @@ def run(
     for earlier in folder.taken_up():
         done.add(place(earlier))
         on_row(earlier)
-    waiting = [
-        (instance, sample)
-        for instance, sample in itertools.product(plan.instances, range(plan.samples))
-        if (instance.index, sample) not in done
-    ]
+    waiting = [(instance, sample) for instance, sample in plan.places if (instance.index, sample) not in done]
     threads = _EpisodeThreads(plan, agents, waiting, min(concurrency, len(waiting)), folder.keep)
     why, interrupted, hopeless, in_a_row = "", False, False, 0
     with folder.writing() as write:

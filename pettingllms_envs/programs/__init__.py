@@ -8,9 +8,10 @@
 decision of the agent that asks. Needs no torch.
 """
 
+from pettingllms_envs.failures import ProgramFailed
 from pettingllms_envs.programs.maker import ProgramMaker, load, program
 from pettingllms_envs.programs.program import Program
-from pettingllms_envs.programs.program_env import ProgramEnv, ProgramFailed
+from pettingllms_envs.programs.program_env import ProgramEnv
 
 
 __all__ = ["Program", "ProgramEnv", "ProgramFailed", "ProgramMaker", "load", "program"]

@@ -234,7 +234,8 @@ def _write_chat(asked: Asked, text: str, of: Answered) -> tuple[str, bytes]:
         "total_tokens": of.num_prompt_tokens + of.num_tokens,
     }
     if not asked.has_stream:
-        message = {"role": "assistant", "content": words or None, **({"tool_calls": calls} if calls else {})}
+        content = words or (None if calls else "")
+        message = {"role": "assistant", "content": content, **({"tool_calls": calls} if calls else {})}
         choice = {"index": 0, "message": message, "finish_reason": finish, "logprobs": None}
         return _json({**head, "object": "chat.completion", "choices": [choice], "usage": usage})
     delta: dict[str, Any] = {"role": "assistant", "content": words}

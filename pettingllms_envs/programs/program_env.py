@@ -10,7 +10,7 @@ from gymnasium.spaces import Dict
 from pettingzoo import AECEnv
 
 from pettingllms_envs.core import TEAM, Parts, scalars
-from pettingllms_envs.failures import EpisodeRestart
+from pettingllms_envs.failures import EpisodeRestart, ProgramFailed
 from pettingllms_envs.features import CountedReply
 from pettingllms_envs.observations import Limits
 from pettingllms_envs.programs.endpoint import endpoint
@@ -33,10 +33,6 @@ REMEDY = (
     " A time, an id or a number at random in a request differs from run to run: leave it out, or out of what is "
     'compared, such as by program(..., normalize=lambda text: re.sub("[0-9]+:[0-9]+", "TIME", text)).'
 )
-
-
-class ProgramFailed(RuntimeError):
-    """A program raised, exited with an error, did nothing in time, or gave no reward that can be read."""
 
 
 class ProgramEnv(AECEnv[str, Any, str | None]):  # type: ignore[misc]  # pettingzoo ships no types

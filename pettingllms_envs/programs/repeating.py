@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from pettingllms_envs.branching import ReplayError
 from pettingllms_envs.branching.views import marked
-from pettingllms_envs.failures import EpisodeRestart
-from pettingllms_envs.programs.program_env import REMEDY, ProgramEnv, ProgramFailed
+from pettingllms_envs.failures import EpisodeRestart, ProgramFailed
+from pettingllms_envs.programs.program_env import REMEDY, ProgramEnv
 
 
 REPLY = "0"

@@ -39,7 +39,7 @@ def check_pettingzoo(case: Case) -> str:
     for seed in range(3):
         env = _seeded(case.make(), seed)
         worded = isinstance(env.observe(env.agent_selection), str)
-        with _counting("api_test", known=(*_about_options(case.make()), *_of_render(env))):
+        with _counting("api_test", known=(*_about_options(case.make()), *_of_render(env), *_of_names(env))):
             api_test(_Worded(env) if worded else env, num_cycles=NUM_CYCLES)
     with _counting("seed_test"):
         seed_test(case.make, num_cycles=NUM_CYCLES)
@@ -98,6 +98,12 @@ def _about_options(env: Any) -> tuple[str, ...]:
 def _of_render(env: Any) -> tuple[str, ...]:
     """PettingZoo's warning about a missing `render()`, which an environment without render modes does not need."""
     return () if env.metadata.get("render_modes") else ("Environment has not defined a render() method",)
+
+
+def _of_names(env: Any) -> tuple[str, ...]:
+    """PettingZoo's warning about names of agents, which a program's are not: they are names of its models."""
+    said = 'We recommend agents to be named in the format <descriptor>_<number>, like "player_0"'
+    return (said,) if "program" in env.metadata else ()
 
 
 def _seeded(env: Any, seed: int = 0) -> Any:

@@ -165,7 +165,8 @@ def check_rewards(case: Case) -> str:
                 words = f"a return of {played.team:g}; expected at most metadata['max_return'], {most:g}"
                 raise Failed(f"{words}\n{told(start, played.replies)}")
     judges = False in successes or ranges is not None or oracle_of(env) is not None
-    judges = judges and not env.metadata.get("judged")  # then a trainer's reward functions do
+    # Reward functions of a trainer judge, or a program, of which no reply is known that it pays for.
+    judges = judges and not (env.metadata.get("judged") or "program" in env.metadata)
     if judges and True not in successes and max(paid, default=0.0) <= 0 and (False in successes or len(paid) == 1):
         by = "nor the oracle" if oracle_of(env) is not None else "and it has no oracle()"
         raise Failed(

@@ -36,14 +36,14 @@ def results_of(history: Sequence[Mapping[str, Any]], num_episodes: Mapping[str, 
 
     Args:
         history: `trainer.state.log_history`.
-        num_episodes: Episodes of an evaluation, by the prefix of its metrics, such as `"eval"`. An evaluation in which
+        num_episodes: Episodes of an evaluation, by its name, `"eval"` or `"eval_<data set>"`. An evaluation in which
             instances were dropped is left out, since its success rate is over other instances.
     """
     found: dict[str, Result] = {}
     for entry in history:
         for name, num in num_episodes.items():
-            share = entry.get(f"{name}_outcome/success")
-            if share is not None and not entry.get(f"{name}_rollout/dropped"):
+            share = entry.get("eval_outcome/success") if f"{name}_runtime" in entry else None
+            if share is not None and not entry.get("eval_rollout/dropped"):
                 found[name] = Result(name=name, share=float(share), num=num, step=int(entry["step"]))
     return list(found.values())
 
@@ -96,8 +96,8 @@ def team_card(
             "",
             f"# {name}",
             "",
-            f"A team for `{environment}`, trained by PettingLLMs on TRL with AT-GRPO"
-            " ([arXiv:2510.11062](https://huggingface.co/papers/2510.11062)).",
+            f"A team for `{environment}`, trained by PettingLLMs, an implementation of AT-GRPO"
+            " ([arXiv:2510.11062](https://huggingface.co/papers/2510.11062)) on TRL.",
             "",
             *([f"**{note}**", ""] if note else []),
             "| agent | played by | folder |",

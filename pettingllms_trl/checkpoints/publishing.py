@@ -130,6 +130,7 @@ class Publisher:
         args: The trainer's.
         envs: The environments that it is trained on, by name.
         environment: One name for all of them.
+        credit: Name of the credit scheme.
         label: A note about the data, if the environments have one.
         agents_with_history: The agents with `history="conversation"`.
     """
@@ -141,11 +142,12 @@ class Publisher:
         envs: Mapping[str, Sequence[AECEnv]],
         *,
         environment: str,
+        credit: str,
         label: Mapping[str, Any] | None,
         agents_with_history: Sequence[str],
     ) -> None:
         self._team, self._args, self._envs = team, args, envs
-        self._environment, self._agents_with_history = environment, agents_with_history
+        self._environment, self._credit, self._agents_with_history = environment, credit, agents_with_history
         self._note = f"The data are {label['note']}." if label and label["note"] else ""
 
     def facts(self, *, step: int, chat_template_kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -189,7 +191,7 @@ class Publisher:
         }
         fields = ("sampling", "num_generations", "learning_rate", "max_steps", "max_completion_length", "temperature")
         trained = {name: getattr(self._args, name) for name in (*fields, "beta", "loss_type", "scale_rewards", "seed")}
-        return {**named, **trained, "steps done": step}
+        return {**named, "credit": self._credit, **trained, "steps done": step}
 
     def save_policies(self, folder: Path, state_dict: Any) -> None:
         """Save the trained policies, each with its tokenizer, and the arguments."""

@@ -8,6 +8,7 @@ rows of a small last batch would weigh more than the others.
 | an agent's `reward` and its parts, `rewards/F/mean` and `/std`  | over all candidates      |
 | an agent's `frac_reward_zero_std`                               | over all its groups      |
 | `outcome/NAME`, an agent's `return`, `rollout/decisions`        | over all episodes        |
+| an agent's `prefix_share`                                       | see `prefix_shares`      |
 | the other counts of `rollout/`                                  | a sum                    |
 
 A part that a candidate does not have counts as 0, and what a reward function gave `None` does not count.
@@ -17,13 +18,16 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
+import numpy as np
 import torch
 from trl.trainer.utils import nanstd
 
 from pettingllms_envs.episodes.figures import of_agent, of_outcome
-from pettingllms_trl.records import Episode
+from pettingllms_trl.records import Decision, Episode
 from pettingllms_trl.trainer.collector import Played
 
 
@@ -42,10 +46,17 @@ class EpisodeMetrics:
         reward_names: Of the user's reward functions.
         groups_of: Agents the candidates of whose decisions are a group, so that one whose rewards are all equal
             teaches nothing.
+        policies: Name of the policy of each agent whose `prefix_share` is computed.
     """
 
-    def __init__(self, reward_names: Sequence[str], *, groups_of: Collection[str] = ()) -> None:
-        self._groups_of = groups_of
+    def __init__(
+        self,
+        reward_names: Sequence[str],
+        *,
+        groups_of: Collection[str] = (),
+        policies: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self._groups_of, self._policies = groups_of, policies
         self._sums: dict[str, float] = defaultdict(int, {"rollout/completion_tokens": 0})
         self._of_episodes: Metrics = defaultdict(list)
         # By agent ("agent/planner_0", "env/relay/agent/opener_0"): each candidate's reward and its parts.
@@ -76,6 +87,8 @@ class EpisodeMetrics:
         for agent in episode.returns:
             for name, value in of_agent(agent, episode.returns, episode.outcome).items():
                 self._of_episodes[f"{prefix}agent/{agent}/{name}"].append(value)
+        for agent, share in prefix_shares(episode.decisions, self._policies):
+            self._of_episodes[f"{prefix}agent/{agent}/prefix_share"].append(share)
         sampled = [len(candidate.completion.ids) for d in episode.decisions for candidate in d.candidates]
         self._sums[f"{prefix}rollout/completion_tokens"] += sum(sampled)
         for decision in episode.decisions:
@@ -106,3 +119,33 @@ class EpisodeMetrics:
         if self._rewards:
             metrics["reward"] = [sum(self._rewards) / len(self._rewards)]
         return {name: values for name, values in metrics.items() if not all(map(math.isnan, values))}
+
+
+def prefix_shares(decisions: Sequence[Decision], policies: Mapping[str, str]) -> Iterator[tuple[str, float]]:
+    """How much of each prompt of an episode its policy has read or written before, of which an engine has a cache.
+
+    That is the share of its tokens that are the longest common prefix with an earlier decision, prompt and reply, of
+    that policy. A team that rewrites its history, rather than appends to it, has lower shares.
+
+    Args:
+        decisions: Those of the episode, in order.
+        policies: Name of each agent's policy.
+
+    Yields:
+        The agent and the share in [0, 1], for each prompt before which its policy was asked in that episode. Not of
+        prompts without token ids, such as those of agents behind an API.
+    """
+    earlier: dict[str, list[Any]] = defaultdict(list)
+    for decision in decisions:
+        ids = np.array(decision.prompt.ids)
+        if decision.agent in policies and len(ids):
+            before = earlier[policies[decision.agent]]
+            if before:
+                yield decision.agent, max(_num_common(ids, each) for each in before) / len(ids)
+            before.append(np.array(decision.prompt.ids + decision.played.completion.ids))
+
+
+def _num_common(one: Any, other: Any) -> int:
+    num = min(len(one), len(other))
+    differs = np.flatnonzero(one[:num] != other[:num])
+    return int(differs[0]) if len(differs) else num

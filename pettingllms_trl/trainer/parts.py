@@ -22,6 +22,7 @@ from pettingllms_trl.checkpoints.descriptions import (
 )
 from pettingllms_trl.checkpoints.publishing import Publisher
 from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.credit import name_of
 from pettingllms_trl.engines import api
 from pettingllms_trl.engines.factory import EngineSet
 from pettingllms_trl.engines.kinds import PromptCodec
@@ -153,6 +154,7 @@ def publisher_of(setup: Setup, team: Team) -> Publisher:
         setup.args,
         setup.envs,
         environment=setup.environment,
+        credit=name_of(setup.credit),
         label=recorder.data_label(pool[0].metadata for pool in setup.envs.values()),
         agents_with_history=agents_with_history(setup.args.history, list(team.routing.of_agent)),
     )

@@ -368,7 +368,8 @@ class MultiAgentGRPOTrainer(TRLHooks):
             table=partial(self.reporter.table_of, played=generation.played),
         )
         if batches.num_rows:
-            self.report("rollout/frac_rows_updated", 1 - batches.num_left_out / batches.num_rows)
+            self.log_of_trl.join_policies(batches.num_rows)
+            self.report("rollout/frac_rows_updated", 1 - batches.num_left_out / sum(batches.num_rows))
         return batches.steps
 
     def _log_generation(
@@ -448,7 +449,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
 
     def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
         """TRL's, of one data set; what is logged of it is of all its batches together."""
-        self._evaluated_episodes = EpisodeMetrics(self.reporter.reward_names)
+        self._evaluated_episodes = EpisodeMetrics(self.reporter.reward_names, policies=self.routing.of_agent)
         output = super().evaluation_loop(*args, **kwargs)
         self.report_all(self._evaluated_episodes.of_evaluation(), "eval")
         self.report_all({"rollout/instances": [self.eval_rows_played]}, "eval")

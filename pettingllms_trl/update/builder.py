@@ -77,12 +77,12 @@ class MicroBatches:
 
     Args:
         steps: For each micro-step its forward passes, each with its `policy`.
-        num_rows: Sequences of all policies.
-        num_left_out: Of these, how many go through no forward pass.
+        num_rows: Sequences of each policy that has some.
+        num_left_out: Of all these, how many go through no forward pass.
     """
 
     steps: list[list[Batch]]
-    num_rows: int
+    num_rows: tuple[int, ...]
     num_left_out: int
 
 
@@ -138,18 +138,20 @@ class BatchBuilder:
         """
         of_agent = self._team.routing.of_agent
         steps: list[list[Batch]] = [[] for _ in range(self._num_steps)]
-        num_rows = num_left_out = 0
+        num_rows: list[int] = []
+        num_left_out = 0
         for policy in learning:
             own = [i for i, d in enumerate(decisions) if of_agent[d.agent] == policy.name]
             if not own:
                 continue
             of_policy, flat = [decisions[i] for i in own], [value for i in own for value in advantages[i]]
             left_out = self.rows_without_gradient(policy, of_policy, flat)
-            num_rows, num_left_out = num_rows + len(flat), num_left_out + len(left_out)
+            num_rows.append(len(flat))
+            num_left_out += len(left_out)
             passes = self._passes_of(policy, of_policy, flat, left_out, table(of_policy))
             for step, more in zip(steps, passes, strict=True):
                 step.extend({**piece, "policy": policy.name} for piece in more)
-        return MicroBatches(steps, num_rows, num_left_out)
+        return MicroBatches(steps, tuple(num_rows), num_left_out)
 
     def rows_without_gradient(
         self, policy: Policy, decisions: Sequence[Decision], advantages: Sequence[float]

@@ -122,6 +122,26 @@ def of_completions(lengths: Sequence[int], terminated: Sequence[bool]) -> dict[s
     }
 
 
+def over_policies(metrics: Mapping[str, Sequence[float]], num_rows: Sequence[int]) -> dict[str, float]:
+    """TRL's metrics of completions and rewards over the rows of all policies, from those of each policy's rows.
+
+    Args:
+        metrics: For each name a value of each policy: the names of `of_completions`, and others that are means.
+        num_rows: Of each policy.
+    """
+    ended = [n * (1 - cut) for n, cut in zip(num_rows, metrics["completions/clipped_ratio"], strict=True)]
+    joined = {}
+    for name, values in metrics.items():
+        weights: Sequence[float] = ended if "terminated" in name else num_rows
+        kept = [(value, weight) for value, weight in zip(values, weights, strict=True) if weight] or [(0.0, 1)]
+        kind = name.rpartition("/")[2].partition("_")[0]
+        if kind in ("min", "max"):
+            joined[name] = (min if kind == "min" else max)(value for value, _ in kept)
+        else:
+            joined[name] = sum(value * weight for value, weight in kept) / sum(weight for _, weight in kept)
+    return joined
+
+
 class TrainingLog:
     """TRL's metrics by name, and its table of completions, corrected for teams and several processes.
 
@@ -214,6 +234,19 @@ class TrainingLog:
         for _ in advantages:
             logged.pop()
         logged.extend(advantages)
+
+    def join_policies(self, num_rows: Sequence[int]) -> None:
+        """Log a generation's completions and rewards once, of all policies: TRL has logged each policy's.
+
+        Args:
+            num_rows: Of each policy.
+        """
+        if len(num_rows) == 1:
+            return
+        values = self._values["train"]
+        names = ["reward", *(name for name in values if name.startswith("completions/"))]
+        for name, value in over_policies({name: values[name][-len(num_rows) :] for name in names}, num_rows).items():
+            values[name][-len(num_rows) :] = [value]
 
     @contextmanager
     def forward_pass(self, batch: Batch, mode: str) -> Iterator[None]:

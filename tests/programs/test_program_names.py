@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import pettingllms_envs
-from pettingllms_envs import cli
+from pettingllms_envs import cli, testing
 from pettingllms_envs.episodes.files import read, read_header
 from pettingllms_envs.programs import program
 
@@ -78,11 +80,70 @@ def test_a_run_is_not_gone_on_with_once_the_file_has_changed(
     assert "has a run of another configuration: env_config is" in capsys.readouterr().err
 
 
-def test_info_and_check_take_the_name(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_info_takes_the_name(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["info", name]) == 0
     shown = capsys.readouterr().out
     assert "timeout" in shown
     assert "Write 0." in shown
+
+
+def test_a_program_conforms_if_it_quotes_what_its_agents_write(name: str, tmp_path: Path) -> None:
+    quoting = TEAM.replace('f"Good: {written}?"', 'f"Good: {quote(written)}?"')
+    Path("quoting.py").write_text(f"from pettingllms_envs.quoting import quote\n{quoting}", encoding="utf-8")
+    only = ("pettingzoo", "determinism", "snapshots", "long replies", "rewards", "learning signal", "forged prompts")
+    make = partial(pettingllms_envs.make, f"program:{tmp_path / 'quoting.py'}:team")
+    testing.conforms(make, seeds=range(1), only=only)
+    report = testing.check(partial(pettingllms_envs.make, name), seeds=range(1), only=["forged prompts"])
+    assert "critic observes '<|im_end|>' in its prompt, which writer wrote; expected it escaped" in str(report)
+
+
+@pytest.mark.parametrize(
+    ("typed", "arguments", "shown"),
+    [
+        ("a rose\nyes\n", ["--seed", "3"], ["user: Write 3.", "user: Good: a rose?", "rewards: writer +1, critic +1",
+                                            "Over: refused_requests 0, success True."]),
+        ("", ["--auto", "random"], ["writer: ", "Over: refused_requests 0, success False."]),
+        ("a rose\n", [], ["user: Good: a rose?", "The game is left as it is."]),
+    ],
+)  # fmt: skip
+def test_play_shows_what_a_program_asks_and_sends_what_is_typed(
+    name: str,
+    typed: str,
+    arguments: list[str],
+    shown: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(typed))
+    assert cli.main(["play", name, *arguments]) == 0
+    out = capsys.readouterr().out
+    assert all(each in out for each in shown)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--auto", "oracle"], "has no oracle to play a role"),
+        (["--role", "writer"], "--role is 'writer'; expected all. Choose one"),
+        (["--level", "2"], "has no --level; expected none. Leave it out."),
+        (["--record", "game.gif"], "has no boards to --record"),
+    ],
+)
+def test_play_refuses_what_a_program_does_not_have(
+    name: str, arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["play", name, *arguments]) == 2
+    assert expected in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["play"], ["bench", "--agents", "null"]])
+def test_a_program_that_fails_before_its_first_call_is_said_in_words(
+    name: str, tmp_path: Path, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("bad.py").write_text(TEAM.replace("    written", "    1 / 0; written"), encoding="utf-8")
+    assert cli.main([command[0], f"program:{tmp_path / 'bad.py'}:team", *command[1:]]) == 2
+    assert "the program play failed: it raised:" in (said := capsys.readouterr().err)
+    assert said.rstrip().endswith("ZeroDivisionError: division by zero")
 
 
 def test_settings_replace_those_of_the_program_and_copies_share_what_runs_find_out(name: str) -> None:

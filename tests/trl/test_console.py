@@ -15,9 +15,9 @@ from pettingllms_trl.console import TrainingTable, clock, heading, line, roles_o
 AGENTS = ["librarian_0", "librarian_1", "answerer_0"]
 LOG = {
     "outcome/success": 0.125,
-    "agent/librarian_0/reward": 0.5,
-    "agent/librarian_1/reward": -0.1,
-    "agent/answerer_0/reward": 1.0,
+    "agent/librarian_0/return": 0.5,
+    "agent/librarian_1/return": -0.1,
+    "agent/answerer_0/return": 1.0,
     "agent/librarian_0/frac_reward_zero_std": 1.0,
     "agent/answerer_0/frac_reward_zero_std": 0.5,
     "completions/mean_length": 38.25,
@@ -32,6 +32,10 @@ def test_a_line_has_the_mean_of_each_role_and_leaves_out_what_was_not_logged() -
     )
     assert line({"eval_outcome/success": 1.0}, AGENTS, step=7, prefix="eval_") == (
         "     7   100.0%" + 20 * " " + 15 * " " + 18 * " " + "  eval"
+    )
+    # Of several data sets each has a line of its own, all with the same keys.
+    assert line({"eval_outcome/success": 0.5}, AGENTS, step=7, prefix="eval_near_") == (
+        "     7    50.0%" + 20 * " " + 15 * " " + 18 * " " + "  eval_near"
     )
 
 

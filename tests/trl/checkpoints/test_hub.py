@@ -6,7 +6,7 @@ from pathlib import Path
 
 from huggingface_hub import ModelCard
 
-from pettingllms_trl.checkpoints.hub import team_card
+from pettingllms_trl.checkpoints.hub import Result, results_of, team_card
 from pettingllms_trl.policies.routing import Policy, route
 
 
@@ -69,3 +69,14 @@ def test_the_card_of_a_mixture_says_who_is_not_there_and_loads_one_of_each_kind(
     assert 'model = AutoModelForCausalLM.from_pretrained("me/team", subfolder="a")' in made.text
     assert 'base = AutoModelForCausalLM.from_pretrained("you/qwen")' in made.text
     assert 'model = PeftModel.from_pretrained(base, "me/team", subfolder="coder")' in made.text
+
+
+def test_the_last_evaluation_of_each_data_set_is_shown_unless_instances_were_dropped() -> None:
+    log = [
+        {"step": 1, "eval_near_runtime": 1.0, "eval_outcome/success": 0.25},
+        {"step": 2, "eval_near_runtime": 1.0, "eval_outcome/success": 0.5, "eval_rollout/dropped": 0.0},
+        {"step": 2, "eval_far_runtime": 1.0, "eval_outcome/success": 1.0, "eval_rollout/dropped": 1.0},
+        {"step": 3, "loss": 0.1},
+    ]
+    near = Result(name="eval_near", share=0.5, num=8, step=2)
+    assert results_of(log, {"eval_near": 8, "eval_far": 4}) == [near]

@@ -88,6 +88,9 @@ def test_what_a_program_does_to_the_text_changes_no_id_that_is_trained_on(
     whole = {(*d.prompt.ids, *c.completion.ids) for d in decisions for c in d.candidates}
     assert trained(trainer) <= whole
     assert trained(trainer)
+    logged = trainer.state.log_history[0]
+    assert 0.0 < logged["agent/writer/prefix_share"] < 1.0  # the history is the first prompt's, then rewritten
+    assert "agent/critic/prefix_share" not in logged  # asked once
 
 
 def test_a_request_bounds_its_reply_from_above(model_path: str, tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ def test_every_candidate_is_in_one_micro_step_with_its_own_advantage_and_policy(
         for reward in (more, more + 1, more + 10, more + 11, more + 20, more + 21)
     )
     assert [sum(name == "opener" for name, *_ in step) for step in (first, second)] == [3, 3]
-    assert (built.num_rows, built.num_left_out) == (12, 0)
+    assert (sum(built.num_rows), built.num_left_out) == (12, 0)
     assert rows.scored == [("opener", 6, 2), ("closer", 6, 2)]
     assert rows.advantages == [[0, -1, -10, -11, -20, -21], [-100, -101, -110, -111, -120, -121]]
     assert rows.tables[1] == {
@@ -126,7 +126,7 @@ def test_every_candidate_is_in_one_micro_step_with_its_own_advantage_and_policy(
 def test_only_policies_that_learn_and_have_decisions_are_scored(tmp_path: Path) -> None:
     rows = Rows()
     built = made(tmp_path, rows).build(DECISIONS[:1], ADVANTAGES[:1], learning=(CLOSER,), table=lambda _: {})
-    assert (built.steps, built.num_rows, rows.scored) == ([[], []], 0, [])
+    assert (built.steps, built.num_rows, rows.scored) == ([[], []], (), [])
 
 
 @pytest.mark.parametrize("num_processes", [2, 4])

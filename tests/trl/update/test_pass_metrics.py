@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pettingllms_trl.update.pass_metrics import ForwardMetrics, merge_passes
+from pettingllms_trl.update.pass_metrics import ForwardMetrics, merge_passes, of_completions, over_policies
 
 
 def one(num_rows: int, num_tokens: int, scale: float = 1.0, **metrics: Any) -> ForwardMetrics:
@@ -52,3 +52,15 @@ def test_what_is_not_a_number_does_not_count() -> None:
     (value,) = merge_passes([one(1, 2, kl=math.nan), one(1, 4, kl=math.nan)], ratios_of_rows=False).values()
     assert math.isnan(value)
     assert merge_passes([one(2, 0, entropy=0.0), one(2, 0, entropy=0.0)], ratios_of_rows=False) == {"entropy": 0.0}
+
+
+def test_completions_of_several_policies_are_those_of_one_with_all_rows() -> None:
+    # One policy ends at once, the other never, and has more rows.
+    own = [of_completions([4, 5], [True, True]), of_completions([16, 16, 12], [False] * 3)]
+    each = {name: [metrics[name] for metrics in own] for name in own[0]}
+    found = over_policies({**each, "reward": [1.0, 0.5]}, [2, 3])
+    assert found.pop("reward") == (2 * 1.0 + 3 * 0.5) / 5
+    assert found == pytest.approx(of_completions([4, 5, 16, 16, 12], [True, True, False, False, False]))
+    assert (found["completions/mean_length"], found["completions/mean_terminated_length"]) == pytest.approx(
+        (10.6, 4.5)
+    )

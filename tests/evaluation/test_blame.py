@@ -1,0 +1,191 @@
+"""Calls are answered anew to see which ones decide the outcome: the estimate by hand, its intervals, the command."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pettingllms_envs
+from chat_server import serving
+from pettingllms_envs import cli
+from pettingllms_envs.episodes.files import read
+from pettingllms_envs.evaluation.blame import CallsAnew, squares
+
+
+def of(*values: float) -> list[dict[str, float]]:
+    return [{"a": value} for value in values]
+
+
+@pytest.mark.parametrize(
+    ("continuations", "returns", "expected"),
+    [
+        # V is 1/2 (0 and 1, whose mean has the variance 1/2 / 2) and then 1: (1/2)^2 - 1/4.
+        ([of(0, 1), of(1, 1)], {"a": 1.0}, [0.0, 0.0]),
+        # V is 0, then 1/2, then 1: (1/2)^2 - 1/4 twice.
+        ([of(0, 0), of(1, 0)], {"a": 1.0}, [0.0, 0.0]),
+        # Nothing is decided before the last call, which decides it all.
+        ([of(0, 0, 0), of(0, 0, 0)], {"a": 1.0}, [0.0, 1.0]),
+        # What one agent wins the other loses, so that no sum of returns says anything.
+        ([[{"a": 1.0, "b": -1.0}] * 2], {"a": -1.0, "b": 1.0}, [4.0]),
+        ([], {"a": 1.0}, []),
+    ],
+)
+def test_the_squared_change_of_the_expected_return_by_hand(
+    continuations: Any, returns: Any, expected: list[float]
+) -> None:
+    assert squares(continuations, returns) == pytest.approx(expected)
+
+
+def test_the_mean_over_everything_that_may_be_sampled_is_the_variance_that_a_call_decides() -> None:
+    # A fair coin at the second of two calls: it decides all of the variance, 1/4, and the first nothing.
+    coins = list(itertools.product((0.0, 1.0), repeat=5))
+    found = [squares([of(a, b), of(c, d)], {"a": e}) for a, b, c, d, e in coins]
+    assert [sum(each) / len(coins) for each in zip(*found, strict=True)] == pytest.approx([0.0, 0.25])
+
+
+def row(index: int, sample: int, value: float, **fields: Any) -> dict[str, Any]:
+    """A row of an episode in which the writer asks, then the critic, then the writer."""
+    instance = {"index": index, "env": "coin", "seed": index, "options": {}, "problem": None}
+    steps = [{"agent": agent} for agent in ("writer", "critic", "writer")]
+    return {"instance": instance, "sample": sample, "steps": steps, "returns": {"a": value}, "error": None, **fields}
+
+
+def a_run(rng: random.Random, num: int, decides: int) -> dict[str, Any]:
+    """What is found of episodes whose return is a coin that one of the three calls throws."""
+    rows = [row(index, 0, float(rng.random() < 0.6)) for index in range(num)]
+    anew = CallsAnew(rows, 1, 4)
+    returns = [each["returns"]["a"] for each in rows]
+    places = [(index, number) for index in range(num) for number in range(1, 13)]
+    return anew.effects(
+        [
+            row(index, number, float(rng.random() < 0.6) if anew.call_of(number)[0] <= decides else returns[index])
+            for index, number in places
+        ]
+    )
+
+
+@pytest.mark.parametrize("decides", [1, 2])
+def test_the_deciding_call_has_the_largest_effect_and_the_intervals_of_others_include_0(decides: int) -> None:
+    rng = random.Random(decides)
+    found = [a_run(rng, 30, decides)["calls"] for _ in range(20)]
+    which = [("writer", 1), ("critic", 1), ("writer", 2)][decides]
+    assert all((calls[0]["agent"], calls[0]["call"]) == which and calls[0]["low"] > 0 for calls in found)
+    others = [call for calls in found for call in calls[1:]]
+    assert len(others) == 40
+    assert sum(call["low"] <= 0 <= call["high"] for call in others) >= 36
+    assert sum(calls[0]["mean"] for calls in found) / 20 == pytest.approx(0.24, abs=0.03)
+    assert any(call["mean"] < 0 for call in others)
+    assert sum(call["share"] for call in found[0]) == pytest.approx(1.0)
+
+
+def test_every_call_of_every_sample_has_numbers_of_its_own_which_are_none_of_the_run() -> None:
+    rows = [row(index, sample, 0.0) for index in (0, 1) for sample in (0, 1)]
+    anew = CallsAnew(rows, samples=2, num=3)
+    places = [(instance.index, number) for instance, number in anew.places]
+    assert len(set(places)) == len(places) == 2 * 2 * 3 * 3
+    assert min(number for _, number in places) == 2
+    calls = sorted(anew.call_of(number) for index, number in places if index == 0)
+    assert calls == sorted([(call, sample) for call in range(3) for sample in range(2)] * 3)
+
+
+def test_an_episode_counts_once_each_of_its_calls_was_answered_twice() -> None:
+    rows = [row(index, 0, 1.0) for index in range(3)]
+    failed = {"kind": "environment", "message": ""}
+    played = [row(index, number, 1.0) for index in range(3) for number in range(1, 7)]
+    played[0]["error"] = failed
+    found = CallsAnew(rows, 1, 2).effects(played)
+    assert found["episodes"] == 2
+    assert [(call["mean"], call["low"], call["high"], call["share"]) for call in found["calls"]] == [
+        (0.0, 0.0, 0.0, None)
+    ] * 3
+    played[7]["error"] = failed
+    assert CallsAnew(rows, 1, 2).effects(played) == {"episodes": 1, "calls": []}
+
+
+PROGRAM = f"""
+import sys; sys.path.insert(0, {str(Path(__file__).parents[1] / "programs")!r})
+from calls import ask
+from pettingllms_envs.programs import program
+
+def play(base_url, row):
+    ask(base_url, "writer", f"Write {{row['seed']}}.")
+    said = ask(base_url, "critic", "Good?")
+    return float(ask(base_url, "writer", f"Write {{said}}.") == "Moves: U R")
+
+team = program(play, agents=("writer", "critic"))
+"""
+
+
+def test_bench_says_which_call_of_a_program_decides_and_goes_on_where_it_was_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "team.py").write_text(PROGRAM, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setenv("COLUMNS", "120")
+    with serving() as server:
+        line = ["bench", f"program:{tmp_path / 'team.py'}:team", "--model", "tiny", "--base-url", server.url]
+        line += ["--limit", "12", "--samples", "2", "--output", "out", "--blame", "3"]
+        assert cli.main(line) == 0
+        shown = capsys.readouterr().out
+        assert "72 calls of 24 episodes answered anew 3 times each: 216 episodes to play on, about 432 calls." in shown
+        assert re.search(r"agent +call +episodes +effect \[95% interval\] +share\nwriter +2 +24 +0\.\d+ \[0\.", shown)
+        assert len(server.bodies) == 24 * 3 + 432
+        file = Path("out/blame-3/episodes.jsonl")
+        whole, report = file.read_bytes(), json.loads(Path("out/blame-3/report.json").read_text())
+        lines = whole.splitlines(keepends=True)
+        file.write_bytes(b"".join(lines[:100]) + lines[100][:50])  # as a kill leaves it
+        assert cli.main(line) == 0
+        untimed = re.compile(rb'"timing": \{[^}]*\}')
+        assert untimed.sub(b"", file.read_bytes()) == untimed.sub(b"", whole)
+        assert json.loads(Path("out/blame-3/report.json").read_text())["blame"] == report["blame"]
+    assert report["blame"]["episodes"] == 24
+    first = report["blame"]["calls"][0]
+    assert (first["agent"], first["call"]) == ("writer", 2)
+    assert first["low"] > 0
+    recorded = {(row["instance"]["index"], row["sample"]): row["steps"] for row in read(Path("out"))}
+    anew = CallsAnew(read(Path("out")), 2, 3)
+    for each in read(Path("out/blame-3")):
+        call, sample = anew.call_of(each["sample"])
+        steps = recorded[each["instance"]["index"], sample]
+        assert [step["reply"] for step in each["steps"][:call]] == [step["reply"] for step in steps[:call]]
+        seeds = {step["seed"] for own in recorded.values() for step in own}
+        assert not seeds & {step["seed"] for step in each["steps"][call:]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["plan_path", "--blame", "1"], "--blame is 1; expected at least 2."),
+        (["plan_path", "--blame", "2", "--cooperation"], "--blame and --cooperation were given; expected one"),
+        (["plan_path", "sudoku", "--blame", "2"], "--blame got several environments or models"),
+    ],
+)
+def test_what_cannot_be_answered_anew_is_refused_before_anything_is_played(
+    arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["bench", *arguments, "--agents", "null"]) == 2
+    assert expected in capsys.readouterr().err
+
+
+def test_an_environment_that_cannot_be_played_again_is_refused_before_anything_is_played(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def make(name: str, **settings: Any) -> Any:
+        env = made(name, **settings)
+        env.unwrapped.metadata["branching"] = "none"
+        return env
+
+    made = pettingllms_envs.make
+    monkeypatch.setattr(pettingllms_envs, "make", make)
+    line = ["bench", "plan_path", "--agents", "null", "--blame", "2", "--output", str(tmp_path / "out")]
+    assert cli.main(line) == 2
+    assert "the same replies need not lead to the same episode" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,63 @@
+"""How much of a prompt a policy has read or written before, worked by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from pettingllms_trl.records import Candidate, Completion, Decision, Episode, Prompt
+from pettingllms_trl.trainer.collector import Played
+from pettingllms_trl.trainer.episode_metrics import EpisodeMetrics, prefix_shares
+
+
+SHARED = {"writer_0": "base", "critic_0": "base"}
+OWN = {"writer_0": "writer", "critic_0": "critic"}
+
+
+def decision(agent: str, prompt: tuple[int, ...], *replies: tuple[int, ...]) -> Decision:
+    """A decision whose last reply is played on."""
+    candidates = tuple(Candidate(completion=Completion(ids=ids, text=""), reward=0.0) for ids in replies)
+    return Decision(
+        instance=0,
+        episode=0,
+        agent=agent,
+        turn=0,
+        prompt=Prompt([], prompt),
+        candidates=candidates,
+        chosen=len(candidates) - 1,
+    )
+
+
+EPISODE = (
+    decision("writer_0", (1, 2, 3), (9, 9), (4, 5)),
+    decision("critic_0", (1, 2, 8, 8), (6,)),  # 1 2 of the writer's
+    decision("writer_0", (1, 2, 3, 4, 5, 7, 7, 7), (3,)),  # all that it read and wrote, 5 of 8
+    decision("critic_0", (1, 2, 8, 7, 8), (6,)),  # rewritten in its fourth token
+    decision("critic_0", (1, 2, 8), (6,)),  # an earlier prompt is longer
+)
+
+
+@pytest.mark.parametrize(
+    ("policies", "expected"),
+    [
+        (SHARED, [("critic_0", 2 / 4), ("writer_0", 5 / 8), ("critic_0", 3 / 5), ("critic_0", 1.0)]),
+        (OWN, [("writer_0", 5 / 8), ("critic_0", 3 / 5), ("critic_0", 1.0)]),
+        ({"writer_0": "writer"}, [("writer_0", 5 / 8)]),
+    ],
+)
+def test_the_share_of_a_prompt_with_which_an_earlier_decision_of_its_policy_began(
+    policies: dict[str, str], expected: list[tuple[str, float]]
+) -> None:
+    assert list(prefix_shares(EPISODE, policies)) == expected
+
+
+def test_prompts_without_token_ids_have_no_share() -> None:
+    assert list(prefix_shares([decision("writer_0", (), ())] * 2, OWN)) == []
+
+
+def test_the_log_has_the_mean_over_the_prompts_of_an_agent() -> None:
+    episode = Episode(instance=0, episode=0, decisions=EPISODE, returns={"writer_0": 0.0}, outcome={})
+    metrics = EpisodeMetrics([], policies=OWN)
+    metrics.add(Played(episodes=[episode, episode], counts={}, scores={}))
+    logged = metrics.of_evaluation()
+    assert logged["agent/writer_0/prefix_share"] == [5 / 8, 5 / 8]
+    assert logged["agent/critic_0/prefix_share"] == [3 / 5, 1.0, 3 / 5, 1.0]
