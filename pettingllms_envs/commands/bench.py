@@ -5,7 +5,7 @@
     pettingllms bench my_suite.yaml                              a suite of your own (docs/benchmarking.md)
 
 The server of a model is --base-url, or else OPENAI_BASE_URL with the key OPENAI_API_KEY. --model M@SERVER and
---base-url SERVER are those of a file of aliases, ~/.config/pettingllms/servers.toml or the one that PETTINGLLMS_SERVERS names.
+--base-url SERVER name one of a file of aliases, ~/.config/pettingllms/servers.toml or what PETTINGLLMS_SERVERS says.
 
 Agents are [ROLE=]KIND[:TARGET][,OPTION=VALUE]...: oracle, bot:NAME, random, null, scripted:FILE, recorded:RUN,
 api[:MODEL], transformers:PATH[,adapter=PATH], vllm:PATH[,adapter=PATH], team:FOLDER[,engine=vllm]. A run that was
