@@ -212,10 +212,9 @@ def _check(runs: Sequence[Run]) -> None:
     names = [run.name for run in runs]
     if len(runs) < 2 or len(set(names)) < len(names):
         raise ValueError(f"the runs are {', '.join(names)}; expected two or more, of different names. Name them.")
-    first, words = _problem_settings(runs[0]), runs[0].header["config"].get("env_config")
+    first = _problem_settings(runs[0])
     for run in runs[1:]:
-        is_same = words is not None and run.header["config"].get("env_config") == words
-        if not is_same and _problem_settings(run) != first:
+        if _problem_settings(run) != first:
             raise ValueError(
                 f"{runs[0].name} was played with {first}, {run.name} with {_problem_settings(run)}; expected the "
                 "same, for their seeds are other problems. Play them alike."

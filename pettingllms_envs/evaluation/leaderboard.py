@@ -24,8 +24,8 @@ from pettingllms_envs.evaluation.compare import Comparison, Run, compare_each
 Figure = tuple[float, float, float]
 """A mean, and the ends of its 95% interval."""
 
-SAME = ("env_config", "instances", "samples", "max_steps", "episode_tokens", "generated_tokens")
-"""Fields of a run's configuration in which the runs of a column agree; settings only where nothing else has them."""
+SAME = ("settings", "env_config", "instances", "samples", "max_steps", "episode_tokens", "generated_tokens")
+"""Fields of a run's configuration in which the runs of a column agree."""
 
 DERIVED = ("digest of the problems", "defaults")
 """Conditions of a run that other ones mostly explain."""
@@ -97,8 +97,7 @@ def leaderboard(runs: Sequence[Run]) -> Leaderboard:
             left_out.append((run.name, reason))
             continue
         reports[run.name] = report
-        told = {name: config.get(name) for name in (*SAME, *["settings"] * (config.get("env_config") is None))}
-        key = json.dumps(told, sort_keys=True)
+        key = json.dumps({name: config.get(name) for name in SAME}, sort_keys=True)
         by_env.setdefault(str(config["env"]), {}).setdefault(key, []).append(run)
     columns: dict[str, list[Run]] = {}
     for env, groups in by_env.items():
@@ -210,9 +209,6 @@ def _newest(
 def _differences(run: Run, other: Run) -> str:
     """`"samples 1 (in the table 4), size 6 (in the table 10)"`."""
     own, theirs = _conditions(run), _conditions(other)
-    if own[DERIVED[1]] == theirs[DERIVED[1]] != "null":  # then a setting is a default, and was written out
-        given = {name for each in (run, other) for name in each.header["config"].get("settings") or {}}
-        own, theirs = ({name: of[name] for name in of if name not in given} for of in (own, theirs))
     keys = _telling([key for key in dict.fromkeys([*own, *theirs]) if own.get(key) != theirs.get(key)])
     return ", ".join(f"{key} {own.get(key, 'default')} (in the table {theirs.get(key, 'default')})" for key in keys)
 

@@ -197,15 +197,6 @@ def test_wall_time_counts_what_is_played_at_once_once_and_no_pause() -> None:
     assert metrics.timing([row(0, True)]) is None
 
 
-def test_runs_of_one_game_share_a_column_whether_or_not_a_default_was_written_out() -> None:
-    words = "Game(size=4)"
-    runs = [played("a", "10", env_config=words), played("b", "11", settings={"size": 4}, env_config=words)]
-    assert table(leaderboard(runs)) == {"b": {"game_v0": 1.0}, "a": {"game_v0": 0.5}}
-    other = played("c", "101", settings={"size": 4}, env_config=words)
-    (_, reason) = leaderboard([*runs, other]).left_out[0]
-    assert reason == "no other plays game_v0 so: problems seeds 0-2 (in the table seeds 0-1)"
-
-
 def test_problems_of_this_package_are_shown_and_are_not_in_the_mean() -> None:
     runs = [played(f"{env}/{name}", "10", env=env, model=name) for env in ("x_v0", "y_v0") for name in "ab"]
     own = [played(f"own/{name}", "1111", env="aime_v0", model=name) for name in "ab"]
