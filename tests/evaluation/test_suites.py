@@ -24,6 +24,7 @@ from chat_server import serving
 from pettingllms_envs import cli
 from pettingllms_envs.agents.servers import with_server
 from pettingllms_envs.agents.spec import AgentSpec
+from pettingllms_envs.commands.runs import asked
 from pettingllms_envs.commands.suite import cells_of
 from pettingllms_envs.episodes import files
 from pettingllms_envs.evaluation import runner
@@ -147,6 +148,14 @@ def test_a_setting_holds_for_the_environments_that_have_it() -> None:
     assert [cell.settings for cell in cells(suite, settings=[("size", 6)])] == [[("size", 6)], [("size", 6)], []]
     levels = cells("{level: 2, environments: [plan_path, archives], models: [a]}")
     assert [cell.reset_options for cell in levels] == [[("level", 2)], []]
+
+
+def test_the_papers_games_are_played_on_the_published_test_sets() -> None:
+    whole = yaml.safe_load((ROOT / "examples/suites/untrained.yaml").read_text("utf-8"))
+    games = [entry for entry in whole["environments"] if entry["env"] in ("sudoku", "sokoban", "plan_path")]
+    suite = yaml.safe_dump({"environments": games, "teams": {"best": "oracle"}})
+    found = [asked(cell)[0] for cell in cells(suite, limit=None, episode_tokens=None, generated_tokens=None)]
+    assert [(bench.chosen.source, len(bench.chosen.instances)) for bench in found] == [("published", 200)] * 6
 
 
 def test_a_setting_that_no_environment_has_is_refused_with_their_names(run: Run) -> None:
