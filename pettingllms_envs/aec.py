@@ -174,15 +174,13 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
             data = task.data_set
             self.metadata["data"] = {"name": data.name, "note": data.note, "remedy": data.remedy}
         self.possible_agents = [agent for role in workflow.roles for agent in role.agents]
-        self.observation_spaces = {
-            agent: observation_space(role.observes) for role in workflow.roles for agent in role.agents
-        }
+        self._observes = {agent: role.observes for role in workflow.roles for agent in role.agents}
+        self.observation_spaces = {agent: observation_space(each) for agent, each in self._observes.items()}
         self.action_spaces = {agent: ChatText(replies=task.blind_replies) for agent in self.possible_agents}
         self._name: str = self.metadata["name"]
         pairs = [pair for role in workflow.roles for pair in zip(role.agents, role.members, strict=True)]
         self._roles = dict(pairs)  # agent -> how the workflow names it
         self._agents = {role: agent for agent, role in pairs}
-        self._observes = {agent: role.observes for role in workflow.roles for agent in role.agents}
         self._systems = {agent: workflow.system(role) for agent, role in self._roles.items()}
         self._cyclic = workflow.cyclic
         self._is_fixed = workflow.cyclic and not isinstance(workflow, ChangingTeam)

@@ -227,11 +227,10 @@ def _join(
         from pettingllms_envs.sandbox import ToolExecutor  # only those pay for it who need it
 
         own["executor"] = ToolExecutor(imports=tuple(own.get("imports") or ()))
-    if num_turns is None and _has_num_turns(workflows[name]):
-        joined: Workflow[Any] = workflows[name](task=task(**settings), **own)
-    else:
-        turns = DEFAULT_NUM_TURNS if num_turns is None else num_turns
-        joined = workflows[name](task=task(**settings), num_turns=turns, **own)
+    (field,) = (each for each in dataclasses.fields(workflows[name]) if each.name == "num_turns")
+    if num_turns is not None or field.default is dataclasses.MISSING:
+        own["num_turns"] = DEFAULT_NUM_TURNS if num_turns is None else num_turns
+    joined: Workflow[Any] = workflows[name](task=task(**settings), **own)
     return joined
 
 
@@ -250,12 +249,6 @@ def _described(form: Form, settings: Mapping[str, Any], workflows: Mapping[str, 
 def _is_alone(workflow: type[Any]) -> bool:
     """Whether a workflow has a single agent, whatever its settings. Roles that depend on them are a property."""
     return isinstance(workflow.roles, tuple) and sum(role.count for role in workflow.roles) == 1
-
-
-def _has_num_turns(workflow: type[Any]) -> bool:
-    """Whether the workflow says itself how many turns an episode has."""
-    (field,) = (each for each in dataclasses.fields(workflow) if each.name == "num_turns")
-    return field.default is not dataclasses.MISSING
 
 
 def _refuse_unknown(settings: dict[str, Any], task: Callable[..., Task[Any, Any]], own: set[str]) -> None:

@@ -409,11 +409,3 @@ def check_whole(name: str, value: object, least: int, most: int | None = None) -
     if not isinstance(value, int) or value < least or (most is not None and value > most):
         expected = f"of at least {least}" if most is None else f"from {least} to {most}"
         raise ValueError(f"{name} is {value!r}; expected a whole number {expected}. Choose another.")
-
-
-def check_num_turns(num_turns: object) -> None:
-    """Raise ValueError unless the turn budget is a whole number of at least 1."""
-    if not isinstance(num_turns, int) or num_turns < 1:
-        raise ValueError(
-            f"num_turns is {num_turns!r}; expected a whole number of at least 1. Give the turns of an episode."
-        )

@@ -86,7 +86,7 @@ def function(
 
     def made(script: Callable[..., Any]) -> Callable[..., TextEnv]:
         workflow = function_workflow(*roles, num_turns=num_turns)(script)
-        task = graded_rows(script.__name__, rows, reward)
+        task = graded_rows(script.__name__, rows, reward, script.__module__)
         env = assemble(task, script.__module__, (workflow,), name=f"{script.__name__}_v0").env
         env.__name__, env.__qualname__ = script.__name__, script.__qualname__  # where a pickled one is found again
         env.__doc__ = script.__doc__

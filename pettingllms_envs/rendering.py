@@ -21,7 +21,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from pettingllms_envs.core import Task
+from pettingllms_envs.core import Task, check_whole
 from pettingllms_envs.features import Board, Tile
 from pettingllms_envs.observations import Image as ObservedImage
 
@@ -53,8 +53,7 @@ def draw(rows: Sequence[Sequence[Tile]], *, cell: int = 48) -> Image.Image:
         ValueError: The board is empty or ragged, `cell` is too small, or a tile has a shape or colour that is none.
     """
     _check_board(rows)
-    if not isinstance(cell, int) or cell < LEAST_CELL:
-        raise ValueError(f"cell is {cell!r}; expected a whole number of pixels of at least {LEAST_CELL}. Raise it.")
+    check_whole("cell", cell, LEAST_CELL)
     board = Image.new("RGB", (cell * len(rows[0]), cell * len(rows)))
     for y, row in enumerate(rows):
         for x, tile in enumerate(row):
@@ -74,8 +73,7 @@ def draw_text(text: str, *, size: int = 18, paper: str = PAPER, ink: str = INK) 
     Raises:
         ValueError: `size` is too small, or a colour is none.
     """
-    if not isinstance(size, int) or size < LEAST_CELL:
-        raise ValueError(f"size is {size!r}; expected a whole number of pixels of at least {LEAST_CELL}. Raise it.")
+    check_whole("size", size, LEAST_CELL)
     lines = [part for line in text.expandtabs().splitlines() for part in _wrapped(line)] or [""]
     font, advance, height = _font(size), 0.64 * size, 1.35 * size
     width = max(map(len, lines))

@@ -84,14 +84,6 @@ class ChatText(_ChatSpace[str]):
         reply = self._replies[rng.integers(len(self._replies))]
         return reply if rng.random() < 0.5 else f"{junk}\nLet me think.\n{reply}"
 
-    def to_jsonable(self, sample_n: Any) -> list[str]:
-        """The samples as they are."""
-        return list(sample_n)
-
-    def from_jsonable(self, sample_n: list[Any]) -> list[str]:
-        """The samples as they are."""
-        return list(sample_n)
-
 
 class ChatParts(_ChatSpace[tuple[Any, ...]]):
     """The space of texts and images in any order, as tuples. All instances are equal."""

@@ -363,7 +363,7 @@ class WeightSync(Protocol):
 
 
 class PolicyEngine(Engine, WeightSync, Protocol):
-    """An engine with weights of its own, such as vLLM's."""
+    """An engine with weights of its own."""
 
 
 # ---- Between trainer and rollout ------------------------------------------------------------------------------------

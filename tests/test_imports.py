@@ -39,6 +39,7 @@ ALLOWED_IMPORTS = {
     "features.py": set(),
     "spaces.py": {"gymnasium", "pettingllms_envs.observations"},
     "state_digest.py": set(),
+    "caching.py": set(),
     # The sandbox and other tools are loaded by name; the SDK of MCP is an extra.
     "tools/*.py": {CORE, "pettingllms_envs.replies", "pettingllms_envs.tools", "pettingllms_envs.observations"}
     | {"anyio", "mcp", "pettingllms_envs.installing"},
@@ -60,7 +61,7 @@ ALLOWED_IMPORTS = {
     # The libraries are an extra, imported when needed. Corpora are read as data sets are; one client asks all servers.
     "retrieval/*.py": {"bm25s", "httpx2", "sentence_transformers", "pettingllms_envs.retrieval"}
     | {"pettingllms_envs.agents.server", "pettingllms_envs.datasets", "pettingllms_envs.failures"}
-    | {"pettingllms_envs.installing"},
+    | {"pettingllms_envs.caching", "pettingllms_envs.installing"},
     "rendering.py": {"PIL", "rich", CORE, FEATURES, "pettingllms_envs.observations"},
     "aec.py": {"gymnasium", "pettingzoo", CORE, FEATURES, "pettingllms_envs.spaces", "pettingllms_envs"}
     | {"pettingllms_envs.observations", "pettingllms_envs.state_digest"},
@@ -118,6 +119,7 @@ ALLOWED_IMPORTS = {
     "graders/*.py": {
         CORE,
         QUOTING,
+        "pettingllms_envs.caching",
         "pettingllms_envs.failures",
         "pettingllms_envs.replies",
         "pettingllms_envs.datasets.normalization",

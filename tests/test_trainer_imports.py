@@ -21,10 +21,12 @@ ALLOWED = {
     # Rewards weighed anew are put back into branches; a reward model reads texts as text, like a policy.
     "credit": {"records", "config", "rollout.branching", "policies.escaping"},
     "policies": DATA,
-    "engines": DATA | {"policies", "processes"},
+    # What an engine takes of a GPU is a part of its row, in the terms of the estimate.
+    "engines": DATA | {"policies", "processes", "estimate.runs"},
     # A row of the engines' table, made of what engines share.
     "engines/vllm": DATA
-    | {"policies", "processes", "engines.batched", "engines.kinds", "engines.router", "engines.weight_store"},
+    | {"policies", "processes", "engines.batched", "engines.kinds", "engines.router", "engines.weight_store"}
+    | {"estimate.runs"},
     "sft": DATA | {"policies"},
     "update": DATA | {"policies"},
     "checkpoints": DATA | {"policies", "processes"},
@@ -98,6 +100,23 @@ def test_only_the_hooks_name_private_attributes_of_trl(sub_package: str) -> None
             if isinstance(node, ast.Attribute)
         }
         assert file == PACKAGE / "trainer" / "hooks.py" or not attributes & OF_TRL, file
+
+
+OPTIONS_OF_ENGINES = {
+    "config.py": {"vllm_weight_transfer"},  # validated where it is given
+    "trainer/trainer.py": {"use_vllm"},  # TRL's switch for a correction for any sampler
+}
+"""Attributes for a certain kind of engine outside of `engines`."""
+
+
+def test_what_asks_for_an_option_of_an_engine_outside_of_the_engines_asks_its_row() -> None:
+    found: dict[str, set[str]] = {}
+    for file in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and node.attr.startswith(("vllm_", "use_vllm")):
+                found.setdefault(file.relative_to(PACKAGE).as_posix(), set()).add(node.attr)
+    assert {name: own for name, own in found.items() if not name.startswith("engines/")} == OPTIONS_OF_ENGINES
+    assert any(name.startswith("engines/vllm/") for name in found)
 
 
 def test_the_hooks_have_at_most_five_hundred_lines() -> None:

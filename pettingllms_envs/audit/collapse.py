@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pettingllms_envs.audit.counting import concluded
 from pettingllms_envs.audit.findings import Finding, Status
 from pettingllms_envs.audit.rows import Run
 from pettingllms_envs.audit.series import FEW_STEPS, Counts, Series
@@ -26,7 +25,7 @@ def cut_off_replies(run: Run, series: Series) -> Finding:
     totals = {role: series.total(role) for role in series.roles}
     known = {role: counts for role, counts in totals.items() if counts.ended}
     if not known:
-        return concluded("cut-off replies", "not recorded", "no row says whether replies were cut off.")
+        return Finding("cut-off replies", "not recorded", "no row says whether replies were cut off.")
     shares = {role: counts.cut / counts.ended for role, counts in known.items()}
     words = ", ".join(
         f"{share:.0%} of {role}'s ({int(known[role].cut):,} of {int(known[role].ended):,})"
@@ -35,11 +34,11 @@ def cut_off_replies(run: Run, series: Series) -> Finding:
     told = [share for role, share in shares.items() if known[role].ended >= FEW_REPLIES]
     if not told:
         text = f"cut off: {words}. No role has {FEW_REPLIES} replies: too few to tell."
-        return concluded("cut-off replies", "not applicable", text)
+        return Finding("cut-off replies", "not applicable", text)
     worst = max(told)
     status: Status = "failed" if worst > MOST_CUT_OFF else "warning" if worst > MANY_CUT_OFF else "passed"
     remedy = "Turn thinking off (chat_template_kwargs={'enable_thinking': False}) or raise max_completion_length."
-    return concluded("cut-off replies", status, f"cut off: {words}.", remedy="" if status == "passed" else remedy)
+    return Finding("cut-off replies", status, f"cut off: {words}.", remedy="" if status == "passed" else remedy)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,12 +67,12 @@ class Trend:
 
     def __call__(self, run: Run, series: Series) -> Finding:
         if not run.is_training:
-            return concluded(self.name, "not applicable", "a benchmark has no training steps.")
+            return Finding(self.name, "not applicable", "a benchmark has no training steps.")
         thirds = {role: series.thirds(role) for role in series.roles}
         known = {role: pair for role, pair in thirds.items() if pair is not None}
         if not known:
             text = f"fewer than {FEW_STEPS} steps of training: no trend to see."
-            return concluded(self.name, "not applicable", text)
+            return Finding(self.name, "not applicable", text)
         changes, bad = [], []
         for role, (first, last) in known.items():
             before, after = self.value(first), self.value(last)
@@ -86,10 +85,10 @@ class Trend:
                 if gain is None or gain[1] <= gain[0] or not self.gain_excuses:
                     bad.append(role)
         if not changes:
-            return concluded(self.name, "not recorded", f"the rows do not have the {self.figure}.")
+            return Finding(self.name, "not recorded", f"the rows do not have the {self.figure}.")
         text = f"{self.figure}, first to last third: {', '.join(changes)}."
         status: Status = "warning" if bad else "passed"
-        return concluded(self.name, status, text, remedy=self.remedy if bad else "")
+        return Finding(self.name, status, text, remedy=self.remedy if bad else "")
 
 
 def _gain(first: Counts, last: Counts) -> tuple[float, float] | None:

@@ -45,7 +45,7 @@ class FaultCheck:
                 self._first_wrong, self._detail = where, fault
 
     def _concluded(self, status: Status, text: str, where: str = "", remedy: str = "") -> Finding:
-        return concluded(self.name, status, text, where, remedy)
+        return Finding(self.name, status, text, where, remedy)
 
     def conclude(self) -> Finding:
         """Whether anything was wrong."""
@@ -57,11 +57,6 @@ class FaultCheck:
             return self._concluded("passed", f"{counted(self._seen, self.unit)}: {self.good}.")
         text = f"{self._wrong:,} of {counted(self._seen, self.unit)} {self.bad} ({self._detail})."
         return self._concluded("failed", text, self._first_wrong, self.remedy)
-
-
-def concluded(name: str, status: Status, text: str, where: str = "", remedy: str = "") -> Finding:
-    """A finding; a place to look at and a remedy may be left out."""
-    return Finding(name=name, status=status, text=text, where=where, remedy=remedy)
 
 
 def where_of(episode: Episode, decision: Decision | None = None) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-from pettingllms_envs.audit.counting import concluded
 from pettingllms_envs.audit.findings import Finding, counted
 from pettingllms_envs.audit.rows import Episode, Run
 
@@ -31,13 +30,13 @@ class EpisodesWithErrors:
     def conclude(self) -> Finding:
         name = "episodes with errors"
         if self._run.kind == "completions":
-            return concluded(name, "not recorded", "a table of completions does not say how episodes ended.")
+            return Finding(name, "not recorded", "a table of completions does not say how episodes ended.")
         if not self._num:
-            return concluded(name, "not applicable", "there is no episode.")
+            return Finding(name, "not applicable", "there is no episode.")
         num = self._kinds.total()
         if not num:
-            return concluded(name, "passed", f"{counted(self._num, 'episode')}: none ended with an error.")
+            return Finding(name, "passed", f"{counted(self._num, 'episode')}: none ended with an error.")
         kinds = ", ".join(f"{kind} {count:,}" for kind, count in self._kinds.most_common())
         text = f"{num:,} of {counted(self._num, 'episode')} ended with an error ({kinds}) and are in no rate."
         remedy = "Read the error in the row, remove its cause, and run the command again: it plays these anew."
-        return concluded(name, "failed" if num >= MANY * self._num else "warning", text, self._first, remedy)
+        return Finding(name, "failed" if num >= MANY * self._num else "warning", text, self._first, remedy)

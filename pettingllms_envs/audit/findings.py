@@ -9,7 +9,7 @@ from typing import Any, Literal
 Status = Literal["passed", "warning", "failed", "not recorded", "not applicable"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Finding:
     """The verdict of one check.
 

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pettingllms_envs.audit.counting import concluded
 from pettingllms_envs.audit.findings import Finding, Status
 
 
@@ -43,7 +42,7 @@ def history_of(folder: Path) -> list[Mapping[str, Any]] | None:
 def falling_entropy(history: Sequence[Mapping[str, Any]] | None) -> Finding:
     """Whether the entropy of a policy has fallen to next to nothing, without a gain in reward."""
     if history is None:
-        return concluded(NAME, "not recorded", "there is no checkpoint with a trainer_state.json.")
+        return Finding(NAME, "not recorded", "there is no checkpoint with a trainer_state.json.")
     logged: dict[str, list[float]] = {}
     for entry in history:
         for name, value in entry.items():
@@ -52,9 +51,9 @@ def falling_entropy(history: Sequence[Mapping[str, Any]] | None) -> Finding:
     if len(logged) > 1:
         logged.pop("", None)  # of all policies together
     if not logged:
-        return concluded(NAME, "not recorded", "the trainer's log has no entropy.")
+        return Finding(NAME, "not recorded", "the trainer's log has no entropy.")
     if min(map(len, logged.values())) < FEW:
-        return concluded(NAME, "not applicable", f"fewer than {FEW} logged steps: no trend to see.")
+        return Finding(NAME, "not applicable", f"fewer than {FEW} logged steps: no trend to see.")
     rewards = [entry["reward"] for entry in history if _is_number(entry.get("reward"))]
     gain = _thirds(rewards) if len(rewards) >= FEW else None
     words, bad = [], False
@@ -66,7 +65,7 @@ def falling_entropy(history: Sequence[Mapping[str, Any]] | None) -> Finding:
     status: Status = "warning" if bad else "passed"
     remedy = "Raise entropy_coef or temperature, set beta above 0, lower learning_rate, or resume from before."
     text = f"nats per token, first to last third: {', '.join(words)}{told}."
-    return concluded(NAME, status, text, remedy=remedy if bad else "")
+    return Finding(NAME, status, text, remedy=remedy if bad else "")
 
 
 def _thirds(values: Sequence[float]) -> tuple[float, float]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from pettingllms_envs.audit.counting import concluded
 from pettingllms_envs.audit.findings import Finding, counted
 from pettingllms_envs.audit.rows import Episode, Run, role_of
 from pettingllms_envs.audit.series import Frequent, Series
@@ -22,29 +21,29 @@ SHOWN = 40
 def dead_role(run: Run, series: Series) -> Finding:
     """Some replies of each role that learns are paid otherwise than their siblings."""
     if not run.is_training:
-        return concluded("dead role", "not applicable", "nothing is learnt in a benchmark.")
+        return Finding("dead role", "not applicable", "nothing is learnt in a benchmark.")
     totals = {role: series.total(role) for role in series.roles}
     learning = {role: counts for role, counts in totals.items() if counts.groups}
     if not learning:
-        return concluded("dead role", "not recorded", "the rows have no groups with rewards.")
+        return Finding("dead role", "not recorded", "the rows have no groups with rewards.")
     shares = ", ".join(f"{role} {counts.flat / counts.groups:.0%}" for role, counts in learning.items())
     dead = [role for role, c in learning.items() if c.groups >= FEW_GROUPS and c.flat == c.groups]
     few = [role for role, c in learning.items() if c.groups < FEW_GROUPS and c.flat == c.groups]
     if few and not dead:
         text = f"fewer than {FEW_GROUPS} groups of {', '.join(few)}, all flat: too few to tell."
-        return concluded("dead role", "not applicable", text)
+        return Finding("dead role", "not applicable", text)
     if not dead:
         text = f"share of groups in which nothing tells replies apart: {shares}."
-        return concluded("dead role", "passed", text)
+        return Finding("dead role", "passed", text)
     number = counted(int(sum(learning[role].groups for role in dead)), "group")
     if all(learning[role].judged and learning[role].solved == learning[role].judged for role in dead):
         text = f"all {number} of {', '.join(dead)} are flat, and every episode succeeded: it is solved."
         remedy = "Train on harder instances (curriculum=), or stop here."
-        return concluded("dead role", "warning", text, remedy=remedy)
+        return Finding("dead role", "warning", text, remedy=remedy)
     return Finding(
-        name="dead role",
-        status="failed",
-        text=f"in all {number} of {', '.join(dead)} all candidates are worth the same, so nothing is learnt there "
+        "dead role",
+        "failed",
+        f"in all {number} of {', '.join(dead)} all candidates are worth the same, so nothing is learnt there "
         f"(flat groups: {shares}).",
         remedy="Where the role is paid at later steps, set credit={'at_grpo': {'value': 'return_to_go'}}, "
         "credit='counterfactual', or sampling='parallel' with credit='grpo'; else look at its replies (`pettingllms "
@@ -55,16 +54,16 @@ def dead_role(run: Run, series: Series) -> Finding:
 def uneven_learning(run: Run, series: Series) -> Finding:
     """No role has next to nothing of what is trained on."""
     if not run.is_training:
-        return concluded("uneven learning", "not applicable", "nothing is learnt in a benchmark.")
+        return Finding("uneven learning", "not applicable", "nothing is learnt in a benchmark.")
     totals = {role: series.total(role) for role in series.roles}
     learning = {role: counts for role, counts in totals.items() if counts.trained}
     whole = sum(counts.advantages for counts in learning.values())
     if not learning:
-        return concluded("uneven learning", "not recorded", "the rows have no advantages.")
+        return Finding("uneven learning", "not recorded", "the rows have no advantages.")
     if len(learning) == 1:
-        return concluded("uneven learning", "not applicable", f"{next(iter(learning))} alone is trained.")
+        return Finding("uneven learning", "not applicable", f"{next(iter(learning))} alone is trained.")
     if not whole:
-        return concluded("uneven learning", "not applicable", "all advantages are zero: see dead role.")
+        return Finding("uneven learning", "not applicable", "all advantages are zero: see dead role.")
     shares = {role: counts.advantages / whole for role, counts in learning.items()}
     words = ", ".join(f"{role} {share:.0%}" for role, share in shares.items())
     # A role whose groups are all flat is the finding of dead_role.
@@ -74,13 +73,10 @@ def uneven_learning(run: Run, series: Series) -> Finding:
         if share < SMALL_SHARE / len(shares) and learning[role].groups - learning[role].flat > 0
     ]
     if small and all(learning[role].groups >= FEW_GROUPS for role in small):
-        return Finding(
-            name="uneven learning",
-            status="warning",
-            text=f"shares of the sum of absolute advantages: {words}; {', '.join(small)} hardly learns.",
-            remedy="Look whether the rewards of its own step depend on its replies (`pettingllms check`).",
-        )
-    return concluded("uneven learning", "passed", f"shares of the sum of absolute advantages: {words}.")
+        text = f"shares of the sum of absolute advantages: {words}; {', '.join(small)} hardly learns."
+        remedy = "Look whether the rewards of its own step depend on its replies (`pettingllms check`)."
+        return Finding("uneven learning", "warning", text, remedy=remedy)
+    return Finding("uneven learning", "passed", f"shares of the sum of absolute advantages: {words}.")
 
 
 class LazyRole:
@@ -112,19 +108,17 @@ class LazyRole:
             shares.append((number / replies.total, role, reply, number, replies.total))
         if not shares:
             text = f"no role has {FEW_GROUPS} replies to {FEW_PROMPTS} different prompts: too few to tell."
-            return concluded(self.name, "not applicable", text)
+            return Finding(self.name, "not applicable", text)
         lazy = [f"{_quoted(reply)} is {number:,} of {total:,} replies of {role}"
                 for share, role, reply, number, total in shares if share >= NEARLY_ALWAYS]  # fmt: skip
         if lazy:
-            return Finding(
-                name=self.name,
-                status="warning",
-                text=f"{'; '.join(lazy)}, whatever the prompt.",
-                remedy="The role collapsed, or its reply does not matter to its reward. See its influence "
-                "(--replay), and resume from an older checkpoint or raise the temperature.",
+            remedy = (
+                "The role collapsed, or its reply does not matter to its reward. See its influence (--replay), and "
+                "resume from an older checkpoint or raise the temperature."
             )
+            return Finding(self.name, "warning", f"{'; '.join(lazy)}, whatever the prompt.", remedy=remedy)
         words = ", ".join(f"{role} {share:.0%}" for share, role, *_ in shares)
-        return concluded(self.name, "passed", f"share of the most frequent reply: {words}.")
+        return Finding(self.name, "passed", f"share of the most frequent reply: {words}.")
 
 
 def _quoted(reply: Hashable) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from pettingllms_envs.audit.counting import FaultCheck, concluded, groups_of, where_of
+from pettingllms_envs.audit.counting import FaultCheck, groups_of, where_of
 from pettingllms_envs.audit.findings import Finding, counted
 from pettingllms_envs.audit.rows import Candidate, Decision, Episode, Run
 
@@ -87,15 +87,16 @@ class CopiedSiblings:
                 if len(self._replies) < FEW_GROUPS:
                     self._replies.add(replies[0])
             elif len(replies) > 2:
-                for pair in _some_pairs(len(replies)):
+                pairs = [(i, j) for j in range(1, len(replies)) for i in range(j)]
+                for pair in pairs[:MOST_PAIRS]:
                     self._pairs[pair] = self._pairs.get(pair, 0) + (replies[pair[0]] == replies[pair[1]])
 
     def conclude(self) -> Finding:
         if self._run.kind == "bench" or (self._run.is_tree is False and not self._groups):
-            return concluded(self.name, "not applicable", "no decision has several candidates.")
+            return Finding(self.name, "not applicable", "no decision has several candidates.")
         if self._groups < FEW_GROUPS:
             text = f"{counted(self._groups, 'group')}, too few to tell; expected {FEW_GROUPS}."
-            return concluded(self.name, "not applicable" if self._groups else "not recorded", text)
+            return Finding(self.name, "not applicable" if self._groups else "not recorded", text)
         if self._all_equal >= NEARLY_ALL * self._groups:
             return self._equal()
         varied = self._groups - self._all_equal
@@ -108,16 +109,16 @@ class CopiedSiblings:
                     f"{counted(varied, 'group')} whose candidates are not all equal."
                 )
                 remedy = "One was copied, so that it counts twice. Sample every candidate on its own."
-                return concluded(self.name, "failed", text, remedy=remedy)
+                return Finding(self.name, "failed", text, remedy=remedy)
         share = self._all_equal / self._groups
-        return concluded(self.name, "passed", f"in {share:.0%} of {counted(self._groups, 'group')} all are equal.")
+        return Finding(self.name, "passed", f"in {share:.0%} of {counted(self._groups, 'group')} all are equal.")
 
     def _equal(self) -> Finding:
         text = f"in {self._all_equal:,} of {counted(self._groups, 'group')} all candidates are the same reply"
         if self._early[1] < NEARLY_ALL * self._early[0]:
-            return concluded(self.name, "passed", f"{text}; at first they were not, so the policy repeats itself.")
+            return Finding(self.name, "passed", f"{text}; at first they were not, so the policy repeats itself.")
         if len(self._replies) < 2:
-            return concluded(self.name, "passed", f"{text}, and the same one to every prompt: see lazy role.")
+            return Finding(self.name, "passed", f"{text}, and the same one to every prompt: see lazy role.")
         text = f"{text}, from the first on, while replies differ from prompt to prompt"
         if self._run.temperature == 0 or 2 * self._long < self._all_equal:
             why = "the temperature is 0" if self._run.temperature == 0 else f"most have fewer than {LONG} tokens"
@@ -125,12 +126,12 @@ class CopiedSiblings:
                 "Nothing is learnt where one reply is legal or likely. If others are, set temperature=1.0, and "
                 "sample every candidate with a seed of its own."
             )
-            return concluded(self.name, "warning", f"{text}; {why}.", self._where, remedy)
+            return Finding(self.name, "warning", f"{text}; {why}.", self._where, remedy)
         remedy = (
             "Nothing can be learnt from copies. Set temperature=1.0, and sample every candidate with a seed of "
             "its own; or the policy was certain of every reply before this run."
         )
-        return concluded(self.name, "failed", f"{text}.", self._where, remedy)
+        return Finding(self.name, "failed", f"{text}.", self._where, remedy)
 
 
 def _num_tokens(candidate: Candidate) -> int:
@@ -138,8 +139,3 @@ def _num_tokens(candidate: Candidate) -> int:
     if candidate.tokens is not None:
         return candidate.tokens
     return len(candidate.reply) // 4 if isinstance(candidate.reply, str) else 0
-
-
-def _some_pairs(number: int) -> list[tuple[int, int]]:
-    pairs = [(i, j) for j in range(1, number) for i in range(j)]
-    return pairs[:MOST_PAIRS]

@@ -102,13 +102,14 @@ def episodes_of_table(run: Run, rows: Sequence[Row], where: str = "") -> Iterato
             turn=first.get("turn", 0),
             learns=True,
         )
+        rewards = [each.reward for each in decision.candidates if each.reward is not None]
         yield Episode(
             instance=first.get("instance", number),
             decisions=(decision,),
             step=first["step"],
             sample=first.get("episode", 0),
             where=where,
-            result=_mean([each.reward for each in decision.candidates if each.reward is not None]),
+            result=sum(rewards) / len(rewards) if rewards else None,
             is_whole=False,
         )
 
@@ -147,7 +148,3 @@ def _text(value: Any) -> Hashable:
     if isinstance(value, list) and len(value) == 1 and value[0].get("role") == "assistant":
         return str(value[0].get("content"))
     return json.dumps(value, sort_keys=True, default=str)
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None

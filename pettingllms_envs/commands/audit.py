@@ -151,17 +151,13 @@ def _influence(path: Path, num_replies: int) -> Finding:
     found = influence.of_roles(header, lambda: files.stream(path), num_replies=num_replies)
     name = "no influence"
     if isinstance(found, str):
-        return Finding(name=name, status="not recorded", text=found)
+        return Finding(name, "not recorded", found)
     none = [role for role, each in found.items() if each.num_changed == 0 and each.num >= FEW_REPLIES]
     words = "; ".join(str(each) for each in found.values())
     if none:
-        return Finding(
-            name=name,
-            status="warning",
-            text=f"{words}: {', '.join(none)} changed nothing.",
-            remedy="Whatever the role says, the returns are the same: give it a part in the task, or leave it out.",
-        )
-    return Finding(name=name, status="passed", text=f"{words}.")
+        remedy = "Whatever the role says, the returns are the same: give it a part in the task, or leave it out."
+        return Finding(name, "warning", f"{words}: {', '.join(none)} changed nothing.", remedy=remedy)
+    return Finding(name, "passed", f"{words}.")
 
 
 def show(console: Console, findings: list[Finding]) -> None:

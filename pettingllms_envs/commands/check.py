@@ -22,6 +22,13 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Add the options of `check`: the environment, and the number of seeds."""
     add_environment(parser, by_path=True)
     parser.add_argument("--seeds", type=int, default=20, metavar="N", help="play the seeds 0 to N - 1 (20)")
+    parser.add_argument(
+        "--floor",
+        type=float,
+        default=0.25,
+        metavar="SHARE",
+        help="most success of replies that ignore the state (0.25); more where answers are few, as yes and no are",
+    )
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
@@ -40,6 +47,6 @@ def run(args: argparse.Namespace, console: Console) -> int:
         parallel = partial(module.parallel_env, **settings(args)) if "parallel_env" in vars(module) else None
         # By its name and not as the module's function, so that it can be made in another process too.
         make = partial(pettingllms_envs.make, args.env, **settings(args))
-    report = testing.check(make, make_parallel=parallel, seeds=range(args.seeds))
+    report = testing.check(make, make_parallel=parallel, seeds=range(args.seeds), floor=args.floor)
     say(console, str(report))
     return 0 if report.ok else 1

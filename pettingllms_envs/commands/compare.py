@@ -19,6 +19,14 @@ from rich.console import Console
 
 from pettingllms_envs.commands import counted, refuse, say, user_errors
 from pettingllms_envs.commands.formats import FORMATS, add_format, format_of, give, say_blocks
+from pettingllms_envs.commands.runs import digest_of
+from pettingllms_envs.episodes import files
+from pettingllms_envs.episodes.index import run_folders
+from pettingllms_envs.episodes.outputs import write_output
+from pettingllms_envs.episodes.players import labels
+from pettingllms_envs.evaluation import data_label
+from pettingllms_envs.evaluation.compare import Run, compare_each
+from pettingllms_envs.studies.report import Heading, Paragraph, Table, markdown
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -30,10 +38,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     """Show which run of each environment does better, and whether the difference is significant."""
-    from pettingllms_envs.episodes.outputs import write_output
-    from pettingllms_envs.evaluation.compare import compare_each
-    from pettingllms_envs.studies.report import Heading, markdown
-
     form = format_of(args, FORMATS[:2])
     with user_errors():
         runs = [read_run(each) for text in args.runs for each in _runs_of(text)]
@@ -61,9 +65,6 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
 def named(runs: list[Any]) -> list[Any]:
     """The runs, with the name of the model or team where the name is that of a folder which the command chose."""
-    from pettingllms_envs.commands.runs import digest_of
-    from pettingllms_envs.episodes.players import labels
-
     (players,) = labels([[run.header["config"] for run in runs]])
     names = [
         player if run.name.endswith(f"-{digest_of(run.header['config'])}") else run.name
@@ -74,8 +75,6 @@ def named(runs: list[Any]) -> list[Any]:
 
 def say_data(console: Console, runs: list[Any]) -> None:
     """Print a note about the runs' data, if they are not a benchmark's."""
-    from pettingllms_envs.evaluation import data_label
-
     for note in dict.fromkeys(data_label.note_of(data_label.labelled(run.header)) for run in runs):
         if note:
             say(console, f"data: {note}")
@@ -83,17 +82,12 @@ def say_data(console: Console, runs: list[Any]) -> None:
 
 def _runs_of(text: str) -> list[str]:
     """The runs below a folder that has several, such as a suite's; else the argument."""
-    from pettingllms_envs.episodes.index import run_folders
-
     found = list(run_folders(Path(text))) if Path(text).is_dir() else []
     return list(map(str, found)) if len(found) > 1 else [text]
 
 
 def read_run(text: str) -> Any:
     """Read a run from FOLDER or NAME=FOLDER; its name is the folder's, unless given."""
-    from pettingllms_envs.episodes import files
-    from pettingllms_envs.evaluation.compare import Run
-
     name, equals, folder = text.partition("=")
     path = Path(folder) if equals and not Path(text).exists() else Path(text)
     if not equals or path != Path(folder):
@@ -114,8 +108,6 @@ def blocks(found: Mapping[str, Any], alone: Sequence[tuple[str, str]] = ()) -> I
         found: A `Comparison` for each environment.
         alone: Name and environment of the runs that no other is compared with.
     """
-    from pettingllms_envs.studies.report import Heading, Paragraph
-
     num_pairs = sum(len(comparison.pairs) for comparison in found.values())
     if len(found) > 1:
         yield Paragraph(f"{len(found)} environments, each by itself; all {num_pairs} verdicts hold together.")
@@ -128,8 +120,6 @@ def blocks(found: Mapping[str, Any], alone: Sequence[tuple[str, str]] = ()) -> I
 
 
 def _blocks(comparison: Any, num_pairs: int) -> Iterator[Any]:
-    from pettingllms_envs.studies.report import Paragraph, Table
-
     common = [f"{counted(comparison.num_problems, 'problem')} that every run has a result for."]
     common += [
         f"{name} has results for {num} more, which are left out." for name, num in comparison.left_out.items() if num

@@ -9,6 +9,12 @@ from pathlib import Path
 from rich.console import Console
 
 from pettingllms_envs.commands import refuse, say, user_errors
+from pettingllms_envs.commands.leaderboard import runs_below
+from pettingllms_envs.commands.runs import digest_of
+from pettingllms_envs.episodes import files
+from pettingllms_envs.episodes.media import read_image
+from pettingllms_envs.episodes.outputs import write_output
+from pettingllms_envs.evaluation.inspect_log import inspect_log
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -20,9 +26,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     """Write a log of each run; those that cannot be read are named, and the exit status is 2."""
-    from pettingllms_envs.commands.leaderboard import runs_below
-    from pettingllms_envs.episodes.outputs import write_output
-
     with user_errors():
         folders = runs_below(args.folder)
         args.output.mkdir(parents=True, exist_ok=True)
@@ -47,11 +50,6 @@ def log_of(folder: Path) -> tuple[str, bytes]:
     Raises:
         ValueError, OSError: The run cannot be read, or has no episode.
     """
-    from pettingllms_envs.commands.runs import digest_of
-    from pettingllms_envs.episodes import files
-    from pettingllms_envs.episodes.media import read_image
-    from pettingllms_envs.evaluation.inspect_log import inspect_log
-
     header, rows = files.read_header(folder), files.read(folder)
     if not rows:
         raise ValueError("it has no episode yet; expected at least one. Wait for it.")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import csv
+import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,9 @@ from typing import Any
 from rich.console import Console
 
 from pettingllms_envs.commands import refuse, say
+from pettingllms_envs.episodes.outputs import write_output
+from pettingllms_envs.evaluation.tables import table
+from pettingllms_envs.studies.report import Heading, Items, Paragraph, Table
 
 
 FORMATS = ("table", "md", "csv", "html")
@@ -39,8 +44,6 @@ def format_of(args: argparse.Namespace, formats: Sequence[str] = FORMATS) -> str
 
 def give(output: Path | None, console: Console, text: str) -> None:
     """Write a text to a file, or print it."""
-    from pettingllms_envs.episodes.outputs import write_output
-
     if output is None:
         console.file.write(text)
     else:
@@ -48,11 +51,15 @@ def give(output: Path | None, console: Console, text: str) -> None:
         say(console, str(output))
 
 
+def as_csv(rows: Iterable[Iterable[object]]) -> str:
+    """Rows as CSV, in which lines end as everywhere else."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
 def say_blocks(console: Console, blocks: Iterable[Any]) -> None:
     """Print the blocks of a report (`studies.report`); a star stands for bold."""
-    from pettingllms_envs.evaluation.tables import table
-    from pettingllms_envs.studies.report import Heading, Items, Paragraph, Table
-
     for block in blocks:
         if isinstance(block, Heading):
             say(console, f"\n{block.text}", "bold")

@@ -7,21 +7,22 @@ pettingllms runs outputs --output runs.html          a page; also .md, and .csv 
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 
 from pettingllms_envs.commands import counted, say, user_errors
-from pettingllms_envs.commands.formats import add_format, format_of, give
+from pettingllms_envs.commands.formats import add_format, as_csv, format_of, give
+from pettingllms_envs.episodes.index import BROKEN, Entry, entry_of, run_folders
+from pettingllms_envs.evaluation.data_label import problem_set
+from pettingllms_envs.evaluation.frames import row_of_run, settings_of
+from pettingllms_envs.evaluation.metrics import sum_of_tokens
+from pettingllms_envs.evaluation.tables import duration, rate
+from pettingllms_envs.studies.report import Block, Heading, Items, Table, markdown
 
-
-if TYPE_CHECKING:
-    from pettingllms_envs.episodes.index import Entry
 
 HEADS = ("environment", "player", "date", "success [95% interval]", "episodes", "tokens", "wall time", "settings",
          "problems", "run")  # fmt: skip
@@ -47,8 +48,6 @@ def _day(text: str) -> date:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     """Show the index, or write it. Broken runs are below, whatever is asked for."""
-    from pettingllms_envs.episodes.index import BROKEN, entry_of, run_folders
-
     form = format_of(args)
     with user_errors():
         entries = [entry_of(folder) for folder in run_folders(args.folder)]
@@ -75,11 +74,6 @@ def is_asked_for(entry: Entry, args: argparse.Namespace) -> bool:
 
 def row_of(entry: Entry) -> list[str]:
     """A text for each of `HEADS`."""
-    from pettingllms_envs.evaluation.data_label import problem_set
-    from pettingllms_envs.evaluation.frames import settings_of
-    from pettingllms_envs.evaluation.metrics import sum_of_tokens
-    from pettingllms_envs.evaluation.tables import duration, rate
-
     report: Any = entry.report or {}
     episodes, success = report.get("episodes") or {}, report.get("success")
     tokens = sum_of_tokens(report) if report else None
@@ -122,14 +116,13 @@ def show(console: Console, shown: Sequence[Entry], broken: Sequence[Entry]) -> N
 def text_of(shown: Sequence[Entry], broken: Sequence[Entry], form: str) -> str:
     """The index as Markdown, CSV or a page; CSV has the columns of `evaluation.frame`, and also of broken runs."""
     if form == "csv":
-        return as_csv([*shown, *broken])
+        return csv_of([*shown, *broken])
     rows = [row_of(entry) for entry in shown]
     faults = list(map(fault_of, broken))
     if form == "html":
         from pettingllms_envs.page.runs import page
 
         return page(HEADS, rows, faults)
-    from pettingllms_envs.studies.report import Block, Heading, Items, Table, markdown
 
     left = (1, 2, len(HEADS) - 1)
     whole: list[Block] = [Heading("Runs", 1), Table(HEADS, rows, left=left)]
@@ -138,16 +131,11 @@ def text_of(shown: Sequence[Entry], broken: Sequence[Entry], form: str) -> str:
     return markdown(whole)
 
 
-def as_csv(entries: Sequence[Entry]) -> str:
+def csv_of(entries: Sequence[Entry]) -> str:
     """A line of plain values for each run."""
-    from pettingllms_envs.evaluation.frames import row_of_run
-
-    text = io.StringIO()
     rows = [{**row_of_run(entry), "began": entry.began and _time(entry.began)} for entry in entries]
-    writer = csv.DictWriter(text, dict.fromkeys(key for row in rows for key in row), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    heads = dict.fromkeys(key for row in rows for key in row)
+    return as_csv([heads, *([row.get(head) for head in heads] for row in rows)])
 
 
 def _time(seconds: float) -> str:

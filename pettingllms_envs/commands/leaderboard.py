@@ -7,9 +7,8 @@ reason. A value in bold (or with a star): nobody in its column is better by a ve
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,16 @@ from typing import Any
 from rich.console import Console
 
 from pettingllms_envs.commands import user_errors
-from pettingllms_envs.commands.formats import add_format, format_of, give, say_blocks
+from pettingllms_envs.commands.formats import add_format, as_csv, format_of, give, say_blocks
+from pettingllms_envs.episodes import files
+from pettingllms_envs.episodes.index import run_folders
+from pettingllms_envs.evaluation.compare import Run
+from pettingllms_envs.evaluation.data_label import problem_set
+from pettingllms_envs.evaluation.leaderboard import leaderboard
+from pettingllms_envs.evaluation.metrics import sum_of_tokens
+from pettingllms_envs.evaluation.tables import count, duration, width
+from pettingllms_envs.studies.page import page
+from pettingllms_envs.studies.report import Heading, Items, Paragraph, Table, markdown
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -45,31 +53,14 @@ def runs_below(folder: Path) -> list[Path]:
         ValueError: There are none.
         OSError: There is no such folder.
     """
-    from pettingllms_envs.episodes.index import run_folders
-
     found = list(run_folders(folder))
     if not found:
         raise ValueError(f"{folder} has no run; expected folders of `pettingllms bench` in it. Name another.")
     return found
 
 
-def show_folders(console: Console, folders: Sequence[Path], unplayed: Sequence[tuple[str, str]] = ()) -> None:
-    """Show the leaderboard of runs, and below it name and reason of what was not played."""
-    from dataclasses import replace
-
-    with user_errors():
-        board = read_board(folders)
-        show(console, replace(board, left_out=[*board.left_out, *unplayed]))
-
-
 def read_board(folders: Sequence[Path]) -> Any:
     """The leaderboard of runs; those that cannot be read are left out with the reason."""
-    from dataclasses import replace
-
-    from pettingllms_envs.episodes import files
-    from pettingllms_envs.evaluation.compare import Run
-    from pettingllms_envs.evaluation.leaderboard import leaderboard
-
     runs, broken = [], []
     for folder in dict.fromkeys(folders):
         try:
@@ -84,9 +75,6 @@ def read_board(folders: Sequence[Path]) -> Any:
 
 def show(console: Console, board: Any) -> None:
     """Print the leaderboard; where its table is too wide, a line for each value."""
-    from pettingllms_envs.evaluation.tables import width
-    from pettingllms_envs.studies.report import Table
-
     whole = list(blocks(board))
     for at, block in enumerate(whole):
         if isinstance(block, Table) and block.head[0] == "player" and width(block.head, block.rows) > console.width:
@@ -97,21 +85,13 @@ def show(console: Console, board: Any) -> None:
 
 def text_of(board: Any, form: str) -> str:
     """The leaderboard as Markdown, CSV or one HTML page."""
-    from pettingllms_envs.studies.page import page
-    from pettingllms_envs.studies.report import markdown
-
     if form == "csv":
-        return as_csv(board)
+        return as_csv(lines(board))
     return markdown(list(blocks(board))) if form == "md" else page(list(blocks(board)), {})
 
 
 def blocks(board: Any) -> Iterator[Any]:
     """The leaderboard from its title to the runs that are left out."""
-    from pettingllms_envs.evaluation.data_label import problem_set
-    from pettingllms_envs.evaluation.metrics import sum_of_tokens
-    from pettingllms_envs.evaluation.tables import count, duration
-    from pettingllms_envs.studies.report import Heading, Items, Paragraph, Table
-
     yield Heading("Leaderboard", 1)
     if board.cells:
         heads = [*board.columns, *(["mean"] if board.means else [])]
@@ -193,28 +173,20 @@ def _percent(figure: Sequence[float]) -> str:
     return f"{mean:.1f}% [{low:.1f}, {high:.1f}]"
 
 
-def as_csv(board: Any) -> str:
+def lines(board: Any) -> Iterator[list[Any]]:
     """A line for each run: those in the table, then the others with the reason."""
-    from pettingllms_envs.evaluation.data_label import problem_set
-    from pettingllms_envs.evaluation.metrics import sum_of_tokens
-
-    text = io.StringIO()
     heads = ("environment", "player", "success", "low", "high", "is_best", "problem_set", "problems", "samples")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*heads, "episodes", "tokens_in", "tokens_out", "wall_seconds", "date", "data", "run", "left_out"])
+    yield [*heads, "episodes", "tokens_in", "tokens_out", "wall_seconds", "date", "data", "run", "left_out"]
     for cell in _in_order(board):
         timing, config = cell.report["timing"] or {}, cell.run.header["config"]
-        writer.writerow(
-            [
-                *(cell.column, cell.player, *cell.success, cell.is_best),
-                *(problem_set(config), cell.report["success"]["problems"]),
-                *(config["samples"], cell.report["episodes"]["ended"], *(sum_of_tokens(cell.report) or ("", ""))),
-                *(timing.get("seconds", ""), day(timing.get("began")), cell.note, cell.run.name, ""),
-            ]
-        )
+        yield [
+            *(cell.column, cell.player, *cell.success, cell.is_best),
+            *(problem_set(config), cell.report["success"]["problems"]),
+            *(config["samples"], cell.report["episodes"]["ended"], *(sum_of_tokens(cell.report) or ("", ""))),
+            *(timing.get("seconds", ""), day(timing.get("began")), cell.note, cell.run.name, ""),
+        ]
     for name, reason in board.left_out:
-        writer.writerow([*[""] * 15, name, reason])
-    return text.getvalue()
+        yield [*[""] * 15, name, reason]
 
 
 def day(seconds: float | None) -> str:

@@ -17,7 +17,17 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 import pettingllms_envs
+from pettingllms_envs.agents.servers import with_server
+from pettingllms_envs.agents.spec import AgentSpec, assign, option
 from pettingllms_envs.commands import INTERRUPTED, made, refuse, say, settings, user_errors
+from pettingllms_envs.episodes.episode import RunLimits
+from pettingllms_envs.episodes.players import player_of
+from pettingllms_envs.evaluation import bench as benches
+from pettingllms_envs.evaluation import data_label, teams
+from pettingllms_envs.evaluation.agent_pools import WITHOUT_MODEL
+from pettingllms_envs.evaluation.statistics import wilson
+from pettingllms_envs.observations import read_observation
+from pettingllms_envs.settings import to_json
 
 
 DEFAULTS = {"samples": 1, "seed": 0, "max_steps": 1000}
@@ -64,10 +74,6 @@ def add_running(parser: argparse.ArgumentParser) -> None:
 
 def asked(args: argparse.Namespace) -> tuple[Any, Any]:
     """The benchmark that the arguments describe, and an environment of it."""
-    from pettingllms_envs.episodes.episode import RunLimits
-    from pettingllms_envs.evaluation import bench as benches  # with numpy's random numbers, which others do without
-    from pettingllms_envs.observations import read_observation
-
     chosen_settings = {
         **_of_team(args),
         **settings(args),
@@ -100,21 +106,17 @@ def asked(args: argparse.Namespace) -> tuple[Any, Any]:
 
 def _of_team(args: argparse.Namespace) -> dict[str, Any]:
     """The settings of a saved team's training that are the team's own, such as who speaks when in a conversation."""
-    from pettingllms_envs.evaluation.teams import read_team
-
     if args.team is None or ":" in args.env:
         return {}
     with user_errors():
         entry = pettingllms_envs.find(args.env)
         own = vars(importlib.import_module(entry.module)).get("TEAM_SETTINGS", ())
-        trained = read_team(Path(args.team.partition(",")[0])).settings.get(entry.full_name, []) if own else []
+        trained = teams.read_team(Path(args.team.partition(",")[0])).settings.get(entry.full_name, []) if own else []
     return {name: value for name, value in trained[0].items() if name in own} if len(trained) == 1 else {}
 
 
 def label_of(bench: Any, env: Any) -> Any:
     """The label of a benchmark's data, see `evaluation.data_label`."""
-    from pettingllms_envs.evaluation import data_label
-
     return data_label.of_env(env, len(bench.chosen.instances))
 
 
@@ -124,11 +126,6 @@ def specs(args: argparse.Namespace, roles: Mapping[str, str], texts: list[str] |
     Raises:
         ValueError: An agent cannot be parsed, or a role has no agent.
     """
-    from pettingllms_envs.agents.servers import with_server
-    from pettingllms_envs.agents.spec import AgentSpec, assign
-    from pettingllms_envs.evaluation import teams
-    from pettingllms_envs.evaluation.agent_pools import WITHOUT_MODEL
-
     texts = list(args.agents) if texts is None else texts
     if getattr(args, "team", None) is not None:
         texts = [*texts, f"{teams.KIND}:{args.team}"]
@@ -162,8 +159,6 @@ def sampling(args: argparse.Namespace) -> dict[str, Any]:
     Raises:
         ValueError: An option that must be a number is none.
     """
-    from pettingllms_envs.agents.spec import option
-
     given = {name: getattr(args, name, None) for name in OPTIONS}
     return {
         name: option(name, str(value)) if isinstance(value, str | int | float) else value
@@ -174,8 +169,6 @@ def sampling(args: argparse.Namespace) -> dict[str, Any]:
 
 def concurrency_of(args: argparse.Namespace, agents: Mapping[str, Any]) -> int:
     """Number of concurrent episodes: as given, or 1 without a model."""
-    from pettingllms_envs.evaluation.agent_pools import WITHOUT_MODEL
-
     if args.concurrency is not None:
         return int(args.concurrency)
     return 1 if all(spec.kind in WITHOUT_MODEL for spec in agents.values()) else 32
@@ -196,14 +189,11 @@ def default_output(
         root: Where the folders of runs are.
         suffix: The end of the folder's name.
     """
-    from pettingllms_envs.episodes.players import player_of
-    from pettingllms_envs.evaluation.data_label import run_name
-
     digest = digest_of(config)
     begun = sorted(root.glob(f"*-{digest}{suffix}"))
     if begun:
         return begun[0]
-    name = run_name(config["env"], label["note"] if label else "")
+    name = data_label.run_name(config["env"], label["note"] if label else "")
     player = re.sub(r"[^\w.+=]+", "-", player_of(config, brief=True)).strip("-.")[:MOST_OF_NAME]
     return root / f"{name}-{player}-{date.today().isoformat()}-{digest}{suffix}"
 
@@ -221,10 +211,6 @@ def say_problems(args: argparse.Namespace, console: Console, bench: Any, env: An
 
 def about_problems(args: argparse.Namespace, bench: Any, env: Any) -> list[str]:
     """What must be known of the problems and the agents before they play, a line each."""
-    from pettingllms_envs.evaluation import bench as benches
-    from pettingllms_envs.evaluation import data_label, teams
-    from pettingllms_envs.settings import to_json
-
     num = len(bench.chosen.instances)
     given, defaults = (to_json(env.metadata.get(name, {})) for name in ("settings", "defaults"))
     lines = [data_label.first_line(env, num), *teams.notes(bench.agents.values(), bench.env, given, defaults)]
@@ -250,18 +236,14 @@ def watched(
     bench: Any, path: Path, args: argparse.Namespace, console: Console, name: str, anew: Any | None = None
 ) -> Any:
     """Play the benchmark, with a progress bar that shows the success rate and its interval so far."""
-    from pettingllms_envs.evaluation.bench import play
-
     num = len(bench.chosen.instances) * bench.samples if anew is None else len(anew.places)
     with user_errors(), bar(console, name, num) as on_row:
-        return play(bench, path, concurrency=concurrency_of(args, bench.agents), on_row=on_row, anew=anew)
+        return benches.play(bench, path, concurrency=concurrency_of(args, bench.agents), on_row=on_row, anew=anew)
 
 
 @contextmanager
 def bar(console: Console, name: str, num: int) -> Iterator[Callable[[Mapping[str, Any]], None]]:
     """A progress bar; yields the function to call with each row."""
-    from pettingllms_envs.evaluation.statistics import wilson
-
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     so_far = {"right": 0, "told": 0, "errors": 0, "tokens": 0}
     with Progress(

@@ -17,6 +17,7 @@ from rich.console import Console
 
 import pettingllms_envs
 from pettingllms_envs.commands import INTERRUPTED, Refused, counted, refuse, say, user_errors
+from pettingllms_envs.commands.leaderboard import read_board, show
 from pettingllms_envs.commands.runs import (
     DEFAULTS,
     about_problems,
@@ -26,6 +27,12 @@ from pettingllms_envs.commands.runs import (
     label_of,
     watched,
 )
+from pettingllms_envs.episodes import files
+from pettingllms_envs.episodes.index import run_folders
+from pettingllms_envs.evaluation import tables
+from pettingllms_envs.evaluation.data_label import problem_set
+from pettingllms_envs.evaluation.suites import OF_ENVIRONMENTS, Player, Suite, read_suite, shipped
+from pettingllms_envs.evaluation.suites import is_suite as is_suite  # `bench` asks
 from pettingllms_envs.suggestions import did_you_mean
 
 
@@ -59,17 +66,8 @@ class Planned:
     path: Path
 
 
-def is_suite(name: str) -> bool:
-    """Whether an argument of `pettingllms bench` names a suite."""
-    from pettingllms_envs.evaluation.suites import is_suite
-
-    return is_suite(name)
-
-
 def check_name(name: str) -> None:
     """Raise `Refused` if a name is neither an environment's nor a suite's, but nearly a suite's."""
-    from pettingllms_envs.evaluation.suites import shipped
-
     try:
         pettingllms_envs.find(name)
     except ValueError as error:
@@ -79,11 +77,6 @@ def check_name(name: str) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     """Play the missing episodes of all cells, and show the leaderboard. Returns the highest status of a cell."""
-    from pettingllms_envs.commands.leaderboard import show_folders
-    from pettingllms_envs.episodes.files import write_json
-    from pettingllms_envs.episodes.index import run_folders
-    from pettingllms_envs.evaluation.data_label import problem_set
-
     with user_errors():
         suite = asked_suite(args)
         cells = list(cells_of(args, suite))
@@ -100,7 +93,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     if suite.name:
         with user_errors():
             root.mkdir(parents=True, exist_ok=True)
-            write_json(root / SUITE, {"name": suite.name, "source": suite.source})
+            files.write_json(root / SUITE, {"name": suite.name, "source": suite.source})
     status, ends = 2 if faults else 0, dict.fromkeys((each.path for each in planned), "not begun")
     is_left = False
     for number, each in enumerate(planned, 1):
@@ -117,7 +110,10 @@ def run(args: argparse.Namespace, console: Console) -> int:
         root.rmdir()
     if kept:
         names = {each.path: f"{each.cell.env}, {each.cell.player}" for each in planned}
-        show_folders(console, kept, [*faults, *((names[path], ends[path]) for path in ends if path not in kept)])
+        unplayed = [*faults, *((names[path], ends[path]) for path in ends if path not in kept)]
+        with user_errors():
+            board = read_board(kept)
+            show(console, replace(board, left_out=[*board.left_out, *unplayed]))
         others = " with the others there" * bool(set(run_folders(root)) - set(kept))
         how = "--output leaderboard.html writes a page"
         say(console, f"\n`pettingllms leaderboard {root}` shows these runs again{others}; {how}.")
@@ -132,8 +128,6 @@ def asked_suite(args: argparse.Namespace) -> Any:
     Raises:
         ValueError: A suite is named among others, its file is no suite, or nobody plays.
     """
-    from pettingllms_envs.evaluation.suites import Player, Suite, read_suite
-
     named = [name for name in args.envs if is_suite(name)]
     if named and len(args.envs) > 1:
         others = ", ".join(name for name in args.envs if name != named[0])
@@ -162,8 +156,6 @@ def cells_of(args: argparse.Namespace, suite: Any) -> Iterator[Cell]:
     Raises:
         Refused: No environment has one of them.
     """
-    from pettingllms_envs.evaluation.suites import OF_ENVIRONMENTS
-
     given = {name: vars(args)[name] for name in OF_ENVIRONMENTS if vars(args).get(name) is not None}
     given |= {"set": dict(args.settings), "option": dict(args.reset_options)}
     wide_set = [_settings(suite.options), _settings(given)]
@@ -289,8 +281,6 @@ def _planned(console: Console, cells: Sequence[Cell], root: Path) -> tuple[list[
 
 def _played(planned: Planned, console: Console) -> tuple[int, str]:
     """Play a cell. Returns its exit status, and what came of it in a line."""
-    from pettingllms_envs.evaluation import tables
-
     try:
         with user_errors():
             report = _complete(planned)
@@ -316,8 +306,6 @@ def _played(planned: Planned, console: Console) -> tuple[int, str]:
 
 def _complete(planned: Planned) -> Mapping[str, Any] | None:
     """The report of a run that has all of its episodes, played by this version; else None."""
-    from pettingllms_envs.episodes import files
-
     if not (planned.path / files.REPORT).is_file():
         return None
     header, report = files.read_header(planned.path), files.read_report(planned.path)

@@ -38,6 +38,7 @@ def read(row: Row) -> CodeProblem:
     document = rows.table(rows.parsed(written, "'input_output'"), "'input_output'")
     starter = rows.text(row, "starter_code", default="")
     fn_name = rows.text(document, "fn_name", default="") or None
+    solutions = rows.text(row, "solutions", default="")
     return code_problem(
         source="apps",
         id=rows.words(row, "problem_id", "id") or normalization.name(statement),
@@ -45,7 +46,7 @@ def read(row: Row) -> CodeProblem:
         tests=rows.pairs(document.get("inputs"), document.get("outputs"), "'input_output'"),
         fn_name=fn_name,
         starter_code=starter,
-        solutions=_solutions(row),
+        solutions=rows.texts(rows.parsed(solutions, "'solutions'"), "'solutions'") if solutions.strip() else [],
         level=LEVELS.get(rows.text(row, "difficulty", default=""), 1),
     )
 
@@ -92,11 +93,6 @@ def code_problem(
         **said._asdict(),
         date=date,
     )
-
-
-def _solutions(row: Row) -> list[str]:
-    written = rows.text(row, "solutions", default="")
-    return rows.texts(rows.parsed(written, "'solutions'"), "'solutions'") if written.strip() else []
 
 
 def _lines(written: object) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from pettingllms_envs.core import SPLITS
+from pettingllms_envs.core import SPLITS, check_choice, check_whole
 from pettingllms_envs.datasets import normalization
 from pettingllms_envs.datasets.columns import Layout
 from pettingllms_envs.datasets.files import read_rows
@@ -100,10 +100,9 @@ def load(
         ImportError: pyarrow or `huggingface_hub` is needed and not installed.
         OSError: A file cannot be read.
     """
-    if on_bad not in ("skip", "raise"):
-        raise ValueError(f"on_bad is {on_bad!r}; expected 'skip' or 'raise'.")
-    if limit is not None and limit < 1:
-        raise ValueError(f"limit is {limit}; expected at least 1. Leave it out for all problems.")
+    check_choice("on_bad", on_bad, ("skip", "raise"))
+    if limit is not None:
+        check_whole("limit", limit, 1)
     source = find_source(data, layout=layout, revision=revision)
     problems: list[Problem] = []
     bad: list[Bad] = []

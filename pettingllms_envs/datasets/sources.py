@@ -160,9 +160,7 @@ def _file(path: Path, layout: str | Layout | None) -> Source:
 def _folder(path: Path, layout: str | Layout | None) -> Source:
     manifest = prepared.read_manifest(path)
     kind = find_layout(layout if layout is not None else manifest.layout)
-    files: dict[str, tuple[Path | HubFile, ...]] = {}
-    for split, part in manifest.splits.items():
-        files[split] = (path / part.file,)
+    files = {split: (path / part.file,) for split, part in manifest.splits.items()}
     offer = {split: (split, frozenset[str]()) for split in files}
     return Source(
         name=str(path),

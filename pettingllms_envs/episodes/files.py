@@ -367,12 +367,7 @@ def version(name: str = "pettingllms") -> str:
 def source_digest() -> str:
     """SHA-256 of this package's own Python files, 16 hex digits, which identifies the state of the code."""
     whole = hashlib.sha256()
-    for folder, file in sorted(_sources()):
-        whole.update(f"{folder}\0".encode() + file)
-    return whole.hexdigest()[:16]
-
-
-def _sources() -> Iterator[tuple[str, bytes]]:
     root = Path(str(resources.files("pettingllms_envs")))
-    for file in root.rglob("*.py"):
-        yield file.relative_to(root).as_posix(), file.read_bytes()
+    for file in sorted(root.rglob("*.py"), key=Path.as_posix):
+        whole.update(f"{file.relative_to(root).as_posix()}\0".encode() + file.read_bytes())
+    return whole.hexdigest()[:16]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from pettingllms_envs.episodes.figures import AGENT_FIGURES, mean_by_problem, of_agent, of_outcome
+from pettingllms_envs.episodes.figures import AGENT_FIGURES, mean_by_problem, of_outcome, of_row
 from pettingllms_envs.episodes.files import FORMAT, Row, is_empty, place, problem
 from pettingllms_envs.evaluation.statistics import (
     Interval,
@@ -187,13 +187,13 @@ def _agent(name: str, rows: Sequence[Row]) -> Figures:
         "tool_calls": sum(step.get("tool_calls", 0) > 0 for step in steps),
         "models": sorted({step["model"] for step in steps if step["model"] is not None}),
     }
-    for figure in AGENT_FIGURES:
-        own[figure] = _mean(ended, partial(_of_agent, name, figure), may_count=False)
-    return own
+    figures = {place(row): of_row(row)[name] for row in ended}
+    shown = {each: _mean(ended, partial(_of_figures, figures, each), may_count=False) for each in AGENT_FIGURES}
+    return own | shown
 
 
-def _of_agent(name: str, figure: str, row: Row) -> float | None:
-    return of_agent(name, row["returns"], row["outcome"] or {}).get(figure)
+def _of_figures(figures: Mapping[tuple[int, int], Mapping[str, float]], name: str, row: Row) -> float | None:
+    return figures[place(row)].get(name)
 
 
 def _agents(rows: Sequence[Row]) -> list[str]:

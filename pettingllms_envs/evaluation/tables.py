@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from pettingllms_envs.episodes.figures import AGENT_FIGURES, words
 from pettingllms_envs.evaluation.metrics import sum_of_tokens
 
 
@@ -81,11 +82,11 @@ def show(console: Console, report: Figures, retries: Mapping[str, int]) -> None:
     agents = report["agents"]
     rows = [
         (name, count(own["calls"]), count(retries.get(name, 0)), count(own["prompt_tokens"]),
-         count(own["completion_tokens"]), count(own["cut_off"]),
-         "-" if own["return"] is None else f"{own['return']['mean']:.3g}")
+         count(own["completion_tokens"]),
+         *("-" if (figure := own.get(each)) is None else f"{figure['mean']:.3g}" for each in AGENT_FIGURES))
         for name, own in agents.items()
     ]  # fmt: skip
-    heads = ("agent", "calls", "retries", "tokens in", "tokens out", "cut off", "return")
+    heads = ("agent", "calls", "retries", "tokens in", "tokens out", *map(words, AGENT_FIGURES))
     table(console, heads, rows)
     for line in (f"\n{costs(report)}", *empty_replies(agents)):
         console.print(Text(line), soft_wrap=True)

@@ -4,7 +4,8 @@
     planner=team:plan-path-team                one of them
     team:plan-path-team,engine=vllm,base=PATH  by vLLM, on another copy of the base model
 
-Each role becomes an agent of the kind `transformers` or `vllm`, with the sampling options of training as defaults.
+Each role becomes an agent of the kind `transformers`, or of another that takes such options, such as `vllm`, with the
+sampling options of training as defaults.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from pettingllms_envs.agents.spec import AgentSpec, parse
 TEAM = "team.json"
 FORMAT = 1
 KIND = "team"
-ENGINES = ("transformers", "vllm")
 ADAPTER = "adapter_config.json"
 OF_THE_WORKFLOW = ("workflow", "num_turns", "data")
 """Settings in which a team may well play another form of the task that it was trained on, or other rows."""
@@ -157,11 +157,9 @@ def spec_of(spec: AgentSpec, agent: str, role: str, given: Mapping[str, Any]) ->
         ValueError: It is not a team's folder, or the team has no policy for the role.
     """
     options = dict(spec.options)
-    engine, base = options.pop("engine", ENGINES[0]), options.pop("base", None)
+    engine, base = options.pop("engine", "transformers"), options.pop("base", None)
     if spec.target is None:
         raise ValueError(f"the agent is {KIND!r}; expected {KIND}:FOLDER. Name the folder.")
-    if engine not in ENGINES:
-        raise ValueError(f"engine is {engine!r}; expected one of: {', '.join(ENGINES)}.")
     team = read_team(Path(spec.target))
     who = team.agent_for(agent, role)
     do = f"Name an agent for it, such as {role}=oracle, or another team."

@@ -21,9 +21,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from pettingllms_envs.caching import remembered
 from pettingllms_envs.core import Unreadable
 from pettingllms_envs.datasets.problems import CodeProblem
-from pettingllms_envs.graders.cache import remembered
 from pettingllms_envs.graders.code import golden, last_error, printed, run_tests, written
 from pettingllms_envs.graders.copies import stand_in_a_row
 from pettingllms_envs.graders.mutants import mutants

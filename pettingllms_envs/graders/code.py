@@ -18,8 +18,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from pettingllms_envs.caching import remembered
 from pettingllms_envs.datasets.problems import CodeProblem
-from pettingllms_envs.graders.cache import remembered
 from pettingllms_envs.quoting import shorten
 from pettingllms_envs.sandbox.executor import SandboxFailed
 from pettingllms_envs.sandbox.shared import default
@@ -42,26 +42,6 @@ TRIED = 3
 """Solutions of the data set that are tried for one that passes: some data sets have solutions that do not."""
 
 
-class Failure(NamedTuple):
-    """The first golden test that a program does not pass, each text cut to a length for a prompt.
-
-    Args:
-        test: Its index among the problem's tests.
-        verdict: How it ended.
-        stdin: The input, or the arguments, one on a line.
-        printed: What the program printed or returned.
-        expected: What it was to print or return; empty if the statement does not show this test.
-        error: The last line of the traceback, if it ended with one.
-    """
-
-    test: int
-    verdict: Verdict
-    stdin: str
-    printed: str
-    expected: str
-    error: str
-
-
 class CodeGrade(NamedTuple):
     """What a program is worth on golden tests.
 
@@ -69,13 +49,11 @@ class CodeGrade(NamedTuple):
         num_passed: How many it passes.
         num_tests: How many there are.
         verdicts: How often each verdict was given.
-        failure: The first test that it does not pass, if any.
     """
 
     num_passed: int
     num_tests: int
     verdicts: Mapping[Verdict, int]
-    failure: Failure | None = None
 
     @property
     def pass_rate(self) -> float:
@@ -198,21 +176,7 @@ def _graded(problem: CodeProblem, program: str, chosen: tuple[int, ...], limits:
     tests = [problem.tests[index] for index in chosen]
     results = run_tests(problem, program, tests, limits=limits, isolation=isolation).results
     counts = Counter(result.verdict for result in results)
-    first = next((i for i, result in enumerate(results) if result.verdict != Verdict.PASSED), None)
-    failure = None if first is None else _failure(problem, chosen[first], results[first])
-    return CodeGrade(counts[Verdict.PASSED], len(results), dict(counts), failure)
-
-
-def _failure(problem: CodeProblem, index: int, result: Result) -> Failure:
-    stdin, expected = written(problem.tests[index])
-    return Failure(
-        test=index,
-        verdict=result.verdict,
-        stdin=shorten(stdin, SHOWN),
-        printed=printed(result),
-        expected=shorten(expected, SHOWN) if index < problem.num_public else "",
-        error=last_error(result),
-    )
+    return CodeGrade(counts[Verdict.PASSED], len(results), dict(counts))
 
 
 def _text(data: str | bytes) -> str:

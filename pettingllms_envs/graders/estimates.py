@@ -20,7 +20,6 @@ _GREEK = tuple(
     rf"\{name}"
     for name in ("alpha", "beta", "gamma", "delta", "theta", "lambda", "mu", "phi", "omega", "rho", "sigma", "tau")
 )
-_BEGINNINGS = ("(", "{", r"\frac", r"\sqrt", r"\pi", *_GREEK)
 _CANCELLED = 1e-6
 _FAR = 1e-3
 _MAX_EXPONENT = 1000.0

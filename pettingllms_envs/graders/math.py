@@ -9,20 +9,21 @@ counts as the same answer is in docs/grading.md. The verdict is the same from ev
 
 From the outside in: `pettingllms_envs.replies.boxes` (where a reply says its answer), `verdicts.py` (from two texts
 to a verdict), `reading.py` with `spelling.py`, `units.py` and `shapes.py` (what a text says), `matching.py` and
-`numbers.py` (what is equal), `workers.py` and `inside/` (math-verify), `cache.py`.
+`numbers.py` (what is equal), `workers.py` and `inside/` (math-verify).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import Unpack
 
-from pettingllms_envs.graders.cache import Memo
+from pettingllms_envs.caching import Memo
 from pettingllms_envs.graders.verdicts import (
     MAX_LENGTH,
     Case,
     Finding,
+    GoldSettings,
     Grade,
     Question,
     Settings,
@@ -38,6 +39,7 @@ from pettingllms_envs.replies.boxes import boxed
 
 
 __all__ = [
+    "GoldSettings",
     "Grade",
     "GraderFailed",
     "MathGrader",
@@ -66,13 +68,13 @@ class MathGrader:
         self._ask = MathVerify() if ask is None else ask
         self._memo: Memo[tuple[str, str, Settings], Grade] = Memo(num_remembered)
 
-    def grade(self, answer: str, gold: str, **settings: Any) -> Grade:
+    def grade(self, answer: str, gold: str, **settings: Unpack[GoldSettings]) -> Grade:
         r"""Whether an answer is right. Safe to call from any thread.
 
         Args:
             answer: What the reply's box holds (`boxed`).
             gold: The right answer, as the data set writes it.
-            **settings: Those of `Settings`: `kind`, `multiple`, `unit` and `tolerance`.
+            **settings: `kind`, `multiple`, `unit` and `tolerance`, see `GoldSettings`.
 
         Raises:
             ValueError: The gold is empty or too long or, of kind `"integer"`, no integer; an unknown kind; tolerances
@@ -83,14 +85,14 @@ class MathGrader:
         """
         return self.grade_many([answer], gold, **settings)[0]
 
-    def grade_many(self, answers: Sequence[str], gold: str, **settings: Any) -> list[Grade]:
+    def grade_many(self, answers: Sequence[str], gold: str, **settings: Unpack[GoldSettings]) -> list[Grade]:
         """`grade` for each answer of a group: the same verdicts, sooner. math-verify reads the gold only once."""
         given = settings_of(**settings)
         check_gold(gold, given)
         grades = self._grades(answers, gold, given)
         return [grades[answer] for answer in answers]
 
-    def same(self, one: str, other: str, **settings: Any) -> bool:
+    def same(self, one: str, other: str, **settings: Unpack[GoldSettings]) -> bool:
         """Whether two answers of models agree, by the rules of `grade`: each would be right, were the other the gold.
 
         Symmetric. An answer that cannot be read agrees with none, not even with itself.
@@ -139,16 +141,16 @@ def default() -> MathGrader:
     return MathGrader()
 
 
-def grade(answer: str, gold: str, **settings: Any) -> Grade:
+def grade(answer: str, gold: str, **settings: Unpack[GoldSettings]) -> Grade:
     """`MathGrader.grade` of the process's own grader."""
     return default().grade(answer, gold, **settings)
 
 
-def grade_many(answers: Sequence[str], gold: str, **settings: Any) -> list[Grade]:
+def grade_many(answers: Sequence[str], gold: str, **settings: Unpack[GoldSettings]) -> list[Grade]:
     """`MathGrader.grade_many` of the process's own grader."""
     return default().grade_many(answers, gold, **settings)
 
 
-def same(one: str, other: str, **settings: Any) -> bool:
+def same(one: str, other: str, **settings: Unpack[GoldSettings]) -> bool:
     """`MathGrader.same` of the process's own grader."""
     return default().same(one, other, **settings)

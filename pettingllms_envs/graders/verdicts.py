@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict, Unpack
 
 from pettingllms_envs.core import check_choice
 from pettingllms_envs.graders import numbers, shapes
@@ -64,16 +64,26 @@ class Finding(StrEnum):
     TIMEOUT = "timeout"
 
 
-class Settings(NamedTuple):
-    """What a problem says of its gold.
+class GoldSettings(TypedDict, total=False):
+    """What a problem says of its gold: the keyword arguments of `MathGrader`'s methods, each of which may be left out.
 
     Args:
-        kind: `"integer"`: both are integers, and nothing else will do (AIME). `"expression"`: anything.
-        multiple: Whether the gold lists several answers, comma-joined. All must be there, in any order, and no
-            other; a tuple or an interval among them keeps its order.
-        unit: In which the gold is given; an answer may repeat it or leave it out.
-        tolerance: How far a number may be off, absolutely: () for not at all, one for all, or one for each answer.
+        kind: `"integer"`: both are integers, and nothing else will do (AIME). `"expression"`, the default: anything.
+        multiple: Whether the gold lists several answers, comma-joined (False). All must be there, in any order, and
+            no other; a tuple or an interval among them keeps its order.
+        unit: In which the gold is given (none); an answer may repeat it or leave it out.
+        tolerance: How far a number may be off, absolutely: () for not at all, the default, one for all, or one for
+            each answer.
     """
+
+    kind: str
+    multiple: bool
+    unit: str
+    tolerance: Sequence[float]
+
+
+class Settings(NamedTuple):
+    """`GoldSettings` of which none is left out."""
 
     kind: str = "expression"
     multiple: bool = False
@@ -81,9 +91,9 @@ class Settings(NamedTuple):
     tolerance: tuple[float, ...] = ()
 
 
-def settings_of(**given: Any) -> Settings:
-    """`Settings` of which some are given; the tolerance may be any sequence."""
-    settings = Settings(**given)
+def settings_of(**given: Unpack[GoldSettings]) -> Settings:
+    """All of the settings, with the defaults of those that are not given."""
+    settings = Settings(**given)  # type: ignore[arg-type]  # the tolerance may be any sequence
     return settings._replace(multiple=bool(settings.multiple), tolerance=tuple(settings.tolerance))
 
 

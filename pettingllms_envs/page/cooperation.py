@@ -16,6 +16,7 @@ from typing import Any
 from pettingllms_envs.episodes.files import write_json
 from pettingllms_envs.episodes.outputs import write_output
 from pettingllms_envs.evaluation.cooperation import FORMAT, Cooperation
+from pettingllms_envs.evaluation.tables import percent
 
 
 NUMBERS, PAGE = "cooperation.json", "cooperation.html"
@@ -93,7 +94,7 @@ def _drawing(numbers: Mapping[str, Any]) -> str:
         side, anchor = (5, "start") if bound < 0.5 else (-5, "end")
         marks.append(_text(_x(bound) + side, 12, f"bound of an agent alone, {100 * bound:.1f}%", anchor))
     size = f'width="{WIDTH}" height="{bottom + 24}" viewBox="0 0 {WIDTH} {bottom + 24}"'
-    label = "; ".join(f"{arm['name']} {_percent(arm)}" for arm in arms)
+    label = "; ".join(f"{arm['name']} {percent(arm)}" for arm in arms)
     return f'<svg {size} role="img" aria-label="{escape(label)}" font-size="13">{"".join(marks)}</svg>'
 
 
@@ -102,8 +103,8 @@ def _arms(numbers: Mapping[str, Any]) -> str:
     rows = [
         (
             arm["name"],
-            _percent(arm),
-            f"{_percent(guesser)}, {guesser['name']}" if (guesser := arm.get("guesser")) else "",
+            percent(arm),
+            f"{percent(guesser)}, {guesser['name']}" if (guesser := arm.get("guesser")) else "",
             "not counted" if arm["tokens"] is None else f"{arm['tokens']:,.0f}",
             "" if arm["most_tokens"] is None else f"{arm['most_tokens']:,}",
             str(arm["num_out_of_tokens"]),
@@ -137,10 +138,6 @@ def _agent(identity: Mapping[str, Any]) -> str:
     """`"api:model"`, and the adapter if there is one."""
     name = identity["kind"] if identity["target"] is None else f"{identity['kind']}:{identity['target']}"
     return f"{name}, adapter {identity['adapter']}" if identity.get("adapter") else name
-
-
-def _percent(arm: Mapping[str, Any]) -> str:
-    return f"{100 * arm['mean']:.1f}% [{100 * arm['low']:.1f}, {100 * arm['high']:.1f}]"
 
 
 def _x(share: float) -> float:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from pettingllms_envs.episodes.figures import mean_by_problem
+from pettingllms_envs.episodes.figures import AGENT_FIGURES, mean_by_problem, words
 from pettingllms_envs.evaluation.statistics import mean_interval, wilson
 
 
@@ -66,7 +67,7 @@ def learned(log: Sequence[Mapping[str, Any]], table: Table, agents: Sequence[str
     first, last = looks
     names = [name for name in first.figures if name in last.figures]
     rows = [
-        [name, _short(a := first.figures[name]), _short(b := last.figures[name]), _signed(b - a)] for name in names
+        [name, _short(a := first.figures[name]), _short(b := last.figures[name]), f"{b - a:+.3g}"] for name in names
     ]
     if first.success and last.success:
         points = f"{100 * (last.success[0] - first.success[0]):+.1f} points"
@@ -116,9 +117,9 @@ def _look(logs: Mapping[str, Any], prefix: str, agents: Sequence[str]) -> Look:
     rate, number = logs.get(f"{prefix}outcome/success"), logs.get(f"{prefix}rollout/instances")
     success = None if rate is None or not number else (rate, *wilson(rate * number, round(number)))
     figures = {
-        f"{name} of {agent}": logs[key]
+        f"{words(name)} of {agent}": logs[key]
         for agent in agents
-        for name in ("reward", "return")
+        for name in ("reward", *AGENT_FIGURES)
         if (key := f"{prefix}agent/{agent}/{name}") in logs
     }
     return Look(f"step {logs['step']}", success, figures)
@@ -140,10 +141,10 @@ def _of_steps(table: Table, steps: Sequence[int], agents: Sequence[str]) -> Look
     shares = mean_by_problem(judged)
     success = (fmean(shares), *mean_interval(shares)) if shares else None
     figures = {}
-    for agent in agents:
+    for agent, name in product(agents, AGENT_FIGURES):
         own = [table["figures"][at].get(agent, {}) for at in places]
-        if returns := [each["return"] for each in own if "return" in each]:
-            figures[f"return of {agent}"] = fmean(returns)
+        if values := [each[name] for each in own if name in each]:
+            figures[f"{words(name)} of {agent}"] = fmean(values)
     when = f"step {steps[0]}" if len(steps) == 1 else f"steps {steps[0]} to {steps[-1]}"
     return Look(when, success, figures)
 
@@ -155,7 +156,3 @@ def _rate(success: tuple[float, float, float]) -> str:
 
 def _short(value: float) -> str:
     return f"{value:.3g}"
-
-
-def _signed(value: float) -> str:
-    return f"{value:+.3g}"

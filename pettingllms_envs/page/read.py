@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pettingllms_envs.episodes.figures import of_agent
+from pettingllms_envs.episodes.figures import of_row
 
 
 Row = Mapping[str, Any]
@@ -38,7 +38,7 @@ def group_of(row: Row) -> str:
 
 def index_of(row: Row) -> list[Any]:
     """An episode's values of `INDEX`."""
-    instance, error, returns = row["instance"], row["error"], row["returns"] or {}
+    instance, error = row["instance"], row["error"]
     name = instance.get("problem") or f"seed {instance['seed']}"
     tokens = [step["tokens"]["completion"] for step in row["steps"] if step.get("tokens")]
     sampled = [each.get("tokens") for step in row["steps"] for each in step.get("candidates") or []]
@@ -55,7 +55,7 @@ def index_of(row: Row) -> list[Any]:
         None if error is None else f"{error['kind']}: {error['message']}",
         len(row["steps"]),
         sum(tokens) if tokens and None not in tokens else None,
-        {agent: of_agent(agent, returns, row["outcome"] or {}) for agent in returns},
+        of_row(row),
         parts,
         any(name.endswith(".format") and value < 0 for name, value in parts.items()),
         (row.get("training") or {}).get("step"),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from pettingllms_envs.episodes.figures import AGENT_FIGURES, mean_by_problem
+from pettingllms_envs.episodes.figures import AGENT_FIGURES, mean_by_problem, words
 from pettingllms_envs.evaluation import data_label
 from pettingllms_envs.evaluation.statistics import mean_interval, studentized_bootstrap
 
@@ -98,7 +98,7 @@ def _cards(table: Table, counted: Sequence[int], agents: Sequence[str]) -> Any:
         if values := _figures(table, agent, name, range(len(table["name"]))):
             mean = _mean(agent, table, values)
             note = "" if mean["low"] is None else f"95%: {mean['low']:.3g} to {mean['high']:.3g}"
-            yield {"name": f"{name} of {agent}", "value": f"{mean['value']:.3g}", "note": note}
+            yield {"name": f"{words(name)} of {agent}", "value": f"{mean['value']:.3g}", "note": note}
     tokens = [number for number in table["tokens"] if number is not None]
     if tokens:
         yield {
@@ -116,7 +116,7 @@ def _parts(table: Table) -> Any:
 
 
 def _curves(table: Table, counted: Sequence[int], agents: Sequence[str]) -> dict[str, list[Item]]:
-    """Success and returns by training step; empty if the run is not a training."""
+    """Success and the figures of agents by training step; empty if the run is not a training."""
     of_step: dict[int, list[int]] = defaultdict(list)
     for at, step in enumerate(table["step"]):
         if step is not None and table["error"][at] is None:
@@ -131,7 +131,7 @@ def _curves(table: Table, counted: Sequence[int], agents: Sequence[str]) -> dict
     ]
     named = {"Success of the chosen path, by training step": solved}
     for name in AGENT_FIGURES:
-        named[f"{name.capitalize()}, by training step"] = [
+        named[f"{words(name).capitalize()}, by training step"] = [
             {**_mean(agent, table, values), "step": step}
             for step, places in sorted(of_step.items())
             for agent in agents

@@ -12,21 +12,16 @@ An index is made once for each process: 3 s for 20,000 passages. For the whole o
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from pettingllms_envs.caching import remembered
 from pettingllms_envs.datasets.files import read_rows
 from pettingllms_envs.datasets.rows import BadRow
 from pettingllms_envs.retrieval.local import DenseIndex, SparseIndex, sentence_encoder
 from pettingllms_envs.retrieval.passages import Passage, Retriever
-
-
-CHUNK = 2**20
-
-_indexing = threading.Lock()
 
 
 def corpus_digest(path: Path) -> str:
@@ -59,14 +54,9 @@ def read_corpus(path: Path) -> tuple[Passage, ...]:
     return tuple(found)
 
 
+@remembered(4)
 def corpus_index(path: Path, digest: str, encoder: str | None = None) -> Retriever:
     """The index of a corpus: sparse, or with the name of a sentence encoder dense. Threads wait for the first one."""
-    with _indexing:
-        return _index(path, digest, encoder)
-
-
-@lru_cache(maxsize=4)
-def _index(path: Path, digest: str, encoder: str | None) -> Retriever:
     passages = read_corpus(path)
     if encoder is None:
         return SparseIndex(passages, digest)
@@ -90,8 +80,5 @@ def _passage(row: Mapping[str, Any], where: str) -> Passage:
 
 @lru_cache(maxsize=64)  # by size and time too, since a file may change while a process runs
 def _digest(path: Path, size: int, time: int) -> str:
-    found = hashlib.sha256()
     with path.open("rb") as file:
-        while chunk := file.read(CHUNK):
-            found.update(chunk)
-    return found.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()

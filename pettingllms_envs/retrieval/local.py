@@ -14,11 +14,11 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Iterable, Sequence
-from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
 
+from pettingllms_envs.caching import remembered
 from pettingllms_envs.installing import needs_extra
 from pettingllms_envs.retrieval.bm25 import BM25, MOST_CHARACTERS, terms_of
 from pettingllms_envs.retrieval.passages import Passage
@@ -26,8 +26,6 @@ from pettingllms_envs.retrieval.passages import Passage
 
 K1, B = 1.2, 0.75
 """Parameters of BM25, as in Lucene."""
-
-_loading = threading.Lock()
 
 
 class Encoder(Protocol):
@@ -131,6 +129,7 @@ class SentenceEncoder:
             return self._model.encode_document(inputs, **options)
 
 
+@remembered(64)  # a model takes seconds to load: once in a process, for all indices and threads
 def sentence_encoder(model: str) -> Encoder:
     """A sentence encoder of the Hub or in a folder, on the CPU, so that all processes of a machine can have it.
 
@@ -144,12 +143,6 @@ def sentence_encoder(model: str) -> Encoder:
         ImportError: `sentence_transformers` is not installed.
         OSError: There is no such model.
     """
-    with _loading:
-        return _loaded(model)
-
-
-@cache  # a model takes seconds to load: once in a process, for all indices and threads
-def _loaded(model: str) -> Encoder:
     with needs_extra("search", "sentence_transformers", "an encoder"):
         from sentence_transformers import SentenceTransformer
     return SentenceEncoder(SentenceTransformer(model, device="cpu"))

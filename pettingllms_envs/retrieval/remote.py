@@ -16,8 +16,6 @@ from __future__ import annotations
 
 import json
 import os
-import threading
-from collections import OrderedDict
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
@@ -25,6 +23,7 @@ from typing import Any
 import httpx2
 
 from pettingllms_envs.agents.server import Notices, Server, ServerRefused, ServerUnreachable
+from pettingllms_envs.caching import remembered
 from pettingllms_envs.retrieval.corpora import passage_of
 from pettingllms_envs.retrieval.passages import Passage, RetrieverFailed
 
@@ -33,35 +32,8 @@ MOST_BYTES = 2**22
 """Of an answer; a larger one counts as a failure."""
 
 MOST_CACHED = 100_000
-"""Results in a process; the one that was not used for longest goes first."""
+"""Results in a process; the oldest goes first."""
 
-Key = tuple[str, str, str, int]
-
-
-class ResultCache:
-    """Results by (address, corpus, query, k). The first one that is stored stays."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._results: OrderedDict[Key, tuple[Passage, ...]] = OrderedDict()
-
-    def get(self, key: Key) -> tuple[Passage, ...] | None:
-        """The result, if there is one."""
-        with self._lock:
-            if key in self._results:
-                self._results.move_to_end(key)
-            return self._results.get(key)
-
-    def put(self, key: Key, result: tuple[Passage, ...]) -> tuple[Passage, ...]:
-        """The result that is stored: this one, or an earlier one of another thread."""
-        with self._lock:
-            stored = self._results.setdefault(key, result)
-            if len(self._results) > MOST_CACHED:
-                self._results.popitem(last=False)
-            return stored
-
-
-_cache = ResultCache()
 _notices = Notices()
 
 
@@ -97,26 +69,26 @@ class RemoteRetriever:
         Raises:
             RetrieverFailed: It does not say which, for as long as `patience`.
         """
-        key = (self.url, self.digest, query, k)
-        cached = _cache.get(key)
-        return _cache.put(key, self._ask(query, k)) if cached is None else cached
+        return _found(self, query, k)
 
-    def _ask(self, query: str, k: int) -> tuple[Passage, ...]:
-        server = Server(
-            url=self.url,
-            client=_client(os.getpid()),
-            timeout=self.timeout,
-            patience=self.patience,
-            most_bytes=MOST_BYTES,
-            advice="Start the retriever, or correct its url",
-            notices=_notices,
-        )
-        body = {"queries": [query], "topk": k, "return_scores": True}
-        try:
-            read = partial(_passages, k=k)
-            return server.ask("POST", "", body, read=read, expected=f"list of {k} passages").value
-        except (ServerUnreachable, ServerRefused) as error:
-            raise RetrieverFailed(f"the retriever has no result: {error}") from error
+
+@remembered(MOST_CACHED)
+def _found(retriever: RemoteRetriever, query: str, k: int) -> tuple[Passage, ...]:
+    server = Server(
+        url=retriever.url,
+        client=_client(os.getpid()),
+        timeout=retriever.timeout,
+        patience=retriever.patience,
+        most_bytes=MOST_BYTES,
+        advice="Start the retriever, or correct its url",
+        notices=_notices,
+    )
+    body = {"queries": [query], "topk": k, "return_scores": True}
+    try:
+        read = partial(_passages, k=k)
+        return server.ask("POST", "", body, read=read, expected=f"list of {k} passages").value
+    except (ServerUnreachable, ServerRefused) as error:
+        raise RetrieverFailed(f"the retriever has no result: {error}") from error
 
 
 def _passages(text: str, k: int) -> tuple[Passage, ...]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pettingllms_envs.core import ToolResult, ToolSpec
 from pettingllms_envs.quoting import shorten
 from pettingllms_envs.sandbox.shared import default
-from pettingllms_envs.sandbox.values import Limits, Verdict, check_limits
+from pettingllms_envs.sandbox.values import ENDINGS, Limits, Verdict, check_limits
 
 
 class SandboxFailed(RuntimeError):
@@ -71,14 +71,5 @@ class ToolExecutor:
         if result.verdict == Verdict.SANDBOX_ERROR:
             raise SandboxFailed(f"the sandbox failed twice ({result.detail}); expected a result. See the log.")
         shown = shorten(result.stdout.decode("utf-8", "replace"), self.max_shown)
-        error = "" if result.verdict == Verdict.FINISHED else f"{_WORDS[result.verdict]}: {result.detail}"
+        error = "" if result.verdict == Verdict.FINISHED else f"{ENDINGS[result.verdict]}: {result.detail}"
         return ToolResult(shown, error)
-
-
-_WORDS = {
-    Verdict.TIMEOUT: "out of time",
-    Verdict.MEMORY: "out of memory",
-    Verdict.OUTPUT_LIMIT: "too much output",
-    Verdict.RUNTIME_ERROR: "it failed",
-    Verdict.VIOLATION: "forbidden",
-}

@@ -66,8 +66,7 @@ def request_tests(task: Task, limits: Limits, isolation: str, stop_at_timeout: b
             `limits` that are not `Limits`.
     """
     check_limits(limits)
-    if isolation not in ISOLATIONS:
-        raise ValueError(f"isolation is {isolation!r}; expected one of {', '.join(map(repr, ISOLATIONS))}.")
+    check_choice("isolation", isolation, ISOLATIONS)
     check_choice("tolerance_kind", task.tolerance_kind, get_args(ToleranceKind))
     tests = list(task.tests)
     if not tests:

@@ -32,6 +32,17 @@ class Verdict(StrEnum):
     SANDBOX_ERROR = "sandbox_error"
 
 
+ENDINGS = {
+    Verdict.WRONG: "wrong",
+    Verdict.TIMEOUT: "out of time",
+    Verdict.MEMORY: "out of memory",
+    Verdict.OUTPUT_LIMIT: "too much output",
+    Verdict.RUNTIME_ERROR: "it failed",
+    Verdict.VIOLATION: "forbidden",
+}
+"""What prompts say of a program that did not pass."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """The limits of a program.

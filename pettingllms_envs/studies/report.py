@@ -15,7 +15,7 @@ from pettingllms_envs.studies.analysis import (
     primary_differences,
     tuned,
 )
-from pettingllms_envs.studies.results import CellResult, Outline, label
+from pettingllms_envs.studies.results import CellResult, label
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +62,12 @@ Block = Heading | Paragraph | Items | Table | Curves
 def blocks(results: StudyResults) -> Iterator[Block]:
     """The report from its title to the tuning."""
     outline = results.outline
+    more = [seed for seed in outline.most_seeds if seed not in outline.seeds]
+    of_primary = f", and {_seeds(more)} of the methods that primary comparisons name" if more else ""
     yield Heading(f"Study {outline.name}", 1)
     yield Paragraph(
         f"Success on {outline.num_instances} instances of the split {outline.split}, "
-        f"{_seeds(outline.seeds)}{_more_seeds(outline)}. Each run was trained until {outline.tokens:,} tokens were "
+        f"{_seeds(outline.seeds)}{of_primary}. Each run was trained until {outline.tokens:,} tokens were "
         "generated."
     )
     for note in outline.notes:
@@ -96,11 +98,6 @@ def blocks(results: StudyResults) -> Iterator[Block]:
 
 def _seeds(seeds: Sequence[int]) -> str:
     return f"seed{'' if len(seeds) == 1 else 's'} {', '.join(map(str, seeds))}"
-
-
-def _more_seeds(outline: Outline) -> str:
-    more = [seed for seed in outline.most_seeds if seed not in outline.seeds]
-    return f", and {_seeds(more)} of the methods that primary comparisons name" if more else ""
 
 
 # ---- Comparisons ----------------------------------------------------------------------------------------------------

@@ -24,7 +24,6 @@ from pettingllms_envs.episodes import files
 
 
 OUTLINE = "study.json"
-PHASES = ("tuning", "evaluation", "fidelity")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

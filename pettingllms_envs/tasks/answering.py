@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from pettingllms_envs.core import SPLITS, Unreadable, check_choice
+from pettingllms_envs.core import SPLITS, Unreadable
 from pettingllms_envs.datasets.problems import MathProblem
 from pettingllms_envs.graders import math
 from pettingllms_envs.quoting import quote_headings, quote_inline
@@ -71,9 +71,8 @@ class Answering(DataTask[AnswerState]):
         Raises:
             ValueError: There is no such split, level, problem or data.
         """
-        check_choice("split", split, SPLITS)
-        drawn = self.drawn(seed, split=split, level=level, problem=problem, **self._also())
-        if not isinstance(drawn, MathProblem) or drawn.kind != (self.golden_kind or drawn.kind):
+        drawn = self.drawn(MathProblem, seed, split, level=level, problem=problem, **self._also())
+        if self.golden_kind not in (None, drawn.kind):
             raise ValueError(f"{self.name} got data={self.data!r} with {drawn}; expected problems of {self.name}.")
         return AnswerState(drawn)
 
@@ -148,7 +147,7 @@ class Answering(DataTask[AnswerState]):
         return {}
 
 
-def _how(problem: MathProblem) -> dict[str, Any]:
+def _how(problem: MathProblem) -> math.GoldSettings:
     """How answers to a problem are compared; its golden answer is not among it."""
     return {
         "kind": problem.kind,

@@ -254,17 +254,14 @@ class Archives(OpenTask[ArchivesState]):
 
     def rules(self) -> str:
         """The game in about 90 words."""
+        which = f", {self.facts} facts of which the question asks for one" if self.facts > 1 else ""
         return (
             "You answer a question about people, towns, rivers and guilds of a fictional world. Its facts are in two"
             f" archives. Archive 0 has {contents(ARCHIVES[0], self.facts)}. Archive 1 has"
             f" {contents(ARCHIVES[1], self.facts)}. Every name is one word. A search for a name finds what the archive"
-            f" says about it{self._which}; it shows at most {self.results} passages of an archive. Each step of the"
+            f" says about it{which}; it shows at most {self.results} passages of an archive. Each step of the"
             " question needs the other archive than the step before."
         )
-
-    @property
-    def _which(self) -> str:
-        return f", {self.facts} facts of which the question asks for one" if self.facts > 1 else ""
 
     def reply_format(self) -> str:
         """How a reply ends."""

@@ -16,13 +16,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
-from pettingllms_envs.core import SPLITS, Unreadable, check_choice
+from pettingllms_envs.core import SPLITS, Unreadable, check_whole
 from pettingllms_envs.datasets.problems import CodeProblem
 from pettingllms_envs.graders.cases import Case, Review, Run, best_cases, review, run_cases
 from pettingllms_envs.graders.code import golden, grade, limits_of
 from pettingllms_envs.instances import seeded
 from pettingllms_envs.quoting import quote_block
-from pettingllms_envs.replies import PYTHON, fenced_blocks
+from pettingllms_envs.replies import only_program
 from pettingllms_envs.sandbox.values import Limits
 from pettingllms_envs.tasks.coding_text import (
     PROGRAM_FORMAT,
@@ -33,9 +33,6 @@ from pettingllms_envs.tasks.coding_text import (
     write_program,
 )
 from pettingllms_envs.tasks.data import DataTask
-
-
-MAX_PROGRAM = 20_000
 
 
 class CodingState(NamedTuple):
@@ -82,10 +79,8 @@ class Coding(DataTask[CodingState]):
     blind_replies: ClassVar[tuple[str, ...]] = blind_replies()
 
     def __post_init__(self) -> None:
-        if self.train_tests is not None and (not isinstance(self.train_tests, int) or self.train_tests < 1):
-            raise ValueError(
-                f"train_tests is {self.train_tests!r}; expected a whole number of at least 1, or None for all tests."
-            )
+        if self.train_tests is not None:
+            check_whole("train_tests", self.train_tests, 1)
         if self.cpu is not None:
             Limits(cpu=self.cpu)
         object.__setattr__(self, "packages", installed(self.packages))
@@ -104,14 +99,8 @@ class Coding(DataTask[CodingState]):
         Raises:
             ValueError: There is no such split, level, problem or data.
         """
-        check_choice("split", split, SPLITS)
-        fields = {"split": split, "level": level, "problem": problem}
-        chosen = self.drawn(seed, **fields, include_unjudged=self.include_unjudged)
-        if not isinstance(chosen, CodeProblem):
-            raise ValueError(
-                f"{self.data!r} has {type(chosen).__name__}s; expected problems whose answer is a program. Name other"
-                " data, or play it in math."
-            )
+        fields = {"level": level, "problem": problem, "include_unjudged": self.include_unjudged}
+        chosen = self.drawn(CodeProblem, seed, split, **fields)
         if self.packages:
             chosen = replace(chosen, packages=self.packages)
         counted = self.counted_tests(chosen) if split == SPLITS[0] else None
@@ -127,17 +116,8 @@ class Coding(DataTask[CodingState]):
 
     def parse(self, reply: str) -> str | Unreadable:
         """The text of the one block of Python."""
-        blocks = fenced_blocks(reply, PYTHON)
-        if isinstance(blocks, Unreadable):
-            return blocks
-        if len(blocks) != 1:
-            return Unreadable(f"it has {len(blocks) or 'no'} blocks of Python, and one is expected")
-        program = blocks[0][1]
-        if not program.strip():
-            return Unreadable("its program is empty")
-        if len(program) > MAX_PROGRAM:
-            return Unreadable(f"its program is longer than {MAX_PROGRAM} characters")
-        return program
+        program = only_program(reply)
+        return program if isinstance(program, Unreadable) or program.strip() else Unreadable("its program is empty")
 
     def apply(self, state: CodingState, move: str) -> CodingState:
         """The program in place of the one before, graded.

@@ -10,7 +10,7 @@ from pettingllms_envs.graders.cases import Case, Run, as_case, in_statement
 from pettingllms_envs.graders.code import SHOWN, written
 from pettingllms_envs.quoting import quote_block, quote_headings, quote_inline, shorten
 from pettingllms_envs.replies import FENCE, fence
-from pettingllms_envs.sandbox.values import CallTest, Verdict
+from pettingllms_envs.sandbox.values import ENDINGS, CallTest
 
 
 RULES = (
@@ -44,14 +44,6 @@ _BLIND_PROGRAMS = (
     ),
 )
 _BLIND_CASES = (Case("1", "1"), Case("", ""), Case("0", "0"), Case("1\n1", "YES"), Case("[]", "0"), Case("[1]", "[1]"))
-_ENDINGS = {
-    Verdict.WRONG: "wrong",
-    Verdict.TIMEOUT: "out of time",
-    Verdict.MEMORY: "out of memory",
-    Verdict.OUTPUT_LIMIT: "too much output",
-    Verdict.RUNTIME_ERROR: "it failed",
-    Verdict.VIOLATION: "forbidden",
-}
 
 
 def write_program(program: str) -> str:
@@ -101,7 +93,7 @@ def runs_text(cases: Sequence[Case], runs: Sequence[Run], word: str) -> str:
 def _ran(run: Run) -> str:
     if run.passed:
         return "The program passed."
-    text = f"The program did not pass: {_ENDINGS[run.verdict]}."
+    text = f"The program did not pass: {ENDINGS[run.verdict]}."
     if run.error:
         return f"{text} Its last words:\n{quote_block(run.error)}"
     return f"{text} It gave:\n{quote_block(run.printed)}"

@@ -6,15 +6,18 @@ are the rows that come with this package, which are told from the benchmark that
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
-from pettingllms_envs.core import SPLITS, State
+from pettingllms_envs.core import SPLITS, State, check_choice
 from pettingllms_envs.datasets import sampling_order
 from pettingllms_envs.datasets.problems import Problem
 from pettingllms_envs.features import DataSet
 from pettingllms_envs.tasks.base import OpenTask
+
+
+Kind = TypeVar("Kind", bound=Problem)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +51,18 @@ class DataTask(OpenTask[State]):
         is_own = self.data is None or str(self.data).startswith("own:")
         return DataSet(str(self.data or self.own), *((self.benchmark, self.remedy) if is_own else ()))
 
-    def drawn(self, seed: int, **fields: Any) -> Problem:
-        """The problem of a seed; `fields` narrow the choice, see `sampling_order.draw`.
+    def drawn(self, kind: type[Kind], seed: int, split: str | None, **fields: Any) -> Kind:
+        """The problem of a seed, of this kind; `fields` narrow the choice, see `sampling_order.draw`.
 
         Raises:
-            ValueError: There is no such split, level, problem or data.
+            ValueError: There is no such split, level, problem or data, or the problem is of another kind.
         """
-        return sampling_order.draw(self.data or self.own, self.layout, seed, **fields)
+        splits: Sequence[Any] = self.instance_fields["split"]
+        split = splits[0] if split is None else split
+        check_choice("split", split, splits)
+        problem = sampling_order.draw(self.data or self.own, self.layout, seed, split=split, **fields)
+        if not isinstance(problem, kind):
+            raise ValueError(
+                f"{self.name} got data={self.data!r} with {problem}; expected {kind.__name__}s. Name another set."
+            )
+        return problem

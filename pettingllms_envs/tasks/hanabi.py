@@ -108,7 +108,6 @@ class Hanabi(CooperativeTask[HanabiState]):
     wording: str = "english"
 
     name: ClassVar[str] = "hanabi"
-    version: ClassVar[int] = 0
     instance_fields: ClassVar[Mapping[str, tuple[object, ...]]] = {"split": SPLITS, "level": tuple(VARIANTS)}
     bots: ClassVar[tuple[str, ...]] = tuple(BOTS)
 

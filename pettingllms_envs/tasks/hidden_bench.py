@@ -25,7 +25,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from pettingllms_envs.core import Unreadable, check_choice
+from pettingllms_envs.core import Unreadable
 from pettingllms_envs.datasets.normalization import short_answer
 from pettingllms_envs.datasets.problems import HiddenProfile
 from pettingllms_envs.instances import seeded
@@ -92,11 +92,7 @@ class HiddenBench(DataTask[ProfileState]):
         Raises:
             ValueError: There is no such split, task or data.
         """
-        split = "test" if split is None else split
-        check_choice("split", split, ("test",))
-        drawn = self.drawn(seed, split=split, problem=problem)
-        if not isinstance(drawn, HiddenProfile):
-            raise ValueError(f"hidden_bench got data={self.data!r} with {drawn}; expected hidden profiles.")
+        drawn = self.drawn(HiddenProfile, seed, split, problem=problem)
         num = len(drawn.hidden)
         rng = seeded("hidden_bench", "v0", seed, drawn.digest)
         order = rng.sample(range(num), num)

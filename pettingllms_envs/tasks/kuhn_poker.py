@@ -71,7 +71,6 @@ class KuhnPoker(MultiplayerTask[KuhnState]):
     players: int = 2
 
     name: ClassVar[str] = "kuhn_poker"
-    version: ClassVar[int] = 0
     zero_sum: ClassVar[bool] = True
     unreadable_move: ClassVar[str] = PASS
     instance_fields: ClassVar[Mapping[str, tuple[object, ...]]] = {"deal": ()}

@@ -15,10 +15,10 @@ Outcome: `noted`, the share of all readings that notes have; `told`; `lone_bound
 see below.
 Lone bound: two note takers can be right always if both have room for their streams. One with the same room and
 the same number of replies is right at most in `NoteTaking.lone_bound()` of the episodes, whatever it writes:
-`pettingllms_envs.tasks.note_taking_bound` has the proof. With 16 readings of 10,000 values and 32 digits that is 56.3%
-(57.5% by Shannon's converse), with 8 of 1,000 and 12 digits 50.8%. It is a bound of notes that are written when all
-readings are known, and is not known to be reached by an agent that reads in order: who writes readings down as they
-come is right in 50.0% and 50.0%; with 4 of 10 and 2 digits in 55.0%, the best that a search found in 57.8%, where the
+`pettingllms_envs.tasks.note_taking_bound` has the proof. With 16 readings of 10,000 values and 32 digits that is
+56.3%, with 8 of 1,000 and 12 digits 50.8%. It is a bound of notes that are written when all readings are known, and
+is not known to be reached by an agent that reads in order: who writes readings down as they come is right in 50.0%
+and 50.0%; with 4 of 10 and 2 digits in 55.0%, the best that a search found in 57.8%, where the
 bound is 60.5% (docs/cooperation.md). It is a law about bounded notes and data that pass
 once, such as meetings or logs, and not about intelligence: an agent that may read again does not need a team. It holds
 for agents that see their prompts and nothing else: rewards, and `noted` and `told` in the outcome, say more about the
@@ -28,7 +28,7 @@ nothing is rejected to keep splits apart: they have different random numbers, an
 a probability of one in `values ** readings` for each pair.
 Oracle: notes are the readings in order, from what their agent can see; the answer is right in any case, also in
 workflows where no agent could know it.
-Source: our own. The bounds are Hamming's and Shannon's.
+Source: our own. The bound is Hamming's.
 """
 
 from __future__ import annotations

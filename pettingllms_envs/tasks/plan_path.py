@@ -69,8 +69,7 @@ class PlanPath(MovesTask[PlanPathState]):
     version: ClassVar[int] = VERSION
 
     def __post_init__(self) -> None:
-        wanted = Difficulty(self.blocked, self.min_distance, self.max_distance, self.min_detour, self.max_detour)
-        check_settings(self.size, wanted)
+        check_settings(self.size, self._wanted(None))
         object.__setattr__(self, "blocked", abs(float(self.blocked)))  # -0.0 is 0.0
         for split in SPLITS:
             check_split(self.size, self._wanted(None), split)

@@ -23,6 +23,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -36,6 +37,8 @@ from pettingllms_envs.tasks.base import OpenTask
 
 
 PROMPT = "prompt"
+ENOUGH_ROWS = 50
+"""Rows of a split whose answers are compared, to find out whether they are right by a reward."""
 """The column that may hold a text or a list of chat messages, as in TRL's data sets."""
 
 
@@ -145,18 +148,27 @@ def described_rows(name: str, table: Mapping[str, Sequence[RowProblem]]) -> Data
 
 
 def graded_rows(
-    name: str, rows: str | Path | Iterable[Mapping[str, Any]], grade: Callable[[Mapping[str, Any], str], float]
+    name: str,
+    rows: str | Path | Iterable[Mapping[str, Any]],
+    grade: Callable[[Mapping[str, Any], str], float],
+    module: str = __name__,
 ) -> type[RowTask]:
-    """A task on rows, made of a function.
+    """A task on rows, made of a function. If rows have an `answer` that is right by the function, it is the oracle's.
 
     Args:
         name: The task's name.
         rows: A file, a list of dicts, or a `datasets.Dataset`.
         grade: From a row and a reply to a score in [0, 1].
+        module: Whose documentation says what the task is.
     """
     source = {"file": Path(rows)} if isinstance(rows, str | Path) else {"rows": rows}
     members = {"name": name, "grade": lambda self, row, reply: grade(row, reply), "rules": lambda self: ""}
-    return type(name, (RowTask,), {"__slots__": (), **source, **members})
+    task: type[RowTask] = type(name, (RowTask,), {"__slots__": (), "__module__": module, **source, **members})
+    samples = [row for own in task().table().values() for row in islice(own, ENOUGH_ROWS)]
+    answers = [(row, row.get("answer")) for row in (json.loads(sample.written) for sample in samples)]
+    if all(answer is not None and grade(row, str(answer)) == 1 for row, answer in answers):
+        task.oracle = lambda self, state: str(state.row["answer"])  # type: ignore[attr-defined]  # not of every class
+    return task
 
 
 @lru_cache(maxsize=16)

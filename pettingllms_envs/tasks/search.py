@@ -30,13 +30,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from pettingllms_envs.core import SPLITS, Unreadable, check_choice, check_whole
+from pettingllms_envs.core import Unreadable, check_whole
 from pettingllms_envs.datasets.problems import QuestionProblem
 from pettingllms_envs.datasets.questions import MAX_ANSWER
 from pettingllms_envs.graders.short_answers import exact_match, f1
 from pettingllms_envs.quoting import quote_inline
 from pettingllms_envs.replies import match_last_line
 from pettingllms_envs.retrieval import Passage, Retriever
+from pettingllms_envs.retrieval.corpora import corpus_digest, corpus_index
+from pettingllms_envs.retrieval.local import DenseIndex, PassageIndex, sentence_encoder
 from pettingllms_envs.tasks.data import DataTask
 
 
@@ -159,11 +161,7 @@ class Search(DataTask[SearchState]):
         Raises:
             ValueError: There is no such split, level, question or data; it has no passages, or names none as needed.
         """
-        split = SPLITS[0] if split is None else split
-        check_choice("split", split, SPLITS)
-        drawn = self.drawn(seed, split=split, problem=problem, level=level)
-        if not isinstance(drawn, QuestionProblem):
-            raise ValueError(f"search got data={self.data!r} with {drawn}; expected questions. Name another set.")
+        drawn = self.drawn(QuestionProblem, seed, split, problem=problem, level=level)
         if not drawn.passages and self._is_own_row:
             raise ValueError(f"{drawn} has no passages; expected a corpus or a url to search. Give one of them.")
         if not drawn.support and self.support_reward:
@@ -210,7 +208,7 @@ class Search(DataTask[SearchState]):
         if self.url is not None:
             return _remote(self.url, self.corpus_digest, self.patience)
         if self.corpus is not None:
-            return _in_file(self.corpus, self.corpus_digest, self.encoder)
+            return corpus_index(Path(self.corpus), self.corpus_digest, self.encoder)
         return _of_row(problem, self.encoder)
 
     def support(self, state: SearchState) -> float:
@@ -280,7 +278,7 @@ class Search(DataTask[SearchState]):
         if self.retriever is not None:
             found = self.retriever.digest
         elif self.corpus is not None:
-            found = _digest_of(self.corpus)
+            found = corpus_digest(Path(self.corpus))
         else:
             return self.corpus_digest
         if self.corpus_digest not in ("", found):
@@ -297,27 +295,13 @@ def _needed(problem: QuestionProblem) -> list[Passage]:
 
 @lru_cache(maxsize=1024)  # 20 paragraphs: 0.1 MB, made in 1 ms
 def _of_row(problem: QuestionProblem, encoder: str | None) -> Retriever:
-    from pettingllms_envs.retrieval.local import DenseIndex, PassageIndex, sentence_encoder
-
     if encoder is None:
         return PassageIndex(problem.passages, problem.digest)
     return DenseIndex(problem.passages, sentence_encoder(encoder), problem.digest)
 
 
-# Most environments read no files and ask no servers: these import what they need when it is needed.
-def _in_file(corpus: str, digest: str, encoder: str | None) -> Retriever:
-    from pettingllms_envs.retrieval.corpora import corpus_index
-
-    return corpus_index(Path(corpus), digest, encoder)
-
-
-def _digest_of(corpus: str) -> str:
-    from pettingllms_envs.retrieval.corpora import corpus_digest
-
-    return corpus_digest(Path(corpus))
-
-
 def _remote(url: str, digest: str, patience: float) -> Retriever:
+    # Most environments ask no servers, and do without a client of HTTP.
     from pettingllms_envs.retrieval.remote import RemoteRetriever
 
     return RemoteRetriever(url, digest, patience=patience)

@@ -7,10 +7,10 @@ first solution taken from the queue is optimal.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from pettingllms_envs.core import check_choice
 from pettingllms_envs.replies import LETTERS
 from pettingllms_envs.tasks.sokoban_bound import (
     DEAD,
@@ -47,37 +47,30 @@ class SearchLimitError(Exception):
     """The search gave up at the limit it was given: nothing is known about the position."""
 
 
-def solve(
-    position: Position, by: str = "moves", *, max_nodes: int | None = None, max_seconds: float | None = None
-) -> Solution | None:
+def solve(position: Position, by: str = "moves", *, max_nodes: int | None = None) -> Solution | None:
     """An optimal solution, the same every time, or None if there is none.
 
     Args:
         position: Where to start from.
         by: What shall be as few as possible: `"moves"`, or `"pushes"` (then the walks between are shortest, no more).
         max_nodes: Give up after that many positions; None for no limit.
-        max_seconds: Give up after that time; None for no limit.
 
     Raises:
         SearchLimitError: The search gave up.
         ValueError: `by` is neither of the two.
     """
-    if by not in ("moves", "pushes"):
-        raise ValueError(f"by is {by!r}; expected 'moves' or 'pushes'. Choose what shall be fewest.")
+    check_choice("by", by, ("moves", "pushes"))
     if lower_bound(position) == DEAD:
         return None
-    found, nodes = _search(position, by == "moves", max_nodes, max_seconds)
+    found, nodes = _search(position, by == "moves", max_nodes)
     return None if found is None else _written(position, found, nodes)
 
 
-def _search(
-    position: Position, by_moves: bool, max_nodes: int | None, max_seconds: float | None
-) -> tuple[list[tuple[int, int]] | None, int]:
+def _search(position: Position, by_moves: bool, max_nodes: int | None) -> tuple[list[tuple[int, int]] | None, int]:
     """The pushes of an optimal solution, each as the player's cell before it and the step; and the nodes taken up."""
     width, walls, goals, boxes, player = position
     room, start = room_of(width, walls, goals), (boxes, 1 << player)
     floor = room.floor
-    stop = None if max_seconds is None else time.monotonic() + max_seconds
     regions: dict[int, list[int] | None] = {}  # per placement of boxes where the player can be, or None
     costs, came = {start: 0}, dict[Node, tuple[Node, int, int]]()
     # Per sum of cost and bound the nodes, last in, first out, each with the cells that the player can reach if known.
@@ -94,7 +87,7 @@ def _search(
             continue
         if boxes == goals:
             return _path(came, node), nodes
-        if nodes == max_nodes or (stop is not None and not nodes & 63 and time.monotonic() > stop):
+        if nodes == max_nodes:
             raise SearchLimitError(f"no solution within {nodes} nodes")
         nodes += 1
         if by_moves:

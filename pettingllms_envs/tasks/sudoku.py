@@ -27,7 +27,7 @@ from itertools import islice
 from operator import eq
 from typing import ClassVar, NamedTuple
 
-from pettingllms_envs.core import SPLITS, Unreadable, check_choice
+from pettingllms_envs.core import SPLITS, Unreadable, check_choice, check_whole
 from pettingllms_envs.features import Tile
 from pettingllms_envs.instances import seeded
 from pettingllms_envs.tasks import sudoku_digging, sudoku_table
@@ -111,11 +111,8 @@ class Sudoku(OpenTask[SudokuState]):
             raise ValueError(f"size is {self.size!r}; expected one of {', '.join(map(str, BOXES))}. Choose one.")
         least, most, low, high = EMPTIES[self.size]
         for name, value in (("min_empty", self.min_empty), ("max_empty", self.max_empty)):
-            if value is not None and (not isinstance(value, int) or not least <= value <= most):
-                raise ValueError(
-                    f"{name} is {value!r}; expected None or a whole number from {least} to {most}, the empty cells of"
-                    f" a grid of size {self.size}. Change it, or choose another size."
-                )
+            if value is not None:
+                check_whole(f"{name} of a grid of size {self.size}", value, least, most)
         fewest, greatest = self.min_empty, self.max_empty
         if fewest is None:
             fewest = low if greatest is None else min(low, greatest)

@@ -23,6 +23,7 @@ from pettingllms_envs.evaluation.guessers import MOST_STEPS, succeeds
 from pettingllms_envs.evaluation.statistics import wilson
 from pettingllms_envs.evaluation.team_forms import forms_of
 from pettingllms_envs.features import HasBlindBound, HasLoneBound, LimitedAccess, LimitedMemory, Memory
+from pettingllms_envs.testing.features import workflow_of
 from pettingllms_envs.testing.play import (
     Case,
     Failed,
@@ -37,7 +38,6 @@ from pettingllms_envs.testing.play import (
     task_of,
     told,
 )
-from pettingllms_envs.workflows.tool_calls import ToolCalls
 
 
 NUM_STARTS = 3
@@ -138,7 +138,7 @@ def lone_bound(env: Any, make: MakeForm, seeds: Sequence[int] = range(NUM_STARTS
         by = f"{sum(num for _, num in counts)} instances that look alike to an agent alone"
     elif isinstance(task, LimitedMemory):
         workflows = [
-            _workflow_of(make(form["settings"])) for form in forms
+            workflow_of(make(form["settings"])) for form in forms
         ]  # a form may have other notes than the team
         found = max(bound_of_memory(workflow.task.lone_memory()) for workflow in workflows)
         by = f"a count of what its notes can tell apart, and {sum(map(_played_from_notes, workflows))} last prompts"
@@ -243,7 +243,7 @@ def _right_of_look_alikes(env: Any, settings: Mapping[str, Any], seeds: Sequence
     """The mean over instances of the share of look-alikes in which one answer is right, and how many were played."""
     shares: list[Fraction] = []
     num = 0
-    workflow = _workflow_of(env)
+    workflow = workflow_of(env)
     for seed in seeds:
         state = workflow.task.generate(seed)
         alike = [dataclasses.replace(workflow, task=task) for task in workflow.task.look_alikes(state, settings)]
@@ -391,8 +391,3 @@ def _oracle_replies(workflow: Any, seed: int) -> list[str]:
 def _stepped(workflow: Any, moment: _Moment, reply: str) -> _Moment:
     state, _, terminated, truncated = workflow.step(moment.state, reply)
     return _Moment(state, terminated or truncated)
-
-
-def _workflow_of(env: Any) -> Any:
-    workflow = env.unwrapped.workflow
-    return workflow.workflow if isinstance(workflow, ToolCalls) else workflow

@@ -21,14 +21,14 @@ from pettingllms_envs.testing.play import (
     Episode,
     Failed,
     Skipped,
-    Start,
     advance,
     blaming,
     branched,
     episode,
     made_with,
-    mixed_play,
+    mixed_episode,
     over,
+    played_again,
     same,
     same_course,
     saver,
@@ -48,12 +48,10 @@ _PROGRAM = (
 def check_determinism(case: Case) -> str:
     """The same seed and replies lead to the same episode, in a new instance and in one that has played others."""
     used = case.make()
-    played = [_played(case, start, used) for start in case.starts]
+    played = [mixed_episode(case, start, used) for start in case.starts]
     for what, env in (("a second run in the same instance", used), ("a run in a new instance", None)):
         for first in played:
-            again = case.make() if env is None else env
-            seen = episode(again, first.start, scripted(first.replies), max_steps=case.max_steps, look=view).seen
-            same_course(first, seen, what)
+            same_course(first, played_again(case, first, env), what)
     return f"{len(played)} episodes of {_steps(played)} steps in all, each played three times"
 
 
@@ -64,7 +62,7 @@ def check_another_process(case: Case) -> str:
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise Skipped(f"make cannot be sent to another process: {error}. Give a function of a module.") from None
     env = case.make()
-    played = [_played(case, start, env) for start in case.starts]
+    played = [mixed_episode(case, start, env) for start in case.starts]
     hash_seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
     orders = [(each.start, each.replies) for each in played]
     child = subprocess.run(
@@ -105,7 +103,7 @@ def check_snapshots(case: Case) -> str:
     for start in case.starts[:5]:
         env = make()
         save, load = saver(env)
-        whole = episode(env, start, mixed_play(case, start), max_steps=case.max_steps, look=partial(_moment, save))
+        whole = mixed_episode(case, start, env, look=partial(_moment, save))
         course = whole._replace(seen=tuple(shown for shown, _, _ in whole.seen))
         fresh = make()
         for i in range(0, len(whole.seen), max(len(whole.seen) // 16, 1)):
@@ -131,7 +129,7 @@ def check_branches(case: Case) -> str:
     count = 0
     make, how = branched(case.make)
     for start in case.starts[:3]:
-        whole = _played(case, start, case.make())
+        whole = mixed_episode(case, start)
         for depth in range(min(4, sum(reply is not None for reply in whole.replies))):
             prefix = whole.replies[:depth]
             replies = list(dict.fromkeys((whole.replies[depth] or "", *random.Random(depth).sample(case.pool, 3), "")))
@@ -187,7 +185,7 @@ def check_global_random_state(case: Case) -> str:
         return result
 
     for start in case.starts[:3]:
-        whole = _played(case, start, case.make())
+        whole = mixed_episode(case, start)
         env = untouched("make()", make)
         untouched("reset() without a seed", env.reset)
         untouched("reset()", partial(env.reset, seed=start.seed, options=dict(start.options) or None))
@@ -200,10 +198,6 @@ def check_global_random_state(case: Case) -> str:
                     untouched("render()", env.render)
                 untouched("step()", partial(env.step, reply))
     return f"{calls} calls"
-
-
-def _played(case: Case, start: Start, env: Any) -> Episode:
-    return episode(env, start, mixed_play(case, start), max_steps=case.max_steps, look=view)
 
 
 def _drawing(case: Case) -> Callable[[], Any]:

@@ -21,7 +21,7 @@ from pettingllms_envs.observations import Prompt, text_of
 from pettingllms_envs.quoting import lines_outside
 from pettingllms_envs.replies import PYTHON
 from pettingllms_envs.retrieval import Passage
-from pettingllms_envs.testing.features import calling, readable, tools_of, with_tools
+from pettingllms_envs.testing.features import calling, readable, specs_of, tools_of, with_tools
 from pettingllms_envs.testing.play import Case, Failed, Policy, Start, best, episode, oracle_of
 from pettingllms_envs.tools.calls import Call, text_call, written_call
 from pettingllms_envs.workflows.tool_calls import ToolCalls
@@ -158,8 +158,8 @@ def _variants(case: Case, start: Start) -> list[str]:
     episode(env, start, note, max_steps=2 * len(env.possible_agents))
     forms = {_form(reply): reply for reply in (*case.blind, *known)}
     found = [TEXT, *LINES, *itertools.chain.from_iterable(map(_planted, forms.values()))]
-    for tools in tools_of(getattr(env.unwrapped, "workflow", None)).values():
-        found += [call for tool in tools for call in _calls_of(tool)]
+    for spec in specs_of(getattr(env.unwrapped, "workflow", None)):
+        found += _calls_of(spec)
     return list(dict.fromkeys(found))
 
 
@@ -194,14 +194,11 @@ def _raised(word: str, content: str) -> str:
     return f"raise ValueError({''.join(LINES)!r})" if word in PYTHON else content
 
 
-def _calls_of(tool: Any) -> Iterator[str]:
+def _calls_of(spec: ToolSpec) -> list[str]:
     """Calls of a tool, in both styles, whose arguments are planted texts."""
-    spec = getattr(tool, "spec", None)
-    if spec is not None:
-        arguments = dict.fromkeys(spec.parameters.get("properties", {}), TEXT)
-        yield written_call(spec.name, arguments)
-        yield text_call(Call(spec.name, TEXT))
-        yield text_call(Call(spec.name, json.dumps(arguments, ensure_ascii=False)))
+    arguments = dict.fromkeys(spec.parameters.get("properties", {}), TEXT)
+    requests = (TEXT, json.dumps(arguments, ensure_ascii=False))
+    return [written_call(spec.name, arguments), *(text_call(Call(spec.name, request)) for request in requests)]
 
 
 def _with_others(case: Case, start: Start) -> Iterator[tuple[str, TextEnv, Policy]]:

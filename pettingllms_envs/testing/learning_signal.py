@@ -20,7 +20,7 @@ from pettingllms_envs.testing.play import (
     Start,
     blaming,
     episode,
-    mixed_play,
+    mixed_episode,
     oracle_of,
     over,
     scripted,
@@ -116,7 +116,7 @@ def _course(env: Any, case: Case, start: Start) -> Episode:
         ask = oracle_of(env)
         return env.agent_selection, None if ask is None else ask()
 
-    return episode(env, start, mixed_play(case, start), max_steps=case.max_steps, look=look)
+    return mixed_episode(case, start, env, look=look)
 
 
 def _decisions(course: Episode) -> Iterator[tuple[int, str]]:

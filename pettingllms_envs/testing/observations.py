@@ -18,12 +18,12 @@ from pettingllms_envs.testing.play import (
     always,
     blaming,
     episode,
-    mixed_play,
+    mixed_episode,
     oracle_of,
+    played_again,
     random_replies,
     same,
     same_course,
-    scripted,
     texts,
     view,
 )
@@ -66,9 +66,12 @@ def check_observations(case: Case) -> str:
         return shown
 
     for start in case.starts[:5]:
-        clean = episode(env, start, mixed_play(case, start), max_steps=case.max_steps, look=look)
-        spoilt = episode(tampered, start, scripted(clean.replies), max_steps=case.max_steps, look=tamper)
-        same_course(clean, spoilt.seen, "a run whose observations and infos were overwritten by the caller")
+        clean = mixed_episode(case, start, env, look=look)
+        same_course(
+            clean,
+            played_again(case, clean, tampered, look=tamper),
+            "a run whose observations and infos were overwritten by the caller",
+        )
     return f"{count} observations in {len(case.starts[:5])} episodes, of every agent at every moment"
 
 
@@ -92,9 +95,8 @@ def check_infos(case: Case) -> str:
         return {"infos": pickle.loads(pickle.dumps(dict(env.infos)))}
 
     for start in case.starts[:5]:
-        first = episode(case.make(), start, mixed_play(case, start), max_steps=case.max_steps, look=look)
-        again = episode(case.make(), start, scripted(first.replies), max_steps=case.max_steps, look=look)
-        same_course(first, again.seen, "a second run has other infos")
+        first = mixed_episode(case, start, look=look)
+        same_course(first, played_again(case, first, look=look), "a second run has other infos")
     return f"{count} infos"
 
 
@@ -113,9 +115,8 @@ def check_options(case: Case) -> str:
     for name, values in declared.items():
         for value in values:
             start = case.starts[0]._replace(options={name: value})
-            first = episode(case.make(), start, mixed_play(case, start), max_steps=case.max_steps, look=view)
-            again = episode(case.make(), start, scripted(first.replies), max_steps=case.max_steps, look=view)
-            same_course(first, again.seen, "a second run")
+            first = mixed_episode(case, start)
+            same_course(first, played_again(case, first), "a second run")
         for illegal in ("no such value", -1) if values else ():
             _expect_refusal(env, seed, {name: illegal})
     return ", ".join(f"{name} ({len(values) or 'open'})" for name, values in declared.items()) or "none declared"

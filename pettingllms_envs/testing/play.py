@@ -291,6 +291,18 @@ def reply_pool(env: Any, blind: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*known, *blind, "", "perhaps", "\ud800\N{GRINNING FACE}\x00")))
 
 
+def mixed_episode(case: Case, start: Start, env: Any = None, *, look: Callable[[Any], Any] = view) -> Episode:
+    """Play an episode with `mixed_play`, in this environment or in a new one."""
+    made = case.make() if env is None else env
+    return episode(made, start, mixed_play(case, start), max_steps=case.max_steps, look=look)
+
+
+def played_again(case: Case, first: Episode, env: Any = None, *, look: Callable[[Any], Any] = view) -> Sequence[Any]:
+    """The observations where the replies of an episode are given again, in this environment or in a new one."""
+    made = case.make() if env is None else env
+    return episode(made, first.start, scripted(first.replies), max_steps=case.max_steps, look=look).seen
+
+
 def mixed_play(case: Case, start: Start) -> Policy:
     """A policy of random replies, 40% of them the oracle's, so that both mistakes and the end of the game occur."""
     return random_replies(case.pool, start.seed, oracle=0.4)

@@ -7,7 +7,7 @@ from typing import Any
 
 from pettingllms_envs.core import TEAM, team_return
 from pettingllms_envs.features import HasBonuses
-from pettingllms_envs.testing.play import Case, Failed, Skipped, blaming, episode, mixed_play, scoped_parts, told
+from pettingllms_envs.testing.play import Case, Failed, Skipped, blaming, mixed_episode, scoped_parts, told
 
 
 TOLERANCE = 1e-9
@@ -21,14 +21,15 @@ def check_potential(case: Case) -> str:
     """
     env = case.make()
     workflow = getattr(env.unwrapped, "workflow", None)
-    if workflow is None or scoped_parts(_reset(env, case)) is None:
+    env.reset(seed=case.starts[0].seed, options=dict(case.starts[0].options) or None)
+    if workflow is None or scoped_parts(env) is None:
         raise Skipped("it is not made of a workflow and a task")
     if env.metadata.get("competitive") is not None:
         raise Skipped("its agents compete, so there is no team's reward")
     bonuses = frozenset(workflow.bonuses) if isinstance(workflow, HasBonuses) else frozenset()
     greatest = 0.0
     for start in case.starts:
-        seen = episode(env, start, mixed_play(case, start), max_steps=case.max_steps, look=_look(bonuses)).seen
+        seen = mixed_episode(case, start, env, look=_look(bonuses)).seen
         paid = sum(parts for parts, _ in seen)
         change = seen[-1][1] - seen[0][1]
         greatest = max(greatest, abs(change))
@@ -41,12 +42,6 @@ def check_potential(case: Case) -> str:
                 )
     more = f", without {', '.join(sorted(bonuses))}" if bonuses else ""
     return f"{len(case.starts)} episodes; the greatest change is {greatest:g}{more}"
-
-
-def _reset(env: Any, case: Case) -> Any:
-    start = case.starts[0]
-    env.reset(seed=start.seed, options=dict(start.options) or None)
-    return env
 
 
 def _look(bonuses: frozenset[str]) -> Any:

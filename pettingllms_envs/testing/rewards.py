@@ -262,7 +262,8 @@ def _expect_floor(case: Case, name: str, played: list[Episode], bound: float | N
             raise Failed(f"the policy {name} succeeds; expected that it never does")
         if success > case.floor:
             raise Failed(
-                f"the policy {name} succeeds on {success:.0%} of the seeds; expected at most {case.floor:.0%}"
+                f"the policy {name} succeeds on {success:.0%} of the seeds; expected at most {case.floor:.0%}. "
+                "If that is right, as where there are few answers, give another floor"
             )
     rich = max(played, key=lambda each: each.team)
     with blaming(partial(told, rich.start, rich.replies)):

@@ -32,7 +32,7 @@ from pettingllms_envs.core import (
 )
 from pettingllms_envs.quoting import quote_inline
 from pettingllms_envs.workflows.base import BaseWorkflow
-from pettingllms_envs.workflows.channels import Channel, Sent
+from pettingllms_envs.workflows.channels import LimitedMessages, Sent
 from pettingllms_envs.workflows.tool_reasoner import AnsweringTask
 
 
@@ -72,7 +72,7 @@ class RoundState(NamedTuple, Generic[State]):
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerRounds(BaseWorkflow[State, str]):
+class AnswerRounds(LimitedMessages, BaseWorkflow[State, str]):
     """Members answer once in each turn; who they are, and what is made of the answers, is left to the subclass.
 
     Args:
@@ -90,8 +90,7 @@ class AnswerRounds(BaseWorkflow[State, str]):
     until_agreed: bool = True
 
     def __post_init__(self) -> None:
-        BaseWorkflow.__post_init__(self)
-        Channel(self.capacity)  # raises ValueError for one out of range
+        LimitedMessages.__post_init__(self)
         check_choice("until_agreed", self.until_agreed, (True, False))
 
     @property
@@ -113,11 +112,6 @@ class AnswerRounds(BaseWorkflow[State, str]):
         return first is not None and all(
             each.answer is not None and self.task.agree(state.task, first, each.answer) for each in replies[1:]
         )
-
-    @property
-    def channel(self) -> Channel:
-        """What others read of a reply."""
-        return Channel(self.capacity)
 
     @property
     def members(self) -> list[str]:

@@ -17,7 +17,7 @@ messages; roles whose messages are not paid for themselves are `delayed`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, NamedTuple
 
@@ -27,14 +27,15 @@ from pettingllms_envs.core import (
     State,
     Task,
     Transition,
+    Unreadable,
     best_reply,
-    check_num_turns,
+    check_whole,
     part_ranges,
     play,
     situation,
     system_prompt,
 )
-from pettingllms_envs.workflows.channels import Channel, Sent
+from pettingllms_envs.workflows.channels import Channel, CountedMessages, Sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class BaseWorkflow(Generic[State, Move]):
     cyclic: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_num_turns(self.num_turns)
+        check_whole("num_turns", self.num_turns, 1)
 
     def oracle(self, state: Any) -> str:
         """The task's best move."""
@@ -64,6 +65,14 @@ class BaseWorkflow(Generic[State, Move]):
     def ranges(self) -> Mapping[str, tuple[float, float]]:
         """Progress, success, format and the task's costs."""
         return part_ranges(self.task)
+
+
+def move_of_kind(move: Any, kinds: Sequence[str]) -> tuple[Any, str]:
+    """A parsed move, if it is of one of these kinds, or None and why the reply is unreadable."""
+    if isinstance(move, Unreadable):
+        return None, move.reason
+    expected = " or ".join(f"'{kind.title()}:'" for kind in kinds)
+    return (move, "") if move.kind in kinds else (None, f"its last line does not begin with {expected}")
 
 
 class TurnState(NamedTuple, Generic[State]):
@@ -87,7 +96,7 @@ class TurnState(NamedTuple, Generic[State]):
 
 
 @dataclass(frozen=True, slots=True)
-class TurnWorkflow(BaseWorkflow[State, Move]):
+class TurnWorkflow(CountedMessages, BaseWorkflow[State, Move]):
     """Agents act in a fixed order, and the last one's reply is played.
 
     Args:
@@ -141,10 +150,6 @@ class TurnWorkflow(BaseWorkflow[State, Move]):
         over = solved or state.turn == self.num_turns
         after = state._replace(task=task_state, turn=state.turn + (not over), feedback=feedback, messages=())
         return after, parts, solved, over and not solved
-
-    def outcome(self, state: TurnState[State]) -> Mapping[str, int]:
-        """How many messages were sent, and their characters in total."""
-        return {"messages": state.num_messages, "message_chars": state.message_chars}
 
     def _members(self) -> list[str]:
         return [member for role in self.roles for member in role.members]

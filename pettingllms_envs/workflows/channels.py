@@ -14,9 +14,11 @@ quoted, see `pettingllms_envs.quoting`.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from pettingllms_envs.core import check_whole
 from pettingllms_envs.quoting import quote
 
 
@@ -63,11 +65,7 @@ class Channel:
     alphabet: str = ""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.capacity, int) or self.capacity < 1:
-            raise ValueError(
-                f"the capacity of a channel is {self.capacity!r}; expected a whole number of at least 1. Give the "
-                "most characters of a message."
-            )
+        check_whole("the capacity of a channel", self.capacity, 1)
         if hidden := [letter for letter in self.alphabet if letter != "\n" and _visible(letter) != letter]:
             raise ValueError(
                 f"the alphabet of a channel has {hidden[0]!a}; expected characters that can be printed, spaces "
@@ -80,6 +78,37 @@ class Channel:
         if self.alphabet:
             text = "".join(letter for letter in text if letter in self.alphabet)
         return Sent(sender, text.strip()[: self.capacity].rstrip())
+
+
+class LimitedMessages:
+    """A workflow whose messages are cut after its `capacity`."""
+
+    __slots__ = ()
+
+    capacity: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()  # type: ignore[misc]  # of the workflow
+        Channel(self.capacity)  # raises ValueError for one out of range
+
+    @property
+    def channel(self) -> Channel:
+        """The channel of all messages."""
+        return Channel(self.capacity)
+
+    def deliver(self, sender: str, text: str) -> Sent | None:
+        """The message, cut."""
+        return self.channel.send(sender, text)
+
+
+class CountedMessages:
+    """A workflow whose state counts the messages that arrived."""
+
+    __slots__ = ()
+
+    def outcome(self, state: Any) -> Mapping[str, int]:
+        """How many messages arrived, and their characters in total."""
+        return {"messages": state.num_messages, "message_chars": state.message_chars}
 
 
 def _visible(line: str) -> str:

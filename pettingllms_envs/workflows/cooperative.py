@@ -26,6 +26,7 @@ from pettingllms_envs.core import (
     Unreadable,
     best_reply,
     check_choice,
+    check_whole,
     part_ranges,
 )
 from pettingllms_envs.tasks.cooperative import CooperativeTask
@@ -78,10 +79,7 @@ class CooperativeTeam(Generic[State]):
                 f"the workflow {self.name!r} got the task {type(self.task).__name__}; expected a CooperativeTask. Let "
                 "its class inherit from pettingllms_envs.tasks.cooperative.CooperativeTask."
             )
-        if not isinstance(self.num_turns, int) or self.num_turns < 0:
-            raise ValueError(
-                f"num_turns is {self.num_turns!r}; expected the most moves of a game, or 0 for as many as it can take."
-            )
+        check_whole("num_turns", self.num_turns, 0)
         object.__setattr__(self, "num_turns", self.num_turns or self.task.max_game_length)
 
     @property

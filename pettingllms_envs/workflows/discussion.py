@@ -17,7 +17,7 @@ from pettingllms_envs.datasets.hidden_bench import MOST_MEMBERS
 from pettingllms_envs.quoting import quote_inline
 from pettingllms_envs.tasks.hidden_bench import HiddenBench, ProfileState
 from pettingllms_envs.workflows.base import BaseWorkflow
-from pettingllms_envs.workflows.channels import Channel, Sent
+from pettingllms_envs.workflows.channels import CountedMessages, LimitedMessages, Sent
 
 
 MEMBER = "member"
@@ -46,7 +46,7 @@ class DiscussionState(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Discussion(BaseWorkflow[ProfileState, str]):
+class Discussion(CountedMessages, BaseWorkflow[ProfileState, str]):
     """What the workflows of HiddenBench share.
 
     Args:
@@ -121,10 +121,6 @@ class Discussion(BaseWorkflow[ProfileState, str]):
         """Progress, success, format and correct."""
         return part_ranges(self.task) | {"correct": (0.0, 1.0)}
 
-    def outcome(self, state: DiscussionState) -> Mapping[str, int]:
-        """How many messages arrived, and their characters in total."""
-        return {"messages": state.num_messages, "message_chars": state.message_chars}
-
     def _said(self, state: DiscussionState, role: str, reply: str) -> DiscussionState:
         sent = self.deliver(role, reply)
         if sent is None:
@@ -142,7 +138,7 @@ class Discussion(BaseWorkflow[ProfileState, str]):
 
 
 @dataclass(frozen=True, slots=True)
-class GroupDiscussion(Discussion):
+class GroupDiscussion(LimitedMessages, Discussion):
     """Members who hear each other.
 
     Args:
@@ -152,19 +148,6 @@ class GroupDiscussion(Discussion):
     capacity: int = 500
 
     name: ClassVar[str] = "team"
-
-    def __post_init__(self) -> None:
-        Discussion.__post_init__(self)
-        Channel(self.capacity)  # raises ValueError for one out of range
-
-    @property
-    def channel(self) -> Channel:
-        """The channel of all messages."""
-        return Channel(self.capacity)
-
-    def deliver(self, sender: str, text: str) -> Sent | None:
-        """The message, cut."""
-        return self.channel.send(sender, text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ from pettingllms_envs.core import (
     Transition,
     best_reply,
     call_tool,
-    check_num_turns,
+    check_whole,
     part_ranges,
     play,
     system_prompt,
@@ -219,7 +219,7 @@ class FunctionWorkflow:
     cyclic: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        check_num_turns(self.num_turns)
+        check_whole("num_turns", self.num_turns, 1)
 
     def start(self, task_state: Any) -> FunctionState:
         """The function's first question on this instance."""

@@ -29,14 +29,14 @@ from pettingllms_envs.core import (
     UNREADABLE_PENALTY,
     Role,
     Transition,
-    Unreadable,
     check_choice,
     part_ranges,
 )
 from pettingllms_envs.features import Form, Forms
 from pettingllms_envs.tasks.archives import ANSWER, MOST_QUERY, SAY, SEARCH, Archives, ArchivesMove, ArchivesState
 from pettingllms_envs.tasks.archives_world import ARCHIVES, archive_of, drawn_archive
-from pettingllms_envs.workflows.channels import Channel, Sent
+from pettingllms_envs.workflows.base import move_of_kind
+from pettingllms_envs.workflows.channels import CountedMessages, LimitedMessages, Sent
 
 
 Librarians = Mapping[str, tuple[int, ...]]
@@ -80,7 +80,7 @@ class LibraryState(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class LibraryWorkflow:
+class LibraryWorkflow(CountedMessages):
     """What the workflows of archives share.
 
     Args:
@@ -101,6 +101,8 @@ class LibraryWorkflow:
     cyclic: ClassVar[bool] = False
     spare_turn: ClassVar[str] = LATE_JOB
     """What librarians are told of the additional turn if the seed draws who begins."""
+    answers_last = False
+    """Whether the one who searches last answers instead of telling."""
 
     def __post_init__(self) -> None:
         check_choice("order", self.order, ORDERS)
@@ -110,11 +112,6 @@ class LibraryWorkflow:
         if not isinstance(self.num_turns, int) or 0 != self.num_turns < least:
             raise ValueError(f"num_turns is {self.num_turns!r}; expected 0 or at least {least}, {why}. Leave it out.")
         object.__setattr__(self, "num_turns", self.num_turns or least)
-
-    @property
-    def answers_last(self) -> bool:
-        """Whether the one who searches last answers instead of telling."""
-        return False
 
     @property
     def librarians(self) -> Librarians:
@@ -168,8 +165,9 @@ class LibraryWorkflow:
     def step(self, state: LibraryState, reply: str) -> Transition[LibraryState]:
         """Search, tell or answer; the episode ends with the answer."""
         role = self.actor(state)
-        move, why = self._read(reply, state.phase)
-        after = self._noted(state, role, f"Your last reply was unreadable: {why}." if why else "")
+        move, why = move_of_kind(self.task.parse(reply), (state.phase,))
+        feedback = f"Your last reply was unreadable: {why}." if why else ""
+        after = state._replace(feedback=_with(state.feedback, self.members.index(role), feedback))
         if move is not None:
             after = {SEARCH: self._search, SAY: self._say, ANSWER: self._answer}[state.phase](after, role, move)
         elif state.phase == SEARCH:
@@ -216,17 +214,6 @@ class LibraryWorkflow:
         ranges = part_ranges(self.task)
         return ranges | ({"found": (0.0, 1.0), "told": (0.0, 1.0)} if self.task.communication_reward else {})
 
-    def outcome(self, state: LibraryState) -> Mapping[str, int]:
-        """How many messages arrived, and their characters in total."""
-        return {"messages": state.num_messages, "message_chars": state.message_chars}
-
-    def _read(self, reply: str, phase: str) -> tuple[ArchivesMove | None, str]:
-        """The move, or None and why the reply is unreadable."""
-        move = self.task.parse(reply)
-        if isinstance(move, Unreadable):
-            return None, move.reason
-        return (move, "") if move.kind == phase else (None, f"its last line does not begin with '{phase.title()}:'")
-
     def _search(self, state: LibraryState, role: str, move: ArchivesMove) -> LibraryState:
         task_state, passages = self.task.search(state.task, self.searched(state, role), move.text)
         return self._with_results(state._replace(task=task_state), role, tuple(each.text for each in passages))
@@ -269,9 +256,6 @@ class LibraryWorkflow:
             return state._replace(phase=ANSWER if is_last and self.answers_last else SAY)
         return state._replace(phase=ANSWER) if is_last else state._replace(phase=SEARCH, turn=state.turn + 1)
 
-    def _noted(self, state: LibraryState, role: str, feedback: str) -> LibraryState:
-        return state._replace(feedback=_with(state.feedback, self.members.index(role), feedback))
-
     def _with_results(self, state: LibraryState, role: str, results: tuple[str, ...] | None) -> LibraryState:
         return state._replace(results=_with(state.results, list(self.librarians).index(role), results))
 
@@ -287,14 +271,12 @@ class LibraryWorkflow:
         if role == ANSWERER:
             return ANSWERER_JOB
         name = f"You are {role}." if len(self.librarians) > 1 else f"You are the {role}."
-        return f"{name} You can search {_archives(self.librarians[role])}. {LIBRARIAN_JOB}{self._order_job()}"
-
-    def _order_job(self) -> str:
-        return "" if self.order == "question" else f" {self.spare_turn}"
+        spare = "" if self.order == "question" else f" {self.spare_turn}"
+        return f"{name} You can search {_archives(self.librarians[role])}. {LIBRARIAN_JOB}{spare}"
 
 
 @dataclass(frozen=True, slots=True)
-class TalkingLibrarians(LibraryWorkflow):
+class TalkingLibrarians(LimitedMessages, LibraryWorkflow):
     """What the workflows with messages share.
 
     Args:
@@ -302,19 +284,6 @@ class TalkingLibrarians(LibraryWorkflow):
     """
 
     capacity: int = 60
-
-    def __post_init__(self) -> None:
-        LibraryWorkflow.__post_init__(self)
-        Channel(self.capacity)  # raises ValueError for one out of range
-
-    @property
-    def channel(self) -> Channel:
-        """The channel of all messages."""
-        return Channel(self.capacity)
-
-    def deliver(self, sender: str, text: str) -> Sent | None:
-        """The message, cut."""
-        return self.channel.send(sender, text)
 
     def say_format(self) -> str:
         """How a message is written, and its length."""
@@ -332,24 +301,26 @@ class LibrarianTeam(TalkingLibrarians):
     @property
     def forms(self) -> Forms:
         """With as many turns and replies. The answerer alone is shown what it is shown in `cut`."""
-        return _forms(self, SilentLibrarians.name)
+        own = {"num_turns": self.num_turns, "order": self.order}
+        as_many = {**own, "answers_last": self.answers_last}
+        members = list(BOTH)
+        return Forms(
+            full=Form({"workflow": FullLibrarian.name, **as_many}, members[0]),
+            routed=Form({"workflow": RoutedLibrarian.name, **as_many}, members[0]),
+            cut=Form({"workflow": SilentPair.name if self.answers_last else SilentLibrarians.name, **own}),
+            alone=[
+                Form({"workflow": LoneLibrarian.name, "archive": archive, **as_many}, member)
+                for member, archive in zip(members, ARCHIVES, strict=True)
+            ],
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class LibrarianPair(TalkingLibrarians):
+class LibrarianPair(LibrarianTeam):
     """Two librarians, the last of whom answers."""
 
     name: ClassVar[str] = "pair"
-
-    @property
-    def answers_last(self) -> bool:
-        """Always."""
-        return True
-
-    @property
-    def forms(self) -> Forms:
-        """With as many turns and replies."""
-        return _forms(self, SilentPair.name)
+    answers_last = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,11 +335,7 @@ class SilentPair(SilentLibrarians):
     """Two librarians, the last of whom answers, and no message arrives."""
 
     name: ClassVar[str] = "cut_pair"
-
-    @property
-    def answers_last(self) -> bool:
-        """Always."""
-        return True
+    answers_last = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -446,22 +413,6 @@ class RoutedLibrarian(FullLibrarian):
     def searched(self, state: LibraryState, role: str) -> tuple[int, ...]:
         """The archive of the team's librarian of the turn."""
         return (self._archive(state),)
-
-
-def _forms(team: LibraryWorkflow, cut: str) -> Forms:
-    """The forms of a team with one librarian for each archive."""
-    own = {"num_turns": team.num_turns, "order": team.order}
-    as_many = {**own, "answers_last": team.answers_last}
-    members = list(BOTH)
-    return Forms(
-        full=Form({"workflow": FullLibrarian.name, **as_many}, members[0]),
-        routed=Form({"workflow": RoutedLibrarian.name, **as_many}, members[0]),
-        cut=Form({"workflow": cut, **own}),
-        alone=[
-            Form({"workflow": LoneLibrarian.name, "archive": archive, **as_many}, member)
-            for member, archive in zip(members, ARCHIVES, strict=True)
-        ],
-    )
 
 
 def _archives(archives: tuple[int, ...]) -> str:

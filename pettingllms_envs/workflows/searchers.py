@@ -19,15 +19,14 @@ from pettingllms_envs.core import (
     UNREADABLE_PENALTY,
     Role,
     Transition,
-    Unreadable,
     check_whole,
     part_ranges,
 )
 from pettingllms_envs.quoting import quote
 from pettingllms_envs.retrieval import Passage
 from pettingllms_envs.tasks.search import ANSWER, ASK, MOST_QUERY, SEARCH, Search, SearchMove, SearchState
-from pettingllms_envs.workflows.base import BaseWorkflow
-from pettingllms_envs.workflows.channels import Channel, Sent
+from pettingllms_envs.workflows.base import BaseWorkflow, move_of_kind
+from pettingllms_envs.workflows.channels import Channel, CountedMessages, Sent
 
 
 SEARCHER, ANSWERER = "searcher", "answerer"
@@ -66,7 +65,7 @@ class SearchingState(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class SearchWorkflow(BaseWorkflow[SearchState, SearchMove]):
+class SearchWorkflow(CountedMessages, BaseWorkflow[SearchState, SearchMove]):
     """What the workflows of search share.
 
     Args:
@@ -109,8 +108,9 @@ class SearchWorkflow(BaseWorkflow[SearchState, SearchMove]):
     def step(self, state: SearchingState, reply: str) -> Transition[SearchingState]:
         """Search, ask or answer."""
         role = self.actor(state)
-        move, why = self._read(reply, role)
-        feedback = dict(zip(self.members, state.feedback, strict=True)) | {role: _feedback(why)}
+        move, why = move_of_kind(self.task.parse(reply), self.kinds(role))
+        words = f"Your last reply was unreadable: {why}." if why else ""
+        feedback = dict(zip(self.members, state.feedback, strict=True)) | {role: words}
         noted = state._replace(feedback=tuple(feedback.values()))
         if move is None:
             return self._next(noted, {role: {"format": UNREADABLE_PENALTY}})
@@ -138,19 +138,6 @@ class SearchWorkflow(BaseWorkflow[SearchState, SearchMove]):
         """Progress, success, format and searches; support, if it is paid."""
         ranges = part_ranges(self.task) | {"searches": (SEARCH_COST, 0.0)}
         return ranges | ({"support": (0.0, 1.0)} if self.task.support_reward else {})
-
-    def outcome(self, state: SearchingState) -> Mapping[str, int]:
-        """How many messages were sent, and their characters in total."""
-        return {"messages": state.num_messages, "message_chars": state.message_chars}
-
-    def _read(self, reply: str, role: str) -> tuple[SearchMove | None, str]:
-        """The move, or None and why the reply is unreadable."""
-        move = self.task.parse(reply)
-        if isinstance(move, Unreadable):
-            return None, move.reason
-        allowed = self.kinds(role)
-        expected = " or ".join(f"'{kind.title()}:'" for kind in allowed)
-        return (move, "") if move.kind in allowed else (None, f"its last line does not begin with {expected}")
 
     def _search_parts(self, before: SearchState, after: SearchState) -> Mapping[str, float]:
         """The cost of a search and the share of the needed passages that it showed first."""
@@ -232,7 +219,3 @@ class LoneSearcher(SearchWorkflow):
 
 def _shown(passage: Passage) -> str:
     return quote(f"{passage.title}: {passage.text}" if passage.title else passage.text)
-
-
-def _feedback(why: str) -> str:
-    return f"Your last reply was unreadable: {why}." if why else ""

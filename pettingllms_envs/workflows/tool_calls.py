@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from pettingllms_envs.core import (
     UNREADABLE_PENALTY,
@@ -27,6 +27,7 @@ from pettingllms_envs.core import (
     Workflow,
     call_tool,
     check_choice,
+    check_whole,
 )
 from pettingllms_envs.features import ChangingTeam, HasBonuses, HasOutcome, LeavesRewards
 from pettingllms_envs.observations import Message, Part, Prompt
@@ -90,15 +91,12 @@ class ToolCalls:
     tools: Mapping[str, tuple[Tool, ...]] = field(repr=False)
     style: str = "text"
     max_calls: int = 4
+    cyclic: ClassVar[bool] = False  # a turn may have several replies
     identity: tuple[tuple[str, str, str], ...] = field(init=False)  # role, tool, digest: for the environment's config
 
     def __post_init__(self) -> None:
         check_choice("tool_calls", self.style, STYLES)
-        if not isinstance(self.max_calls, int) or self.max_calls < 1:
-            raise ValueError(
-                f"max_tool_calls is {self.max_calls!r}; expected a whole number of at least 1. Give the most replies "
-                "with calls before a reply to the task."
-            )
+        check_whole("max_tool_calls", self.max_calls, 1)
         of_name = {role.name: role for role in self.workflow.roles}
         for role, tools in self.tools.items():
             check_choice("the role of tools", role, tuple(of_name))
@@ -132,11 +130,6 @@ class ToolCalls:
     def num_turns(self) -> int:
         """The workflow's turn budget; calls are not counted."""
         return self.workflow.num_turns
-
-    @property
-    def cyclic(self) -> bool:
-        """False: an agent that calls a tool acts again."""
-        return False
 
     @cached_property
     def roles(self) -> tuple[Role, ...]:

@@ -34,6 +34,7 @@ from pettingllms_envs.core import (
     Unreadable,
     best_reply,
     call_tool,
+    part_ranges,
     situation,
 )
 from pettingllms_envs.quoting import quote_inline
@@ -153,15 +154,8 @@ class ToolReasoner(BaseWorkflow[State, str]):
 
     def ranges(self) -> Mapping[str, tuple[float, float]]:
         """Progress, success, format, correct and runs."""
-        low, high = self.task.ranges()["value"]
-        change = (low - high, high - low)
-        return {
-            "progress": change,
-            "success": (0.0, 1.0),
-            "correct": change,
-            "runs": (-RUNS, RUNS),
-            "format": (UNREADABLE_PENALTY, 0.0),
-        }
+        ranges = part_ranges(self.task)
+        return {**ranges, "correct": ranges["progress"], "runs": (-RUNS, RUNS)}
 
     def _compute(self, state: ReasonerState[State], reply: str) -> Transition[ReasonerState[State]]:
         program = only_program(reply)

@@ -28,7 +28,7 @@ ARGUMENTS = (
     *("num_continuations", "train_continuations", "max_resamples", "crash_reward"),
     # How it is sampled.
     *("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "max_completion_length", "role_sampling"),
-    *("generation_kwargs", "chat_template_kwargs", "use_vllm", "vllm_structured_outputs_regex"),
+    *("generation_kwargs", "chat_template_kwargs"),
     # How it is paid, and what the loss makes of it.
     *("alpha", "reward_parts", "reward_weights", "scale_rewards", "loss_type", "beta", "epsilon", "epsilon_high"),
     *("delta", "importance_sampling_level", "mask_truncated_completions", "top_entropy_quantile"),
@@ -42,7 +42,7 @@ ARGUMENTS = (
     *("lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "max_grad_norm", "num_iterations"),
     *("disable_dropout", "bf16", "fp16"),
 )
-"""Fields of the configuration that decide a run."""
+"""Fields of the configuration that decide a run, beside those that a kind of engine has."""
 MODEL = "model"
 """The option of a team whose values are those of `described_model`."""
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import platform
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -17,13 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from pettingllms_envs.episodes import files
-from pettingllms_envs.episodes.origin import origin
 from pettingllms_envs.episodes.prompts import recorded, with_tools
 from pettingllms_trl.records import Candidate, ContinuationPlace, Decision, Episode, role_of
 
 
-FORMAT = 1
-LIBRARIES = ("pettingllms", "trl", "transformers", "torch", "pettingzoo")
+LIBRARIES = ("trl", "transformers", "torch")
 
 
 def rows(
@@ -94,22 +90,13 @@ def header(
     made_with = {name: _settings_of(each) for name, each in metadata.items()}
     several = {name: {"env": str(metadata[name].get("name", name)), "settings": made_with[name]} for name in metadata}
     settings = next(iter(made_with.values())) if len(made_with) == 1 else {}
-    return {
-        "format": FORMAT,
-        "kind": "rollouts",
-        "config": {
-            "env": environment,
-            "settings": settings,
-            "roles": dict(roles),
-            **({"environments": several} if len(several) > 1 else {}),
-            **config,
-        },
-        "data": data_label(metadata.values()),
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
-        "sandbox": None,
-        "machine": {"system": platform.platform(), "processor": platform.machine(), "cpus": os.cpu_count()},
-        **origin(),
-    }
+    named = {"environments": several} if len(several) > 1 else {}
+    return files.header(
+        "rollouts",
+        {"env": environment, "settings": settings, "roles": dict(roles), **named, **config},
+        {name: version(name) for name in LIBRARIES},
+        data=data_label(metadata.values()),
+    )
 
 
 def data_label(metadata: Iterable[Mapping[str, Any]]) -> dict[str, str] | None:
@@ -231,7 +218,7 @@ def _row(
     options = {key: _plain(value) for key, value in instance.items() if key != "seed" and value is not None}
     outcome = {key: _plain(value) for key, value in episode.outcome.items()}
     row = {
-        "format": FORMAT,
+        "format": files.FORMAT,
         "instance": {
             "index": index,
             "env": environment,

@@ -24,15 +24,15 @@ from pettingllms_trl.cli.datasets import makers
 from pettingllms_trl.cli.train import TrainArguments
 from pettingllms_trl.config import MultiAgentGRPOConfig, with_help
 from pettingllms_trl.credit.delayed_rewards import choose_credit, delayed_agents
-from pettingllms_trl.engines.factory import kind_of
-from pettingllms_trl.engines.kinds import Place, groups_of
+from pettingllms_trl.engines.factory import kind_of, processes_of_engine
+from pettingllms_trl.engines.kinds import groups_of, setting
 from pettingllms_trl.estimate.activations import PassBytes, pass_bytes
 from pettingllms_trl.estimate.gpus import find_gpu
 from pettingllms_trl.estimate.memory import MOMENTS, find_sharding
 from pettingllms_trl.estimate.planning import Estimate
 from pettingllms_trl.estimate.remedies import advise
 from pettingllms_trl.estimate.report import report
-from pettingllms_trl.estimate.runs import ModelPlan, Passes, RunPlan
+from pettingllms_trl.estimate.runs import ModelPlan, Passes, Place, RunPlan
 from pettingllms_trl.estimate.shapes import Shape, shape_of
 from pettingllms_trl.estimate.speed import PROMPT
 from pettingllms_trl.policies.routing import Policy, Routing, route
@@ -129,9 +129,8 @@ def plan_of(given: TrainArguments, args: EstimatedConfig, config: ModelConfig) -
     routing = route(given.policies, agents_of(envs), model=config.model_name_or_path)
     delayed = [agent for agent in delayed_agents(envs) if agent not in routing.partners]
     check_processes(routing, args)
-    places = [kind_of(args).place_of(group, args) for group in groups_of(routing)]
-    sampler: Place = next((place for place in places if place != "server"), "server")
-    tensor_parallel = args.vllm_tensor_parallel_size if sampler == "colocate" and args.num_gpus > 1 else 1
+    kind = kind_of(args)
+    sampler: Place = next(iter(kind.places(routing, args) - {"server"}), "server")
     return RunPlan(
         gpu=find_gpu(args.gpu),
         num_gpus=args.num_gpus,
@@ -139,10 +138,11 @@ def plan_of(given: TrainArguments, args: EstimatedConfig, config: ModelConfig) -
         moments=MOMENTS[optim],
         models=_models(routing, args, config, arguments.peft_config(config, given.policies)),
         sampler=sampler,
-        utilization=args.vllm_gpu_memory_utilization,
-        sleeps=args.vllm_enable_sleep_mode,
-        tensor_parallel=tensor_parallel,
-        max_model_length=args.vllm_max_model_length,
+        engine=kind.options,
+        utilization=setting(args, kind.options.memory_share, 0.0),
+        sleeps=setting(args, kind.options.sleeps, False),
+        tensor_parallel=processes_of_engine(routing, args),
+        max_model_length=setting(args, kind.options.max_length),
         generation_batch=args.generation_batch_size,
         num_candidates=args.num_generations,
         max_envs=args.max_envs,

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
@@ -221,10 +221,54 @@ class Models:
             thread.close()
 
 
-def by_model(specs: Mapping[str, AgentSpec], options: Sequence[str]) -> list[dict[str, AgentSpec]]:
-    """The specs that one model can answer for, together: those of the same target and the same of some options."""
+class LocalModel(NamedTuple):
+    """A model that answers for some agents.
+
+    Args:
+        engine: Samples for them.
+        max_length: Most tokens of prompt and reply together.
+        stopped: Is set when nobody waits for answers any more.
+    """
+
+    engine: Engine
+    max_length: int
+    stopped: threading.Event | None = None
+
+
+def open_models(
+    specs: Mapping[str, AgentSpec],
+    concurrency: int,
+    make: Callable[[Mapping[str, AgentSpec], Mapping[str, PreTrainedTokenizerBase]], LocalModel],
+    *,
+    options: Sequence[str],
+    of_model: Sequence[str],
+) -> tuple[dict[str, ChatAgent], list[EngineThread]]:
+    """The agents of a kind, one model for all that share one, and the threads that step the models.
+
+    Args:
+        specs: What each agent was told.
+        concurrency: Requests that an engine has at once.
+        make: Makes the model of some agents, from their specs and tokenizers.
+        options: All options of the kind.
+        of_model: Those of them that agents which share a model have in common.
+
+    Raises:
+        ValueError: An option that there is not, or a model without a chat template.
+    """
     groups: dict[tuple[Any, ...], dict[str, AgentSpec]] = {}
     for agent, spec in specs.items():
-        key = (spec.target, *(spec.options.get(option) for option in options))
+        spec.refuse_unknown(options, target="PATH")
+        key = (spec.target, *(spec.options.get(option) for option in of_model))
         groups.setdefault(key, {})[agent] = spec
-    return list(groups.values())
+    agents: dict[str, ChatAgent] = {}
+    threads: list[EngineThread] = []
+    for own in groups.values():
+        of_path = {spec.options.get("tokenizer"): spec for spec in own.values()}
+        made = {path: tokenizer_of(spec) for path, spec in of_path.items()}
+        tokenizers = {agent: made[spec.options.get("tokenizer")] for agent, spec in own.items()}
+        model = make(own, tokenizers)
+        threads.append(EngineThread(model.engine, concurrency, model.stopped))
+        for agent, spec in own.items():
+            ask = threads[-1].ask
+            agents[agent] = ChatAgent(agent, spec, tokenizers[agent], ask, max_length=model.max_length)
+    return agents, threads

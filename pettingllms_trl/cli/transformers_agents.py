@@ -24,16 +24,7 @@ from transformers import (
 )
 
 from pettingllms_envs.agents import AgentSpec
-from pettingllms_trl.cli.local_agents import (
-    OF_POLICY,
-    SAMPLED,
-    ChatAgent,
-    EngineThread,
-    Models,
-    by_model,
-    sampling_of,
-    tokenizer_of,
-)
+from pettingllms_trl.cli.local_agents import OF_POLICY, SAMPLED, LocalModel, Models, open_models, sampling_of
 from pettingllms_trl.engines.batched import BatchedEngine, before_stop
 from pettingllms_trl.policies.profiles import eos_token_ids
 from pettingllms_trl.records import Completion, Request, Sampled
@@ -48,17 +39,13 @@ def open_transformers(specs: Mapping[str, AgentSpec], concurrency: int) -> Model
     Raises:
         ValueError: An option that there is not, or a model without a chat template.
     """
-    for spec in specs.values():
-        spec.refuse_unknown(OPTIONS, target="PATH")
-    agents: dict[str, ChatAgent] = {}
-    threads: list[EngineThread] = []
-    for own in by_model(specs, ("device", "dtype", "revision")):
-        stopped = threading.Event()
-        model = _Model(own, stopped)
-        threads.append(EngineThread(BatchedEngine(model.sample), concurrency, stopped))
-        for agent, spec in own.items():
-            tokenizer = model.tokenizers[spec.options.get("tokenizer")]
-            agents[agent] = ChatAgent(agent, spec, tokenizer, threads[-1].ask, max_length=model.max_length)
+
+    def make(own: Mapping[str, AgentSpec], tokenizers: Mapping[str, Any]) -> LocalModel:
+        model = _Model(own, tokenizers, stopped := threading.Event())
+        return LocalModel(BatchedEngine(model.sample), model.max_length, stopped)
+
+    of_model = ("device", "dtype", "revision")
+    agents, threads = open_models(specs, concurrency, make, options=OPTIONS, of_model=of_model)
     versions = {each.__name__: each.__version__ for each in (torch, transformers, peft)}
     return Models(agents, versions, threads)
 
@@ -68,15 +55,16 @@ class _Model:
 
     Args:
         of_agent: Of those that it plays, which differ in adapter, tokenizer and sampling alone.
+        tokenizers: Theirs.
         stopped: Once set, no further token is sampled.
     """
 
-    def __init__(self, of_agent: Mapping[str, AgentSpec], stopped: threading.Event) -> None:
+    def __init__(
+        self, of_agent: Mapping[str, AgentSpec], tokenizers: Mapping[str, Any], stopped: threading.Event
+    ) -> None:
         specs = list(of_agent.values())
         options, name = specs[0].options, specs[0].target or ""
         device = options.get("device", "cuda" if torch.cuda.is_available() else "cpu")
-        of_tokenizer = {spec.options.get("tokenizer"): spec for spec in specs}
-        self.tokenizers = {path: tokenizer_of(spec) for path, spec in of_tokenizer.items()}
         model = AutoModelForCausalLM.from_pretrained(
             name, dtype=options.get("dtype", "auto"), revision=options.get("revision") or "main"
         )
@@ -85,7 +73,8 @@ class _Model:
         own = model.generation_config.to_diff_dict()
         defaults = {key: own[key] for key in ("temperature", "top_p", "top_k") if own.get(key) is not None}
         self._sampling = {agent: sampling_of(spec, defaults) for agent, spec in of_agent.items()}
-        self._eos = {path: eos_token_ids(model, each) for path, each in self.tokenizers.items()}
+        self._tokenizers = tokenizers
+        self._eos = {agent: eos_token_ids(model, each) for agent, each in tokenizers.items()}
         paths = dict.fromkeys(filter(None, (spec.options.get("adapter") for spec in specs)))
         self._adapters = {path: f"adapter_{i}" for i, path in enumerate(paths)}
         for path, name in self._adapters.items():
@@ -121,10 +110,10 @@ class _Model:
     @torch.no_grad()
     def _sample_alike(self, requests: Sequence[Request]) -> list[Sampled]:
         """One batch. (B, T)"""
-        device, path = self._model.device, self._of_agent[requests[0].agent].options.get("tokenizer")
-        tokenizer = self.tokenizers[path]
+        device, agent = self._model.device, requests[0].agent
+        tokenizer, eos = self._tokenizers[agent], self._eos[agent]
         batch = tokenizer.pad({"input_ids": [list(request.prompt.ids) for request in requests]}, return_tensors="pt")
-        sampling = self._sampling[requests[0].agent]
+        sampling = self._sampling[agent]
         stop = [*sampling["stop"], *requests[0].limits.stop]
         lengths = [
             min(
@@ -142,7 +131,7 @@ class _Model:
             top_p=None,
             top_k=None,
             num_beams=1,
-            eos_token_id=self._eos[path],
+            eos_token_id=eos,
             pad_token_id=tokenizer.pad_token_id,
             stopping_criteria=StoppingCriteriaList([_Unless(self._stopped)]),
             logits_processor=_processors(sampling, [request.seed or 0 for request in requests], device),
@@ -150,7 +139,7 @@ class _Model:
         )
         rows = sampled[:, batch["input_ids"].shape[1] :].tolist()
         return [
-            Sampled(request.prompt, (_completion(row[:length], self._eos[path], tokenizer, stop),))
+            Sampled(request.prompt, (_completion(row[:length], eos, tokenizer, stop),))
             for request, row, length in zip(requests, rows, lengths, strict=True)
         ]
 

@@ -15,16 +15,7 @@ from vllm import EngineArgs
 from vllm.platforms import current_platform
 
 from pettingllms_envs.agents import AgentSpec
-from pettingllms_trl.cli.local_agents import (
-    OF_POLICY,
-    SAMPLED,
-    ChatAgent,
-    EngineThread,
-    Models,
-    by_model,
-    sampling_of,
-    tokenizer_of,
-)
+from pettingllms_trl.cli.local_agents import OF_POLICY, SAMPLED, LocalModel, Models, open_models, sampling_of
 from pettingllms_trl.engines.kinds import PromptCodec
 from pettingllms_trl.engines.vllm.colocated import ColocatedVllm
 from pettingllms_trl.engines.vllm.params import VllmParams
@@ -48,17 +39,12 @@ def open_vllm(specs: Mapping[str, AgentSpec], concurrency: int) -> Models:
     Raises:
         ValueError: An option that there is not, or a model without a chat template.
     """
-    for spec in specs.values():
-        spec.refuse_unknown(OPTIONS, target="PATH")
-    agents: dict[str, ChatAgent] = {}
-    threads: list[EngineThread] = []
-    for own in by_model(specs, (*ENGINE, "revision")):
-        tokenizers = {agent: tokenizer_of(spec) for agent, spec in own.items()}
+
+    def make(own: Mapping[str, AgentSpec], tokenizers: Mapping[str, Any]) -> LocalModel:
         engine = _engine(own, tokenizers, concurrency)
-        threads.append(EngineThread(engine, concurrency))
-        for agent, spec in own.items():
-            ask, max_length = threads[-1].ask, engine.max_model_len
-            agents[agent] = ChatAgent(agent, spec, tokenizers[agent], ask, max_length=max_length)
+        return LocalModel(engine, engine.max_model_len)
+
+    agents, threads = open_models(specs, concurrency, make, options=OPTIONS, of_model=(*ENGINE, "revision"))
     return Models(agents, {"vllm": vllm.__version__}, threads)
 
 

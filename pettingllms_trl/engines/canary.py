@@ -23,10 +23,11 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
+from pettingllms_trl.engines.factory import EngineSet
 from pettingllms_trl.engines.weight_store import StaleWeights, WeightsVersion
 from pettingllms_trl.policies.routing import Policy
 from pettingllms_trl.processes.on_all import on_all
@@ -177,23 +178,6 @@ def compare(last: Agreement, version: int, own: Own, engine: Array) -> Compariso
     )
 
 
-class Engines(Protocol):
-    """The engines of a run: see `EngineSet`."""
-
-    @property
-    def served(self) -> Sequence[str]:
-        """Names of the policies that an engine samples for."""
-        ...
-
-    def given(self, policy: str) -> int:
-        """The version of a policy's weights that its engine has."""
-        ...
-
-    def score(self, policy: str, ids: Sequence[int]) -> Sequence[Scored]:
-        """A text's log-probabilities, by replica. None where another process scores on them."""
-        ...
-
-
 class Canary:
     """Compares the engines of a run with its trainer, and warns or raises if they have other weights.
 
@@ -209,7 +193,7 @@ class Canary:
 
     def __init__(
         self,
-        engines: Engines,
+        engines: EngineSet,
         policies: dict[str, Policy],
         *,
         tokenize: Callable[[str, str], Sequence[int]],
@@ -287,9 +271,9 @@ class Canary:
 
     def _report(self, name: str, scored: Scored, found: Comparison, version: WeightsVersion, step: int) -> None:
         message = (
-            f"step {step}: vLLM does not sample from the weights that the trainer holds, those of policy {name!r}. "
-            f"The trainer holds version {version.of(self._policies[name])}; the engine ({scored.place}) was given "
-            f"version {self._engines.given(name)} and says that it uses {scored.weights!r}. On a fixed text of "
+            f"step {step}: the engine does not sample from the weights that the trainer holds, those of policy "
+            f"{name!r}. The trainer holds version {version.of(self._policies[name])}; the engine ({scored.place}) was "
+            f"given version {self._engines.given(name)} and says that it uses {scored.weights!r}. On a fixed text of "
             f"{len(scored.logprobs)} tokens their log-probabilities differ by {found.difference:.2g} nats (root mean "
             f"square), expected at most {found.tolerance:.2g}"
         )

@@ -1,6 +1,7 @@
-"""Creates the engines of a run, one for each group of policies, and decides when they get new weights.
+"""Chooses the kind of engine of a run, creates its engines, one for each group of policies, and decides when they get
+new weights.
 
-| policy                                   | `use_vllm=True`                                           | without      |
+| policy                                   | a kind with weights of its own (`use_vllm=True`)          | without      |
 |------------------------------------------|-----------------------------------------------------------|--------------|
 | the trainer's model, adapters on it      | one engine for all of them, an adapter per request        | `generate`   |
 | a full model                             | an engine of its own                                      | `generate`   |
@@ -25,11 +26,12 @@ from pettingllms_envs.installing import install_command
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.engines.api import ApiEngine, ask_sequentially
 from pettingllms_trl.engines.batched import BatchedEngine
-from pettingllms_trl.engines.kinds import EngineKind, Group, GroupOfTrainer, PromptCodec, groups_of
+from pettingllms_trl.engines.kinds import EngineKind, Group, GroupOfTrainer, PromptCodec, groups_of, setting
 from pettingllms_trl.engines.router import EngineRouter
 from pettingllms_trl.engines.transformers import check_continuous_batching
 from pettingllms_trl.engines.vllm.kind import VLLM
 from pettingllms_trl.engines.weight_store import ServedPolicies, WeightsVersion, check_one_version
+from pettingllms_trl.estimate.runs import EngineOptions
 from pettingllms_trl.policies import sampling
 from pettingllms_trl.policies.routing import Routing
 from pettingllms_trl.policies.weights import weights_of
@@ -42,6 +44,10 @@ TRANSFORMERS = EngineKind(
     is_chosen=lambda args: True,
     place_of=lambda group, args: "generate",
     check=lambda groups, args: check_continuous_batching(args) if args.use_transformers_continuous_batching else None,
+    # Conversations end at that length with `generate`, too, and where it takes too much memory, a server is proposed.
+    options=EngineOptions(
+        max_length=VLLM.options.max_length, on_servers=f"use_vllm: true and {VLLM.options.on_servers}"
+    ),
 )
 KINDS = (VLLM, TRANSFORMERS)
 """The kinds of engines, of which the first that the configuration asks for is taken."""
@@ -50,6 +56,29 @@ KINDS = (VLLM, TRANSFORMERS)
 def kind_of(args: MultiAgentGRPOConfig) -> EngineKind:
     """The kind of engine that a configuration asks for."""
     return next(kind for kind in KINDS if kind.is_chosen(args))
+
+
+def recorded_fields() -> list[str]:
+    """The fields of the configuration by which any kind of engine decides what is sampled, for checkpoints."""
+    return [name for kind in KINDS for name in kind.recorded]
+
+
+def processes_of_engine(routing: Routing, args: MultiAgentGRPOConfig) -> int:
+    """The number of the trainer's processes that an engine in them is split over; 1: each has whole engines.
+
+    Raises:
+        ValueError: It does not divide the number of all of them.
+    """
+    kind = kind_of(args)
+    if args.world_size == 1 or "colocate" not in kind.places(routing, args):
+        return 1
+    size: int = setting(args, kind.options.processes, 1)
+    if args.world_size % size:
+        raise ValueError(
+            f"{kind.options.processes}={size} with {args.world_size} processes; expected a divisor of their number, "
+            "since an engine is split over that many of them. Set another, or 1 for an engine in each."
+        )
+    return size
 
 
 def check_served(routing: Routing, args: MultiAgentGRPOConfig) -> None:
@@ -61,10 +90,10 @@ def check_served(routing: Routing, args: MultiAgentGRPOConfig) -> None:
     """
     sampling.check(args, parse(args.role_sampling), routing)
     sampling.check_evaluation(parse(args.role_sampling_eval, "role_sampling_eval"), routing)
-    kind, groups = kind_of(args), groups_of(routing)
-    kind.check(groups, args)
-    is_here = any(kind.place_of(group, args) == "colocate" for group in groups)
-    if kind.package and is_here and find_spec(kind.package) is None:
+    kind = kind_of(args)
+    kind.check(groups_of(routing), args)
+    processes_of_engine(routing, args)
+    if kind.package and "colocate" in kind.places(routing, args) and find_spec(kind.package) is None:
         raise ImportError(
             f"{kind.package} is to sample in this process, but is not installed. Run {install_command(kind.package)}, "
             f"{kind.instead}."
@@ -78,7 +107,8 @@ class EngineSet:
         args: The trainer's.
         routing: The policy of each agent.
         model: The trainer's model.
-        in_memory: Policies whose model was given as an object, which may differ from what vLLM loads by its name.
+        in_memory: Policies whose model was given as an object, which may differ from what an engine loads by its
+            name.
         sample: Answers requests by `generate`, for policies without another engine.
         codecs: Codec of each agent whose policy has weights here.
 
@@ -101,9 +131,8 @@ class EngineSet:
         kind = kind_of(args)
         if kind.make is not None:
             groups = [_group_of_trainer(group, routing, model) for group in groups_of(routing)]
-            is_here = any(kind.place_of(each.group, args) == "colocate" for each in groups)
-            if is_here and args.world_size > 1 and kind.processes(args) > 1:
-                self.tensor_parallel = tensor_parallel_group(args, kind.processes(args))
+            if (size := processes_of_engine(routing, args)) > 1:
+                self.tensor_parallel = tensor_parallel_group(args, size)
             engines = kind.make(groups, args, codecs, self.tensor_parallel)
             self._served = [
                 ServedPolicies(

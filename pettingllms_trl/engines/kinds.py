@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.engines.batched import Decode
+from pettingllms_trl.estimate.runs import EngineOptions, Place
 from pettingllms_trl.policies.routing import Policy, Routing
 from pettingllms_trl.processes.tensor_parallel import TensorParallelGroup
 from pettingllms_trl.records import PolicyEngine, Prompt
@@ -71,11 +72,6 @@ class GroupOfTrainer:
     adapters: Mapping[str, str]
 
 
-Place = Literal["generate", "colocate", "server"]
-"""Where a group's completions are computed: by the trainer's own model, by an engine in the trainer's processes, or
-elsewhere. Decides whose memory they take."""
-
-
 MakeEngines = Callable[
     [Sequence[GroupOfTrainer], MultiAgentGRPOConfig, Mapping[str, PromptCodec], TensorParallelGroup | None],
     Sequence[PolicyEngine],
@@ -86,12 +82,16 @@ MakeEngines = Callable[
 class EngineKind(NamedTuple):
     """A row of the table of engines (`factory.KINDS`): how the policies with weights here sample.
 
+    It is all that the trainer, its checkpoints and the estimate know of an engine.
+
     Args:
         is_chosen: Whether the configuration asks for it.
         place_of: Where it samples for a group.
         check: Raises `ValueError` for options that do not fit the groups, before any model is loaded.
         make: Creates the engine of each group. `None`: the trainer's own models generate.
-        processes: The number of processes over which an engine is split.
+        options: Its fields that decide what memory it takes.
+        recorded: Its fields that decide what is sampled: a run that is resumed is compared by them, too.
+        is_seeded: Whether a request is answered alike on every process, by seeds that follow from its ticket.
         package: That must be installed where it samples in the trainer's processes; empty: none.
         instead: What a user without that package does.
     """
@@ -100,6 +100,22 @@ class EngineKind(NamedTuple):
     place_of: Callable[[Group, MultiAgentGRPOConfig], Place]
     check: Callable[[Sequence[Group], MultiAgentGRPOConfig], None]
     make: MakeEngines | None = None
-    processes: Callable[[MultiAgentGRPOConfig], int] = lambda args: 1
+    options: EngineOptions = EngineOptions()
+    recorded: Sequence[str] = ()
+    is_seeded: bool = False
     package: str = ""
     instead: str = ""
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether its engines have weights of their own, to which the trainer's are copied."""
+        return self.make is not None
+
+    def places(self, routing: Routing, args: MultiAgentGRPOConfig) -> set[Place]:
+        """Where it samples for any of the policies."""
+        return {self.place_of(group, args) for group in groups_of(routing)}
+
+
+def setting(args: MultiAgentGRPOConfig, name: str, default: Any = None) -> Any:
+    """The value of one of `EngineOptions`' fields; the default where the kind of engine has no such field."""
+    return getattr(args, name) if name else default

@@ -17,7 +17,7 @@ from accelerate import Accelerator
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.engines.canary import LARGEST_AT_START, Array, Canary, Own
-from pettingllms_trl.engines.factory import EngineSet
+from pettingllms_trl.engines.factory import EngineSet, kind_of
 from pettingllms_trl.engines.weight_store import WeightsVersion
 from pettingllms_trl.policies.codecs import PolicyCodec
 from pettingllms_trl.policies.team import Team
@@ -56,6 +56,7 @@ class SyncedEngines:
         activate: Callable[[str], None],
     ) -> None:
         self._args, self._team, self._accelerator = args, team, accelerator
+        self._kind = kind_of(args)
         self._whole_weights, self._scoring, self._activate = whole_weights, scoring, activate
         self.engine_set = engines
         self.version = WeightsVersion()
@@ -72,7 +73,7 @@ class SyncedEngines:
             report: Takes metrics.
         """
         self.sync()
-        whole = nullcontext() if self._args.use_vllm else self._whole_weights()
+        whole = nullcontext() if self._kind.has_weights else self._whole_weights()
         of_agent, policies = self._team.routing.of_agent, self._team.policies
         engine = self.engine_set.engine
         engine.versions = {agent: step if policies[name].is_trained else 0 for agent, name in of_agent.items()}
@@ -100,9 +101,10 @@ class SyncedEngines:
 
     def _make_canary(self, codecs: Mapping[str, PolicyCodec]) -> Canary | None:
         args = self._args
-        if not args.use_vllm or args.canary is None:
+        if not self._kind.has_weights or args.canary is None:
             return None
-        is_exact = args.vllm_mode == "colocate" and not (args.bf16 or args.fp16 or args.vllm_server_urls)
+        is_here = "server" not in self._kind.places(self._team.routing, args)
+        is_exact = is_here and not (args.bf16 or args.fp16)
         return Canary(
             self.engine_set,
             self._team.policies,

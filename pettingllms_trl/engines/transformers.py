@@ -30,6 +30,7 @@ from trl import GRPOConfig
 from pettingllms_trl.engines.batched import before_stop, check_lengths, context_of, up_to_stop
 from pettingllms_trl.policies.codecs import PolicyCodec
 from pettingllms_trl.policies.team import Team
+from pettingllms_trl.processes.distributed import replaced_generate
 from pettingllms_trl.records import Completion, Prompt, Request, Sampled
 from pettingllms_trl.role_sampling import SamplingOverrides
 
@@ -49,7 +50,6 @@ def prompts_read_once(model: Any) -> Iterator[None]:
     if any(module.training for module in noisy_modules(model)):
         yield
         return
-    replaced = vars(model).get("generate")
     plain = model.generate
 
     def generate(*, input_ids: torch.Tensor, attention_mask: torch.Tensor, **kwargs: Any) -> Any:
@@ -59,14 +59,8 @@ def prompts_read_once(model: Any) -> Iterator[None]:
             cache = read_once(plain, **batch, generation_config=kwargs.get("generation_config"))
         return plain(**batch, **kwargs, **({} if cache is None else {"past_key_values": cache}))
 
-    model.generate = generate
-    try:
+    with replaced_generate(model, generate):
         yield
-    finally:
-        if replaced is None:
-            del model.generate
-        else:
-            model.generate = replaced
 
 
 def noisy_modules(model: nn.Module) -> tuple[nn.Module, ...]:
@@ -219,11 +213,8 @@ def role_settings(
 def ending_at(stop: Sequence[str], config: GenerationConfig, model: Any, tokenizer: Any) -> Iterator[None]:
     """Within, `generate` ends a row at a stop word: what follows one is cut off in any case."""
     config.stop_strings = list(stop)
-    model.generate = partial(model.generate, tokenizer=tokenizer)  # TRL does not give it
-    try:
+    with replaced_generate(model, tokenizer=tokenizer):  # TRL does not give it
         yield
-    finally:
-        del model.generate
 
 
 def sample_within(

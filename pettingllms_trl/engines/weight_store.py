@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import LoraConfig, PeftConfig, get_peft_model_state_dict
+from peft import PeftConfig, get_peft_model_state_dict
 from safetensors.torch import save_file
 from torch import Tensor, zeros_like
 from transformers import TrainerCallback
@@ -36,30 +36,6 @@ from pettingllms_trl.policies.routing import Policy
 from pettingllms_trl.processes.on_all import on_all
 from pettingllms_trl.processes.whole_weights import give_whole
 from pettingllms_trl.records import NamedTensors, PolicyEngine
-
-
-# What `--max-lora-rank` may be (vllm/config/lora.py: MaxLoRARanks).
-RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-# Fields of LoraConfig that are more than lora_B·lora_A, where they are set.
-NOT_SERVED = (
-    "modules_to_save",
-    "use_dora",
-    "bias",
-    "lora_bias",
-    "target_parameters",
-    "trainable_token_indices",
-    "layer_replication",
-    "use_qalora",
-    "use_bdlora",
-    "alora_invocation_tokens",
-    "arrow_config",
-    "kasa_config",
-    "velora_config",
-    "monteclora_config",
-)
-# Initialisations that leave the base model as it is; the others (PiSSA, OLoRA, CorDA, LoftQ, LoRA-GA) train on a
-# changed base, of which vLLM, which reads its own from disk, knows nothing.
-PLAIN_INITIALISATIONS = (True, False, "gaussian", "eva", "orthogonal", "mica")
 
 
 class StaleWeights(RuntimeError):
@@ -209,45 +185,6 @@ def _parts(state: NamedTensors, most_bytes: int) -> Iterator[dict[str, Tensor]]:
         part[name] = _copied(tensor)
         size += tensor.nbytes
     yield part
-
-
-def check_adapters(configs: Mapping[str, PeftConfig]) -> int:
-    """The maximum rank that vLLM needs for these adapters: the least of `RANKS` that none exceeds.
-
-    Args:
-        configs: Configuration of each policy that is an adapter; at least one.
-
-    Raises:
-        ValueError: An adapter has a feature that vLLM does not support, and would silently ignore or reject later.
-    """
-    largest = 1
-    for policy, config in configs.items():
-        if not isinstance(config, LoraConfig):
-            raise ValueError(
-                f"policy {policy!r} is trained by a {type(config).__name__}, but vLLM serves LoRA adapters only. Use "
-                "a LoraConfig, or use_vllm=False."
-            )
-        for what in _unservable(config):
-            raise ValueError(
-                f"the adapter of policy {policy!r} has {what}, which vLLM does not serve: it samples from the model "
-                "on disk plus lora_B·lora_A of its linear layers. Leave it out of peft_config, or use_vllm=False."
-            )
-        largest = max([largest, config.r, *config.rank_pattern.values()])
-    if largest > RANKS[-1]:
-        raise ValueError(f"an adapter has rank {largest}, but vLLM serves {RANKS[-1]} at most. Choose a smaller r.")
-    return next(rank for rank in RANKS if rank >= largest)
-
-
-def _unservable(config: LoraConfig) -> list[str]:
-    """The settings of a configuration that vLLM does not support."""
-    found = [f"{name}={value!r}" for name in NOT_SERVED if (value := getattr(config, name)) and value != "none"]
-    if config.init_lora_weights not in PLAIN_INITIALISATIONS:
-        found.append(f"init_lora_weights={config.init_lora_weights!r}")
-    targets = config.target_modules or []
-    targets = [targets] if isinstance(targets, str) else sorted(targets)
-    if any("lm_head" in name or "embed_tokens" in name for name in targets):
-        found.append(f"target_modules={targets!r}")
-    return found
 
 
 @dataclass(frozen=True, slots=True)

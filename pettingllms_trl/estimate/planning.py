@@ -31,8 +31,6 @@ from pettingllms_trl.estimate.speed import (
 
 HEADROOM = 0.1
 """Share of a GPU's memory for CUDA's context, NCCL and a fragmented allocator: assumed."""
-ENGINE_OVERHEAD = 1.5e9
-"""Bytes that vLLM takes of its share beside weights and cache: CUDA graphs, a batch of 4,096 tokens. Assumed."""
 _OPTIMIZER: Mapping[Sharding, str] = {
     "ddp": "optimizer states",
     "fsdp2": "optimizer states",
@@ -40,20 +38,20 @@ _OPTIMIZER: Mapping[Sharding, str] = {
     "zero3": "optimizer states, float32 weights",
 }
 SERVER_UTILIZATION = 0.9
-"""Share of its GPU that `vllm serve` takes."""
+"""Share of its GPU that a server takes, as `vllm serve` does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnginePlan:
-    """vLLM's memory for a model.
+    """An engine's memory for a model.
 
     Args:
         model: The model.
-        budget: Bytes that vLLM may take on each GPU.
+        budget: Bytes that it may take on each GPU.
         weights: Of them, weights and adapters.
         cache: What is left for keys and values; negative if not even the weights fit.
         tokens: How many tokens that cache holds.
-        needed: Tokens of the longest sequence, without which vLLM does not start.
+        needed: Tokens of the longest sequence, without which the engine does not start.
     """
 
     model: ModelPlan
@@ -126,8 +124,9 @@ def estimate(plan: RunPlan) -> Estimate:
     in_rollout = stays | _of_sampling(plan, engines)
     if here:
         kept = 0.0 if plan.sleeps else 1.0
-        in_update |= {name: size * kept for name, size in _of_engines(here).items()}
-        in_rollout |= _of_engines(here)
+        of_engines = _of_engines(plan.engine.name, here)
+        in_update |= {name: size * kept for name, size in of_engines.items()}
+        in_rollout |= of_engines
     return Estimate(
         plan=plan,
         state=state,
@@ -137,7 +136,7 @@ def estimate(plan: RunPlan) -> Estimate:
         sampled_rate=_sampled_rate(plan, engines),
         update_rate=plan.num_gpus * update_rate(plan.gpu, max(m.shape.parameters for m in _trained(plan))),
         network=_network(plan),
-        problems=(*_too_large(plan, in_update, in_rollout), *_too_long(plan, engines), *_too_short(engines)),
+        problems=(*_too_large(plan, in_update, in_rollout), *_too_long(plan, engines), *_too_short(plan, engines)),
     )
 
 
@@ -174,11 +173,12 @@ def _of_sampling(plan: RunPlan, engines: Sequence[EnginePlan]) -> dict[str, floa
     return {"weights gathered, one tensor": float(largest)}
 
 
-def _of_engines(engines: Sequence[EnginePlan]) -> dict[str, float]:
+def _of_engines(name: str, engines: Sequence[EnginePlan]) -> dict[str, float]:
     weights = sum(engine.weights for engine in engines)
     cache = sum(max(engine.cache, 0.0) for engine in engines)
     budget = sum(engine.budget for engine in engines)
-    return {"vLLM: weights": weights, "vLLM: KV cache": cache, "vLLM: other": max(budget - weights - cache, 0.0)}
+    other = max(budget - weights - cache, 0.0)
+    return {f"{name}: weights": weights, f"{name}: KV cache": cache, f"{name}: other": other}
 
 
 def _engines(plan: RunPlan) -> list[EnginePlan]:
@@ -191,7 +191,7 @@ def _engines(plan: RunPlan) -> list[EnginePlan]:
         parallel = 1 if model.on_server else plan.tensor_parallel
         budget = share * plan.gpu.memory
         weights = model.sampling_weights(plan.sampling_width) / parallel
-        cache = budget - weights - ENGINE_OVERHEAD
+        cache = budget - weights - plan.engine.overhead
         token_bytes = model.shape.kv_values * plan.sampling_width
         found.append(
             EnginePlan(
@@ -251,11 +251,11 @@ def _too_large(plan: RunPlan, update: Mapping[str, float], rollout: Mapping[str,
 
 
 def _too_long(plan: RunPlan, engines: Sequence[EnginePlan]) -> list[str]:
-    """Lengths that vLLM refuses when it starts, or what samples when it is given a prompt."""
+    """Lengths that an engine refuses when it starts, or what samples when it is given a prompt."""
     here = [engine.model for engine in engines if not engine.model.on_server]
     found = [
-        f"vllm_max_model_length is {plan.max_model_length:,}, but {model.name} takes {model.shape.context:,} tokens "
-        "at most; vLLM does not start."
+        f"{plan.engine.max_length} is {plan.max_model_length:,}, but {model.name} takes {model.shape.context:,} "
+        f"tokens at most; {plan.engine.name} does not start."
         for model in here
         if plan.max_model_length is not None and plan.max_model_length > model.shape.context
     ]
@@ -268,12 +268,13 @@ def _too_long(plan: RunPlan, engines: Sequence[EnginePlan]) -> list[str]:
     return found
 
 
-def _too_short(engines: Sequence[EnginePlan]) -> list[str]:
-    """What vLLM refuses when it starts: a cache that does not hold one sequence of the longest allowed length."""
+def _too_short(plan: RunPlan, engines: Sequence[EnginePlan]) -> list[str]:
+    """What an engine refuses when it starts: a cache that does not hold one sequence of the longest allowed length."""
+    more = f" (on a server of one GPU; more: {plan.engine.server_processes})"
     return [
-        f"vLLM's KV cache for {engine.model.name} has {max(engine.cache, 0) / 1e9:.1f} GB, which hold "
+        f"{plan.engine.name}'s KV cache for {engine.model.name} has {max(engine.cache, 0) / 1e9:.1f} GB, which hold "
         f"{engine.tokens:,} tokens; it does not start with less than one sequence of {engine.needed:,}"
-        f"{' (on a server of one GPU; more: vllm serve --tensor-parallel-size)' * engine.model.on_server}."
+        f"{more * engine.model.on_server}."
         for engine in engines
         if engine.tokens < engine.needed
     ]

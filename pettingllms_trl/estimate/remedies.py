@@ -24,7 +24,7 @@ ABOUT = 0.9
 
 
 def advise(plan: RunPlan) -> Estimate:
-    """The estimate of a run, with what to change where it does not fit, and where vLLM cuts completions."""
+    """The estimate of a run, with what to change where it does not fit, and where an engine cuts completions."""
     found = estimate(plan)
     if found.problems:
         return replace(found, problems=(*found.problems, _remedies(plan)), notes=tuple(_cut(plan, may_grow=False)))
@@ -45,7 +45,7 @@ def _remedies(plan: RunPlan) -> str:
     """The changes that make a run fit: of one option, else of two, else other GPUs or shorter completions."""
     fits = _on_these_gpus(plan) or _fastest(_sharded_engines(plan))
     fits = fits or [*_on_servers(plan), *_on_more_gpus(plan), *_shorter_completions(plan)]
-    if not fits and plan.sampler == "colocate":
+    if not fits and plan.sampler == "colocate" and plan.engine.max_length:
         fits = _shorter_sequences(plan)
     if fits:
         return f"It fits with {', or '.join(fits)}."
@@ -128,30 +128,31 @@ def _fewer_envs(plan: RunPlan) -> list[str]:
 
 
 def _sleeping(plan: RunPlan) -> list[str]:
-    if plan.sampler != "colocate" or plan.sleeps or len(plan.models) > 1:
+    if plan.sampler != "colocate" or not plan.engine.sleeps or plan.sleeps or len(plan.models) > 1:
         return []
-    return _first([("vllm_enable_sleep_mode: true", replace(plan, sleeps=True))])
+    return _first([(f"{plan.engine.sleeps}: true", replace(plan, sleeps=True))])
 
 
 def _other_shares(plan: RunPlan) -> list[str]:
-    """The next smaller share of a GPU for vLLM, else the next larger one."""
-    if plan.sampler != "colocate":
+    """The next smaller share of a GPU for engines, else the next larger one."""
+    option = plan.engine.memory_share
+    if plan.sampler != "colocate" or not option:
         return []
     present = round(100 * plan.utilization)
     shares = [*range(present - 1, 0, -1), *range(present + 1, 100)]
-    return _first((f"vllm_gpu_memory_utilization: {n / 100:.2f}", replace(plan, utilization=n / 100)) for n in shares)
+    return _first((f"{option}: {n / 100:.2f}", replace(plan, utilization=n / 100)) for n in shares)
 
 
 def _whole_sequences(plan: RunPlan) -> list[str]:
-    """The length at which vLLM cuts nothing, where another is set."""
-    if plan.sampler == "generate":
+    """The length at which an engine cuts nothing, where another is set."""
+    if plan.sampler == "generate" or not plan.engine.max_length:
         return []
     longest = _uncut(plan)
     return _first([(_length(plan, longest), replace(plan, max_model_length=longest))])
 
 
 def _shorter_sequences(plan: RunPlan) -> list[str]:
-    """A length at which vLLM cuts completions."""
+    """A length at which an engine cuts completions."""
     most = _most(_eighths(plan.prompt, _uncut(plan)), lambda length: replace(plan, max_model_length=length))
     return [] if most is None else [_length(plan, most)]
 
@@ -167,18 +168,18 @@ def _uncut(plan: RunPlan) -> int:
 
 
 def _length(plan: RunPlan, length: int) -> str:
-    on_server = f" (vllm serve --max-model-len {length})" if plan.sampler == "server" else ""
-    return f"vllm_max_model_length: {length}{on_server}"
+    on_server = f" ({plan.engine.server_max_length} {length})" if plan.sampler == "server" else ""
+    return f"{plan.engine.max_length}: {length}{on_server}"
 
 
 # ---- Engines over several GPUs, and other GPUs ----------------------------------------------------------------------
 
 
 def _divided_engines(plan: RunPlan) -> list[Change]:
-    if plan.sampler != "colocate" or plan.num_gpus == 1:
+    if plan.sampler != "colocate" or plan.num_gpus == 1 or not plan.engine.processes:
         return []
     return [
-        (f"vllm_tensor_parallel_size: {size}", replace(plan, tensor_parallel=size))
+        (f"{plan.engine.processes}: {size}", replace(plan, tensor_parallel=size))
         for size in SIZES
         if size != plan.tensor_parallel and plan.num_gpus % size == 0
     ]
@@ -192,10 +193,10 @@ def _sharded_engines(plan: RunPlan) -> list[Change]:
 
 
 def _on_servers(plan: RunPlan) -> list[str]:
-    if plan.sampler == "server":
+    if plan.sampler == "server" or not plan.engine.on_servers:
         return []
     served = tuple(replace(model, on_server=True) for model in plan.models)
-    return _first([("vllm_mode: server, on other GPUs", replace(plan, sampler="server", models=served))])
+    return _first([(f"{plan.engine.on_servers}, on other GPUs", replace(plan, sampler="server", models=served))])
 
 
 def _on_more_gpus(plan: RunPlan) -> list[str]:
@@ -227,11 +228,11 @@ def _on_more_gpus(plan: RunPlan) -> list[str]:
 
 
 def _cut(plan: RunPlan, *, may_grow: bool) -> list[str]:
-    """A line for each model whose longest completions vLLM cuts, with the lengths at which it does not.
+    """A line for each model whose longest completions are cut, with the lengths at which it does not.
 
     Args:
         plan: The run.
-        may_grow: Whether to try longer sequences in vLLM.
+        may_grow: Whether to try longer sequences in engines.
     """
     found = []
     for model in plan.models:
@@ -239,7 +240,7 @@ def _cut(plan: RunPlan, *, may_grow: bool) -> list[str]:
         room = limit - plan.prompt
         if not 0 < room < plan.completion:
             continue
-        by = "vllm_max_model_length" if limit == plan.max_model_length else f"{model.name}'s context"
+        by = plan.engine.max_length if limit == plan.max_model_length else f"{model.name}'s context"
         cures = [f"max_completion_length: {room}", *(_longer(plan, limit) if may_grow else [])]
         found.append(
             f"After a prompt of {plan.prompt:,} tokens a completion is cut at {room:,}, where {limit:,} are reached "
@@ -249,7 +250,7 @@ def _cut(plan: RunPlan, *, may_grow: bool) -> list[str]:
 
 
 def _longer(plan: RunPlan, limit: int) -> list[str]:
-    """A longer `vllm_max_model_length` that fits, and the completions that it leaves room for."""
+    """A longer sequence that fits, and the completions that it leaves room for."""
     whole = _uncut(plan)
     most = _most(_eighths(limit, whole), lambda length: replace(plan, max_model_length=length))
     if most is None:

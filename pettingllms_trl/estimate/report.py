@@ -36,7 +36,7 @@ def report(found: Estimate) -> str:
             "on a server (a GPU of its own; speeds are as if each process had one)" if engine.model.on_server else here
         )
         lines.append(
-            f"vLLM {where}, {engine.model.name}: {_gb(engine.weights)} GB of weights, "
+            f"{plan.engine.name} {where}, {engine.model.name}: {_gb(engine.weights)} GB of weights, "
             f"{_gb(max(engine.cache, 0))} GB of KV cache for {engine.tokens:,} tokens."
         )
     lines += found.notes

@@ -12,11 +12,42 @@ from pettingllms_trl.estimate.memory import Sharding, Weights
 from pettingllms_trl.estimate.shapes import Shape
 
 
-Sampler: TypeAlias = Literal["generate", "colocate", "server"]
+Place: TypeAlias = Literal["generate", "colocate", "server"]
+"""Where completions are computed: by the trainer's own model, by an engine in the trainer's processes, or elsewhere.
+Decides whose memory they take."""
 
 Passes: TypeAlias = Callable[[int, int, bool], PassBytes]
 """What a pass of the update takes through a model's layers, of its rows, the tokens of each, and whether the weights
 are sharded: a pass that has them in float32, as with DDP, makes bfloat16 copies."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """What decides the memory of a kind of engine: the names of its fields of the configuration, for an estimate and
+    what it proposes. Empty: the kind has no such field.
+
+    Args:
+        name: Of the engine, in reports.
+        max_length: Field with the most tokens of prompt and completion together.
+        processes: Field with the number of trainer processes that an engine is split over.
+        memory_share: Field with an engine's share of its GPU's memory.
+        sleeps: Field that makes it give its memory back during the update.
+        on_servers: What to set so that it samples on other GPUs.
+        server_max_length: Option of a server's command like `max_length`.
+        server_processes: Option of a server's command like `processes`, of GPUs.
+        overhead: Bytes that an engine takes beside weights and cache. The default is assumed of vLLM: CUDA graphs, a
+            batch of 4,096 tokens.
+    """
+
+    name: str = "generate"
+    max_length: str = ""
+    processes: str = ""
+    memory_share: str = ""
+    sleeps: str = ""
+    on_servers: str = ""
+    server_max_length: str = ""
+    server_processes: str = ""
+    overhead: float = 1.5e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,10 +108,11 @@ class RunPlan:
         moments: Numbers that the optimizer keeps for each parameter.
         models: The models.
         sampler: What samples, unless a model is on a server.
-        utilization: `vllm_gpu_memory_utilization`.
-        sleeps: Whether vLLM gives its memory back during the update.
+        engine: The options of its kind of engine, of which the next four are values.
+        utilization: Share of a GPU's memory that engines take.
+        sleeps: Whether they give it back during the update.
         tensor_parallel: Trainer processes that an engine of theirs is divided over; a divisor of their number.
-        max_model_length: Longest sequence that vLLM is to hold; `None`: the model's context.
+        max_model_length: Longest sequence that an engine is to hold; `None`: the model's context.
         generation_batch: Sequences that a rollout samples for a decision of each of its instances, on all processes.
         num_candidates: K.
         max_envs: Most instances in play at a time on each process; `None`: all.
@@ -97,7 +129,8 @@ class RunPlan:
     sharding: Sharding
     moments: int
     models: tuple[ModelPlan, ...]
-    sampler: Sampler
+    sampler: Place
+    engine: EngineOptions
     utilization: float
     sleeps: bool
     tensor_parallel: int
@@ -142,10 +175,10 @@ class RunPlan:
         return self.generation_batch * self.num_iterations / self.mini_batch
 
     def limit(self, model: ModelPlan) -> int:
-        """Most tokens of a sequence that what samples takes. Of a server, `vllm_max_model_length` is all that is
+        """Most tokens of a sequence that what samples takes. Of a server, `max_model_length` is all that is
         known here."""
-        by_vllm = self.sampler != "generate" or model.on_server
-        return (by_vllm and self.max_model_length) or model.shape.context
+        by_engine = self.sampler != "generate" or model.on_server
+        return (by_engine and self.max_model_length) or model.shape.context
 
     def longest(self, model: ModelPlan) -> int:
         """Most tokens of a sequence of a model."""

@@ -3,8 +3,8 @@
 | when                 | what                                                                                       |
 |----------------------|--------------------------------------------------------------------------------------------|
 | at construction      | settings that are not supported with several processes raise an error                      |
-| a rollout            | each plays at its own pace, with sharded weights gathered once or, with vLLM, an engine of |
-|                      | its own; then all have all episodes                                                        |
+| a rollout            | each plays at its own pace, with sharded weights gathered once, or an engine with weights  |
+|                      | of its own; then all have all episodes                                                     |
 | a micro-step         | gradients are not synchronized until an optimizer step's last pass is over                 |
 | before the optimizer | the gradients of the policies that had a pass are averaged                                 |
 
@@ -13,7 +13,7 @@ With one process all of this is a no-op.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -47,13 +47,6 @@ def check_processes(routing: Routing, args: MultiAgentGRPOConfig, *, takes_turns
         ValueError: Two settings cannot be combined. The message says what to set instead.
     """
     kind = args.distributed_state.distributed_type
-    if args.use_vllm and args.vllm_mode == "colocate" and args.world_size > 1:
-        size = args.vllm_tensor_parallel_size
-        if args.world_size % size:
-            raise ValueError(
-                f"vllm_tensor_parallel_size={size} with {args.world_size} processes; expected a divisor of their "
-                "number, since an engine is split over that many of them. Set another, or 1 for an engine in each."
-            )
     if args.world_size > 1 and args.accelerator_config.split_batches:
         raise ValueError(
             f"accelerator_config.split_batches=True with {args.world_size} processes; expected False: every process "
@@ -188,13 +181,13 @@ def gathered(model: Any, accelerator: Accelerator) -> Iterator[None]:
     """
     plugin = accelerator.state.deepspeed_plugin
     if isinstance(model, FSDPModule):
-        with _unsharded(model), _at_its_own_pace(model):
+        with _unsharded(model), replaced_generate(model, synced_gpus=False):
             yield
     elif plugin is not None and plugin.zero_stage == 3:
         import deepspeed
 
         whole = deepspeed.zero.GatheredParameters(list(model.parameters()))
-        with whole, _at_its_own_pace(accelerator.unwrap_model(model)):
+        with whole, replaced_generate(accelerator.unwrap_model(model), synced_gpus=False):
             remove_hooks(model)
             try:
                 yield
@@ -262,10 +255,11 @@ def _unsharded(model: Any) -> Iterator[None]:
 
 
 @contextmanager
-def _at_its_own_pace(model: Any) -> Iterator[None]:
-    """Disable the empty passes with which transformers' `generate` waits for other processes."""
+def replaced_generate(model: Any, generate: Callable[..., Any] | None = None, **options: Any) -> Iterator[None]:
+    """Within, `model.generate` is another function, or its own with these options. `synced_gpus=False` disables the
+    empty passes with which it waits for other processes."""
     before = vars(model).get("generate")  # FSDP2 has put its own there
-    model.generate = partial(model.generate, synced_gpus=False)
+    model.generate = partial(generate or model.generate, **options)
     try:
         yield
     finally:

@@ -7,7 +7,7 @@ rows of a small last batch would weigh more than the others.
 |-----------------------------------------------------------------|--------------------------|
 | an agent's `reward` and its parts, `rewards/F/mean` and `/std`  | over all candidates      |
 | an agent's `frac_reward_zero_std`                               | over all its groups      |
-| `outcome/NAME`, an agent's `return`, `rollout/decisions`        | over all episodes        |
+| `outcome/NAME`, `AGENT_FIGURES`, `rollout/decisions`            | over all episodes        |
 | an agent's `prefix_share`                                       | see `prefix_shares`      |
 | the other counts of `rollout/`                                  | a sum                    |
 
@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from trl.trainer.utils import nanstd
 
-from pettingllms_envs.episodes.figures import of_agent, of_outcome
+from pettingllms_envs.episodes.figures import PlayedReply, of_agents, of_outcome
 from pettingllms_trl.records import Decision, Episode
 from pettingllms_trl.trainer.collector import Played
 
@@ -84,8 +84,10 @@ class EpisodeMetrics:
         self._of_episodes[f"{prefix}rollout/decisions"].append(len(episode.decisions))
         for name, value in of_outcome(episode.outcome).items():
             self._of_episodes[f"{prefix}outcome/{name}"].append(value)
-        for agent in episode.returns:
-            for name, value in of_agent(agent, episode.returns, episode.outcome).items():
+        played = [(d.agent, d.played.completion) for d in episode.decisions]
+        replies = [PlayedReply(agent, len(each.ids) or None, each.finish) for agent, each in played]
+        for agent, figures in of_agents(replies, episode.returns, episode.outcome).items():
+            for name, value in figures.items():
                 self._of_episodes[f"{prefix}agent/{agent}/{name}"].append(value)
         for agent, share in prefix_shares(episode.decisions, self._policies):
             self._of_episodes[f"{prefix}agent/{agent}/prefix_share"].append(share)

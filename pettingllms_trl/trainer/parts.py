@@ -24,8 +24,8 @@ from pettingllms_trl.checkpoints.publishing import Publisher
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.credit import name_of
 from pettingllms_trl.engines import api
-from pettingllms_trl.engines.factory import EngineSet
-from pettingllms_trl.engines.kinds import PromptCodec
+from pettingllms_trl.engines.factory import EngineSet, kind_of, recorded_fields
+from pettingllms_trl.engines.kinds import PromptCodec, setting
 from pettingllms_trl.engines.synced_engines import SyncedEngines
 from pettingllms_trl.engines.transformers import LocalSampler, context_length
 from pettingllms_trl.policies.codecs import PolicyCodec
@@ -66,7 +66,7 @@ def bridges_of(args: MultiAgentGRPOConfig, team: Team, codecs: Mapping[str, Poli
         if name not in codecs:
             bridges[name, thinks] = None
             continue
-        context = args.vllm_max_model_length or context_length(team, name)
+        context = setting(args, kind_of(args).options.max_length) or context_length(team, name)
         room = None if context is None else context - (args.max_completion_length or 0)
         bridges[name, thinks] = codecs[name].thinking(thinks).bridge(name, longest=room)
     return {agent: bridges[key] for agent, key in keys.items()}
@@ -116,7 +116,7 @@ def engines_of(
 
 
 def _prompt_codec(codec: PolicyCodec, overrides: Callable[[], SamplingOverrides]) -> PromptCodec:
-    """A policy's codec as vLLM's engines take it, for an agent with these overrides."""
+    """A policy's codec as engines take it, for an agent with these overrides."""
     return PromptCodec(
         tokenize=lambda prompt: codec.thinking(overrides().enable_thinking).encode([prompt])[0],
         decode=lambda ids: codec.decode([ids])[0],
@@ -167,7 +167,7 @@ def configuration_of(setup: Setup, team: Team, *, num_processes: int) -> RunConf
     if isinstance(setup.credit, Stateful):
         of_states["credit"] = {"the credit with a state": described(type(setup.credit))}
     settings: dict[str, Any] = {
-        **{name: getattr(args, name) for name in ARGUMENTS},
+        **{name: getattr(args, name) for name in (*ARGUMENTS, *recorded_fields())},
         "num_processes": num_processes,
         "agents": list(team.routing.of_agent),
         "train_dataset": described_rows(setup.dataset),

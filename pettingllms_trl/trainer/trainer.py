@@ -43,6 +43,7 @@ from pettingllms_trl.console import TrainingTable
 from pettingllms_trl.credit.reward_functions import RewardFunction
 from pettingllms_trl.credit.reward_models import load_reward_model
 from pettingllms_trl.credit.selection import num_tokens
+from pettingllms_trl.engines.factory import kind_of
 from pettingllms_trl.engines.transformers import LocalSampler
 from pettingllms_trl.engines.weight_store import CountsSteps
 from pettingllms_trl.policies.codecs import PolicyCodec
@@ -249,9 +250,10 @@ class MultiAgentGRPOTrainer(TRLHooks):
             sample=LocalSampler(self.team, self.codecs, activate=self.activate, generate=self.generate),
             wrapped=lambda: self.model_wrapped,
         )
-        if args.use_vllm:
-            set_seed(args.seed, device_specific=True)  # vLLM has seeded the process again
-            self.use_vllm = True  # from here on TRL corrects for the sampler, and leaves sampling to us
+        kind = kind_of(args)
+        if kind.has_weights:
+            set_seed(args.seed, device_specific=True)  # an engine may have seeded the process again
+            self.use_vllm = True  # TRL's name for any engine: from here on it corrects for the sampler
         setup.rewards.load(partial(load_reward_model, args=args, device=self.accelerator.device))
         self.collector = RolloutCollector(
             setup,
@@ -263,7 +265,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
                 follow=follow,
                 spared=setup.spared,
             ),
-            sharing=row_sharing(self.engines.engine_set.tensor_parallel, is_seeded=args.use_vllm),
+            sharing=row_sharing(self.engines.engine_set.tensor_parallel, is_seeded=kind.is_seeded),
             follow=follow,
             sampling=self.sampling,
             reward_context=lambda: {"trainer_state": self.state, "log_metric": self.report_reward_metric},
@@ -411,9 +413,8 @@ class MultiAgentGRPOTrainer(TRLHooks):
     def weights_changed(self) -> None:
         """Tell the trainer that you have changed weights by hand, of a trained policy or a frozen one.
 
-        With vLLM an engine has weights of its own. It is given them again after each optimizer step and each
-        checkpoint that the trainer loads; of any other change the trainer does not know, and would go on to sample
-        from the old ones:
+        An engine with weights of its own is given them again after each optimizer step and each checkpoint that the
+        trainer loads; of any other change the trainer does not know, and would go on to sample from the old ones:
 
         ```python
         >>> set_peft_model_state_dict(trainer.model, load_file("planner.safetensors"), adapter_name="planner")

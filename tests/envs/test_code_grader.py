@@ -1,4 +1,4 @@
-"""The grader of programs: pass rates and verdicts, what a failure may show, limits, and what it remembers."""
+"""The grader of programs: pass rates and verdicts, limits, and what it remembers."""
 
 from dataclasses import replace
 from typing import Any
@@ -42,8 +42,6 @@ def test_a_program_is_worth_the_tests_that_it_passes(
 def test_the_first_timeout_ends_the_other_tests() -> None:
     graded = grade(SQUARE, SLEEPER, limits=Limits(cpu=0.3, wall=1.5))
     assert graded.verdicts == {Verdict.PASSED: 1, Verdict.TIMEOUT: 3}
-    assert graded.failure is not None
-    assert graded.failure.test == 1
 
 
 def test_only_the_chosen_tests_are_run() -> None:
@@ -100,34 +98,7 @@ def test_letters_may_be_of_any_case_only_where_the_statement_says_so() -> None:
 def test_programs_import_the_packages_that_their_problem_names_and_no_others() -> None:
     program = "import numpy\nn = int(input())\nprint(numpy.int64(n) ** 2)"
     assert grade(replace(SQUARE, packages=("numpy",)), program).passed
-    without = grade(SQUARE, program)
-    assert without.num_passed == 0
-    assert without.failure is not None
-    assert without.failure.error == "ModuleNotFoundError: No module named 'numpy'"
-
-
-@pytest.mark.parametrize(
-    ("program", "test", "stdin", "printed", "expected", "error"),
-    [
-        ("print(1)", 0, "3", "1", "9", ""),
-        (SIGNED, 2, "-4", "-16", "", ""),
-        ("print(int(input()) // 0)", 0, "3", "", "9", "ZeroDivisionError: integer division or modulo by zero"),
-    ],
-)
-def test_a_failure_shows_what_was_printed_and_expects_aloud_only_what_the_statement_shows(
-    program: str, test: int, stdin: str, printed: str, expected: str, error: str
-) -> None:
-    failure = grade(SQUARE, program).failure
-    assert failure is not None
-    assert (failure.test, failure.stdin, failure.printed) == (test, stdin, printed)
-    assert (failure.expected, failure.error) == (expected, error)
-
-
-def test_a_failure_is_short_whatever_was_printed() -> None:
-    failure = grade(SQUARE, "print('x' * 100_000)").failure
-    assert failure is not None
-    assert len(failure.printed) < 500
-    assert "characters left out" in failure.printed
+    assert grade(SQUARE, program).verdicts == {Verdict.RUNTIME_ERROR: 4}
 
 
 @pytest.mark.parametrize(

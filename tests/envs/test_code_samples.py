@@ -17,7 +17,7 @@ from data_files import PUBLIC, needs_public
 from pettingllms_envs import sandbox
 from pettingllms_envs.datasets.problems import CodeProblem
 from pettingllms_envs.graders.code import grade
-from pettingllms_envs.tasks.coding import MAX_PROGRAM
+from pettingllms_envs.replies.fences import MAX_PROGRAM
 from pettingllms_envs.tasks.coding_text import PROGRAM_FORMAT
 from pettingllms_envs.workflows.coder_tester import CoderTester
 from pettingllms_envs.workflows.lone_coder import SingleCoder

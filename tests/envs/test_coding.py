@@ -19,9 +19,10 @@ from pettingllms_envs import cli
 from pettingllms_envs.core import Unreadable
 from pettingllms_envs.graders.code import grade
 from pettingllms_envs.replies import fenced_blocks
+from pettingllms_envs.replies.fences import MAX_PROGRAM
 from pettingllms_envs.sandbox import StdinTest
 from pettingllms_envs.tasks.apps import Apps
-from pettingllms_envs.tasks.coding import MAX_PROGRAM, CodingState
+from pettingllms_envs.tasks.coding import CodingState
 from pettingllms_envs.tasks.coding_text import CASES_FORMAT, PROGRAM_FORMAT, answer_table, problem_text
 from pettingllms_envs.workflows.coder_tester import CoderTester
 
@@ -198,7 +199,7 @@ def test_problems_with_an_answer_are_no_problems_of_coding(tmp_path: Path) -> No
     path = tmp_path / "math.jsonl"
     rows = [{"problem": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(30)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    with pytest.raises(ValueError, match="has MathProblems; expected problems whose answer is a program"):
+    with pytest.raises(ValueError, match=r"with MathProblem\(.*expected CodeProblems"):
         pettingllms_envs.make("apps", data=str(path), layout="math").reset(seed=0)
 
 

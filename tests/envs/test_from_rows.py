@@ -14,7 +14,8 @@ import pytest
 import pettingllms_envs
 from pettingllms_envs import testing
 from pettingllms_envs.core import Role
-from pettingllms_envs.tasks.rows import RowTask
+from pettingllms_envs.features import HasOracle
+from pettingllms_envs.tasks.rows import RowTask, graded_rows
 from pettingllms_envs.workflows.functions import Ask, Game, Questions
 
 
@@ -148,3 +149,16 @@ def test_rows_that_cannot_be_used_are_refused_at_once(rows: Any, message: str) -
 def test_a_reward_that_is_no_function_is_refused() -> None:
     with pytest.raises(TypeError, match=r"reward is 1\.0; expected a function: def reward\(row, reply\)"):
         pettingllms_envs.function(ROWS, 1.0, roles=JOBS)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("answers", "has_oracle"), [(("5", 12), True), (("5", "a dozen"), False), (("5", None), False)]
+)
+def test_the_answers_of_rows_are_the_oracles_if_they_are_right_by_the_reward(answers: Any, has_oracle: bool) -> None:
+    questions = (("2 + 3?", 5), ("3 * 4?", 12))
+    rows = [{"question": q, "sum": n, "answer": answer} for (q, n), answer in zip(questions, answers, strict=True)]
+    task = graded_rows("sums", rows, lambda row, reply: float(reply == str(row["sum"])))()
+    assert isinstance(task, HasOracle) == has_oracle
+    if has_oracle:
+        state = task.generate(0)
+        assert task.solved(task.apply(state, task.oracle(state)))

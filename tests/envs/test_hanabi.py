@@ -408,7 +408,7 @@ def test_a_turn_budget_cuts_a_game_short_and_is_shown() -> None:
         ({"players": 6}, r"players is 6; expected one of 2, 3, 4, 5"),
         ({"level": 4}, r"level is 4; expected one of 1, 2, 3"),
         ({"wording": "latin"}, r"wording is 'latin'; expected one of 'english', 'symbols'"),
-        ({"num_turns": -1}, r"num_turns is -1; expected the most moves of a game"),
+        ({"num_turns": -1}, r"num_turns is -1; expected a whole number of at least 0"),
         ({"workflow": "ad_hoc", "partner": "piet"}, r"partner is 'piet'; expected one of"),
     ],
 )

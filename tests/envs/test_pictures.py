@@ -92,7 +92,7 @@ def test_text_stays_within_its_tile(text: str, cell: int) -> None:
         ([], 20, "expected at least one row, all equally long"),
         ([[]], 20, "expected at least one row, all equally long"),
         ([[FLOOR], [FLOOR, FLOOR]], 20, r"rows of \[1, 2\] tiles"),
-        ([[FLOOR]], 3, "cell is 3; expected a whole number of pixels of at least 4"),
+        ([[FLOOR]], 3, "cell is 3; expected a whole number of at least 4"),
         ([[FLOOR]], 20.0, "cell is 20.0; expected a whole number"),
         ([[FLOOR._replace(shape="star")]], 20, "shape 'star'; expected none, disc, square, ring"),
         ([[FLOOR._replace(paper="white-ish")]], 20, "white-ish"),

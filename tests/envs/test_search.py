@@ -326,7 +326,7 @@ def test_settings_that_make_no_sense_raise(settings: dict[str, Any], expected: s
             {"layout": "flash_rag", "url": "http://localhost"},
             "does not name the passages that it needs; expected them for support_reward.",
         ),
-        ([{"problem": "?", "answer": "1"}], {"layout": "math"}, "expected questions. Name another set."),
+        ([{"problem": "?", "answer": "1"}], {"layout": "math"}, "expected QuestionProblems. Name another set."),
     ],
 )
 def test_data_that_cannot_be_searched_raise_at_a_reset(

@@ -193,13 +193,11 @@ def test_a_solved_position_needs_no_move() -> None:
     assert solve(read_level("#####\n#@*-#\n#####"), "pushes") == Solution("", 0, 0)
 
 
-def test_a_search_gives_up_at_its_limits_and_says_so() -> None:
+def test_a_search_gives_up_at_its_limit_and_says_so() -> None:
     position = read_level("########\n#------#\n#-$--$-#\n#--@---#\n#-.--.-#\n#--$-.-#\n#------#\n########")
     with pytest.raises(SearchLimitError, match="no solution within 5 nodes"):
         solve(position, "moves", max_nodes=5)
-    with pytest.raises(SearchLimitError):
-        solve(position, "moves", max_seconds=0.0)
-    with pytest.raises(ValueError, match="by is 'steps'; expected 'moves' or 'pushes'"):
+    with pytest.raises(ValueError, match="by is 'steps'; expected one of 'moves', 'pushes'"):
         solve(position, "steps")
 
 
@@ -365,7 +363,7 @@ def test_all_levels_of_the_boxoban_sample_are_solved_in_ten_seconds_each_with_th
     expected = min_pushes()
     for level, board in levels_of("boxoban_unfiltered_sample.txt"):
         began = time.monotonic()
-        solution = solve(read_level(board), "pushes", max_seconds=10)
+        solution = solve(read_level(board), "pushes")
         assert solution is not None
         assert time.monotonic() - began < 10
         assert solution.pushes == expected[level]

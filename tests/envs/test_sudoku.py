@@ -426,23 +426,19 @@ def test_the_settings_decide_the_number_of_empty_cells(settings: dict[str, int],
         ({"size": "9"}, "size is '9'; expected one of 4, 6, 9. Choose one."),
         (
             {"min_empty": 2},
-            "min_empty is 2; expected None or a whole number from 3 to 11, the empty cells of a grid of size 4."
-            " Change it, or choose another size.",
+            "min_empty of a grid of size 4 is 2; expected a whole number from 3 to 11. Choose another.",
         ),
         (
             {"max_empty": 12},
-            "max_empty is 12; expected None or a whole number from 3 to 11, the empty cells of a grid of size 4."
-            " Change it, or choose another size.",
+            "max_empty of a grid of size 4 is 12; expected a whole number from 3 to 11. Choose another.",
         ),
         (
             {"size": 9, "max_empty": 64},
-            "max_empty is 64; expected None or a whole number from 10 to 54, the empty cells of a grid of size 9."
-            " Change it, or choose another size.",
+            "max_empty of a grid of size 9 is 64; expected a whole number from 10 to 54. Choose another.",
         ),
         (
             {"size": 6, "min_empty": 7.5},
-            "min_empty is 7.5; expected None or a whole number from 6 to 24, the empty cells of a grid of size 6."
-            " Change it, or choose another size.",
+            "min_empty of a grid of size 6 is 7.5; expected a whole number from 6 to 24. Choose another.",
         ),
         (
             {"min_empty": 9, "max_empty": 8},

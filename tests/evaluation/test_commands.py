@@ -52,7 +52,7 @@ def test_the_oracle_solves_the_published_test_set(run: Run) -> None:
     assert status == 0
     assert "success, 10 problems 100.0% [72.2, 100.0] wilson" in out
     assert "level 1, 2 100.0% [34.2, 100.0]" in out
-    assert "drafter_0 10 0 - - 0 " in out
+    assert "drafter_0 10 0 - - 4 -" in out
     assert "team success +1 10" in out
     assert "Every episode is in a/episodes.jsonl, the numbers in a/report.json." in out
     rows = files.read(Path("a"))

@@ -13,6 +13,7 @@ import pytest
 from pettingllms_envs import cli
 from pettingllms_envs.agents.spec import AgentSpec, from_identity
 from pettingllms_envs.commands.runs import specs
+from pettingllms_envs.evaluation.agent_pools import open_all
 from pettingllms_envs.evaluation.teams import notes, read_team
 
 
@@ -88,6 +89,13 @@ def test_options_of_the_command_come_before_those_of_training_and_the_teams_own_
     spec = chosen(f"--team {lora},engine=vllm,base=my/copy,top_k=5 --temperature 0 --top-k 9")["planner_0"]
     assert (spec.kind, spec.target) == ("vllm", "my/copy")
     assert (spec.options["temperature"], spec.options["top_k"], spec.options["max_tokens"]) == (0.0, 5, 256)
+
+
+def test_a_team_can_be_played_by_any_kind_of_agents_and_one_that_there_is_not_is_refused(lora: Path) -> None:
+    found = chosen(f"--team {lora},engine=sglang")
+    assert {spec.kind for spec in found.values()} == {"sglang"}
+    with pytest.raises(ValueError, match="no agent of the kind 'sglang'; expected one of: oracle"):
+        open_all(found, 1)
 
 
 def test_a_team_trained_without_thinking_plays_without(tmp_path: Path) -> None:
@@ -189,7 +197,6 @@ def test_a_setting_that_was_left_out_in_training_or_here_is_compared_by_its_defa
         ),
         ("--agents coder=team:{}", {"coder_0": "coder"}, r"no agent of it plays the role 'coder'"),
         ("--team {} --agents oracle", ROLES, r"have two for every role; expected one"),
-        ("--team {},engine=sglang", ROLES, r"engine is 'sglang'; expected one of: transformers, vllm"),
         ("--team {}/drafter/no", ROLES, r"there is no folder '.*/drafter/no'; expected that of a team"),
         ("--agents team", ROLES, r"the agent is 'team'; expected team:FOLDER"),
     ],

@@ -8,7 +8,7 @@ import pytest
 from golds import Asked
 from pettingllms_envs.graders import math
 from pettingllms_envs.graders.math import Grade, GraderFailed, MathGrader, Verdict
-from pettingllms_envs.graders.verdicts import Finding
+from pettingllms_envs.graders.verdicts import Finding, Settings
 from pettingllms_envs.graders.workers import MathVerify
 from pettingllms_envs.sandbox import Result
 from pettingllms_envs.sandbox import Verdict as Ending
@@ -31,6 +31,12 @@ def documented() -> list[tuple[str, str, str, dict[str, object]]]:
         )
         for row in ROW.finditer(text)
     ]
+
+
+def test_the_settings_of_a_gold_are_typed_and_none_is_left_out():
+    assert tuple(math.GoldSettings.__annotations__) == Settings._fields
+    with pytest.raises(TypeError, match="units"):
+        math.grade("1", "1", units="km")  # type: ignore[call-arg]  # what the types are for
 
 
 def test_the_page_has_its_tables():

@@ -117,7 +117,7 @@ def test_the_parts_of_an_episode_are_summed_by_scope() -> None:
     row = {
         "instance": {"index": 4, "env": "sokoban_v0", "seed": 9, "options": {}, "problem": "apps/7"},
         "sample": 1,
-        "steps": [{"parts": each, "tokens": {"completion": 3}} for each in parts],
+        "steps": [{"agent": "planner_0", "parts": each, "tokens": {"completion": 3}} for each in parts],
         "success": None,
         "error": None,
         "returns": None,

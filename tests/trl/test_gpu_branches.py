@@ -13,6 +13,7 @@ from unittest.mock import Mock
 
 import pytest
 import torch
+from transformers import AutoTokenizer
 
 from pettingllms_trl import MultiAgentGRPOConfig
 from pettingllms_trl.checkpoints import checkpointer
@@ -299,5 +300,6 @@ def test_bench_takes_the_gpu_where_there_is_one(
     monkeypatch.setattr(torch.nn.Module, "to", to)
     spec: Any = SimpleNamespace(target=model_path, options={})
     monkeypatch.setattr(transformers_agents, "sampling_of", lambda spec, defaults: None)
-    transformers_agents._Model({"a_0": spec}, Mock())
+    tokenizer = AutoTokenizer.from_pretrained(model_path)
+    transformers_agents._Model({"a_0": spec}, {"a_0": tokenizer}, Mock())
     assert asked == [expected]

@@ -42,7 +42,7 @@ const histogram = (items, label) => () => {
 };
 
 const lines = (items, label) => () => Plot.plot({
-  width: 560, height: 240, x: { label: "training step →", tickFormat: "d", interval: 1 }, y: label.startsWith("Success") ? { grid: true, label: "success", domain: [0, 1], tickFormat: "%" } : { grid: true, label: "return" }, color: { legend: true, scheme: "tableau10" },
+  width: 560, height: 240, x: { label: "training step →", tickFormat: "d", interval: 1 }, y: label.startsWith("Success") ? { grid: true, label: "success", domain: [0, 1], tickFormat: "%" } : { grid: true, label: label.split(",")[0].toLowerCase() }, color: { legend: true, scheme: "tableau10" },
   marks: [Plot.ruleY([0]), Plot.areaY(items, { x: "step", y1: "low", y2: "high", fill: "series", fillOpacity: 0.18 }),
     Plot.lineY(items, { x: "step", y: "value", stroke: "series" }), Plot.dot(items, { x: "step", y: "value", fill: "series", r: 2.5, tip: true })],
 });

@@ -87,20 +87,12 @@ class CommandServer:
     place: Scratch
 
 
-def serve(
-    sock: socket.socket,
-    confinement: Confinement,
-    address_space: int,
-    watch: Watch,
-    group: Group | None,
-    place: Scratch,
-) -> NoReturn:
+def serve(server: CommandServer) -> NoReturn:
     """Run commands until the trainer is gone."""
-    server = CommandServer(sock, confinement, address_space, watch, group, place)
     runner: Runner | None = None
     while True:
         try:
-            job, files = receive_job(sock, NUM_FILES)
+            job, files = receive_job(server.sock, NUM_FILES)
         except EOFError:
             os._exit(0)
         if runner is not None and not runner.suits(job):
@@ -112,7 +104,7 @@ def serve(
         is_clear, record = _clear(server, job, record)
         for fd in files:
             os.close(fd)
-        send_frame(sock, RECORD.pack(*record) + b"".join(map(SIZE.pack, sizes)))
+        send_frame(server.sock, RECORD.pack(*record) + b"".join(map(SIZE.pack, sizes)))
         if not is_clear:
             os._exit(0)  # no other command may see what is left; the supervisor removes it
 

@@ -170,7 +170,8 @@ def _become_server(
     message = {"ready": os.getpid(), "python": sys.version.split()[0], "memory": memory}
     send_frame(sock, json.dumps(message).encode())
     if place is not None:
-        command_server.serve(sock, confinement, address_space, watch, group, place)
+        commands = command_server.CommandServer(sock, confinement, address_space, watch, group, place)
+        command_server.serve(commands)
     serve(sock, confinement, address_space, watch, group)
 
 

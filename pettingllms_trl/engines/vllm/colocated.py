@@ -29,9 +29,10 @@ from vllm.platforms import current_platform
 from vllm.sampling_params import RequestOutputKind
 from vllm.usage.usage_lib import UsageContext
 
+from pettingllms_trl.engines.vllm.adapters import check_adapters
 from pettingllms_trl.engines.vllm.engine import VllmEngine
 from pettingllms_trl.engines.vllm.params import VllmParams, VllmRequest
-from pettingllms_trl.engines.weight_store import AdapterVersion, StaleWeights, check_adapters
+from pettingllms_trl.engines.weight_store import AdapterVersion, StaleWeights
 from pettingllms_trl.records import POLL_SECONDS, NamedTensors, Sampled, Scored
 
 

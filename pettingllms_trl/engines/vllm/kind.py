@@ -19,9 +19,10 @@ from trl.trainer.utils import get_config_model_id
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.engines.batched import context_of
-from pettingllms_trl.engines.kinds import EngineKind, Group, GroupOfTrainer, Place, PromptCodec
+from pettingllms_trl.engines.kinds import EngineKind, Group, GroupOfTrainer, PromptCodec
 from pettingllms_trl.engines.vllm.params import VllmParams
 from pettingllms_trl.engines.vllm.weight_transfer import NcclTransfer
+from pettingllms_trl.estimate.runs import EngineOptions, Place
 from pettingllms_trl.processes.tensor_parallel import TensorParallelGroup
 from pettingllms_trl.records import PolicyEngine
 
@@ -217,7 +218,18 @@ VLLM = EngineKind(
     place_of=place_of,
     check=check,
     make=make,
-    processes=lambda args: args.vllm_tensor_parallel_size,
+    options=EngineOptions(
+        name="vLLM",
+        max_length="vllm_max_model_length",
+        processes="vllm_tensor_parallel_size",
+        memory_share="vllm_gpu_memory_utilization",
+        sleeps="vllm_enable_sleep_mode",
+        on_servers="vllm_mode: server",
+        server_max_length="vllm serve --max-model-len",
+        server_processes="vllm serve --tensor-parallel-size",
+    ),
+    recorded=("use_vllm",),
+    is_seeded=True,
     package="vllm",
     instead="take a server (vllm_mode='server'), or leave use_vllm out",
 )

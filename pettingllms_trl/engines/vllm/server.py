@@ -43,11 +43,12 @@ from peft import PeftConfig
 
 from pettingllms_envs.agents.server import Server
 from pettingllms_trl.engines.router import RequestThreads
+from pettingllms_trl.engines.vllm.adapters import check_adapters
 from pettingllms_trl.engines.vllm.engine import VllmEngine
 from pettingllms_trl.engines.vllm.params import VllmParams, VllmRequest
 from pettingllms_trl.engines.vllm.replica import AS_LOADED, VllmReplica, served_name
 from pettingllms_trl.engines.vllm.weight_transfer import FileTransfer, WeightTransfer
-from pettingllms_trl.engines.weight_store import AdapterVersion, StaleWeights, check_adapters
+from pettingllms_trl.engines.weight_store import AdapterVersion, StaleWeights
 from pettingllms_trl.processes.on_all import on_all, on_main
 from pettingllms_trl.records import POLL_SECONDS, NamedTensors, Sampled, Scored
 

@@ -161,7 +161,7 @@ def canary_of(engines: Any) -> Canary:
 @pytest.mark.parametrize(
     ("of_1", "error", "message"),
     [
-        ({"off": 1.0, "fails": False}, StaleWeights, "step 4: vLLM does not sample from the weights"),
+        ({"off": 1.0, "fails": False}, StaleWeights, "step 4: the engine does not sample from the weights"),
         ({"off": 0.0, "fails": True}, MemoryError, "no answer"),
     ],
 )

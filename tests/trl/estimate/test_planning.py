@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pettingllms_trl.engines.vllm.kind import VLLM
 from pettingllms_trl.estimate.activations import PassBytes
 from pettingllms_trl.estimate.gpus import GPUS
 from pettingllms_trl.estimate.planning import estimate
@@ -46,6 +47,7 @@ def plan(model: ModelPlan = ADAPTERS, **more: Any) -> RunPlan:
         "moments": 2,
         "models": (model,),
         "sampler": "colocate",
+        "engine": VLLM.options,
         "utilization": 0.5,
         "sleeps": False,
         "tensor_parallel": 1,

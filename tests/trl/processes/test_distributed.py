@@ -15,7 +15,13 @@ from torch.distributed.fsdp import StateDictType
 
 from pettingllms_trl import MultiAgentGRPOConfig, Policy
 from pettingllms_trl.policies.routing import route
-from pettingllms_trl.processes.distributed import average_gradients, check_is_loaded, check_processes, check_sharding
+from pettingllms_trl.processes.distributed import (
+    average_gradients,
+    check_is_loaded,
+    check_processes,
+    check_sharding,
+    replaced_generate,
+)
 from pettingllms_trl.processes.row_sharing import share_of
 from pettingllms_trl.records import EnvironmentFailure
 from pettingllms_trl.rollout import Rollout, merge
@@ -99,6 +105,21 @@ def test_gradients_of_float16_are_divided_before_they_are_summed(monkeypatch: py
     assert parameter.grad.tolist() == [40000.0, -3.0]
 
 
+class Generates:
+    def generate(self, **options: Any) -> dict[str, Any]:
+        return options
+
+
+def test_generate_is_another_for_a_while_and_then_what_it_was_before() -> None:
+    model = Generates()
+    with replaced_generate(model, synced_gpus=False):
+        assert model.generate(stop="!") == {"synced_gpus": False, "stop": "!"}
+        with replaced_generate(model, lambda **options: "other"):
+            assert model.generate() == "other"
+        assert model.generate() == {"synced_gpus": False}
+    assert "generate" not in vars(model)
+
+
 # ---- The door -------------------------------------------------------------------------------------------------------
 
 
@@ -111,15 +132,6 @@ def arguments(kind: DistributedType, **given: Any) -> Any:
     accelerator = SimpleNamespace(split_batches=False)
     about = {"world_size": 2, "use_vllm": False, "accelerator_config": accelerator, "distributed_state": state}
     return SimpleNamespace(**{**about, **given})
-
-
-def test_an_engine_in_each_of_two_processes_or_over_both_is_let_through_and_one_over_three_refused() -> None:
-    routing = route("lora", AGENTS)
-    colocated = {"use_vllm": True, "vllm_mode": "colocate", "vllm_server_urls": None, "vllm_tensor_parallel_size": 3}
-    for given in ({"vllm_tensor_parallel_size": 1}, {"vllm_tensor_parallel_size": 2}, {"vllm_mode": "server"}):
-        check_processes(routing, arguments(DistributedType.MULTI_GPU, **{**colocated, **given}))
-    with pytest.raises(ValueError, match="vllm_tensor_parallel_size=3 with 2 processes; expected a divisor"):
-        check_processes(routing, arguments(DistributedType.MULTI_GPU, **colocated))
 
 
 def test_split_batches_are_refused_on_two_processes() -> None:

@@ -17,8 +17,9 @@ from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
 from pettingllms_trl import MultiAgentGRPOConfig
 from pettingllms_trl.engines.kinds import PromptCodec
+from pettingllms_trl.engines.vllm.adapters import RANKS
 from pettingllms_trl.engines.vllm.params import VllmParams
-from pettingllms_trl.engines.weight_store import RANKS, AdapterVersion, StaleWeights, WeightStore
+from pettingllms_trl.engines.weight_store import AdapterVersion, StaleWeights, WeightStore
 from pettingllms_trl.records import Completion, Prompt, Request, Sampled
 from pettingllms_trl.role_sampling import SamplingOverrides
 from plays import play

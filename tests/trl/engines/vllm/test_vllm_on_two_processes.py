@@ -99,5 +99,5 @@ def test_the_canary_finds_an_adapter_that_stays_behind_on_one_process_and_stops_
     about = {"control": "an adapter stays behind", "fails": True, "compare_every": 1}
     launched(tmp_path, {"late": team("lora", about=about)}, base_path, *two())
     first, second = ((tmp_path / f"late.{process}.error").read_text() for process in range(2))
-    assert second.startswith("StaleWeights: step 1: vLLM does not sample from the weights that the trainer holds")
+    assert second.startswith("StaleWeights: step 1: the engine does not sample from the weights that the trainer")
     assert first.startswith(f"RuntimeError: process 1 of 2 failed: {second[:80]}")

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pettingllms_envs.graders.cache import remembered
+from pettingllms_envs.caching import remembered
 
 
 def test_threads_that_ask_the_same_at_once_ask_once() -> None:
