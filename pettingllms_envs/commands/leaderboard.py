@@ -106,8 +106,8 @@ def blocks(board: Any) -> Iterator[Any]:
         )
         if board.means:
             said += " The mean gives each column the same weight; who lacks one has none, and stands at the end."
-            if own := board.not_in_mean:
-                said += f" It is without {', '.join(own)}, whose problems are not the benchmark's."
+        if own := board.not_in_mean:
+            said += f" No mean counts {', '.join(own)}, whose problems are not the benchmark's."
         yield Paragraph(said)
         if notes := dict.fromkeys(f"{cell.column}: {cell.note}" for cell in board.cells.values() if cell.note):
             yield Items(list(notes))

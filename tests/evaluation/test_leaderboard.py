@@ -16,6 +16,7 @@ import pytest
 
 from made_rows import header, row
 from pettingllms_envs import cli
+from pettingllms_envs.commands.leaderboard import text_of
 from pettingllms_envs.episodes import files
 from pettingllms_envs.episodes.players import labels, player_of
 from pettingllms_envs.evaluation import metrics
@@ -202,6 +203,7 @@ def test_problems_of_this_package_are_shown_and_are_not_in_the_mean() -> None:
     own = [played(f"own/{name}", "1111", env="aime_v0", model=name) for name in "ab"]
     own = [Run(run.name, {**run.header, "data": {"name": "own:aime", "note": "4 problems"}}, run.rows) for run in own]
     board = leaderboard([*runs, *own])
+    assert " No mean counts aime_v0, whose problems are not the benchmark's." in text_of(board, "md")
     assert board.cells["a", "aime_v0"].success[0] == 1.0
     assert board.means["a"][0] == 0.5  # of x and y; with aime it would be 2/3
     assert board.not_in_mean == ["aime_v0"]
