@@ -66,14 +66,17 @@ SUMMARIES = {
 """Of the commands that `pettingllms_trl` adds: without importing it nothing says what they do."""
 
 
+WIDTH = 200
+"""Columns of what goes into a file or to another program, unless COLUMNS is set: tables are seldom wrapped there."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; `argv` defaults to the process's arguments. Returns the exit status."""
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal without Unicode shows "?" instead of ending the game
             stream.reconfigure(errors="replace")
-    console = Console(markup=False, emoji=False, highlight=False)
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = 1000  # what is piped is not wrapped
+    has_width = sys.stdout.isatty() or "COLUMNS" in os.environ
+    console = Console(markup=False, emoji=False, highlight=False, width=None if has_width else WIDTH)
     argv = sys.argv[1:] if argv is None else argv
     try:
         plugged = plug_ins() if not argv or argv[0] not in COMMANDS else {}

@@ -7,7 +7,7 @@ A plug-in declares an entry point of the group `pettingllms.envs` in its pyproje
 
 Its module has a function `env` (see `pettingllms_envs.assembly`) that makes an environment of that name; it is
 imported when the environment is made. Only installed modules are ever imported: a name is looked up here, and never
-interpreted as a module. The exception says so itself: `"program:FILE.py:NAME"` is the program NAME of that file
+interpreted as a module. The exception says so itself: `"FILE.py:NAME"` is an environment or a program of that file
 (`pettingllms_envs.programs`), which is imported. No command imports a file that a record alone names.
 """
 
@@ -58,7 +58,7 @@ class Entry(NamedTuple):
 
     @property
     def full_name(self) -> str:
-        """The name with the version, such as `"sokoban_v0"`; a program has none."""
+        """The name with the version, such as `"sokoban_v0"`; what a file has is without."""
         return self.name if self.name.startswith(PROGRAM) else f"{self.name}_v{self.version}"
 
 
@@ -73,17 +73,23 @@ def list_environments() -> tuple[str, ...]:
     return tuple(sorted({entry.name for entry in entries()}))
 
 
+def is_in_file(name: str) -> bool:
+    """Whether a name is that of an environment of a file, `"FILE.py:NAME"` or `"program:FILE.py:NAME"`."""
+    return name.startswith(PROGRAM) or re.search(r"\.py:\w*$", name) is not None
+
+
 def find(name: str) -> Entry:
     """The environment of a name: `"sokoban"` is its newest version, `"sokoban_v0"` that version.
 
-    PettingZoo's spelling, `"pettingllms/sokoban-v0"`, names the same environment. A program's file is read when the
-    environment is made.
+    PettingZoo's spelling, `"pettingllms/sokoban-v0"`, names the same environment. `"FILE.py:NAME"` is found as
+    `"program:FILE.py:NAME"`, and the file is read when the environment is made.
 
     Raises:
         ValueError: There is none, or two packages provide it.
     """
-    if str(name).startswith(PROGRAM):
-        return Entry(name, 0, f"{__package__}.programs", name.removeprefix(PROGRAM).rpartition(":")[0])
+    if is_in_file(name):
+        path = name.removeprefix(PROGRAM)
+        return Entry(PROGRAM + path, 0, f"{__package__}.programs", path.rpartition(":")[0])
     known = entries()
     spelled = re.sub(r"-v(\d+)$", r"_v\1", str(name).removeprefix(f"{BUILT_IN}/"))
     named = [entry for entry in known if spelled in (entry.name, entry.full_name)]
@@ -103,7 +109,7 @@ def make(name: str, **kwargs: Any) -> TextEnv:
 
     Args:
         name: One of `list_environments()`, such as `"sokoban"`, for the newest version, or with it: `"sokoban_v0"`; or
-            as PettingZoo's registry has it, `"pettingllms/sokoban-v0"`. Or a program, `"program:team.py:team"`.
+            as PettingZoo's registry has it, `"pettingllms/sokoban-v0"`. Or one of a file, `"team.py:team"`.
         **kwargs: Settings: those of `pettingllms_envs.assembly.assemble` and of the task's class.
 
     Raises:
@@ -113,7 +119,9 @@ def make(name: str, **kwargs: Any) -> TextEnv:
     """
     entry = find(name)
     module = importlib.import_module(entry.module)
-    made: TextEnv = module.load(name)(**kwargs) if name.startswith(PROGRAM) else module.env(**kwargs)
+    if is_in_file(name):
+        return module.load(entry.name)(**kwargs)  # type: ignore[no-any-return]
+    made: TextEnv = module.env(**kwargs)
     _check_name(made, entry)
     return made
 

@@ -7,6 +7,7 @@ Importing this package registers the environments of `pettingllms_envs` with Pet
 from __future__ import annotations
 
 import importlib
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import pettingllms_envs  # noqa: F401  # registers its environments
@@ -34,6 +35,12 @@ __all__ = [
     "Prompt",
     "load_gguf",
 ]
+
+# transformers 5.23 renamed gradient checkpointing; TRL 1.16 and PEFT 0.21 still say the old names, in GRPOConfig,
+# SFTConfig, the trainers and adapters that are loaded, where no user can change them.
+warnings.filterwarnings(
+    "ignore", r"`(is_)?gradient_checkpointing(_enable|_disable)?` is deprecated", category=FutureWarning
+)
 
 _MODULES = {
     "Alternate": "update.schedule",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-import warnings
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
@@ -14,12 +13,6 @@ from trl import GRPOConfig
 
 from pettingllms_trl.role_sampling import parse
 
-
-# transformers 5.23 renamed gradient checkpointing; TRL 1.16 and PEFT 0.21 still say the old names, in GRPOConfig,
-# SFTConfig and the trainers, where no user can change them.
-warnings.filterwarnings(
-    "ignore", r"`(is_)?gradient_checkpointing(_enable|_disable)?` is deprecated", category=FutureWarning
-)
 
 Configuration = TypeVar("Configuration", bound=type)
 
@@ -55,6 +48,7 @@ class MultiAgentGRPOConfig(GRPOConfig):
             `"tree"`: at each decision the policy samples K candidates from one prompt, each is played on a branch of
             its own and scored, and the best goes on. `"parallel"`: each instance is played K times, independently.
             `None`: the one that suits the trainer's `credit`; `"tree"` for the default, unless a role is paid later.
+            `trainer.args` is then a copy that has the choice, and the object that you gave stays as it is.
         max_envs (`int`, *optional*):
             How many environments are in play at once, on each process. `None` plays all its rows of a generation
             together; fewer bounds the number of sequences in one call of the generator. With vLLM and several

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -44,7 +45,8 @@ Logs = Mapping[str, Any]
 
 def heading(roles: Sequence[str]) -> str:
     """The names of the columns."""
-    names = "".join(f"{_cut(role):>{WIDTH}}" for role in roles)
+    cut = [role if len(role) < WIDTH else f"{role[: WIDTH - 2]}…" for role in roles]
+    names = "".join([f"{role:>{WIDTH}}" for role in cut])
     return f"{'step':>6}{'success':>9}{names}{'tokens':>8}{'flat':>7}{'tok/s':>8}{'left':>10}"
 
 
@@ -67,7 +69,7 @@ def line(
         speed: Tokens a second.
         left: Seconds to go.
     """
-    rewards: dict[str, list[float]] = {role: [] for role in roles_of(agents)}
+    rewards: dict[str, list[float]] = defaultdict(list)
     flat = []
     of_all = "eval_" if prefix else ""  # the keys of each data set's evaluation
     for agent in agents:
@@ -198,7 +200,3 @@ def _found(logs: Logs, key: str) -> list[float]:
 def _mean(values: Sequence[float], form: str) -> str:
     width = int(form.partition(".")[0])
     return format(fmean(values), form) if values else " " * width
-
-
-def _cut(name: str) -> str:
-    return name if len(name) < WIDTH else f"{name[: WIDTH - 2]}…"

@@ -1,6 +1,6 @@
 """The shell script `curl_team.sh` as an environment.
 
-pettingllms bench program:examples/programs/curl_team.py:team --model MODEL --base-url URL
+pettingllms bench examples/programs/curl_team.py:team --model MODEL --base-url URL
 """
 
 from pathlib import Path

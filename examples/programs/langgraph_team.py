@@ -1,6 +1,6 @@
 """A LangGraph team: a writer and a critic, whose critic is streamed, and a fan-out of three writers and a judge.
 
-    pettingllms bench program:examples/programs/langgraph_team.py:team --model MODEL --base-url URL
+    pettingllms bench examples/programs/langgraph_team.py:team --model MODEL --base-url URL
 
 The graphs are as they would be without this package. The last two lines make environments of them.
 """

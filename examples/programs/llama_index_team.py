@@ -1,6 +1,6 @@
 """The team of `llama_index_script.py`, a command line, as an environment.
 
-pettingllms bench program:examples/programs/llama_index_team.py:team --model MODEL --base-url URL
+pettingllms bench examples/programs/llama_index_team.py:team --model MODEL --base-url URL
 """
 
 import sys

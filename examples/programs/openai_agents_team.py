@@ -1,6 +1,6 @@
 """A team of the OpenAI Agents SDK: a writer with a tool, who hands over to a critic; by each of its two APIs.
 
-pettingllms bench program:examples/programs/openai_agents_team.py:team --model MODEL --base-url URL
+pettingllms bench examples/programs/openai_agents_team.py:team --model MODEL --base-url URL
 """
 
 from __future__ import annotations

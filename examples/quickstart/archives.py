@@ -25,7 +25,7 @@ from typing import Any
 from datasets import Dataset
 from peft import LoraConfig
 from report import draw_bars, interval_table, share
-from training import REINFORCEMENT, CountTokens, Progress, load, memory, say
+from training import REINFORCEMENT, CountTokens, Progress, keep, load, memory, say
 from transformers import AutoTokenizer, ProgressCallback
 
 from pettingllms_envs import archives_v0
@@ -87,9 +87,9 @@ def run(options: Any) -> None:
     rows: dict[str, str] = {}
     counter = CountTokens()
     trainer = make_trainer(TEAM, output=output / "runs" / "team", seed=options.seed, training=training)
-    rows["team, untrained"] = successes(held_out(trainer, options.episodes))
+    rows["team, untrained"] = successes(keep(trainer, held_out(trainer, options.episodes)))
     train(trainer, counter)
-    rows["team, trained"] = successes(held_out(trainer, options.episodes))
+    rows["team, trained"] = successes(keep(trainer, held_out(trainer, options.episodes)))
     adapters = output / "adapters"
     trainer.save_model(str(adapters))
 

@@ -32,6 +32,7 @@ from training import (
     Progress,
     demonstration,
     imitate,
+    keep,
     load,
     memory,
     say,
@@ -89,12 +90,12 @@ def run(options: Any) -> None:
         )
         trainer.remove_callback(ProgressCallback)
         trainer.add_callback(Progress(counters[name]))
-        rows[f"{name}, warmed up"] = summary(held_out(trainer, options.episodes))
+        rows[f"{name}, warmed up"] = summary(keep(trainer, held_out(trainer, options.episodes)))
         trainer.train()
         if trainer.stopped_by is not None:
             sys.exit(f"stopped by {trainer.stopped_by}")
         budget = counters[name].total
-        rows[f"{name}, trained"] = summary(held_out(trainer, options.episodes))
+        rows[f"{name}, trained"] = summary(keep(trainer, held_out(trainer, options.episodes)))
         trainer.save_model(str(trained if name == "team" else options.output / "single"))
 
     say("5/5 The team with its roles' adapters swapped")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import json
 import resource
 import sys
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -17,6 +19,8 @@ from peft import PeftModel
 from torch.nn.functional import cross_entropy
 from transformers import AutoModelForCausalLM, ProgressCallback, TrainerCallback
 from trl import SFTConfig, SFTTrainer
+
+from pettingllms_trl import Episode
 
 
 Demonstration = dict[str, Any]
@@ -134,6 +138,27 @@ def load(base: Path, adapters: Mapping[str, Path]) -> Any:
         else:
             model = PeftModel.from_pretrained(model, str(folder), adapter_name=name, is_trainable=True)
     return model
+
+
+def keep(trainer: Any, episodes: list[Episode]) -> list[Episode]:
+    """Write an evaluation beside the rollouts, as the trainer writes its own, for the page that compares two of them.
+
+    Returns:
+        The episodes.
+    """
+    returns = {agent: fmean(episode.returns[agent] for episode in episodes) for agent in episodes[0].returns}
+    line = {
+        "step": trainer.state.global_step,
+        "eval_runtime": 0.0,  # not measured
+        "eval_rollout/instances": len(episodes),
+        "eval_outcome/success": fmean(bool(episode.outcome["success"]) for episode in episodes),
+        **{f"eval_agent/{agent}/return": value for agent, value in returns.items()},
+    }
+    file = Path(trainer.args.output_dir) / "metrics.jsonl"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with open(file, "a" if trainer.state.global_step else "w", encoding="ascii") as stream:
+        stream.write(json.dumps(line) + "\n")
+    return episodes
 
 
 def positive(text: str) -> int:

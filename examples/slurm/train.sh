@@ -19,7 +19,8 @@ if [[ "${1:-}" == *.yaml ]]; then
     shift
 fi
 gpus=${SLURM_GPUS_ON_NODE:-8}
-HEAD_NODE=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")   # to its end: `head` may end scontrol by SIGPIPE
+HEAD_NODE=${nodes[0]}
 export HEAD_NODE
 
 # To the trainers, not to accelerate launch, which would kill them after 30 seconds.

@@ -30,7 +30,7 @@ from rich.text import Text
 
 import pettingllms_envs
 from pettingllms_envs.failures import ProgramFailed
-from pettingllms_envs.registry import PROGRAM
+from pettingllms_envs.registry import is_in_file
 
 
 GROUP = "pettingllms.commands"
@@ -74,7 +74,7 @@ def add_environment(parser: argparse.ArgumentParser, *, by_path: bool = False) -
             names, from which it can be made again.
     """
     path = ", or module:callable, such as my_module:make_env" if by_path else ""
-    names = f"its name, as `pettingllms list` shows it, or program:FILE.py:NAME{path}"
+    names = f"its name, as `pettingllms list` shows it, or FILE.py:NAME{path}"
     parser.add_argument("env", metavar="ENV", help=names)
     add_settings(parser)
 
@@ -99,11 +99,12 @@ def made(args: argparse.Namespace, **more: Any) -> Any:
         Refused: There is no such environment, or a setting is unknown or out of its range.
     """
     with user_errors():
-        if ":" in args.env and not args.env.startswith(PROGRAM):
+        if ":" in args.env and not is_in_file(args.env):
             raise ValueError(
-                f"the environment is {args.env!r}; expected a name, as `pettingllms list` shows it, or a program, "
-                "program:FILE.py:NAME. Only `pettingllms check` takes module:callable: give the environment a name "
-                "by an entry point of the group pettingllms.envs (docs/add_environment.md, Publish it)."
+                f"the environment is {args.env!r}; expected a name, as `pettingllms list` shows it, or FILE.py:NAME, "
+                "an environment or a program of a file. Only `pettingllms check` takes module:callable: give the "
+                "environment a name by an entry point of the group pettingllms.envs (docs/add_environment.md, Publish "
+                "it)."
             )
         try:
             return pettingllms_envs.make(args.env, **{**settings(args), **more})

@@ -23,6 +23,7 @@ from pettingllms_envs.evaluation.compare import Run
 from pettingllms_envs.evaluation.data_label import problem_set
 from pettingllms_envs.evaluation.leaderboard import leaderboard
 from pettingllms_envs.evaluation.metrics import sum_of_tokens
+from pettingllms_envs.evaluation.suites import read_record
 from pettingllms_envs.evaluation.tables import count, duration, width
 from pettingllms_envs.studies.page import page
 from pettingllms_envs.studies.report import Heading, Items, Paragraph, Table, markdown
@@ -62,6 +63,8 @@ def runs_below(folder: Path) -> list[Path]:
 def read_board(folders: Sequence[Path]) -> Any:
     """The leaderboard of runs; those that cannot be read are left out with the reason."""
     runs, broken = [], []
+    records = {root: read_record(root).get("players", {}) for root in {folder.parent for folder in folders}}
+    names = {str(each): name for each in folders if (name := records[each.parent].get(each.name))}
     for folder in dict.fromkeys(folders):
         try:
             header = files.read_header(folder)
@@ -69,7 +72,7 @@ def read_board(folders: Sequence[Path]) -> Any:
             runs.append(Run(str(folder), header, rows))
         except (ValueError, OSError) as error:
             broken.append((str(folder), " ".join(str(error).split())))
-    board = leaderboard(runs)
+    board = leaderboard(runs, names)
     return replace(board, left_out=sorted([*board.left_out, *broken]))
 
 

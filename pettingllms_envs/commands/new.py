@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import builtins
+import importlib.metadata
 import importlib.util
 import json
 import keyword
@@ -106,6 +107,8 @@ def check_name(name: str) -> None:
         refuse(f"there is an environment {name!r}; expected a new name. Choose another: `pettingllms list` shows all.")
     if name == "tests" or importlib.util.find_spec(name) is not None:
         refuse(f"there is a module {name!r}, which the package would hide; expected a new name. Choose another.")
+    if any(importlib.metadata.distributions(name=name)):
+        refuse(f"there is a package {name!r}, which the new one would replace; expected a new name. Choose another.")
 
 
 def files(name: str, kind: str = KINDS[0], rows: str | None = None) -> dict[str, str]:

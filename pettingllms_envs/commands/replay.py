@@ -34,9 +34,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rescore", type=Path, metavar="DIR", help="write the episodes with their new scores to this folder"
     )
-    parser.add_argument(
-        "--env", metavar="program:FILE.py:NAME", help="the record's program, which is run only if named"
-    )
+    parser.add_argument("--env", metavar="FILE.py:NAME", help="the record's file, which is run only if named")
     parser.add_argument(
         "--set", dest="settings", action="append", default=[], type=setting, metavar="KEY=VALUE",
         help="a setting to replace the record's, for scoring",
@@ -51,6 +49,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         if not rows:
             refuse(f"{args.file} has no episode yet; expected at least one. Wait for it, or name another run.")
         other = dict(args.settings)
+        trusted = None if args.env is None else pettingllms_envs.find(args.env).full_name
         rescored: Path | None = args.rescore
         if rescored is not None:
             make_folder(rescored)
@@ -64,7 +63,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         is_training, differs = header["kind"] == "rollouts", False
         with bar(console, "replay", len(rows)) as on_row:
             for row in rows:
-                name, given = files.made_with(header, row, other, args.env)
+                name, given = files.made_with(header, row, other, trusted)
                 key = json.dumps([name, given])
                 if key not in envs:
                     envs[key] = pettingllms_envs.make(name, **given)

@@ -193,9 +193,9 @@ def default_output(
     begun = sorted(root.glob(f"*-{digest}{suffix}"))
     if begun:
         return begun[0]
-    name = data_label.run_name(config["env"], label["note"] if label else "")
-    player = re.sub(r"[^\w.+=]+", "-", player_of(config, brief=True)).strip("-.")[:MOST_OF_NAME]
-    return root / f"{name}-{player}-{date.today().isoformat()}-{digest}{suffix}"
+    names = data_label.run_name(config["env"], label["note"] if label else ""), player_of(config, brief=True)
+    env, player = (re.sub(r"[^\w.+=]+", "-", each).strip("-.")[:MOST_OF_NAME] for each in names)
+    return root / f"{env}-{player}-{date.today().isoformat()}-{digest}{suffix}"
 
 
 def digest_of(config: Mapping[str, Any]) -> str:
@@ -213,7 +213,8 @@ def about_problems(args: argparse.Namespace, bench: Any, env: Any) -> list[str]:
     """What must be known of the problems and the agents before they play, a line each."""
     num = len(bench.chosen.instances)
     given, defaults = (to_json(env.metadata.get(name, {})) for name in ("settings", "defaults"))
-    lines = [data_label.first_line(env, num), *teams.notes(bench.agents.values(), bench.env, given, defaults)]
+    name = env.metadata.get("name", bench.env)  # of one from a file, as teams have it that were trained on it
+    lines = [data_label.first_line(env, num), *teams.notes(bench.agents.values(), name, given, defaults)]
     if bench.chosen.source == "seeds" and benches.has_published(bench.env):
         on = data_label.problem_set({"instances": {"source": "seeds", "num": num}})
         lines.append(

@@ -31,13 +31,10 @@ from pettingllms_envs.episodes import files
 from pettingllms_envs.episodes.index import run_folders
 from pettingllms_envs.evaluation import tables
 from pettingllms_envs.evaluation.data_label import problem_set
-from pettingllms_envs.evaluation.suites import OF_ENVIRONMENTS, Player, Suite, read_suite, shipped
+from pettingllms_envs.evaluation.suites import OF_ENVIRONMENTS, RECORD, Player, Suite, read_record, read_suite, shipped
 from pettingllms_envs.evaluation.suites import is_suite as is_suite  # `bench` asks
 from pettingllms_envs.suggestions import did_you_mean
 
-
-SUITE = "suite.json"
-"""In the folder of a suite: its name, and the file that it was read from."""
 
 NOT_OPTIONS = ("set", "option", "workflow", "level", "split")
 """Options of a suite that become settings and reset options."""
@@ -89,11 +86,12 @@ def run(args: argparse.Namespace, console: Console) -> int:
     for name, reason in faults:
         say(console, f"error: {name}: {reason}")
     say(console, f"{counted(len(planned), 'run')} in {root}")
-    new = suite.name and not (root / SUITE).exists()
+    new = suite.name and not (root / RECORD).exists()
     if suite.name:
+        players = read_record(root).get("players", {}) | {each.path.name: each.cell.player for each in planned}
         with user_errors():
             root.mkdir(parents=True, exist_ok=True)
-            files.write_json(root / SUITE, {"name": suite.name, "source": suite.source})
+            files.write_json(root / RECORD, {"name": suite.name, "source": suite.source, "players": players})
     status, ends = 2 if faults else 0, dict.fromkeys((each.path for each in planned), "not begun")
     is_left = False
     for number, each in enumerate(planned, 1):
@@ -106,7 +104,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
             break
     kept = [each.path for each in planned if each.path.exists()]
     if not kept and new:
-        (root / SUITE).unlink()
+        (root / RECORD).unlink()
         root.rmdir()
     if kept:
         names = {each.path: f"{each.cell.env}, {each.cell.player}" for each in planned}
@@ -239,11 +237,8 @@ def _root(args: argparse.Namespace, suite: Any) -> Path:
     if args.output is not None or not suite.name:
         return Path(args.output or Path("outputs") / "bench")
     root = Path("outputs") / "bench" / str(suite.name)
-    if (root / SUITE).is_file():
-        try:
-            source = json.loads((root / SUITE).read_text("utf-8"))["source"]
-        except (ValueError, LookupError, TypeError):
-            source = f"a {SUITE} that cannot be read"
+    if (root / RECORD).is_file():
+        source = read_record(root).get("source", f"a {RECORD} that cannot be read")
         if source != suite.source:
             raise ValueError(
                 f"{root} has the runs of the suite {suite.name!r} of {source}, and this one is of {suite.source}; "

@@ -78,7 +78,7 @@ def made_with(
         header: The run's `run.json`.
         row: One of its rows.
         other: Settings that replace the record's.
-        trusted: A program that may be run, if the record names it.
+        trusted: An environment of a file that may be run, if the record names it.
 
     Raises:
         ValueError: A program would be started, see `check_starts_nothing`.
@@ -97,11 +97,11 @@ def made_with(
 
 
 def check_starts_nothing(settings: Mapping[str, Any], env: str = "") -> None:
-    """Raise `ValueError` if a record's environment is a program, or its settings name one, or a server to be asked.
+    """Raise `ValueError` if a record's environment is of a file, or its settings name a program, or a server.
 
     A record may be somebody else's. Reading it must not run the commands in it.
     """
-    if env.startswith("program:"):
+    if ":" in env:
         raise ValueError(
             f"the run is one of {env!r}, a file that would be run; expected another environment in a record, which "
             f"may be somebody else's. If you trust the file, name it yourself: pettingllms replay ... --env {env}"

@@ -299,11 +299,11 @@ def roles_of(env: Any) -> dict[str, str]:
 
 
 def words_of(env: Any) -> str | None:
-    """All settings of one of our environments as text; of others what they say of themselves, or None."""
+    """What an environment says of itself, such as its file; else all settings of one of ours, or None."""
     workflow = getattr(env.unwrapped, "workflow", None)
-    return (
-        env.metadata.get("identity") if workflow is None else repr((workflow, getattr(env.unwrapped, "alpha", None)))
-    )
+    own = None if workflow is None else repr((workflow, getattr(env.unwrapped, "alpha", None)))
+    identity: str | None = env.metadata.get("identity", own)
+    return identity
 
 
 def layers() -> Mapping[str, Any] | None:

@@ -14,6 +14,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from pettingllms_envs.episodes.players import labels
@@ -81,11 +82,12 @@ class Leaderboard:
     not_in_mean: Sequence[str] = ()
 
 
-def leaderboard(runs: Sequence[Run]) -> Leaderboard:
+def leaderboard(runs: Sequence[Run], names: Mapping[str, str] = MappingProxyType({})) -> Leaderboard:
     """The leaderboard of runs; of two of one configuration, the one that began last counts.
 
     Args:
         runs: Their names are their folders'.
+        names: What a suite calls their players, by folder; others are called after their models.
     """
     left_out: list[tuple[str, str]] = []
     reports: dict[str, Mapping[str, Any]] = {}
@@ -109,13 +111,21 @@ def leaderboard(runs: Sequence[Run]) -> Leaderboard:
             if key not in kept:
                 left_out.append((own[0].name, f"no other plays {env} so: {_differences(own[0], table)}"))
         columns |= dict(zip(_names(env, list(kept.values())), kept.values(), strict=True))
-    return _joined(columns, reports, left_out)
+    return _joined(columns, reports, left_out, names)
 
 
 def _joined(
-    columns: Mapping[str, Sequence[Run]], reports: Mapping[str, Mapping[str, Any]], left_out: list[tuple[str, str]]
+    columns: Mapping[str, Sequence[Run]],
+    reports: Mapping[str, Mapping[str, Any]],
+    left_out: list[tuple[str, str]],
+    names: Mapping[str, str],
 ) -> Leaderboard:
     players = labels([[run.header["config"] for run in own] for own in columns.values()])
+    for own, of_column in zip(columns.values(), players, strict=True):
+        called = [names.get(run.name, label) for run, label in zip(own, of_column, strict=True)]
+        of_column[:] = [
+            name if called.count(name) == 1 else label for name, label in zip(called, of_column, strict=True)
+        ]
     named = {
         column: [replace(run, name=player) for run, player in zip(own, of_column, strict=True)]
         for (column, own), of_column in zip(columns.items(), players, strict=True)

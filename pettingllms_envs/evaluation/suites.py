@@ -17,6 +17,7 @@ the suite, and those of a model before both.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
@@ -30,6 +31,9 @@ from pettingllms_envs.suggestions import did_you_mean
 
 
 SUFFIXES = (".yaml", ".yml")
+
+RECORD = "suite.json"
+"""In the folder of a suite's runs: its `name`, its file as `source`, and the names of `players` by a run's folder."""
 
 OF_MODELS: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("base_url", "key_env"), (str,)),
@@ -122,6 +126,15 @@ def read_suite(name: str) -> Suite:
         file, source = Path(f"{name}.yaml"), name
         text = (resources.files(pettingllms_envs) / "suites" / file.name).read_text("utf-8")
     return suite_of(_yaml(text, name), default_name=file.stem, source=source)
+
+
+def read_record(root: Path) -> dict[str, Any]:
+    """The record of a suite in the folder of its runs; empty where there is none, or none that can be read."""
+    try:
+        found = json.loads((root / RECORD).read_text("utf-8"))
+    except (ValueError, OSError):
+        return {}
+    return found if isinstance(found, dict) and isinstance(found.get("players", {}), dict) else {}
 
 
 def suite_of(content: Any, *, default_name: str, source: str) -> Suite:

@@ -78,7 +78,7 @@ def page(run: Path) -> str:
     of_run = summary(header, table)
     about = {
         **of_run,
-        "learned": learned(read_log(run.parent / FILE), table, of_run["agents"])
+        "learned": learned(read_log(run.parent / FILE), table, of_run["agents"], is_tree=has_candidates)
         if header["kind"] == "rollouts"
         else None,
         "piece_size": PIECE,

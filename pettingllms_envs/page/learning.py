@@ -45,7 +45,9 @@ def read_log(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text("ascii").splitlines(keepends=True) if line.endswith("\n")]
 
 
-def learned(log: Sequence[Mapping[str, Any]], table: Table, agents: Sequence[str]) -> dict[str, Any] | None:
+def learned(
+    log: Sequence[Mapping[str, Any]], table: Table, agents: Sequence[str], *, is_tree: bool = False
+) -> dict[str, Any] | None:
     """The comparison as plain data for the page: `sentence`, `source`, `heads` and `rows`. None for a run that is no
     training, or has one step alone.
 
@@ -53,14 +55,15 @@ def learned(log: Sequence[Mapping[str, Any]], table: Table, agents: Sequence[str
         log: Of `read_log`.
         table: The index of the episodes.
         agents: All agents.
+        is_tree: Whether the rollouts went on from the best of several candidates.
     """
-    looks = _evaluations(log, agents)
+    looks, is_chosen = _evaluations(log, agents), False
     source = "Two evaluations of the team, without choosing between candidates."
     if looks is None:
-        looks = _rollouts(table, agents)
+        looks, is_chosen = _rollouts(table, agents), is_tree
         source = (
-            "Training rollouts, the path of best candidates, for there are no two evaluations: set eval_strategy and "
-            "eval_on_start to have some."
+            f"Training rollouts{', the path of best candidates' * is_tree}, for there are no two evaluations: set "
+            "eval_strategy and eval_on_start to have some."
         )
     if looks is None:
         return None
@@ -73,15 +76,20 @@ def learned(log: Sequence[Mapping[str, Any]], table: Table, agents: Sequence[str
         points = f"{100 * (last.success[0] - first.success[0]):+.1f} points"
         rows.insert(0, ["success", _rate(first.success), _rate(last.success), points])
     return {
-        "sentence": sentence(first, last),
+        "sentence": sentence(first, last, is_chosen=is_chosen),
         "source": source,
         "heads": ["", first.when, last.when, "change"],
         "rows": rows,
     }
 
 
-def sentence(first: Look, last: Look) -> str:
-    """What can be said of two looks; a difference within the intervals is not called learning."""
+def sentence(first: Look, last: Look, *, is_chosen: bool = False) -> str:
+    """What can be said of two looks; a difference within the intervals is not called learning.
+
+    Args:
+        first, last: The looks.
+        is_chosen: Whether they are of best candidates, whose success a team may gain or lose without learning.
+    """
     changes = {name: last.figures[name] - value for name, value in first.figures.items() if name in last.figures}
     most = max(changes, key=lambda name: abs(changes[name]), default=None)
     role = ""
@@ -91,6 +99,8 @@ def sentence(first: Look, last: Look) -> str:
         return f"No success is reported, so whether it learned is for the figures to say.{role}"
     (before, low, high), (after, new_low, new_high) = first.success, last.success
     went = f"success went from {before:.1%} ({first.when}) to {after:.1%} ({last.when})"
+    if is_chosen:
+        return f"What the team does when nothing is chosen for it was not measured. Of best candidates, {went}.{role}"
     if new_low > high:
         return f"The team learned: {went}.{role}"
     if new_high < low:

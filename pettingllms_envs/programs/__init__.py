@@ -4,7 +4,7 @@
 
     env = program(team, agents=("writer", "critic"))  # team(base_url, row) returns the reward
 
-`program:FILE.py:NAME` is its name on command lines. A run of the program is an episode, and each of its calls a
+`FILE.py:NAME` is its name on command lines. A run of the program is an episode, and each of its calls a
 decision of the agent that asks. Needs no torch.
 """
 

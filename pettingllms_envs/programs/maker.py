@@ -1,16 +1,19 @@
-"""`program(...)` makes environments of a program; `program:FILE.py:NAME` names one of a file."""
+"""`program(...)` makes environments of a program; `FILE.py:NAME` names one of a file, or another environment."""
 
 from __future__ import annotations
 
 import hashlib
 import importlib.util
+import inspect
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeGuard
+
+from pettingzoo import AECEnv
 
 from pettingllms_envs.programs.program import Program
 from pettingllms_envs.programs.program_env import ProgramEnv
@@ -54,29 +57,50 @@ def program(target: Target, agents: Sequence[str] | Mapping[str, str], **setting
 
 
 @cache
-def load(name: str) -> ProgramMaker:
-    """The program of a name `program:FILE.py:NAME`. Its file is imported once, its folder is searched for others.
+def load(name: str) -> Callable[..., Any]:
+    """What makes the environment `program:FILE.py:NAME`. Its file is imported once, its folder is searched for others.
 
     Raises:
-        ValueError: There is no such file, or it has no such program.
+        ValueError: There is no such file, or it has no program and no function that makes an environment of that name.
     """
     file, _, variable = name.partition(":")[2].rpartition(":")
     path = Path(file)
     if path.suffix != ".py" or not path.is_file() or not variable.isidentifier():
         raise ValueError(
             f"the environment is {name!r}; expected a file of this machine and a name in it, such as "
-            f"program:team.py:team. {'There is no such file.' if variable.isidentifier() else 'Correct it.'}"
+            f"team.py:team. {'There is no such file.' if variable.isidentifier() else 'Correct it.'}"
         )
     module = _imported(path.resolve())
     found = getattr(module, variable, None)
-    if not isinstance(found, ProgramMaker):
-        known = [each for each, value in vars(module).items() if isinstance(value, ProgramMaker)]
+    if not _is_maker(found):
+        own = (module.__name__, ProgramMaker.__module__, "functools")
+        known = [each for each, value in vars(module).items() if _is_maker(value) and value.__module__ in own]
         raise ValueError(
             f"{file} has {'no' if found is None else type(found).__name__} {variable!r}; expected a program, "
-            f"{variable} = program(my_function, agents=(...)). It has: {', '.join(known) or 'none'}."
+            f"{variable} = program(my_function, agents=(...)), or a function without arguments that makes an "
+            f"environment. It has: {', '.join(known) or 'none'}."
         )
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    return ProgramMaker(replace(found.program, name=name), digest)
+    if isinstance(found, ProgramMaker):
+        return ProgramMaker(replace(found.program, name=name), digest)
+    return partial(_made, found, f"{name} {digest}")
+
+
+def _is_maker(value: Any) -> TypeGuard[Callable[..., Any]]:
+    """Whether something can be called without arguments."""
+    try:
+        inspect.signature(value).bind()
+    except (TypeError, ValueError):  # no function, one with arguments, or one that does not tell
+        return False
+    return True
+
+
+def _made(make: Callable[..., Any], identity: str, **settings: Any) -> Any:
+    env = make(**settings)
+    if not isinstance(env, AECEnv):
+        raise ValueError(f"{identity.partition(' ')[0]} makes {env!r}; expected an AECEnv. Name what makes one.")
+    env.metadata["identity"] = identity
+    return env
 
 
 @cache

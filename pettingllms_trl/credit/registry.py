@@ -296,7 +296,7 @@ def check_advantages(advantages: Advantages, decisions: Sequence[Decision]) -> N
                 f"the credit function returned {values!r} for decision {i} ({decision.agent}, turn {decision.turn}), "
                 f"expected {len(decision.candidates)} numbers, one per candidate"
             )
-        if not all(math.isfinite(value) for value in values):
+        if not all(map(math.isfinite, values)):
             raise ValueError(
                 f"the credit function returned {values!r} for decision {i} ({decision.agent}, turn {decision.turn}): "
                 "advantages must be finite. A group whose rewards are all equal has deviation 0; guard the division"

@@ -23,7 +23,7 @@ from pettingzoo import AECEnv
 
 from pettingllms_envs.suggestions import did_you_mean
 from pettingllms_trl.records import Completion, Decision
-from pettingllms_trl.rollout.branching import Branch, check_part_names, play_branches, snapshot_of, weighed
+from pettingllms_trl.rollout.branching import Branch, branch_of, check_part_names, weighed
 
 
 RANGES = "reward_ranges"
@@ -196,8 +196,7 @@ def weigher(
     steps: list[tuple[AECEnv, str, Branch]] = []
     for env in envs:
         agent = env.agent_selection
-        start = snapshot_of(env, branches=False)
-        (branch,) = play_branches(env, agent, [Completion(ids=(), text="")], start)
+        branch = branch_of(env, agent, Completion(ids=(), text=""), None, in_place=True)
         steps.append((env, agent, branch))
         check_part_names(branch, functions)
     shown = [name for _, _, branch in steps for parts in branch.parts.values() for name in parts]

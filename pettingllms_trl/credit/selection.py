@@ -99,8 +99,6 @@ def select(
 
 def shifted(episodes: Sequence[Episode], by: int) -> list[Episode]:
     """Add `by` to the instance numbers of episodes and their decisions, for rows that are played after `by` others."""
-    if not by:
-        return list(episodes)
     return [
         replace(
             episode,

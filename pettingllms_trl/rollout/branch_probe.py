@@ -1,9 +1,8 @@
 """Checks with a few steps, when a trainer is created, that its environments can be branched as they declare.
 
 A branch that is not exact gives candidates wrong rewards without any error: a copy that restarts the game, a client
-whose copy talks to the same session, a wrapper that is not restored, a replay of what is random. So a short episode is
-played, and at each of its decisions the environment is branched as in training and compared with its state before, and
-with the state that the same reply led to the first time.
+whose copy talks to the same session, a replay of what is random. So at each decision of a short episode the
+environment is branched as in training, and compared with its state before and with that which a reply first led to.
 """
 
 from __future__ import annotations
@@ -29,25 +28,19 @@ from pettingllms_trl.rollout.branch_states import (
     NotBranched,
     copied,
     is_done,
-    random_states,
     restore,
     same_random_numbers_afterwards,
     saved_state,
-    set_random_states,
     step,
 )
 
 
 Close = Callable[[AECEnv], object]
 
-ATTEMPTS = 8
-"""Episodes that are tried if replies crash the environment and there is a `crash_reward`."""
-REPLIES = ("0", "1", "a", "")
-"""Replies of every second episode; those of the others are sampled from the action spaces."""
-SAMPLES, NUMBERS, WORDS = 3, 4, 8
-"""How many replies are tried to find one that changes the state: samples, and numbers and words of the observation."""
-FRESH = 5
-"""Fresh environments that are compared, to distinguish randomness from a state that is not restored."""
+ATTEMPTS = 8  # episodes that are tried if replies crash the environment and there is a `crash_reward`
+REPLIES = ("0", "1", "a", "")  # of every second episode; those of the others are sampled from the action spaces
+SAMPLES, NUMBERS, WORDS = 3, 4, 8  # replies that are tried: samples, and numbers and words of the observation
+FRESH = 5  # environments that are compared, to distinguish randomness from a state that is not restored
 
 REMEDIES: Mapping[BranchingMode, str] = {
     "replay": "draw all random numbers from a generator that reset(seed) seeds, and keep nothing from one episode to "
@@ -86,25 +79,20 @@ class Branching:
 
 
 def check_branching(
-    env: AECEnv,
-    replace: Callable[[], AECEnv],
-    branching: Branching,
-    *,
-    close: Close = methodcaller("close"),
+    env: AECEnv, replace: Callable[[], AECEnv], branching: Branching, *, close: Close = methodcaller("close")
 ) -> AECEnv:
     """Play a short episode and check at each decision that a branch starts in its state and changes nothing else.
 
-    A reply is a sample of the agent's action space, converted to `str`, since replies are text. Until two replies lead
-    to different states, further samples are tried and, if they are `str`, the last numbers and words of the
-    observation. The environment and the random states of Python and NumPy are left unchanged.
+    A reply is a sample of the agent's action space, as text. Until two replies lead to different states, further
+    samples are tried and, if they are `str`, the last numbers and words of the observation. The environment and the
+    random states of Python and NumPy are left unchanged.
 
-    Warns if no reply made a difference, and if fresh environments differ after the same replies: then randomness
-    cannot be distinguished from a branch that is not exact. One that is replayed must not be random.
+    Warns if no reply made a difference, and if fresh environments, which are not replayed, differ after the same ones.
 
     Args:
         env: An environment, as `branchable` returns it, just reset.
         replace: Makes another one, reset the same way, to be returned if the given one cannot be used further.
-        branching: Why it is branched. With a `crash_reward`, replies that crash it are skipped.
+        branching: Why it is branched.
 
     Raises:
         ValueError: It cannot be branched; or it raised when it was stepped, and there is no `crash_reward`.
@@ -178,14 +166,14 @@ def _play(env: AECEnv, attempt: int, actions: list[str | None], replace: Callabl
             break
         now, moved = _branched(now, _replies(now, attempt), actions)
         has_moved = has_moved or moved
+    last = saved_state(env) if isinstance(env, ReplayWrapper) else None
+    if last is not None:  # the episode must lead to the same state in another environment
+        other = replace()
+        try:
+            restore(other, last, view_of(env))
+        finally:
+            close(other)
     if first is not None:
-        last = saved_state(env) if isinstance(env, ReplayWrapper) else None
-        if last is not None:  # the episode must lead to the same state in another environment
-            other = replace()
-            try:
-                restore(other, last, view_of(env))
-            finally:
-                close(other)
         restore(env, first, view)
     return has_moved
 
@@ -223,16 +211,15 @@ def _branched(env: AECEnv, replies: Sequence[str], actions: list[str | None]) ->
 def _is_random(replace: Callable[[], AECEnv], close: Close, actions: Sequence[str | None]) -> bool:
     """Whether environments that are made and stepped the same way, without branching, differ."""
     first: View | None = None
-    before = random_states()
     for _ in range(FRESH):
-        set_random_states(before)
-        env = replace()
-        try:
-            for action in actions:
-                env.step(action)
-        except Exception:  # noqa: BLE001  # the environment is not ours, and took these actions before
-            return True
-        view = view_of(env)
+        with same_random_numbers_afterwards():
+            env = replace()
+            try:
+                for action in actions:
+                    env.step(action)
+            except Exception:  # noqa: BLE001  # the environment is not ours, and took these actions before
+                return True
+            view = view_of(env)
         close(env)
         if first is not None and is_other(view, first):
             return True

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from pettingzoo import AECEnv
 
-from pettingllms_envs.branching import SavedState, save_state
+from pettingllms_envs.branching import SavedState
 from pettingllms_envs.copying import copy_env
 from pettingllms_trl.records import Candidate, Completion, ContinuationPlace, Decision, Episode, Judge, PendingDecision
 
@@ -47,57 +47,58 @@ class Branch:
         return env
 
 
-class StateSnapshot(NamedTuple):
-    """The state in which an agent decides."""
-
-    saved: SavedState | None  # `None` if the environment is copied instead
-    digest: str | None  # `None` if it has no `state_hash`
-
-
-def snapshot_of(env: AECEnv, *, branches: bool = True) -> StateSnapshot:
-    """The current state of an environment, which is saved if several replies may be stepped from it (`branches`)."""
-    return StateSnapshot(save_state(env) if branches else None, _state_hash(env))
-
-
-def play_branches(
+def branch_of(
     env: AECEnv,
     agent: str,
-    completions: Sequence[Completion],
-    start: StateSnapshot,
+    completion: Completion,
+    start: SavedState | None,
     on_call: Callable[[], object] = lambda: None,
-) -> Iterator[Branch]:
-    """Step each completion from the environment's current state, which is `start`; branches do not affect each other.
-
-    An environment whose state was saved is restored before each step but the first; any other is copied for all but
-    the last. `on_call` is called after each call of an environment that is replayed.
-    """
-    for k, completion in enumerate(completions):
-        if start.saved is None:
-            yield _step(env if k == len(completions) - 1 else copy_env(env), agent, completion, restorable=False)
-        else:
-            if k:
-                start.saved.restore(env, on_call)
-            yield _step(env, agent, completion, restorable=True)
-
-
-def branch_of(
-    env: AECEnv, agent: str, completion: Completion, start: StateSnapshot, on_call: Callable[[], object]
+    *,
+    in_place: bool = False,
 ) -> Branch:
-    """Step a completion from the state `start`, to which the environment is restored, or in a copy of it."""
-    if start.saved is not None:
-        start.saved.restore(env, on_call)
-    restorable = start.saved is not None
-    return _step(env if restorable else copy_env(env), agent, completion, restorable=restorable)
+    """Step a completion in an environment that is restored to the state `start` before; if it is `None`, in a copy.
+
+    With `in_place` it is stepped as it is. `on_call` is called after each call of an environment that is replayed.
+    """
+    if not in_place and start is not None:
+        start.restore(env, on_call)
+    elif not in_place:
+        env = copy_env(env)
+    env.step(completion.text)
+    rewards = {name: float(reward) for name, reward in env.rewards.items()}
+    infos = env.infos  # read now: the info of a terminated agent is removed after its dead step
+    info = infos.get(agent, {})
+    candidate = Candidate(
+        completion=completion,
+        reward=rewards[agent],
+        parts=dict(info.get("rewards", {})),
+        team=tuple(info.get("team_rewards", ())),
+        state=state_hash(env),
+    )
+    terminations, truncations = env.terminations, env.truncations  # once: these may be computed properties
+    return Branch(
+        candidate,
+        rewards,
+        outcome=dict(info.get("outcome", {})),
+        over=all(terminations[name] or truncations[name] for name in env.agents),
+        saved=None if start is None else SavedState.of(env),
+        copy=env if start is None else None,
+        parts={name: infos.get(name, {}).get("rewards", {}) for name in rewards},
+        team=info.get("team_rewards"),
+        judged=info.get("judged"),
+    )
+
+
+def state_hash(env: AECEnv) -> str | None:
+    """The digest of an environment's state; `None` if it has no `state_hash`."""
+    game = env.unwrapped
+    return game.state_hash() if hasattr(game, "state_hash") else None
 
 
 def scored(
     branches: Sequence[Branch], pending: PendingDecision, judge: Judge | None, weigh: RewardWeigher | None
 ) -> Sequence[Branch]:
-    """The branches of a decision with the rewards of `judge` added, and then recomputed by `weigh`.
-
-    Raises:
-        ValueError: A reward of the environment is not a finite number.
-    """
+    """The branches of a decision with the rewards of `judge` added, and then recomputed by `weigh`."""
     agent = pending.agent
     for branch in branches:
         if not all(map(math.isfinite, branch.rewards.values())):
@@ -105,7 +106,7 @@ def scored(
             raise ValueError(
                 f"the environment gave {dict(branch.rewards)} after {agent!r} said {said!r}; rewards must be finite"
             )
-    judged = [branch for branch in branches if branch.judged is not False]
+    judged = [] if judge is None else [branch for branch in branches if branch.judged is not False]
     if judge is not None and judged:
         asked = replace(
             pending,
@@ -118,20 +119,12 @@ def scored(
 
 
 def add_rewards(branch: Branch, agent: str, more: Mapping[str, float]) -> Branch:
-    """The branch with further rewards for the agent that acted, or where the environment says so for the team.
-
-    Raises:
-        ValueError: The environment has given a part of such a name.
-    """
+    """The branch with further rewards for the agent that acted, or where the environment says so for the team."""
     check_part_names(branch, more)
     candidate, extra = branch.candidate, sum(more.values())
     paid, team = (branch.rewards, [*more]) if branch.judged else ([agent], [])
-    candidate = replace(
-        candidate,
-        reward=candidate.reward + extra,
-        parts={**candidate.parts, **more},
-        team=(*candidate.team, *team),
-    )
+    reward, parts = candidate.reward + extra, {**candidate.parts, **more}
+    candidate = replace(candidate, reward=reward, parts=parts, team=(*candidate.team, *team))
     return replace(
         branch,
         candidate=candidate,
@@ -154,11 +147,7 @@ def check_part_names(branch: Branch, functions: Collection[str]) -> None:
 
 
 def weighed(branch: Branch, agent: str, weigh: RewardWeigher) -> Branch:
-    """The branch with every agent's reward recomputed by `weigh` after `agent` acted; the parts stay as they are.
-
-    Raises:
-        ValueError: The parts of an agent's reward do not add up to it. The message names the agent.
-    """
+    """The branch with every agent's reward recomputed by `weigh`. Raises `ValueError` as it does, naming the agent."""
     parts = {**branch.parts, agent: branch.candidate.parts}
     rewards = {}
     for name, reward in branch.rewards.items():
@@ -167,37 +156,6 @@ def weighed(branch: Branch, agent: str, weigh: RewardWeigher) -> Branch:
         except ValueError as error:
             raise ValueError(f"of {name!r}, after {agent!r} acted: {error}") from None
     return replace(branch, candidate=replace(branch.candidate, reward=rewards[agent]), rewards=rewards)
-
-
-def _state_hash(env: AECEnv) -> str | None:
-    game = env.unwrapped
-    return game.state_hash() if hasattr(game, "state_hash") else None
-
-
-def _step(env: AECEnv, agent: str, completion: Completion, *, restorable: bool) -> Branch:
-    env.step(completion.text)
-    rewards = {name: float(reward) for name, reward in env.rewards.items()}
-    infos = env.infos  # read now: the info of a terminated agent is removed after its dead step
-    info = infos.get(agent, {})
-    candidate = Candidate(
-        completion=completion,
-        reward=rewards[agent],
-        parts=dict(info.get("rewards", {})),
-        team=tuple(info.get("team_rewards", ())),
-        state=_state_hash(env),
-    )
-    terminations, truncations = env.terminations, env.truncations  # once: these may be computed properties
-    return Branch(
-        candidate,
-        rewards,
-        outcome=dict(info.get("outcome", {})),
-        over=all(terminations[name] or truncations[name] for name in env.agents),
-        saved=SavedState.of(env) if restorable else None,
-        copy=None if restorable else env,
-        parts={name: infos.get(name, {}).get("rewards", {}) for name in rewards},
-        team=info.get("team_rewards"),
-        judged=info.get("judged"),
-    )
 
 
 def with_continuations(
@@ -218,9 +176,7 @@ def with_returns(
     before: Sequence[Mapping[str, float]] = (),
 ) -> tuple[Decision, ...]:
     """The decisions with the `rewards` of their steps, and the agents' returns, with the rewards of steps `before`."""
-    totals: Counter[str] = Counter()
-    for step in (*before, *rewards):
-        totals.update(step)
+    totals = sum_of([*before, *rewards])
     to_go: Counter[str] = Counter()
     found: list[Decision] = []
     for decision, step in zip(reversed(decisions), reversed(rewards), strict=True):
@@ -228,3 +184,12 @@ def with_returns(
         own = decision.agent
         found.append(replace(decision, rewards=step, episode_return=totals[own], return_to_go=to_go[own]))
     return tuple(reversed(found))
+
+
+def sum_of(rewards: Iterable[Mapping[str, float]], agents: Iterable[str] = ()) -> Mapping[str, float]:
+    """The sum of each agent's rewards, 0 if it has none: of `agents`, then of all others."""
+    totals: dict[str, float] = dict.fromkeys(agents, 0)
+    for step in rewards:
+        for agent in {**totals, **step}:
+            totals[agent] = totals.get(agent, 0) + step.get(agent, 0.0)
+    return totals

@@ -2,8 +2,8 @@
 
     curriculum = Curriculum(levels=(1, 2, 3, 4, 5), advance_at=0.7)
 
-The trainer writes a `level` into each row before it is played, tells the curriculum how the episodes ended, and saves
-its state with the checkpoint. With several environments, each has its own levels and progress (`Curricula`). Pure.
+The trainer writes a `level` into each row before it is played, and tells the curriculum how the episodes ended. With
+several environments, each has its own levels and progress (`Curricula`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curriculum:
-    """Levels in order of difficulty, and when the next one is reached.
+    """Levels in order of difficulty, and when the next one is reached. Raises `ValueError` for a value out of range.
 
     Args:
         levels: Values of the reset option `field`, the easiest first.
@@ -35,9 +35,6 @@ class Curriculum:
         window: Number of the level's latest episodes over which that share is taken.
         review: Share of the rows that are played on an earlier level, in [0, 1).
         field: The environment's reset option.
-
-    Raises:
-        ValueError: A value is out of its range.
     """
 
     levels: tuple[Any, ...]
@@ -66,11 +63,7 @@ class Curriculum:
         return assigned
 
     def after(self, progress: Progress, rows: Sequence[Mapping[str, Any]], episodes: Sequence[Episode]) -> Progress:
-        """The progress after these episodes of these rows (`episode.instance` is the row's index).
-
-        Raises:
-            ValueError: An episode's outcome does not say whether it was a success.
-        """
+        """The progress after these episodes. Raises `ValueError` if an outcome has no `success`."""
         level = self.levels[progress.index]
         ended = [episode for episode in episodes if rows[episode.instance][self.field] == level]
         for episode in ended:
@@ -87,11 +80,7 @@ class Curriculum:
 
 
 class Curricula:
-    """The curricula of all environments that have one, and the run's progress on each.
-
-    Args:
-        curricula: By the environment's name, which is empty in a run with a single environment.
-    """
+    """The curricula by the environment's name, which is empty in a run with a single one, and the progress on each."""
 
     def __init__(self, curricula: Mapping[str, Curriculum]) -> None:
         self.curricula = dict(curricula)
@@ -129,21 +118,15 @@ class Curricula:
 def by_environment(
     curriculum: Curriculum | Mapping[str, Curriculum] | None, names: Collection[str]
 ) -> Mapping[str, Curriculum]:
-    """The user's `curriculum=` by environment; environments without one play their rows unchanged.
-
-    Raises:
-        ValueError: One curriculum for several environments, or one for an unknown environment.
-    """
-    if curriculum is None:
-        return {}
+    """The user's `curriculum=` by environment. Raises `ValueError` for one for several, or an unknown environment."""
     several = DEFAULT_ENVIRONMENT not in names
-    if isinstance(curriculum, Curriculum):
-        if several:
-            raise ValueError(
-                f"one curriculum for the environments {', '.join(names)}, whose levels have nothing to do with each "
-                "other. Give one for each that needs one: curriculum={name: Curriculum(...)}."
-            )
-        return {DEFAULT_ENVIRONMENT: curriculum}
+    if isinstance(curriculum, Curriculum) and several:
+        raise ValueError(
+            f"one curriculum for the environments {', '.join(names)}, whose levels have nothing to do with each "
+            "other. Give one for each that needs one: curriculum={name: Curriculum(...)}."
+        )
+    if curriculum is None or isinstance(curriculum, Curriculum):
+        return {} if curriculum is None else {DEFAULT_ENVIRONMENT: curriculum}
     unknown = [name for name in curriculum if name not in names]
     if unknown:
         known = ", ".join(names) if several else "one environment, which has no name; write curriculum=Curriculum(...)"

@@ -39,14 +39,12 @@ from pettingllms_trl.rollout.prompts import check_opening
 Env = str | MakeEnv
 """A name as `pettingllms list` shows it, an id of PettingZoo's registry, or a function that makes an environment."""
 
-REGISTRY = "pettingllms_envs"
-"""The package that resolves short names of environments, its own and those of installed plug-ins. It is imported only
-to look up a name."""
+REGISTRY = "pettingllms_envs"  # resolves short names, also those of plug-ins; imported only to look up a name
 SCRIPT = "'From a GRPO script' in docs/training.md"
 
 
 def env_makers(env: Env | Mapping[str, Env] | None) -> MakeEnv | dict[str, MakeEnv]:
-    """A function that makes the environment, or one for each name. Raises the same errors as `env_maker`."""
+    """A function that makes the environment, or one for each name; see `env_maker`."""
     if env is None:
         raise TypeError(
             "MultiAgentGRPOTrainer needs an environment: env='pettingllms/plan_path-v0', or a function that makes "
@@ -68,12 +66,8 @@ def env_makers(env: Env | Mapping[str, Env] | None) -> MakeEnv | dict[str, MakeE
 def env_maker(env: Env, settings: Mapping[str, Any] | None = None) -> MakeEnv:
     """A function that makes the environment, with these `settings` if it is given by name.
 
-    `"sokoban"`, `"sokoban_v0"` and `"pettingllms/sokoban-v0"` name the same environment. PettingZoo knows the id of
-    another package's environment once that package is imported.
-
-    Raises:
-        ValueError: There is no environment of that name.
-        TypeError: `env` is neither a name nor a function.
+    `"sokoban"`, `"sokoban_v0"` and `"pettingllms/sokoban-v0"` name the same environment. Raises `ValueError` if there
+    is none of that name, and `TypeError` if `env` is neither a name nor a function.
     """
     if not isinstance(env, str):
         if not callable(env):
@@ -115,14 +109,7 @@ def _check_callable(env: MakeEnv) -> None:
 
 
 def make_envs(make_env: MakeEnv | Mapping[str, MakeEnv]) -> dict[str, AECEnv]:
-    """Make one environment of each name.
-
-    Args:
-        make_env: The result of `env_makers`.
-
-    Raises:
-        TypeError: A function made something else.
-    """
+    """Make one environment of each name. Raises `TypeError` if a function made something else."""
     makers = make_env if isinstance(make_env, Mapping) else {DEFAULT_ENVIRONMENT: make_env}
     return {name: _made(make) for name, make in makers.items()}
 
@@ -140,10 +127,7 @@ def check_envs(
 
     If environments are branched, branching is checked in the instance of the first row, see `branch_probe.py`. Of a
     streamed data set only the first row is checked. `seed` is that of rows without one, `made` are the environments if
-    they were made before, and `reads` the columns that reward functions read, which no environment need take.
-
-    Returns:
-        The environments, each the first of its pool.
+    they were made before, and `reads` the columns that reward functions read. Each is returned as the first of a pool.
     """
     envs = make_envs(make_env) if made is None else made
     first: dict[str, Row] = {}
@@ -189,19 +173,18 @@ def _rows_by_name(dataset: Any, known: Mapping[str, Any]) -> Iterator[tuple[str,
         return
     if not isinstance(dataset, Dataset):
         dataset = Dataset.from_list([dict(next(iter(dataset)))])
-    if ENVIRONMENT_COLUMN not in dataset.column_names:
-        name_of({}, known)  # raises
-    names = dataset[ENVIRONMENT_COLUMN][:]
-    first = {name: names.index(name) for name in dict.fromkeys(names)}
-    for name in first:
-        name_of({ENVIRONMENT_COLUMN: name}, known)
-    fields: dict[str, list[str]] = {name: [] for name in first}
-    for column in dataset.column_names:
-        if column not in ("seed", ENVIRONMENT_COLUMN):
-            for name in {name for name, value in zip(names, dataset[column][:], strict=True) if value is not None}:
-                fields[name].append(column)
-    for name, i in first.items():
-        yield name, fields[name], dataset[i]
+    names = dataset[ENVIRONMENT_COLUMN][:] if ENVIRONMENT_COLUMN in dataset.column_names else [None]
+    for name in dict.fromkeys(names):
+        name_of({ENVIRONMENT_COLUMN: name}, known)  # raises for an unknown one
+    columns = [column for column in dataset.column_names if column not in ("seed", ENVIRONMENT_COLUMN)]
+    filled = {
+        (name, column)
+        for column in columns
+        for name, value in zip(names, dataset[column][:], strict=True)
+        if value is not None
+    }
+    for name in dict.fromkeys(names):
+        yield name, [column for column in columns if (name, column) in filled], dataset[names.index(name)]
 
 
 def _check_filled(env: AECEnv, dataset: Any) -> None:
@@ -263,10 +246,10 @@ def agents_with_tools(envs: Mapping[str, Sequence[AECEnv]]) -> dict[str, bool]:
 
 
 def _first_prompts(envs: Mapping[str, Sequence[AECEnv]]) -> Iterator[tuple[AECEnv, str, Prompt]]:
-    for env in (pool[0] for pool in envs.values()):
-        for agent in env.agents:
-            messages, tools = text_prompt(env.observe(agent), agent=agent)
-            yield env, agent, Prompt(messages, tools=tools)
+    for pool in envs.values():
+        for agent in pool[0].agents:
+            messages, tools = text_prompt(pool[0].observe(agent), agent=agent)
+            yield pool[0], agent, Prompt(messages, tools=tools)
 
 
 def check_levels(env: AECEnv, curriculum: Curriculum) -> None:

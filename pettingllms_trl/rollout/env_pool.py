@@ -1,21 +1,18 @@
 """Environments for rollouts, made once and reused.
 
-Environments are of one kind, or of several that the rows' column `environment` distinguishes:
+There is one environment, or several that the rows' column `environment` distinguishes, as TRL's `environment_factory`:
 
     EnvPool({"sokoban": make_sokoban, "plan_path": make_plan_path})
     {"environment": "sokoban", "seed": 7, "level": 2, "split": None}  # reset(seed=7, options={"level": 2})
 
-The column is the one by which TRL's `environment_factory` routes. As the rows of a data set all have the same fields,
-a field that is `None` is one that the row does not have.
-
-Each row is played in an environment of its own. A function that returns one that is still in use, bare or in another
-wrapper, would let rows play in one another's game; that raises.
+As the rows of a data set all have the same fields, a field that is `None` is one that the row does not have.
 """
 
 from __future__ import annotations
 
 import threading
 import weakref
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -36,7 +33,7 @@ DEFAULT_ENVIRONMENT = ""
 
 @dataclass(frozen=True, slots=True)
 class ResetArgs:
-    """How an environment is reset to an instance: its name, and the arguments of its `reset`."""
+    """The name of a row's environment, and the arguments of its `reset`."""
 
     environment: str
     seed: int
@@ -47,8 +44,7 @@ class EnvPool:
     """Creates environments on demand and reuses idle ones. Several threads may acquire and release at the same time.
 
     With several environments there is a function, and a list of environments made before, for each name. `branches`
-    says whether several replies may be played from one state, and `spared` by name which columns of rows are no reset
-    options, for reward functions alone read them.
+    says whether several replies may be played from one state; `spared` are the columns of `spared_columns`.
     """
 
     def __init__(
@@ -61,8 +57,8 @@ class EnvPool:
         spared: Mapping[str, Collection[str]] | None = None,
     ) -> None:
         self._makers = make_env if isinstance(make_env, Mapping) else {DEFAULT_ENVIRONMENT: make_env}
-        given = idle if isinstance(idle, Mapping) else {DEFAULT_ENVIRONMENT: [] if idle is None else idle}
-        self._idle = {name: given.get(name, []) for name in self._makers}
+        given = {} if idle is None else idle if isinstance(idle, Mapping) else {DEFAULT_ENVIRONMENT: idle}
+        self._idle = defaultdict[str, list[AECEnv]](list, given)
         self._default_seed, self.branches, self._spared = default_seed, branches, spared or {}
         self._making = threading.Lock()  # a user's function need not be thread-safe
         self._in_use: dict[int, weakref.ref[Any]] = {}  # by id, which is another's once the object is gone
@@ -73,12 +69,9 @@ class EnvPool:
 
     def reset_args(self, row: Row) -> ResetArgs:
         """How to reset an environment to a row's instance. Raises `ValueError` for an unknown environment."""
-        name = DEFAULT_ENVIRONMENT if DEFAULT_ENVIRONMENT in self._makers else name_of(row, self._makers)
-        reserved = {
-            "seed",
-            *self._spared.get(name, ()),
-            *(() if name == DEFAULT_ENVIRONMENT else (ENVIRONMENT_COLUMN,)),
-        }
+        is_one = DEFAULT_ENVIRONMENT in self._makers
+        name = DEFAULT_ENVIRONMENT if is_one else name_of(row, self._makers)
+        reserved = {"seed", *self._spared.get(name, ()), *(() if is_one else (ENVIRONMENT_COLUMN,))}
         seed = row.get("seed")
         options = {field: value for field, value in row.items() if field not in reserved and value is not None}
         return ResetArgs(name, self._default_seed if seed is None else seed, options or None)
@@ -86,9 +79,7 @@ class EnvPool:
     def acquire(self, name: str, *, fresh: bool = False) -> AECEnv:
         """An idle environment of that name, or a new one; a `fresh` one has never been played in.
 
-        Raises:
-            ValueError: It is to be branched, and declares that it cannot be; or the user's function returned one that
-                is still in use.
+        Raises `ValueError` if it is to be branched and declares that it cannot be; or as `add` does.
         """
         env = None
         if not fresh:
@@ -103,8 +94,7 @@ class EnvPool:
     def add(self, env: AECEnv) -> None:
         """Record that the user's function has returned an environment, which is then in use: in play, or idle.
 
-        Raises:
-            ValueError: It is in use already, perhaps in another wrapper.
+        Raises `ValueError` if it is in use already, perhaps in another wrapper: rows would play in each other's game.
         """
         inner = getattr(env, "unwrapped", env)
         known = self._in_use.get(id(inner))
@@ -128,11 +118,7 @@ class EnvPool:
 
 
 def name_of(row: Row, known: Mapping[str, Any]) -> str:
-    """Name of a row's environment.
-
-    Raises:
-        ValueError: The row names no environment, or an unknown one.
-    """
+    """Name of a row's environment. Raises `ValueError` if the row names none, or an unknown one."""
     name = row.get(ENVIRONMENT_COLUMN)
     if name not in known:
         given = "has no" if name is None else f"has {name!r} for its"
@@ -146,13 +132,10 @@ def name_of(row: Row, known: Mapping[str, Any]) -> str:
 def spared_columns(
     envs: Mapping[str, AECEnv], datasets: Sequence[Any], reads: Collection[str]
 ) -> dict[str, tuple[str, ...]]:
-    """The columns of rows that are not given to `reset`, by the environment's name.
+    """The columns of rows that are no reset options, by the environment's name: those that reward functions `reads`.
 
-    Args:
-        envs: An environment of each name. One that does not declare `metadata["reset_options"]` is given all columns;
-            of one whose replies reward functions judge (`metadata["judged"]`) all others are theirs.
-        datasets: Data sets of rows.
-        reads: Columns that reward functions read.
+    An environment that does not declare `metadata["reset_options"]` is given all columns; of one whose replies reward
+    functions judge (`metadata["judged"]`) all others are theirs.
     """
     columns = dict.fromkeys(column for dataset in datasets for column in columns_of(dataset))
     return {
@@ -175,8 +158,8 @@ def columns_of(dataset: Any) -> list[str]:
 def check_fields(env: AECEnv, fields: Sequence[str], name: str, reads: Collection[str]) -> None:
     """Raise `ValueError` for fields of rows that nobody reads, and where one is missing that the environment needs."""
     missing = [option for option in env.metadata.get("required_options") or () if option not in fields]
+    of, which = ("", "the") if name == DEFAULT_ENVIRONMENT else (f" of {name!r}", "that")
     if missing:
-        of = "" if name == DEFAULT_ENVIRONMENT else f" of {name!r}"
         raise ValueError(
             f"the data set's rows{of} have the fields {', '.join(fields) or 'none'}; expected {missing[0]!r} among "
             f"them, without which {env.metadata.get('name', 'the environment')} has no instance. Rename the column: "
@@ -186,14 +169,11 @@ def check_fields(env: AECEnv, fields: Sequence[str], name: str, reads: Collectio
     takes_all = env.metadata.get("reset_options") is None or env.metadata.get("judged")
     unknown = [] if takes_all else [field for field in fields if field not in (*known, *reads)]
     if unknown:
-        rows, which, remedy = f"rows of {name!r}", "that", "Let such a column be None in its rows."
-        if name == DEFAULT_ENVIRONMENT:
-            rows, which = "rows", "the"
-            remedy = (
-                "Rename or remove the columns (dataset.remove_columns). A column that a reward function alone reads "
-            )
-            remedy += f"is a parameter of it: def reward(completions, {unknown[0]}, **columns)."
+        remedy = (
+            "Rename or remove the columns (dataset.remove_columns). A column that a reward function alone reads is a "
+            f"parameter of it: def reward(completions, {unknown[0]}, **columns)."
+        )
         raise ValueError(
-            f"the data set's {rows} have the fields {unknown}, which {which} environment does not take. Known: "
-            f"{', '.join(['seed', *known])}. {remedy}"
+            f"the data set's rows{of} have the fields {unknown}, which {which} environment does not take. Known: "
+            f"{', '.join(['seed', *known])}. {'Let such a column be None in its rows.' if of else remedy}"
         )

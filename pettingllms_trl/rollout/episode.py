@@ -7,7 +7,7 @@ the episode goes on from the best. `episode` yields what it waits for, and is se
 |----------------------|----------------------------------------------------|------------------------|
 | `Wait.ENGINE`        | the engine takes requests                          | on the caller's thread |
 | `Request`            | there is a `Sampled`, which is sent                | on the caller's thread |
-| `Candidates`         | all are stepped; their branches are sent           | on a worker            |
+| `Candidates`         | all are stepped; `branches` is sent                | on a worker            |
 | `Continuation`       | at once: it will be played                         | on the same thread     |
 | `Wait.CONTINUATIONS` | the episode's continuations are over               | on the caller's thread |
 | `Wait.ENVIRONMENT`   | its handle has an environment, or needs none       | on a worker            |
@@ -22,9 +22,9 @@ from collections import Counter
 from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
-from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
+from pettingllms_envs.branching import SavedState, save_state
 from pettingllms_envs.copying import copy_env
 from pettingllms_envs.features import CountedReply, TakesReply
 from pettingllms_envs.observations import followup_of, limits_of, text_prompt
@@ -44,9 +44,9 @@ from pettingllms_trl.records import (
 from pettingllms_trl.rollout.branching import (
     Branch,
     RewardWeigher,
-    StateSnapshot,
     scored,
-    snapshot_of,
+    state_hash,
+    sum_of,
     with_continuations,
     with_returns,
 )
@@ -86,6 +86,15 @@ class Continuation:
     results: dict[ContinuationPlace, Episode]  # where the rest of the episode is put once it is over
 
 
+class Turn(NamedTuple):
+    """An agent that decides, and the state in which it does."""
+
+    agent: str
+    observation: Any
+    saved: SavedState | None  # the state; `None` if the environment is copied instead
+    digest: str | None  # of the state; `None` if the environment has no `state_hash`
+
+
 Steps = Generator[Request | Candidates | Continuation | Wait, Any, Episode]
 """An episode in progress, see above."""
 
@@ -95,10 +104,7 @@ def episode(
 ) -> Steps:
     """Play one episode of a row, the `number`-th of an instance, or the rest of one after a candidate, `start`.
 
-    The handle has an environment for the row, unless `start` has a copy of one.
-
-    Returns:
-        The record of the episode. The decisions of a continuation are left out unless they are kept.
+    The decisions of a continuation are left out of its record unless they are kept.
     """
     options, width = rules.options, rules.options.width
     decisions, rewards = list[Decision](), list[Mapping[str, float]]()
@@ -107,21 +113,30 @@ def episode(
     turns = Counter(() if start is None else start.turns)
     history = rules.history if start is None else start.history
     agents = _begin(handle, start)
-    shown = _next_turn(handle, turns, rules)
-    while shown is not None:
-        agent, observation, state = shown
+    turn = _next_turn(handle, turns, rules)
+    while turn is not None:
+        agent, observation = turn.agent, turn.observation
         messages, tools = text_prompt(observation, agent=agent)
+        prompt = Prompt(messages, tools=tools)
         is_branched = start is None and agent not in rules.partners
 
         yield Wait.ENGINE
-        prompt = history.prompt(agent, Prompt(messages, tools=tools), followup_of(observation))
-        request = Request(agent, prompt, width if is_branched else 1, limits=limits_of(observation))
-        sampled = _with_counts(handle.env, (yield request))
+        if agent in history.follow:
+            prompt = history.prompt(agent, prompt, followup_of(observation))
+        sampled = yield Request(agent, prompt, width if is_branched else 1, limits=limits_of(observation))
+        if isinstance(handle.env.unwrapped, TakesReply):
+            sampled = _with_counts(sampled)
 
-        branches = yield Candidates(handle, state, agent, sampled.completions, options.crash_reward)
-        is_text = isinstance(observation, str) and len(prompt.messages) == 1
-        pending = PendingDecision(row, agent, turns[agent], sampled.prompt, sampled.completions, is_text)
-        branches = scored(branches, pending, rules.judge, rules.weigh)
+        stepped = yield Candidates(handle, turn.saved, agent, sampled.completions, options.crash_reward)
+        pending = PendingDecision(
+            row=row,
+            agent=agent,
+            turn=turns[agent],
+            prompt=sampled.prompt,
+            completions=sampled.completions,
+            is_text=isinstance(observation, str) and len(prompt.messages) == 1,
+        )
+        branches = scored([stepped[k] for k in sorted(stepped)], pending, rules.judge, rules.weigh)
         candidates = tuple([branch.candidate for branch in branches])
         handle.crashes += [branch.crash for branch in branches if branch.crash is not None]
         turns[agent] += 1
@@ -131,14 +146,12 @@ def episode(
 
         at, repeats = len(decisions), options.num_continuations if is_branched else 0
         continued = [k for k, branch in enumerate(branches) if repeats and not branch.over]
-        for k in continued:
-            so_far = [*rewards, branches[k].rewards]
-            for m in range(repeats):
-                place = ContinuationPlace(at, k, m)
-                yield Continuation(place, branches[k], histories[k], dict(turns), so_far, results)
+        for place in [ContinuationPlace(at, k, m) for k in continued for m in range(repeats)]:
+            branch, so_far = branches[place.candidate], [*rewards, branches[place.candidate].rewards]
+            yield Continuation(place, branch, histories[place.candidate], dict(turns), so_far, results)
         if repeats and options.choose == "value":
             if continued:
-                yield from _await_values(handle, keeps_env=state.saved is None)
+                yield from _await_values(handle, keeps_env=turn.saved is None)
             candidates = with_continuations(candidates, results, at, agent, repeats)
 
         chosen = _best(candidates, ties=f"{rules.seed}/{instance}/{number}/{agent}/{pending.turn}")
@@ -153,29 +166,28 @@ def episode(
                 prompt=sampled.prompt,
                 candidates=candidates,
                 chosen=chosen,
-                state=state.digest,
+                state=turn.digest,
                 environment=handle.reset_args.environment,
                 policy_version=sampled.policy_version,
                 continuation=None if start is None else start.place,
             )
         )
         is_start = chosen in continued and options.choose == "reward"
-        shown = None if branch.crash is not None else _next_turn(handle, turns, rules, branch, is_start=is_start)
+        turn = None if branch.crash is not None else _next_turn(handle, turns, rules, branch, is_start=is_start)
     handle.release()
 
     if start is None and options.num_continuations:
         yield Wait.CONTINUATIONS
-        for at, decision in enumerate(decisions):
-            if decision.agent not in rules.partners:
-                own = decision.candidates, results, at, decision.agent, options.num_continuations
-                decisions[at] = replace(decision, candidates=with_continuations(*own))
+        for at, each in enumerate(decisions):
+            if each.agent not in rules.partners:
+                candidates = with_continuations(each.candidates, results, at, each.agent, options.num_continuations)
+                decisions[at] = replace(each, candidates=candidates)
     before, is_kept = () if start is None else start.before, start is None or options.keep_continuations
-    everyone = dict.fromkeys(chain(agents, *rewards))
     return Episode(
         instance=instance,
         episode=number,
         decisions=with_returns(decisions, rewards, before) if is_kept else (),
-        returns={agent: sum(step.get(agent, 0.0) for step in rewards) for agent in everyone},
+        returns=sum_of(rewards, agents),
         outcome=outcome,
         environment=handle.reset_args.environment,
         continuations=tuple([decision for place in sorted(results) for decision in results[place].decisions]),
@@ -196,11 +208,8 @@ def _begin(handle: EnvHandle, start: Continuation | None) -> list[str]:
 
 def _next_turn(
     handle: EnvHandle, turns: Mapping[str, int], rules: Rules, branch: Branch | None = None, *, is_start: bool = False
-) -> tuple[str, Any, StateSnapshot] | None:
-    """The next agent that decides, its observation, and the state; `None` if the episode is over.
-
-    The episode goes on from `branch`, from which continuations start, too, if it `is_start`.
-    """
+) -> Turn | None:
+    """Whose turn is next, after `branch` (`is_start`: of continuations, too); `None` if the episode is over."""
     most = rules.options.max_turns
     with handle:
         env = handle.env
@@ -217,15 +226,12 @@ def _next_turn(
             if most is not None and turns.get(agent, 0) >= most:
                 return None
             handle.agent = agent
-            return agent, env.observe(agent), snapshot_of(env, branches=handle.branches)
+            return Turn(agent, env.observe(agent), save_state(env) if handle.branches else None, state_hash(env))
     return None
 
 
 def _await_values(handle: EnvHandle, *, keeps_env: bool) -> Generator[Wait, None, None]:
-    """Wait until the continuations of a decision's candidates are over, meanwhile without an environment.
-
-    It is kept (`keeps_env`) where the states that are compared are copies of it.
-    """
+    """Wait for the continuations of a decision; without the environment unless its states are copies (`keeps_env`)."""
     if not keeps_env:
         handle.release()
     yield Wait.CONTINUATIONS
@@ -235,10 +241,8 @@ def _await_values(handle: EnvHandle, *, keeps_env: bool) -> Generator[Wait, None
             handle.reset()
 
 
-def _with_counts(env: Any, sampled: Sampled) -> Sampled:
-    """The answer; for an environment that is a `TakesReply` with texts that also have the numbers of tokens."""
-    if not isinstance(env.unwrapped, TakesReply):
-        return sampled
+def _with_counts(sampled: Sampled) -> Sampled:
+    """The answer, for an environment that is a `TakesReply`, with texts that also have the numbers of tokens."""
     num = len(sampled.prompt.ids)
     completions = [
         replace(each, text=CountedReply(each.text, num, len(each.ids), each.finish == "length"))

@@ -1,14 +1,13 @@
-"""The loop of a rollout: plays many episodes at the same time and gives each what it waits for.
+"""The loop of a rollout: plays many episodes at the same time, and gives each what it waits for, see `episode.py`.
 
-An episode (`episode.py`) waits for a place among the environments in play, for the engine, for its candidates to be
-stepped on a worker, or for the continuations of its candidates. One that fails is restarted in a fresh environment.
+One that fails is restarted in a fresh environment.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter, itemgetter
@@ -29,7 +28,7 @@ MOST_DROPPED = 0.2
 
 def check_dropped(dropped: Mapping[int, str], num_rows: int, cause: BaseException | None = None) -> None:
     """Raise `EnvironmentFailure` if too many instances were dropped: then the environment itself must be at fault."""
-    if dropped and (num_rows == 1 or len(dropped) > max(1, MOST_DROPPED * num_rows)):
+    if num_rows == 1 or len(dropped) > max(1, MOST_DROPPED * num_rows):
         raise EnvironmentFailure(
             f"{len(dropped)} of {num_rows} instances were dropped because their environment failed {1 + RETRIES} "
             f"times; expected at most {MOST_DROPPED:.0%}. The last: {list(dropped.values())[-1]}. Fix the environment "
@@ -69,9 +68,11 @@ class Task:
             wanted = end.value
         self.wanted = wanted
 
-    def step(self, candidates: Candidates, step: Callable[[], bool]) -> None:
+    def step(
+        self, candidates: Candidates, indices: Sequence[int], handle: EnvHandle, *, while_quick: bool = False
+    ) -> None:
         """A job: step some candidates and, if these were the last, take the decision."""
-        if step():
+        if candidates.step(indices, handle, while_quick=while_quick):
             self.was_slow = candidates.seconds >= stepping.SLOW
             self.advance(candidates.branches)
 
@@ -88,11 +89,10 @@ class RolloutLoop:
         engine: Engine,
         workers: WorkerPool,
     ) -> None:
-        options = rules.options
-        self._max_envs = options.max_envs or 0
+        self._max_envs = rules.options.max_envs or 0
         self._rows, self._untaken, self._rules = rows, iter(only), rules
         self._env_pool, self._engine, self._workers = env_pool, engine, workers
-        self._num_places = len(rows) * options.num_episodes  # including those that other processes play
+        self._num_places = len(rows) * rules.options.num_episodes  # including those that other processes play
         self._waiting: deque[Task] = deque()  # episodes of rows that are taken
         self._waiting_retries: deque[Task] = deque()
         self._waiting_continuations: deque[Task] = deque()  # and episodes whose continuations are over
@@ -125,8 +125,7 @@ class RolloutLoop:
     def _admit(self) -> bool:
         """Start waiting tasks while there is room for their environments. Returns whether any task is active."""
         while (active := self._num_stepping + len(self._ready) + len(self._asked)) < self._max_envs:
-            task = self._next_waiting()
-            if task is None:
+            if (task := self._next_waiting()) is None:
                 break
             if self._is_obsolete(task):
                 if task.has_begun:
@@ -146,15 +145,12 @@ class RolloutLoop:
     def _next_waiting(self) -> Task | None:
         """The task to start next: continuations first, since they are short. `None` if none waits and no row is left.
 
-        An episode starts when no continuation waits. Then each suspended one has a continuation that is active, so
-        that there are at most `max_envs` episodes in play, suspended ones included.
+        So each suspended episode has a continuation that is active, and at most `max_envs` episodes are in play.
         """
         if not (self._waiting_continuations or self._waiting):
             for instance in itertools.islice(self._untaken, 1):
-                num_episodes = self._rules.options.num_episodes
-                for number in range(num_episodes):
-                    ticket = instance * num_episodes + number
-                    self._waiting.append(Task(instance=instance, number=number, ticket=ticket))
+                for number in range(num := self._rules.options.num_episodes):
+                    self._waiting.append(Task(instance=instance, number=number, ticket=instance * num + number))
         waiting = self._waiting_continuations or self._waiting or self._waiting_retries
         return waiting.popleft() if waiting else None
 
@@ -164,7 +160,7 @@ class RolloutLoop:
         return is_replaced or task.instance in self._dropped
 
     def _submit(self, task: Task, job: Job, ticket: int | None = None, handle: EnvHandle | None = None) -> None:
-        """Queue a job that calls a task's environment, or that of another handle for one of its candidates."""
+        """Queue a job that calls a task's environment, or that of another handle."""
         ticket = task.ticket if ticket is None else ticket
         self._jobs[ticket] = task
         self._num_stepping += not task.num_jobs
@@ -172,20 +168,20 @@ class RolloutLoop:
         self._workers.submit(ticket, job, handle or task.handle)
 
     def _step(self, task: Task, candidates: Candidates) -> None:
-        """Queue jobs for a decision's candidates that have not been stepped.
+        """Queue a job for candidates that have not been stepped, or one for each if they are slow.
 
         A retry is stepped sequentially, since concurrency may have caused the failure.
         """
-        may_fan_out = self._workers.num_workers > 1 and task.attempt == 0 and candidates.can_fan_out
-        if may_fan_out and (candidates.seconds >= stepping.SLOW or task.handle.reset_args.environment in self._slow):
-            handle = task.handle
-            for k in candidates.fan_out():
-                job = partial(task.step, candidates, partial(candidates.step_one, k, handle))
-                self._submit(task, job, next(self._candidate_tickets), handle)
-                handle = task.handle.another()
-        else:
-            step = partial(candidates.step_sequentially, while_quick=may_fan_out)
-            self._submit(task, partial(task.step, candidates, step))
+        left = [k for k in range(len(candidates.completions)) if k not in candidates.branches]
+        may_fan_out = self._workers.num_workers > 1 and task.attempt == 0 and candidates.start is not None
+        is_slow = candidates.seconds >= stepping.SLOW or task.handle.reset_args.environment in self._slow
+        if not (may_fan_out and is_slow):
+            self._submit(task, partial(task.step, candidates, left, task.handle, while_quick=may_fan_out))
+            return
+        handle = task.handle
+        for k in left:
+            self._submit(task, partial(task.step, candidates, [k], handle), next(self._candidate_tickets), handle)
+            handle = EnvHandle(handle.row, self._env_pool, self._workers.now)
 
     def _collect(self, *, block: bool) -> bool:
         """Handle the jobs that are done. Returns whether there were any."""
@@ -206,8 +202,6 @@ class RolloutLoop:
             if task.failure is not None:
                 task.handle.release()  # unless it is what failed
                 self._retry_or_drop(task, task.failure)
-            elif self._is_obsolete(task):
-                task.handle.release()
             else:
                 name = task.handle.reset_args.environment
                 (self._slow.add if task.was_slow else self._slow.discard)(name)
@@ -216,6 +210,9 @@ class RolloutLoop:
 
     def _go_on(self, task: Task) -> None:
         """Give a task what it waits for, or put it where that will be found."""
+        if self._is_obsolete(task):
+            task.handle.release()
+            return
         for start in task.new:
             decision, k, m = start.place
             options = self._rules.options
@@ -250,7 +247,7 @@ class RolloutLoop:
             self._go_on(task.parent)
 
     def _retry_or_drop(self, task: Task, failure: EnvironmentFailure) -> None:
-        """Restart a task in a fresh environment, or drop its instance; the failed environment is not used again."""
+        """Restart a task in a fresh environment, or drop its instance."""
         if self._is_obsolete(task):
             return
         # With continuations, those of the earlier attempt may still have jobs under tickets that this one would use.
@@ -270,21 +267,17 @@ class RolloutLoop:
 
     def _ask(self) -> None:
         """Send the requests of all ready tasks to the engine, in the order of their tickets, and take its answers."""
-        for task in sorted(self._ready, key=attrgetter("ticket")):
+        ready, self._ready = self._ready, []
+        for task in sorted(ready, key=attrgetter("ticket")):
             if self._is_obsolete(task):
                 task.handle.release()
                 continue
-            if task.wanted is Wait.ENGINE:
-                task.advance()
+            task.advance()  # from `Wait.ENGINE` to its request
             self._asked[task.ticket] = task
             self._engine.submit(task.ticket, task.wanted)
-        self._ready.clear()
         for ticket, sampled in self._engine.step() if self._asked else ():
             task = self._asked.pop(ticket)
             for completion in sampled.completions:
                 self._num_sampled_tokens += len(completion.ids)
-            if self._is_obsolete(task):
-                task.handle.release()
-            else:
-                task.advance(sampled)
-                self._go_on(task)
+            task.advance(sampled)
+            self._go_on(task)

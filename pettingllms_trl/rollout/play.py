@@ -1,8 +1,7 @@
 """Plays many environments concurrently, as trees or in parallel, and returns episodes. Needs no torch.
 
-`play` requests tokens from an `Engine` and knows neither models nor policies. No instance waits for another: as soon
-as its tokens arrive, it is stepped (on a thread, beside the engine), and its next request is sent as soon as it is
-known. Only a batched engine is given the requests of all instances together.
+No instance waits for another: as soon as its tokens arrive, it is stepped (on a thread, beside the engine), and its
+next request is sent. Only a batched engine is given the requests of all instances together.
 """
 
 from __future__ import annotations
@@ -39,12 +38,12 @@ class EpisodeSource(Protocol):
         judge: Judge | None = None,
         partners: Collection[str] = (),
     ) -> Rollout:
-        """Play every row. See [`play`], whose arguments these are."""
+        """See [`play`], whose arguments these are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentSource:
-    """Plays rows in PettingZoo environments, which the pool keeps from one call to the next: an [`EpisodeSource`]."""
+    """An [`EpisodeSource`] of PettingZoo environments, which the pool keeps from one call to the next."""
 
     make_env: MakeEnv | Mapping[str, MakeEnv]
     pool: Mapping[str, list[AECEnv]]
@@ -54,7 +53,7 @@ class EnvironmentSource:
 
     @property
     def play(self) -> Callable[..., Rollout]:
-        """See `EpisodeSource`: [`play`] with these arguments."""
+        """[`play`] with these arguments."""
         return partial(
             play,
             make_env=self.make_env,
@@ -83,30 +82,26 @@ def play(
 ) -> Rollout:
     """Play every row: one tree each, or `num_candidates` independent episodes each.
 
-    An environment that raises is discarded and its instance restarted in a fresh one, at most twice; then the instance
-    is dropped with all its episodes, and never scored.
+    If an environment raises, its instance is restarted in a fresh one, at most twice; then it is dropped with all its
+    episodes, and never scored.
 
     Args:
         rows: Instances. `row["seed"]` seeds the environment, the other fields are its reset options.
-        engine: Samples the completions.
-        options: How rows are played.
-        make_env: Makes an environment; called once for each environment in play at the same time, which are reset and
-            reused. It may be called on a thread, but never on two at the same time. With several environments, such
-            a function for each name in the rows' field `environment`.
+        engine, options: What samples the completions, and how rows are played.
+        make_env: Called once for each environment in play at the same time, which are reset and reused; perhaps on a
+            thread, but never on two at the same time. With several environments, a function for each name in the rows'
+            field `environment`.
         seed: Names the rollout. Ties depend only on it and on the decision's place, not on what else is in play.
-        only: Indices of the rows that this process plays, where other processes play the rest. The next index is
-            taken when `max_envs` leaves room for it, so that an iterator may depend on what other processes have
-            taken by then. Tickets, ties and records are the same as if all rows were played here. `None`: all.
-        pool: Environments made before, used first; all environments end up in it. With several environments, a pool
-            for each name.
+        only: Indices of the rows that this process plays, as if all were played here; the next one is taken when
+            `max_envs` leaves room for it, so that an iterator may depend on what other processes have taken by then.
+            `None`: all.
+        pool: Environments made before, used first; all end up in it. With several environments, a pool for each name.
         judge: Rewards added to the environment's before the best candidate is chosen. With `num_threads` it is called
             on several threads concurrently.
-        weigh: Computes every agent's reward for a step, the judge's rewards included, before the best candidate is
-            chosen.
+        weigh: Computes every agent's reward for a step, the judge's included, before the best candidate is chosen.
         follow: For each agent with a history, the function that extends its prompt by a turn, see `prompts.py`.
         spared: Fields of rows that are no reset options, by the environment's name: the judge alone reads them.
-        partners: Frozen agents. Candidates are compared so that a policy learns from them; a frozen agent answers
-            once, as in evaluation, instead of having the best of K chosen for it.
+        partners: Frozen agents, who answer once, as in evaluation, instead of having the best of K chosen for them.
         workers: A worker pool to use instead of `num_threads` threads; it is closed at the end.
 
     Raises:
@@ -133,11 +128,7 @@ def play(
 
 
 def merge(parts: Sequence[Rollout], *, num_rows: int) -> Rollout:
-    """Combine the rollouts of several processes, each of which played other ones of the same rows.
-
-    Raises:
-        EnvironmentFailure: Too many instances were dropped on all processes together.
-    """
+    """Combine the rollouts of several processes, each of other rows. Raises `EnvironmentFailure` as `play`."""
     whole = Rollout(
         sorted((episode for part in parts for episode in part.episodes), key=attrgetter("instance", "episode")),
         dict(sorted(item for part in parts for item in part.dropped.items())),
@@ -146,5 +137,6 @@ def merge(parts: Sequence[Rollout], *, num_rows: int) -> Rollout:
         tuple(crash for part in parts for crash in part.crashed),
         sum(part.num_sampled_tokens for part in parts),
     )
-    check_dropped(whole.dropped, num_rows)
+    if whole.dropped:
+        check_dropped(whole.dropped, num_rows)
     return whole

@@ -1,16 +1,14 @@
 """Chat histories of agents with `history="conversation"`: their own prompts and replies, token for token.
 
 At its next turn such an agent's prompt is `earlier prompt + reply as sampled + what the chat template puts between +
-new observation`. Sampled tokens are never decoded and encoded again: the ids of the earlier part are exactly those
-that the model was given and sampled, so that an engine finds their keys and values in its prefix cache, and the
-log-probabilities of training are those of sampling. Only the candidate that was played on is kept. Needs no torch.
+new observation`. Sampled tokens are never decoded and encoded again, so that an engine finds them in its prefix cache,
+and the log-probabilities of training are those of sampling. Only the candidate that was played on is kept.
 
     turn 0   [user|Where?|end][assistant|                                        (template)
     turn 1   [user|Where?|end][assistant|Left.|end] [user|And now?|end][assistant|      (turn 0, reply, between)
 
-An agent sees what others said only in its observation. A conversation that would exceed the model's context is
-restarted from the current observation, which contains all that the agent must know; so is one whose system message has
-changed.
+A conversation that would exceed the model's context is restarted from the current observation, which contains all that
+the agent must know; so is one whose system message has changed.
 """
 
 from __future__ import annotations
@@ -29,25 +27,18 @@ Follow = Callable[[Sequence[int], Message], tuple[int, ...] | None]
 
 @dataclass(frozen=True, slots=True)
 class ChatHistory:
-    """The conversations of an episode so far.
+    """The conversations of an episode so far."""
 
-    Args:
-        follow: For each agent with a history, the function that extends its prompt by a turn; `None` for an agent
-            behind an API, which receives messages.
-        conversations: The last prompt of each agent that has replied, with its reply.
-    """
-
-    follow: Mapping[str, Follow | None] = field(default_factory=dict)
-    conversations: Mapping[str, Prompt] = field(default_factory=dict)
+    follow: Mapping[str, Follow | None] = field(default_factory=dict)  # `None` for an agent behind an API
+    conversations: Mapping[str, Prompt] = field(default_factory=dict)  # each agent's last prompt, with its reply
 
     def prompt(self, agent: str, opening: Prompt, followup: str | None) -> Prompt:
-        """The agent's next prompt; it has token ids if it continues sampled tokens.
+        """The next prompt of an agent with a history; it has token ids if it continues sampled tokens.
 
-        Raises `ValueError` if the agent has a history and observes a whole dialogue, or tools. An agent with earlier
-        turns is shown `followup` instead of the opening's text, if there is one.
+        Raises `ValueError` if the agent observes a whole dialogue, or tools. After its first turn it is shown
+        `followup` instead of the opening's text, if there is one.
         """
-        if agent in self.follow:
-            check_opening(agent, opening)
+        check_opening(agent, opening)
         before = self.conversations.get(agent)
         if before is None or _system(before.messages) != _system(opening.messages):
             return opening
@@ -81,14 +72,11 @@ def check_opening(agent: str, opening: Prompt) -> None:
 
 
 def agents_with_history(history: str | Mapping[str, str] | None, agents: Sequence[str]) -> list[str]:
-    """The agents whose history is `"conversation"`.
+    """The agents whose history is `"conversation"`. Raises `ValueError` for another history, or an unknown name.
 
     Args:
         history: One of `HISTORIES` for all agents, or by agent or role; an agent's entry wins over its role's, and
             agents without one have no history. `None` is `"none"`.
-
-    Raises:
-        ValueError: Another value, or a name that is neither an agent nor a role.
     """
     history = "none" if history is None else history
     of_name = dict.fromkeys(agents, history) if isinstance(history, str) else dict(history)
@@ -115,11 +103,7 @@ def num_restarted(episodes: Sequence[Episode], agents: Sequence[str]) -> int:
 
 
 def check_conversations(episodes: Sequence[Episode], agents: Sequence[str]) -> None:
-    """Check that each prompt of these agents begins with the tokens of its previous prompt and the chosen reply.
-
-    Raises:
-        AssertionError: A prompt does not. The message names the decision.
-    """
+    """Assert that each prompt of these agents begins with the tokens of its previous prompt and the chosen reply."""
     for episode in episodes:
         said: dict[str, tuple[int, ...]] = {}
         for d in episode.decisions:

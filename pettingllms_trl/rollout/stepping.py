@@ -1,19 +1,16 @@
 """Calls environments: `EnvHandle` times the calls and turns what they raise into failures; `Candidates` are stepped.
 
-The candidates of a decision are stepped from one state: sequentially in one environment, or concurrently in several.
-
-Where an environment is quick its candidates are stepped sequentially, because moving them to threads would take
-longer. Where a step takes `SLOW` seconds, because it waits for a sandbox, a server or a search, the rest are stepped
-concurrently, each by a job of its own in an environment of its own. No job starts one that waits for another job, so
+The candidates of a decision are stepped from one state: sequentially in one environment where it is quick, because
+moving them to threads would take longer. Where a step takes `SLOW` seconds, because it waits for a sandbox or a
+server, the rest are stepped concurrently, each by a job in an environment of its own. No job waits for another, so
 threads cannot deadlock; the job that steps the last candidate also takes the decision.
 
     sequentially   job 1: [0][1][2][3] decide
     concurrently   job 1: [0]          job 2: [1  ]     job 3: [2      ] decide     job 4: [3]
 
-By default a failing environment is replaced and its instance restarted, then dropped and never scored. If a certain
-reply always crashes it, this makes crashing free: the reply is sampled again and never counted, so the policy is not
-trained to avoid it, and success is measured on the remaining instances. Therefore, with a `crash_reward`, each crash
-is examined in fresh environments in the same state:
+By default the instance of a failing environment is restarted, then dropped and never scored. If a certain reply always
+crashes it, this makes crashing free: no policy is trained to avoid it, and success is measured on the other instances.
+Therefore, with a `crash_reward`, each crash is examined in fresh environments in the same state:
 
 | the reply, repeated | the empty reply | cause                                                   |
 |---------------------|-----------------|---------------------------------------------------------|
@@ -26,17 +23,16 @@ A `pettingllms_envs.failures.ServiceFailed`, such as a search engine that is dow
 
 from __future__ import annotations
 
-import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from pettingllms_envs.branching import ReplayError
+from pettingllms_envs.branching import ReplayError, SavedState
 from pettingllms_envs.failures import EpisodeRestart, ServiceFailed
 from pettingllms_trl.records import Candidate, Completion, EnvironmentFailure, Row
-from pettingllms_trl.rollout.branching import Branch, StateSnapshot, branch_of, play_branches
+from pettingllms_trl.rollout.branching import Branch, branch_of
 from pettingllms_trl.rollout.env_pool import EnvPool
 
 
@@ -115,12 +111,6 @@ class EnvHandle:
         if hasattr(type(inner), "interrupt"):
             inner.interrupt()
 
-    def another(self) -> EnvHandle:
-        """A handle of another environment for the same instance."""
-        other = EnvHandle(self.row, self._env_pool, self._now)
-        other.agent = self.agent
-        return other
-
 
 SLOW = 0.01
 """Seconds of a step above which candidates are stepped concurrently: a hundred times the cost of a job on a thread."""
@@ -130,126 +120,92 @@ SLOW = 0.01
 class Candidates:
     """The candidates of one decision, to be stepped; an episode yields it and is sent their branches."""
 
-    handle: EnvHandle  # the episode's environment, in the state `start`
-    start: StateSnapshot  # from which all candidates are stepped
+    handle: EnvHandle  # the episode's environment, in the state from which all candidates are stepped
+    start: SavedState | None  # that state, unless the environment is copied instead
     agent: str
     completions: Sequence[Completion]
     crash_reward: float | None  # of a reply that crashes the environment; `None`: that is the environment's failure
-    branches: list[Branch | None] = field(default_factory=list)  # of those that are stepped
+    branches: dict[int, Branch] = field(default_factory=dict)  # of those that are stepped, by index
     seconds: float = 0.0  # of the slowest step
     has_failed: bool = False  # then no further one is started
     _lock: threading.Lock = field(default_factory=threading.Lock)  # never held while an environment is stepped
 
-    @property
-    def can_fan_out(self) -> bool:
-        """Whether there are several, which can be stepped in other environments than the episode's own."""
-        return self.start.saved is not None and len(self.completions) > 1
+    def step(self, indices: Sequence[int], handle: EnvHandle, *, while_quick: bool = False) -> bool:
+        """Step some candidates sequentially, in the episode's environment or in another, beside other such calls.
 
-    def fan_out(self) -> list[int]:
-        """Indices of the candidates that have not been stepped, each of which is to be stepped by `step_one`."""
-        self.branches += [None] * (len(self.completions) - len(self.branches))
-        return [k for k, branch in enumerate(self.branches) if branch is None]
-
-    def step_sequentially(self, *, while_quick: bool) -> bool:
-        """Step the candidates one after the other in the episode's own environment. Returns whether all are stepped.
-
-        With `while_quick` it stops after a slow step, so that the rest are stepped concurrently.
-        """
-        handle, limit = self.handle, SLOW if while_quick else math.inf
-        with handle:
-            for branch in self._play(handle, self.completions):
-                self.branches.append(branch)
-                seconds = handle.tick()  # the time limit is that of each candidate
-                if seconds > self.seconds:
-                    self.seconds = seconds
-                    if seconds >= limit:
-                        break
-        return len(self.branches) == len(self.completions)
-
-    def step_one(self, k: int, handle: EnvHandle) -> bool:
-        """Step candidate `k` in an environment of its own, the episode's or another, while others are stepped.
-
-        Returns whether it was the last and none has failed, so that the caller takes the decision.
+        With `while_quick` it stops after a slow step. Returns whether all are stepped by now, and none has failed, so
+        that the caller takes the decision.
         """
         if self.has_failed:
             return False
-        assert self.start.saved is not None, "candidates of a copied environment, stepped concurrently"
-        handle.acquire()
+        is_own = handle is self.handle
+        if not is_own:
+            handle.agent = self.agent
+            handle.acquire()
+        stepped, slowest = dict[int, Branch](), 0.0
         try:
             with handle:
-                if handle is not self.handle:
+                if not is_own:
                     handle.reset()
                     handle.tick()
-                self.start.saved.restore(handle.env, handle.tick)
-                handle.tick()
-                (branch,) = self._play(handle, [self.completions[k]])
-                seconds = handle.tick()
+                for k in indices:
+                    stepped[k] = self._branch(k, handle)
+                    slowest = max(slowest, handle.tick())  # the time limit is that of each candidate
+                    if while_quick and slowest >= SLOW:
+                        break
         except EnvironmentFailure:
             self.has_failed = True
             raise
-        if handle is not self.handle:
+        if not is_own:
             handle.release()
         with self._lock:
-            self.branches[k] = branch
-            self.seconds = max(self.seconds, seconds)
-            return None not in self.branches and not self.has_failed
+            self.branches |= stepped
+            self.seconds = max(self.seconds, slowest)
+            return len(self.branches) == len(self.completions) and not self.has_failed
 
-    def _play(self, handle: EnvHandle, completions: Sequence[Completion]) -> Iterator[Branch]:
-        reward = self.crash_reward
-        if reward is None:
-            return play_branches(handle.env, self.agent, completions, self.start, handle.tick)
-        return (step_guarded(handle, self.agent, each, self.start, reward) for each in completions)
-
-
-def step_guarded(
-    handle: EnvHandle, agent: str, completion: Completion, start: StateSnapshot, crash_reward: float
-) -> Branch:
-    """Step a completion from the state `start`; if it causes a crash, its branch ends there with that reward.
-
-    An environment without snapshots is not stepped itself, but a copy of it. What the reply did not cause is raised.
-    """
-
-    def step(completion: Completion) -> Branch:
-        return branch_of(handle.env, agent, completion, start, handle.tick)
-
-    def replace() -> None:
-        if start.saved is not None:  # else it was a copy that crashed
-            handle.replace()
-
-    try:
-        return step(completion)
-    except (
-        EpisodeRestart,
-        ReplayError,
-        ServiceFailed,
-    ):  # before the reply was stepped; or a server that only some replies need
-        raise
-    except Exception as crash:  # third-party code may raise anything
-        replace()
-        if type(_error_of(step, completion)) is not type(crash):
+    def _branch(self, k: int, handle: EnvHandle) -> Branch:
+        """Step candidate `k`, for the first one in the state in which the environment is."""
+        completion, is_last = self.completions[k], k == len(self.completions) - 1
+        # What a reply without a saved state may crash is a copy, so that it can be repeated.
+        in_place = k == 0 if self.start is not None else is_last and self.crash_reward is None
+        try:
+            return branch_of(handle.env, self.agent, completion, self.start, handle.tick, in_place=in_place)
+        except (EpisodeRestart, ReplayError, ServiceFailed):  # before the step, or of a server
             raise
-        replace()
-        step(Completion(ids=(), text=""))  # raises if the environment accepts no reply at all
+        except Exception as crash:  # third-party code may raise anything
+            if self.crash_reward is None:
+                raise
+            return self._end_of(completion, crash, self.crash_reward, handle)
+
+    def _end_of(self, completion: Completion, crash: Exception, reward: float, handle: EnvHandle) -> Branch:
+        """The branch of a reply that has crashed the environment. Raises the crash if the reply is not the cause."""
+        start = self.start
+
+        def error_of(completion: Completion) -> Exception | None:
+            if start is not None:  # else it was a copy that crashed
+                handle.replace()
+            try:
+                branch_of(handle.env, self.agent, completion, start, handle.tick)
+            except Exception as error:  # noqa: BLE001  # compared with the first
+                return error
+            return None
+
+        if type(error_of(completion)) is not type(crash):
+            raise crash
+        refusal = error_of(Completion(ids=(), text=""))
+        if refusal is not None:  # the environment accepts no reply at all
+            raise refusal
+        env = handle.env
+        if start is not None:
+            start.restore(env, handle.tick)
         where = f"at the instance {dict(handle.row)} after {completion.text[:200]!r}"
-        error = f"{type(crash).__name__} {where}: {crash}"
-    env = handle.env
-    if start.saved is not None:
-        start.saved.restore(env, handle.tick)
-    return Branch(
-        Candidate(completion=completion, reward=crash_reward, parts={"crash": crash_reward}),
-        {**dict.fromkeys(env.possible_agents, 0.0), agent: crash_reward},
-        outcome=dict(env.infos.get(agent, {}).get("outcome", {})),
-        over=True,
-        saved=start.saved,
-        copy=env if start.saved is None else None,
-        team=(),
-        crash=error,
-    )
-
-
-def _error_of(step: Callable[[Completion], Branch], completion: Completion) -> Exception | None:
-    try:
-        step(completion)
-    except Exception as error:  # noqa: BLE001  # compared with the first
-        return error
-    return None
+        return Branch(
+            Candidate(completion=completion, reward=reward, parts={"crash": reward}),
+            {**dict.fromkeys(env.possible_agents, 0.0), self.agent: reward},
+            outcome=dict(env.infos.get(self.agent, {}).get("outcome", {})),
+            over=True,
+            saved=start,
+            copy=env if start is None else None,
+            team=(),
+            crash=f"{type(crash).__name__} {where}: {crash}",
+        )

@@ -15,16 +15,12 @@ from pettingllms_trl.rollout.stepping import EnvHandle
 
 
 POLL_SECONDS = 0.02  # between two checks of the clock, where calls have a time limit
-ABANDONED = "abandoned environment"
-"""Name of a thread that nothing waits for any more."""
+ABANDONED = "abandoned environment"  # name of a thread that nothing waits for any more
+MOST_ABANDONED = 32  # threads of this process; each keeps its environment and its stack in memory
 
 Job = Callable[[], None]
 Done = tuple[int, BaseException | None]
 """A job's ticket, and what it raised."""
-
-
-MOST_ABANDONED = 32
-"""Threads of this process whose environments never came back; each keeps its environment and its stack in memory."""
 
 
 class TimedOut(EnvironmentFailure):
@@ -36,7 +32,7 @@ class WorkerPool(Protocol):
 
     @property
     def num_workers(self) -> int:
-        """How many jobs run at the same time. With one, the candidates of a decision are stepped sequentially."""
+        """How many jobs run at the same time."""
 
     def now(self) -> float:
         """Seconds, by the clock that tells quick environments from slow ones."""
@@ -75,11 +71,7 @@ class ThreadPool:
             self._workers.append(_Worker(self._jobs, self._done))
 
     def done(self, *, block: bool) -> Sequence[Done]:
-        """See `WorkerPool`.
-
-        Raises:
-            EnvironmentFailure: More than `MOST_ABANDONED` have not come back.
-        """
+        """See `WorkerPool`. Raises `EnvironmentFailure` if more than `MOST_ABANDONED` have not come back."""
         limit, done = self._time_limit, list[Done]()
         while True:
             if block:
@@ -97,12 +89,11 @@ class ThreadPool:
     def _abandon_late(self, limit: float) -> Iterator[Done]:
         """Abandon jobs in which a call takes too long. Their threads cannot be ended: others replace them."""
         until = self.now() - limit
-        started = {ticket: handle.since for ticket, handle in self._handles.items()}
-        late = {ticket: since for ticket, since in started.items() if since is not None and since < until}
+        started = [(ticket, handle, handle.since) for ticket, handle in self._handles.items()]
+        late = [each for each in started if each[2] is not None and each[2] < until]
         if late:  # the job may only have waited for the interpreter's lock, or the whole process was stopped
             time.sleep(POLL_SECONDS)
-        for ticket, since in late.items():
-            handle = self._handles[ticket]
+        for ticket, handle, since in late:
             worker = next((k for k, each in enumerate(self._workers) if each.abandon(ticket, handle, since)), None)
             if worker is None:
                 continue
@@ -121,14 +112,14 @@ class ThreadPool:
 
     def close(self) -> None:
         """See `WorkerPool`."""
-        while not self._jobs.empty():  # a worker may be quicker
-            with suppress(Empty):
+        with suppress(Empty):
+            while True:
                 self._jobs.get_nowait()
         for _ in self._workers:
             self._jobs.put(None)
-        until = None if self._time_limit is None else time.monotonic() + self._time_limit
+        until = None if self._time_limit is None else self.now() + self._time_limit
         for worker in self._workers:
-            worker.join(None if until is None else max(0.0, until - time.monotonic()))
+            worker.join(None if until is None else max(0.0, until - self.now()))
 
 
 class _Worker:

@@ -152,7 +152,7 @@ class RolloutCollector:
             of_batch = f"{name}+{batch}" if batch else name
             rows = self.curricula.assign(rows, f"{self._args.seed}/{of_batch}")
             more = self.play_rows(rows, self._options, name=of_batch, partners=partners)
-            episodes += shifted(more.episodes, len(played))
+            episodes += shifted(more.episodes, len(played)) if played else more.episodes
             played += rows
             scores |= more.scores
             counts = {count: counts.get(count, 0) + number for count, number in more.counts.items()}
@@ -171,13 +171,14 @@ class RolloutCollector:
         if self._args.audit == "stop":
             check_conversations(episodes, [agent for agent, follow in self._follow.items() if follow])
         continuations = [d for episode in episodes for d in episode.continuations if d.agent not in partners]
+        kept = continuations_of(selection.kept.decisions, episodes, continuations) if continuations else []
         return Generation(
             rows=played,
             played=Played(episodes=episodes, scores=scores, counts=counts),
             decisions=decisions,
             selection=selection,
             continuations=continuations,
-            kept_continuations=continuations_of(selection.kept.decisions, episodes, continuations),
+            kept_continuations=kept,
             learning=learning,
         )
 
@@ -228,19 +229,19 @@ class RolloutCollector:
                     judge=judge if self._rewards else None,
                     partners=partners,
                 )
-            found = [scores.get(id(completion)) for completion in _completions(rollout)]
+            found = [scores.get(id(each)) for each in _completions(rollout)] if self._rewards else []
             return rollout, [None if each is None else each[1] for each in found]
 
         with self._sampling(seed) as engine:
             parts = on_all(partial(play_own, engine))
-        for part, of_part in parts:  # what other processes have played has come as copies
+        for part, of_part in parts if self._rewards else ():  # what other processes have played has come as copies
             for completion, score in zip(_completions(part), of_part, strict=True):
                 if score is not None:
                     scores[id(completion)] = (completion, score)
-        rollout = merge([part for part, _ in parts], num_rows=len(rows))
+        whole = parts[0][0] if len(parts) == 1 else merge([part for part, _ in parts], num_rows=len(rows))
         if self._accelerator.is_main_process:
-            self._warn_of(rollout)
-        return Played(episodes=rollout.episodes, scores=scores, counts=self._counts_of(rollout))
+            self._warn_of(whole)
+        return Played(episodes=whole.episodes, scores=scores, counts=self._counts_of(whole))
 
     def _counts_of(self, rollout: Rollout) -> dict[str, float]:
         counts: dict[str, float] = {

@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -73,12 +74,13 @@ class EpisodeMetrics:
             self._add(episode, "")
             if episode.environment:
                 self._add(episode, f"env/{episode.environment}/")
-            for candidate in (candidate for decision in episode.decisions for candidate in decision.candidates):
-                self._rewards.append(candidate.reward)
-                scored = played.scores.get(id(candidate.completion))
-                if scored is not None:
-                    for name, given in self._scores.items():
-                        given.append(scored[1].rewards[name])
+            for decision in episode.decisions:
+                for candidate in decision.candidates:
+                    self._rewards.append(candidate.reward)
+                    scored = played.scores.get(id(candidate.completion))
+                    if scored is not None:
+                        for name, given in self._scores.items():
+                            given.append(scored[1].rewards[name])
 
     def _add(self, episode: Episode, prefix: str) -> None:
         self._of_episodes[f"{prefix}rollout/decisions"].append(len(episode.decisions))
@@ -143,7 +145,7 @@ def prefix_shares(decisions: Sequence[Decision], policies: Mapping[str, str]) ->
         if decision.agent in policies and len(ids):
             before = earlier[policies[decision.agent]]
             if before:
-                yield decision.agent, max(_num_common(ids, each) for each in before) / len(ids)
+                yield decision.agent, max(map(partial(_num_common, ids), before)) / len(ids)
             before.append(np.array(decision.prompt.ids + decision.played.completion.ids))
 
 

@@ -123,7 +123,8 @@ class GenerationReporter:
 
     def _warn_of_rewards(self, generation: Generation) -> None:
         """Warn of reward functions and weights of reward parts that change nothing."""
-        found = warnings_of_constant_rewards(_scores_by_turn(generation.played).values())
+        by_turn = _scores_by_turn(generation.played) if self.reward_names else {}
+        found = warnings_of_constant_rewards(by_turn.values()) if by_turn else []
         weights = self._setup.weigh
         if weights is not None and weights.late:
             found += weights.warnings_of_missing_parts(set().union(*on_all(lambda: weights.seen)))
@@ -150,6 +151,8 @@ class GenerationReporter:
     def table_of(self, decisions: Sequence[Decision], played: Played) -> dict[str, list[Any]]:
         """What the user's reward functions gave and wrote, for the completions table: the same columns for all
         policies, whose rows follow one another in it."""
+        if not self.reward_names:
+            return {}
         written = dict.fromkeys(name for _, scores in played.scores.values() for name in scores.columns)
         found = [played.scores.get(id(c.completion)) for d in decisions for c in d.candidates]
         scored = [None if each is None else each[1] for each in found]

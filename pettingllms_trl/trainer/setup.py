@@ -10,6 +10,7 @@ from typing import Any
 from datasets import Dataset
 from pettingzoo import AECEnv
 
+from pettingllms_envs.branching.views import name_of
 from pettingllms_trl import credit as credits
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.credit.delayed_rewards import check_delayed_roles, choose_credit, delayed_agents
@@ -182,8 +183,7 @@ class Setup:
     @property
     def environment(self) -> str:
         """The names of the environments, as they call themselves."""
-        probes = [pool[0] for pool in self.envs.values()]
-        return ", ".join(str(env.metadata.get("name", type(env.unwrapped).__name__)) for env in probes)
+        return ", ".join(name_of(pool[0]) for pool in self.envs.values())
 
 
 REPLACED = {

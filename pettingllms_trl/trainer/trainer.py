@@ -357,11 +357,12 @@ class MultiAgentGRPOTrainer(TRLHooks):
         # The credit sees all decisions once, before any is left out.
         advantages = self.credit(generation.decisions) if generation.decisions else []
         credits.check_advantages(advantages, generation.decisions)
-        of_continuations = credits.continuation_advantages(generation.continuations, scale=self._continuation_scale)
+        inside = generation.continuations
+        of_continuations = credits.continuation_advantages(inside, scale=self._continuation_scale) if inside else []
         self._log_generation(generation, advantages, of_continuations)
         selected, kept = generation.selection, generation.kept_continuations
-        trained = [*selected.of(generation.decisions), *(generation.continuations[i] for i in kept)]
-        sampled = num_tokens(generation.decisions) + num_tokens(generation.continuations)
+        trained = [*selected.of(generation.decisions), *(inside[i] for i in kept)]
+        sampled = num_tokens([*generation.decisions, *inside])
         self.begin_table(sampled - num_tokens(trained))
         batches = self.builder.build(
             trained,

@@ -303,7 +303,7 @@ class BatchBuilder:
 
 def _places(decisions: Sequence[Decision], *, has_continuations: bool) -> dict[str, list[Any]]:
     """Columns of the completions table that say which decision a row is of."""
-    several = any(decision.environment for decision in decisions)
+    several = bool(decisions[0].environment)  # else all of them have none
     return {
         "agent": [d.agent for d in decisions for _ in d.candidates],
         **({"env": [d.environment for d in decisions for _ in d.candidates]} if several else {}),

@@ -146,8 +146,8 @@ def rollout_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     logprobs = [row["completion"].logprobs for row in rows]
     masks = [[int(row["counts"])] * len(row["completion"].ids) for row in rows]
     return {
-        **({} if all(row["counts"] for row in rows) else {"env_mask": masks}),
+        **({} if all(map(all, masks)) else {"env_mask": masks}),
         "prompt_ids": [list(row["prompt"].ids) for row in rows],
         "completion_ids": [list(row["completion"].ids) for row in rows],
-        "logprobs": None if any(values is None for values in logprobs) else [list(values) for values in logprobs],
+        "logprobs": None if None in logprobs else [list(values) for values in logprobs],
     }

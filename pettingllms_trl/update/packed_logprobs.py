@@ -27,7 +27,6 @@ from peft import PeftModel
 from torch import nn
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
-from pettingllms_trl.policies import weights
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.update.packed_attention import attending
 from pettingllms_trl.update.packing import pack
@@ -115,7 +114,7 @@ class PackedScorer:
     def _probe(self) -> str | None:
         """Score a few tokens both ways. Returns how the results differ, or `None`. Draws no random numbers."""
         model = self._team.wrapped
-        vocabulary = self._own().config.get_text_config().vocab_size
+        vocabulary = self._team.weights_of(self._team.active).config.get_text_config().vocab_size
         ids, mask = probe_batch(vocabulary, self._accelerator.device)
         training = model.training
         model.eval()
@@ -140,7 +139,7 @@ class PackedScorer:
 
     def _check_positions(self, name: str) -> None:
         """Check whether a model needs position ids on TRL's path; warn if it does and does not get them."""
-        own, model = self._own(), self._team.wrapped
+        own, model = self._team.weights_of(self._team.active), self._team.wrapped
         training = model.training
         model.eval()
         score = partial(self._score, model, logits_to_keep=1)
@@ -177,9 +176,6 @@ class PackedScorer:
                 yield
         else:
             yield
-
-    def _own(self) -> weights.Model:
-        return self._team.weights_of(self._team.active)
 
     def score(
         self,
@@ -239,7 +235,7 @@ class PackedScorer:
             isolated: `False`: every token sees all tokens before it in the row, including those of other candidates.
         """
         packed = pack(ids, mask, width)
-        own = self._own()
+        own = self._team.weights_of(self._team.active)
         models = (own, model) if isinstance(model, nn.Module) else (own,)
         with attending(*models), self._accelerator.autocast():
             outputs = model(

@@ -158,7 +158,7 @@ def _groups(prompts: Indices, real: NDArray[np.bool_]) -> list[tuple[Indices, li
 
 def _costs_less_split(rows: list[Indices], shared: list[Indices], own: list[Indices]) -> bool:
     """Whether split attention computes fewer pairs of query and key: a causal kernel skips half, a mask none."""
-    longest, common, branch = (max(map(len, each)) for each in (rows, shared, own))
+    longest, common, branch = max(map(len, rows)), max(map(len, shared)), max(map(len, own))
     return common > 0 and len(shared) * common**2 / 2 + len(rows) * branch * longest < len(rows) * longest**2 / 2
 
 

@@ -11,6 +11,7 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import mul
 from typing import Any
 
 import torch
@@ -132,13 +133,13 @@ def over_policies(metrics: Mapping[str, Sequence[float]], num_rows: Sequence[int
     ended = [n * (1 - cut) for n, cut in zip(num_rows, metrics["completions/clipped_ratio"], strict=True)]
     joined = {}
     for name, values in metrics.items():
-        weights: Sequence[float] = ended if "terminated" in name else num_rows
-        kept = [(value, weight) for value, weight in zip(values, weights, strict=True) if weight] or [(0.0, 1)]
+        pairs = zip(values, ended if "terminated" in name else num_rows, strict=True)
+        kept, weights = zip(*([pair for pair in pairs if pair[1]] or [(0.0, 1)]), strict=True)
         kind = name.rpartition("/")[2].partition("_")[0]
         if kind in ("min", "max"):
-            joined[name] = (min if kind == "min" else max)(value for value, _ in kept)
+            joined[name] = min(kept) if kind == "min" else max(kept)
         else:
-            joined[name] = sum(value * weight for value, weight in kept) / sum(weight for _, weight in kept)
+            joined[name] = sum(map(mul, kept, weights)) / sum(weights)
     return joined
 
 
@@ -243,10 +244,10 @@ class TrainingLog:
         """
         if len(num_rows) == 1:
             return
-        values = self._values["train"]
-        names = ["reward", *(name for name in values if name.startswith("completions/"))]
-        for name, value in over_policies({name: values[name][-len(num_rows) :] for name in names}, num_rows).items():
-            values[name][-len(num_rows) :] = [value]
+        logged, number = self._values["train"], len(num_rows)
+        own = {name: logged[name][-number:] for name in logged if name == "reward" or name.startswith("completions/")}
+        for name, value in over_policies(own, num_rows).items():
+            logged[name][-number:] = [value]
 
     @contextmanager
     def forward_pass(self, batch: Batch, mode: str) -> Iterator[None]:

@@ -371,7 +371,7 @@ def test_true_false_and_null_of_a_setting_are_values_and_not_texts(text: str, va
         ("info plan_path --set colour=1", "`pettingllms info plan_path` shows the settings."),
         (
             "info math:pi",
-            "the environment is 'math:pi'; expected a name, as `pettingllms list` shows it, or a program",
+            "the environment is 'math:pi'; expected a name, as `pettingllms list` shows it, or FILE.py:NAME",
         ),
         ("check plan_path --seeds 0", "--seeds is 0; expected at least 1."),
         ("play plan_path --workflow solo", "workflow is 'solo'; expected one of 'draft_plan', 'single', 'tool_plan'."),
@@ -388,6 +388,7 @@ def test_true_false_and_null_of_a_setting_are_values_and_not_texts(text: str, va
         ("new plan_path", "there is an environment 'plan_path'; expected a new name."),
         ("new json", "there is a module 'json', which the package would hide; expected a new name."),
         ("new numpy", "there is a module 'numpy', which the package would hide"),
+        ("new pettingllms", "there is a package 'pettingllms', which the new one would replace; expected a new name."),
         ("new lights --kind dice", "argument --kind: invalid choice: 'dice'"),
         ("new lights --data rows.jsonl", "--data is rows.jsonl, and --kind is game; expected data for rows only."),
         ("new lights --kind rows --data no.jsonl", "no.jsonl: No such file or directory; expected a path"),

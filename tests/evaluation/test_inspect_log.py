@@ -1,9 +1,17 @@
-"""Runs as logs of Inspect: what is in them, and that its own reader reads them (`-m inspect`)."""
+"""Runs as logs of Inspect: what is in them, and that its own reader and viewer read them (`-m inspect`)."""
 
 from __future__ import annotations
 
 import json
+import socket
+import subprocess
+import sys
+import time
 from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+from urllib.parse import quote
+from urllib.request import urlopen
 
 import pytest
 
@@ -81,3 +89,36 @@ def test_inspects_own_reader_reads_a_log(tmp_path: Path, monkeypatch: pytest.Mon
     assert log.samples[-1].error is not None
     assert log.stats.model_usage["tiny"].total_tokens > 0
     assert len(read_eval_log_sample_summaries(info)) == 6
+
+
+@pytest.mark.inspect
+def test_inspects_own_viewer_lists_a_log_and_shows_its_episodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = exported(tmp_path, monkeypatch)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = ["-m", "inspect_ai", "view", "start", "--log-dir", str(log.parent), "--port", str(port)]
+    viewer = subprocess.Popen([sys.executable, *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def answer(path: str) -> dict[str, Any]:
+        with urlopen(f"http://127.0.0.1:{port}/api/{path}") as response:
+            found: dict[str, Any] = json.load(response)
+            return found
+
+    try:
+        give_up = time.monotonic() + 120
+        while True:
+            try:
+                (listed,) = answer("logs")["files"]
+                break
+            except URLError:
+                assert viewer.poll() is None
+                assert time.monotonic() < give_up
+                time.sleep(0.2)
+        shown = answer(f"logs/{quote(listed['name'], safe='')}")
+    finally:
+        viewer.kill()
+        viewer.wait()
+    assert listed["task"] == "plan-path-v0"
+    assert [len(shown["samples"]), shown["eval"]["model"]] == [6, "tiny"]

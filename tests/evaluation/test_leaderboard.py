@@ -312,6 +312,16 @@ def test_the_index_has_every_run_and_filters_them(run: Command) -> None:
         assert "r/deep/null" in Path(f"i.{suffix}").read_text()
 
 
+def test_tables_that_go_into_a_file_are_not_wrapped(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    for agents in ("drafter=oracle planner=null", "drafter=null planner=oracle"):
+        run(f"bench plan_path --agents {agents} --limit 2 --output r/{agents[-4:]}")
+    pair = "drafter=oracle planner=null - drafter=null planner=oracle"
+    monkeypatch.setenv("COLUMNS", "80")
+    assert pair not in run("leaderboard r")[1]
+    monkeypatch.delenv("COLUMNS")
+    assert pair in run("leaderboard r")[1]
+
+
 def test_the_page_of_the_index_holds_no_markup_of_a_name(run: Command) -> None:
     run("bench plan_path --agents null --limit 1 --output r/a")
     head = files.read_header(Path("r/a"))

@@ -327,6 +327,22 @@ def test_where_nothing_can_be_played_it_is_one_line_and_nothing_is_left(run: Run
     assert list(Path().iterdir()) == []
 
 
+def test_a_leaderboard_calls_players_as_their_suite_does(run: Run) -> None:
+    Path("s.yaml").write_text(
+        "{limit: 2, environments: [plan_path, sudoku], models: [tiny, {model: tiny, name: cold, temperature: 0}],"
+        " teams: {half: {drafter: oracle, planner: 'api:tiny'}}}"
+    )
+    with serving() as server:
+        out = run(f"bench s.yaml --base-url {server.url}")[1]
+        assert run(f"bench s.yaml --base-url {server.url} --model late")[0] == 2  # nobody serves it
+    assert re.search(r"^player plan_path_v0 sudoku_v0 mean\n(cold|half|tiny) ", out, re.M)
+    table = run("leaderboard outputs --format csv")[1]
+    assert {line.split(",")[1] for line in table.splitlines()[1:]} == {"tiny", "cold", "half"}
+    for broken in ("{", "[]", '{"players": 3}'):
+        Path("outputs/bench/s/suite.json").write_text(broken)
+        assert "tiny (temperature=0.0)" in run("leaderboard outputs")[1]
+
+
 def test_a_cell_that_raises_what_nobody_expected_leaves_the_others(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     from pettingllms_envs.commands import suite
 

@@ -7,7 +7,9 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import archives
@@ -20,12 +22,13 @@ from hypothesis import strategies as st
 from plan_path import demonstrate, task
 from report import interval_table, share, summary, table
 from tiny import SPECIAL, make_model, make_tokenizer
-from training import LAPTOP, Demonstration, Imitates
+from training import LAPTOP, Demonstration, Imitates, keep
 from transformers import PreTrainedTokenizerFast
 from trl import SFTConfig, SFTTrainer
 
 from pettingllms_envs import archives_v0
 from pettingllms_envs.instances import split_of
+from pettingllms_envs.page.learning import learned, read_log
 from pettingllms_envs.tasks.plan_path_grid import PlanPathState, distance, form
 from pettingllms_envs.workflows.draft_plan import DraftPlan
 from pettingllms_envs.workflows.single import Single
@@ -203,6 +206,20 @@ def test_the_table_has_a_line_for_a_team_and_one_for_each_agent(two_episodes: li
         ["drafter_0", "0.20", "0.0%"],
         ["planner_0", "0.50", "33.3%"],
     ]
+
+
+def test_the_evaluations_that_are_kept_are_those_that_the_page_compares(
+    two_episodes: list[Episode], tmp_path: Path
+) -> None:
+    solved, failed = ([replace(each, returns={"planner_0": 1.5})] * 30 for each in two_episodes)
+    for step, episodes in ((0, solved), (90, failed), (0, failed), (90, solved)):  # of two runs into one folder
+        trainer = SimpleNamespace(args=SimpleNamespace(output_dir=str(tmp_path)))
+        trainer.state = SimpleNamespace(global_step=step)
+        assert keep(trainer, episodes) is episodes
+    shown = learned(read_log(tmp_path / "metrics.jsonl"), {}, ["planner_0"], is_tree=True)
+    assert shown is not None
+    assert shown["sentence"] == "The team learned: success went from 0.0% (step 0) to 100.0% (step 90)."
+    assert shown["rows"][1] == ["return of planner_0", "1.5", "1.5", "+0"]
 
 
 def pieces(tokenizer: PreTrainedTokenizerFast, text: str) -> list[str]:

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SLURM = ROOT / "examples" / "slurm"
 FAKES = {
-    "scontrol": "echo node1; echo node2",
+    "scontrol": "echo node1; sleep 0.2; echo node2",  # who reads the first line alone is gone by then
     # Runs a command of all nodes on two, one after the other; one of a single node once.
     "srun": """
 if [[ "$1" == --kill-on-bad-exit=1 ]]; then
@@ -61,7 +61,7 @@ def run(
         text=True,
     ) as process:
         if is_ended:
-            while "accelerate" not in said.read_text():
+            while "accelerate" not in said.read_text() and process.poll() is None:
                 time.sleep(0.05)
             process.terminate()
         _, errors = process.communicate(timeout=60)

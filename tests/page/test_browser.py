@@ -1,4 +1,4 @@
-"""The page of a training and the site in a real browser, at the widths of a desk and of a phone.
+"""The pages of a training, a leaderboard and an index, and the site, in a real browser as wide as a desk or a phone.
 
 npm install --prefix build/browser axe-core@4 playwright-core@1
 make docs && make test WORKERS=0 ARGS="-m browser"
@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from pettingllms_envs import cli
 from pettingllms_envs.page import build
 
 
@@ -74,6 +75,20 @@ def test_the_page_of_a_training_is_sound(training: str, width: int, dark: bool) 
     expect_sound(summary)
     expect_sound(episode)
     assert summary["read"].startswith("The team learned: success went from 10.0% (step 0) to 60.0% (step 2).")
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_pages_of_a_leaderboard_and_an_index_are_sound(
+    width: int, dark: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for agents in ("oracle", "null"):
+        assert cli.main(f"bench plan_path sudoku --agents {agents} --limit 3 --output runs".split()) == 0
+    for command in ("leaderboard", "runs"):
+        assert cli.main([command, "runs", "--output", f"{command}.html"]) == 0
+        (found,) = visit({"url": (tmp_path / f"{command}.html").as_uri(), "width": width, "dark": dark})
+        expect_sound(found)
 
 
 CUT = "[...document.querySelectorAll('.row')].filter((row) => row.scrollHeight > row.clientHeight + 1).length"

@@ -89,8 +89,26 @@ def test_without_two_evaluations_the_rollouts_of_the_first_and_last_steps_are_co
     assert shown["heads"][1:3] == ["step 1", "step 3"]
     assert shown["rows"][0][1].startswith("50.0%")
     assert shown["rows"][1] == ["return of planner_0", "0.5", "2", "+1.5"]
-    assert "Training rollouts" in shown["source"]
+    assert shown["source"].startswith("Training rollouts, for there are no two evaluations")
     assert learned([], {name: values[:2] for name, values in table.items()}, ["planner_0"]) is None
+
+
+def test_of_best_candidates_it_is_not_said_that_a_team_learned_or_got_worse() -> None:
+    table = {**EMPTY, "step": [1] * 40 + [2] * 40, "error": [None] * 80, "problem": list(range(80))}
+    table |= {"success": [True] * 40 + [False] * 40, "figures": [{}] * 80}
+    plain = learned([], table, [])
+    assert plain is not None
+    assert plain["sentence"].startswith("The team got worse: success went from 100.0% (step 1) to 0.0% (step 2)")
+    shown = learned([], table, [], is_tree=True)
+    assert shown is not None
+    assert shown["sentence"] == (
+        "What the team does when nothing is chosen for it was not measured. Of best candidates, success went from "
+        "100.0% (step 1) to 0.0% (step 2)."
+    )
+    assert shown["source"].startswith("Training rollouts, the path of best candidates, for")
+    evaluated = learned(LOG, table, ["planner_0"], is_tree=True)
+    assert evaluated is not None
+    assert evaluated["sentence"].startswith("The team learned:")
 
 
 def test_a_log_that_is_being_written_is_read_up_to_its_last_whole_line(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A program is named by its file where an environment's name is taken, and a record alone starts none."""
+"""A program or another environment is named by its file where a name is taken, and a record alone imports none."""
 
 from __future__ import annotations
 
@@ -26,6 +26,22 @@ def play(base_url, row):
     return float(ask(base_url, "critic", f"Good: {{written}}?") == "yes")
 
 team = program(play, agents=("writer", "critic"))
+"""
+
+DEBATE = """
+import pettingllms_envs
+from pettingllms_envs.workflows.functions import Ask
+
+rows = [{"question": f"Is {n} even?", "answer": "yes", "split": "test"} for n in (2, 4, 6)]
+
+@pettingllms_envs.function(rows, lambda row, reply: float(reply == row["answer"]), roles={"judge": "Decide."})
+def debate(game):
+    game.play((yield Ask("judge", game.show())), "judge")
+
+talk = pettingllms_envs.conversation(["solver"], grader="exact")
+
+def number():
+    return 3
 """
 
 
@@ -78,6 +94,60 @@ def test_a_run_is_not_gone_on_with_once_the_file_has_changed(
         other.write_text(f"{TEAM}\n# changed", encoding="utf-8")
         pettingllms_envs.programs.load.cache_clear()  # as in another process
     assert "has a run of another configuration: env_config is" in capsys.readouterr().err
+
+
+@pytest.fixture
+def debate(tmp_path: Path, name: str) -> Path:
+    """A file with environments that are no programs, beside that of the program."""
+    (tmp_path / "debate.py").write_text(DEBATE, encoding="utf-8")
+    return tmp_path / "debate.py"
+
+
+def test_bench_plays_a_function_of_a_file_and_finds_its_run_again_until_the_file_changes(
+    debate: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = ["bench", "debate.py:debate", "--agents", "scripted:replies.txt"]
+    assert cli.main(line) == 0
+    assert "success, 3 problems  100.0%" in capsys.readouterr().out
+    (run,) = Path("outputs/bench").iterdir()
+    assert run.name.startswith("program-debate.py-debate-scripted-")
+    run = run.rename(run.with_name(run.name.replace("-20", "-19")))  # as on another day
+    played = (run / "episodes.jsonl").read_bytes()
+    assert cli.main(line) == 0
+    assert ([*Path("outputs/bench").iterdir()], (run / "episodes.jsonl").read_bytes()) == ([run], played)
+    debate.write_text(f"{DEBATE}# changed", encoding="utf-8")
+    pettingllms_envs.programs.load.cache_clear()  # as in another process
+    assert cli.main([*line, "--output", str(run)]) == 2
+    assert "has a run of another configuration: env_config is" in capsys.readouterr().err
+
+
+def test_a_record_that_names_a_file_imports_it_only_when_it_is_named(
+    debate: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["bench", "debate.py:debate", "--agents", "null", "--output", "out"]) == 0
+    header = json.loads(Path("out/run.json").read_text())
+    for named in ("program:debate.py:debate", "debate.py:debate"):
+        header["config"]["env"] = named
+        Path("out/run.json").write_text(json.dumps({key: header[key] for key in header if key != "data"}))
+        debate.write_text("raise SystemExit('it was imported')", encoding="utf-8")
+        for command in (["replay", "out"], ["view", "out"], ["compare", "out"], ["crossplay", "out", "--solo"]):
+            pettingllms_envs.programs.load.cache_clear()
+            assert cli.main(command) in (0, 2)
+    debate.write_text(DEBATE, encoding="utf-8")
+    capsys.readouterr()
+    header["config"]["env"] = "program:debate.py:debate"
+    Path("out/run.json").write_text(json.dumps(header))
+    assert cli.main(["replay", "out", "--env", "debate.py:debate"]) == 0
+    assert "3 of 3 episodes are the same" in capsys.readouterr().out
+
+
+def test_what_a_file_makes_takes_settings_and_must_be_an_environment(debate: Path) -> None:
+    Path("rows.jsonl").write_text('{"prompt": "1 + 1?", "answer": "2"}\n', encoding="utf-8")
+    assert pettingllms_envs.make("debate.py:talk", data="rows.jsonl").possible_agents == ["solver_0"]
+    with pytest.raises(ValueError, match=r"program:debate.py:number makes 3; expected an AECEnv"):
+        pettingllms_envs.make("debate.py:number")
+    with pytest.raises(ValueError, match=r"debate.py has no 'debat'; .* It has: debate, talk, number"):
+        pettingllms_envs.make("debate.py:debat")
 
 
 def test_info_takes_the_name(name: str, capsys: pytest.CaptureFixture[str]) -> None:

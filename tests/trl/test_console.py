@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -109,3 +111,15 @@ def test_the_file_has_every_log_in_full_and_a_resumed_training_goes_on_with_it(t
     another.begin()
     another.log(1, LOG)
     assert steps(tmp_path) == [1]
+
+
+def test_what_no_user_can_change_is_not_warned_of_whatever_part_is_used_first() -> None:
+    code = """
+import warnings, pettingllms_trl
+for name in ("is_gradient_checkpointing", "gradient_checkpointing_enable", "something_else"):
+    warnings.warn(f"`{name}` is deprecated and will be removed in v6.", FutureWarning)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert [line.partition(" is ")[0] for line in done.stderr.splitlines() if "Warning" in line] == [
+        "<string>:4: FutureWarning: `something_else`"
+    ]

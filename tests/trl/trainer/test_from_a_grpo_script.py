@@ -22,7 +22,7 @@ import pettingllms_trl
 import twins
 from pettingllms_envs import cli, conversation, function
 from pettingllms_envs.workflows.functions import Ask, Game, Questions
-from pettingllms_trl import MultiAgentGRPOTrainer
+from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 from pettingllms_trl.credit import registry
 from pettingllms_trl.credit.delayed_rewards import choose_credit
 from pettingllms_trl.testing import train_briefly
@@ -182,6 +182,15 @@ def test_credit_and_sampling_are_chosen_where_they_are_not_given(
     choice = choose_credit(credit, settings(tmp_path, **options), delayed)
     assert (choice.credit, choice.sampling) == expected
     assert bool(choice.note) == (credit is None and bool(delayed))
+
+
+def test_arguments_stay_as_they_were_given_where_sampling_is_chosen(model_path: str, tmp_path: Path) -> None:
+    def made(args: MultiAgentGRPOConfig) -> MultiAgentGRPOConfig:
+        return Trainer(model_path, conversation(THREE), args, rows(), reward_funcs=paid).args
+
+    chosen, given = settings(tmp_path), settings(tmp_path, sampling="parallel")
+    assert (made(chosen).sampling, chosen.sampling) == ("parallel", None)
+    assert made(given) is given
 
 
 def test_return_to_go_compares_the_episodes_of_an_instance_at_equal_turns(tmp_path: Path) -> None:
