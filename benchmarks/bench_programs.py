@@ -220,8 +220,9 @@ def measure_fan_out(times: int) -> None:
     )
 
 
-def slow_team(base_url: str, row: Any) -> None:
-    """Six calls and 0.2 s of which 20 ms are processor time, and a reward posted after each."""
+def slow_team(base_url: str, row: Any, start: float) -> None:
+    """After `start` seconds six calls, 0.2 s of which 20 ms are processor time, and a reward posted after each."""
+    time.sleep(start)
     text = ""
     for number in range(6):
         until = time.thread_time() + 0.02 / 6
@@ -233,14 +234,20 @@ def slow_team(base_url: str, row: Any) -> None:
         urllib.request.urlopen(urllib.request.Request(f"{base_url}/reward", body)).close()
 
 
-def measure_tree(num_candidates: int = 4) -> None:
-    """Print what a tree takes beside parallel episodes, with an engine that takes a second for each answer."""
+def measure_tree(start: float, max_envs: int | None = None, num_candidates: int = 4) -> None:
+    """Print what a tree takes beside parallel episodes, with an engine that takes a second for each answer.
+
+    Args:
+        start: Seconds that the program takes before its first call.
+        max_envs: Of both; `None`: `num_candidates`.
+        num_candidates: K.
+    """
     runs = 0
 
     def counted(base_url: str, row: Any) -> None:
         nonlocal runs
         runs += 1
-        slow_team(base_url, row)
+        slow_team(base_url, row, start)
 
     def sample(requests: Sequence[Request]) -> list[Sampled]:
         time.sleep(1.0)
@@ -256,12 +263,13 @@ def measure_tree(num_candidates: int = 4) -> None:
     found = {}
     for sampling in ("parallel", "tree"):
         runs, begun = 0, time.perf_counter()
-        options = RolloutOptions(sampling=sampling, num_candidates=num_candidates, num_threads=8)
+        options = RolloutOptions(sampling=sampling, num_candidates=num_candidates, num_threads=8, max_envs=max_envs)
         rollout = play([{"seed": 0}], BatchedEngine(sample), options, make_env=make, seed="0")
         assert len(rollout.episodes[-1].decisions) == 6
         found[sampling] = time.perf_counter() - begun
         print(f"{sampling} of {num_candidates}, six decisions: {found[sampling]:.2f} s, {runs} runs", flush=True)
-    print(f"the tree takes {found['tree'] / found['parallel']:.2f} times as long", flush=True)
+    room = "" if max_envs is None else f" and max_envs={max_envs}"
+    print(f"with a start of {start:g} s{room} the tree takes {found['tree'] / found['parallel']:.2f} times as long")
 
 
 def main() -> None:
@@ -275,7 +283,9 @@ def main() -> None:
     for runs in SESSIONS:
         measure_calls(clients, runs, max(1, -(-args.calls // max(runs, 64))))
     measure_fan_out(args.fan_outs)
-    measure_tree()
+    measure_tree(start=0.0)
+    measure_tree(start=2.0)
+    measure_tree(start=2.0, max_envs=8)
 
 
 if __name__ == "__main__":

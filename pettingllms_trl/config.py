@@ -53,8 +53,9 @@ class MultiAgentGRPOConfig(GRPOConfig):
             How many environments are in play at once, on each process. `None` plays all its rows of a generation
             together; fewer bounds the number of sequences in one call of the generator. With vLLM and several
             processes, those that have room then take further rows from a common counter; episodes do not depend on the
-            process that plays them. Besides, slow ones on threads may step candidates in further environments, at most
-            one for each thread.
+            process that plays them. What they leave room for, K for each row with `None`, is used for candidates of
+            slow environments that are replayed. Besides, slow ones on threads may step candidates in further ones, at
+            most one for each thread.
         max_turns (`int`, *optional*):
             Most decisions of an agent in an episode, which ends there. `None` leaves it to the environment.
         num_threads (`int`, *optional*, defaults to `0`):

@@ -377,9 +377,9 @@ class RolloutOptions:
         num_candidates: K, there `num_generations`: candidates of a decision (`sampling="tree"`), or episodes of a row.
         keep_continuations: Whether `Episode.continuations` has the decisions of continuations.
         default_env_seed: Seed of the environment for rows without one.
-        max_envs: Most environments in play at the same time, and so left in a pool. `None`: all episodes; with
-            continuations K times as many, so that the engine is as busy with them as with candidates. Stepping
-            candidates concurrently adds at most `num_threads` environments.
+        max_envs: Most environments in play at the same time, and so left in a pool. `None`: all episodes; with a tree
+            K times as many, so that the engine is as busy with continuations as with candidates, and replays have
+            spare environments. Stepping candidates concurrently adds at most `num_threads` environments.
         num_threads: 0: environments are stepped on the caller's thread in a fixed order, so that an engine with a
             single random number generator is reproducible.
 

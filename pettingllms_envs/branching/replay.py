@@ -8,6 +8,7 @@ actions are stepped again, dead steps included. It declares so by `metadata["bra
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,6 +67,7 @@ class ReplayWrapper(BaseWrapper):  # type: ignore[misc]  # pettingzoo ships no t
     def __init__(self, env: AECEnv) -> None:
         super().__init__(env)
         self._course: _Course | None = None  # None: unknown, after an error or before the first reset
+        self._arrival: Future[None] | None = None  # at the state to which another thread brings it
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
         """Reset the environment."""
@@ -94,6 +96,39 @@ class ReplayWrapper(BaseWrapper):  # type: ignore[misc]  # pettingzoo ships no t
             raise ValueError("reset() got no seed; expected one, to replay the episode. Call reset(seed=0), say.")
         return ReplayPoint(course.seed, course.options, course.actions, look(self.env))
 
+    def send(self, snapshot: ReplayPoint, on_call: Callable[[], object]) -> Callable[[], None]:
+        """A function that resets the environment and brings it to a state, to be called on another thread.
+
+        The next `restore` waits for it, and raises what it has raised; if it has not begun by then, it does nothing.
+        """
+        self._course, arrival = None, Future[None]()
+        self._arrival = arrival
+
+        def bring() -> None:
+            if arrival.set_running_or_notify_cancel():
+                on_call()
+                try:
+                    self._restore(snapshot, on_call)
+                except BaseException as error:  # noqa: BLE001  # raised by `restore`
+                    arrival.set_exception(error)
+                else:
+                    arrival.set_result(None)
+
+        return bring
+
+    @property
+    def is_on_its_way(self) -> bool:
+        """Whether another thread brings it to a state."""
+        return self._arrival is not None and self._arrival.running()
+
+    def recall(self, close: Callable[[], object]) -> bool:
+        """It is not needed there. Returns whether it is on its way, or has failed; then it is closed in the end."""
+        arrival, self._arrival = self._arrival, None
+        if arrival is None or arrival.cancel() or (arrival.done() and arrival.exception() is None):
+            return False
+        arrival.add_done_callback(lambda _: close())
+        return True
+
     def restore(self, snapshot: ReplayPoint, on_call: Callable[[], object] = lambda: None) -> None:
         """Return to a state.
 
@@ -105,6 +140,13 @@ class ReplayWrapper(BaseWrapper):  # type: ignore[misc]  # pettingzoo ships no t
             ReplayError: The environment is in another state afterwards, or has raised.
             EpisodeRestart: From the environment.
         """
+        arrival, self._arrival = self._arrival, None
+        if arrival is not None and not arrival.cancel():
+            arrival.result()
+            on_call()
+        self._restore(snapshot, on_call)
+
+    def _restore(self, snapshot: ReplayPoint, on_call: Callable[[], object]) -> None:
         try:
             self._replay(snapshot, on_call)
         except EpisodeRestart:

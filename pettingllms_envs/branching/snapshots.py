@@ -61,6 +61,11 @@ class SavedState(NamedTuple):
         known = dict(zip(map(id, layers), stand_ins, strict=True))
         return cls(snapshot, deep_copy(attributes, known), stand_ins)
 
+    @property
+    def is_replayed(self) -> bool:
+        """Whether the state is returned to by playing the same actions again."""
+        return isinstance(self.snapshot, ReplayPoint)
+
     def restore(self, env: AECEnv, on_call: Callable[[], object] = lambda: None) -> None:
         """Put an environment into this state.
 
@@ -82,7 +87,7 @@ class SavedState(NamedTuple):
             own.clear()
             own.update(attributes)
             own[LINK] = layer = inner
-        if isinstance(self.snapshot, ReplayPoint):
+        if self.is_replayed:
             layer.restore(self.snapshot, on_call)
         else:
             layer.restore(self.snapshot)

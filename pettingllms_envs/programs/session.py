@@ -23,6 +23,8 @@ from pettingllms_envs.observations import Limits, Prompt
 
 FIRST_WAIT, LONGEST_WAIT = 0.02, 1.0
 """Seconds without a further call after which a program with calls at the same time is quiet."""
+_DONE, _NOTHING = threading.Event(), Prompt(())
+_DONE.set()
 
 
 class SessionClosed(Exception):
@@ -43,7 +45,7 @@ class Call:
 
     Args:
         agent: The agent that asks.
-        prompt: What it asks.
+        prompt: What it asks; nothing once it has a reply, which is kept for a second try of its client.
         limits: Those of the reply.
         place: Its place among calls that are open at the same time: the agent, then a digest of the request.
         request: Identifies the request; a client's second try has the same.
@@ -61,6 +63,11 @@ class Call:
     reply: CountedReply | None = None
     is_delivered: bool = False
     done: threading.Event = field(default_factory=threading.Event)
+
+    def end(self) -> None:
+        """Wake up who waits for the answer, or for none."""
+        done, self.done = self.done, _DONE
+        done.set()
 
 
 @dataclass(slots=True, eq=False)
@@ -154,7 +161,9 @@ class Session:
             self._latest = time.monotonic()
             if len(self._open) > 1:
                 self._order.found_parallel()
-                self._is_out_of_order |= self._taken is not None and call.place < self._taken.place
+                if self._taken is not None and call.place < self._taken.place and not self._is_out_of_order:
+                    self._is_out_of_order = True
+                    self._order.lost(self._waited)  # now, so that runs which have not taken their call wait longer
             self._changed.notify_all()
             return call
 
@@ -214,6 +223,7 @@ class Session:
             woken = time.monotonic()
             if woken - now - left > self._waited / 4 and woken - begun < LONGEST_WAIT:
                 quiet_since = woken  # the machine is busy: the program's threads may be as late
+            self._waited = self._order.wait  # by now a call of another run may have come too late
 
     def answer(self, reply: CountedReply) -> None:
         """Answer the call that was taken.
@@ -225,12 +235,11 @@ class Session:
             call, self._taken = self._taken, None
             assert call is not None, "an answer without a call"
             if self._is_out_of_order:
-                self._order.lost(self._waited)
                 raise CallsOutOfOrder
             if call in self._open:  # else the run has ended meanwhile, and its client was told so
                 self._open.remove(call)
-                call.reply = reply
-        call.done.set()
+                call.reply, call.prompt = reply, _NOTHING
+        call.end()
 
     def posted(self) -> list[Parts]:
         """The rewards that were posted since the last call of this method."""
@@ -253,4 +262,4 @@ class Session:
             left, self._open = self._open, []
             self._changed.notify_all()
         for call in left:
-            call.done.set()
+            call.end()

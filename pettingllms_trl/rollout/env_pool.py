@@ -91,6 +91,11 @@ class EnvPool:
                 self.add(env)
         return branchable(env) if self.branches else env
 
+    @property
+    def num_in_play(self) -> int:
+        """Environments that were acquired and are neither released nor closed."""
+        return len(self._in_use) - sum(map(len, self._idle.values()))
+
     def add(self, env: AECEnv) -> None:
         """Record that the user's function has returned an environment, which is then in use: in play, or idle.
 

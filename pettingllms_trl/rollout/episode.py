@@ -214,7 +214,8 @@ def _next_turn(
     with handle:
         env = handle.env
         if branch is not None:
-            env = branch.resume(env, handle.tick)
+            handle.spares.adopt(branch.saved)
+            env = branch.resume(handle.env, handle.tick)
             handle.env = env = copy_env(env) if is_start and branch.copy is not None else env
             handle.tick()
         while env.agents:
@@ -226,7 +227,8 @@ def _next_turn(
             if most is not None and turns.get(agent, 0) >= most:
                 return None
             handle.agent = agent
-            return Turn(agent, env.observe(agent), save_state(env) if handle.branches else None, state_hash(env))
+            observation, handle.saved = env.observe(agent), save_state(env) if handle.branches else None
+            return Turn(agent, observation, handle.saved, state_hash(env))
     return None
 
 

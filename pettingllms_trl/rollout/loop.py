@@ -175,19 +175,19 @@ class RolloutLoop:
         left = [k for k in range(len(candidates.completions)) if k not in candidates.branches]
         may_fan_out = self._workers.num_workers > 1 and task.attempt == 0 and candidates.start is not None
         is_slow = candidates.seconds >= stepping.SLOW or task.handle.reset_args.environment in self._slow
-        if not (may_fan_out and is_slow):
+        if not (may_fan_out and (is_slow or task.handle.spares.waiting)):
             self._submit(task, partial(task.step, candidates, left, task.handle, while_quick=may_fan_out))
             return
-        handle = task.handle
         for k in left:
+            handle = task.handle if k == left[0] else task.handle.spares.take()
             self._submit(task, partial(task.step, candidates, [k], handle), next(self._candidate_tickets), handle)
-            handle = EnvHandle(handle.row, self._env_pool, self._workers.now)
 
     def _collect(self, *, block: bool) -> bool:
         """Handle the jobs that are done. Returns whether there were any."""
         done = self._workers.done(block=block)
         for ticket, error in sorted(done, key=itemgetter(0)):
-            task = self._jobs.pop(ticket)
+            if (task := self._jobs.pop(ticket, None)) is None:
+                continue  # a spare environment: what that raised is raised where it is waited for
             task.num_jobs -= 1
             if isinstance(error, EnvironmentFailure):
                 task.failure = error
@@ -275,6 +275,10 @@ class RolloutLoop:
             task.advance()  # from `Wait.ENGINE` to its request
             self._asked[task.ticket] = task
             self._engine.submit(task.ticket, task.wanted)
+            may_fan_out = self._workers.num_workers > 1 and task.attempt == 0
+            if may_fan_out and (task.was_slow or task.handle.reset_seconds >= stepping.SLOW):
+                for spare, bring in task.handle.spares.send(task.wanted.num_candidates - 1, self._max_envs):
+                    self._workers.submit(next(self._candidate_tickets), bring, spare)
         for ticket, sampled in self._engine.step() if self._asked else ():
             task = self._asked.pop(ticket)
             for completion in sampled.completions:

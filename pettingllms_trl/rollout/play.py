@@ -114,8 +114,7 @@ def play(
     own = range(len(rows)) if only is None else only
     if options.max_envs is None:
         own = list(own)
-        num_envs = len(own) * options.num_episodes * (options.width if options.num_continuations else 1)
-        options = replace(options, max_envs=num_envs)
+        options = replace(options, max_envs=len(own) * options.num_episodes * options.width)
     rules = Rules(
         options=options, seed=seed, judge=judge, weigh=weigh, partners=partners, history=ChatHistory(follow or {})
     )

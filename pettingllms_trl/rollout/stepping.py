@@ -2,8 +2,8 @@
 
 The candidates of a decision are stepped from one state: sequentially in one environment where it is quick, because
 moving them to threads would take longer. Where a step takes `SLOW` seconds, because it waits for a sandbox or a
-server, the rest are stepped concurrently, each by a job in an environment of its own. No job waits for another, so
-threads cannot deadlock; the job that steps the last candidate also takes the decision.
+server, the rest are stepped concurrently, each by a job in an environment of its own. No job waits for one that is yet
+to begin, so threads cannot deadlock; the job that steps the last candidate also takes the decision.
 
     sequentially   job 1: [0][1][2][3] decide
     concurrently   job 1: [0]          job 2: [1  ]     job 3: [2      ] decide     job 4: [3]
@@ -24,7 +24,7 @@ A `pettingllms_envs.failures.ServiceFailed`, such as a search engine that is dow
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -48,6 +48,9 @@ class EnvHandle:
         self.branches = env_pool.branches  # whether several replies may be played from one state
         self.env: Any = None  # an AECEnv, from `acquire` to `release` or `close`
         self.agent = ""  # the acting agent, once it is known
+        self.saved: SavedState | None = None  # the state of the decision, or the one to which a candidate has led
+        self.reset_seconds = 0.0
+        self.spares = Spares(self)
         self.since: float | None = None  # when the running call started
         self.is_abandoned = False  # on its thread, because a call took too long
         self.crashes: list[str] = []  # errors of replies that crashed the environment
@@ -80,6 +83,7 @@ class EnvHandle:
     def reset(self) -> None:
         """Reset the environment to the instance."""
         self.env.reset(seed=self.reset_args.seed, options=self.reset_args.options)
+        self.reset_seconds = self.tick()
 
     def replace(self) -> None:
         """Replace the environment by a fresh one, reset to the instance, after a call of it has failed."""
@@ -87,7 +91,6 @@ class EnvHandle:
         self.acquire(fresh=True)
         self.since = self._now()
         self.reset()
-        self.tick()
 
     def close(self) -> None:
         """Close the environment, which has failed."""
@@ -99,6 +102,7 @@ class EnvHandle:
 
     def release(self) -> None:
         """Return the environment to the pool, if it has one. A thread that was abandoned with it closes it itself."""
+        self.spares.release()
         if self.is_abandoned:
             return
         if self.env is not None and not self.is_copied:
@@ -110,6 +114,51 @@ class EnvHandle:
         inner: Any = getattr(self.env, "unwrapped", None)
         if hasattr(type(inner), "interrupt"):
             inner.interrupt()
+
+
+class Spares:
+    """Environments that are brought to an episode's decisions while the engine samples, to step candidates in."""
+
+    def __init__(self, handle: EnvHandle) -> None:
+        self._handle = handle
+        self.waiting: list[EnvHandle] = []  # the one that has been on its way for longest first
+        self._taken: list[EnvHandle] = []  # for candidates of the decision
+        self._num_late = 0  # those that were taken on their way: as many more are sent
+
+    def send(self, number: int, most: int) -> Iterator[tuple[EnvHandle, Callable[[], None]]]:
+        """Environments until `number` wait or `most` are in play, each with the job that brings it to the decision."""
+        saved, env_pool = self._handle.saved, self._handle._env_pool
+        if saved is not None and saved.is_replayed:
+            while len(self.waiting) < number + self._num_late and env_pool.num_in_play < most:
+                spare = EnvHandle(self._handle.row, env_pool, self._handle._now)
+                spare.acquire()
+                spare.saved, spare.since = saved, float("inf")  # until the job begins
+                self.waiting.append(spare)
+                yield spare, spare.env.send(saved.snapshot, spare.tick)
+
+    def take(self) -> EnvHandle:
+        """The one that has been on its way for longest, or a new one, which is not."""
+        if not self.waiting:
+            return EnvHandle(self._handle.row, self._handle._env_pool, self._handle._now)
+        self._taken.append(self.waiting.pop(0))
+        self._num_late += self._taken[-1].env.is_on_its_way
+        return self._taken[-1]
+
+    def adopt(self, saved: SavedState | None) -> None:
+        """Let the episode go on in the one that a candidate has led to that state, if one has; release the others."""
+        for spare in self._taken:
+            if spare.saved is saved:
+                self._handle.env, spare.env = spare.env, self._handle.env
+            spare.release()
+        self._taken.clear()
+
+    def release(self) -> None:
+        """Return them to the pool; one that is on its way, or has failed, is closed."""
+        for spare in (*self.waiting, *self._taken):
+            spare.interrupt()
+            if spare.env is None or not spare.env.recall(spare.close):
+                spare.release()
+        self.waiting, self._taken = [], []
 
 
 SLOW = 0.01
@@ -138,16 +187,14 @@ class Candidates:
         """
         if self.has_failed:
             return False
-        is_own = handle is self.handle
-        if not is_own:
-            handle.agent = self.agent
-            handle.acquire()
+        is_new = handle is not self.handle and handle.saved is None  # neither the episode's nor a spare one
+        handle.agent = self.agent
+        handle.acquire()
         stepped, slowest = dict[int, Branch](), 0.0
         try:
             with handle:
-                if not is_own:
+                if is_new:
                     handle.reset()
-                    handle.tick()
                 for k in indices:
                     stepped[k] = self._branch(k, handle)
                     slowest = max(slowest, handle.tick())  # the time limit is that of each candidate
@@ -156,7 +203,8 @@ class Candidates:
         except EnvironmentFailure:
             self.has_failed = True
             raise
-        if not is_own:
+        handle.saved = stepped[indices[0]].saved
+        if is_new:
             handle.release()
         with self._lock:
             self.branches |= stepped

@@ -45,8 +45,8 @@ class EpisodeMetrics:
 
     Args:
         reward_names: Of the user's reward functions.
-        groups_of: Agents the candidates of whose decisions are a group, so that one whose rewards are all equal
-            teaches nothing.
+        groups_of: Agents whose groups are counted: a decision's candidates by their rewards or, where it has one, the
+            episodes of an instance by the agent's returns. One whose values are all equal teaches nothing.
         policies: Name of the policy of each agent whose `prefix_share` is computed.
     """
 
@@ -62,7 +62,7 @@ class EpisodeMetrics:
         self._of_episodes: Metrics = defaultdict(list)
         # By agent ("agent/planner_0", "env/relay/agent/opener_0"): each candidate's reward and its parts.
         self._paid: dict[str, list[tuple[float, Mapping[str, float]]]] = defaultdict(list)
-        self._flat: dict[str, list[bool]] = defaultdict(list)
+        self._groups: dict[str, dict[Any, set[float]]] = defaultdict(lambda: defaultdict(set))
         self._rewards: list[float] = []
         self._scores: Metrics = {name: [] for name in reward_names}
 
@@ -99,7 +99,9 @@ class EpisodeMetrics:
             agent, candidates = f"{prefix}agent/{decision.agent}", decision.candidates
             self._paid[agent] += [(candidate.reward, candidate.parts) for candidate in candidates]
             if decision.agent in self._groups_of:
-                self._flat[agent].append(len({candidate.reward for candidate in candidates}) == 1)
+                is_alone = len(candidates) == 1
+                group = self._groups[agent][decision.instance if is_alone else id(decision)]
+                group |= {decision.episode_return} if is_alone else {candidate.reward for candidate in candidates}
 
     def of_generation(self) -> Metrics:
         """The metrics of all episodes that were added."""
@@ -108,7 +110,8 @@ class EpisodeMetrics:
             metrics[f"{agent}/reward"] = [sum(reward for reward, _ in paid) / len(paid)]
             for part in dict.fromkeys(name for _, parts in paid for name in parts):
                 metrics[f"{agent}/rewards/{part}"] = [sum(parts.get(part, 0.0) for _, parts in paid) / len(paid)]
-        for agent, flat in self._flat.items():
+        for agent, groups in self._groups.items():
+            flat = [len(values) == 1 for values in groups.values()]
             metrics[f"{agent}/frac_reward_zero_std"] = [sum(flat) / len(flat)]
         for name, given in self._scores.items():
             scores = torch.tensor(given)

@@ -8,6 +8,7 @@ import sys
 import textwrap
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -232,6 +233,24 @@ def test_calls_that_are_open_at_the_end_of_the_program_or_made_later_get_an_erro
     assert "the episode is over" in found[0][1]["error"]["message"]
     env.step("To nobody.")
     assert (env.terminations, env.rewards) == ({"writer": True}, {"writer": 1.0})
+    env.close()
+
+
+def test_a_run_does_not_keep_what_it_has_asked() -> None:
+    def talkative(base_url: str, row: Any) -> float:
+        return float(all(ask(base_url, "writer", f"{number}" * 50_000) == "." for number in range(20)))
+
+    env = program(talkative, agents=("writer",))()
+    tracemalloc.start()
+    try:
+        env.reset(seed=0)
+        while not env.terminations["writer"]:
+            env.step(".")
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert env.rewards == {"writer": 1.0}
+    assert kept < 500_000  # of 1,500,000 bytes that were asked
     env.close()
 
 

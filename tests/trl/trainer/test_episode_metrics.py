@@ -1,6 +1,8 @@
-"""How much of a prompt a policy has read or written before, worked by hand."""
+"""Metrics of episodes: how much of a prompt a policy has read or written before, and groups, worked by hand."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 
@@ -61,3 +63,20 @@ def test_the_log_has_the_mean_over_the_prompts_of_an_agent() -> None:
     logged = metrics.of_evaluation()
     assert logged["agent/writer_0/prefix_share"] == [5 / 8, 5 / 8]
     assert logged["agent/critic_0/prefix_share"] == [3 / 5, 1.0, 3 / 5, 1.0]
+
+
+def test_where_decisions_have_one_candidate_an_instances_episodes_are_a_group() -> None:
+    returns = ((0, 1.0), (0, 1.0), (1, 0.0), (1, 1.0))
+    episodes = [
+        Episode(
+            instance=instance,
+            episode=number % 2,
+            decisions=[replace(decision("writer_0", (1,), (2,)), instance=instance, episode_return=value)] * 2,
+            returns={"writer_0": value},
+            outcome={},
+        )
+        for number, (instance, value) in enumerate(returns)
+    ]
+    metrics = EpisodeMetrics([], groups_of=["writer_0"])
+    metrics.add(Played(episodes=episodes, counts={}, scores={}))
+    assert metrics.of_generation()["agent/writer_0/frac_reward_zero_std"] == [1 / 2]
