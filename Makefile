@@ -26,7 +26,7 @@ help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s%s\n", $$1, $$2}' Makefile
 	@echo '  Arguments go in ARGS, the Python to use in PYTHON: make test ARGS="-k groups" PYTHON=python3.12'
 
-quickstart: $(INSTALLED) ## train a two-role team on this machine, no GPU and no network
+quickstart: $(INSTALLED) ## train a team of three agents on this machine, no GPU and no network
 	@$(BIN)/python examples/quickstart/quickstart.py $(ARGS)
 
 test: $(INSTALLED) ## run the tests, on all cores up to four (WORKERS=0: in one process)

@@ -47,6 +47,17 @@ def note_of(header: Mapping[str, Any]) -> str:
     return str((header.get("data") or {}).get("note", ""))
 
 
+def problem_set(config: Mapping[str, Any]) -> str:
+    """The problems of a run: `"200 of the published test set"`, `"seeds 0-199"`, `"30 of the data set"`; or empty."""
+    found = config.get("instances")
+    if not isinstance(found, Mapping) or "num" not in found:
+        return ""
+    num, source = found["num"], found.get("source")
+    if source == "seeds":
+        return "seed 0" if num == 1 else f"seeds 0-{num - 1}"
+    return f"{num} of the {source}{' test set' if source == 'published' else ''}" if source else str(num)
+
+
 def first_line(env: Any, num: int) -> str:
     """A line about the data to show before a run, with the option that selects the benchmark itself; may be empty."""
     label = of_env(env, num)
