@@ -1,6 +1,6 @@
 """A team of AG2: a writer with a tool, then a critic who is shown what it wrote.
 
-pettingllms bench program:examples/programs/ag2_team.py:team --model MODEL --base-url URL
+pettingllms bench examples/programs/ag2_team.py:team --model MODEL --base-url URL
 """
 
 from __future__ import annotations

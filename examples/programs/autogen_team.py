@@ -1,6 +1,6 @@
 """A team of AutoGen: a writer with a tool and a critic take turns, two messages each.
 
-pettingllms bench program:examples/programs/autogen_team.py:team --model MODEL --base-url URL
+pettingllms bench examples/programs/autogen_team.py:team --model MODEL --base-url URL
 """
 
 from __future__ import annotations
