@@ -129,6 +129,11 @@ class Session:
 
     # ---- The endpoint's side
 
+    @property
+    def names(self) -> list[str]:
+        """What an agent may be asked for by."""
+        return list(dict.fromkeys([*self.agents, *self.agents.values()]))
+
     def agent_of(self, name: str) -> str | None:
         """The agent of a name; with one agent every name is its."""
         only = set(self.agents.values())
