@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from pettingllms_envs.features import CountedReply
 from pettingllms_envs.observations import LAST, Limits, Message, Prompt, read_observation
 from pettingllms_envs.programs.replies import read_reply
 
@@ -43,19 +44,17 @@ TEXTS = ("text", "input_text", "output_text")
 
 
 class BadRequest(Exception):
-    """A request that is not carried, with a sentence for the program's author."""
+    """A request that is answered with an error: a sentence for the program's author."""
+
+    def __init__(self, message: str, status: int = 400) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class Asked(NamedTuple):
-    """A request.
+    """A request: whether the answer is sent as events, and whether such a stream ends with the usage."""
 
-    Args:
-        prompt: What the model is shown.
-        limits: Those of the reply.
-        has_stream: Whether the answer is sent as events.
-        has_usage: Whether such a stream ends with the usage.
-    """
-
+    model: str
     prompt: Prompt
     limits: Limits
     has_stream: bool
@@ -63,37 +62,19 @@ class Asked(NamedTuple):
 
 
 class Dialect(NamedTuple):
-    """One way of asking.
-
-    Args:
-        read: The request of a body.
-        write: The answer, as a content type and bytes.
-    """
+    """One way of asking: reads a body, and writes the answer to a call of a number, a content type and bytes."""
 
     read: Callable[[Mapping[str, Any]], Asked]
-    write: Callable[[Asked, str, Answered], tuple[str, bytes]]
-
-
-class Answered(NamedTuple):
-    """What is answered: the name of the model that was asked, the number of the call, and its tokens."""
-
-    model: str
-    number: int
-    num_prompt_tokens: int = 0
-    num_tokens: int = 0
-    was_cut: bool = False
+    write: Callable[[Asked, CountedReply, int], tuple[str, bytes]]
 
 
 def _read_chat(body: Mapping[str, Any]) -> Asked:
-    _check_carried(body)
-    tools = _tools(body, _list(body, "tools"))
     has_usage = bool((body.get("stream_options") or {}).get("include_usage"))
-    limits = _limits(body, "max_completion_tokens", "max_tokens")
-    return Asked(_prompt(_list(body, "messages"), tools), limits, bool(body.get("stream")), has_usage)
+    most = ("max_completion_tokens", "max_tokens")
+    return _asked(body, _list(body, "messages"), _list(body, "tools"), most, has_usage)
 
 
 def _read_response(body: Mapping[str, Any]) -> Asked:
-    _check_carried(body)
     if (body.get("text") or {}).get("format", {"type": "text"}) != {"type": "text"}:
         raise BadRequest("text.format asks for a format of the reply, which is not carried; ask for it in the prompt.")
     given = body.get("input")
@@ -126,15 +107,18 @@ def _read_response(body: Mapping[str, Any]) -> Asked:
         else tool
         for tool in _list(body, "tools")
     ]
-    limits = _limits(body, "max_output_tokens")
-    return Asked(_prompt(messages, _tools(body, tools)), limits, bool(body.get("stream")), True)
+    return _asked(body, messages, tools, ("max_output_tokens",), has_usage=True)
 
 
-def _check_carried(body: Mapping[str, Any]) -> None:
+def _asked(
+    body: Mapping[str, Any], messages: Sequence[Any], tools: Sequence[Any], most: Sequence[str], has_usage: bool
+) -> Asked:
     for name, nothing in NOT_CARRIED.items():
         value = body.get(name)
         if value is not None and value not in nothing:
             raise BadRequest(f"{name} is {json.dumps(value)[:80]}, which is not carried; leave it out.")
+    prompt = _prompt(messages, _tools(body, tools))
+    return Asked(str(body.get("model")), prompt, _limits(body, most), bool(body.get("stream")), has_usage)
 
 
 def _list(body: Mapping[str, Any], name: str) -> list[Any]:
@@ -144,7 +128,7 @@ def _list(body: Mapping[str, Any], name: str) -> list[Any]:
     return found
 
 
-def _limits(body: Mapping[str, Any], *names: str) -> Limits:
+def _limits(body: Mapping[str, Any], names: Sequence[str]) -> Limits:
     """The limits of the reply; `names` are those of the most tokens, of which the first that is given counts."""
     most = next((body[name] for name in names if body.get(name) is not None), None)
     if most is not None and (type(most) is not int or most < 1):
@@ -224,14 +208,14 @@ def _call(call: Any, number: int) -> dict[str, Any]:
         ) from None
 
 
-def _write_chat(asked: Asked, text: str, of: Answered) -> tuple[str, bytes]:
-    words, calls = read_reply(text, asked.prompt.tools, of.number)
-    finish = "tool_calls" if calls else "length" if of.was_cut else "stop"
-    head = {"id": f"chatcmpl-{of.number}", "created": 0, "model": of.model}
+def _write_chat(asked: Asked, reply: CountedReply, number: int) -> tuple[str, bytes]:
+    words, calls = read_reply(reply, asked.prompt.tools, number)
+    finish = "tool_calls" if calls else "length" if reply.was_cut else "stop"
+    head = {"id": f"chatcmpl-{number}", "created": 0, "model": asked.model}
     usage = {
-        "prompt_tokens": of.num_prompt_tokens,
-        "completion_tokens": of.num_tokens,
-        "total_tokens": of.num_prompt_tokens + of.num_tokens,
+        "prompt_tokens": reply.num_prompt_tokens,
+        "completion_tokens": reply.num_tokens,
+        "total_tokens": reply.num_prompt_tokens + reply.num_tokens,
     }
     if not asked.has_stream:
         content = words or (None if calls else "")
@@ -251,53 +235,47 @@ def _write_chat(asked: Asked, text: str, of: Answered) -> tuple[str, bytes]:
     return _events(chunks, end=b"data: [DONE]\n\n")
 
 
-def _write_response(asked: Asked, text: str, of: Answered) -> tuple[str, bytes]:
-    words, calls = read_reply(text, asked.prompt.tools, of.number)
+def _write_response(asked: Asked, reply: CountedReply, number: int) -> tuple[str, bytes]:
+    words, calls = read_reply(reply, asked.prompt.tools, number)
     output: list[dict[str, Any]] = []
     if words or not calls:
-        part = {"type": "output_text", "text": words, "annotations": []}
-        whole: dict[str, Any] = {
-            "type": "message",
-            "id": f"msg_{of.number}",
-            "role": "assistant",
-            "status": "completed",
-        }
-        output.append({**whole, "content": [part]})
+        content = [{"type": "output_text", "text": words, "annotations": []}]
+        output.append({"type": "message", "id": f"msg_{number}", "role": "assistant", "content": content})
     for call in calls:
-        whole = {"type": "function_call", "id": f"fc_{call['id']}", "call_id": call["id"], "status": "completed"}
-        output.append({**whole, **call["function"]})
+        head = {"type": "function_call", "id": f"fc_{call['id']}", "call_id": call["id"]}
+        output.append({**head, **call["function"]})
     response = {
-        "id": f"resp_{of.number}",
+        "id": f"resp_{number}",
         "object": "response",
         "created_at": 0,
-        "status": "incomplete" if of.was_cut else "completed",
-        "model": of.model,
-        "output": output,
+        "status": "incomplete" if reply.was_cut else "completed",
+        "model": asked.model,
+        "output": [{**item, "status": "completed"} for item in output],
         "parallel_tool_calls": True,
         "tool_choice": "auto",
         "tools": [],
         "error": None,
-        "incomplete_details": {"reason": "max_output_tokens"} if of.was_cut else None,
+        "incomplete_details": {"reason": "max_output_tokens"} if reply.was_cut else None,
         "instructions": None,
         "metadata": {},
         "temperature": None,
         "top_p": None,
         "usage": {
-            "input_tokens": of.num_prompt_tokens,
+            "input_tokens": reply.num_prompt_tokens,
             "input_tokens_details": {"cached_tokens": 0},
-            "output_tokens": of.num_tokens,
+            "output_tokens": reply.num_tokens,
             "output_tokens_details": {"reasoning_tokens": 0},
-            "total_tokens": of.num_prompt_tokens + of.num_tokens,
+            "total_tokens": reply.num_prompt_tokens + reply.num_tokens,
         },
     }
-    return _events(_response_events(response, output)) if asked.has_stream else _json(response)
+    return _events(_response_events(response)) if asked.has_stream else _json(response)
 
 
-def _response_events(response: Mapping[str, Any], output: Sequence[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+def _response_events(response: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
     """The events of a streamed response: each item is begun, filled at once, and ended."""
     begun = {**response, "status": "in_progress", "output": [], "usage": None}
     events: list[dict[str, Any]] = [{"type": "response.created", "response": begun}]
-    for index, item in enumerate(output):
+    for index, item in enumerate(response["output"]):
         at = {"output_index": index}
         is_message = item["type"] == "message"
         fill = ("content", []) if is_message else ("arguments", "")

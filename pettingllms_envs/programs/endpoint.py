@@ -23,7 +23,7 @@ from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
-from pettingllms_envs.programs.dialects import DIALECTS, SAMPLING, Answered, Asked, BadRequest, Dialect
+from pettingllms_envs.programs.dialects import DIALECTS, SAMPLING, BadRequest
 from pettingllms_envs.programs.rewards import read_rewards
 from pettingllms_envs.programs.session import Call, Session, SessionClosed
 
@@ -80,14 +80,6 @@ def _endpoint_of(process: int) -> Endpoint:
     return Endpoint()
 
 
-class _Refused(Exception):
-    """A request that is answered with an error."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-
-
 class _Handler(BaseHTTPRequestHandler):
     """Answers the requests of one connection, one after the other."""
 
@@ -101,7 +93,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Nothing: paths have keys."""
 
     def do_GET(self) -> None:
-        """Answer with the models, which are the agents."""
+        """Answer with the models."""
         self._answered(self._models)
 
     def do_POST(self) -> None:
@@ -113,55 +105,53 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             session, path = self._session()
             respond(session, path)
-        except _Refused as refused:
-            if session is not None:
-                session.num_refused += 1
-            error = {"message": str(refused), "type": "invalid_request_error", "param": None, "code": None}
-            self._send("application/json", json.dumps({"error": error}).encode("ascii"), refused.status)
+        except SessionClosed:
+            self._refuse(session, BadRequest(OVER, 409))
+        except BadRequest as refused:
+            self._refuse(session, refused)
+
+    def _refuse(self, session: Session | None, refused: BadRequest) -> None:
+        if session is not None:
+            session.num_refused += 1
+        error = {"message": str(refused), "type": "invalid_request_error", "param": None, "code": None}
+        self._send("application/json", json.dumps({"error": error}).encode("ascii"), refused.status)
 
     def _session(self) -> tuple[Session, str]:
         root, _, key, version, path = (*self.path.partition("?")[0].split("/", 4), "", "", "", "")[:5]
         session = self.server.sessions.get(key)
         if session is None or root or version != "v1":
             self.close_connection = True  # the rest of the request is not read
-            raise _Refused(401, UNKNOWN)
+            raise BadRequest(UNKNOWN, 401)
         return session, path.rstrip("/")
 
     def _models(self, session: Session, path: str) -> None:
         if path != "models":
-            raise _Refused(404, f"there is no /{path} to get; expected /models.")
-        names = dict.fromkeys([*session.agents, *session.agents.values()])
-        models = [{"id": name, "object": "model", "created": 0, "owned_by": "pettingllms"} for name in names]
+            raise BadRequest(f"there is no /{path} to get; expected /models.", 404)
+        models = [{"id": name, "object": "model", "created": 0, "owned_by": "pettingllms"} for name in session.names]
         self._send("application/json", json.dumps({"object": "list", "data": models}).encode("ascii"))
 
     def _post(self, session: Session, path: str) -> None:
         body = self._body()
-        try:
-            if path == "reward":
-                try:
-                    session.post(read_rewards(body.get("reward"), set(session.agents.values())))
-                except ValueError as error:
-                    raise _Refused(400, str(error)) from None
-                return self._send("application/json", b"{}")
-            dialect = DIALECTS.get(path)
-            if dialect is None:
-                raise _Refused(404, f"there is no /{path}; expected one of: {', '.join(DIALECTS)}, models, reward.")
-            self._ask(session, path, dialect, body)
-        except SessionClosed:
-            raise _Refused(409, OVER) from None
-        except BadRequest as error:
-            raise _Refused(400, str(error)) from None
+        if path == "reward":
+            try:
+                session.post(read_rewards(body.get("reward"), set(session.agents.values())))
+            except ValueError as error:
+                raise BadRequest(str(error)) from None
+            self._send("application/json", b"{}")
+        elif path in DIALECTS:
+            self._ask(session, path, body)
+        else:
+            raise BadRequest(f"there is no /{path}; expected one of: {', '.join(DIALECTS)}, models, reward.", 404)
 
-    def _ask(self, session: Session, path: str, dialect: Dialect, body: Mapping[str, Any]) -> None:
-        model = str(body.get("model"))
-        name = self.headers.get("x-agent") or model
+    def _ask(self, session: Session, path: str, body: Mapping[str, Any]) -> None:
+        name = self.headers.get("x-agent") or str(body.get("model"))
         agent = session.agent_of(name)
         if agent is None:
-            known = ", ".join(map(repr, dict.fromkeys([*session.agents, *session.agents.values()])))
-            raise _Refused(
-                404, f"there is no agent {name!r}; expected the model, or the header x-agent, to be {known}."
+            known = ", ".join(map(repr, session.names))
+            raise BadRequest(
+                f"there is no agent {name!r}; expected the model, or the header x-agent, to be {known}.", 404
             )
-        asked = dialect.read(body)
+        asked = DIALECTS[path].read(body)
         if wanted := {key: body[key] for key in SAMPLING if body.get(key) is not None}:
             session.asked_for.setdefault(agent, {}).update(wanted)
         given = Call(
@@ -172,41 +162,32 @@ class _Handler(BaseHTTPRequestHandler):
             request=_digest(path, agent, json.dumps(body, sort_keys=True)),
             is_connected=self._is_connected,
         )
-        is_retry = self.headers.get("x-stainless-retry-count", "0") != "0"
-        call = session.ask(given, is_retry=is_retry)
+        call = session.ask(given, is_retry=self.headers.get("x-stainless-retry-count", "0") != "0")
         call.done.wait()
         if call.reply is None:
             raise SessionClosed
-        self._reply(asked, dialect, call, model)
-
-    def _reply(self, asked: Asked, dialect: Dialect, call: Call, model: str) -> None:
-        reply = call.reply
-        assert reply is not None
-        counts = reply.num_prompt_tokens, reply.num_tokens, reply.was_cut
         call.is_delivered = True  # before its client has it, who may ask the same once more at once
         try:
-            self._send(*dialect.write(asked, str(reply), Answered(model, call.number, *counts)))
+            self._send(*DIALECTS[path].write(asked, call.reply, call.number))
             self.wfile.flush()
         except OSError:  # the client is gone; a second try gets the same answer
             call.is_delivered, self.close_connection = False, True
 
     def _body(self) -> dict[str, Any]:
-        """The request's body, a JSON object."""
         length = self.headers.get("content-length", "")
         if not length.isdecimal() or int(length) > MOST_BYTES:
             self.close_connection = True
             what = f"a body of {length} bytes" if length.isdecimal() else "no content-length"
-            raise _Refused(400, f"the request has {what}; expected at most {MOST_BYTES} bytes, with their number.")
+            raise BadRequest(f"the request has {what}; expected at most {MOST_BYTES} bytes, with their number.")
         try:
             body = json.loads(self.rfile.read(int(length)))
         except (ValueError, RecursionError):
             body = None
         if not isinstance(body, dict):
-            raise _Refused(400, "the request's body is no JSON object; expected one.")
+            raise BadRequest("the request's body is no JSON object; expected one.")
         return body
 
     def _is_connected(self) -> bool:
-        """Whether the client still waits."""
         try:
             content: bytes = self.connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:

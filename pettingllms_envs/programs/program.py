@@ -10,17 +10,12 @@ from typing import Any, Literal
 
 from pettingllms_envs.core import TEAM, check_choice
 from pettingllms_envs.programs.runs import Target
-from pettingllms_envs.programs.session import FIRST_WAIT, CallOrder, Session
+from pettingllms_envs.programs.session import CallOrder, Session
 
 
 @dataclass(slots=True, eq=False)
 class ProgramState:
-    """What the runs of a program have found out of it.
-
-    Args:
-        order: How long runs wait for calls at the same time.
-        has_ended: Whether an episode has ended.
-    """
+    """What the runs of a program have found out of it: how long they wait for calls, and whether one has ended."""
 
     order: CallOrder = field(default_factory=CallOrder)
     has_ended: bool = False
@@ -98,7 +93,8 @@ class Program:
                 f"program got the target {self.target!r:.80}; expected a function of base_url and row, or a command "
                 "line."
             )
-        if isinstance(self.agents, str) or not self.agents or not all(isinstance(each, str) for each in self._listed):
+        listed = [*self.agents, *(self.agents.values() if isinstance(self.agents, Mapping) else ())]
+        if isinstance(self.agents, str) or not listed or not all(isinstance(each, str) for each in listed):
             raise ValueError(
                 f"program got agents={self.agents!r}; expected their names, agents=('writer', 'critic'), or the agent "
                 "of each name that stands in the program, agents={'gpt-5-mini': 'writer'}."
@@ -112,11 +108,7 @@ class Program:
         if not self.timeout > 0:
             raise ValueError(f"program got timeout={self.timeout!r}; expected seconds, more than 0.")
         if self.parallel:
-            self.state.order.wait = max(self.state.order.wait, FIRST_WAIT)
-
-    @property
-    def _listed(self) -> Sequence[str]:
-        return [*self.agents, *self.agents.values()] if isinstance(self.agents, Mapping) else list(self.agents)
+            self.state.order.found_parallel()
 
     @property
     def names(self) -> dict[str, str]:
@@ -130,8 +122,3 @@ class Program:
         if callable(self.target):
             return f"the program {getattr(self.target, '__qualname__', repr(self.target))}"
         return f"the program {self.target if isinstance(self.target, str) else shlex.join(self.target)!r:.80}"
-
-    @property
-    def env_name(self) -> str:
-        """The environment's name."""
-        return self.name or f"program_{getattr(self.target, '__name__', 'command')}"

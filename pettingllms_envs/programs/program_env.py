@@ -17,15 +17,7 @@ from pettingllms_envs.programs.endpoint import endpoint
 from pettingllms_envs.programs.program import Program
 from pettingllms_envs.programs.rewards import added
 from pettingllms_envs.programs.runs import start
-from pettingllms_envs.programs.session import (
-    LONGEST_WAIT,
-    Call,
-    CallsOutOfOrder,
-    Ended,
-    NothingHeard,
-    Session,
-    SessionClosed,
-)
+from pettingllms_envs.programs.session import LONGEST_WAIT, Call, Ended, Session
 from pettingllms_envs.spaces import ChatText, observation_space
 
 
@@ -49,9 +41,6 @@ class ProgramEnv(AECEnv[str, Any, str | None]):  # type: ignore[misc]  # petting
       with an error.
 
     A state is returned to by playing the same replies again (`metadata["branching"]` is `"replay"`).
-
-    Args:
-        program: The program.
     """
 
     takes_reply = True
@@ -61,7 +50,7 @@ class ProgramEnv(AECEnv[str, Any, str | None]):  # type: ignore[misc]  # petting
         self.program = program
         self.possible_agents = list(dict.fromkeys(program.names.values()))
         self.metadata: dict[str, Any] = {
-            "name": program.env_name,
+            "name": program.name or f"program_{getattr(program.target, '__name__', 'command')}",
             "render_modes": [],
             "is_parallelizable": False,
             "branching": "replay",
@@ -77,19 +66,15 @@ class ProgramEnv(AECEnv[str, Any, str | None]):  # type: ignore[misc]  # petting
         self._stop: Any = None
 
     def observation_space(self, agent: str) -> Dict:
-        """Chat messages and tools, the same object at every call."""
+        """Chat messages and tools."""
         return self._observation_space
 
     def action_space(self, agent: str) -> ChatText:
-        """`ChatText`, the same object at every call."""
+        """Any text."""
         return self._action_space
 
     def reset(self, seed: int | None = None, options: Mapping[str, Any] | None = None) -> None:
-        """Start the program, and wait for its first call.
-
-        Args:
-            seed: The row's `seed`.
-            options: The row's other fields.
+        """Start the program on a row, its `seed` and `options`, and wait for its first call.
 
         Raises:
             ValueError: The program ended without a call, so it does not use the base URL.
@@ -123,9 +108,8 @@ class ProgramEnv(AECEnv[str, Any, str | None]):  # type: ignore[misc]  # petting
     def comparable(self, agent: str) -> str:
         """What of its observation must be the same when an episode is played again, see `Program.normalize`."""
         call, session = self._call, self._session
-        if call is None or session is None or call.agent != agent:
-            return ""
-        return session.comparable(call.prompt, call.limits)
+        assert session is not None, "comparable() after close()"
+        return "" if call is None or call.agent != agent else session.comparable(call.prompt, call.limits)
 
     def state_hash(self) -> str:
         """A digest of all calls and replies so far, 64 hex digits."""
@@ -149,20 +133,18 @@ class ProgramEnv(AECEnv[str, Any, str | None]):  # type: ignore[misc]  # petting
         assert session is not None, "step() after close()"
         self._cumulative_rewards[agent] = 0.0
         self._so_far.update(f"\0{action}".encode("utf-8", "surrogatepass"))
-        try:
-            session.answer(action if isinstance(action, CountedReply) else CountedReply(action))
-        except CallsOutOfOrder:
+        if not session.answer(action if isinstance(action, CountedReply) else CountedReply(action)):
             self.close()
             if self.program.state.order.has_waited_longest:
                 raise ProgramFailed(
                     f"{self.program.words} asks several agents at the same time, and a call came more than "
                     f"{LONGEST_WAIT:g} s after another, so that they have no fixed order; have it ask them one after "
                     "the other, or all at once."
-                ) from None
+                )
             raise EpisodeRestart(
                 "the program asked several agents at the same time, and a call came too late to be taken in the same "
                 "order as in other runs; the episode is played again with a longer wait."
-            ) from None
+            )
         self._call = None
         self._take()
         self._accumulate_rewards()
@@ -184,15 +166,7 @@ class ProgramEnv(AECEnv[str, Any, str | None]):  # type: ignore[misc]  # petting
         """Take the next call, or the end of the program, and the rewards that were given by then."""
         session, program = self._session, self.program
         assert session is not None
-        try:
-            taken = session.take(program.timeout, f"{self._row} {self.state_hash()}")
-        except NothingHeard:
-            self.close()
-            raise ProgramFailed(
-                f"{program.words} hangs: no call and no end within timeout={program.timeout:g} s."
-            ) from None
-        except SessionClosed:
-            raise ProgramFailed(f"{program.words} was interrupted.") from None
+        taken = session.take(program.timeout, f"{self._row} {self.state_hash()}")
         failure = taken.failure if isinstance(taken, Ended) else ""
         posted = session.posted()
         if isinstance(taken, Ended) and not failure:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from pettingllms_envs.core import ToolSpec, Unreadable
@@ -16,35 +16,27 @@ from pettingllms_envs.tools.calls import CLOSING, OPENING, arguments_of, read_na
 _CALLS = re.compile(f"\\s*{re.escape(OPENING)}.*?{re.escape(CLOSING)}", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class _Described:
-    """A tool of the program's, of which only the description is known here."""
-
-    spec: ToolSpec
-
-
 def read_reply(text: str, tools: Sequence[Mapping[str, Any]], number: int) -> tuple[str, list[dict[str, Any]]]:
     """The words and the tool calls of a reply, in OpenAI's form. Calls that cannot be read stay among the words.
 
     Args:
-        text: The reply.
         tools: The tools that the prompt had.
         number: Which of the run's calls is answered. It numbers the ids, so that a replay has the same.
     """
-    described = [_Described(_spec(tool["function"])) for tool in tools]
-    calls = read_native_calls(text, described) if tools else []  # type: ignore[arg-type]  # their specs alone are read
+    functions = [tool["function"] for tool in tools]
+    specs = {
+        each["name"]: ToolSpec(each["name"], each.get("description") or "", each.get("parameters") or {})
+        for each in functions
+    }
+    described: list[Any] = [SimpleNamespace(spec=spec) for spec in specs.values()]  # a tool's spec alone is read
+    calls = read_native_calls(text, described) if tools else []
     if isinstance(calls, Unreadable) or not calls:
         return text, []
-    specs = {tool.spec.name: tool.spec for tool in described}
     thoughts, end, words = text.rpartition(END_OF_THINKING)
-    functions = [
+    made = [
         {"name": call.name, "arguments": json.dumps(arguments_of(call, specs[call.name]), ensure_ascii=False)}
         for call in calls
     ]
     return f"{thoughts}{end}{_CALLS.sub('', words)}".strip(), [
-        {"id": f"call_{number}_{k}", "type": "function", "function": function} for k, function in enumerate(functions)
+        {"id": f"call_{number}_{k}", "type": "function", "function": function} for k, function in enumerate(made)
     ]
-
-
-def _spec(function: Mapping[str, Any]) -> ToolSpec:
-    return ToolSpec(function["name"], function.get("description") or "", function.get("parameters") or {})

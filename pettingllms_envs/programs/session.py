@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from pettingllms_envs.core import Parts
 from pettingllms_envs.features import CountedReply
@@ -31,14 +31,6 @@ _DONE.set()
 
 class SessionClosed(Exception):
     """The run is over: nothing that it asks is answered."""
-
-
-class CallsOutOfOrder(Exception):
-    """A call arrived too late to be taken in its place. The episode is to be played again, with a longer wait."""
-
-
-class NothingHeard(Exception):
-    """The program neither asked nor ended in time."""
 
 
 @dataclass(slots=True, eq=False)
@@ -88,13 +80,11 @@ class CallOrder:
     widths: dict[str, int] = field(default_factory=dict)
 
     def found_open(self, state: str, number: int) -> None:
-        """Several calls were open in a state."""
         if len(self.widths) == MOST_WIDTHS:
             self.widths.clear()
         self.widths[state] = max(number, self.widths.get(state, 0))
 
     def found_parallel(self) -> None:
-        """Two calls of a run were open at the same time."""
         self.wait = max(self.wait, FIRST_WAIT)
 
     def lost(self, waited: float) -> None:
@@ -104,33 +94,22 @@ class CallOrder:
             self.wait = min(2 * waited, LONGEST_WAIT)
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """How a run ended.
-
-    Args:
-        rewards: What the program returned or printed; `None` if nothing.
-        failure: Why it failed, with what it wrote last; else empty.
-    """
+class Ended(NamedTuple):
+    """How a run ended: the rewards that the program returned or printed, if any, or why it failed."""
 
     rewards: Parts | None = None
     failure: str = ""
 
 
+_CLOSED = Ended(failure="it was interrupted.")
+
+
 class Session:
-    """One run of a program.
+    """One run of a program, see `Program` for its arguments; `agents` has the agent of each name."""
 
-    Args:
-        agents: The agent of each name that the program may ask for.
-        order: That of the program.
-        normalize: Takes out of a request what differs from run to run, see `program`.
-    """
-
-    def __init__(
-        self, agents: Mapping[str, str], order: CallOrder, normalize: Callable[[str], str] | None = None
-    ) -> None:
+    def __init__(self, agents: Mapping[str, str], order: CallOrder, normalize: Callable[[str], str] | None) -> None:
         self.key = secrets.token_urlsafe(16)
-        self.agents, self.normalize = agents, normalize
+        self.agents, self._normalize = agents, normalize
         self.asked_for: dict[str, dict[str, Any]] = {}
         """Settings of the sampling that each agent has asked for, which others replace."""
         self.callers: set[str] = set()
@@ -145,10 +124,15 @@ class Session:
         self._calls: dict[str, Call] = {}
         self._posted: list[Parts] = []
         self._ended: Ended | None = None
-        self._is_closed = self._is_out_of_order = False
+        self._is_out_of_order = False
         self._waited = self._latest = 0.0
 
     # ---- The endpoint's side
+
+    @property
+    def names(self) -> list[str]:
+        """What an agent may be asked for by."""
+        return list(dict.fromkeys([*self.agents, *self.agents.values()]))
 
     def agent_of(self, name: str) -> str | None:
         """The agent of a name; with one agent every name is its."""
@@ -162,7 +146,7 @@ class Session:
             SessionClosed: The run has ended.
         """
         with self._changed:
-            if self._is_closed or self._ended is not None:
+            if self._ended is not None:
                 raise SessionClosed
             known = self._calls.get(call.request)
             if known is not None and (is_retry or not (known.is_delivered or known.is_connected())):
@@ -186,37 +170,27 @@ class Session:
             SessionClosed: The run has ended.
         """
         with self._changed:
-            if self._is_closed or self._ended is not None:
+            if self._ended is not None:
                 raise SessionClosed
             self._posted.append(rewards)
 
     def comparable(self, prompt: Prompt, limits: Limits) -> str:
         """What is compared of a request between runs: all of it, without what `normalize` takes out."""
         text = json.dumps([list(prompt.messages), list(prompt.tools), limits], ensure_ascii=False, indent=1)
-        return text if self.normalize is None else self.normalize(text)
+        return text if self._normalize is None else self._normalize(text)
 
     # ---- The environment's side
 
-    def take(self, timeout: float, state: str = "") -> Call | Ended:
-        """The next call, or the end of the run.
+    def take(self, timeout: float, state: str) -> Call | Ended:
+        """The next call, or the end of the run, or a failure if there is neither within `timeout` seconds.
 
-        Args:
-            timeout: Seconds until the first of them.
-            state: Identifies the row and all that the program was replied so far.
-
-        Raises:
-            NothingHeard: There was none.
-            SessionClosed: `close` was called.
+        `state` identifies the row and all that the program was replied so far.
         """
-        until = time.monotonic() + timeout
         with self._changed:
-            while not self._open and self._ended is None and not self._is_closed:
-                if not self._changed.wait(until - time.monotonic()):
-                    raise NothingHeard
+            if not self._changed.wait_for(lambda: self._open or self._ended is not None, timeout):
+                return Ended(failure=f"it hangs: no call and no end within timeout={timeout:g} s.")
             self._state = state
             self._wait_until_quiet()
-            if self._is_closed:
-                raise SessionClosed
             if self._ended is not None:
                 return self._ended
             call = self._taken = min(self._open, key=lambda each: each.place)
@@ -231,7 +205,7 @@ class Session:
         """
         self._waited, width = self._order.wait, self._order.widths.get(self._state, 0)
         begun = quiet_since = time.monotonic()
-        while self._waited and self._open and self._ended is None and not self._is_closed:
+        while self._waited and self._open and self._ended is None:
             now = time.monotonic()
             left = begun + LONGEST_WAIT - now if width else max(self._latest, quiet_since) + self._waited - now
             if left <= 0 or 1 < width <= len(self._open):
@@ -242,23 +216,20 @@ class Session:
                 quiet_since = woken  # the machine is busy: the program's threads may be as late
             self._waited = self._order.wait  # by now a call of another run may have come too late
 
-    def answer(self, reply: CountedReply) -> None:
-        """Answer the call that was taken.
-
-        Raises:
-            CallsOutOfOrder: Another one should have been taken in its place.
-        """
+    def answer(self, reply: CountedReply) -> bool:
+        """Answer the call that was taken, or return False if another one should have been taken in its place."""
         with self._changed:
             call, self._taken = self._taken, None
             assert call is not None, "an answer without a call"
             if self._is_out_of_order:
-                raise CallsOutOfOrder
+                return False
             if len(self._open) > 1:
                 self._order.found_open(self._state, len(self._open))
             if call in self._open:  # else the run has ended meanwhile, and its client was told so
                 self._open.remove(call)
                 call.reply, call.prompt = reply, _NOTHING
         call.end()
+        return True
 
     def posted(self) -> list[Parts]:
         """The rewards that were posted since the last call of this method."""
@@ -268,17 +239,13 @@ class Session:
 
     def end(self, ended: Ended) -> None:
         """The run has ended; a call that is still open gets no answer."""
-        self._finish(ended)
-
-    def close(self) -> None:
-        """The environment is done with the run; who waits in `take` is woken up."""
-        self._is_closed = True
-        self._finish(Ended(failure="closed"))
-
-    def _finish(self, ended: Ended) -> None:
         with self._changed:
             self._ended = self._ended or ended
             left, self._open = self._open, []
             self._changed.notify_all()
         for call in left:
             call.end()
+
+    def close(self) -> None:
+        """The environment is done with the run; who waits in `take` is woken up."""
+        self.end(_CLOSED)
