@@ -82,7 +82,6 @@ class CountedReply(str):
     """A reply with what is known of its tokens: the action of an environment that is a `TakesReply`.
 
     Args:
-        text: The reply.
         num_prompt_tokens: Tokens of its prompt; 0 if unknown.
         num_tokens: Tokens of the reply; 0 if unknown.
         was_cut: Whether the reply was cut off at the most tokens that it may have.
@@ -104,10 +103,7 @@ class CountedReply(str):
 
 @runtime_checkable
 class TakesReply(Protocol):
-    """An optional feature of an environment: its actions are `CountedReply`, a `str` that also has numbers of tokens.
-
-    All others are stepped with plain texts.
-    """
+    """An optional feature of an environment: its actions are `CountedReply`; those of others are plain texts."""
 
     @property
     def takes_reply(self) -> bool:

@@ -108,8 +108,7 @@ def ending(env: TextEnv) -> str:
     """A line with the episode's status and the task's outcome."""
     now = env.snapshot()
     how = env.standing().capitalize() or "Left"
-    outcome = env.workflow.task.outcome(now.play.task)
-    figures = ", ".join(f"{name} {_figure(value)}" for name, value in outcome.items())
+    figures = _figures(env.workflow.task.outcome(now.play.task))
     return f"\n{how} in turn {now.play.turn} of {env.workflow.num_turns}: {figures}."
 
 
@@ -141,9 +140,7 @@ def _play_texts(args: argparse.Namespace, env: Any, console: Console) -> int:
         return INTERRUPTED if isinstance(left, KeyboardInterrupt) else 0
     finally:
         env.close()
-    say(
-        console, f"\nOver: {', '.join(f'{name} {_figure(value)}' for name, value in outcome.items()) or 'no outcome'}."
-    )
+    say(console, f"\nOver: {_figures(outcome) or 'no outcome'}.")
     return 0
 
 
@@ -253,8 +250,9 @@ def _state(env: TextEnv) -> Any:
     return env.snapshot().play.task
 
 
-def _figure(value: object) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+def _figures(outcome: Mapping[str, Any]) -> str:
+    shown = {name: f"{value:.3g}" if isinstance(value, float) else value for name, value in outcome.items()}
+    return ", ".join(f"{name} {value}" for name, value in shown.items())
 
 
 def _printable(reply: str, most: int | None = MAX_SHOWN) -> str:

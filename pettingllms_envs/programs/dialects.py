@@ -1,8 +1,7 @@
 """OpenAI's two ways of asking a model, chat completions and Responses: requests to prompts, replies to answers.
 
-A reply is whole before anything of it is sent, so a stream is a few events. What is not carried is an error: a
-picture, several choices, log-probabilities, a response format, responses that a server stores. Settings of the
-sampling are not in the prompt; they are those of the trainer, or of the evaluation's server.
+A reply is whole before anything of it is sent, so a stream is a few events. What is not carried, such as a picture or
+several choices, is an error.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ NOT_CARRIED = {
 TEXTS = ("text", "input_text", "output_text")
 
 
-class BadRequest(Exception):
+class RequestError(Exception):
     """A request that is answered with an error: a sentence for the program's author."""
 
     def __init__(self, message: str, status: int = 400) -> None:
@@ -76,7 +75,9 @@ def _read_chat(body: Mapping[str, Any]) -> Asked:
 
 def _read_response(body: Mapping[str, Any]) -> Asked:
     if (body.get("text") or {}).get("format", {"type": "text"}) != {"type": "text"}:
-        raise BadRequest("text.format asks for a format of the reply, which is not carried; ask for it in the prompt.")
+        raise RequestError(
+            "text.format asks for a format of the reply, which is not carried; ask for it in the prompt."
+        )
     given = body.get("input")
     items = [{"role": "user", "content": given}] if isinstance(given, str) else _list(body, "input")
     messages: list[Any] = []
@@ -98,7 +99,7 @@ def _read_response(body: Mapping[str, Any]) -> Asked:
         elif kind in (None, "message"):
             messages.append({k: item[k] for k in ("role", "content") if k in item} if item else item)
         elif kind != "reasoning":  # which a server gives back to itself
-            raise BadRequest(
+            raise RequestError(
                 f"input has an item of the type {kind!r}, which is not carried; expected messages and calls."
             )
     tools = [
@@ -116,7 +117,7 @@ def _asked(
     for name, nothing in NOT_CARRIED.items():
         value = body.get(name)
         if value is not None and value not in nothing:
-            raise BadRequest(f"{name} is {json.dumps(value)[:80]}, which is not carried; leave it out.")
+            raise RequestError(f"{name} is {json.dumps(value)[:80]}, which is not carried; leave it out.")
     prompt = _prompt(messages, _tools(body, tools))
     return Asked(str(body.get("model")), prompt, _limits(body, most), bool(body.get("stream")), has_usage)
 
@@ -124,7 +125,7 @@ def _asked(
 def _list(body: Mapping[str, Any], name: str) -> list[Any]:
     found = body.get(name) or []
     if not isinstance(found, list):
-        raise BadRequest(f"{name} is no list; expected one.")
+        raise RequestError(f"{name} is no list; expected one.")
     return found
 
 
@@ -132,11 +133,11 @@ def _limits(body: Mapping[str, Any], names: Sequence[str]) -> Limits:
     """The limits of the reply; `names` are those of the most tokens, of which the first that is given counts."""
     most = next((body[name] for name in names if body.get(name) is not None), None)
     if most is not None and (type(most) is not int or most < 1):
-        raise BadRequest(f"{names[0]} is {json.dumps(most)[:80]}; expected a whole number of at least 1.")
+        raise RequestError(f"{names[0]} is {json.dumps(most)[:80]}; expected a whole number of at least 1.")
     stop = body.get("stop") or []
     stop = [stop] if isinstance(stop, str) else stop
     if not isinstance(stop, list) or not all(isinstance(word, str) and word for word in stop):
-        raise BadRequest(f"stop is {json.dumps(stop)[:80]}; expected words.")
+        raise RequestError(f"stop is {json.dumps(stop)[:80]}; expected words.")
     return Limits(most, tuple(stop))
 
 
@@ -144,7 +145,7 @@ def _tools(body: Mapping[str, Any], tools: Sequence[Any]) -> list[Any]:
     """The tools that the model may call, by `tool_choice`: none, one, or all. `required` cannot be enforced."""
     for tool in tools:
         if not isinstance(tool, Mapping) or tool.get("type") != "function":
-            raise BadRequest(f"tools has {json.dumps(tool)[:80]}; expected functions alone.")
+            raise RequestError(f"tools has {json.dumps(tool)[:80]}; expected functions alone.")
     choice = body.get("tool_choice")
     if choice == "none":
         return []
@@ -152,7 +153,7 @@ def _tools(body: Mapping[str, Any], tools: Sequence[Any]) -> list[Any]:
         name = (choice.get("function") or choice).get("name")
         tools = [tool for tool in tools if tool.get("function", {}).get("name") == name]
         if not tools:
-            raise BadRequest(f"tool_choice is {json.dumps(choice)[:80]}; expected one of the request's tools.")
+            raise RequestError(f"tool_choice is {json.dumps(choice)[:80]}; expected one of the request's tools.")
     return list(tools)
 
 
@@ -161,20 +162,20 @@ def _prompt(given: Sequence[Any], tools: Sequence[Any]) -> Prompt:
     made = {call["id"] for message in messages for call in message.get("tool_calls", ())}
     for number, message in enumerate(messages):
         if message["role"] == "tool" and message.get("tool_call_id") not in made:
-            raise BadRequest(f"message {number} is the result of a tool call that no message before has made.")
+            raise RequestError(f"message {number} is the result of a tool call that no message before has made.")
     if not messages or messages[-1]["role"] not in LAST:
         roles = [message["role"] for message in messages][-3:]
-        raise BadRequest(f"the last messages have the roles {roles}; expected a user's or a tool's, to reply to.")
+        raise RequestError(f"the last messages have the roles {roles}; expected a user's or a tool's, to reply to.")
     try:
         return read_observation({"messages": messages, "tools": tools}, agent="the program")
     except (TypeError, ValueError) as error:
-        raise BadRequest(str(error)) from None
+        raise RequestError(str(error)) from None
 
 
 def _message(given: Any, number: int) -> Message:
     role = given.get("role") if isinstance(given, Mapping) else None
     if role not in ("system", "developer", "user", "assistant", "tool"):
-        raise BadRequest(
+        raise RequestError(
             f"message {number} has the role {role!r}; expected system, developer, user, assistant or tool."
         )
     content = given.get("content")
@@ -182,10 +183,10 @@ def _message(given: Any, number: int) -> Message:
         for part in content:
             if not isinstance(part, Mapping) or part.get("type") not in TEXTS or not isinstance(part.get("text"), str):
                 kind = part.get("type") if isinstance(part, Mapping) else part
-                raise BadRequest(f"message {number} has a part of the type {kind!r}; expected texts alone.")
+                raise RequestError(f"message {number} has a part of the type {kind!r}; expected texts alone.")
         content = "".join(part["text"] for part in content)
     if not isinstance(content, str | None):
-        raise BadRequest(f"message {number} has a content of the type {type(content).__name__}; expected a text.")
+        raise RequestError(f"message {number} has a content of the type {type(content).__name__}; expected a text.")
     found: Message = {"role": "system" if role == "developer" else role, "content": content or ""}
     if calls := given.get("tool_calls"):
         found["tool_calls"] = [_call(call, number) for call in calls]
@@ -202,7 +203,7 @@ def _call(call: Any, number: int) -> dict[str, Any]:
             "function": {"name": function["name"], "arguments": arguments},
         }
     except (TypeError, KeyError, ValueError):
-        raise BadRequest(
+        raise RequestError(
             f"message {number} has a tool call that cannot be read; expected id, function.name and "
             "function.arguments, a JSON object in a string."
         ) from None

@@ -23,16 +23,13 @@ from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
-from pettingllms_envs.programs.dialects import DIALECTS, SAMPLING, BadRequest
+from pettingllms_envs.programs.dialects import DIALECTS, SAMPLING, RequestError
 from pettingllms_envs.programs.rewards import read_rewards
-from pettingllms_envs.programs.session import Call, Session, SessionClosed
+from pettingllms_envs.programs.session import OVER, Call, Session
 
 
 MOST_BYTES = 8 * 2**20
 """Of a request."""
-
-UNKNOWN = "there is no such run, or it is over; use the base URL that this run was given."
-OVER = "the episode is over: its reward was given, or it was ended. Make no call afterwards."
 
 
 class Endpoint(ThreadingHTTPServer):
@@ -53,10 +50,6 @@ class Endpoint(ThreadingHTTPServer):
         """Serve a run. Returns its base URL."""
         self.sessions[session.key] = session
         return f"http://127.0.0.1:{self.server_port}/s/{session.key}/v1"
-
-    def forget(self, session: Session) -> None:
-        """The run's key is no longer known."""
-        self.sessions.pop(session.key, None)
 
     def close_all(self) -> None:
         """End all runs: their calls get an error."""
@@ -93,40 +86,30 @@ class _Handler(BaseHTTPRequestHandler):
         """Nothing: paths have keys."""
 
     def do_GET(self) -> None:
-        """Answer with the models."""
-        self._answered(self._models)
-
-    def do_POST(self) -> None:
-        """Answer a request of an agent, or take a reward."""
-        self._answered(self._post)
-
-    def _answered(self, respond: Any) -> None:
+        """Answer with the models, answer a request of an agent, or take a reward."""
         session = None
         try:
             session, path = self._session()
-            respond(session, path)
-        except SessionClosed:
-            self._refuse(session, BadRequest(OVER, 409))
-        except BadRequest as refused:
-            self._refuse(session, refused)
+            (self._models if self.command == "GET" else self._post)(session, path)
+        except RequestError as refused:
+            if session is not None:
+                session.num_refused += 1
+            error = {"message": str(refused), "type": "invalid_request_error", "param": None, "code": None}
+            self._send("application/json", json.dumps({"error": error}).encode("ascii"), refused.status)
 
-    def _refuse(self, session: Session | None, refused: BadRequest) -> None:
-        if session is not None:
-            session.num_refused += 1
-        error = {"message": str(refused), "type": "invalid_request_error", "param": None, "code": None}
-        self._send("application/json", json.dumps({"error": error}).encode("ascii"), refused.status)
+    do_POST = do_GET
 
     def _session(self) -> tuple[Session, str]:
         root, _, key, version, path = (*self.path.partition("?")[0].split("/", 4), "", "", "", "")[:5]
         session = self.server.sessions.get(key)
         if session is None or root or version != "v1":
             self.close_connection = True  # the rest of the request is not read
-            raise BadRequest(UNKNOWN, 401)
+            raise RequestError("there is no such run, or it is over; use the base URL that this run was given.", 401)
         return session, path.rstrip("/")
 
     def _models(self, session: Session, path: str) -> None:
         if path != "models":
-            raise BadRequest(f"there is no /{path} to get; expected /models.", 404)
+            raise RequestError(f"there is no /{path} to get; expected /models.", 404)
         models = [{"id": name, "object": "model", "created": 0, "owned_by": "pettingllms"} for name in session.names]
         self._send("application/json", json.dumps({"object": "list", "data": models}).encode("ascii"))
 
@@ -136,19 +119,19 @@ class _Handler(BaseHTTPRequestHandler):
             try:
                 session.post(read_rewards(body.get("reward"), set(session.agents.values())))
             except ValueError as error:
-                raise BadRequest(str(error)) from None
+                raise RequestError(str(error)) from None
             self._send("application/json", b"{}")
         elif path in DIALECTS:
             self._ask(session, path, body)
         else:
-            raise BadRequest(f"there is no /{path}; expected one of: {', '.join(DIALECTS)}, models, reward.", 404)
+            raise RequestError(f"there is no /{path}; expected one of: {', '.join(DIALECTS)}, models, reward.", 404)
 
     def _ask(self, session: Session, path: str, body: Mapping[str, Any]) -> None:
         name = self.headers.get("x-agent") or str(body.get("model"))
         agent = session.agent_of(name)
         if agent is None:
             known = ", ".join(map(repr, session.names))
-            raise BadRequest(
+            raise RequestError(
                 f"there is no agent {name!r}; expected the model, or the header x-agent, to be {known}.", 404
             )
         asked = DIALECTS[path].read(body)
@@ -165,7 +148,7 @@ class _Handler(BaseHTTPRequestHandler):
         call = session.ask(given, is_retry=self.headers.get("x-stainless-retry-count", "0") != "0")
         call.done.wait()
         if call.reply is None:
-            raise SessionClosed
+            raise RequestError(OVER, 409)
         call.is_delivered = True  # before its client has it, who may ask the same once more at once
         try:
             self._send(*DIALECTS[path].write(asked, call.reply, call.number))
@@ -178,13 +161,13 @@ class _Handler(BaseHTTPRequestHandler):
         if not length.isdecimal() or int(length) > MOST_BYTES:
             self.close_connection = True
             what = f"a body of {length} bytes" if length.isdecimal() else "no content-length"
-            raise BadRequest(f"the request has {what}; expected at most {MOST_BYTES} bytes, with their number.")
+            raise RequestError(f"the request has {what}; expected at most {MOST_BYTES} bytes, with their number.")
         try:
             body = json.loads(self.rfile.read(int(length)))
         except (ValueError, RecursionError):
             body = None
         if not isinstance(body, dict):
-            raise BadRequest("the request's body is no JSON object; expected one.")
+            raise RequestError("the request's body is no JSON object; expected one.")
         return body
 
     def _is_connected(self) -> bool:

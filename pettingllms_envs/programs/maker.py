@@ -22,22 +22,13 @@ from pettingllms_envs.programs.runs import Target
 
 @dataclass(frozen=True, slots=True)
 class ProgramMaker:
-    """Makes environments of a program, as `env=` of a trainer wants it.
-
-    Args:
-        program: The program.
-        digest: SHA-256 of the file that has it, if it was made by its name.
-    """
+    """Makes environments of a program, as `env=` of a trainer wants it."""
 
     program: Program
-    digest: str = ""
 
     def __call__(self, **settings: Any) -> ProgramEnv:
         """A new environment; `settings` replace those of the program."""
-        env = ProgramEnv(replace(self.program, **settings) if settings else self.program)
-        if self.digest:
-            env.metadata["identity"] = f"{self.program.name} {self.digest}"
-        return env
+        return ProgramEnv(replace(self.program, **settings))
 
 
 def program(target: Target, agents: Sequence[str] | Mapping[str, str], **settings: Any) -> ProgramMaker:
@@ -48,10 +39,7 @@ def program(target: Target, agents: Sequence[str] | Mapping[str, str], **setting
         env = program(team, agents=("writer", "critic"))
         MultiAgentGRPOTrainer(model, env, ...)
 
-    Args:
-        target: A function of the base URL and the row that returns the reward, perhaps `async`; or a command line.
-        agents: Names of the agents, or the agent of each name that stands in the program.
-        **settings: See [`Program`].
+    See [`Program`] for the arguments.
     """
     return ProgramMaker(Program(target=target, agents=agents, **settings))
 
@@ -82,7 +70,7 @@ def load(name: str) -> Callable[..., Any]:
         )
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     if isinstance(found, ProgramMaker):
-        return ProgramMaker(replace(found.program, name=name), digest)
+        found = ProgramMaker(replace(found.program, name=name))
     return partial(_made, found, f"{name} {digest}")
 
 

@@ -108,8 +108,9 @@ class ProgramEnv(AECEnv[str, Any, str | None]):  # type: ignore[misc]  # petting
     def comparable(self, agent: str) -> str:
         """What of its observation must be the same when an episode is played again, see `Program.normalize`."""
         call, session = self._call, self._session
-        assert session is not None, "comparable() after close()"
-        return "" if call is None or call.agent != agent else session.comparable(call.prompt, call.limits)
+        if call is None or session is None or call.agent != agent:
+            return ""
+        return session.comparable(call.prompt, call.limits)
 
     def state_hash(self) -> str:
         """A digest of all calls and replies so far, 64 hex digits."""
@@ -154,7 +155,7 @@ class ProgramEnv(AECEnv[str, Any, str | None]):  # type: ignore[misc]  # petting
         session, self._session = self._session, None
         if session is not None:
             session.close()
-            endpoint().forget(session)
+            endpoint().sessions.pop(session.key, None)
             self._stop()
 
     def interrupt(self) -> None:

@@ -25,12 +25,7 @@ class _Step(NamedTuple):
 
 
 def check_repeats(env: ProgramEnv, seed: int | None, options: Mapping[str, Any] | None) -> None:
-    """Play an episode twice with the reply `"0"`, and compare requests, rewards, and how it ends.
-
-    Args:
-        env: The environment, which is closed afterwards.
-        seed: Argument of `reset`.
-        options: Argument of `reset`.
+    """Play an episode twice with the reply `"0"`, and compare requests, rewards, and how it ends. Closes `env`.
 
     Raises:
         ReplayError: They differ. The message has both requests, with the place marked.
@@ -57,25 +52,20 @@ def _difference(first: list[_Step], second: list[_Step]) -> str:
 
 
 def _played(env: ProgramEnv, seed: int | None, options: Mapping[str, Any] | None) -> list[_Step]:
-    while True:
-        try:
-            return _played_once(env, seed, options)
-        except EpisodeRestart:
-            continue  # with a longer wait
-        finally:
-            env.close()
-
-
-def _played_once(env: ProgramEnv, seed: int | None, options: Mapping[str, Any] | None) -> list[_Step]:
     steps: list[_Step] = []
-    env.reset(seed=seed, options=options)
-    while len(steps) < MOST_CALLS and not all(env.terminations.values()):
-        agent = env.agent_selection
-        asked = env.comparable(agent)
-        try:
-            env.step(REPLY)
-            paid = repr((env.rewards, env.infos[agent]["outcome"]))
-        except ProgramFailed as failed:  # on such a reply
-            return [*steps, _Step(agent, asked, str(failed).partition("\n")[0])]
-        steps.append(_Step(agent, asked, paid))
+    try:
+        env.reset(seed=seed, options=options)
+        while len(steps) < MOST_CALLS and not all(env.terminations.values()):
+            agent = env.agent_selection
+            asked = env.comparable(agent)
+            try:
+                env.step(REPLY)
+                paid = repr((env.rewards, env.infos[agent]["outcome"]))
+            except ProgramFailed as failed:  # on such a reply
+                return [*steps, _Step(agent, asked, str(failed).partition("\n")[0])]
+            steps.append(_Step(agent, asked, paid))
+    except EpisodeRestart:
+        return _played(env, seed, options)  # with a longer wait
+    finally:
+        env.close()
     return steps

@@ -34,19 +34,16 @@ REWARD = "reward:"
 LAST_LINES, LAST_CHARACTERS = 12, 300
 
 
-def start(target: Target, session: Session, base_url: str, row: Mapping[str, Any], variables: Sequence[str]) -> Any:
-    """Start a program; `session.end` is told how it ended. Returns a function that ends it, or abandons it."""
-    if callable(target):
-        return _start_function(target, session, base_url, row)
-    return _start_command(target, session, base_url, row, variables)
-
-
-def _start_function(
-    function: Callable[[str, Mapping[str, Any]], Any], session: Session, base_url: str, row: Mapping[str, Any]
+def start(
+    target: Target, session: Session, base_url: str, row: Mapping[str, Any], variables: Sequence[str]
 ) -> Callable[[], None]:
+    """Start a program; `session.end` is told how it ended. Returns a function that ends it, or abandons it."""
+    if not callable(target):
+        return _start_command(target, session, base_url, row, variables)
+
     def run() -> None:
         try:
-            given = function(base_url, row)
+            given = target(base_url, row)
             given = asyncio.run(given) if inspect.iscoroutine(given) else given
         except BaseException:  # noqa: BLE001  # the program is not ours; its end is what is reported
             session.end(Ended(failure=f"it raised:\n{_last(traceback.format_exc().splitlines(), session)}"))
@@ -68,7 +65,6 @@ def _start_command(
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        text=True,
         errors="replace",
         start_new_session=True,
     )
@@ -115,9 +111,8 @@ def _ended(status: int, rewards: Sequence[str], last: Sequence[str], session: Se
     try:
         return _read(json.loads(rewards[0]) if rewards else None, session)
     except ValueError:
-        return Ended(
-            failure=f"its line with the reward is no JSON; expected such as 'reward: 0.5'. It wrote last:{wrote}"
-        )
+        failure = f"its line with the reward is no JSON; expected such as 'reward: 0.5'. It wrote last:{wrote}"
+        return Ended(failure=failure)
 
 
 def _read(given: Any, session: Session) -> Ended:

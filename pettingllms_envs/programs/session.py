@@ -2,8 +2,7 @@
 
 The endpoint's threads put calls in and wait for their answers; the environment takes one call after the other. Calls
 that are open at the same time are taken in a fixed order, by agent and then by what they ask, once no further call
-has arrived for a while. `CallOrder` says for how long, for all runs of a program: not at all, until two calls of a run
-were open at the same time.
+has arrived for a while.
 """
 
 from __future__ import annotations
@@ -19,18 +18,16 @@ from typing import Any, NamedTuple
 from pettingllms_envs.core import Parts
 from pettingllms_envs.features import CountedReply
 from pettingllms_envs.observations import Limits, Prompt
+from pettingllms_envs.programs.dialects import RequestError
 
 
 FIRST_WAIT, LONGEST_WAIT = 0.02, 1.0
 """Seconds without a further call after which a program with calls at the same time is quiet."""
 MOST_WIDTHS = 10_000
 """States of which the number of open calls is remembered."""
+OVER = "the episode is over: its reward was given, or it was ended. Make no call afterwards."
 _DONE, _NOTHING = threading.Event(), Prompt(())
 _DONE.set()
-
-
-class SessionClosed(Exception):
-    """The run is over: nothing that it asks is answered."""
 
 
 @dataclass(slots=True, eq=False)
@@ -38,9 +35,7 @@ class Call:
     """A request of a program.
 
     Args:
-        agent: The agent that asks.
-        prompt: What it asks; nothing once it has a reply, which is kept for a second try of its client.
-        limits: Those of the reply.
+        prompt: What the agent asks; nothing once it has a reply, which is kept for a second try of its client.
         place: Its place among calls that are open at the same time: the agent, then a digest of the request.
         request: Identifies the request; a client's second try has the same.
         is_connected: Whether its client still waits for the answer.
@@ -69,7 +64,7 @@ class CallOrder:
     """How long the runs of a program wait for calls at the same time. Thread-safe.
 
     Args:
-        wait: Seconds. 0: the program has asked one at a time so far.
+        wait: Seconds without a further call. 0: no two calls of a run have been open at the same time so far.
         has_waited_longest: Whether an order was lost with the longest wait.
         widths: How many calls were open when one of them was answered, by state, where there were several. A replay
             waits for as many, and no longer.
@@ -143,11 +138,11 @@ class Session:
         """Put a call in. Returns the one whose answer is to be sent: an earlier one for a second try of its client.
 
         Raises:
-            SessionClosed: The run has ended.
+            RequestError: The run has ended.
         """
         with self._changed:
             if self._ended is not None:
-                raise SessionClosed
+                raise RequestError(OVER, 409)
             known = self._calls.get(call.request)
             if known is not None and (is_retry or not (known.is_delivered or known.is_connected())):
                 known.is_connected, known.is_delivered = call.is_connected, False
@@ -167,11 +162,11 @@ class Session:
         """Add rewards to the step that goes on.
 
         Raises:
-            SessionClosed: The run has ended.
+            RequestError: The run has ended.
         """
         with self._changed:
             if self._ended is not None:
-                raise SessionClosed
+                raise RequestError(OVER, 409)
             self._posted.append(rewards)
 
     def comparable(self, prompt: Prompt, limits: Limits) -> str:
