@@ -117,7 +117,7 @@ def read_observation(observation: Any, *, agent: str) -> Prompt:
             user's or a tool's.
     """
     if isinstance(observation, str):
-        return Prompt([{"role": "user", "content": _encodable(observation)}])
+        return Prompt([{"role": "user", "content": encodable(observation)}])
     if isinstance(observation, Mapping) and "messages" in observation:
         return Prompt(_messages_of(observation, agent), _tools_of(observation, agent))
     if isinstance(observation, Mapping) and "parts" in observation:
@@ -125,7 +125,7 @@ def read_observation(observation: Any, *, agent: str) -> Prompt:
         return Prompt([*_system_of(observation), {"role": "user", "content": _parts_of(observation["parts"], agent)}])
     if isinstance(observation, Mapping) and isinstance(observation.get("text"), str):
         _check_keys(observation, CARRIED, agent)
-        return Prompt([*_system_of(observation), {"role": "user", "content": _encodable(observation["text"])}])
+        return Prompt([*_system_of(observation), {"role": "user", "content": encodable(observation["text"])}])
     given = f"a {type(observation).__name__}"
     if isinstance(observation, Mapping):
         given = f"a mapping with the keys {sorted(map(str, observation))}"
@@ -156,7 +156,7 @@ def text_prompt(observation: Any, *, agent: str) -> Prompt:
 def followup_of(observation: Any) -> str | None:
     """The text for an agent with a history instead of the observation's text, if there is a `"followup"`."""
     followup = observation.get("followup") if isinstance(observation, Mapping) else None
-    return _encodable(followup) if isinstance(followup, str) else None
+    return encodable(followup) if isinstance(followup, str) else None
 
 
 def limits_of(observation: Any) -> Limits:
@@ -193,7 +193,7 @@ def text_of(content: str | Sequence[Part]) -> str:
 
 def _system_of(observation: Mapping[str, Any]) -> list[Message]:
     system = observation.get("system")
-    return [{"role": "system", "content": _encodable(system)}] if system else []
+    return [{"role": "system", "content": encodable(system)}] if system else []
 
 
 def _parts_of(parts: Any, agent: str) -> str | list[Part]:
@@ -208,7 +208,7 @@ def _parts_of(parts: Any, agent: str) -> str | list[Part]:
                 f"agent {agent!r} observes a {type(part).__name__} among its 'parts'; expected texts and "
                 "pettingllms_envs.observations.Image."
             )
-    found = [_encodable(part) if isinstance(part, str) else part for part in parts]
+    found = [encodable(part) if isinstance(part, str) else part for part in parts]
     return found if any(isinstance(part, Image) for part in found) else text_of(found)
 
 
@@ -270,7 +270,7 @@ def _message_of(message: Any, number: int, agent: str) -> Message:
             f"{', '.join(map(repr, ROLES))}."
         )
     content = found["content"]
-    whole = _encodable(content) if isinstance(content, str) else _parts_of(content, agent)
+    whole = encodable(content) if isinstance(content, str) else _parts_of(content, agent)
     calls = {"tool_calls": [_call_of(call, number, agent) for call in found.get("tool_calls", ())]}
     return {**found, "content": whole, **(calls if "tool_calls" in found else {})}
 
@@ -303,15 +303,16 @@ def _tools_of(observation: Mapping[str, Any], agent: str) -> list[Mapping[str, A
 
 
 def _encodable_values(value: Any) -> Any:
-    """JSON data with every text as `_encodable`: a model wrote the arguments of a call."""
+    """JSON data with every text as `encodable`: a model wrote the arguments of a call."""
     if isinstance(value, str):
-        return _encodable(value)
+        return encodable(value)
     if isinstance(value, Mapping):
         return {_encodable_values(key): _encodable_values(each) for key, each in value.items()}
     return [_encodable_values(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def _encodable(text: str) -> str:
+def encodable(text: str) -> str:
+    """A text with lone surrogates replaced by U+FFFD."""
     try:
         text.encode()
     except UnicodeEncodeError:

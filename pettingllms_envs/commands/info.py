@@ -76,6 +76,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         for part, text in parts:
             say(console, f"\n--- {agent}, {part}, seed {args.seed} ---", style="bold")
             say(console, str(text))
+    env.close()  # the run of a program
     return 0
 
 

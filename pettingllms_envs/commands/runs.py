@@ -88,6 +88,7 @@ def asked(args: argparse.Namespace) -> tuple[Any, Any]:
         env.reset(seed=chosen.instances[0].seed, options=dict(chosen.instances[0].options) or None)
         for agent in env.agents:
             read_observation(env.observe(agent), agent=agent)  # raises for what no agent can be shown
+        env.close()  # the run of a program
         bench = benches.Bench(
             env=name,
             settings=chosen_settings,

@@ -28,7 +28,8 @@ from pettingllms_envs.programs.rewards import read_rewards
 from pettingllms_envs.programs.session import OVER, Call, Session
 
 
-MOST_BYTES = 8 * 2**20
+HOST = "127.0.0.1"
+MOST_BYTES, MOST_SECONDS = 8 * 2**20, 60.0
 """Of a request."""
 
 
@@ -39,8 +40,12 @@ class Endpoint(ThreadingHTTPServer):
     block_on_close = False
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__((HOST, 0), _Handler)
         self.sessions: dict[str, Session] = {}
+        for name in ("NO_PROXY", "no_proxy"):  # for clients of this process and of command lines
+            given = os.environ.get(name, "")
+            if given != "*" and HOST not in given.split(","):
+                os.environ[name] = f"{given},{HOST}".lstrip(",")
         threading.Thread(target=self.serve_forever, name="endpoint of programs", daemon=True).start()
         # At its end Python waits for the threads of executors, such as a fan-out's, and they wait for an answer. What
         # is registered last is called first, and functions of `atexit` later than all of these.
@@ -49,7 +54,7 @@ class Endpoint(ThreadingHTTPServer):
     def open(self, session: Session) -> str:
         """Serve a run. Returns its base URL."""
         self.sessions[session.key] = session
-        return f"http://127.0.0.1:{self.server_port}/s/{session.key}/v1"
+        return f"http://{HOST}:{self.server_port}/s/{session.key}/v1"
 
     def close_all(self) -> None:
         """End all runs: their calls get an error."""
@@ -85,6 +90,12 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing: paths have keys."""
 
+    def handle_expect_100(self) -> bool:
+        """Tell a client at once that its body is waited for."""
+        is_expected = super().handle_expect_100()
+        self.wfile.flush()
+        return is_expected
+
     def do_GET(self) -> None:
         """Answer with the models, answer a request of an agent, or take a reward."""
         session = None
@@ -117,9 +128,10 @@ class _Handler(BaseHTTPRequestHandler):
         body = self._body()
         if path == "reward":
             try:
-                session.post(read_rewards(body.get("reward"), set(session.agents.values())))
+                rewards = read_rewards(body.get("reward"), set(session.agents.values()))
             except ValueError as error:
                 raise RequestError(str(error)) from None
+            session.post(rewards, is_retry=self._is_retry())
             self._send("application/json", b"{}")
         elif path in DIALECTS:
             self._ask(session, path, body)
@@ -134,18 +146,23 @@ class _Handler(BaseHTTPRequestHandler):
             raise RequestError(
                 f"there is no agent {name!r}; expected the model, or the header x-agent, to be {known}.", 404
             )
-        asked = DIALECTS[path].read(body)
+        try:
+            asked = DIALECTS[path].read(body)
+            place = (agent, _digest(session.comparable(asked.prompt, asked.limits)))
+        except (AttributeError, TypeError, LookupError, ValueError, RecursionError) as error:
+            what = f"{type(error).__name__}: {error}"
+            raise RequestError(f"the request cannot be read ({what:.200}); expected one as OpenAI's.") from None
         if wanted := {key: body[key] for key in SAMPLING if body.get(key) is not None}:
             session.asked_for.setdefault(agent, {}).update(wanted)
         given = Call(
             agent=agent,
             prompt=asked.prompt,
             limits=asked.limits,
-            place=(agent, _digest(session.comparable(asked.prompt, asked.limits))),
+            place=place,
             request=_digest(path, agent, json.dumps(body, sort_keys=True)),
             is_connected=self._is_connected,
         )
-        call = session.ask(given, is_retry=self.headers.get("x-stainless-retry-count", "0") != "0")
+        call = session.ask(given, is_retry=self._is_retry())
         call.done.wait()
         if call.reply is None:
             raise RequestError(OVER, 409)
@@ -158,17 +175,23 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _body(self) -> dict[str, Any]:
         length = self.headers.get("content-length", "")
-        if not length.isdecimal() or int(length) > MOST_BYTES:
+        if not length.isdecimal() or len(length) > len(str(MOST_BYTES)) or int(length) > MOST_BYTES:
             self.close_connection = True
-            what = f"a body of {length} bytes" if length.isdecimal() else "no content-length"
+            what = f"a body of {length:.20} bytes" if length.isdecimal() else "no content-length"
             raise RequestError(f"the request has {what}; expected at most {MOST_BYTES} bytes, with their number.")
+        self.connection.settimeout(MOST_SECONDS)
+        content = self.rfile.read(int(length))
+        self.connection.settimeout(None)
         try:
-            body = json.loads(self.rfile.read(int(length)))
+            body = json.loads(content)
         except (ValueError, RecursionError):
             body = None
         if not isinstance(body, dict):
             raise RequestError("the request's body is no JSON object; expected one.")
         return body
+
+    def _is_retry(self) -> bool:
+        return bool(self.headers.get("x-stainless-retry-count", "0") != "0")
 
     def _is_connected(self) -> bool:
         try:

@@ -31,8 +31,8 @@ class ProgramState:
                 for agent, own in sorted(session.asked_for.items())
             )
             warnings.warn(
-                f"{program.words} asks for settings of the sampling ({asked}), which are replaced: those of the "
-                "trainer hold, or of the evaluation. Set them there.",
+                f"{program.words} asks for settings of the sampling ({session.hidden(asked)}), which are replaced: "
+                "those of the trainer hold, or of the evaluation. Set them there.",
                 stacklevel=2,
             )
         if silent := sorted(set(program.names.values()) - session.callers):
@@ -121,4 +121,4 @@ class Program:
         """The program, for messages."""
         if callable(self.target):
             return f"the program {getattr(self.target, '__qualname__', repr(self.target))}"
-        return f"the program {self.target if isinstance(self.target, str) else shlex.join(self.target)!r:.80}"
+        return f"the program {self.target if isinstance(self.target, str) else shlex.join(self.target):.80}"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from gymnasium.spaces import Dict
@@ -44,6 +45,7 @@ class ProgramEnv(AECEnv[str, Any, str | None]):  # type: ignore[misc]  # petting
     """
 
     takes_reply = True
+    _session: Session | None = None
 
     def __init__(self, program: Program) -> None:
         super().__init__()
@@ -62,8 +64,7 @@ class ProgramEnv(AECEnv[str, Any, str | None]):  # type: ignore[misc]  # petting
             self.metadata["reset_options"] = dict(program.reset_options)
         self._observation_space, self._action_space = observation_space("messages"), ChatText(replies=("0",))
         self.agents: list[str] = []
-        self._session: Session | None = None
-        self._stop: Any = None
+        self._stop: Callable[[], None] = lambda: None
 
     def observation_space(self, agent: str) -> Dict:
         """Chat messages and tools."""
@@ -82,7 +83,9 @@ class ProgramEnv(AECEnv[str, Any, str | None]):  # type: ignore[misc]  # petting
         """
         self.close()
         program = self.program
-        self._session = Session(program.names, program.state.order, program.normalize)
+        self._session = Session(
+            program.names, program.state.order, program.normalize, is_paid_by_step=program.rewards == "by step"
+        )
         base_url, row = endpoint().open(self._session), {"seed": seed, **(options or {})}
         self._stop = start(program.target, self._session, base_url, row, program.variables)
         self._row = repr(row)
@@ -158,6 +161,10 @@ class ProgramEnv(AECEnv[str, Any, str | None]):  # type: ignore[misc]  # petting
             endpoint().sessions.pop(session.key, None)
             self._stop()
 
+    def __del__(self) -> None:
+        """End the run of an environment that nobody has closed, such as one of a rollout without a pool."""
+        self.close()
+
     def interrupt(self) -> None:
         """Wake up the thread that waits for the program, from another one."""
         if (session := self._session) is not None:
@@ -180,13 +187,20 @@ class ProgramEnv(AECEnv[str, Any, str | None]):  # type: ignore[misc]  # petting
             posted += [] if taken.rewards is None else [taken.rewards]
             if not (posted or self._has_rewards):
                 failure = "it ended without a reward; expected one returned, printed as 'reward: 0.5', or posted."
-        if failure:
-            self.close()
-            raise ProgramFailed(f"{program.words} failed: {failure}")
-        parts = added(posted)
+                failure += taken.wrote
+        parts: Parts = {}
+        try:
+            parts = added(posted)
+        except ValueError as error:
+            failure = failure or str(error)
         self._has_rewards = self._has_rewards or bool(posted)
         self.rewards = dict(zip(self.agents, scalars(parts, self.agents, 1.0), strict=True))
         self._return = {agent: self._return[agent] + reward for agent, reward in self.rewards.items()}
+        if not all(map(math.isfinite, self._return.values())):
+            failure = failure or f"its rewards add up to {self._return}; expected finite numbers."
+        if failure:
+            self.close()
+            raise ProgramFailed(f"{program.words} failed: {failure}")
         if isinstance(taken, Call):
             self._call, self.agent_selection = taken, taken.agent
             self._so_far.update("\0".join(taken.place).encode())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from itertools import zip_longest
 from typing import Any, NamedTuple
@@ -38,6 +39,11 @@ def check_repeats(env: ProgramEnv, seed: int | None, options: Mapping[str, Any] 
                 f"{difference}{REMEDY}"
             )
         order.lost(order.wait)  # a call may have come after an earlier one had its reply, which is immediate here
+    if order.has_equal_calls:
+        raise ReplayError(
+            f"{env.program.words} asks an agent the same twice at the same time, and nothing tells these calls apart "
+            "when an episode is played again. Have them differ in a word, or ask one after the other."
+        )
 
 
 def _difference(first: list[_Step], second: list[_Step]) -> str:
@@ -62,7 +68,7 @@ def _played(env: ProgramEnv, seed: int | None, options: Mapping[str, Any] | None
                 env.step(REPLY)
                 paid = repr((env.rewards, env.infos[agent]["outcome"]))
             except ProgramFailed as failed:  # on such a reply
-                return [*steps, _Step(agent, asked, str(failed).partition("\n")[0])]
+                return [*steps, _Step(agent, asked, re.split("\n| raised: ", str(failed))[0])]
             steps.append(_Step(agent, asked, paid))
     except EpisodeRestart:
         return _played(env, seed, options)  # with a longer wait

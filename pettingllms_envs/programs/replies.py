@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from pettingllms_envs.core import ToolSpec, Unreadable
+from pettingllms_envs.observations import encodable
 from pettingllms_envs.replies import END_OF_THINKING
 from pettingllms_envs.tools.calls import CLOSING, OPENING, arguments_of, read_native_calls
 
@@ -22,19 +23,27 @@ def read_reply(text: str, tools: Sequence[Mapping[str, Any]], number: int) -> tu
     Args:
         tools: The tools that the prompt had.
         number: Which of the run's calls is answered. It numbers the ids, so that a replay has the same.
+
+    Lone surrogates, which no client can send back, are replaced by U+FFFD.
     """
-    functions = [tool["function"] for tool in tools]
-    specs = {
-        each["name"]: ToolSpec(each["name"], each.get("description") or "", each.get("parameters") or {})
-        for each in functions
-    }
-    described: list[Any] = [SimpleNamespace(spec=spec) for spec in specs.values()]  # a tool's spec alone is read
-    calls = read_native_calls(text, described) if tools else []
+    text = encodable(text)
+    try:
+        specs = {
+            each["name"]: ToolSpec(each["name"], each.get("description") or "", each.get("parameters") or {})
+            for each in (tool["function"] for tool in tools)
+        }
+        described: list[Any] = [SimpleNamespace(spec=spec) for spec in specs.values()]  # a tool's spec alone is read
+        calls = read_native_calls(text, described) if tools else []
+    except (AttributeError, TypeError, LookupError, ValueError):  # a tool that is described in no known way
+        return text, []
     if isinstance(calls, Unreadable) or not calls:
         return text, []
     thoughts, end, words = text.rpartition(END_OF_THINKING)
     made = [
-        {"name": call.name, "arguments": json.dumps(arguments_of(call, specs[call.name]), ensure_ascii=False)}
+        {
+            "name": call.name,
+            "arguments": encodable(json.dumps(arguments_of(call, specs[call.name]), ensure_ascii=False)),
+        }
         for call in calls
     ]
     return f"{thoughts}{end}{_CALLS.sub('', words)}".strip(), [

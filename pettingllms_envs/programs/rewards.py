@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from numbers import Real
 from typing import Any
 
@@ -27,6 +28,8 @@ def read_rewards(given: Any, agents: Collection[str]) -> Parts:
     """
     if not isinstance(given, Mapping):
         return {TEAM: {EVERYBODY: _number(given)}}
+    if not given:
+        raise ValueError("the reward is {}, which names nobody; expected a number, or one for an agent.")
     parts: dict[str, dict[str, float]] = {}
     for scope, value in given.items():
         if scope not in (TEAM, *agents):
@@ -61,6 +64,7 @@ def _checked(parts: Parts) -> Parts:
 
 
 def _number(given: Any) -> float:
-    if isinstance(given, Real) and math.isfinite(given):
-        return float(given)
+    with suppress(OverflowError):
+        if isinstance(given, Real) and not isinstance(given, bool) and math.isfinite(given):
+            return float(given)
     raise ValueError(f"the reward is {given!r:.80}; expected a finite number, or a mapping from agents to numbers.")

@@ -8,6 +8,7 @@ has arrived for a while.
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import threading
 import time
@@ -66,12 +67,14 @@ class CallOrder:
     Args:
         wait: Seconds without a further call. 0: no two calls of a run have been open at the same time so far.
         has_waited_longest: Whether an order was lost with the longest wait.
+        has_equal_calls: Whether two open calls were the same, so that they have no order.
         widths: How many calls were open when one of them was answered, by state, where there were several. A replay
             waits for as many, and no longer.
     """
 
     wait: float = 0.0
     has_waited_longest: bool = False
+    has_equal_calls: bool = False
     widths: dict[str, int] = field(default_factory=dict)
 
     def found_open(self, state: str, number: int) -> None:
@@ -90,10 +93,11 @@ class CallOrder:
 
 
 class Ended(NamedTuple):
-    """How a run ended: the rewards that the program returned or printed, if any, or why it failed."""
+    """How a run ended: the rewards that the program returned or printed, if any, or why it failed; and its output."""
 
     rewards: Parts | None = None
     failure: str = ""
+    wrote: str = ""
 
 
 _CLOSED = Ended(failure="it was interrupted.")
@@ -102,9 +106,16 @@ _CLOSED = Ended(failure="it was interrupted.")
 class Session:
     """One run of a program, see `Program` for its arguments; `agents` has the agent of each name."""
 
-    def __init__(self, agents: Mapping[str, str], order: CallOrder, normalize: Callable[[str], str] | None) -> None:
+    def __init__(
+        self,
+        agents: Mapping[str, str],
+        order: CallOrder,
+        normalize: Callable[[str], str] | None,
+        *,
+        is_paid_by_step: bool,
+    ) -> None:
         self.key = secrets.token_urlsafe(16)
-        self.agents, self._normalize = agents, normalize
+        self.agents, self._normalize, self._is_paid_by_step = agents, normalize, is_paid_by_step
         self.asked_for: dict[str, dict[str, Any]] = {}
         """Settings of the sampling that each agent has asked for, which others replace."""
         self.callers: set[str] = set()
@@ -116,8 +127,10 @@ class Session:
         self._open: list[Call] = []
         self._taken: Call | None = None
         self._state = ""
-        self._calls: dict[str, Call] = {}
+        self._calls: dict[str, list[Call]] = {}
         self._posted: list[Parts] = []
+        self._last_post: Parts | None = None
+        self._has_answered = False
         self._ended: Ended | None = None
         self._is_out_of_order = False
         self._waited = self._latest = 0.0
@@ -143,11 +156,13 @@ class Session:
         with self._changed:
             if self._ended is not None:
                 raise RequestError(OVER, 409)
-            known = self._calls.get(call.request)
-            if known is not None and (is_retry or not (known.is_delivered or known.is_connected())):
+            asked = self._calls.get(call.request, [])
+            left = [each for each in asked if not (each.is_delivered or each.is_connected())]
+            if left or (is_retry and asked):
+                known = left[0] if left else asked[-1]
                 known.is_connected, known.is_delivered = call.is_connected, False
                 return known
-            self._calls[call.request] = call
+            self._calls[call.request] = [each for each in asked if not each.is_delivered] + [call]
             self._open.append(call)
             self._latest = time.monotonic()
             if len(self._open) > 1:
@@ -158,21 +173,33 @@ class Session:
             self._changed.notify_all()
             return call
 
-    def post(self, rewards: Parts) -> None:
-        """Add rewards to the step that goes on.
+    def post(self, rewards: Parts, *, is_retry: bool) -> None:
+        """Add rewards to the step that goes on, but not again for a second try of a client.
 
         Raises:
-            RequestError: The run has ended.
+            RequestError: The run has ended, it has no step yet, or rewards are given at its end.
         """
         with self._changed:
             if self._ended is not None:
                 raise RequestError(OVER, 409)
-            self._posted.append(rewards)
+            if not self._is_paid_by_step:
+                raise RequestError(
+                    'rewards are given at the end; expected program(..., rewards="by step") for some before.'
+                )
+            if not self._has_answered:
+                raise RequestError("a reward before the first reply belongs to no step; send it after a reply.")
+            if not (is_retry and rewards == self._last_post):
+                self._posted.append(rewards)
+            self._last_post = rewards
 
     def comparable(self, prompt: Prompt, limits: Limits) -> str:
         """What is compared of a request between runs: all of it, without what `normalize` takes out."""
         text = json.dumps([list(prompt.messages), list(prompt.tools), limits], ensure_ascii=False, indent=1)
-        return text if self._normalize is None else self._normalize(text)
+        return self.hidden(text if self._normalize is None else self._normalize(text))
+
+    def hidden(self, text: str) -> str:
+        """A text without the key, also where it was cut within the key."""
+        return re.sub(re.escape(self.key[:4]) + r"[\w-]*", "***", text)
 
     # ---- The environment's side
 
@@ -189,6 +216,7 @@ class Session:
             if self._ended is not None:
                 return self._ended
             call = self._taken = min(self._open, key=lambda each: each.place)
+            self._order.has_equal_calls |= sum(each.place == call.place for each in self._open) > 1
             call.number, self.num_calls = self.num_calls, self.num_calls + 1
             self.callers.add(call.agent)
             return call
@@ -218,6 +246,7 @@ class Session:
             assert call is not None, "an answer without a call"
             if self._is_out_of_order:
                 return False
+            self._has_answered = True
             if len(self._open) > 1:
                 self._order.found_open(self._state, len(self._open))
             if call in self._open:  # else the run has ended meanwhile, and its client was told so
@@ -235,7 +264,7 @@ class Session:
     def end(self, ended: Ended) -> None:
         """The run has ended; a call that is still open gets no answer."""
         with self._changed:
-            self._ended = self._ended or ended
+            self._ended = self._ended or Ended(ended.rewards, self.hidden(ended.failure), self.hidden(ended.wrote))
             left, self._open = self._open, []
             self._changed.notify_all()
         for call in left:

@@ -6,8 +6,10 @@ import http.client
 import itertools
 import json
 import logging
+import os
 import socket
 import threading
+import time
 import urllib.parse
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +18,7 @@ import pytest
 
 from calls import ask, chat, played, send
 from pettingllms_envs.observations import Limits
-from pettingllms_envs.programs import program
+from pettingllms_envs.programs import endpoint, program
 
 
 pytestmark = pytest.mark.filterwarnings("ignore:critic made no call:UserWarning")
@@ -262,6 +264,17 @@ def test_what_is_not_carried_is_answered_400_with_a_sentence(body: dict[str, Any
             400,
             "text.format",
         ),
+        *(
+            ("/chat/completions", {"messages": [{"role": "user", "content": "x"}], **fields}, 400, "cannot be read")
+            for fields in (
+                {"model": "writer", "stream_options": "x"},
+                {"model": "writer", "tools": [TOOL], "tool_choice": {"function": "x"}},
+                {"model": "writer", "tools": [{"type": "function", "function": None}], "tool_choice": {"name": "x"}},
+                {"model": "writer", "messages": [{"role": "assistant", "content": "", "tool_calls": 5}]},
+            )
+        ),
+        ("/responses", {"model": "writer", "input": "x", "text": "x"}, 400, "cannot be read"),
+        ("/responses", {"model": "writer", "input": ["role"]}, 400, "cannot be read"),
         ("/reward", {"reward": float("nan")}, 400, "expected a finite number"),
         ("/reward", {"reward": {"editor": 1}}, 400, "expected one of team, "),
     ],
@@ -285,17 +298,90 @@ def test_refused_requests_are_counted_in_the_outcome() -> None:
     assert env.infos["writer"]["outcome"] == {"refused_requests": 2, "success": True}
 
 
-def test_a_body_that_is_too_long_is_refused_before_it_is_read() -> None:
-    def call(base_url: str) -> str:
-        url = urllib.parse.urlsplit(base_url)
-        with socket.create_connection((url.hostname or "", url.port or 0)) as connection:
-            head = f"POST {url.path}/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 10000000\r\n\r\n"
-            connection.sendall(head.encode())
-            return connection.makefile("rb").read().decode()
+def begun(base_url: str, *headers: str) -> str:
+    """What a request is answered whose body is not sent."""
+    url = urllib.parse.urlsplit(base_url)
+    with socket.create_connection((url.hostname or "", url.port or 0), timeout=30) as connection:
+        head = "\r\n".join([f"POST {url.path}/chat/completions HTTP/1.1", "Host: x", *headers, "", ""])
+        connection.sendall(head.encode())
+        return connection.recv(4096).decode()
 
-    answer = answers(call)
+
+@pytest.mark.parametrize(("length", "shown"), [("1" + "0" * 7, "10000000"), ("1" + "0" * 5000, "1" + "0" * 19)])
+def test_a_body_that_is_too_long_is_refused_before_it_is_read(length: str, shown: str) -> None:
+    answer = answers(lambda url: begun(url, f"Content-Length: {length}"))
     assert "400 Bad Request" in answer
-    assert "10000000 bytes; expected at most 8388608 bytes" in answer
+    assert f"{shown} bytes; expected at most 8388608 bytes" in answer
+
+
+def test_a_client_that_waits_for_leave_to_send_its_body_gets_it() -> None:
+    answer = answers(lambda url: begun(url, "Content-Length: 5", "Expect: 100-continue"))
+    assert answer == "HTTP/1.1 100 Continue\r\n\r\n"
+
+
+def test_a_body_that_stops_coming_ends_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint, "MOST_SECONDS", 0.05)
+    assert answers(lambda url: begun(url, "Content-Length: 5")) == ""
+
+
+def test_lone_surrogates_reach_no_client() -> None:
+    _, answer = answers(
+        lambda url: chat(url, "writer", "2 + 3?", tools=[TOOL]),
+        f"\ud800{CALL.replace('3', chr(34) + chr(92) + 'udfff' + chr(34))}",
+    )
+    message = answer["choices"][0]["message"]
+    assert message["content"] == "\ufffd"
+    assert message["tool_calls"][0]["function"]["arguments"] == '{"a": 2, "b": "\ufffd"}'
+
+
+def test_a_call_of_a_tool_that_is_described_in_no_known_way_is_text() -> None:
+    tool = {"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": [1]}}}
+    status, answer = answers(lambda url: chat(url, "writer", "2 + 3?", tools=[tool]), CALL)
+    assert status == 200
+    assert answer["choices"][0]["message"] == {"role": "assistant", "content": CALL}
+
+
+def test_of_two_equal_calls_the_one_whose_client_went_away_is_answered_to_its_second_try() -> None:
+    body = {"model": "writer", "messages": [{"role": "user", "content": "Who?"}]}
+    gone, found = threading.Event(), list[str]()
+
+    def content(url: str, **headers: str) -> None:
+        found.append(send(url, body, **headers)[1]["choices"][0]["message"]["content"])
+
+    def team(base_url: str, row: Any) -> float:
+        url = urllib.parse.urlsplit(f"{base_url}/chat/completions")
+        first = http.client.HTTPConnection(url.hostname or "", url.port)
+        first.request("POST", url.path, json.dumps(body))
+        other = threading.Thread(target=content, args=(url.geturl(),))
+        other.start()
+        gone.wait()
+        first.close()
+        again = threading.Thread(target=content, args=(url.geturl(),), kwargs={"x_stainless_retry_count": "1"})
+        again.start()
+        other.join()
+        again.join()
+        return 1.0
+
+    env = program(team, agents=("writer",))()
+    env.reset(seed=0)
+    while len(env._session._open) < 2:  # type: ignore[union-attr]
+        time.sleep(0.001)
+    gone.set()
+    time.sleep(0.05)
+    env.step("a")
+    env.step("b")
+    assert env.terminations == {"writer": True}
+    assert sorted(found) == ["a", "b"]
+    env.close()
+
+
+def test_the_clients_of_this_process_and_of_command_lines_ask_it_without_a_proxy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for given, expected in (("", "127.0.0.1"), ("intranet", "intranet,127.0.0.1"), ("*", "*")):
+        monkeypatch.setenv("no_proxy", given)
+        endpoint.Endpoint().shutdown()
+        assert os.environ["no_proxy"] == expected
 
 
 def test_an_unknown_key_and_that_of_an_ended_run_are_answered_401_and_in_no_error_or_log(

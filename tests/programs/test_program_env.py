@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import os
 import subprocess
@@ -18,6 +19,7 @@ import pytest
 
 from calls import ask, chat, played, returns_of, send
 from pettingllms_envs.programs import ProgramFailed, program
+from pettingllms_envs.programs.endpoint import endpoint
 
 
 AGENTS = ("writer", "critic")
@@ -87,7 +89,6 @@ def test_a_command_line_is_given_the_endpoint_and_the_stated_variables_alone(
     ("given", "expected"),
     [
         (0.5, {"writer": 0.5, "critic": 0.5}),
-        (True, {"writer": 1.0, "critic": 1.0}),
         ({"writer": 1, "critic": -1}, {"writer": 1.0, "critic": -1.0}),
         ({"writer": 1}, {"writer": 1.0, "critic": 0.0}),
         ({"team": 0.25, "critic": {"format": -0.5, "style": 1}}, {"writer": 0.25, "critic": 0.75}),
@@ -113,7 +114,7 @@ def test_a_reward_that_is_posted_belongs_to_the_step_that_goes_on_and_its_parts_
         assert send(f"{base_url}/reward", {"reward": {"team": {"progress": 2}}}) == (200, {})
         ask(base_url, "critic", "Good?")
 
-    env = program(paid, agents=AGENTS, success=None)()
+    env = program(paid, agents=AGENTS, rewards="by step", success=None)()
     env.reset(seed=0)
     env.step("a")
     assert env.rewards == {"writer": 2.5, "critic": 3.0}
@@ -147,8 +148,28 @@ def asks_the_wrong_agent(base_url: str, row: Any) -> float:
     return float(ask(base_url, "editor", "Who?"))
 
 
+class Unprintable:
+    def __repr__(self) -> str:
+        raise KeyError("no repr")
+
+
+def returns_its_url_behind(number: int) -> Callable[[str, Any], Any]:
+    def paid(base_url: str, row: Any) -> Any:
+        team(base_url, row)
+        return "x" * number + base_url
+
+    return paid
+
+
 FAILURES = [
-    (raises, r"failed: it raised:\n.*KeyError: 'no such poem at http://127.0.0.1:\d+/s/\*\*\*/v1'"),
+    (raises, r"failed: it raised: KeyError: 'no such poem at http://127.0.0.1:\d+/s/\*\*\*/v1'\nTraceback"),
+    (returns(10**400), "the reward is 1000000.*; expected a finite number"),
+    (returns(Unprintable()), "it raised: KeyError: 'no repr'"),
+    (returns(True), "the reward is True; expected a finite number"),
+    (returns({}), "the reward is {}, which names nobody"),
+    (returns_its_url_behind(0), r"/s/\*\*\*/v1'; expected a finite number"),
+    (returns_its_url_behind(79 - 24 - 10), r"/s/\*\*\*; expected a finite number"),
+    (returns({"team": 1e308, "writer": 1e308}), "its rewards add up to {'writer': inf, 'critic': 1e\\+308}"),
     (returns(math.nan), "the reward is nan; expected a finite number"),
     (returns("good"), "the reward is 'good'; expected a finite number"),
     (returns(None), "it ended without a reward"),
@@ -171,7 +192,8 @@ def test_a_function_that_fails_is_a_failure_with_its_last_lines(target: Any, exp
         ("print('so far'); sys.exit(3)", "it exited with status 3; it wrote last:\nso far"),
         ("ask(URL, 'writer', '?'); 1 / 0", "it exited with status 1; it wrote last:\n.*ZeroDivisionError"),
         ("ask(URL, 'writer', '?'); os.kill(os.getpid(), 9)", "it was ended by signal 9"),
-        ("ask(URL, 'writer', '?')", "it ended without a reward"),
+        ("ask(URL, 'writer', '?'); print('so far')", "it ended without a reward; .* It wrote last:\nso far"),
+        ("ask(URL, 'writer', '?'); print('reward: 1' + '0' * 400)", "the reward is 1000"),
         ("ask(URL, 'writer', '?'); print('reward: 1\\nreward: 1')", "it printed 2 lines that begin with 'reward:'"),
         ("ask(URL, 'writer', '?'); print('reward: good')", "its line with the reward is no JSON"),
         ("ask(URL, 'writer', '?'); print('reward: NaN')", "the reward is nan"),
@@ -184,6 +206,73 @@ def test_a_command_line_that_fails_is_a_failure_with_its_last_lines(
     with pytest.raises(ProgramFailed, match=f"(?s){expected}"):
         played(env, ["a"])
     env.close()
+
+
+def test_a_process_of_another_group_that_holds_the_output_open_is_not_waited_for(tmp_path: Path) -> None:
+    source = """
+    import subprocess
+    child = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    ask(URL, "writer", f"{child.pid}")
+    print("reward: 1")
+    """
+    env = program(script(tmp_path, source), agents=("writer",), timeout=20)()
+    ((_, child),) = played(env, ["a"])
+    os.kill(int(child), 9)
+    assert env.rewards == {}
+    env.close()
+
+
+@pytest.mark.parametrize(
+    ("target", "row", "error"),
+    [(["/no/such/file"], {}, FileNotFoundError), (["cat"], {"when": Path()}, TypeError)],
+)
+def test_a_command_line_that_cannot_be_started_is_an_error_at_once(target: Any, row: Any, error: Any) -> None:
+    env = program(target, agents=("writer",))()
+    with pytest.raises(error):
+        env.reset(seed=0, options=row)
+    env.close()
+
+
+def test_a_reward_before_the_first_reply_or_of_a_program_that_is_paid_at_its_end_is_refused() -> None:
+    answers = []
+
+    def early(base_url: str, row: Any) -> float:
+        answers.append(send(f"{base_url}/reward", {"reward": 1.0}))
+        ask(base_url, "writer", "?")
+        answers.append(send(f"{base_url}/reward", {"reward": 1.0}))
+        return 0.5
+
+    for rewards, expected in (("by step", 1.5), ("end", 0.5)):
+        env = program(early, agents=("writer",), rewards=rewards)()
+        assert returns_of(env, ["a"])[0] == {"writer": expected}
+        assert env.infos["writer"]["outcome"]["refused_requests"] == {"by step": 1, "end": 2}[rewards]
+        env.close()
+    assert [status for status, _ in answers] == [400, 200, 400, 400]
+    assert "before the first reply belongs to no step" in answers[0][1]["error"]["message"]
+    assert 'expected program(..., rewards="by step")' in answers[2][1]["error"]["message"]
+
+
+def test_a_reward_that_a_client_sends_a_second_time_counts_once() -> None:
+    def paid(base_url: str, row: Any) -> None:
+        ask(base_url, "writer", "?")
+        send(f"{base_url}/reward", {"reward": 0.5})
+        send(f"{base_url}/reward", {"reward": 0.5}, x_stainless_retry_count="1")
+        send(f"{base_url}/reward", {"reward": 0.5})
+
+    env = program(paid, agents=("writer",), rewards="by step")()
+    assert returns_of(env, ["a"])[0] == {"writer": 1.0}
+    env.close()
+
+
+def test_a_name_of_an_agents_part_and_of_the_teams_in_two_rewards_of_a_step_is_a_failure() -> None:
+    def paid(base_url: str, row: Any) -> float:
+        ask(base_url, "writer", "?")
+        send(f"{base_url}/reward", {"reward": {"writer": {"reward": 1.0}}})
+        return 1.0
+
+    env = program(paid, agents=("writer",), rewards="by step")()
+    with pytest.raises(ProgramFailed, match="'reward' is a part of the team's reward and of an agent's"):
+        played(env, ["a"])
 
 
 def test_a_program_that_makes_no_call_does_not_use_the_base_url() -> None:
@@ -254,6 +343,18 @@ def test_a_process_ends_though_threads_of_a_program_wait_for_their_answers(tmp_p
     file.write_text(head + textwrap.dedent(source), encoding="utf-8")
     done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout == "critic\n"
+
+
+def test_an_environment_that_nobody_closes_ends_its_run() -> None:
+    env = program(team, agents=AGENTS)()
+    env.reset(seed=0)
+    session = env._session
+    assert session is not None
+    assert endpoint().sessions[session.key] is session
+    del env
+    gc.collect()
+    assert session.key not in endpoint().sessions
+    assert session.take(1.0, "").failure == "it was interrupted."  # type: ignore[union-attr]
 
 
 def test_a_run_does_not_keep_what_it_has_asked() -> None:

@@ -14,12 +14,14 @@ import pettingllms_envs
 from pettingllms_envs import cli, testing
 from pettingllms_envs.episodes.files import read, read_header
 from pettingllms_envs.programs import program
+from pettingllms_envs.programs.endpoint import endpoint
 
 
 TEAM = f"""
 import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})
 from calls import ask
 from pettingllms_envs.programs import program
+from pettingllms_envs.programs.endpoint import endpoint
 
 def play(base_url, row):
     written = ask(base_url, "writer", f"Write {{row['seed']}}.")
@@ -59,8 +61,11 @@ def test_bench_plays_a_program_and_replays_it_only_when_it_is_named(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["--agents", "scripted:replies.txt", "--limit", "3", "--output", "out"]
+    before = set(endpoint().sessions)
     assert cli.main(["bench", name, *arguments]) == 0
     assert "success, 3 problems  100.0%" in capsys.readouterr().out
+    assert cli.main(["info", name]) == 0
+    assert set(endpoint().sessions) <= before  # every run is closed
     assert read_header(Path("out"))["config"]["env_config"].startswith(name)
     row = read(Path("out"))[0]
     assert [(step["agent"], step["rewards"]) for step in row["steps"]] == [

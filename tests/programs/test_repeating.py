@@ -213,3 +213,14 @@ def test_a_team_that_waited_longest_and_still_differs_is_an_error(monkeypatch: p
     monkeypatch.setattr(session, "LONGEST_WAIT", session.FIRST_WAIT)
     with pytest.raises(ReplayError, match=r"(?s)is asked by\n    worker_>>>\d<<<.*parallel=True"):
         check_repeats(program(late(0.1), agents=AGENTS[:2], parallel=True)(), 0, None)
+
+
+def test_equal_calls_at_the_same_time_have_no_order_to_replay() -> None:
+    def team(base_url: str, row: Any) -> float:
+        with ThreadPoolExecutor(2) as pool:
+            return float(len(list(pool.map(lambda _: ask(base_url, "worker_0", "?"), range(2)))))
+
+    make = program(team, agents=AGENTS[:1], parallel=True)
+    with pytest.raises(ReplayError, match="asks an agent the same twice at the same time"):
+        check_repeats(make(), 0, None)
+    assert played(make(), lambda text: "1") == [("worker_0", "?")] * 2
