@@ -153,6 +153,17 @@ def test_a_tree_says_where_a_request_differs_and_what_to_do() -> None:
         wrapped.restore(point)
 
 
+def test_the_key_of_a_run_in_a_request_is_not_compared_and_in_no_error() -> None:
+    def team(base_url: str, row: Any) -> float:
+        return float(ask(base_url, "writer", f"Ask {base_url}, {next(NUMBERS)}.") == "0")
+
+    env = program(team, agents=("writer",), normalize=lambda text: re.sub(", .*", "", text))()
+    check_repeats(env, 0, None)
+    env = program(team, agents=("writer",))()
+    with pytest.raises(ReplayError, match=r"/s/\*\*\*/v1, >>>"):
+        check_repeats(env, 0, None)
+
+
 def unlike(paid: Callable[[int], float]) -> Callable[[str, Any], float]:
     def team(base_url: str, row: Any) -> float:
         ask(base_url, "writer", "Write.")
