@@ -295,7 +295,7 @@ class Chat(AECEnv):  # type: ignore[misc]  # pettingzoo ships no types
         ),
         (lambda agent, author, text: f"{author}: {escape(text)}", "passed", "places"),
         (lambda agent, author, text: text if agent == author else quote(text), "passed", "places"),
-        (lambda agent, author, text: author, "passed", "no agent is shown a text of others"),
+        (lambda agent, author, text: author, "passed", "no agent was shown any of the planted texts"),
         (lambda agent, author, text: f"{escape(text)}{len(text)}", "passed", "places"),  # a number after a mark's
     ],
 )

@@ -559,6 +559,7 @@ class PaysForTalk(Sum):
 class PaysForTalkAlone(PaysForTalk):
     """The same, and nobody can win it: of every sum one digit is read."""
 
+    metadata: ClassVar[dict[str, Any]] = {**PaysForTalk.metadata, "max_return": None}
     oracle = property()  # type: ignore[assignment]
 
     def read(self, reply: Any) -> int | None:
