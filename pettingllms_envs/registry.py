@@ -89,7 +89,7 @@ def find(name: str) -> Entry:
     Raises:
         ValueError: There is none, or two packages provide it.
     """
-    if is_in_file(name):
+    if is_in_file(str(name)):
         path = name.removeprefix(PROGRAM)
         return Entry(PROGRAM + path, 0, f"{__package__}.programs", path.rpartition(":")[0])
     known = entries()
