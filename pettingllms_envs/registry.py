@@ -99,7 +99,10 @@ def find(name: str) -> Entry:
         names = sorted({entry.name for entry in known})
         here = " The pyproject.toml here declares it, and `pip install -e .` installs it."
         hint = here if _is_declared_here(spelled) else did_you_mean(spelled, names)
-        raise ValueError(f"no environment {name!r}.{hint} There are: {', '.join(names)}. pettingllms list shows all.")
+        raise ValueError(
+            f"no environment {name!r}.{hint} There are: {', '.join(names)} "
+            "(`pettingllms list`), or FILE.py:NAME of a file."
+        )
     newest = [entry for entry in named if entry.version == named[-1].version]
     if len(newest) > 1:
         origins = " and ".join(entry.origin for entry in newest)
