@@ -17,7 +17,8 @@ crashing free: no policy is trained to avoid it, and success is measured on the 
 | does not crash      |                 | the environment (a lost connection, a full disk)        |
 | same error          | crashes         | the environment (a server that is down)                 |
 | same error          | does not crash  | the reply: its branch ends there, with that reward      |
-| not repeated        |                 | the environment (`ServiceFailed`: a search engine)      |
+
+A `pettingllms_envs.failures.ServiceFailed`, such as a search engine that is down, is always the environment's failure.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class EnvHandle:
         self.since = None
 
     def release(self) -> None:
-        """Return the environment to the pool. A thread that was abandoned with it closes it itself."""
+        """Return the environment to the pool, if it has one. A thread that was abandoned with it closes it itself."""
         self.spares.release()
         if self.is_abandoned:
             return
