@@ -26,7 +26,7 @@ help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s%s\n", $$1, $$2}' Makefile
 	@echo '  Arguments go in ARGS, the Python to use in PYTHON: make test ARGS="-k groups" PYTHON=python3.12'
 
-quickstart: $(INSTALLED) ## train a two-role team on this machine, no GPU and no network
+quickstart: $(INSTALLED) ## train a team of three agents on this machine, no GPU and no network
 	@$(BIN)/python examples/quickstart/quickstart.py $(ARGS)
 
 test: $(INSTALLED) ## run the tests, on all cores up to four (WORKERS=0: in one process)
@@ -49,14 +49,18 @@ test-trl-next: ## run the tests beside TRL with its newest release, in an enviro
 	@OMP_NUM_THREADS=$(OMP_NUM_THREADS) $(TRL_NEXT)/bin/python -m pytest $(ARGS) tests/trl/trainer/test_trl_seams.py \
 	  tests/trl/trainer/test_equals_trl.py tests/trl/trainer/test_equals_trl_sampler.py
 
-# A library each: LlamaIndex does not go together with the others.
-frameworks: ## play the examples of programs with their libraries, in an environment for each
-	@for name in langgraph openai_agents llama_index; do \
+# A library each: LlamaIndex does not go together with the others. They need newer releases of what is pinned only
+# because other packages bring it along, so the pins here are those of what pyproject.toml names.
+frameworks: ## play the examples of programs with their libraries, an environment for each, and train one
+	@mkdir -p .bench && sed '/^# What those bring along/,$$d' constraints.txt > .bench/named.txt
+	@for name in langgraph openai_agents llama_index ag2 autogen; do \
 	  $(PYTHON) -m venv .bench/$$name && \
-	  .bench/$$name/bin/python -m pip install --disable-pip-version-check -c constraints.txt \
+	  .bench/$$name/bin/python -m pip install --disable-pip-version-check -c .bench/named.txt \
 	    -e . pytest tqdm -r examples/programs/$$name.txt && \
 	  .bench/$$name/bin/python -m pytest -m frameworks -W ignore tests/programs/test_frameworks.py $(ARGS) || exit 1; \
 	done
+	@.bench/langgraph/bin/python -m pip install --disable-pip-version-check -c .bench/named.txt -e '.[trl]'
+	@.bench/langgraph/bin/python -m pytest -m frameworks -W ignore tests/trl/trainer/test_program_training.py $(ARGS)
 
 bench: $(INSTALLED) ## measure everything beside its peers, a quarter of an hour (ARGS="--only envs,update")
 	@$(BIN)/python benchmarks/suite.py $(ARGS)

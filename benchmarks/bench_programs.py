@@ -22,6 +22,7 @@ import urllib.request
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 from gymnasium import spaces
@@ -57,12 +58,13 @@ class Clients:
         return found[0]
 
     def _receive(self) -> None:
-        while True:
-            seed, replies = self._here.recv()
-            with self._lock:
-                done, found = self._waiting.pop(seed)
-            found.append(replies)
-            done.set()
+        with suppress(EOFError):  # this process ends, and the clients' with it
+            while True:
+                seed, replies = self._here.recv()
+                with self._lock:
+                    done, found = self._waiting.pop(seed)
+                found.append(replies)
+                done.set()
 
 
 def _serve(pipe: Any) -> None:

@@ -147,7 +147,8 @@ def assemble(
         if isinstance(joined, ToolCalls):
             made.metadata["tools"] = joined.described()
         made.metadata["settings"] = {**own, **written}
-        made.metadata["defaults"] = {key: value for kind in kinds for key, value in _defaults(kind).items()}
+        of_all = {"workflow": workflows[0].name, "num_turns": DEFAULT_NUM_TURNS, "alpha": 1.0}
+        made.metadata["defaults"] = {**of_all, **_defaults(task), **_defaults(by_name[workflow])}
         made.metadata["workflows"] = tuple(by_name)
         if forms is not None:
             given = {key: made.metadata["settings"][key] for key in made.metadata["settings"] if key != "num_turns"}

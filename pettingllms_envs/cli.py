@@ -88,7 +88,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise Refused(_unknown("there is no command", repr(argv[0]), (*COMMANDS, *plugged), "pettingllms"))
         args, unknown = _parser(plugged).parse_known_args(argv)
         if unknown:
-            raise Refused(_unknown("unrecognized arguments:", " ".join(unknown), args.options, args.prog))
+            several = " For several models repeat --model." * bool(getattr(args, "models", None))
+            raise Refused(_unknown("unrecognized arguments:", " ".join(unknown), args.options, args.prog) + several)
         status: int = args.run(args, console)
     except Refused as refused:
         Console(stderr=True).print(Text(f"error: {' '.join(str(refused).split())}"), soft_wrap=True)
@@ -103,13 +104,23 @@ def _unknown(what: str, given: str, known: Iterable[str], prog: str) -> str:
     return f"{what} {given}.{hint} `{prog} --help` shows what there is."
 
 
+class _Help(argparse.HelpFormatter):
+    """Fills each paragraph of a description by itself, and leaves examples, which are indented, as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        blocks = text.rstrip().split("\n\n")
+        return "\n\n".join(
+            each if each.startswith("    ") else super(_Help, self)._fill_text(each, width, indent) for each in blocks
+        )
+
+
 class _Command(Parser):
     """Imports the file of its command, with the arguments, when it is the one that was called."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         name = self.prog.rpartition(" ")[2]
         module = importlib.import_module(f"pettingllms_envs.commands.{FILES.get(name, name)}")
-        self.description = module.__doc__
+        self.description, self.formatter_class = module.__doc__, _Help
         module.add(self)
         self.set_defaults(run=module.run, prog=self.prog, options=list(self._option_string_actions))
         return super().parse_known_args(args, namespace)

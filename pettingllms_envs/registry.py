@@ -96,7 +96,10 @@ def find(name: str) -> Entry:
     if not named:
         names = sorted({entry.name for entry in known})
         hint = did_you_mean(spelled, names)
-        raise ValueError(f"no environment {name!r}.{hint} There are: {', '.join(names)}. pettingllms list shows all.")
+        raise ValueError(
+            f"no environment {name!r}.{hint} There are: {', '.join(names)} "
+            "(`pettingllms list`), or FILE.py:NAME of a file."
+        )
     newest = [entry for entry in named if entry.version == named[-1].version]
     if len(newest) > 1:
         origins = " and ".join(entry.origin for entry in newest)

@@ -69,7 +69,7 @@ def with_server(spec: AgentSpec) -> AgentSpec:
         spec: A spec; one that is not of the kind `api` is returned as it is.
 
     Raises:
-        ValueError: There is no such alias.
+        ValueError: There is no such alias, or that of a model's name is nearly one.
         OSError: The file cannot be read.
     """
     if spec.kind != KIND:
@@ -83,6 +83,11 @@ def with_server(spec: AgentSpec) -> AgentSpec:
     own = {name: value for name, value in spec.options.items() if name not in ("base_url", "key_env")}
     if at and alias in servers:
         return AgentSpec(KIND, model, {**servers[alias], **own})
+    if at and url is None and (hint := did_you_mean(alias, servers)):
+        raise ValueError(
+            f"the model is {spec.target!r}, but {servers_file()} has no server {alias!r}; expected one that it has."
+            f"{hint} If @{alias} is part of the model's name, give --base-url URL."
+        )
     if isinstance(url, str) and "://" not in url:
         return AgentSpec(KIND, spec.target, {**_named(url, servers), **own})
     if url is None and (url := os.environ.get(URL_VARIABLE)):

@@ -4,6 +4,9 @@
     pettingllms bench games --model a                            a suite: games, cooperation, code, mathematics, smoke
     pettingllms bench my_suite.yaml                              a suite of your own (docs/benchmarking.md)
 
+The server of a model is --base-url, or else OPENAI_BASE_URL with the key OPENAI_API_KEY. --model M@SERVER and
+--base-url SERVER name one of a file of aliases, ~/.config/pettingllms/servers.toml or what PETTINGLLMS_SERVERS says.
+
 Agents are [ROLE=]KIND[:TARGET][,OPTION=VALUE]...: oracle, bot:NAME, random, null, scripted:FILE, recorded:RUN,
 api[:MODEL], transformers:PATH[,adapter=PATH], vllm:PATH[,adapter=PATH], team:FOLDER[,engine=vllm]. A run that was
 stopped goes on with the same command.
@@ -38,7 +41,10 @@ from pettingllms_envs.episodes.files import read
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options of `bench`: environments, agents, problems, sampling, and where records are written."""
     parser.add_argument(
-        "envs", nargs="+", metavar="ENV", help="environments, as `pettingllms list` shows them, or a suite"
+        "envs",
+        nargs="+",
+        metavar="ENV",
+        help="environments, as `pettingllms list` shows them or FILE.py:NAME, or a suite",
     )
     add_settings(parser)
     add_agents(parser)
@@ -73,6 +79,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         refuse(
             "--arms or --arm-agents was given without --cooperation; expected it with them. Add it, or leave them out."
         )
+    suite.check_name(args.envs[0])
     several = len(args.envs) > 1 or len(args.models) > 1 or suite.is_suite(args.envs[0])
     if args.blame is not None and args.cooperation:
         refuse("--blame and --cooperation were given; expected one of them. Ask for each by itself.")

@@ -1,6 +1,7 @@
 """Compare runs on the same problems: paired differences, exact tests, corrected for their number, and equal budgets.
 
-RUN is a folder of `pettingllms bench`, or NAME=FOLDER. Runs of several environments are compared in each by itself.
+RUN is a folder of `pettingllms bench`, or NAME=FOLDER, or a folder with several runs in it. Runs of several
+environments are compared in each by itself; NAME may be that of a run in each.
 Where the data cannot tell, it says "cannot tell".
 """
 
@@ -20,6 +21,7 @@ from pettingllms_envs.commands import counted, refuse, say, user_errors
 from pettingllms_envs.commands.formats import FORMATS, add_format, format_of, give, say_blocks
 from pettingllms_envs.commands.runs import digest_of
 from pettingllms_envs.episodes import files
+from pettingllms_envs.episodes.index import run_folders
 from pettingllms_envs.episodes.outputs import write_output
 from pettingllms_envs.episodes.players import labels
 from pettingllms_envs.evaluation import data_label
@@ -38,7 +40,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     """Show which run of each environment does better, and whether the difference is significant."""
     form = format_of(args, FORMATS[:2])
     with user_errors():
-        runs = [read_run(text) for text in args.runs]
+        runs = [read_run(each) for text in args.runs for each in _runs_of(text)]
         by_env: dict[str, list[Any]] = {}
         for each in runs:
             by_env.setdefault(str(each.header["config"].get("env")), []).append(each)
@@ -76,6 +78,12 @@ def say_data(console: Console, runs: list[Any]) -> None:
     for note in dict.fromkeys(data_label.note_of(data_label.labelled(run.header)) for run in runs):
         if note:
             say(console, f"data: {note}")
+
+
+def _runs_of(text: str) -> list[str]:
+    """The runs below a folder that has several, such as a suite's; else the argument."""
+    found = list(run_folders(Path(text))) if Path(text).is_dir() else []
+    return list(map(str, found)) if len(found) > 1 else [text]
 
 
 def read_run(text: str) -> Any:
@@ -116,6 +124,10 @@ def _blocks(comparison: Any, num_pairs: int) -> Iterator[Any]:
     common += [
         f"{name} has results for {num} more, which are left out." for name, num in comparison.left_out.items() if num
     ]
+    common += [
+        f"Without {name} the others have results for {num} in common: play it to its end, or leave it out."
+        for name, num in comparison.without.items()
+    ]
     yield Paragraph("\n".join(common))
     points = [
         (name, f"{100 * mean:.1f}% [{100 * low:.1f}, {100 * high:.1f}]")
@@ -134,7 +146,8 @@ def _blocks(comparison: Any, num_pairs: int) -> Iterator[Any]:
         exact = f"not quite exact (of {comparison.num_uneven} problems the runs have different numbers of samples), "
     yield Paragraph(
         f"p: two-sided, {exact}by {test}.{of}\n"
-        "needed: problems that would show a difference of this size, if it is real, four times in five."
+        "needed: problems that would show a difference of this size, if it is real, four times in five"
+        f"{', among as many comparisons' * (num_pairs > 1)}."
     )
     if comparison.budgets:
         heads = ("success within N tokens per episode", *comparison.success)

@@ -1,14 +1,14 @@
 """Show an index of all runs in a folder: environment, model or team, date, success, costs. Episodes are not read.
 
 pettingllms runs outputs --env plan_path --model Qwen --since 2026-11-01
-pettingllms runs outputs --output runs.html          a page; also .md and .csv
+pettingllms runs outputs --output runs.html          a page; also .md, and .csv with the columns of `frame`
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,15 @@ from rich.console import Console
 from pettingllms_envs.commands import counted, say, user_errors
 from pettingllms_envs.commands.formats import add_format, as_csv, format_of, give
 from pettingllms_envs.episodes.index import BROKEN, Entry, entry_of, run_folders
+from pettingllms_envs.evaluation.data_label import problem_set
+from pettingllms_envs.evaluation.frames import row_of_run, settings_of
 from pettingllms_envs.evaluation.metrics import sum_of_tokens
-from pettingllms_envs.evaluation.tables import duration, percent
+from pettingllms_envs.evaluation.tables import duration, rate
 from pettingllms_envs.studies.report import Block, Heading, Items, Table, markdown
 
 
-HEADS = ("environment", "player", "date", "success [95% interval]", "episodes", "tokens", "wall time", "run")
+HEADS = ("environment", "player", "date", "success [95% interval]", "episodes", "tokens", "wall time", "settings",
+         "problems", "run")  # fmt: skip
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -81,10 +84,12 @@ def row_of(entry: Entry) -> list[str]:
         f"{entry.env} ({entry.note})" if entry.note else entry.env,
         entry.player,
         "" if entry.day is None else entry.day.isoformat(),
-        percent(success) if success else "-",
+        rate(success) if success else "-",
         counts if entry.kind == "bench" else entry.kind,
         "-" if tokens is None else f"{sum(tokens):,}",
         duration((report.get("timing") or {}).get("seconds")),
+        settings_of(entry),
+        problem_set(entry.config),
         str(entry.path),
     ]
 
@@ -109,12 +114,11 @@ def show(console: Console, shown: Sequence[Entry], broken: Sequence[Entry]) -> N
 
 
 def text_of(shown: Sequence[Entry], broken: Sequence[Entry], form: str) -> str:
-    """The index as Markdown, CSV or a page; CSV has a line for each run that cannot be read, too."""
+    """The index as Markdown, CSV or a page; CSV has the columns of `evaluation.frame`, and also of broken runs."""
+    if form == "csv":
+        return csv_of([*shown, *broken])
     rows = [row_of(entry) for entry in shown]
     faults = list(map(fault_of, broken))
-    if form == "csv":
-        unread = ([*[""] * (len(HEADS) - 1), str(entry.path), entry.fault] for entry in broken)
-        return as_csv([[*HEADS, "fault"], *([*row, ""] for row in rows), *unread])
     if form == "html":
         from pettingllms_envs.page.runs import page
 
@@ -125,3 +129,14 @@ def text_of(shown: Sequence[Entry], broken: Sequence[Entry], form: str) -> str:
     if faults:
         whole += [Heading("Cannot be read", 2), Items(faults)]
     return markdown(whole)
+
+
+def csv_of(entries: Sequence[Entry]) -> str:
+    """A line of plain values for each run."""
+    rows = [{**row_of_run(entry), "began": entry.began and _time(entry.began)} for entry in entries]
+    heads = dict.fromkeys(key for row in rows for key in row)
+    return as_csv([heads, *([row.get(head) for head in heads] for row in rows)])
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")

@@ -20,6 +20,7 @@ from pettingllms_envs.commands.formats import add_format, as_csv, format_of, giv
 from pettingllms_envs.episodes import files
 from pettingllms_envs.episodes.index import run_folders
 from pettingllms_envs.evaluation.compare import Run
+from pettingllms_envs.evaluation.data_label import problem_set
 from pettingllms_envs.evaluation.leaderboard import leaderboard
 from pettingllms_envs.evaluation.metrics import sum_of_tokens
 from pettingllms_envs.evaluation.suites import read_record
@@ -108,6 +109,8 @@ def blocks(board: Any) -> Iterator[Any]:
         )
         if board.means:
             said += " The mean gives each column the same weight; who lacks one has none, and stands at the end."
+        if own := board.not_in_mean:
+            said += f" No mean counts {', '.join(own)}, whose problems are not the benchmark's."
         yield Paragraph(said)
         if notes := dict.fromkeys(f"{cell.column}: {cell.note}" for cell in board.cells.values() if cell.note):
             yield Items(list(notes))
@@ -128,10 +131,8 @@ def blocks(board: Any) -> Iterator[Any]:
             ],
             left=(1, 4),
         )
-        yield Paragraph(
-            f"Problem by problem, p two-sided. All {len(pairs)} comparisons hold together: p adjusted by Holm, "
-            "intervals by Bonferroni."
-        )
+        together = f"All {len(pairs)} comparisons hold together: p adjusted by Holm, intervals by Bonferroni."
+        yield Paragraph(f"Problem by problem, p two-sided. {together if len(pairs) > 1 else ''}".rstrip())
     if board.cells:
         yield Heading("Runs", 2)
         yield Table(
@@ -140,7 +141,7 @@ def blocks(board: Any) -> Iterator[Any]:
                 [
                     cell.column,
                     cell.player,
-                    count(cell.report["success"]["problems"]),
+                    problem_set(cell.run.header["config"]),
                     str(cell.run.header["config"]["samples"]),
                     *map(count, sum_of_tokens(cell.report) or (None, None)),
                     duration((cell.report["timing"] or {}).get("seconds")),
@@ -177,17 +178,18 @@ def _percent(figure: Sequence[float]) -> str:
 
 def lines(board: Any) -> Iterator[list[Any]]:
     """A line for each run: those in the table, then the others with the reason."""
-    heads = ("environment", "player", "success", "low", "high", "is_best", "problems", "samples", "episodes")
-    yield [*heads, "tokens_in", "tokens_out", "wall_seconds", "date", "data", "run", "left_out"]
+    heads = ("environment", "player", "success", "low", "high", "is_best", "problem_set", "problems", "samples")
+    yield [*heads, "episodes", "tokens_in", "tokens_out", "wall_seconds", "date", "data", "run", "left_out"]
     for cell in _in_order(board):
         timing, config = cell.report["timing"] or {}, cell.run.header["config"]
         yield [
-            *(cell.column, cell.player, *cell.success, cell.is_best, cell.report["success"]["problems"]),
+            *(cell.column, cell.player, *cell.success, cell.is_best),
+            *(problem_set(config), cell.report["success"]["problems"]),
             *(config["samples"], cell.report["episodes"]["ended"], *(sum_of_tokens(cell.report) or ("", ""))),
             *(timing.get("seconds", ""), day(timing.get("began")), cell.note, cell.run.name, ""),
         ]
     for name, reason in board.left_out:
-        yield [*[""] * 14, name, reason]
+        yield [*[""] * 15, name, reason]
 
 
 def day(seconds: float | None) -> str:

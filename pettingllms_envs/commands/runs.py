@@ -83,6 +83,7 @@ def asked(args: argparse.Namespace) -> tuple[Any, Any]:
     name = pettingllms_envs.find(args.env).full_name
     options = {**dict(args.reset_options), **({} if args.level is None else {"level": args.level})}
     with user_errors():
+        chosen_settings = benches.without_defaults(chosen_settings, env)
         chosen = benches.choose(env, name, chosen_settings, split=args.split, options=options, limit=args.limit)
         env.reset(seed=chosen.instances[0].seed, options=dict(chosen.instances[0].options) or None)
         for agent in env.agents:
@@ -214,6 +215,11 @@ def about_problems(args: argparse.Namespace, bench: Any, env: Any) -> list[str]:
     given, defaults = (to_json(env.metadata.get(name, {})) for name in ("settings", "defaults"))
     name = env.metadata.get("name", bench.env)  # of one from a file, as teams have it that were trained on it
     lines = [data_label.first_line(env, num), *teams.notes(bench.agents.values(), name, given, defaults)]
+    if bench.chosen.source == "seeds" and benches.has_published(bench.env):
+        on = data_label.problem_set({"instances": {"source": "seeds", "num": num}})
+        lines.append(
+            f"{bench.env}: {on}, not the published test set, which is of the default settings and no options."
+        )
     splits = env.metadata.get("reset_options", {}).get("split", ())
     if bench.chosen.source == "data set" and len(splits) > 1 and args.split is None:
         played = bench.chosen.instances[0].options.get("split", splits[0])

@@ -28,9 +28,12 @@ from pettingllms_envs.commands.runs import (
     watched,
 )
 from pettingllms_envs.episodes import files
+from pettingllms_envs.episodes.index import run_folders
 from pettingllms_envs.evaluation import tables
-from pettingllms_envs.evaluation.suites import OF_ENVIRONMENTS, RECORD, Player, Suite, read_record, read_suite
+from pettingllms_envs.evaluation.data_label import problem_set
+from pettingllms_envs.evaluation.suites import OF_ENVIRONMENTS, RECORD, Player, Suite, read_record, read_suite, shipped
 from pettingllms_envs.evaluation.suites import is_suite as is_suite  # `bench` asks
+from pettingllms_envs.suggestions import did_you_mean
 
 
 NOT_OPTIONS = ("set", "option", "workflow", "level", "split")
@@ -60,6 +63,15 @@ class Planned:
     path: Path
 
 
+def check_name(name: str) -> None:
+    """Raise `Refused` if a name is neither an environment's nor a suite's, but nearly a suite's."""
+    try:
+        pettingllms_envs.find(name)
+    except ValueError as error:
+        if not is_suite(name) and (hint := did_you_mean(name, shipped())):
+            refuse(f"no suite {name!r}.{hint} And {error}")
+
+
 def run(args: argparse.Namespace, console: Console) -> int:
     """Play the missing episodes of all cells, and show the leaderboard. Returns the highest status of a cell."""
     with user_errors():
@@ -68,9 +80,11 @@ def run(args: argparse.Namespace, console: Console) -> int:
         root = _root(args, suite)
     planned, faults = _planned(console, cells, root)
     if not planned:
-        refuse(f"none of {counted(len(cells), 'cell')} can be played. {faults[0]}" if faults else "there is no cell.")
-    for fault in faults:
-        say(console, f"error: {fault}")
+        reasons = {reason: name for name, reason in reversed(faults)}  # of each the first cell
+        said = " ".join(f"{name}: {reason}" for reason, name in reversed(reasons.items()))
+        refuse(f"none of {counted(len(cells), 'cell')} can be played. {said}" if faults else "there is no cell.")
+    for name, reason in faults:
+        say(console, f"error: {name}: {reason}")
     say(console, f"{counted(len(planned), 'run')} in {root}")
     new = suite.name and not (root / RECORD).exists()
     if suite.name:
@@ -78,11 +92,14 @@ def run(args: argparse.Namespace, console: Console) -> int:
         with user_errors():
             root.mkdir(parents=True, exist_ok=True)
             files.write_json(root / RECORD, {"name": suite.name, "source": suite.source, "players": players})
-    status = 2 if faults else 0
+    status, ends = 2 if faults else 0, dict.fromkeys((each.path for each in planned), "not begun")
+    is_left = False
     for number, each in enumerate(planned, 1):
         of_cell, words = _played(each, console)
-        say(console, f"[{number}/{len(planned)}] {each.cell.env}, {each.cell.player}: {words}")
-        status = max(status, of_cell)
+        on = problem_set(each.bench.config)
+        say(console, f"[{number}/{len(planned)}] {each.cell.env}, {each.cell.player}, {on}: {words}")
+        status, ends[each.path], is_left = max(status, of_cell), words, is_left or of_cell == INTERRUPTED
+        is_left = is_left or (of_cell != 0 and each.path.exists())
         if of_cell == INTERRUPTED:
             break
     kept = [each.path for each in planned if each.path.exists()]
@@ -90,10 +107,15 @@ def run(args: argparse.Namespace, console: Console) -> int:
         (root / RECORD).unlink()
         root.rmdir()
     if kept:
+        names = {each.path: f"{each.cell.env}, {each.cell.player}" for each in planned}
+        unplayed = [*faults, *((names[path], ends[path]) for path in ends if path not in kept)]
         with user_errors():
-            show(console, read_board(kept))
-        say(console, f"\n`pettingllms leaderboard {root}` shows this again, and writes it as a page.")
-    if status:
+            board = read_board(kept)
+            show(console, replace(board, left_out=[*board.left_out, *unplayed]))
+        others = " with the others there" * bool(set(run_folders(root)) - set(kept))
+        how = "--output leaderboard.html writes a page"
+        say(console, f"\n`pettingllms leaderboard {root}` shows these runs again{others}; {how}.")
+    if is_left:
         say(console, "The same command plays what is missing.")
     return status
 
@@ -106,7 +128,8 @@ def asked_suite(args: argparse.Namespace) -> Any:
     """
     named = [name for name in args.envs if is_suite(name)]
     if named and len(args.envs) > 1:
-        raise ValueError(f"{' '.join(args.envs)} has the suite {named[0]}; expected it alone. Give a command to each.")
+        others = ", ".join(name for name in args.envs if name != named[0])
+        raise ValueError(f"the suite {named[0]} was given with {others}; expected it alone. Give a command to each.")
     if named:
         suite = read_suite(named[0])
     else:
@@ -224,10 +247,10 @@ def _root(args: argparse.Namespace, suite: Any) -> Path:
     return root
 
 
-def _planned(console: Console, cells: Sequence[Cell], root: Path) -> tuple[list[Planned], list[str]]:
-    """The cells that can be played, each once, and a line for each of the others."""
+def _planned(console: Console, cells: Sequence[Cell], root: Path) -> tuple[list[Planned], list[tuple[str, str]]]:
+    """The cells that can be played, each once, and name and reason of each of the others."""
     planned: dict[Path, Planned] = {}
-    faults: list[str] = []
+    faults: list[tuple[str, str]] = []
     said: set[str] = set()
     for cell in cells:
         args = cell.args
@@ -237,7 +260,7 @@ def _planned(console: Console, cells: Sequence[Cell], root: Path) -> tuple[list[
             with user_errors():
                 path = default_output(bench.config, label_of(bench, env), root=root)
         except Refused as refused:
-            faults.append(f"{cell.env}, {cell.player}: {refused}")
+            faults.append((f"{cell.env}, {cell.player}", str(refused)))
             continue
         if path in planned:
             other = planned[path].cell
@@ -265,6 +288,8 @@ def _played(planned: Planned, console: Console) -> tuple[int, str]:
     except Exception as error:  # noqa: BLE001  # an environment or a plug-in may raise anything; other cells go on
         return 2, f"error: {type(error).__name__}: {error}"
     words = tables.brief(played.report)
+    if played.ended.num_earlier:
+        words += f"; {played.ended.num_earlier:,} of them were there"
     if played.ended.num_missing:
         words += f"; {played.ended.num_missing} episodes were not played: {played.ended.why}"
     if played.ended.interrupted:

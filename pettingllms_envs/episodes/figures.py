@@ -58,8 +58,8 @@ AGENT_FIGURES: Mapping[str, AgentFigure] = {
 
 
 def words(name: str) -> str:
-    """The name of a figure for a reader: `"frac_cut_off"` -> `"frac cut off"`."""
-    return name.replace("_", " ")
+    """The name of a figure for a reader: `"frac_cut_off"` -> `"share cut off"`."""
+    return name.replace("frac_", "share_").replace("_", " ")
 
 
 def of_agents(

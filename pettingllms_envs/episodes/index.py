@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ class Entry:
         note: What its problems are, if they are not what the environment is called after.
         began: Seconds since 1970; None if no episode says so.
         report: Its `report.json`; None if there is none.
+        config: Its configuration.
     """
 
     path: Path
@@ -45,6 +46,7 @@ class Entry:
     note: str = ""
     began: float | None = None
     report: Mapping[str, Any] | None = None
+    config: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def day(self) -> date | None:
@@ -86,6 +88,7 @@ def entry_of(folder: Path) -> Entry:
             note=str((header.get("data") or {}).get("note", "")),
             began=_first_began(folder) if began is None else began,
             report=report,
+            config=config,
         )
     except (ValueError, TypeError, KeyError, AttributeError, OSError) as error:
         return Entry(path=folder, state=BROKEN, fault=" ".join(str(error).split()))

@@ -18,8 +18,7 @@ def player_of(config: Mapping[str, Any], *, brief: bool = False) -> str:
         config: `config` of a run's `run.json`.
         brief: Whether to leave out the owner of a model, and the roles.
     """
-    agents = config.get("agents")
-    if not isinstance(agents, Mapping) or not all(isinstance(each, Mapping) for each in agents.values()):
+    if (agents := _identities(config)) is None:
         return "-"
     roles = config.get("roles") or {}
     named: dict[str, str] = {}
@@ -32,6 +31,13 @@ def player_of(config: Mapping[str, Any], *, brief: bool = False) -> str:
     if len(names) == 1:
         return names[0]
     return "+".join(names) if brief else " ".join(f"{role}={name}" for role, name in named.items())
+
+
+def _identities(config: Mapping[str, Any]) -> Mapping[str, Identity] | None:
+    """The agents, if a configuration has them as `pettingllms bench` writes them."""
+    agents = config.get("agents")
+    known = isinstance(agents, Mapping) and all(isinstance(each, Mapping) for each in agents.values())
+    return agents if known else None
 
 
 def _name(identity: Identity, *, brief: bool) -> str:
@@ -61,7 +67,7 @@ def labels(groups: Sequence[Sequence[Mapping[str, Any]]]) -> list[list[str]]:
     for group in groups:
         alike: dict[str, list[dict[str, str]]] = {}
         for config in group:
-            alike.setdefault(player_of(config), []).append(_flat(config))
+            alike.setdefault(player_of(config), []).append(options_of(config))
         for name, flats in alike.items():
             keys = dict.fromkeys(key for flat in flats for key in flat)
             differing = [key for key in keys if len({flat.get(key) for flat in flats}) > 1]
@@ -70,14 +76,14 @@ def labels(groups: Sequence[Sequence[Mapping[str, Any]]]) -> list[list[str]]:
 
 
 def _with_options(config: Mapping[str, Any], options: Mapping[str, None]) -> str:
-    own = _flat(config)
+    own = options_of(config)
     said = ", ".join(f"{key}={own[key]}" for key in options if key in own)
     return f"{player_of(config)} ({said})" if said else player_of(config)
 
 
-def _flat(config: Mapping[str, Any]) -> dict[str, str]:
+def options_of(config: Mapping[str, Any]) -> dict[str, str]:
     """The seed, and the agents' options: `temperature` where all agents agree, else `planner_0.temperature`."""
-    agents = config.get("agents") or {}
+    agents = _identities(config) or {}
     found = {"seed": str(config.get("seed"))}
     for option in dict.fromkeys(key for identity in agents.values() for key in identity):
         values = {agent: _text(identity.get(option)) for agent, identity in agents.items()}

@@ -194,6 +194,7 @@ def choose(
         ValueError: The environment has no such option.
     """
     known = env.metadata.get("reset_options", {})
+    settings = without_defaults(settings, env)
     options = dict(options or {})
     if split is not None:
         options["split"] = split
@@ -216,6 +217,13 @@ def choose(
     if limit is not None and limit < num:  # the first ones may be the easiest
         seeds = sorted(random.Random(f"{name} {limit}").sample(seeds, limit))
     return InstanceSet("data set", tuple(Instance(i, seed, options) for i, seed in enumerate(seeds)))
+
+
+def without_defaults(settings: Mapping[str, Any], env: Any) -> dict[str, Any]:
+    """The settings that differ from the environment's defaults: to write out a default is to leave it."""
+    defaults = to_json({name: value for name, value in env.metadata.get("defaults", {}).items() if name in settings})
+    given = to_json({name: settings[name] for name in defaults})
+    return {name: value for name, value in settings.items() if name not in given or given[name] != defaults[name]}
 
 
 def has_published(name: str) -> bool:

@@ -18,7 +18,8 @@ from typing import Any
 
 import pettingllms_envs
 from pettingllms_envs.episodes.files import ANY_INSTANCE, Row, check_starts_nothing, problem
-from pettingllms_envs.evaluation.bench import workflow_of
+from pettingllms_envs.evaluation import data_label
+from pettingllms_envs.evaluation.bench import without_defaults, workflow_of
 from pettingllms_envs.evaluation.metrics import tokens
 from pettingllms_envs.evaluation.statistics import (
     Interval,
@@ -99,6 +100,7 @@ class Comparison:
     Args:
         num_problems: Number of problems for which every run has a result.
         left_out: Number of further problems of each run, by name.
+        without: By a run's name, the number of problems for which all others have a result, where it is larger.
         num_uneven: Problems of which two runs have different numbers of samples. With equal success rates the mean
             of such a difference is 0, but its distribution is not symmetric, so the tests are exact only if these are
             few.
@@ -110,6 +112,7 @@ class Comparison:
 
     num_problems: int
     left_out: Mapping[str, int]
+    without: Mapping[str, int]
     num_uneven: int
     success: Mapping[str, tuple[float, float, float]]
     pairs: Sequence[Pair]
@@ -181,8 +184,8 @@ def _shares(runs: Sequence[Run]) -> dict[str, list[Fraction]]:
     common = [key for key in scores[runs[0].name] if all(key in own for own in scores.values())]
     if not common:
         raise ValueError(
-            f"{' and '.join(scores)} have no problem in common; expected runs of the same environment, split and "
-            "seeds. Play them on the same problems."
+            f"{' and '.join(map(_played_on, runs))} have no problem in common; expected runs of the same "
+            "environment, split and seeds. Play them on the same problems."
         )
     return {name: [own[key] for key in common] for name, own in scores.items()}
 
@@ -190,8 +193,10 @@ def _shares(runs: Sequence[Run]) -> dict[str, list[Fraction]]:
 def _comparison(runs: Sequence[Run], shares: Mapping[str, Sequence[Fraction]], pairs: Sequence[Pair]) -> Comparison:
     counts = [Counter(problem(row) for row in run.rows if row["success"] is not None) for run in runs]
     common = set.intersection(*(set(own) for own in counts))
+    others = [set.intersection(*map(set, counts[:i] + counts[i + 1 :])) for i in range(len(runs) * (len(runs) > 2))]
     return Comparison(
         num_problems=len(common),
+        without={run.name: len(own) for run, own in zip(runs, others, strict=False) if len(own) > len(common)},
         left_out={run.name: len(own) - len(common) for run, own in zip(runs, counts, strict=True)},
         num_uneven=sum(len({own[key] for own in counts}) > 1 for key in common),
         success={
@@ -228,24 +233,28 @@ def _check(runs: Sequence[Run]) -> None:
                     )
 
 
+def _played_on(run: Run) -> str:
+    problems = data_label.problem_set(run.header["config"])
+    return f"{run.name} ({problems})" if problems else run.name
+
+
 def _problem_settings(run: Run) -> dict[str, Any]:
     config = run.header["config"]
     settings = config.get("settings") or {}
-    no_matter = ANY_INSTANCE | _workflow_settings(config.get("env"), settings)
-    return {"env": config.get("env"), **{name: value for name, value in settings.items() if name not in no_matter}}
+    told = telling_settings(config.get("env"), settings) if settings.keys() - ANY_INSTANCE else settings
+    return {"env": config.get("env"), **{name: told[name] for name in told if name not in ANY_INSTANCE}}
 
 
-def _workflow_settings(env: str | None, settings: Mapping[str, Any]) -> set[str]:
-    """Names of the workflow's settings, which do not change the problems; none if the environment is unknown."""
-    if not settings.keys() - ANY_INSTANCE:
-        return set()
+def telling_settings(env: str | None, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The settings without defaults and those of the workflow, which do not change the problems, if it is known."""
     try:
-        check_starts_nothing({}, env or "")
+        check_starts_nothing(settings, env or "")
         made = pettingllms_envs.make(env or "", **settings)
     except (ValueError, TypeError, ImportError):
-        return set()
+        return settings
     workflow = workflow_of(made)
-    return {field.name for field in fields(workflow)} - {"task"} if is_dataclass(workflow) else set()
+    own = {field.name for field in fields(workflow)} - {"task"} if is_dataclass(workflow) else set()
+    return {name: value for name, value in without_defaults(settings, made).items() if name not in own}
 
 
 def success_by_problem(rows: Sequence[Row]) -> dict[str, Fraction]:

@@ -34,9 +34,10 @@ def labelled(header: Mapping[str, Any]) -> dict[str, Any]:
     if "data" in header:
         return dict(header)
     config = header["config"]
+    settings = config.get("settings") or {}
     try:
-        check_starts_nothing({}, config.get("env") or "")
-        env = pettingllms_envs.make(config.get("env") or "", **(config.get("settings") or {}))
+        check_starts_nothing(settings, config.get("env") or "")
+        env = pettingllms_envs.make(config.get("env") or "", **settings)
     except (ValueError, TypeError, ImportError):  # it is not installed here, or has other settings now
         return {**header, "data": None}
     return {**header, "data": of_env(env, (config.get("instances") or {}).get("num"))}
@@ -45,6 +46,17 @@ def labelled(header: Mapping[str, Any]) -> dict[str, Any]:
 def note_of(header: Mapping[str, Any]) -> str:
     """The note about a run's problems, `"8 problems written for this package, not AIME"`, or an empty string."""
     return str((header.get("data") or {}).get("note", ""))
+
+
+def problem_set(config: Mapping[str, Any]) -> str:
+    """The problems of a run: `"200 of the published test set"`, `"seeds 0-199"`, `"30 of the data set"`; or empty."""
+    found = config.get("instances")
+    if not isinstance(found, Mapping) or "num" not in found:
+        return ""
+    num, source = found["num"], found.get("source")
+    if source == "seeds":
+        return "seed 0" if num == 1 else f"seeds 0-{num - 1}"
+    return f"{num} of the {source}{' test set' if source == 'published' else ''}" if source else str(num)
 
 
 def first_line(env: Any, num: int) -> str:

@@ -66,7 +66,9 @@ class Leaderboard:
         columns: Their names.
         players: Those who have a cell, the best first: by their mean, then those who lack a column, by name.
         cells: By player and column.
-        means: The mean over all columns of each player that has them all; empty with one column.
+        means: The mean over the columns, but for those of `not_in_mean`, of each player that has them all; empty with
+            one column.
+        not_in_mean: The columns whose problems are not what the environment is called after.
         comparisons: The pairs of each column that has two players.
         left_out: Name and reason of each run that is in no column.
     """
@@ -77,6 +79,7 @@ class Leaderboard:
     means: Mapping[str, Figure]
     comparisons: Mapping[str, Comparison]
     left_out: Sequence[tuple[str, str]]
+    not_in_mean: Sequence[str] = ()
 
 
 def leaderboard(runs: Sequence[Run], names: Mapping[str, str] = MappingProxyType({})) -> Leaderboard:
@@ -151,18 +154,26 @@ def _joined(
     comparisons = compare_each(compared) if compared else {}
     cells = {key: replace(cell, is_best=_is_best(cell, comparisons)) for key, cell in cells.items()}
     shown = [column for column in columns if any(key[1] == column for key in cells)]
+    noted = {cell.column for cell in cells.values() if cell.note}
+    ranked = [column for column in shown if column not in noted] or shown
     means = {
-        player: _mean([cells[player, column].success for column in shown])
+        player: _mean([cells[player, column].success for column in ranked])
         for player in dict.fromkeys(player for player, _ in cells)
-        if len(shown) > 1 and all((player, column) in cells for column in shown)
+        if len(ranked) > 1 and all((player, column) in cells for column in ranked)
     }
-    single = {player: cell.success for (player, _), cell in cells.items()} if len(shown) == 1 else means
+    single = {player: cell.success for (player, column), cell in cells.items() if [column] == ranked} or means
     order = sorted(
         dict.fromkeys(player for player, _ in cells),
         key=lambda player: (player not in single, -single[player][0] if player in single else 0.0, player),
     )
     return Leaderboard(
-        columns=shown, players=order, cells=cells, means=means, comparisons=comparisons, left_out=sorted(left_out)
+        columns=shown,
+        players=order,
+        cells=cells,
+        means=means,
+        comparisons=comparisons,
+        left_out=sorted(left_out),
+        not_in_mean=[column for column in shown if column not in ranked],
     )
 
 
@@ -225,7 +236,7 @@ def _conditions(run: Run) -> dict[str, str]:
     plain = {
         **(config.get("settings") or {}),
         **options,
-        "problems": config["instances"]["num"],
+        "problems": data_label.problem_set(config),
         "samples": config["samples"],
         **{name: config.get(name) for name in ("max_steps", "episode_tokens", "generated_tokens")},
         DERIVED[0]: str(config["instances"].get("digest"))[:8],

@@ -188,7 +188,8 @@ def _agent(name: str, rows: Sequence[Row]) -> Figures:
         "models": sorted({step["model"] for step in steps if step["model"] is not None}),
     }
     figures = {place(row): of_row(row)[name] for row in ended}
-    return own | {each: _mean(ended, partial(_of_figures, figures, each)) for each in AGENT_FIGURES}
+    shown = {each: _mean(ended, partial(_of_figures, figures, each), may_count=False) for each in AGENT_FIGURES}
+    return own | shown
 
 
 def _of_figures(figures: Mapping[tuple[int, int], Mapping[str, float]], name: str, row: Row) -> float | None:
@@ -219,17 +220,23 @@ def _is_share(rows: Sequence[Row], name: str) -> bool:
     return all(isinstance(value, bool) for value in found if value is not None)
 
 
-def _mean(rows: Sequence[Row], value: Callable[[Row], float | None], *, is_share: bool = False) -> Figures | None:
+def _mean(
+    rows: Sequence[Row], value: Callable[[Row], float | None], *, is_share: bool = False, may_count: bool = True
+) -> Figures | None:
     """The mean over problems of a value, with its interval; rows without it are left out.
 
     For booleans the interval is computed as for success, for other values by a studentized bootstrap, which also holds
-    for heavy tails.
+    for heavy tails. That of a count, such as turns, is cut at 0: by its values it is one, and none is negative.
     """
     known = [row for row in rows if value(row) is not None]
     if not known:
         return None
-    means = by_problem(known, lambda row: float(value(row) or 0.0))
-    return _figure(means, mean_interval if is_share else studentized_bootstrap)
+    values = {place(row): value(row) or 0 for row in known}
+    means = by_problem(known, lambda row: float(values[place(row)]))
+    figure = _figure(means, mean_interval if is_share else studentized_bootstrap)
+    if may_count and all(each >= 0 and float(each).is_integer() for each in values.values()):
+        figure["low"] = max(0.0, figure["low"])
+    return figure
 
 
 def _figure(values: Sequence[float], interval: Callable[[Sequence[float]], Interval] = mean_interval) -> Figures:

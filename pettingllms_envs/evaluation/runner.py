@@ -159,6 +159,7 @@ class RunResult:
         why: Why some are missing; empty if none are.
         interrupted: Whether the run was stopped by Ctrl-C.
         refused: Whether an agent can never reply: a wrong key, an unknown model.
+        num_earlier: Number of rows that were there before.
     """
 
     rows: list[dict[str, Any]]
@@ -166,6 +167,7 @@ class RunResult:
     why: str = ""
     interrupted: bool = False
     refused: bool = False
+    num_earlier: int = 0
 
 
 def run(
@@ -220,6 +222,7 @@ def run(
         why=why,
         interrupted=interrupted,
         refused=hopeless,
+        num_earlier=len(done),
     )
 
 

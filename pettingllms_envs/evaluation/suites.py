@@ -117,6 +117,10 @@ def read_suite(name: str) -> Suite:
     """
     if name.endswith(SUFFIXES):
         file, source = Path(name), str(Path(name).resolve())
+        if not file.exists():
+            raise ValueError(
+                f"there is no suite {name}; expected a file of yours, or one of {', '.join(shipped())}. Correct it."
+            )
         text = file.read_text("utf-8")
     else:
         file, source = Path(f"{name}.yaml"), name

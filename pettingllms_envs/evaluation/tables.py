@@ -15,10 +15,22 @@ from pettingllms_envs.evaluation.metrics import sum_of_tokens
 
 Figures = Mapping[str, Any]
 
+FEW = 10
+"""Number of problems below which no interval of a mean has the right coverage, see docs/benchmarking.md."""
+
 
 def percent(figure: Figures) -> str:
     """A share with its interval, such as `"41.5% [34.9, 48.4]"`."""
     return f"{100 * figure['mean']:.1f}% [{100 * figure['low']:.1f}, {100 * figure['high']:.1f}]"
+
+
+def rate(success: Figures | None) -> str:
+    """A success rate with its interval; where episodes have no result, what it is if all of them fail, or succeed."""
+    if success is None:
+        return "no success rate"
+    if "least" in success:
+        return f"{success['least']:.1%} to {success['most']:.1%} (partial)"
+    return percent(success)
 
 
 def number(figure: Figures | None) -> str:
@@ -53,7 +65,8 @@ def brief(report: Figures) -> str:
     episodes, success = report["episodes"], report["success"]
     num = episodes["ended"]
     errors = ", ".join(f"{num} {kind}" for kind, num in episodes["errors"].items())
-    said = ["no success rate" if success is None else percent(success), f"{num:,} episode{'' if num == 1 else 's'}"]
+    of = f" of {episodes['planned']:,}" if episodes["planned"] > num else ""
+    said = [rate(success), f"{num:,}{of} episode{'' if num == 1 and not of else 's'}"]
     return ", ".join([*said, *([f"errors: {errors}"] if errors else []), costs(report)])
 
 
@@ -106,13 +119,15 @@ def empty_replies(agents: Mapping[str, Figures]) -> list[str]:
 
 
 def main_figures(report: Figures) -> list[tuple[str, str]]:
-    """Success and related numbers, one line each."""
+    """Success and related numbers, one line each; means of fewer than ten problems, without their interval."""
     success, samples = report["success"], report["samples"]
+    num = report["episodes"]["ended"] if success is None else success["problems"]
     rows: list[tuple[str, str]] = []
     if success is None:
         rows.append(("success", "the environment does not say" if report["episodes"]["ended"] else "no episode ended"))
     else:
-        rows.append((f"success, {success['problems']} problems", f"{percent(success)} {success['method']}"))
+        partial = "partial " * ("least" in success)
+        rows.append((f"{partial}success, {success['problems']} problems", f"{percent(success)} {success['method']}"))
         if "least" in success:
             rows.append(("  had the missing failed, or succeeded", f"{success['least']:.1%} to {success['most']:.1%}"))
     if samples is not None:
@@ -122,11 +137,10 @@ def main_figures(report: Figures) -> list[tuple[str, str]]:
             rows.append((f"majority@{samples['k']}", percent(samples["majority"])))
     for option, values in report["by"].items():
         rows += [(f"  {option} {value}, {figure['problems']}", percent(figure)) for value, figure in values.items()]
-    rows += [(name, number(figure)) for name, figure in report["outcome"].items()]
-    rows.append(("turns", number(report["turns"])))
+    means = {**report["outcome"], "turns": report["turns"]}
     if report["tokens"] is not None:
-        rows.append(("tokens of an episode", number(report["tokens"])))
-    return rows
+        means["tokens of an episode"] = report["tokens"]
+    return rows + [(name, f"{of['mean']:.3g}" if of and num < FEW else number(of)) for name, of in means.items()]
 
 
 def width(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> int:

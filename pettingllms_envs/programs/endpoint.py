@@ -11,6 +11,7 @@ A connection has a thread, which waits for the answer, so a run costs no more th
 
 from __future__ import annotations
 
+import concurrent.futures.thread  # noqa: F401  # which registers itself for Python's end, before the endpoint does
 import hashlib
 import json
 import os
@@ -44,6 +45,9 @@ class Endpoint(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.sessions: dict[str, Session] = {}
         threading.Thread(target=self.serve_forever, name="endpoint of programs", daemon=True).start()
+        # At its end Python waits for the threads of executors, such as a fan-out's, and they wait for an answer. What
+        # is registered last is called first, and functions of `atexit` later than all of these.
+        threading._register_atexit(self.close_all)  # type: ignore[attr-defined]
 
     def open(self, session: Session) -> str:
         """Serve a run. Returns its base URL."""
@@ -53,6 +57,11 @@ class Endpoint(ThreadingHTTPServer):
     def forget(self, session: Session) -> None:
         """The run's key is no longer known."""
         self.sessions.pop(session.key, None)
+
+    def close_all(self) -> None:
+        """End all runs: their calls get an error."""
+        for session in list(self.sessions.values()):
+            session.close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that went away is no error."""
@@ -174,12 +183,12 @@ class _Handler(BaseHTTPRequestHandler):
         reply = call.reply
         assert reply is not None
         counts = reply.num_prompt_tokens, reply.num_tokens, reply.was_cut
+        call.is_delivered = True  # before its client has it, who may ask the same once more at once
         try:
             self._send(*dialect.write(asked, str(reply), Answered(model, call.number, *counts)))
             self.wfile.flush()
-            call.is_delivered = True
         except OSError:  # the client is gone; a second try gets the same answer
-            self.close_connection = True
+            call.is_delivered, self.close_connection = False, True
 
     def _body(self) -> dict[str, Any]:
         """The request's body, a JSON object."""

@@ -31,7 +31,8 @@ from pettingllms_envs.spaces import ChatText, observation_space
 
 REMEDY = (
     " A time, an id or a number at random in a request differs from run to run: leave it out, or out of what is "
-    'compared, such as by program(..., normalize=lambda text: re.sub("[0-9]+:[0-9]+", "TIME", text)).'
+    'compared, such as by program(..., normalize=lambda text: re.sub("[0-9]+:[0-9]+", "TIME", text)). Agents that are '
+    "asked at the same time have a fixed order with parallel=True."
 )
 
 
@@ -97,10 +98,9 @@ class ProgramEnv(AECEnv[str, Any, str | None]):  # type: ignore[misc]  # petting
         self.close()
         program = self.program
         self._session = Session(program.names, program.state.order, program.normalize)
-        base_url = endpoint().open(self._session)
-        self._stop = start(
-            program.target, self._session, base_url, {"seed": seed, **(options or {})}, program.variables
-        )
+        base_url, row = endpoint().open(self._session), {"seed": seed, **(options or {})}
+        self._stop = start(program.target, self._session, base_url, row, program.variables)
+        self._row = repr(row)
         self.agents = list(self.possible_agents)
         self.rewards = dict.fromkeys(self.agents, 0.0)
         self._cumulative_rewards = dict(self.rewards)
@@ -185,7 +185,7 @@ class ProgramEnv(AECEnv[str, Any, str | None]):  # type: ignore[misc]  # petting
         session, program = self._session, self.program
         assert session is not None
         try:
-            taken = session.take(program.timeout)
+            taken = session.take(program.timeout, f"{self._row} {self.state_hash()}")
         except NothingHeard:
             self.close()
             raise ProgramFailed(

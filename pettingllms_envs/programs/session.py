@@ -23,6 +23,8 @@ from pettingllms_envs.observations import Limits, Prompt
 
 FIRST_WAIT, LONGEST_WAIT = 0.02, 1.0
 """Seconds without a further call after which a program with calls at the same time is quiet."""
+MOST_WIDTHS = 10_000
+"""States of which the number of open calls is remembered."""
 _DONE, _NOTHING = threading.Event(), Prompt(())
 _DONE.set()
 
@@ -77,10 +79,19 @@ class CallOrder:
     Args:
         wait: Seconds. 0: the program has asked one at a time so far.
         has_waited_longest: Whether an order was lost with the longest wait.
+        widths: How many calls were open when one of them was answered, by state, where there were several. A replay
+            waits for as many, and no longer.
     """
 
     wait: float = 0.0
     has_waited_longest: bool = False
+    widths: dict[str, int] = field(default_factory=dict)
+
+    def found_open(self, state: str, number: int) -> None:
+        """Several calls were open in a state."""
+        if len(self.widths) == MOST_WIDTHS:
+            self.widths.clear()
+        self.widths[state] = max(number, self.widths.get(state, 0))
 
     def found_parallel(self) -> None:
         """Two calls of a run were open at the same time."""
@@ -130,6 +141,7 @@ class Session:
         self._changed = threading.Condition()
         self._open: list[Call] = []
         self._taken: Call | None = None
+        self._state = ""
         self._calls: dict[str, Call] = {}
         self._posted: list[Parts] = []
         self._ended: Ended | None = None
@@ -185,11 +197,12 @@ class Session:
 
     # ---- The environment's side
 
-    def take(self, timeout: float) -> Call | Ended:
+    def take(self, timeout: float, state: str = "") -> Call | Ended:
         """The next call, or the end of the run.
 
         Args:
             timeout: Seconds until the first of them.
+            state: Identifies the row and all that the program was replied so far.
 
         Raises:
             NothingHeard: There was none.
@@ -200,6 +213,7 @@ class Session:
             while not self._open and self._ended is None and not self._is_closed:
                 if not self._changed.wait(until - time.monotonic()):
                     raise NothingHeard
+            self._state = state
             self._wait_until_quiet()
             if self._is_closed:
                 raise SessionClosed
@@ -211,13 +225,16 @@ class Session:
             return call
 
     def _wait_until_quiet(self) -> None:
-        """Wait until no further call has arrived for a while, longer where this thread itself is kept waiting."""
-        self._waited = self._order.wait
+        """Wait until no further call has arrived for a while, longer where this thread itself is kept waiting.
+
+        In a state in which another run has been, wait for as many calls as it made.
+        """
+        self._waited, width = self._order.wait, self._order.widths.get(self._state, 0)
         begun = quiet_since = time.monotonic()
         while self._waited and self._open and self._ended is None and not self._is_closed:
             now = time.monotonic()
-            left = max(self._latest, quiet_since) + self._waited - now
-            if left <= 0:
+            left = begun + LONGEST_WAIT - now if width else max(self._latest, quiet_since) + self._waited - now
+            if left <= 0 or 1 < width <= len(self._open):
                 return
             self._changed.wait(left)
             woken = time.monotonic()
@@ -236,6 +253,8 @@ class Session:
             assert call is not None, "an answer without a call"
             if self._is_out_of_order:
                 raise CallsOutOfOrder
+            if len(self._open) > 1:
+                self._order.found_open(self._state, len(self._open))
             if call in self._open:  # else the run has ended meanwhile, and its client was told so
                 self._open.remove(call)
                 call.reply, call.prompt = reply, _NOTHING

@@ -64,7 +64,8 @@ def described(given: Any) -> str:
     if isinstance(given, partial):
         arguments, options, given = [_argument(each, given.func) for each in given.args], given.keywords, given.func
     elif is_dataclass(given) and not isinstance(given, type):
-        names = [each.name for each in fields(given) if hasattr(given, each.name)]  # some may be set later
+        # Some may be set later; what is not compared is no setting: runs find it, as how long a program is waited for.
+        names = [each.name for each in fields(given) if each.compare and hasattr(given, each.name)]
         options, given = {name: getattr(given, name) for name in names}, type(given)
     elif inspect.isfunction(given):
         options = _lasting(_closure_of(given), given)

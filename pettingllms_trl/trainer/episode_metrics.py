@@ -130,6 +130,21 @@ class EpisodeMetrics:
         return {name: values for name, values in metrics.items() if not all(map(math.isnan, values))}
 
 
+def with_absent_parts(metrics: Metrics, logged: Mapping[str, Sequence[float]]) -> Metrics:
+    """A generation's metrics, with 0 for parts of rewards that only it or only others have: a log is a mean of them.
+
+    Args:
+        metrics: Of the generation.
+        logged: Of those before it that are not yet written.
+    """
+    filled = dict(metrics)
+    for part in dict.fromkeys(name for name in (*logged, *metrics) if "/rewards/" in name and "agent/" in name):
+        reward = f"{part.partition('/rewards/')[0]}/reward"  # which every generation has in which the agent acts
+        missing = len(logged.get(reward, ())) - len(logged.get(part, ()))
+        filled[part] = [0.0] * missing + metrics.get(part, [0.0] * len(metrics.get(reward, ())))
+    return filled
+
+
 def prefix_shares(decisions: Sequence[Decision], policies: Mapping[str, str]) -> Iterator[tuple[str, float]]:
     """How much of each prompt of an episode its policy has read or written before, of which an engine has a cache.
 

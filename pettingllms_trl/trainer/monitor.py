@@ -228,7 +228,8 @@ def _delayed_words(found: Mapping[str, GroupStatistics], signals: Mapping[str, R
 
 def _cause(statistics: GroupStatistics, episodes: Sequence[Episode]) -> str:
     if episodes and all(episode.outcome.get("success") for episode in episodes):
-        return "All episodes succeeded, so the instances are solved. Play harder ones (curriculum=), or stop here."
+        who = "The best candidates of all episodes succeeded" if statistics.is_tree else "All episodes succeeded"
+        return f"{who}, so nothing tells replies apart. Play harder ones (curriculum=), or evaluate and stop here."
     collapsed = (
         "Either the policies collapsed to one reply, or the instances are too hard or too easy to tell replies apart. "
         "Look at some (log_completions=True); then raise temperature or num_generations, change the instances, or "

@@ -60,7 +60,7 @@ from pettingllms_trl.rollout.play import EnvironmentSource
 from pettingllms_trl.trainer import parts
 from pettingllms_trl.trainer.collector import Generation, RolloutCollector
 from pettingllms_trl.trainer.dataloading import places
-from pettingllms_trl.trainer.episode_metrics import EpisodeMetrics
+from pettingllms_trl.trainer.episode_metrics import EpisodeMetrics, with_absent_parts
 from pettingllms_trl.trainer.hooks import TRLHooks, override_args
 from pettingllms_trl.trainer.monitor import LearningMonitor, reply_limits, warn_above_progress_bar
 from pettingllms_trl.trainer.reporting import GenerationReporter
@@ -380,7 +380,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
     ) -> None:
         step = self.state.global_step
         metrics = self.reporter.metrics_of(generation, step=step, is_first=self._step == 0)
-        self.report_all(metrics, "train")
+        self.report_all(with_absent_parts(metrics, self._metrics["train"]), "train")
         self.token_budget.add(int(generation.played.counts["sampled_tokens"]))
         self.report("rollout/total_sampled_tokens", self.token_budget.num_generated, replace=True)
         if self.args.max_resamples:

@@ -160,7 +160,32 @@ def test_the_output_folder_of_a_training_names_its_rollouts(run: Run) -> None:
     assert run("compare team again=team")[0] == 0
 
 
-@pytest.mark.parametrize("command", ["view", "replay", "compare"])
+def test_the_runs_below_a_folder_are_compared(run: Run) -> None:
+    for name in ("oracle", "null"):
+        run(f"bench plan_path --agents {name} --limit 8 --output runs/{name}")
+    status, out, _ = run("compare runs")
+    assert status == 0
+    assert "oracle - null +100.0" in out
+
+
+def test_what_is_piped_is_not_wrapped(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS")
+    for name in ("a_team_of_a_long_name", "another_team_of_a_name_no_shorter"):
+        run(f"bench plan_path --agents oracle --limit 2 --output {name}")
+    out = run("compare a_team_of_a_long_name another_team_of_a_name_no_shorter")[1]
+    assert "\nanother_team_of_a_name_no_shorter - a_team_of_a_long_name +0.0 [" in out
+
+
+def test_the_examples_of_a_help_have_lines_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["bench", "--help"])
+    out = capsys.readouterr().out
+    assert "\n    pettingllms bench games --model a " in out
+    assert "OPENAI_API_KEY" in out
+    assert "servers.toml" in out
+
+
+@pytest.mark.parametrize("command", ["view", "replay"])
 def test_a_folder_of_several_runs_is_answered_with_their_names(run: Run, command: str) -> None:
     for name in ("b", "a"):
         run(f"bench plan_path --agents oracle --limit 1 --output runs/{name}")

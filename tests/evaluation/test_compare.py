@@ -60,6 +60,18 @@ def test_problems_that_a_run_has_no_result_for_are_left_out_of_all() -> None:
     assert comparison.success["b"][0] == pytest.approx(1 / 3)
 
 
+def test_a_run_that_leaves_the_others_few_problems_is_named() -> None:
+    runs = [run_of("weak", "0" * 12), run_of("strong", "1" * 11 + "e"), run_of("broken", "11" + "e" * 10)]
+    comparison = compare(runs)
+    # With broken two problems are left; without it the eleven that strong has; without another one still two.
+    assert (comparison.num_problems, dict(comparison.without)) == (2, {"broken": 11})
+    assert compare(runs[:2]).without == {}
+    console = Console(file=io.StringIO(), width=120)
+    commands.show(console, comparison)
+    said = "Without broken the others have results for 11 in common: play it to its end, or leave it out."
+    assert said in console.file.getvalue()
+
+
 def test_samples_are_compared_problem_by_problem() -> None:
     first, second = run_of("a", "00,10,00,01"), run_of("b", "11,11,10,11")
     (pair,) = compare([first, second]).pairs
@@ -117,3 +129,4 @@ def test_the_tables_say_which_p_it_is_who_won_and_how_many_problems_would_tell()
     commands.show(console, compare([first, second, run_of("c", "0" * 12)]))
     assert "p (Holm)" in console.file.getvalue()
     assert "Adjusted by Holm, so that all 3 verdicts hold together" in console.file.getvalue()
+    assert "four times in five, among as many comparisons." in console.file.getvalue()

@@ -16,6 +16,7 @@ import pytest
 
 from made_rows import header, row
 from pettingllms_envs import cli
+from pettingllms_envs.commands.leaderboard import text_of
 from pettingllms_envs.episodes import files
 from pettingllms_envs.episodes.players import labels, player_of
 from pettingllms_envs.evaluation import metrics
@@ -120,7 +121,7 @@ def test_what_five_pairs_cannot_tell_the_first_of_them_alone_could() -> None:
 @pytest.mark.parametrize(
     ("run", "reason"),
     [
-        (played("odd", "111"), "no other plays game_v0 so: problems 3 (in the table 4)"),
+        (played("odd", "111"), "no other plays game_v0 so: problems seeds 0-2 (in the table seeds 0-3)"),
         (played("odd", "1111", settings={"size": 5}), "no other plays game_v0 so: size 5 (in the table default)"),
         (played("odd", "1111", max_steps=9), "no other plays game_v0 so: max_steps 9 (in the table null)"),
         (played("odd", "11e1"), "of 4 episodes 1 are errors; the same command plays them"),
@@ -139,7 +140,7 @@ def test_another_number_of_samples_is_another_run() -> None:
     twice = played("twice", "1111", samples=2, instances={"num": 2, "digest": "4"})
     board = leaderboard([played("a", "1010"), played("b", "1010"), twice])
     assert board.left_out == [
-        ("twice", "no other plays game_v0 so: problems 2 (in the table 4), samples 2 (in the table 1)")
+        ("twice", "no other plays game_v0 so: problems 2 (in the table seeds 0-3), samples 2 (in the table 1)")
     ]
 
 
@@ -197,6 +198,18 @@ def test_wall_time_counts_what_is_played_at_once_once_and_no_pause() -> None:
     assert metrics.timing([row(0, True)]) is None
 
 
+def test_problems_of_this_package_are_shown_and_are_not_in_the_mean() -> None:
+    runs = [played(f"{env}/{name}", "10", env=env, model=name) for env in ("x_v0", "y_v0") for name in "ab"]
+    own = [played(f"own/{name}", "1111", env="aime_v0", model=name) for name in "ab"]
+    own = [Run(run.name, {**run.header, "data": {"name": "own:aime", "note": "4 problems"}}, run.rows) for run in own]
+    board = leaderboard([*runs, *own])
+    assert " No mean counts aime_v0, whose problems are not the benchmark's." in text_of(board, "md")
+    assert board.cells["a", "aime_v0"].success[0] == 1.0
+    assert board.means["a"][0] == 0.5  # of x and y; with aime it would be 2/3
+    assert board.not_in_mean == ["aime_v0"]
+    assert leaderboard(own).not_in_mean == []
+
+
 # ---- Commands -------------------------------------------------------------------------------------------------------
 
 
@@ -211,7 +224,7 @@ def test_a_leaderboard_is_a_table_markdown_csv_and_a_page(run: Command) -> None:
     assert status == 0
     assert "oracle 100.0% [67.6, 100.0] * 100.0% [67.6, 100.0] * 100.0% [77.1, 100.0]" in out
     assert "plan_path_v0 oracle - null +100.0 [+" in out
-    assert "* r/other: no other plays sudoku_v0 so: problems 3 (in the table 8)" in out
+    assert "* r/other: no other plays sudoku_v0 so: problems 3 of the published test set (in the table 8 of the" in out
     assert "* r/broken: r/broken/run.json is not JSON" in out
     for suffix in ("md", "csv", "html"):
         assert run(f"leaderboard r --output l.{suffix}")[:2] == (0, f"l.{suffix}")
@@ -225,6 +238,28 @@ def test_a_leaderboard_is_a_table_markdown_csv_and_a_page(run: Command) -> None:
         run("leaderboard none")[2]
         == "error: none: No such file or directory; expected a path that can be used. Name another.\n"
     )
+
+
+def test_a_setting_that_is_given_as_it_is_by_default_is_no_other_benchmark(run: Command) -> None:
+    defaults = "--set size=4 --set num_turns=4 --set alpha=1.0 --workflow draft_plan"
+    assert run("bench sudoku --agents oracle --limit 4 --output r/short")[0] == 0
+    assert "seeds" not in run(f"bench sudoku --agents null --limit 4 {defaults} --output r/long")[1]
+    short, long = (files.read_header(Path("r", name))["config"] for name in ("short", "long"))
+    assert short["instances"]["source"] == "published"
+    assert {**short, "agents": None} == {**long, "agents": None}
+    out = run("bench sudoku --agents null --set size=9 --limit 4 --output r/nine")[1]
+    assert "sudoku_v0: seeds 0-3, not the published test set, which is of the default settings and no options." in out
+    assert "sudoku_v0 null 4 of the published test set 1 - - " in run("leaderboard r")[1]
+
+
+def test_two_sets_of_problems_of_one_game_have_none_in_common_and_that_is_said(run: Command) -> None:
+    run("bench sudoku --agents oracle --limit 4 --output a")
+    run("bench sudoku --agents oracle --limit 4 --split train --output b")
+    head = files.read_header(Path("b"))
+    head["config"]["settings"] = {"size": 4}  # as an earlier version wrote it
+    files.write_json(Path("b/run.json"), head)
+    said = "a (4 of the published test set) and b (seeds 0-3) have no problem in common"
+    assert said in run("compare a b")[2]
 
 
 def test_compare_names_models_and_compares_each_environment_by_itself(run: Command) -> None:
@@ -255,8 +290,14 @@ def test_the_index_has_every_run_and_filters_them(run: Command) -> None:
     Path("r/bad/run.json").write_text('{"format": 1}')
     status, out, _ = run("runs r")
     assert status == 0
-    assert re.search(r"^plan_path_v0 null \d{4}-\d\d-\d\d 0.0% \[0.0, 65.8\] 2 - [\d.]+ s r/deep/null$", out, re.M)
-    assert re.search(r"^plan_path_v0 oracle \d{4}-\d\d-\d\d - unfinished - - r/deep/oracle$", out, re.M)
+    assert re.search(
+        r"^plan_path_v0 null \d{4}-\d\d-\d\d 0.0% \[0.0, 65.8\] 2 - [\d.]+ s 2 of the published test set r/deep/null$",
+        out,
+        re.M,
+    )
+    assert re.search(
+        r"^plan_path_v0 oracle \d{4}-\d\d-\d\d - unfinished - - 2 of the published test set r/deep/oracle$", out, re.M
+    )
     assert "aime_v0 (2 problems written for this package, not AIME) null" in out
     assert "broken: r/bad/run.json is no run.json of a run" in out
     assert out.endswith("3 runs, 1 unfinished, 1 more that cannot be read")
@@ -315,6 +356,33 @@ def test_an_index_of_two_thousand_runs_takes_two_seconds_more_than_the_version(r
     version = seconds("--version")
     assert seconds("runs", "many") < version + 2
     assert run("runs many")[1].endswith("1960 runs, 40 unfinished, 40 more that cannot be read")
+
+
+def test_an_unfinished_run_has_bounds_and_no_rate(run: Command) -> None:
+    run("bench plan_path --agents oracle --limit 4 --output r/a")
+    rows = files.read(Path("r/a"))[:1]
+    files.write_json(Path("r/a/report.json"), metrics.report(files.read_header(Path("r/a")), rows, num_planned=4))
+    assert "25.0% to 100.0% (partial) 1 of 4 - " in run("runs r")[1]  # one solved, three missing
+    (head, line) = run("runs r --format csv")[1].splitlines()
+    found = dict(zip(head.split(","), line.split(","), strict=True))
+    assert [found[name] for name in ("success", "low", "high", "least", "most")] == ["", "", "", "0.25", "1.0"]
+    assert [found[name] for name in ("finished", "episodes", "planned")] == ["False", "1", "4"]
+
+
+def test_runs_that_differ_in_settings_problems_or_sampling_are_told_apart_in_a_data_frame(run: Command) -> None:
+    pytest.importorskip("pandas")
+    from pettingllms_envs.evaluation import frame
+
+    for name, more in {"a": "", "b": "--set size=9", "c": "--seed 1 --samples 2"}.items():
+        run(f"bench sudoku --agents null --limit 2 {more} --output {name}/run")
+    runs = frame(["a", "b", "c"], per="run").set_index("run")
+    told = runs[["settings", "problem_set", "samples", "player.seed", "finished"]].to_dict("index")
+    assert [list(told[f"{name}/run"].values()) for name in "abc"] == [
+        ["", "2 of the published test set", 1, "0", True],
+        ["size=9", "seeds 0-1", 1, "0", True],
+        ["", "2 of the published test set", 2, "1", True],
+    ]
+    assert frame(["a", "c", "a"]).groupby("run")["success"].count().to_dict() == {"a/run": 2, "c/run": 4}
 
 
 def test_all_runs_are_a_data_frame(run: Command) -> None:

@@ -8,7 +8,7 @@ import pytest
 from made_rows import header, row, run_of
 from pettingllms_envs.episodes import files
 from pettingllms_envs.evaluation import metrics, tables
-from pettingllms_envs.evaluation.statistics import shares_bootstrap, wilson
+from pettingllms_envs.evaluation.statistics import shares_bootstrap, studentized_bootstrap, wilson
 
 
 def test_an_error_is_in_no_rate_and_what_it_could_have_changed_is_said() -> None:
@@ -94,6 +94,19 @@ def test_an_outcome_of_yes_and_no_has_the_interval_of_a_share_and_a_count_has_no
     outcome = metrics.report(header(), rows)["outcome"]
     assert (outcome["agreed"]["low"], outcome["agreed"]["high"]) == wilson(8, 8)
     assert (outcome["moves"]["low"], outcome["moves"]["high"]) == (1.0, 1.0)
+
+
+def test_a_count_is_not_below_zero_and_few_have_no_interval() -> None:
+    counts = [0, 0, 0, 0, 0, 0, 0, 0, 1, 60]  # by a studentized bootstrap its interval begins below 0
+    rows = [row(i, True, tokens=count) for i, count in enumerate(counts)]
+    report = metrics.report(header(), rows)
+    assert report["tokens"]["mean"] == 6.1
+    assert report["tokens"]["low"] == 0.0
+    assert studentized_bootstrap(counts)[0] < 0
+    shown = dict(tables.main_figures(report))
+    assert shown["tokens of an episode"].startswith("6.1 [0, ")
+    few = dict(tables.main_figures(metrics.report(header(), rows[1:])))
+    assert (few["tokens of an episode"], few["turns"]) == ("6.78", "1")  # 61 / 9
 
 
 def test_tokens_that_nobody_counted_are_not_zero() -> None:

@@ -24,6 +24,7 @@ from chat_server import serving
 from pettingllms_envs import cli
 from pettingllms_envs.agents.servers import with_server
 from pettingllms_envs.agents.spec import AgentSpec
+from pettingllms_envs.commands.runs import asked
 from pettingllms_envs.commands.suite import cells_of
 from pettingllms_envs.episodes import files
 from pettingllms_envs.evaluation import runner
@@ -149,6 +150,14 @@ def test_a_setting_holds_for_the_environments_that_have_it() -> None:
     assert [cell.reset_options for cell in levels] == [[("level", 2)], []]
 
 
+def test_the_papers_games_are_played_on_the_published_test_sets() -> None:
+    whole = yaml.safe_load((ROOT / "examples/suites/untrained.yaml").read_text("utf-8"))
+    games = [entry for entry in whole["environments"] if entry["env"] in ("sudoku", "sokoban", "plan_path")]
+    suite = yaml.safe_dump({"environments": games, "teams": {"best": "oracle"}})
+    found = [asked(cell)[0] for cell in cells(suite, limit=None, episode_tokens=None, generated_tokens=None)]
+    assert [(bench.chosen.source, len(bench.chosen.instances)) for bench in found] == [("published", 200)] * 6
+
+
 def test_a_setting_that_no_environment_has_is_refused_with_their_names(run: Run) -> None:
     status, out, err = run("bench plan_path aime --model m --base-url http://h/v1 --set colour=1")
     assert (status, out) == (2, "")
@@ -175,6 +184,10 @@ def test_the_server_is_the_alias_or_that_of_the_environment(run: Run, monkeypatc
     assert asked("m@2024", base_url="http://h/v1") == ("m@2024", {"base_url": "http://h/v1"})
     with pytest.raises(ValueError, match=r"the server is 'nea'; expected a URL .* near, far\. Did you mean 'near'?"):
         asked("m", base_url="nea")
+    with pytest.raises(ValueError, match=r"the model is 'm@nea', but .*servers.toml has no server 'nea'.*'near'"):
+        asked("m@nea")
+    assert asked("m@nea", base_url="http://h/v1") == ("m@nea", {"base_url": "http://h/v1"})
+    assert asked("m@2024") == ("m@2024", {})
     assert asked("m") == ("m", {})
     monkeypatch.setenv("OPENAI_BASE_URL", "http://env/v1")
     assert asked("m") == ("m", {"base_url": "http://env/v1"})
@@ -251,13 +264,58 @@ def test_a_cell_that_cannot_be_played_says_why_and_leaves_the_others(run: Run) -
     assert "error: sudoku level=99, tiny: level is 99; expected one of" in out
     assert "error: plan_path, mixed: there is no role 'judge'" in out
     assert "6 runs in outputs/bench/s" in lines
-    assert any(re.match(r"\[1/6\] plan_path, tiny: .*%.* 2 episodes", line) for line in lines)
-    assert any(re.match(r"\[2/6\] plan_path, gone: error: .*refused \(404\) the model 'gone'", line) for line in lines)
-    assert any(re.match(r"\[3/6\] plan_path, leaving: .*episodes were not played: .*\(404\)", line) for line in lines)
-    assert any(re.match(r"\[4/6\] sokoban, tiny: .*%.* 2 episodes", line) for line in lines)
+    assert any(
+        re.match(r"\[1/6\] plan_path, tiny, 2 of the published test set: .*%.* 2 episodes", line) for line in lines
+    )
+    assert any(
+        re.match(r"\[2/6\] plan_path, gone, .*: error: .*refused \(404\) the model 'gone'", line) for line in lines
+    )
+    partial = (
+        r"\[3/6\] plan_path, leaving, .*: [\d.]+% to [\d.]+% \(partial\), 1 of 2 episodes.* not played: .*\(404\)"
+    )
+    assert any(re.match(partial, line) for line in lines)
+    assert any(re.match(r"\[4/6\] sokoban, tiny, .*: .*%.* 2 episodes", line) for line in lines)
     kept = sorted(re.sub(r"-\d+-.*", "", path.name) for path in Path("outputs/bench/s").iterdir())
     assert kept == ["plan_path_v0-leaving", "plan_path_v0-tiny", "sokoban_v0-tiny", "suite.json"]
     assert re.search(r"plan_path_v0-leaving.*: of 2 episodes 1 are missing; the same command plays them", out)
+    below = out.partition("Not in the table")[2]
+    assert "* sokobn, tiny: no environment 'sokobn'." in below
+    assert "* plan_path, gone: error: " in below
+    assert out.endswith("The same command plays what is missing.")
+
+
+def test_only_what_a_second_try_can_play_is_called_missing(run: Run) -> None:
+    status, out, _ = run("bench plan_path nosuch --agents oracle --limit 2 --output r")
+    assert status == 2
+    assert out.endswith("`pettingllms leaderboard r` shows these runs again; --output leaderboard.html writes a page.")
+    out = run("bench plan_path sudoku --agents null --limit 2 --output r")[1]
+    assert out.endswith("shows these runs again with the others there; --output leaderboard.html writes a page.")
+
+
+def test_a_resumed_cell_says_how_many_episodes_it_had(run: Run) -> None:
+    run("bench plan_path --agents oracle --limit 4")
+    (folder,) = Path("outputs/bench").iterdir()
+    kept = (folder / "episodes.jsonl").read_bytes().splitlines(keepends=True)[:3]
+    (folder / "episodes.jsonl").write_bytes(b"".join(kept))
+    (folder / "report.json").unlink()
+    out = run("bench plan_path sudoku --agents oracle --limit 4")[1]
+    assert re.search(r"\[1/2\] plan_path, oracle, .*, 4 episodes, wall time .*; 3 of them were there", out)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("bench game --agents oracle", "no suite 'game'. Did you mean 'games'? And no environment 'game'."),
+        ("bench nosuch.yaml", "there is no suite nosuch.yaml; expected a file of yours, or one of code, cooperation"),
+        ("bench smoke games --model m", "the suite smoke was given with games; expected it alone."),
+        ("bench plan_path --model a b", "unrecognized arguments: b."),
+        ("bench plan_path --model a b", "For several models repeat --model."),
+    ],
+)
+def test_a_mistyped_suite_or_model_is_told_from_an_environment(run: Run, line: str, said: str) -> None:
+    status, _, err = run(line)
+    assert status == 2
+    assert said in err
 
 
 def test_where_nothing_can_be_played_it_is_one_line_and_nothing_is_left(run: Run) -> None:
@@ -298,8 +356,8 @@ def test_a_cell_that_raises_what_nobody_expected_leaves_the_others(run: Run, mon
     monkeypatch.setattr(suite, "watched", raising)
     status, out, _ = run("bench sokoban plan_path --agents oracle --limit 2")
     assert status == 2
-    assert "[1/2] sokoban, oracle: error: ZeroDivisionError: oh" in out
-    assert "[2/2] plan_path, oracle: 100.0%" in out
+    assert "[1/2] sokoban, oracle, 2 of the published test set: error: ZeroDivisionError: oh" in out
+    assert "[2/2] plan_path, oracle, 2 of the published test set: 100.0%" in out
 
 
 def test_two_suites_of_one_name_do_not_share_a_folder(run: Run) -> None:
@@ -361,6 +419,8 @@ def test_a_full_disk_ends_a_cell_and_not_the_others(run: Run, monkeypatch: pytes
         patched.setattr(runner.Folder, "put_in_order", full)
         status, out, _ = run(line)
     assert status == 2
-    assert re.search(r"\[1/2\] plan_path, oracle: error: .*No space left on device; expected room for the rest", out)
-    assert "[2/2] sokoban, oracle: 100.0%" in out
+    assert re.search(
+        r"\[1/2\] plan_path, oracle, .*: error: .*No space left on device; expected room for the rest", out
+    )
+    assert "[2/2] sokoban, oracle, 2 of the published test set: 100.0%" in out
     assert run(line)[0] == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import itertools
 import json
 import logging
 import socket
@@ -330,6 +331,14 @@ def test_a_second_try_of_a_client_gets_the_same_answer_and_is_no_decision() -> N
     env = program(team, agents=("writer",))()
     assert len(played(env, ["I.", "You."])) == 2
     assert env.infos == {}  # all have left
+
+
+def test_the_same_question_asked_again_at_once_is_a_decision_each_time() -> None:
+    def team(base_url: str, row: Any) -> float:
+        return float({ask(base_url, "writer", "Who?") for _ in range(300)} == {str(number) for number in range(300)})
+
+    env, numbers = program(team, agents=("writer",))(), itertools.count()
+    assert len(played(env, lambda text: str(next(numbers)))) == 300
 
 
 def test_a_client_that_goes_before_its_answer_leaves_the_decision_to_its_second_try() -> None:

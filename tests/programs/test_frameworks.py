@@ -26,6 +26,8 @@ TEAMS = [
     ("openai_agents_team", "team", "agents", ["writer", "writer", "critic"]),
     ("openai_agents_team", "chat_team", "agents", ["writer", "writer", "critic"]),
     ("llama_index_team", "team", "llama_index", ["writer", "writer", "critic"]),
+    ("ag2_team", "team", "ag2", ["writer", "writer", "critic"]),
+    ("autogen_team", "team", "autogen_agentchat", ["writer", "writer", "critic"]),
     ("curl_team", "team", "json", ["writer", "critic"]),
 ]
 
@@ -45,14 +47,25 @@ def reply(request: Request, number: int) -> str:
     return f"one two three four five{' six' * number}"
 
 
-def sample(requests: Sequence[Request]) -> list[Sampled]:
-    return [
-        Sampled(
-            Prompt(request.prompt.messages, ids=(1,), tools=request.prompt.tools),
-            tuple(Completion(ids=(k,), text=reply(request, k)) for k in range(request.num_candidates)),
-        )
-        for request in requests
-    ]
+def ids_of(prompt: Prompt) -> tuple[int, ...]:
+    """A token for each byte of the messages and tools."""
+    return tuple(json.dumps([list(prompt.messages), list(prompt.tools)]).encode())
+
+
+class Engine:
+    """Keeps the ids that it was given and that it sampled."""
+
+    def __init__(self) -> None:
+        self.sampled = list[tuple[tuple[int, ...], tuple[int, ...]]]()
+
+    def sample(self, requests: Sequence[Request]) -> list[Sampled]:
+        return [self._sampled(request, ids_of(request.prompt)) for request in requests]
+
+    def _sampled(self, request: Request, prompt: tuple[int, ...]) -> Sampled:
+        texts = [reply(request, k) for k in range(request.num_candidates)]
+        completions = tuple(Completion(ids=(k, *text.encode()), text=text) for k, text in enumerate(texts))
+        self.sampled += [(prompt, completion.ids) for completion in completions]
+        return Sampled(Prompt(request.prompt.messages, ids=prompt, tools=request.prompt.tools), completions)
 
 
 @pytest.mark.frameworks
@@ -67,19 +80,26 @@ def test_an_example_is_played_in_parallel_and_as_a_tree(file: str, name: str, li
         {"sampling": "tree", "num_candidates": 2, "num_continuations": 1, "choose": "value"},
     ]
     for options in settings:
+        engines = [Engine(), Engine()]
         rollouts = [
             play(
                 [{"seed": 1}],
-                BatchedEngine(sample),
+                BatchedEngine(engine.sample),
                 RolloutOptions(**options, num_threads=4),
                 make_env=make,
                 seed="0",
             )
-            for _ in range(2)
+            for engine in engines
         ]
         assert rollouts[0].episodes == rollouts[1].episodes
         assert rollouts[0].dropped == {}
         first = rollouts[0].episodes[0]
+        for decision in first.decisions:
+            assert decision.prompt.ids == ids_of(decision.prompt)
+            for completion in (candidate.completion for candidate in decision.candidates):
+                assert (decision.prompt.ids, completion.ids) in engines[0].sampled
+                assert bytes(completion.ids[1:]).decode() == completion.text
         if options["sampling"] == "parallel":
+            assert len(engines[0].sampled) == len(first.decisions)
             assert [decision.agent for decision in first.decisions] == agents
             assert set(first.returns) == set(agents)

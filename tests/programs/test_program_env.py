@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import subprocess
 import sys
 import textwrap
 import threading
@@ -234,6 +235,25 @@ def test_calls_that_are_open_at_the_end_of_the_program_or_made_later_get_an_erro
     env.step("To nobody.")
     assert (env.terminations, env.rewards) == ({"writer": True}, {"writer": 1.0})
     env.close()
+
+
+def test_a_process_ends_though_threads_of_a_program_wait_for_their_answers(tmp_path: Path) -> None:
+    source = """
+    from concurrent.futures import ThreadPoolExecutor
+    from pettingllms_envs.programs import program
+    def team(base_url, row):
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(lambda agent: ask(base_url, agent, "?"), ("writer", "critic")))
+        return 1.0
+    env = program(team, agents=("writer", "critic"), parallel=True)()
+    env.reset(seed=0)
+    print(env.agent_selection)
+    """
+    file = tmp_path / "open.py"
+    head = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\nfrom calls import *\n"
+    file.write_text(head + textwrap.dedent(source), encoding="utf-8")
+    done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout == "critic\n"
 
 
 def test_a_run_does_not_keep_what_it_has_asked() -> None:

@@ -16,7 +16,7 @@ import pytest
 from calls import ask, chat, played
 from pettingllms_envs.branching import ReplayError, ReplayWrapper
 from pettingllms_envs.failures import EpisodeRestart
-from pettingllms_envs.programs import program
+from pettingllms_envs.programs import program, session
 from pettingllms_envs.programs.repeating import check_repeats
 
 
@@ -172,3 +172,44 @@ def test_a_program_that_fails_on_the_reply_in_the_same_way_is_the_same() -> None
         return {"yes": 1.0}[ask(base_url, "writer", "Good?")]
 
     check_repeats(program(picky, agents=("writer",))(), 0, None)
+
+
+def late(seconds: float) -> Callable[[str, Any], float]:
+    """Two workers that are asked at the same time, of which the first is late in every other run."""
+
+    def team(base_url: str, row: Any) -> float:
+        is_late = next(NUMBERS) % 2
+
+        def worker(k: int) -> str:
+            time.sleep(seconds * (k != is_late))
+            return ask(base_url, f"worker_{k}", "?")
+
+        with ThreadPoolExecutor(2) as pool:
+            return float(len(list(pool.map(worker, range(2)))))
+
+    return team
+
+
+def test_calls_that_come_after_an_immediate_reply_are_waited_for_longer_before_they_are_said_to_differ() -> None:
+    make = program(late(0.05), agents=AGENTS[:2], parallel=True)  # which is more than the first wait
+    check_repeats(make(), 0, None)
+    assert 0.04 <= make.program.state.order.wait <= 0.32
+
+
+def test_a_replay_waits_for_as_many_calls_as_were_open_before_and_no_longer() -> None:
+    make = program(late(0.2), agents=AGENTS[:2], parallel=True)
+    env, seconds = make(), []
+    for make.program.state.order.wait in (0.7, 0.02, 0.02, 0.7):  # in every other run worker_0 is late
+        began = time.monotonic()
+        env.reset(seed=0)
+        seconds.append(time.monotonic() - began)
+        assert env.agent_selection == "worker_0"
+        env.step("a")
+        env.step("b")
+    assert seconds[0] > 0.7 > seconds[3]
+
+
+def test_a_team_that_waited_longest_and_still_differs_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "LONGEST_WAIT", session.FIRST_WAIT)
+    with pytest.raises(ReplayError, match=r"(?s)is asked by\n    worker_>>>\d<<<.*parallel=True"):
+        check_repeats(program(late(0.1), agents=AGENTS[:2], parallel=True)(), 0, None)

@@ -39,6 +39,7 @@ from pettingllms_trl.processes.distributed import gathered
 from pettingllms_trl.processes.row_sharing import row_sharing
 from pettingllms_trl.trainer.collector import Generation
 from third_party import Relay
+from twin_teams import as_program
 
 
 class Uneven(Relay):
@@ -100,7 +101,15 @@ def of_length(completion_ids: list[list[int]], log_extra: Any, **_: Any) -> list
     return [len(ids) / 10 for ids in completion_ids]
 
 
-ENVIRONMENTS = {"flat": Flat, "uneven": Uneven, "fails": Fails, "not a number": Lewd, "relay": Relay}
+ENVIRONMENTS = {
+    "flat": Flat,
+    "uneven": Uneven,
+    "fails": Fails,
+    "not a number": Lewd,
+    "relay": Relay,
+    "program": as_program("sequence"),
+    "fan-out program": as_program("fan-out"),
+}
 
 
 class Signals(TrainerCallback):

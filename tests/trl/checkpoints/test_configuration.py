@@ -23,6 +23,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer
 from transformers.trainer import TRAINER_STATE_NAME
 
 from mortal import forget_configuration
+from pettingllms_envs.programs import program
 from pettingllms_trl import MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.checkpoints import atomic
 from pettingllms_trl.checkpoints.checkpointer import Checkpointer
@@ -377,6 +378,13 @@ HERE = __name__
 )
 def test_a_function_is_named_by_what_is_the_same_in_each_process(given: Any, name: str) -> None:
     assert described(given) == name
+
+
+def test_what_runs_have_found_out_of_a_program_makes_no_other_program_of_it() -> None:
+    made = [program(len, agents=("writer",), parallel=is_parallel) for is_parallel in (True, True, False)]
+    made[1].program.state.order.wait = 0.5
+    first, second, third = map(described, made)
+    assert first == second != third
 
 
 def test_a_reward_function_may_use_the_trainer_that_it_is_given_to(model_path: str, tmp_path: Path) -> None:

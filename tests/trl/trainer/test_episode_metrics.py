@@ -8,7 +8,7 @@ import pytest
 
 from pettingllms_trl.records import Candidate, Completion, Decision, Episode, Prompt
 from pettingllms_trl.trainer.collector import Played
-from pettingllms_trl.trainer.episode_metrics import EpisodeMetrics, prefix_shares
+from pettingllms_trl.trainer.episode_metrics import EpisodeMetrics, prefix_shares, with_absent_parts
 
 
 SHARED = {"writer_0": "base", "critic_0": "base"}
@@ -80,3 +80,15 @@ def test_where_decisions_have_one_candidate_an_instances_episodes_are_a_group() 
     metrics = EpisodeMetrics([], groups_of=["writer_0"])
     metrics.add(Played(episodes=episodes, counts={}, scores={}))
     assert metrics.of_generation()["agent/writer_0/frac_reward_zero_std"] == [1 / 2]
+
+
+def test_a_part_counts_as_zero_in_generations_without_it() -> None:
+    logged = {"agent/a_0/reward": [0.5, 0.5], "agent/a_0/rewards/steps": [0.5, 0.5], "rewards/judge/mean": [1.0]}
+    new = {"agent/a_0/reward": [1.0], "agent/a_0/rewards/success": [0.75], "loss": [1.0]}
+    assert with_absent_parts(new, logged) == {
+        **new,
+        "agent/a_0/rewards/steps": [0.0],
+        "agent/a_0/rewards/success": [0.0, 0.0, 0.75],
+    }
+    # Where the agent has not acted, there is nothing to be the mean of.
+    assert with_absent_parts({"loss": [1.0]}, logged) == {"loss": [1.0], "agent/a_0/rewards/steps": []}

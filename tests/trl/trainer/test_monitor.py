@@ -184,7 +184,7 @@ def test_a_resumed_run_counts_on_and_says_nothing_twice() -> None:
     ("episodes", "words", "absent"),
     [
         (QUIET["nobody is ever paid"], "a_0 (0 to 0 over all groups of the last). Either the policies", "later steps"),
-        (QUIET["all replies solved their instances, which pay alike"], "All episodes succeeded", "collapsed"),
+        (QUIET["all replies solved their instances, which pay alike"], "The best candidates of all", "collapsed"),
         (
             QUIET["it collapsed to one reply"],
             "Or what they lead to is only paid at later steps. Set credit=",

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import copy
-import json
-import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from datasets import Dataset
-from gymnasium import spaces
-from pettingzoo import AECEnv
 
 from pettingllms_envs.programs import program
 from pettingllms_trl import MultiAgentGRPOTrainer
 from short_runs import KeepsBatches, KeepsRollouts, adapter, around_generation, keep_all_rows, settings
+from twin_teams import NATIVE, as_program, ask, score, send
 
 
 AGENTS = ("writer", "critic")
@@ -26,25 +23,6 @@ TREE = {"sampling": "tree", "num_continuations": 1, "choose": "value"}
 
 class Team(KeepsRollouts, KeepsBatches, MultiAgentGRPOTrainer):
     """Keeps rollouts and batches."""
-
-
-def send(url: str, body: Any) -> Any:
-    request = urllib.request.Request(url, json.dumps(body).encode(), {"content-type": "application/json"})
-    with urllib.request.urlopen(request) as answer:
-        return json.load(answer)
-
-
-def ask(base_url: str, agent: str, *texts: str) -> str:
-    roles = ("system", "user", "assistant", "user", "assistant", "user")
-    messages = [{"role": role, "content": text} for role, text in zip(roles, texts, strict=False)]
-    answer = send(f"{base_url}/chat/completions", {"model": agent, "messages": messages})
-    content: str = answer["choices"][0]["message"]["content"] or ""
-    return content
-
-
-def score(text: str) -> float:
-    """A reward that differs from text to text."""
-    return sum(text.encode()) % 7 / 7
 
 
 def rewriting(base_url: str, row: Any) -> float:
@@ -122,79 +100,79 @@ def trained(trainer: Team) -> set[tuple[int, ...]]:
     return found
 
 
-def by_step(base_url: str, row: Any) -> None:
-    """The team below, as a program that posts each reward."""
-    text = ""
-    for number in range(4):
-        agent = AGENTS[number % 2]
-        text = ask(base_url, agent, f"You are the {agent}.", f"{row['seed']}.{number} {text}")
-        send(f"{base_url}/reward", {"reward": {agent: score(text)}})
+WAYS = [({}, "grpo"), ({"sampling": "tree"}, "at_grpo"), (TREE, "counterfactual")]
 
 
-class Native(AECEnv):  # type: ignore[misc]  # pettingzoo ships no types
-    """The same team as an environment."""
+def trained_for_five_steps(make: Any, model: str, path: Path, credit: str, **options: Any) -> tuple[Any, Any, Any]:
+    """The episodes, the batches of the loss, advantages among them, and the weights."""
+    trainer = team(make, model, path, credit, **options, max_steps=5)
+    trainer.train()
+    episodes = [
+        [
+            (d.agent, d.prompt, [c.completion for c in d.candidates], d.chosen, d.rewards, d.return_to_go)
+            for d in episode.decisions
+        ]
+        for rollout in trainer.rollouts
+        for episode in rollout
+    ]
+    weights = {name: p.detach().clone() for name, p in trainer.model.named_parameters() if p.requires_grad}
+    return episodes, trainer.batches, weights
 
-    metadata = {"name": "native_v0"}
 
-    def __init__(self) -> None:
-        self.possible_agents = list(AGENTS)
+def check_equal(one: tuple[Any, Any, Any], other: tuple[Any, Any, Any]) -> None:
+    """To the last bit."""
+    assert one[0] == other[0]
+    for mine, theirs in ((one[2], other[2]), *zip(one[1], other[1], strict=True)):
+        assert mine.keys() == theirs.keys()
+        for name, value in mine.items():
+            assert torch.equal(value, theirs[name]) if torch.is_tensor(value) else value == theirs[name]
+    assert any(batch["advantages"].any() for batch in one[1])
 
-    def observation_space(self, agent: str) -> Any:
-        return spaces.Text(100)
 
-    action_space = observation_space
-
-    def reset(self, seed: int | None = None, options: Any = None) -> None:
-        self.seed, self.number, self.text = seed, 0, ""
-        self.agents, self.agent_selection = list(AGENTS), AGENTS[0]
-        self.rewards = dict.fromkeys(AGENTS, 0.0)
-        self._cumulative_rewards = dict(self.rewards)
-        self.terminations, self.truncations = dict.fromkeys(AGENTS, False), dict.fromkeys(AGENTS, False)
-        self.infos: dict[str, Any] = {agent: {} for agent in AGENTS}
-
-    def observe(self, agent: str) -> Any:
-        texts = f"You are the {agent}.", f"{self.seed}.{self.number} {self.text}"
-        return {
-            "messages": [{"role": role, "content": text} for role, text in zip(("system", "user"), texts, strict=True)]
-        }
-
-    def step(self, action: str | None) -> None:
-        if action is None:
-            self._was_dead_step(action)
-            return
-        agent, self.text, self.number = self.agent_selection, action, self.number + 1
-        self.rewards = {**dict.fromkeys(AGENTS, 0.0), agent: score(action)}
-        self.agent_selection = AGENTS[self.number % 2]
-        if self.number == 4:
-            self.terminations = dict.fromkeys(AGENTS, True)
+def check_twins(name: str, model: str, path: Path, options: Any, credit: str, targets: Any = None) -> None:
+    """A team as a program is trained as it is as an environment, and is trained at all."""
+    made = {"program": as_program(name, targets), "native": NATIVE[name]}
+    found = [trained_for_five_steps(make, model, path / kind, credit, **options) for kind, make in made.items()]
+    check_equal(*found)
+    start = team(NATIVE[name], model, path / "start").model.named_parameters()
+    assert not all(torch.equal(weight, found[0][2][k]) for k, weight in start if weight.requires_grad)
 
 
 @pytest.mark.parametrize(
-    ("options", "credit"), [({}, "grpo"), ({"sampling": "tree"}, "at_grpo"), (TREE, "counterfactual")]
+    ("name", "options", "credit"),
+    [
+        *(("sequence", *way) for way in WAYS),
+        ("fan-out", *WAYS[0]),
+        *(pytest.param("fan-out", *way, marks=pytest.mark.slow) for way in WAYS[1:]),
+    ],
 )
 def test_a_team_as_a_program_and_as_an_environment_is_trained_to_the_same_weights(
-    model_path: str, tmp_path: Path, options: dict[str, Any], credit: str
+    name: str, model_path: str, tmp_path: Path, options: dict[str, Any], credit: str
 ) -> None:
-    makers = {"program": program(by_step, agents=AGENTS, rewards="by step"), "native": Native}
-    found = {}
-    for name, make in makers.items():
-        trainer = team(make, model_path, tmp_path / name, credit, **options, max_steps=3)
-        trainer.train()
-        weights = {k: v.detach().clone() for k, v in trainer.model.named_parameters() if v.requires_grad}
-        episodes = [
-            [
-                (d.agent, d.prompt, [c.completion for c in d.candidates], d.chosen, d.rewards, d.return_to_go)
-                for d in e.decisions
-            ]
-            for rollout in trainer.rollouts
-            for e in rollout
-        ]
-        found[name] = weights, episodes
-    assert found["program"][1] == found["native"][1]
-    assert found["program"][0].keys() == found["native"][0].keys()
-    assert all(torch.equal(weight, found["native"][0][k]) for k, weight in found["program"][0].items())
-    start = team(Native, model_path, tmp_path / "start").model.named_parameters()
-    assert not all(torch.equal(weight, found["native"][0][k]) for k, weight in start if weight.requires_grad)
+    check_twins(name, model_path, tmp_path, options, credit)
+
+
+def test_a_run_that_is_resumed_is_as_one_that_was_not_interrupted(model_path: str, tmp_path: Path) -> None:
+    saved = {"max_steps": 4, "save_strategy": "steps", "save_steps": 2}
+    whole = team(as_program("sequence"), model_path, tmp_path, **saved)
+    whole.train()
+    again = team(as_program("sequence"), model_path, tmp_path, **saved)
+    again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
+    weights = [{k: p for k, p in each.model.named_parameters() if p.requires_grad} for each in (whole, again)]
+    assert all(torch.equal(weight, weights[1][name]) for name, weight in weights[0].items())
+
+
+@pytest.mark.frameworks
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("options", "credit"), WAYS)
+@pytest.mark.parametrize("name", NATIVE)
+def test_so_is_a_team_as_a_graph_of_langgraph(
+    name: str, model_path: str, tmp_path: Path, options: dict[str, Any], credit: str
+) -> None:
+    pytest.importorskip("langgraph")
+    from langgraph_teams import TARGETS
+
+    check_twins(name, model_path, tmp_path, options, credit, TARGETS)
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,12 @@ SAME = {
     "flat groups, old log-probabilities": spec(
         "full", about={"env": "flat"}, **FLAT, loss_type="bnpo", num_iterations=2, **TOGETHER
     ),
+    "a program": spec("lora", about={"env": "program", "credit": "grpo"}, sampling="parallel", max_steps=5),
+    "a program as a tree": spec("lora", about={"env": "program"}, max_steps=5),
+    "a program that asks several at once": spec(
+        "lora", about={"env": "fan-out program", "credit": "grpo"}, sampling="parallel", max_steps=5
+    ),
+    "a program that asks several at once, as a tree": spec("lora", about={"env": "fan-out program"}, max_steps=5),
     "bounded tokens": spec("lora", max_tokens_per_microbatch=60, beta=0.1, **WINDOWS),
     "bounded tokens, rows": spec("lora", max_tokens_per_microbatch=200, shared_prefix=False),
 }

@@ -1,0 +1,81 @@
+"""A run killed in the middle of an episode of a program goes on to the weights of one never killed."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Mapping
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file
+
+from mortal import mortal
+from pettingllms_trl.checkpoints.atomic import newest
+from twin_teams import FOUR, PAIR, as_program, fan_out, sequence
+
+
+STEPS = 5
+WAYS: dict[str, dict[str, Any]] = {
+    "parallel": {"sampling": "parallel", "credit": "grpo"},
+    "tree": {"sampling": "tree", "credit": "at_grpo"},
+}
+TARGETS = {"sequence": sequence, "fan-out": fan_out}
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(["pettingllms_trl.trainer.trainer"])
+
+pytestmark = pytest.mark.slow
+
+
+def live(model: str, path: Path, name: str, way: str, kill_at: int) -> None:
+    """Train from the newest checkpoint. The first run to end after `kill_at` others, if not 0, kills the process."""
+    numbers = count(1)
+
+    def target(base_url: str, row: Mapping[str, Any]) -> None:
+        number = next(numbers)
+        TARGETS[name](base_url, row)
+        if 0 < kill_at <= number:  # its rewards are posted, and its end is not known yet
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    options = WAYS[way]
+    trainer = mortal(model, path, steps=STEPS, env=as_program(name, {name: target}), **options)
+    checkpoint = newest(path)
+    trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+
+
+def lived(*args: Any) -> int:
+    process = CONTEXT.Process(target=live, args=args)
+    process.start()
+    process.join()
+    assert process.exitcode is not None
+    return process.exitcode
+
+
+def weights(path: Path, name: str) -> dict[str, bytes]:
+    last = path / f"checkpoint-{STEPS}"
+    return {role: (last / role / "adapter_model.safetensors").read_bytes() for role in roles(name)}
+
+
+def roles(name: str) -> tuple[str, ...]:
+    return PAIR if name == "sequence" else ("writer", FOUR[-1])
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_run_killed_in_an_episode_of_a_program_ends_with_the_weights_of_one_never_killed(
+    name: str, way: str, model_path: str, tmp_path: Path
+) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert lived(model_path, whole, name, way, 0) == 0
+    deaths = 0
+    for kill_at in (20, 5, 30):
+        deaths += lived(model_path, killed, name, way, kill_at) == -signal.SIGKILL
+    assert lived(model_path, killed, name, way, 0) == 0
+    assert deaths >= 2
+    assert weights(killed, name) == weights(whole, name)
+    first = load_file(whole / "checkpoint-1" / "writer" / "adapter_model.safetensors")
+    last = load_file(whole / f"checkpoint-{STEPS}" / "writer" / "adapter_model.safetensors")
+    assert not all(last[key].equal(value) for key, value in first.items())
