@@ -101,7 +101,7 @@ class EpisodeMetrics:
             if decision.agent in self._groups_of:
                 is_alone = len(candidates) == 1
                 group = self._groups[agent, decision.instance if is_alone else id(decision)]
-                group |= {decision.episode_return} if is_alone else {candidate.reward for candidate in candidates}
+                group.update([decision.episode_return] if is_alone else [each.reward for each in candidates])
 
     def of_generation(self) -> Metrics:
         """The metrics of all episodes that were added."""
@@ -138,10 +138,11 @@ def with_absent_parts(metrics: Metrics, logged: Mapping[str, Sequence[float]]) -
         logged: Of those before it that are not yet written.
     """
     filled = dict(metrics)
-    for part in dict.fromkeys(name for name in (*logged, *metrics) if "/rewards/" in name and "agent/" in name):
-        reward = f"{part.partition('/rewards/')[0]}/reward"  # which every generation has in which the agent acts
-        missing = len(logged.get(reward, ())) - len(logged.get(part, ()))
-        filled[part] = [0.0] * missing + metrics.get(part, [0.0] * len(metrics.get(reward, ())))
+    for part in {**logged, **metrics}:
+        if "/rewards/" in part and "agent/" in part:
+            reward = f"{part.partition('/rewards/')[0]}/reward"  # which every generation has in which the agent acts
+            missing = len(logged.get(reward, ())) - len(logged.get(part, ()))
+            filled[part] = [0.0] * missing + metrics.get(part, [0.0] * len(metrics.get(reward, ())))
     return filled
 
 

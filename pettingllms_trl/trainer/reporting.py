@@ -92,7 +92,7 @@ class GenerationReporter:
             step: Optimizer steps taken before.
             is_first: Whether nothing was trained on before; then useless reward functions are warned of.
         """
-        of_agent, learning = self._team.routing.of_agent, {policy.name for policy in generation.learning}
+        of_agent, learning = self._team.routing.of_agent, [policy.name for policy in generation.learning]
         groups_of = [agent for agent, policy in of_agent.items() if policy in learning]
         of_episodes = EpisodeMetrics(self.reward_names, groups_of=groups_of, policies=of_agent)
         of_episodes.add(generation.played)
