@@ -22,6 +22,7 @@ class InstancesFields(TypedDict):
     source: str
     num: int
     digest: NotRequired[str]
+    content: NotRequired[str]
 
 
 class CreditFields(TypedDict, total=False):
