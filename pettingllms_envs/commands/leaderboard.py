@@ -108,7 +108,9 @@ def blocks(board: Any) -> Iterator[Any]:
             "Success with 95% intervals. In bold (or with a star): nobody in the column is better by a verdict below."
         )
         if board.means:
-            said += " The mean gives each column the same weight; who lacks one has none, and stands at the end."
+            said += (
+                " The mean gives each environment the same weight; who lacks a column has none, and stands at the end."
+            )
         if own := board.not_in_mean:
             said += f" No mean counts {', '.join(own)}, whose problems are not the benchmark's."
         yield Paragraph(said)

@@ -219,11 +219,17 @@ def _check(runs: Sequence[Run]) -> None:
                 f"{runs[0].name} was played with {first}, {run.name} with {_problem_settings(run)}; expected the "
                 "same, for their seeds are other problems. Play them alike."
             )
-    check_starts(runs)
+    _check_starts(runs)
 
 
-def check_starts(runs: Sequence[Run]) -> None:
-    """Raise `ValueError` if the problems of runs differ in content, or in the state that they begin in."""
+def check_comparable(runs: Sequence[Run]) -> None:
+    """Raise `ValueError` if runs cannot be compared, or a single one begins a problem in different states."""
+    if len(runs) > 1:
+        _shares(runs)
+    _check_starts(runs)
+
+
+def _check_starts(runs: Sequence[Run]) -> None:
     starts: dict[tuple[Any, str], tuple[str, str]] = {}
     contents: dict[Any, tuple[str, str]] = {}
     for run in runs:
