@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
 import re
@@ -408,6 +410,20 @@ def test_the_page_of_the_index_holds_no_markup_of_a_name(run: Command) -> None:
         run(f"{command} r --output p.html")
         assert "alert(1)</script>" not in Path("p.html").read_text()
         Path("p.html").unlink()
+
+
+def test_a_name_is_no_formula_no_markup_and_no_line_of_its_own() -> None:
+    names = ["=1+1", "@SUM(A1)", "+1", "-2+3", "a\n| b <i>*c*", "**best**", "[x](u)", "\\*d*"]
+    board = leaderboard([played(f"r/{i}", "10", model=name) for i, name in enumerate(names)])
+    shown = {line[1]: line[2] for line in csv.reader(io.StringIO(text_of(board, "csv")))}
+    assert set(shown) == {"player", "'=1+1", "'@SUM(A1)", "+1", "'-2+3", *names[4:]}
+    assert shown["+1"] == "0.5"
+    lines = text_of(board, "md").splitlines()
+    for name in ("a \\| b \\<i>\\*c\\*", "\\*\\*best\\*\\*", "[x]\\(u)", "\\\\\\*d\\*"):
+        assert any(line.startswith(f"| {name} | **50.0%") for line in lines)
+    page = text_of(board, "html")
+    assert "<td>**best**</td><td><strong>50.0%" in page
+    assert "<i>" not in page
 
 
 def test_an_index_of_two_thousand_runs_takes_two_seconds_more_than_the_version(run: Command, tmp_path: Path) -> None:
