@@ -68,7 +68,7 @@ def read_board(folders: Sequence[Path]) -> Any:
     for folder in dict.fromkeys(folders):
         try:
             header = files.read_header(folder)
-            rows = files.read(folder, whole=False) if (folder / files.EPISODES).exists() else []
+            rows = files.distinct(files.read(folder, whole=False)) if (folder / files.EPISODES).exists() else []
             runs.append(Run(str(folder), header, rows))
         except (ValueError, OSError) as error:
             broken.append((str(folder), " ".join(str(error).split())))

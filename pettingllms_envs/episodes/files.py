@@ -62,6 +62,11 @@ def place(row: Row) -> tuple[int, int]:
     return row["instance"]["index"], row["sample"]
 
 
+def distinct(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The last row of each episode: a file that was copied together, or edited, may have an episode twice."""
+    return list({place(row): row for row in rows}.values())
+
+
 def problem(row: Row) -> str:
     """A key that identifies a problem in and between runs: its id in the data set, else seed and options."""
     instance = row["instance"]
