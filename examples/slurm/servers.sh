@@ -17,6 +17,7 @@ config=${1:?the configuration of the run is missing; expected examples/configs/g
 model=${2:?the model that is served is missing; expected model_name_or_path of the configuration, Qwen/Qwen3-8B, say}
 shift 2
 gpus=${SLURM_GPUS_ON_NODE:-8}
+: "${SLURM_JOB_NODELIST:?is of SLURM; expected sbatch examples/slurm/servers.sh ..., or by hand (docs/gpus.md)}"
 mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 
 urls=

@@ -7,7 +7,8 @@
 #SBATCH --ntasks-per-node=1
 #SBATCH --gpus-per-node=8
 #SBATCH --cpus-per-task=64
-#SBATCH --time=24:00:00
+#SBATCH --time=24:00:00                 # a longer run: submit it again with --resume_from_checkpoint true, once it has
+# a checkpoint (sbatch --dependency=afterany:JOB ...). --requeue repeats a command as it is: only for one with that option.
 #SBATCH --signal=B:TERM@600             # the trainer then saves a checkpoint; go on with --resume_from_checkpoint true
 set -euo pipefail
 
@@ -19,6 +20,7 @@ if [[ "${1:-}" == *.yaml ]]; then
     shift
 fi
 gpus=${SLURM_GPUS_ON_NODE:-8}
+: "${SLURM_JOB_NODELIST:?is of SLURM; expected sbatch examples/slurm/train.sh ..., or accelerate launch (docs/gpus.md)}"
 mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")   # to its end: `head` may end scontrol by SIGPIPE
 HEAD_NODE=${nodes[0]}
 export HEAD_NODE

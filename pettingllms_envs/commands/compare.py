@@ -93,7 +93,7 @@ def read_run(text: str) -> Any:
     if not equals or path != Path(folder):
         real = Path(os.path.realpath(path))  # unlike `resolve`, it does not raise for a link to itself
         name = (real.parent if path.suffix == ".jsonl" else real).name
-    return Run(name, files.read_header(path), files.read(path, whole=False))
+    return Run(name, files.read_header(path), files.distinct(files.read(path, whole=False)))
 
 
 def show(console: Console, comparison: Any) -> None:

@@ -50,7 +50,7 @@ def log_of(folder: Path) -> tuple[str, bytes]:
     Raises:
         ValueError, OSError: The run cannot be read, or has no episode.
     """
-    header, rows = files.read_header(folder), files.read(folder)
+    header, rows = files.read_header(folder), files.distinct(files.read(folder))
     if not rows:
         raise ValueError("it has no episode yet; expected at least one. Wait for it.")
     digest = digest_of({"config": header["config"], "folder": str(folder)})

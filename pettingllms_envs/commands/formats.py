@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import io
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from rich.console import Console
 from pettingllms_envs.commands import refuse, say
 from pettingllms_envs.episodes.outputs import write_output
 from pettingllms_envs.evaluation.tables import table
-from pettingllms_envs.studies.report import Heading, Items, Paragraph, Table
+from pettingllms_envs.studies.report import Bold, Heading, Items, Paragraph, Table
 
 
 FORMATS = ("table", "md", "csv", "html")
@@ -52,10 +53,17 @@ def give(output: Path | None, console: Console, text: str) -> None:
 
 
 def as_csv(rows: Iterable[Iterable[object]]) -> str:
-    """Rows as CSV, in which lines end as everywhere else."""
+    """Rows as CSV, in which lines end as everywhere else, and no text is a formula of a spreadsheet."""
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
+    csv.writer(text, lineterminator="\n").writerows([_no_formula(cell) for cell in row] for row in rows)
     return text.getvalue()
+
+
+def _no_formula(cell: object) -> object:
+    """A text that a spreadsheet would compute, with an apostrophe before it; numbers and a lone dash are none."""
+    if not isinstance(cell, str) or cell == "-" or not cell.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return cell
+    return cell if re.fullmatch(r"[+-]\d+(\.\d+)?(e[+-]?\d+)?", cell) else f"'{cell}"
 
 
 def say_blocks(console: Console, blocks: Iterable[Any]) -> None:
@@ -66,10 +74,11 @@ def say_blocks(console: Console, blocks: Iterable[Any]) -> None:
         elif isinstance(block, Items):
             say(console, "\n".join(["", *(f"* {text}" for text in block.texts)]))
         elif isinstance(block, Table):
-            table(console, block.head, [list(map(_starred, row)) for row in block.rows])
+            table(console, block.head, [list(map(starred, row)) for row in block.rows])
         elif isinstance(block, Paragraph):
             say(console, f"\n{block.text}")
 
 
-def _starred(cell: str) -> str:
-    return f"{cell[2:-2]} *" if cell.startswith("**") and cell.endswith("**") else cell
+def starred(cell: str) -> str:
+    """A cell as a terminal shows it, with a star for bold."""
+    return f"{cell} *" if isinstance(cell, Bold) else cell

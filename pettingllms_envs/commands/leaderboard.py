@@ -16,7 +16,7 @@ from typing import Any
 from rich.console import Console
 
 from pettingllms_envs.commands import user_errors
-from pettingllms_envs.commands.formats import add_format, as_csv, format_of, give, say_blocks
+from pettingllms_envs.commands.formats import add_format, as_csv, format_of, give, say_blocks, starred
 from pettingllms_envs.episodes import files
 from pettingllms_envs.episodes.index import run_folders
 from pettingllms_envs.evaluation.compare import Run
@@ -26,7 +26,7 @@ from pettingllms_envs.evaluation.metrics import sum_of_tokens
 from pettingllms_envs.evaluation.suites import read_record
 from pettingllms_envs.evaluation.tables import count, duration, width
 from pettingllms_envs.studies.page import page
-from pettingllms_envs.studies.report import Heading, Items, Paragraph, Table, markdown
+from pettingllms_envs.studies.report import Bold, Heading, Items, Paragraph, Table, markdown
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -68,7 +68,7 @@ def read_board(folders: Sequence[Path]) -> Any:
     for folder in dict.fromkeys(folders):
         try:
             header = files.read_header(folder)
-            rows = files.read(folder, whole=False) if (folder / files.EPISODES).exists() else []
+            rows = files.distinct(files.read(folder, whole=False)) if (folder / files.EPISODES).exists() else []
             runs.append(Run(str(folder), header, rows))
         except (ValueError, OSError) as error:
             broken.append((str(folder), " ".join(str(error).split())))
@@ -80,7 +80,9 @@ def show(console: Console, board: Any) -> None:
     """Print the leaderboard; where its table is too wide, a line for each value."""
     whole = list(blocks(board))
     for at, block in enumerate(whole):
-        if isinstance(block, Table) and block.head[0] == "player" and width(block.head, block.rows) > console.width:
+        if not isinstance(block, Table) or block.head[0] != "player":
+            continue
+        if width(block.head, [list(map(starred, row)) for row in block.rows]) > console.width:
             rows = [[head, row[0], row[i]] for i, head in enumerate(block.head) if i for row in block.rows]
             whole[at] = Table(("environment", "player", "success"), rows)
     say_blocks(console, whole)
@@ -108,7 +110,9 @@ def blocks(board: Any) -> Iterator[Any]:
             "Success with 95% intervals. In bold (or with a star): nobody in the column is better by a verdict below."
         )
         if board.means:
-            said += " The mean gives each column the same weight; who lacks one has none, and stands at the end."
+            said += (
+                " The mean gives each environment the same weight; who lacks a column has none, and stands at the end."
+            )
         if own := board.not_in_mean:
             said += f" No mean counts {', '.join(own)}, whose problems are not the benchmark's."
         yield Paragraph(said)
@@ -168,7 +172,7 @@ def _shown(cell: Any) -> str:
     if cell is None:
         return "-"
     text = _percent(cell.success)
-    return f"**{text}**" if cell.is_best else text
+    return Bold(text) if cell.is_best else text
 
 
 def _percent(figure: Sequence[float]) -> str:

@@ -108,9 +108,10 @@ def run(args: argparse.Namespace, console: Console) -> int:
         root.rmdir()
     if kept:
         names = {each.path: f"{each.cell.env}, {each.cell.player}" for each in planned}
-        unplayed = [*faults, *((names[path], ends[path]) for path in ends if path not in kept)]
+        ranked = [path for path in kept if not ends[path].startswith("error: ")]  # such as of another version
+        unplayed = [*faults, *((names[path], ends[path]) for path in ends if path not in ranked)]
         with user_errors():
-            board = read_board(kept)
+            board = read_board(ranked)
             show(console, replace(board, left_out=[*board.left_out, *unplayed]))
         others = " with the others there" * bool(set(run_folders(root)) - set(kept))
         how = "--output leaderboard.html writes a page"
@@ -232,17 +233,15 @@ def _root(args: argparse.Namespace, suite: Any) -> Path:
     """The folder of all runs.
 
     Raises:
-        ValueError: It has those of another suite of this name.
+        ValueError: It has those of another suite.
     """
-    if args.output is not None or not suite.name:
-        return Path(args.output or Path("outputs") / "bench")
-    root = Path("outputs") / "bench" / str(suite.name)
-    if (root / RECORD).is_file():
+    root = Path(args.output or Path("outputs") / "bench" / str(suite.name))
+    if suite.name and (root / RECORD).is_file():
         source = read_record(root).get("source", f"a {RECORD} that cannot be read")
         if source != suite.source:
             raise ValueError(
-                f"{root} has the runs of the suite {suite.name!r} of {source}, and this one is of {suite.source}; "
-                "expected suites of different names. Give it another name, or name the folder: --output DIR."
+                f"{root} has the runs of the suite of {source}, and this one is of {suite.source}; expected a folder "
+                "for each. Give it another name, or name another folder: --output DIR."
             )
     return root
 

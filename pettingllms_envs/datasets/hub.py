@@ -48,7 +48,9 @@ def local(file: Path | HubFile) -> Path:
     try:
         return Path(hub.hf_hub_download(file.id, file.path, repo_type="dataset", revision=file.revision))
     except _failures(hub) as error:
-        raise ValueError(f"{file.path} of {file.id} cannot be had ({_short(error)}). Try again.") from error
+        raise ValueError(
+            f"{file.path} of {file.id} cannot be had ({_short(error)}). {_advice(hub, error, file.id)}"
+        ) from error
 
 
 def pinned(id: str, revision: str | None) -> str:
@@ -81,7 +83,7 @@ def commit(id: str, revision: str | None) -> str:
     except _failures(hub) as error:
         at = f" at {revision!r}" if revision else ""
         raise ValueError(
-            f"{id}{at} cannot be had ({_short(error)}); expected a set of the Hub. Check the id."
+            f"{id}{at} cannot be had ({_short(error)}); expected a set of the Hub. {_advice(hub, error, id)}"
         ) from error
     return str(found)
 
@@ -106,7 +108,9 @@ def files(
     try:
         there = sorted(hub.HfApi().list_repo_files(id, repo_type="dataset", revision=revision))
     except _failures(hub) as error:
-        raise ValueError(f"the files of {id}@{revision} cannot be listed ({_short(error)}). Try again.") from error
+        raise ValueError(
+            f"the files of {id}@{revision} cannot be listed ({_short(error)}). {_advice(hub, error, id)}"
+        ) from error
     data = [path for path in there if path.endswith(ENDINGS) and not path.endswith(("_infos.json", "info.json"))]
     data = [path for path in data if not within or within.lower() in _names(path)]
     grouped = {split: _fitting(data, groups) for split, groups in patterns.items()}
@@ -152,6 +156,16 @@ def _failures(hub: ModuleType) -> tuple[type[Exception], ...]:
     """
     http = [each for each in hub.errors.HfHubHTTPError.__mro__ if each.__name__ == "HTTPError"]
     return OSError, hub.errors.HfHubHTTPError, hub.errors.HFValidationError, *http
+
+
+def _advice(hub: ModuleType, error: Exception, id: str) -> str:
+    """What to do: another id where the Hub answered, else another machine."""
+    if isinstance(error, (hub.errors.HfHubHTTPError, hub.errors.HFValidationError)):
+        return "Check the id, or try again later."
+    return (
+        f"The network failed, not the id. Where there is one, run `pettingllms data prepare {id}`; copy the folder "
+        "here, and give it as data."
+    )
 
 
 def _short(error: Exception) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
+import math
 import os
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -59,6 +60,11 @@ def digest(row: Row) -> str:
 def place(row: Row) -> tuple[int, int]:
     """Index of the row's instance in its run, and number of the sample: they identify the row in its run."""
     return row["instance"]["index"], row["sample"]
+
+
+def distinct(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The last row of each episode: a file that was copied together, or edited, may have an episode twice."""
+    return list({place(row): row for row in rows}.values())
 
 
 def problem(row: Row) -> str:
@@ -309,11 +315,23 @@ def header(
 
 def _json(file: Path) -> Any:
     try:
-        return json.loads(file.read_text("ascii"))
+        return json.loads(file.read_text("ascii"), parse_constant=_finite, parse_float=_finite, parse_int=_whole)
     except (ValueError, RecursionError) as error:
         raise ValueError(
             f"{file} is not JSON ({error}); expected the {file.name} of a run. Name another folder."
         ) from None
+
+
+def _finite(digits: str) -> float:
+    if not math.isfinite(value := float(digits)):
+        raise ValueError(f"{digits} is no finite number")
+    return value
+
+
+def _whole(digits: str) -> int:
+    """An integer that a float can hold, for means and dates are made of them."""
+    _finite(digits)
+    return int(digits)
 
 
 def _rows(file: Path) -> Iterator[tuple[dict[str, Any], int, int]]:

@@ -19,6 +19,9 @@ from pettingllms_envs.episodes.players import player_of
 
 COMPLETE, UNFINISHED, BROKEN = "complete", "unfinished", "broken"
 
+LATEST = 250_000_000_000
+"""Seconds since 1970 in the year 9892; `datetime` has none after 9999."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
@@ -79,6 +82,9 @@ def entry_of(folder: Path) -> Entry:
         header, report = files.read_header(folder), files.read_report(folder)
         config = header["config"]
         began = ((report or {}).get("timing") or {}).get("began")
+        began = _first_began(folder) if began is None else began
+        if began is not None and not 0 <= began < LATEST:
+            raise ValueError(f"timing.began is {began}; expected seconds since 1970")
         return Entry(
             path=folder,
             state=_state(header, report),
@@ -86,7 +92,7 @@ def entry_of(folder: Path) -> Entry:
             env=str(config.get("env") or ", ".join(config.get("environments") or {})),
             player="training" if header["kind"] == "rollouts" else player_of(config),
             note=str((header.get("data") or {}).get("note", "")),
-            began=_first_began(folder) if began is None else began,
+            began=began,
             report=report,
             config=config,
         )

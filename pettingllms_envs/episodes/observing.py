@@ -41,6 +41,12 @@ def problem_of(env: Any) -> str | None:
     return None if found is None else str(found)
 
 
+def content_of(env: Any) -> str | None:
+    """The digest of the content of the data set's problem, or the problem's id if it has none."""
+    found: str | None = getattr(getattr(_task_state(env), "problem", None), "digest", None)
+    return problem_of(env) if found is None else found
+
+
 def answer_of(env: Any, infos: Infos, outcome: Mapping[str, Any] | None) -> str | None:
     """The answer so far, to be counted for a majority: the outcome's, `"answer"` of an info, or the task state's."""
     found = (outcome or {}).get("answer")

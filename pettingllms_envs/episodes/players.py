@@ -10,6 +10,9 @@ from typing import Any
 Identity = Mapping[str, Any]
 """What `run.json` says of an agent: `AgentSpec.identity`."""
 
+WHO = ("kind", "target", "adapter", "team", "base_url", "sha256")
+"""What plays, of an agent's identity; the rest are options."""
+
 
 def player_of(config: Mapping[str, Any], *, brief: bool = False) -> str:
     """The player's name, such as `"Qwen/Qwen3-1.7B"`, `"oracle"`, a team's folder or `"drafter=oracle planner=big"`.
@@ -52,6 +55,40 @@ def _name(identity: Identity, *, brief: bool) -> str:
 
 def _last(path: str) -> str:
     return path.rstrip("/").rpartition("/")[2] or path
+
+
+def is_same_player(
+    config: Mapping[str, Any], other: Mapping[str, Any], *, may_differ_in_options: bool = False
+) -> bool:
+    """Whether two runs have the same agents: in the roles that both have, and else all of them together.
+
+    Args:
+        config, other: `config` of their `run.json`.
+        may_differ_in_options: Whether only what plays counts, and no option such as the temperature.
+    """
+    ours, theirs = (_by_role(each, WHO if may_differ_in_options else None) for each in (config, other))
+    if any(ours[role] != theirs[role] for role in ours.keys() & theirs.keys()):
+        return False
+    of_team = ("target", "adapter", "sha256")  # which differ by role
+    sets = [
+        {
+            json.dumps({key: value for key, value in agent.items() if not (agent.get("team") and key in of_team)})
+            for own in found.values()
+            for agent in own
+        }
+        for found in (ours, theirs)
+    ]
+    return sets[0] == sets[1]
+
+
+def _by_role(config: Mapping[str, Any], keys: Sequence[str] | None) -> dict[str, list[dict[str, Any]]]:
+    """The identities of each role's agents, or these keys of them."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    roles = config.get("roles") or {}
+    for name, agent in (_identities(config) or {}).items():
+        kept = {key: agent[key] for key in sorted(agent) if keys is None or key in keys}
+        found.setdefault(str(roles.get(name, name)), []).append(kept)
+    return found
 
 
 def labels(groups: Sequence[Sequence[Mapping[str, Any]]]) -> list[list[str]]:

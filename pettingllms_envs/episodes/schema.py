@@ -22,6 +22,7 @@ class InstancesFields(TypedDict):
     source: str
     num: int
     digest: NotRequired[str]
+    content: NotRequired[str]
 
 
 class CreditFields(TypedDict, total=False):
@@ -113,12 +114,40 @@ class CountFields(TypedDict):
     """How many episodes a report is of."""
 
     ended: int
+    planned: NotRequired[int]
+
+
+class SuccessFields(TypedDict):
+    """A success rate; `least` and `most` where episodes have no result."""
+
+    mean: float
+    low: float
+    high: float
+    least: NotRequired[float]
+    most: NotRequired[float]
+
+
+class UsageFields(TypedDict):
+    """The tokens of an agent, if they are known."""
+
+    prompt_tokens: int | None
+    completion_tokens: int | None
+
+
+class SpanFields(TypedDict, total=False):
+    """When a run began, in seconds since 1970, and its wall time in seconds."""
+
+    began: float
+    seconds: float
 
 
 class Report(TypedDict):
     """What is read again of `report.json`."""
 
     episodes: CountFields
+    success: NotRequired[SuccessFields | None]
+    agents: dict[str, UsageFields]
+    timing: NotRequired[SpanFields | None]
 
 
 class InstanceFields(TypedDict):
@@ -256,7 +285,15 @@ def of_bench_config(value: Any) -> str | None:
 
 def of_report(value: Any) -> str | None:
     """A description of why a value is not a valid `report.json`; None if it is."""
-    return next(_mismatches("", value, Report), None)
+    if (fault := next(_mismatches("", value, Report), None)) is not None:
+        return fault
+    success = value.get("success") or {}
+    is_partial = not success.keys().isdisjoint(("least", "most"))
+    return (
+        "success has only one of least and most"
+        if is_partial and None in map(success.get, ("least", "most"))
+        else None
+    )
 
 
 def of_row(value: Any) -> str | None:

@@ -79,7 +79,7 @@ def _opener(kind: str) -> AgentFactory:
     except ModuleNotFoundError as error:
         raise ValueError(
             f"agents of the kind {kind!r} need {error.name}, which is not installed; expected the trainer's "
-            f"libraries. Run {install_command('trl')}, or with [vllm] for vllm."
+            f"libraries. Run {install_command('vllm' if kind == 'vllm' else 'trl')}."
         ) from error
     return opener
 

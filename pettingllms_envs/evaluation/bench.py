@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +15,7 @@ import pettingllms_envs
 from pettingllms_envs.agents.spec import AgentSpec, from_identity
 from pettingllms_envs.episodes.episode import Instance, RunLimits
 from pettingllms_envs.episodes.files import ANY_INSTANCE, REPORT, Row, check_starts_nothing, header, write_json
-from pettingllms_envs.episodes.observing import problem_of
+from pettingllms_envs.episodes.observing import content_of, problem_of
 from pettingllms_envs.episodes.schema import of_bench_config
 from pettingllms_envs.evaluation import data_label, metrics
 from pettingllms_envs.evaluation.agent_pools import WITHOUT_MODEL, open_all
@@ -32,10 +33,18 @@ MOST_PROBLEMS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class InstanceSet:
-    """The problems of a run and their source: `"published"`, `"data set"` or `"seeds"`."""
+    """The problems of a run.
+
+    Args:
+        source: `"published"`, `"data set"` or `"seeds"`.
+        instances: Their seeds and options.
+        content: SHA-256 of what a data set's problems say, 64 hex digits, which changes with an edited row; None of
+            other sources.
+    """
 
     source: str
     instances: tuple[Instance, ...]
+    content: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +91,7 @@ class Bench:
                 "source": self.chosen.source,
                 "num": len(self.chosen.instances),
                 "digest": instances_digest(self.chosen.instances),
+                **({} if self.chosen.content is None else {"content": self.chosen.content}),
             },
             "samples": self.samples,
             "seed": self.rules.seed,
@@ -216,7 +226,8 @@ def choose(
     seeds = range(num)
     if limit is not None and limit < num:  # the first ones may be the easiest
         seeds = sorted(random.Random(f"{name} {limit}").sample(seeds, limit))
-    return InstanceSet("data set", tuple(Instance(i, seed, options) for i, seed in enumerate(seeds)))
+    instances = tuple(Instance(i, seed, options) for i, seed in enumerate(seeds))
+    return InstanceSet("data set", instances, _content_digest(env, instances))
 
 
 def without_defaults(settings: Mapping[str, Any], env: Any) -> dict[str, Any]:
@@ -269,7 +280,16 @@ def of_run(head: Mapping[str, Any], rows: Sequence[Row], name: str) -> Bench:
             generated_tokens=config.get("generated_tokens"),
         ),
     )
-    if without := set(bench.make().possible_agents) - set(bench.agents):
+    env = bench.make()
+    if (recorded := config["instances"].get("content")) is not None:
+        content = _content_digest(env, bench.chosen.instances)
+        if content != recorded:
+            raise ValueError(
+                f"{name} was played on problems with the digest {recorded[:8]}, and now they have {content[:8]}; "
+                "expected the same. Use the data set that it was played on."
+            )
+        bench = replace(bench, chosen=replace(bench.chosen, content=content))
+    if without := set(env.possible_agents) - set(bench.agents):
         raise ValueError(
             f"{name} does not say who played {', '.join(sorted(without))}; expected each in config.agents. Name "
             "another."
@@ -333,6 +353,15 @@ def _num_problems(env: Any, options: Mapping[str, Any]) -> int | None:
     if first is None:
         return None
     return next((seed for seed in range(1, MOST_PROBLEMS) if problem(seed) == first), None)
+
+
+def _content_digest(env: Any, instances: Sequence[Instance]) -> str:
+    """SHA-256 of the contents of a data set's problems, 64 hex digits."""
+    whole = hashlib.sha256()
+    for each in instances:
+        env.reset(seed=each.seed, options=dict(each.options) or None)
+        whole.update(f"{content_of(env)}\n".encode("utf-8", "surrogatepass"))
+    return whole.hexdigest()
 
 
 def _instance(index: int, *, seed: int, **options: Any) -> Instance:

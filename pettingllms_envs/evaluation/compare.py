@@ -219,8 +219,28 @@ def _check(runs: Sequence[Run]) -> None:
                 f"{runs[0].name} was played with {first}, {run.name} with {_problem_settings(run)}; expected the "
                 "same, for their seeds are other problems. Play them alike."
             )
+    _check_starts(runs)
+
+
+def check_comparable(runs: Sequence[Run]) -> None:
+    """Raise `ValueError` if runs cannot be compared, or a single one begins a problem in different states."""
+    if len(runs) > 1:
+        _shares(runs)
+    _check_starts(runs)
+
+
+def _check_starts(runs: Sequence[Run]) -> None:
     starts: dict[tuple[Any, str], tuple[str, str]] = {}
+    contents: dict[Any, tuple[str, str]] = {}
     for run in runs:
+        chosen = run.header["config"].get("instances") or {}
+        if (content := chosen.get("content")) is not None:
+            name, other = contents.setdefault(chosen.get("digest"), (run.name, content))
+            if other != content:
+                raise ValueError(
+                    f"{name} and {run.name} were played on rows of different content; expected the same problems. "
+                    "The data set was changed in between: play one of them again."
+                )
         for row in run.rows:
             if row["steps"] and row["steps"][0]["state"] is not None:
                 key = (run.header["config"].get("env_config"), problem(row))

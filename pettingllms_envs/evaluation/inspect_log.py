@@ -25,7 +25,7 @@ Json = dict[str, Any]
 
 
 def inspect_log(header: Row, rows: Sequence[Row], name: str, image: Callable[[str], bytes]) -> Json:
-    """The log of a run, as plain JSON data.
+    """The log of a run, as plain JSON data; one that is not whole has no score, but its samples have theirs.
 
     Args:
         header: Its `run.json`.
@@ -39,10 +39,10 @@ def inspect_log(header: Row, rows: Sequence[Row], name: str, image: Callable[[st
     timing = report["timing"] or {"began": 0.0, "seconds": 0.0}
     player, env = player_of(config), str(config.get("env") or rows[0]["instance"]["env"])
     ended = max((_end(row) for row in rows), default=timing["began"])
-    whole = report["episodes"]["ended"] == report["episodes"]["planned"]
+    is_whole = report["episodes"]["ended"] == report["episodes"]["planned"]
     return {
         "version": VERSION,
-        "status": "success" if whole else "cancelled",
+        "status": "success" if is_whole else "cancelled",
         "eval": {
             "eval_id": name,
             "run_id": name,
@@ -57,7 +57,7 @@ def inspect_log(header: Row, rows: Sequence[Row], name: str, image: Callable[[st
             "metadata": {"agents": config.get("agents"), "data": header.get("data")},
         },
         "plan": {"name": "plan", "steps": []},
-        "results": _results(report),
+        "results": _results(report, is_whole=is_whole),
         "stats": {
             "started_at": _time(timing["began"]),
             "completed_at": _time(ended),
@@ -67,8 +67,8 @@ def inspect_log(header: Row, rows: Sequence[Row], name: str, image: Callable[[st
     }
 
 
-def _results(report: Row) -> Json:
-    success = report["success"]
+def _results(report: Row, *, is_whole: bool) -> Json:
+    success = report["success"] if is_whole else None
     values = {} if success is None else {"accuracy": success["mean"], "low": success["low"], "high": success["high"]}
     figures = {name: {"name": name, "value": value} for name, value in values.items()}
     scores = [{"name": "success", "scorer": "success", "metrics": figures}] if figures else []

@@ -1,11 +1,11 @@
 """A leaderboard: who does how well on which environments, from the runs of a folder. Pure.
 
 A column is an environment with its settings and problems, and only runs that have all of its episodes are in it. A run
-on other problems, with other settings or with another number of samples is in no column that others are in: it stands
-below with the reason. Pairs in a column are compared problem by problem, and corrected for the number of all pairs of
-the leaderboard. The mean over the columns gives each the same weight; its interval follows from theirs, which are
-independent (G. Zou, G. Huang, X. Zhang 2009, "A note on confidence interval estimation for a linear function of
-binomial proportions").
+on other problems, with other settings, another number of samples or another version of this package is in no column
+that others are in: it stands below with the reason. Pairs in a column are compared problem by problem, and corrected
+for the number of all pairs of the leaderboard. The mean gives each environment the same weight, however many columns
+it has; its interval follows from those of the environments, which are independent (G. Zou, G. Huang, X. Zhang 2009, "A
+note on confidence interval estimation for a linear function of binomial proportions").
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from os.path import dirname
 from types import MappingProxyType
 from typing import Any
 
-from pettingllms_envs.episodes.players import labels
+from pettingllms_envs.episodes.players import is_same_player, labels, options_of
 from pettingllms_envs.evaluation import data_label, metrics
-from pettingllms_envs.evaluation.compare import Comparison, Run, compare_each
+from pettingllms_envs.evaluation.compare import Comparison, Run, check_comparable, compare_each
 
 
 Figure = tuple[float, float, float]
@@ -66,8 +67,8 @@ class Leaderboard:
         columns: Their names.
         players: Those who have a cell, the best first: by their mean, then those who lack a column, by name.
         cells: By player and column.
-        means: The mean over the columns, but for those of `not_in_mean`, of each player that has them all; empty with
-            one column.
+        means: The mean over the environments of the columns, but for those of `not_in_mean`, of each player that has
+            them all; empty with one column.
         not_in_mean: The columns whose problems are not what the environment is called after.
         comparisons: The pairs of each column that has two players.
         left_out: Name and reason of each run that is in no column.
@@ -91,7 +92,7 @@ def leaderboard(runs: Sequence[Run], names: Mapping[str, str] = MappingProxyType
     """
     left_out: list[tuple[str, str]] = []
     reports: dict[str, Mapping[str, Any]] = {}
-    by_env: dict[str, dict[str, list[Run]]] = {}
+    by_env: dict[str, list[Run]] = {}
     for run in runs:
         config = run.header["config"]
         report = metrics.report(run.header, run.rows, num_planned=_num_planned(config) or len(run.rows))
@@ -99,11 +100,16 @@ def leaderboard(runs: Sequence[Run], names: Mapping[str, str] = MappingProxyType
             left_out.append((run.name, reason))
             continue
         reports[run.name] = report
-        key = json.dumps({name: config.get(name) for name in SAME}, sort_keys=True)
-        by_env.setdefault(str(config["env"]), {}).setdefault(key, []).append(run)
+        by_env.setdefault(str(config["env"]), []).append(run)
     columns: dict[str, list[Run]] = {}
-    for env, groups in by_env.items():
-        groups = {key: _newest(own, reports, left_out) for key, own in groups.items()}
+    for env, of_env in by_env.items():
+        groups: dict[str, list[Run]] = {}
+        for run in _of_one_version(of_env, reports, left_out):
+            groups.setdefault(_same(run), []).append(run)
+        groups = {key: _alike(_newest(own, reports, left_out), left_out) for key, own in groups.items()}
+        groups = {key: own for key, own in groups.items() if own}
+        if not groups:
+            continue
         most = max(map(len, groups.values()))
         kept = {key: own for key, own in groups.items() if len(own) > 1 or most == 1}
         table = next(own[0] for own in kept.values() if len(own) == most)
@@ -126,6 +132,7 @@ def _joined(
         of_column[:] = [
             name if called.count(name) == 1 else label for name, label in zip(called, of_column, strict=True)
         ]
+    _tell_apart(list(columns.values()), players, names)
     named = {
         column: [replace(run, name=player) for run, player in zip(own, of_column, strict=True)]
         for (column, own), of_column in zip(columns.items(), players, strict=True)
@@ -141,23 +148,17 @@ def _joined(
         for (column, own), of_column in zip(columns.items(), players, strict=True)
         for run, player in zip(own, of_column, strict=True)
     }
-    compared = {}
-    for column, own in named.items():
-        if len(own) > 1:
-            try:
-                compare_each({column: own})
-            except ValueError as error:  # such as another version of the environment, which begins otherwise
-                for run in own:
-                    left_out.append((cells.pop((run.name, column)).run.name, str(error)))
-                continue
-            compared[column] = own
+    compared = {column: own for column, own in named.items() if len(own) > 1}
     comparisons = compare_each(compared) if compared else {}
     cells = {key: replace(cell, is_best=_is_best(cell, comparisons)) for key, cell in cells.items()}
-    shown = [column for column in columns if any(key[1] == column for key in cells)]
+    shown = list(columns)
     noted = {cell.column for cell in cells.values() if cell.note}
     ranked = [column for column in shown if column not in noted] or shown
+    by_env: dict[str, list[str]] = {}
+    for column in ranked:
+        by_env.setdefault(str(columns[column][0].header["config"]["env"]), []).append(column)
     means = {
-        player: _mean([cells[player, column].success for column in ranked])
+        player: _mean([_of_env([cells[player, column].success for column in own]) for own in by_env.values()])
         for player in dict.fromkeys(player for player, _ in cells)
         if len(ranked) > 1 and all((player, column) in cells for column in ranked)
     }
@@ -175,6 +176,89 @@ def _joined(
         left_out=sorted(left_out),
         not_in_mean=[column for column in shown if column not in ranked],
     )
+
+
+def _tell_apart(columns: Sequence[Sequence[Run]], players: Sequence[list[str]], names: Mapping[str, str]) -> None:
+    """Where one name covers different players, add to each the options in which they differ."""
+    named: dict[str, list[list[tuple[int, int]]]] = {}
+    for i, own in enumerate(columns):
+        for j, run in enumerate(own):
+            groups = named.setdefault(players[i][j], [])
+            others = (group for group in groups if all(k != i for k, _ in group))
+            fits = (group for group in others if any(_are_same(run, columns[k][at], names) for k, at in group))
+            if (group := next(fits, None)) is None:
+                groups.append(group := [])
+            group.append((i, j))
+    taken = set(named)
+    for name, groups in named.items():
+        flats = [options_of(columns[i][j].header["config"]) for (i, j), *_ in groups]
+        keys = [
+            key for key in dict.fromkeys(k for flat in flats for k in flat) if len({f.get(key) for f in flats}) > 1
+        ]
+        for number, (group, flat) in enumerate(zip(groups, flats, strict=True), 1):
+            said = ", ".join(f"{key}={flat[key]}" for key in keys if key in flat)
+            new = f"{name} ({said})" if said else name
+            if len(groups) > 1 and new in taken:
+                new = f"{new} #{number}"
+            taken.add(new)
+            for i, j in group:
+                players[i][j] = new
+
+
+def _are_same(one: Run, other: Run, names: Mapping[str, str]) -> bool:
+    """Whether a player played both. A suite may give it other options in a column; its runs are in one folder."""
+    is_of_suite = one.name in names and other.name in names and dirname(one.name) == dirname(other.name)
+    return is_same_player(one.header["config"], other.header["config"], may_differ_in_options=is_of_suite)
+
+
+def _of_one_version(
+    runs: Sequence[Run], reports: Mapping[str, Mapping[str, Any]], left_out: list[tuple[str, str]]
+) -> list[Run]:
+    """An environment's runs of the version of this package that most are of; of two such, the one that began last."""
+    versions: dict[str, list[Run]] = {}
+    for run in runs:
+        versions.setdefault(str(run.header["versions"].get("pettingllms")), []).append(run)
+    kept = max(versions, key=lambda each: (len(versions[each]), max(_began(run, reports) for run in versions[each])))
+    for version in versions.keys() - {kept}:
+        reason = f"it was played by pettingllms {version}, those in the table by {kept}; expected one version."
+        left_out += [(run.name, f"{reason} Play it again.") for run in versions[version]]
+    return versions[kept]
+
+
+def _same(run: Run) -> str:
+    """In what the runs of a column agree; the problems' content, which earlier versions did not write, is compared."""
+    config = run.header["config"]
+    instances = {key: value for key, value in config["instances"].items() if key != "content"}
+    return json.dumps({**{name: config.get(name) for name in SAME}, "instances": instances}, sort_keys=True)
+
+
+def _alike(runs: Sequence[Run], left_out: list[tuple[str, str]]) -> list[Run]:
+    """The largest group of runs whose problems are the same; of two as large, it is unknown which is right: none."""
+    groups: list[list[Run]] = []
+    for run in runs:
+        if fault := _fault([run]):
+            left_out.append((run.name, fault))
+            continue
+        group = next((group for group in groups if not _fault([*group, run])), None)
+        if group is None:
+            groups.append(group := [])
+        group.append(run)
+    if not groups:
+        return []
+    *others, largest = sorted(groups, key=len)
+    is_tie = bool(others) and len(others[-1]) == len(largest)
+    left_out += [(run.name, _fault([*largest, run])) for group in others for run in group]
+    left_out += [(run.name, _fault([*others[-1], run])) for run in largest if is_tie]
+    return [] if is_tie else largest
+
+
+def _fault(runs: Sequence[Run]) -> str:
+    """Why runs cannot be compared, or an empty string."""
+    try:
+        check_comparable(runs)
+    except ValueError as error:  # such as another version of the environment, which begins otherwise
+        return str(error)
+    return ""
 
 
 def _unfit(run: Run, report: Mapping[str, Any]) -> str:
@@ -208,12 +292,16 @@ def _newest(
 ) -> list[Run]:
     """One run of each configuration."""
     kept: dict[str, Run] = {}
-    for run in sorted(runs, key=lambda run: ((reports[run.name]["timing"] or {}).get("began", 0.0), run.name)):
+    for run in sorted(runs, key=lambda run: (_began(run, reports), run.name)):
         key = json.dumps(run.header["config"], sort_keys=True)
         if (earlier := kept.pop(key, None)) is not None:
             left_out.append((earlier.name, f"{run.name} is the same run, and counts"))
         kept[key] = run
     return sorted(kept.values(), key=lambda run: run.name)
+
+
+def _began(run: Run, reports: Mapping[str, Mapping[str, Any]]) -> float:
+    return float((reports[run.name]["timing"] or {}).get("began", 0.0))
 
 
 def _differences(run: Run, other: Run) -> str:
@@ -267,6 +355,12 @@ def _is_best(cell: Cell, comparisons: Mapping[str, Comparison]) -> bool:
     """Whether nobody in the column is better than this one, by a verdict."""
     pairs = comparisons[cell.column].pairs if cell.column in comparisons else ()
     return not any(pair.worse == cell.player for pair in pairs)
+
+
+def _of_env(figures: Sequence[Figure]) -> Figure:
+    """The mean of an environment's columns. Their problems may be the same, so its interval is as wide as theirs."""
+    mean, low, high = (sum(own) / len(figures) for own in zip(*figures, strict=True))
+    return mean, low, high
 
 
 def _mean(figures: Sequence[Figure]) -> Figure:

@@ -5,7 +5,7 @@
     team:plan-path-team,engine=vllm,base=PATH  by vLLM, on another copy of the base model
 
 Each role becomes an agent of the kind `transformers`, or of another that takes such options, such as `vllm`, with the
-sampling options of training as defaults.
+sampling options of the trainer's evaluations as defaults.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Team:
     Args:
         folder: The team's folder.
         environment: Name of the environment that it was trained on; several are separated by commas.
-        agents: For each agent its `policy`, its `sampling` in training, and its `history`.
+        agents: For each agent its `policy`, its `sampling` in evaluations, and its `history`.
         policies: By name, each with its `kind` (`"adapter"`, `"model"` or `"api"`), its `folder` below the team's or
             None, and, for an adapter or a model that is elsewhere, the `base` model with its `revision`.
         settings: For each environment by its name the settings that it was trained with, as far as they are known.
@@ -150,7 +150,7 @@ def spec_of(spec: AgentSpec, agent: str, role: str, given: Mapping[str, Any]) ->
         spec: A spec of the kind `team`.
         agent: Name of the environment's agent.
         role: The agent's role.
-        given: Options of all models. They override the sampling options of training, and the spec's own options
+        given: Options of all models. They override the sampling options of the team, and the spec's own options
             override them.
 
     Raises:

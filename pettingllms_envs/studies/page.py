@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import html
-import re
 from collections.abc import Mapping, Sequence
 
 from pettingllms_envs.studies.curves import CAPTION
-from pettingllms_envs.studies.report import Block, Curves, Heading, Items, Paragraph, Table
+from pettingllms_envs.studies.report import Block, Bold, Curves, Heading, Items, Paragraph, Table
 
 
 STYLE = """
@@ -40,11 +39,11 @@ def page(report: Sequence[Block], pictures: Mapping[str, str]) -> str:
 
 def _html(block: Block, pictures: Mapping[str, str]) -> str:
     if isinstance(block, Heading):
-        return f"<h{block.level}>{_inline(block.text)}</h{block.level}>"
+        return f"<h{block.level}>{html.escape(block.text)}</h{block.level}>"
     if isinstance(block, Paragraph):
-        return f"<p>{_inline(block.text)}</p>"
+        return f"<p>{html.escape(block.text)}</p>"
     if isinstance(block, Items):
-        return f"<ul>{''.join(f'<li>{_inline(text)}</li>' for text in block.texts)}</ul>"
+        return f"<ul>{''.join(f'<li>{html.escape(text)}</li>' for text in block.texts)}</ul>"
     if isinstance(block, Table):
         head = _row(block.head, block.left, "th")
         rows = "\n".join(_row(row, block.left, "td") for row in block.rows)
@@ -56,10 +55,9 @@ def _html(block: Block, pictures: Mapping[str, str]) -> str:
 
 def _row(cells: Sequence[str], left: Sequence[int], tag: str) -> str:
     own = [f'{tag} class="left"' if i in left else tag for i in range(len(cells))]
-    made = [f"<{opening}>{_inline(cell)}</{tag}>" for opening, cell in zip(own, cells, strict=True)]
+    made = [f"<{opening}>{_cell(cell)}</{tag}>" for opening, cell in zip(own, cells, strict=True)]
     return f"<tr>{''.join(made)}</tr>"
 
 
-def _inline(text: str) -> str:
-    """Escaped, with `**bold**` as in Markdown."""
-    return re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", html.escape(text))
+def _cell(text: str) -> str:
+    return f"<strong>{html.escape(text)}</strong>" if isinstance(text, Bold) else html.escape(text)

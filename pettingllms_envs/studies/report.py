@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -38,6 +39,10 @@ class Items:
     """A list."""
 
     texts: Sequence[str]
+
+
+class Bold(str):
+    """A cell in bold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +296,7 @@ def _rate(results: Sequence[CellResult], is_chosen: bool) -> str:
     if not results:
         return "-"
     rate = f"{100 * fmean(result.rate for result in results):.1f}%"
-    return f"**{rate}**" if is_chosen else rate
+    return Bold(rate) if is_chosen else rate
 
 
 # ---- Markdown -------------------------------------------------------------------------------------------------------
@@ -304,16 +309,26 @@ def markdown(report: Sequence[Block], *, has_pictures: bool = False) -> str:
 
 def _markdown(block: Block, has_pictures: bool) -> str:
     if isinstance(block, Heading):
-        return f"{'#' * block.level} {block.text}"
+        return f"{'#' * block.level} {_escaped(block.text)}"
     if isinstance(block, Paragraph):
         return block.text
     if isinstance(block, Items):
-        return "\n".join(f"* {text}" for text in block.texts)
+        return "\n".join(f"* {_escaped(text)}" for text in block.texts)
     if isinstance(block, Table):
         rules = ["---" if i == 0 or i in block.left else "---:" for i in range(len(block.head))]
-        escaped = [[cell.replace("|", "\\|") for cell in row] for row in (block.head, rules, *block.rows)]
-        return "\n".join(f"| {' | '.join(row)} |" for row in escaped)
+        head, *rows = [list(map(_cell, row)) for row in (block.head, *block.rows)]
+        return "\n".join(f"| {' | '.join(row)} |" for row in (head, rules, *rows))
     if not has_pictures:
         return ""
     name = block.environment
     return f"![Success of each method in {name} over the tokens generated in training](curves-{name}.png)"
+
+
+def _cell(text: str) -> str:
+    escaped = _escaped(text).replace("|", "\\|")
+    return f"**{escaped}**" if isinstance(text, Bold) else escaped
+
+
+def _escaped(text: str) -> str:
+    """A text in a line, in which names of models and folders are no markup."""
+    return re.sub(r"([\\<*]|(?<=\])\()", r"\\\1", " ".join(text.splitlines()))

@@ -56,7 +56,7 @@ def team_facts(
         step: Number of optimizer steps done.
         routing: The policy of each agent.
         bases: For each policy with weights, the id or path and the revision of its model or of its adapter's base.
-        sampling: Sampling settings of each agent, see `sampling_of`.
+        sampling: Sampling settings of each agent in evaluations, see `sampling_of`.
         histories: `history` of the agents that have one.
         root: `"model"` or `"adapter"` if the trainer's model is saved in the team's folder itself, else None.
         settings: For each environment by its name the settings that it was trained with, as far as it declares them.
@@ -97,7 +97,7 @@ def _policy(policy: Policy, base: tuple[str, str | None], root: str | None) -> d
 
 
 def sampling_of(args: Any, override: SamplingOverrides, chat_template_kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The sampling settings of an agent in training, under the names of `pettingllms bench`.
+    """The sampling settings of an agent, under the names of `pettingllms bench`.
 
     Args:
         args: The trainer's.
@@ -165,7 +165,7 @@ class Publisher:
             },
             sampling={
                 agent: sampling_of(self._args, override, chat_template_kwargs)
-                for agent, override in team.overrides.items()
+                for agent, override in team.evaluated.items()
                 if routing.of_agent[agent] in configs
             },
             histories=dict.fromkeys(self._agents_with_history, "conversation"),

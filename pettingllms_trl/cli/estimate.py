@@ -10,7 +10,7 @@ does not fit.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
 
@@ -38,6 +38,7 @@ from pettingllms_trl.estimate.speed import PROMPT
 from pettingllms_trl.policies.routing import Policy, Routing, route
 from pettingllms_trl.processes.distributed import check_processes
 from pettingllms_trl.rollout.env_checks import agents_of, make_envs
+from pettingllms_trl.trainer.dataloading import several_rollouts
 
 
 @with_help
@@ -110,7 +111,9 @@ def estimated(argv: Sequence[str]) -> Estimate:
     given, _, args, config = arguments.parse(argv, KINDS, prog="pettingllms train", description=train.__doc__)
     arguments.check_model(config)
     arguments.import_packages(given.imports)
-    return advise(plan_of(given, args, config))
+    found = advise(plan_of(given, args, config))
+    waits = several_rollouts(args)
+    return replace(found, notes=(*([f"Careful: {waits}"] if waits else []), *found.notes))
 
 
 def plan_of(given: TrainArguments, args: EstimatedConfig, config: ModelConfig) -> RunPlan:
@@ -153,6 +156,7 @@ def plan_of(given: TrainArguments, args: EstimatedConfig, config: ModelConfig) -
         accumulation=args.gradient_accumulation_steps,
         num_iterations=args.num_iterations,
         sampling_width=2 if args.bf16 or args.fp16 else 4,
+        max_steps=max(args.max_steps, 0),
     )
 
 

@@ -39,6 +39,8 @@ def report(found: Estimate) -> str:
             f"{plan.engine.name} {where}, {engine.model.name}: {_gb(engine.weights)} GB of weights, "
             f"{_gb(max(engine.cache, 0))} GB of KV cache for {engine.tokens:,} tokens."
         )
+    if sum(engine.model.on_server for engine in found.engines) > 1:
+        lines.append("Each of these models needs a server of its own, which vllm_server_urls names by policy.")
     lines += found.notes
     if found.problems:
         return "\n".join(lines)
@@ -51,6 +53,14 @@ def report(found: Estimate) -> str:
         f"  through the update, prompts included    {found.update_rate:>20,.0f}",
         f"  sampled and trained, one after the other{most + format(found.trained_rate, ',.0f'):>20}",
     ]
+    if plan.max_steps:
+        rollouts = plan.max_steps / plan.num_updates
+        tokens = rollouts * plan.generation_batch * COMPLETION
+        lines.append(
+            f"max_steps {plan.max_steps:,}: {rollouts:,.0f} rollouts; for each decision of an episode "
+            f"{tokens / 1e6:,.1f} M completion tokens, {tokens / found.trained_rate / 3600:.2g} hours "
+            "or more (two agents that both act in each of num_turns 4 decide 8 times at most)."
+        )
     if found.network:
         what = "an update's gradients" if plan.sharding in ("ddp", "zero2") else "a pass's weights and gradients"
         lines.append(f"  the network: {found.network:.2g} s for {what}")

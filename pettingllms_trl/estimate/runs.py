@@ -122,6 +122,7 @@ class RunPlan:
         accumulation: Passes of an update (`gradient_accumulation_steps`).
         num_iterations: How often a rollout is trained on.
         sampling_width: Bytes of a number in sampling: 2 with `bf16` or `fp16`, else 4.
+        max_steps: Updates of the run; 0 if epochs decide.
     """
 
     gpu: Gpu
@@ -145,6 +146,7 @@ class RunPlan:
     accumulation: int
     num_iterations: int
     sampling_width: int
+    max_steps: int = 0
 
     @property
     def num_players(self) -> int:

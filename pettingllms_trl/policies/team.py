@@ -85,7 +85,8 @@ class Team:
         evaluated = sampling.of_agents(
             parse(args.role_sampling_eval, "role_sampling_eval"), list(routing.of_agent), option="role_sampling_eval"
         )
-        self._evaluated = {agent: own.over(self.overrides[agent]) for agent, own in evaluated.items()}
+        self.evaluated = {agent: own.over(self.overrides[agent]) for agent, own in evaluated.items()}
+        """Each agent's sampling overrides of evaluations."""
         self.temperatures = sampling.temperatures(self.overrides, routing, args.temperature)
         self.profiles: Mapping[str, PolicyProfile] = {}
         """The profile of each policy with weights here."""
@@ -255,7 +256,7 @@ class Team:
     @contextmanager
     def as_evaluated(self) -> Iterator[None]:
         """Temporarily sample as `role_sampling_eval` says."""
-        in_training, self.overrides = self.overrides, self._evaluated
+        in_training, self.overrides = self.overrides, self.evaluated
         try:
             yield
         finally:

@@ -202,3 +202,32 @@ def check_num_rows(dataset: Any, args: MultiAgentGRPOConfig) -> None:
             f"{args.per_device_train_batch_size} x steps_per_generation {args.steps_per_generation} x "
             f"{args.world_size} processes."
         )
+
+
+def several_rollouts(args: MultiAgentGRPOConfig) -> str:
+    """What to say where an optimizer step trains on the sequences of several rollouts; else empty.
+
+    `gradient_accumulation_steps` of a configuration for one process makes it so with more processes.
+
+    Args:
+        args: The trainer's.
+    """
+    assert args.steps_per_generation is not None
+    passes, steps = args.gradient_accumulation_steps, args.steps_per_generation * args.num_iterations
+    if passes <= steps:
+        return ""
+    rows = args.per_device_train_batch_size * args.world_size
+    kept, rest = divmod(passes, args.world_size)
+    same = f", or {kept}, which keeps one process's mini-batch of {args.per_device_train_batch_size * passes}"
+    return (
+        f"an optimizer step waits for {passes / steps:.3g} rollouts: its mini-batch of {passes * rows} sequences "
+        f"(gradient_accumulation_steps {passes} x per_device_train_batch_size {args.per_device_train_batch_size} x "
+        f"{args.world_size} processes) is larger than generation_batch_size {args.generation_batch_size}"
+        + (
+            f", and max_steps {args.max_steps} takes {args.max_steps * passes / steps:,.0f} rollouts"
+            * (args.max_steps > 0)
+        )
+        + f". Set gradient_accumulation_steps={steps} for one optimizer step a rollout"
+        + same * (rest == 0 and 0 < kept < steps)
+        + "."
+    )

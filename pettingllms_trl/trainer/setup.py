@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ from pettingllms_trl.rollout.env_checks import (
 )
 from pettingllms_trl.rollout.env_pool import MakeEnv, spared_columns
 from pettingllms_trl.rollout.prompts import agents_with_history
-from pettingllms_trl.trainer.dataloading import check_num_rows
+from pettingllms_trl.trainer.dataloading import check_num_rows, several_rollouts
 from pettingllms_trl.trainer.dataset_checks import by_argument, check_reward_columns, check_seeds, read_columns
 from pettingllms_trl.update.schedule import Alternate, Schedule, check_windows, learners
 
@@ -156,6 +157,8 @@ class Setup:
         if train_dataset is not None:
             _check_paid(probes, rewards)
         check_num_rows(train_dataset, args)
+        if train_dataset is not None and args.process_index == 0 and (warning := several_rollouts(args)):
+            warnings.warn(warning, stacklevel=3)
         check_served(routing, args)
         check_processes(routing, args, takes_turns=schedule is not None)
         return cls(

@@ -233,6 +233,12 @@ def test_a_hub_out_of_reach_is_said_in_one_line(hub, tmp_path):
     run = pettingllms(hub, tmp_path, "prepare", "codeparrot/apps")
     assert run.returncode == 2
     assert run.stderr.startswith("error: codeparrot/apps cannot be had (ConnectError")
+    assert (
+        "The network failed, not the id. Where there is one, run `pettingllms data prepare codeparrot/apps`"
+        in run.stderr
+    )
+    exam = python(hub, tmp_path, "-c", "import pettingllms_envs as p; p.make('aime', year=2024).reset(seed=0)")
+    assert "run `pettingllms data prepare HuggingFaceH4/aime_2024`; copy the folder here" in exam.stderr
 
 
 def test_a_set_at_a_commit_is_loaded_without_being_prepared(hub, tmp_path):

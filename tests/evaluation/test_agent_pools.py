@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from pettingllms_envs.agents.base import AgentFailed, AgentRefused, Request
 from pettingllms_envs.agents.spec import AgentSpec, assign, from_identity, parse
 from pettingllms_envs.episodes.episode import Instance, RunLimits, episode
 from pettingllms_envs.episodes.files import write_line
+from pettingllms_envs.evaluation import agent_pools
 from pettingllms_envs.evaluation.agent_pools import open_all
 
 
@@ -159,3 +161,13 @@ def test_an_oracle_where_there_is_none_ends_the_run() -> None:
     with pytest.raises(AgentRefused, match=r"a is to be played by the oracle, but Bare has none"):
         open_all({"a": AgentSpec("oracle")}, 1).agents["a"].reply(asked)
     assert not issubclass(AgentRefused, AgentFailed)
+
+
+@pytest.mark.parametrize(("kind", "extra"), [("vllm", "vllm"), ("transformers", "trl")])
+def test_a_kind_whose_library_is_missing_names_its_own_extra(
+    kind: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    point = EntryPoint(kind, "no_such_library:opener", agent_pools.GROUP)
+    monkeypatch.setattr(agent_pools, "_plug_ins", lambda: {kind: point})
+    with pytest.raises(ValueError, match=rf"need no_such_library.*pip install -e '\.\[{extra}\]' in a checkout"):
+        open_all({"planner_0": AgentSpec(kind, "model")}, 1)

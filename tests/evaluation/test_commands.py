@@ -26,6 +26,7 @@ from pettingllms_envs.episodes import files
 from pettingllms_envs.episodes.episode import Instance, RunLimits, episode
 from pettingllms_envs.evaluation.bench import choose
 from pettingllms_envs.evaluation.runner import Folder
+from pettingllms_envs.tasks.rows import read_table
 
 
 ROOT = Path(__file__).parents[2]
@@ -513,3 +514,24 @@ def test_every_command_and_option_that_is_documented_is_there(capsys: pytest.Cap
         helps += capsys.readouterr().out
     for option in set(re.findall(r"--[a-z][a-z-]*", text)):
         assert option in helps, option
+
+
+def test_a_run_on_rows_that_were_edited_is_another_one(run: Run) -> None:
+    def write_rows(answer: str) -> None:
+        rows = [{"id": str(i), "prompt": f"{i} + 1?", "answer": answer, "split": "test"} for i in range(3)]
+        Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        read_table.cache_clear()
+
+    line = 'bench conversation --set roles=["solver"] --set data=rows.jsonl --set grader=exact --agents null'
+    write_rows("1")
+    assert run(f"{line} --output a")[0] == 0
+    write_rows("2")
+    status, _, err = run(f"{line} --output a")
+    assert (status, "a has a run of another configuration: instances.content is" in err) == (2, True)
+    assert run(f"{line} --output b")[0] == 0
+    assert "a and b were played on rows of different content; expected the same problems" in run("compare a b")[2]
+    head = files.read_header(Path("a"))
+    del head["config"]["instances"]["content"]  # as an earlier version wrote it
+    files.write_json(Path("a/run.json"), head)
+    assert run(f"{line} --output a")[0] == 0
+    assert "in different states; expected the same problem" in run("compare a b")[2]

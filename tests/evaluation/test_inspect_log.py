@@ -18,6 +18,7 @@ import pytest
 from chat_server import serving
 from made_rows import header, row
 from pettingllms_envs import cli
+from pettingllms_envs.commands.leaderboard import read_board
 from pettingllms_envs.evaluation.inspect_log import inspect_log
 
 
@@ -54,7 +55,22 @@ def test_a_log_has_a_sample_for_each_episode_with_its_score() -> None:
     assert log["samples"][2]["error"]["message"] == "refused: no"
     assert [message["role"] for message in log["samples"][0]["messages"]] == ["user", "assistant"]
     assert log["samples"][0]["messages"][1]["metadata"]["agent"] == "planner_0"
-    assert log["results"]["scores"][0]["metrics"]["accuracy"]["value"] == 0.5
+    assert log["results"] == {"total_samples": 3, "completed_samples": 2, "scores": []}
+    whole = inspect_log(header(**config), [row(i, i == 0) for i in range(3)], "n", lambda digest: b"")
+    assert whole["results"]["scores"][0]["metrics"]["accuracy"]["value"] == pytest.approx(1 / 3)
+
+
+def test_a_line_that_is_there_twice_is_one_episode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["bench", "plan_path", "--agents", "oracle", "--limit", "2", "--output", "run"]) == 0
+    first = Path("run/episodes.jsonl").read_bytes().splitlines(keepends=True)[0]
+    Path("run/episodes.jsonl").write_bytes(first * 2)
+    assert cli.main(["export", "run"]) == 0
+    (file,) = Path("logs").iterdir()
+    log = json.loads(file.read_text())
+    assert (log["status"], len(log["samples"]), log["results"]["scores"]) == ("cancelled", 1, [])
+    (left_out,) = read_board([Path("run")]).left_out
+    assert left_out == ("run", "of 2 episodes 1 are missing; the same command plays them")
 
 
 def test_an_exported_log_is_utf_8_whatever_the_model_wrote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

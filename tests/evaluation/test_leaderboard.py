@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
 import re
@@ -151,6 +153,83 @@ def test_runs_that_begin_in_different_states_are_not_ranked() -> None:
     assert (list(board.players), list(board.columns)) == ([], [])
     assert [name for name, _ in board.left_out] == ["a", "b"]
     assert "in different states; expected the same problem" in board.left_out[0][1]
+
+
+def test_the_minority_whose_problems_begin_otherwise_is_left_out() -> None:
+    runs = [played(name, "1010") for name in "abc"]
+    moved = Run("a", runs[0].header, [row(i, True, state="elsewhere") for i in range(4)])
+    torn = [*runs[2].rows[:3], row(3, False, state="here"), row(3, False, sample=1, state="there")]
+    for odd in (moved, Run("a", runs[0].header, torn)):
+        board = leaderboard([odd, *runs[1:]])
+        assert table(board) == {"b": {"game_v0": 0.5}, "c": {"game_v0": 0.5}}
+        ((name, reason),) = board.left_out
+        assert name == "a"
+        assert "in different states; expected the same problem" in reason
+
+
+def test_runs_on_rows_of_other_content_share_no_column_and_those_that_do_not_say_are_compared() -> None:
+    chosen = {"source": "data set", "num": 2, "digest": "d"}
+    contents = {"a": "new", "b": "new", "c": "old", "d": None}
+    runs = [
+        played(name, "10", instances=chosen | ({} if content is None else {"content": content}))
+        for name, content in contents.items()
+    ]
+    board = leaderboard(runs)
+    assert list(board.players) == ["a", "b", "d"]
+    assert [name for name, reason in board.left_out if "rows of different content" in reason] == ["c"]
+
+
+def test_runs_of_another_version_of_the_package_are_left_out() -> None:
+    runs = [played(name, "10") for name in "abc"]
+    versions = {"a": "1.0", "b": "2.0", "c": "2.0"}
+    for run in runs:
+        run.header["versions"]["pettingllms"] = versions[run.name]
+    board = leaderboard(runs)
+    assert list(board.players) == ["b", "c"]
+    said = "it was played by pettingllms 1.0, those in the table by 2.0; expected one version. Play it again."
+    assert board.left_out == [("a", said)]
+    later = [Run("c", runs[2].header, [{**each, "timing": {"began": 999.0, "seconds": 1.0}} for each in runs[2].rows])]
+    assert list(leaderboard([runs[0], *later]).players) == ["c"]
+
+
+def test_one_name_for_different_agents_is_a_row_for_each() -> None:
+    def board(one: Any, other: Any, names: Any) -> Leaderboard:
+        return leaderboard([played("x/1", "11", agents=one), played("y/1", "10", env="other_v0", agents=other)], names)
+
+    best = {"x/1": "best", "y/1": "best"}
+    found = board(agent(None, "oracle"), agent(None, "null"), best)
+    assert (list(found.players), found.means) == (["best (kind=null)", "best (kind=oracle)"], {})
+    found = board(agent("m", temperature=0.0), agent("m", temperature=1.0), {})
+    assert (list(found.players), found.means) == (["m (temperature=0.0)", "m (temperature=1.0)"], {})
+    assert list(board(agent("m"), agent("m"), {}).means) == ["m"]
+    assert list(board(agent("m", team="t", adapter="t/a"), agent("m", team="t", adapter="t/b"), best).players) == [
+        "best (adapter=t/a)",
+        "best (adapter=t/b)",
+    ]
+    other_role = {"solver_0": {"kind": "api", "target": "m", "team": "t", "adapter": "t/b"}}
+    assert list(board(agent("m", team="t", adapter="t/a"), other_role, best).means) == ["best"]
+
+
+def test_a_suite_may_give_its_player_other_options_in_an_environment() -> None:
+    runs = [played("s/1", "11", agents=agent("m", max_tokens=9))]
+    runs += [played(f"s/{i}", "10", env="other_v0", agents=agent("m", max_tokens=i)) for i in (7, 8)]
+    board = leaderboard(runs, {"s/1": "m", "s/7": "m", "s/8": "m8"})
+    assert {player: set(own) for player, own in table(board).items()} == {
+        "m": {"game_v0", "other_v0"},
+        "m8": {"other_v0"},
+    }
+
+
+def test_an_environment_with_two_columns_weighs_no_more_than_one_with_one() -> None:
+    runs = [
+        *(played(f"{size}/{name}", "11", model=name, settings={"size": size}) for size in (5, 6) for name in "ab"),
+        *(played(f"o/{name}", "00", env="other_v0", model=name) for name in "ab"),
+    ]
+    board = leaderboard(runs)
+    assert board.means["a"][0] == 0.5  # of 1 and 0; by columns it would be 2/3
+    # Half the widths of the two environments, (1 - 0.342) each: the two columns have the same problems.
+    low, _ = wilson(2, 2)
+    assert board.means["a"][1] == pytest.approx(0.5 - (1 - low) / 2)
 
 
 def test_two_settings_of_an_environment_are_two_columns_if_all_play_both() -> None:
@@ -333,6 +412,20 @@ def test_the_page_of_the_index_holds_no_markup_of_a_name(run: Command) -> None:
         Path("p.html").unlink()
 
 
+def test_a_name_is_no_formula_no_markup_and_no_line_of_its_own() -> None:
+    names = ["=1+1", "@SUM(A1)", "+1", "-2+3", "a\n| b <i>*c*", "**best**", "[x](u)", "\\*d*"]
+    board = leaderboard([played(f"r/{i}", "10", model=name) for i, name in enumerate(names)])
+    shown = {line[1]: line[2] for line in csv.reader(io.StringIO(text_of(board, "csv")))}
+    assert set(shown) == {"player", "'=1+1", "'@SUM(A1)", "+1", "'-2+3", *names[4:]}
+    assert shown["+1"] == "0.5"
+    lines = text_of(board, "md").splitlines()
+    for name in ("a \\| b \\<i>\\*c\\*", "\\*\\*best\\*\\*", "[x]\\(u)", "\\\\\\*d\\*"):
+        assert any(line.startswith(f"| {name} | **50.0%") for line in lines)
+    page = text_of(board, "html")
+    assert "<td>**best**</td><td><strong>50.0%" in page
+    assert "<i>" not in page
+
+
 def test_an_index_of_two_thousand_runs_takes_two_seconds_more_than_the_version(run: Command, tmp_path: Path) -> None:
     run("bench plan_path --agents null --limit 2 --output one")
     small = {name: Path("one", name).read_bytes() for name in ("run.json", "report.json", "episodes.jsonl")}
@@ -356,6 +449,39 @@ def test_an_index_of_two_thousand_runs_takes_two_seconds_more_than_the_version(r
     version = seconds("--version")
     assert seconds("runs", "many") < version + 2
     assert run("runs many")[1].endswith("1960 runs, 40 unfinished, 40 more that cannot be read")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"timing": {"began": 1e20, "seconds": 1.0}},
+        {"timing": {"began": -1e20, "seconds": 1.0}},
+        {"timing": {"began": "soon"}},
+        {"timing": {"began": 1.0, "seconds": math.inf}},
+        {"timing": []},
+        {"success": {"mean": 1}},
+        {"success": {"mean": math.nan, "low": 0.0, "high": 1.0}},
+        {"success": {"mean": 0.5, "low": 0.0, "high": 1.0, "least": 0.1}},
+        {"success": {"mean": 10**400, "low": 0, "high": 1}},
+        {"success": 1},
+        {"agents": None},
+        {"agents": {"planner_0": {"prompt_tokens": "9", "completion_tokens": 1}}},
+        {"agents": {"planner_0": None}},
+        {"episodes": {"ended": 2, "planned": "2"}},
+        {"episodes": {"ended": 2, "planned": None}},
+    ],
+)
+def test_a_damaged_report_is_broken_and_leaves_the_others(run: Command, damage: dict[str, Any]) -> None:
+    for name in ("good", "bad"):
+        run(f"bench plan_path --agents null --limit 2 --output r/{name}")
+    report = json.loads(Path("r/bad/report.json").read_text())
+    Path("r/bad/report.json").write_text(json.dumps({**report, **damage}))
+    for form in ("table", "md", "csv", "html"):
+        status, out, _ = run(f"runs r --format {form}")
+        assert status == 0
+        assert "r/good" in out
+        assert "r/bad" in out
+    assert run("runs r")[1].endswith("1 run, 1 more that cannot be read")
 
 
 def test_an_unfinished_run_has_bounds_and_no_rate(run: Command) -> None:

@@ -368,9 +368,24 @@ def test_two_suites_of_one_name_do_not_share_a_folder(run: Run) -> None:
     before = {path: path.stat().st_mtime_ns for path in Path("outputs").rglob("*")}
     status, _, err = run("bench b/mine.yaml")
     assert (status, err.count("\n")) == (2, 1)
-    assert "outputs/bench/mine has the runs of the suite 'mine' of" in err
+    assert "outputs/bench/mine has the runs of the suite of" in err
     assert {path: path.stat().st_mtime_ns for path in Path("outputs").rglob("*")} == before
     assert run("bench b/mine.yaml --output other")[0] == 0
+    assert "other has the runs of the suite of" in run("bench a/mine.yaml --output other")[2]
+
+
+def test_a_cell_of_another_version_is_refused_and_not_ranked(run: Run) -> None:
+    line = "bench plan_path sudoku --agents oracle --limit 2"
+    assert run(line)[0] == 0
+    (folder,) = Path("outputs/bench").glob("plan_path*")
+    head = files.read_header(folder)
+    head["versions"]["pettingllms"] = "0.0.1"
+    files.write_json(folder / "run.json", head)
+    status, out, _ = run(line)
+    assert status == 2
+    table, _, below = out.partition("Not in the table")
+    assert "plan_path_v0" not in table.partition("Leaderboard")[2]
+    assert re.search(r"\* plan_path, oracle: error: .* pettingllms is .*, was 0.0.1", below)
 
 
 def test_the_same_run_named_twice_is_played_once(run: Run) -> None:

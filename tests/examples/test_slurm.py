@@ -111,3 +111,11 @@ def test_a_missing_argument_is_named(script: str, given: list[str], tmp_path: Pa
     assert status != 0
     assert "missing; expected" in error
     assert said == []
+
+
+@pytest.mark.parametrize("script", ["train.sh", "servers.sh"])
+def test_a_script_that_slurm_did_not_start_says_so_in_one_line(script: str, tmp_path: Path) -> None:
+    status, said, error = run(tmp_path, script, "run.yaml", "model", SLURM_JOB_NODELIST="")
+    assert status != 0
+    assert f"is of SLURM; expected sbatch examples/slurm/{script} ..., or" in error
+    assert (said, error.count("\n")) == ([], 1)

@@ -22,7 +22,7 @@ from pettingllms_envs.studies.analysis import (
     tuned,
 )
 from pettingllms_envs.studies.curves import band
-from pettingllms_envs.studies.report import Heading, Table, blocks, markdown
+from pettingllms_envs.studies.report import Bold, Heading, Table, blocks, markdown
 from pettingllms_envs.studies.results import CellResult, Outline, read, save, save_outline
 
 
@@ -164,7 +164,8 @@ def test_the_tuned_setting_is_the_best_mean_over_seeds_and_of_equal_ones_the_fir
     folder = write(tmp_path, *runs, plan=outline(tuning=tuning))
     assert tuned(read_results(folder), "grid", "ours") == 2
     table = tables(folder)[-1]
-    assert table.rows == [["grid", "ours", "25.0%", "25.0%", "**75.0%**"]]
+    assert table.rows == [["grid", "ours", "25.0%", "25.0%", "75.0%"]]
+    assert [isinstance(cell, Bold) for cell in table.rows[0]] == [False, False, False, False, True]
     text = markdown(list(blocks(read_results(folder))))
     assert "The best setting is the first or the last that was tried for ours in grid" in text
     runs[0].cell.path(folder).unlink()
@@ -218,7 +219,8 @@ def test_tuning_runs_of_other_seeds_than_planned_are_not_looked_at(tmp_path: Pat
     ]
     folder = write(tmp_path, *runs, plan=outline(tuning=tuning))
     assert tuned(read_results(folder), "grid", "ours") == 0
-    assert tables(folder)[-1].rows == [["grid", "ours", "**100.0%**", "50.0%"]]
+    assert tables(folder)[-1].rows == [["grid", "ours", "100.0%", "50.0%"]]
+    assert [isinstance(cell, Bold) for cell in tables(folder)[-1].rows[0]] == [False, False, True, False]
 
 
 def test_credit_fidelity_is_reported_beside_its_ceiling(tmp_path: Path) -> None:
@@ -264,9 +266,12 @@ def test_names_are_escaped_on_the_page(tmp_path: Path) -> None:
     from pettingllms_envs.studies.page import page
     from pettingllms_envs.studies.report import Heading, Paragraph
 
-    made = page([Heading("a <b>", 1), Paragraph("**5%** & <script>")], {})
+    report = [Heading("a <b>", 1), Paragraph("**5%** & <script>"), Table(("**x**",), [[Bold("<i>")]])]
+    made = page(report, {})
     assert "<title>a &lt;b&gt;</title>" in made
-    assert "<p><strong>5%</strong> &amp; &lt;script&gt;</p>" in made
+    assert "<p>**5%** &amp; &lt;script&gt;</p>" in made
+    assert "<th>**x**</th>" in made
+    assert "<td><strong>&lt;i&gt;</strong></td>" in made
 
 
 def test_a_folder_that_is_no_study_ends_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -276,6 +276,7 @@ def test_agents_that_act_twice_running_are_no_finding(model_path: str, tmp_path:
     assert bad(tmp_path / "rollouts") == set()
 
 
+@pytest.mark.filterwarnings("ignore:an optimizer step waits")
 def test_generations_within_one_step_have_a_number_each(model_path: str, tmp_path: Path) -> None:
     options = {"steps_per_generation": 1, "gradient_accumulation_steps": 2}
     logged(model_path, tmp_path, steps=2, **options).train()

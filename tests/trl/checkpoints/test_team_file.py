@@ -141,6 +141,24 @@ def test_the_file_says_who_plays_what_on_which_base_and_how_it_was_sampled(model
     }
 
 
+def test_the_file_has_the_sampling_of_evaluations_where_it_is_given(model_path: str, tmp_path: Path) -> None:
+    saved(
+        tmp_path,
+        model_path,
+        "shared",
+        role_sampling={"planner": {"max_completion_length": 5}},
+        role_sampling_eval={"planner": {"temperature": 0.6, "enable_thinking": True}},
+    )
+    agents = json.loads((tmp_path / "team.json").read_text())["agents"]
+    assert agents["drafter_0"]["sampling"] == AS_TRAINED
+    assert agents["planner_0"]["sampling"] == {
+        **AS_TRAINED,
+        "max_tokens": 5,
+        "temperature": 0.6,
+        "extra": {"chat_template_kwargs": {"enable_thinking": True}},
+    }
+
+
 @pytest.mark.slow
 def test_a_checkpoint_has_the_file_and_counts_it_among_its_own(model_path: str, tmp_path: Path) -> None:
     trainer = saved(tmp_path, model_path, "lora", peft_config=adapter(), save_strategy="steps", save_steps=1)

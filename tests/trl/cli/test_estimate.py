@@ -73,6 +73,20 @@ def test_rows_are_shared_out_over_the_processes_of_the_run(tmp_path: Path, model
     assert estimated([*parallel, "--credit", "grpo"]).plan.sequences == 3
 
 
+def test_a_mini_batch_of_several_rollouts_is_named_with_the_accumulation_that_keeps_it(
+    tmp_path: Path, model_path: str
+) -> None:
+    options = {"gradient_accumulation_steps": 4, "max_steps": 10}
+    assert estimated(run(tmp_path, model_path, **options)).notes == ()  # 32 sequences in updates of 16
+    (said,) = estimated(run(tmp_path, model_path, num_gpus=4, **options)).notes
+    assert "4 x per_device_train_batch_size 4 x 4 processes) is larger than generation_batch_size 32" in said
+    assert "max_steps 10 takes 20 rollouts" in said
+    assert said.endswith(
+        "Set gradient_accumulation_steps=2 for one optimizer step a rollout, or 1, which keeps one "
+        "process's mini-batch of 16."
+    )
+
+
 def test_a_batch_that_cannot_be_shared_out_is_refused_in_the_words_of_the_trainer(
     tmp_path: Path, model_path: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

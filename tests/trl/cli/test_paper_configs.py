@@ -122,7 +122,7 @@ def test_the_debate_is_in_maporls_setting(model_path: str, tmp_path: Path) -> No
     assert (workflow.name, workflow.num_turns, workflow.num_debaters, workflow.until_agreed) == ("debate", 3, 2, False)
     args = trainer.args
     assert (args.learning_rate, args.beta, args.max_completion_length, args.sampling) == (1e-5, 0.002, 300, "parallel")
-    assert name_of(trainer.credit) == "at_grpo"
+    assert name_of(trainer.credit) == "return_to_go"
     adapters = trainer.model.peft_config
     assert {(config.r, config.lora_alpha) for config in adapters.values()} == {(8, 16)}
 

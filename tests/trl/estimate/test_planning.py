@@ -214,6 +214,24 @@ def test_the_mini_batch_and_its_updates_are_those_of_the_number_of_gpus() -> Non
     assert "For 1 GPU" not in eight
 
 
+def test_a_run_takes_as_many_tokens_and_hours_as_its_rollouts() -> None:
+    found = advise(plan(max_steps=400))
+    # Two updates a rollout: 200 of 128 sequences of 300 tokens are 7.68 M.
+    hours = 7.68e6 / found.trained_rate / 3600
+    said = f"max_steps 400: 200 rollouts; for each decision of an episode 7.7 M completion tokens, {hours:.2g} hours"
+    assert said in report(found)
+    assert "max_steps" not in report(advise(plan()))
+
+
+def test_models_on_servers_need_a_server_each() -> None:
+    served = replace(WHOLE, on_server=True)
+    both = advise(
+        plan(models=(served, replace(served, name="other")), num_gpus=16, sharding="zero3", sampler="server")
+    )
+    assert "Each of these models needs a server of its own, which vllm_server_urls names by policy." in report(both)
+    assert "of its own, which" not in report(advise(plan(served, num_gpus=16, sharding="zero3", sampler="server")))
+
+
 def test_a_smaller_share_for_the_engine_is_proposed_where_it_makes_a_run_fit() -> None:
     # 16 + 1.6 + 8 + 12 GB in the update, and 72 of vLLM: 29.6 too many, or 0.37.
     assert "vllm_gpu_memory_utilization: 0.53" in advise(plan(utilization=0.9)).problems[-1]

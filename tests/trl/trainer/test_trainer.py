@@ -599,6 +599,28 @@ def test_agents_may_share_an_adapter(model_path: str, tmp_path: Path) -> None:
     assert moved(before, weights(trainer)) == {"both"}
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        # 8 passes of 8 rows are a mini-batch of 64; the 16 rows of a generation are two of them.
+        (
+            {"gradient_accumulation_steps": 8, "steps_per_generation": 2, "max_steps": 6},
+            r"waits for 4 rollouts.* max_steps 6 takes 24 rollouts\. Set gradient_accumulation_steps=2 for one",
+        ),
+        (
+            {"gradient_accumulation_steps": 3, "steps_per_generation": 2, "max_steps": 4},
+            r"waits for 1\.5 .* takes 6 roll",
+        ),
+    ],
+)
+def test_an_optimizer_step_that_waits_for_several_rollouts_is_warned_of(
+    options: dict[str, Any], said: str, model_path: str, tmp_path: Path
+) -> None:
+    with pytest.warns(UserWarning, match=said):
+        team(model_path, tmp_path, **options)
+
+
+@pytest.mark.filterwarnings("ignore:an optimizer step waits")
 def test_generations_of_one_optimizer_step_bear_different_names_which_seed_them(
     model_path: str, tmp_path: Path
 ) -> None:
@@ -621,6 +643,7 @@ def test_generations_of_one_optimizer_step_bear_different_names_which_seed_them(
         ({"gradient_accumulation_steps": 2, "steps_per_generation": 4}, 2, [0, 0]),
     ],
 )
+@pytest.mark.filterwarnings("ignore:an optimizer step waits")
 def test_a_generations_micro_steps_are_given_one_list_of_its_rows(
     options: dict[str, Any], step: int, expected: list[int], model_path: str, tmp_path: Path
 ) -> None:
