@@ -23,20 +23,19 @@ def read_reply(text: str, tools: Sequence[Mapping[str, Any]], number: int) -> tu
         tools: The tools that the prompt had.
         number: Which of the run's calls is answered. It numbers the ids, so that a replay has the same.
     """
-    functions = [tool["function"] for tool in tools]
     specs = {
         each["name"]: ToolSpec(each["name"], each.get("description") or "", each.get("parameters") or {})
-        for each in functions
+        for each in (tool["function"] for tool in tools)
     }
     described: list[Any] = [SimpleNamespace(spec=spec) for spec in specs.values()]  # a tool's spec alone is read
     calls = read_native_calls(text, described) if tools else []
     if isinstance(calls, Unreadable) or not calls:
         return text, []
     thoughts, end, words = text.rpartition(END_OF_THINKING)
-    made = [
+    functions = [
         {"name": call.name, "arguments": json.dumps(arguments_of(call, specs[call.name]), ensure_ascii=False)}
         for call in calls
     ]
     return f"{thoughts}{end}{_CALLS.sub('', words)}".strip(), [
-        {"id": f"call_{number}_{k}", "type": "function", "function": function} for k, function in enumerate(made)
+        {"id": f"call_{number}_{k}", "type": "function", "function": function} for k, function in enumerate(functions)
     ]
