@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import importlib
 import re
+import tomllib
 import warnings
 from functools import cache
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pettingzoo
@@ -87,7 +89,7 @@ def find(name: str) -> Entry:
     Raises:
         ValueError: There is none, or two packages provide it.
     """
-    if is_in_file(name):
+    if is_in_file(str(name)):
         path = name.removeprefix(PROGRAM)
         return Entry(PROGRAM + path, 0, f"{__package__}.programs", path.rpartition(":")[0])
     known = entries()
@@ -95,8 +97,12 @@ def find(name: str) -> Entry:
     named = [entry for entry in known if spelled in (entry.name, entry.full_name)]
     if not named:
         names = sorted({entry.name for entry in known})
-        hint = did_you_mean(spelled, names)
-        raise ValueError(f"no environment {name!r}.{hint} There are: {', '.join(names)}. pettingllms list shows all.")
+        here = " The pyproject.toml here declares it, and `pip install -e .` installs it."
+        hint = here if _is_declared_here(spelled) else did_you_mean(spelled, names)
+        raise ValueError(
+            f"no environment {name!r}.{hint} There are: {', '.join(names)} "
+            "(`pettingllms list`), or FILE.py:NAME of a file."
+        )
     newest = [entry for entry in named if entry.version == named[-1].version]
     if len(newest) > 1:
         origins = " and ".join(entry.origin for entry in newest)
@@ -124,6 +130,15 @@ def make(name: str, **kwargs: Any) -> TextEnv:
     made: TextEnv = module.env(**kwargs)
     _check_name(made, entry)
     return made
+
+
+def _is_declared_here(name: str) -> bool:
+    """Whether pyproject.toml in the current folder declares an environment of this name, as one of `new` does."""
+    try:
+        points = tomllib.loads(Path("pyproject.toml").read_text("utf-8"))["project"]["entry-points"][GROUP]
+        return any(name in (point, point.rpartition("_v")[0]) for point in points)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def _check_name(made: Any, entry: Entry) -> None:

@@ -35,20 +35,27 @@ def dead_role(run: Run, series: Series) -> Finding:
     if not dead:
         text = f"share of groups in which nothing tells replies apart: {shares}."
         return Finding("dead role", "passed", text)
-    number = counted(int(sum(learning[role].groups for role in dead)), "group")
+    # With parallel sampling a decision has one candidate, which is compared with those of other episodes.
+    what = "decision" if run.is_tree is False else "group"
+    number = counted(int(sum(learning[role].groups for role in dead)), what)
     if all(learning[role].judged and learning[role].solved == learning[role].judged for role in dead):
         text = f"all {number} of {', '.join(dead)} are flat, and every episode succeeded: it is solved."
         remedy = "Train on harder instances (curriculum=), or stop here."
         return Finding("dead role", "warning", text, remedy=remedy)
-    return Finding(
-        "dead role",
-        "failed",
-        f"in all {number} of {', '.join(dead)} all candidates are worth the same, so nothing is learnt there "
-        f"(flat groups: {shares}).",
-        remedy="Where the role is paid at later steps, set credit={'at_grpo': {'value': 'return_to_go'}}, "
-        "credit='counterfactual', or sampling='parallel' with credit='grpo'; else look at its replies (`pettingllms "
-        "view`).",
-    )
+    of = f"{number} of {', '.join(dead)}"
+    if run.is_tree is False:
+        text = f"none of the {of} has an advantage"
+    else:
+        text = f"in all {of} all candidates are worth the same"
+    remedy = "Look at its replies (`pettingllms view`)."
+    if run.judges_own_step is not False:
+        remedy = (
+            "Where the role is paid at later steps, set credit={'at_grpo': {'value': 'return_to_go'}}, "
+            "credit='counterfactual', or sampling='parallel' with credit='grpo'; else look at its replies "
+            "(`pettingllms view`)."
+        )
+    text += f", so nothing is learnt there (flat {what}s: {shares})."
+    return Finding("dead role", "failed", text, remedy=remedy)
 
 
 def uneven_learning(run: Run, series: Series) -> Finding:

@@ -41,7 +41,10 @@ from pettingllms_envs.episodes.files import read
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options of `bench`: environments, agents, problems, sampling, and where records are written."""
     parser.add_argument(
-        "envs", nargs="+", metavar="ENV", help="environments, as `pettingllms list` shows them, or a suite"
+        "envs",
+        nargs="+",
+        metavar="ENV",
+        help="environments, as `pettingllms list` shows them or FILE.py:NAME, or a suite",
     )
     add_settings(parser)
     add_agents(parser)

@@ -39,6 +39,7 @@ FILES = {
     "test_my_game.py.txt": "tests/test_my_game.py",
     "pyproject.toml.txt": "pyproject.toml",
     "requirements.txt.txt": "requirements.txt",
+    "MANIFEST.in.txt": "MANIFEST.in",
     "README.md.txt": "README.md",
     "PUBLISHING.md.txt": "PUBLISHING.md",
     "LICENSE.txt": "LICENSE",
@@ -88,7 +89,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
             (folder / path).write_text(text, "utf-8")
     lines = [f"Made {folder} with", *(f"    {path}" for path in made), "Next:", f"    cd {folder}"]
     lines += [
-        "    pip install -r requirements.txt -e .",
+        "    pip install -r requirements.txt -e '.[test]'",
         f"    pettingllms check {args.name}",
         f"    pettingllms play {args.name}",
     ]

@@ -75,7 +75,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
                 differs = differs or not is_same
                 on_row(replayed[-1].row)
         if rescored is not None:
-            write(rescored, header, other, replayed)
+            write(rescored, header, other, replayed, next(iter(envs.values())))
     how = "as far as a training run records them" if is_training else "byte for byte"
     if compared:
         say(console, f"{same} of {counted(compared, 'episode')} {'is' if compared == 1 else 'are'} the same, {how}.")
@@ -101,7 +101,7 @@ def make_folder(path: Path) -> None:
     check_new_run(path)
 
 
-def write(path: Path, header: Mapping[str, Any], other: Mapping[str, Any], replayed: list[Any]) -> None:
+def write(path: Path, header: Mapping[str, Any], other: Mapping[str, Any], replayed: list[Any], env: Any) -> None:
     """Write a run's folder with the replayed rows.
 
     Args:
@@ -109,6 +109,7 @@ def write(path: Path, header: Mapping[str, Any], other: Mapping[str, Any], repla
         header: Header of the run that was replayed.
         other: Settings that differ from the record's.
         replayed: Its episodes.
+        env: In which they were replayed; of several the first.
     """
 
     config = {**header["config"], "settings": {**(header["config"].get("settings") or {}), **to_json(other)}}
@@ -118,7 +119,6 @@ def write(path: Path, header: Mapping[str, Any], other: Mapping[str, Any], repla
         }
     data = data_label.labelled(header)["data"]
     if config.get("env") is not None and not several:
-        env = pettingllms_envs.make(config["env"], **config["settings"])
         config["env_config"] = bench.words_of(env)
         data = data_label.of_env(env, (config.get("instances") or {}).get("num"))
     new = files.header(header["kind"], config, {}, bench.layers(), data=data) | {"replay_of": header["versions"]}

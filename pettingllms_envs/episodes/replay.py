@@ -114,7 +114,8 @@ def replay(env: Any, row: Row, *, keep: Callable[[Image], object] = lambda image
     again_row = _finished(recorder, row, over)
     if is_training:
         again_row["state"] = state  # as it was before everybody took their leave
-    for name in ("instance", "tools", "end", "turns", "success", "outcome", "answer", "returns", "state"):
+    of_bench = () if is_training else ("turns",)  # a training has counted its decisions' turns, not the environment's
+    for name in ("instance", "tools", "end", *of_bench, "success", "outcome", "answer", "returns", "state"):
         if name in row and not (is_training and row[name] is None):
             now = again_row[name]
             differ(None, None, difference(row[name], _as_far(now, row[name]) if is_training else now, name))

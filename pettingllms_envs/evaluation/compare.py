@@ -241,14 +241,14 @@ def _played_on(run: Run) -> str:
 def _problem_settings(run: Run) -> dict[str, Any]:
     config = run.header["config"]
     settings = config.get("settings") or {}
-    told = _telling_settings(config.get("env"), settings) if settings.keys() - ANY_INSTANCE else settings
+    told = telling_settings(config.get("env"), settings) if settings.keys() - ANY_INSTANCE else settings
     return {"env": config.get("env"), **{name: told[name] for name in told if name not in ANY_INSTANCE}}
 
 
-def _telling_settings(env: str | None, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+def telling_settings(env: str | None, settings: Mapping[str, Any]) -> Mapping[str, Any]:
     """The settings without defaults and those of the workflow, which do not change the problems, if it is known."""
     try:
-        check_starts_nothing({}, env or "")
+        check_starts_nothing(settings, env or "")
         made = pettingllms_envs.make(env or "", **settings)
     except (ValueError, TypeError, ImportError):
         return settings

@@ -34,9 +34,10 @@ def labelled(header: Mapping[str, Any]) -> dict[str, Any]:
     if "data" in header:
         return dict(header)
     config = header["config"]
+    settings = config.get("settings") or {}
     try:
-        check_starts_nothing({}, config.get("env") or "")
-        env = pettingllms_envs.make(config.get("env") or "", **(config.get("settings") or {}))
+        check_starts_nothing(settings, config.get("env") or "")
+        env = pettingllms_envs.make(config.get("env") or "", **settings)
     except (ValueError, TypeError, ImportError):  # it is not installed here, or has other settings now
         return {**header, "data": None}
     return {**header, "data": of_env(env, (config.get("instances") or {}).get("num"))}

@@ -69,7 +69,7 @@ class Prompts(RowTask):
     def __post_init__(self) -> None:
         check_choice("grader", self.grader, GRADERS)
         rows = [row for rows in self.table().values() for row in rows]
-        if self.grader and not any("answer" in json.loads(row.written) for row in rows):
+        if self.grader and not any(json.loads(row.written).get("answer") is not None for row in rows):
             raise ValueError(
                 f"grader is {self.grader!r}, but no row of {self.data} has an 'answer'; expected one to compare "
                 "replies with. Add that column, or leave the grader out."
@@ -140,7 +140,7 @@ class Prompts(RowTask):
 
     def outcome(self, state: RowState) -> Mapping[str, bool | int | float]:
         """Whether the answer is right, if there is a grader and the row has an answer."""
-        return {"success": self.solved(state)} if self.grader and "answer" in json.loads(state.problem.written) else {}
+        return {"success": self.solved(state)} if self.grader and state.row.get("answer") is not None else {}
 
 
 def _plain(text: str) -> str:

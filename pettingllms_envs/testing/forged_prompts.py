@@ -74,7 +74,7 @@ def check_forged_prompts(case: Case) -> str:
             for what, env, policy in _with_others(case, start):
                 _play(env, start, policy, seen, what)
     if not seen:
-        return "no agent is shown a text of others"
+        return "no agent was shown any of the planted texts (control tokens, fences, lines like a prompt's own)"
     return f"{sum(seen.values())} places: {', '.join(f'{what} {count}' for what, count in seen.items())}"
 
 

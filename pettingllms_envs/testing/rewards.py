@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from statistics import fmean
 from typing import Any
 
@@ -38,6 +38,8 @@ from pettingllms_envs.testing.play import (
 
 
 LEAST_STARTS = 20
+LEAST_FURTHER = 80  # seeds that decide on a policy above the floor; of a share of 1 in 4 the standard error is 0.05
+UNKNOWING = ("empty", "echo", "copy")  # policies that know nothing but the prompt
 TOLERANCE = 1e-9  # of sums of rewards
 MOST_LINES = 12  # of a prompt of which every block of lines is copied; of a longer one every tail
 MOST_PIECES = 120
@@ -84,7 +86,9 @@ def check_floors(case: Case) -> str:
 
     * On no seed is their return greater than the oracle's, nor on average any agent's own sum of rewards.
     * Its mean success is at most `floor`, and its mean return at most `floor` times the oracle's (or the declared
-      maximum's, without an oracle). Empty, echoed and copied replies never succeed.
+      maximum's, without an oracle). One of many policies is lucky on the seeds that are played, so a policy above
+      the floor is played on further seeds, and these alone decide.
+    * Empty, echoed and copied replies never succeed, and no further seeds are played with them.
 
     Where agents compete, each has such a policy alone, while the oracle plays the others, and gains nothing by it on
     average: see `pettingllms_envs.testing.competition`.
@@ -92,19 +96,31 @@ def check_floors(case: Case) -> str:
     env = case.make()
     if competition(env) is not None:
         return _expect_no_gain_alone(case, env)
-    case = replace(case, starts=_enough(case.starts))
-    oracles = [_play(case, i, best) for i in range(len(case.starts))] if oracle_of(env) is not None else []
+    case = replace(case, starts=(*case.starts, *_further(case.starts, LEAST_STARTS - len(case.starts))))
+    number = len(case.starts) * math.ceil(LEAST_FURTHER / len(case.starts))  # all options equally often
+    further = replace(case, starts=_further(case.starts, number))
+    oracles = _course(case, lambda i: best) if oracle_of(env) is not None else []
     bound = fmean(each.team for each in oracles) if oracles else env.metadata.get("max_return")
-    figures = []
+
+    @cache
+    def further_bound() -> float | None:
+        return fmean(each.team for each in _course(further, lambda i: best)) if oracles else bound
+
+    figures, num_lucky = [], 0
     for name, policy_of in floor_policies(case, env):
-        played = [_play(case, i, policy_of(i)) for i in range(len(case.starts))]
+        played = _course(case, policy_of)
         if bound is None and played[0].success is None:
             raise Skipped("it has no oracle(), declares no metadata['max_return'] and reports no success")
-        figures.append((*_expect_floor(case, name, played, bound), name))
+        is_lucky = not name.startswith(UNKNOWING) and _is_above(case.floor, played, bound)
+        num_lucky += is_lucky
+        decisive, most = (_course(further, policy_of), further_bound()) if is_lucky else (played, bound)
+        _expect_floor(case.floor, name, decisive, most)
+        figures.append((*_means(decisive), name))
         _expect_no_more(name, played, oracles)
     success, returned, name = max(figures, key=lambda each: each[:2])
     of = "" if bound is None else f" of {bound:.2f}"
     where = f"{len(figures)} policies in {len(case.starts)} episodes each"
+    where += f", {num_lucky} of them above the floor and so in {number} further ones, which count" if num_lucky else ""
     return f"{where}; the best succeeds on {success:.0%} and returns {returned:.2f}{of}: {name}"
 
 
@@ -123,11 +139,11 @@ def _expect_no_gain_alone(case: Case, env: Any) -> str:
     return f"{of}; most is gained by {agent}, {most:.2f}: {name}"
 
 
-def _enough(starts: tuple[Start, ...]) -> tuple[Start, ...]:
-    """The starts, with as many further seeds as a mean needs to be significant."""
-    further = itertools.count(max(start.seed for start in starts) + 1)
-    more = zip(range(LEAST_STARTS - len(starts)), itertools.cycle(starts), further, strict=False)
-    return (*starts, *[Start(seed, start.options) for _, start, seed in more])
+def _further(starts: tuple[Start, ...], number: int) -> tuple[Start, ...]:
+    """A number of starts with the seeds after the last one, and the options of the others in turn."""
+    seeds = itertools.count(max(start.seed for start in starts) + 1)
+    in_turn = zip(range(number), itertools.cycle(starts), seeds, strict=False)
+    return tuple(Start(seed, start.options) for _, start, seed in in_turn)
 
 
 def check_rewards(case: Case) -> str:
@@ -135,6 +151,7 @@ def check_rewards(case: Case) -> str:
 
     Some play earns something: a success, a positive reward, or where no success is reported more than another play.
     An environment without an oracle that reports neither success nor ranges may leave all rewards to reward functions.
+    The result says if success was never seen, as in a game that pays partial credit and that nobody can win.
 
     What an environment does not declare (its ranges, its maximum, its parts with their scopes) is not checked.
     """
@@ -174,9 +191,12 @@ def check_rewards(case: Case) -> str:
             "does, or replies that earn something now and then: blind_replies of the task, samples of the action "
             "space (ChatText(replies=[...])), or check(blind=[...])"
         )
+    unseen = judges and successes == {False} and oracle_of(env) is None
+    note = "; success was never seen: no oracle, and no reply that was tried" if unseen else ""
     if ranges is None:
-        raise Skipped("it declares no metadata['reward_ranges']; all rewards were finite")
-    return ", ".join(f"{name} {low:.2f} to {high:.2f}" for name, (low, high) in spread.items()) or "no parts"
+        raise Skipped(f"it declares no metadata['reward_ranges']; all rewards were finite{note}")
+    seen = ", ".join(f"{name} {low:.2f} to {high:.2f}" for name, (low, high) in spread.items()) or "no parts"
+    return f"{seen}{note}"
 
 
 def floor_policies(case: Case, env: Any) -> Iterator[tuple[str, Callable[[int], Policy]]]:
@@ -194,7 +214,7 @@ def floor_policies(case: Case, env: Any) -> Iterator[tuple[str, Callable[[int], 
         yield f"copy of {short(example)}", partial(_given, partial(_copy, k))
     if oracle_of(env) is not None and len(case.starts) > 1:
         firsts = [first_replies(case.make(), start, case.max_steps) for start in case.starts]
-        yield "the oracle's replies in another instance", lambda i: partial(_recite, firsts[i - 1])
+        yield "the oracle's replies in another instance", lambda i: partial(_recite, firsts[(i - 1) % len(firsts)])
     for reply in case.blind:
         yield f"always {short(reply)}", partial(_given, always(reply))
     if case.blind:
@@ -219,8 +239,9 @@ def pieces(prompt: str) -> tuple[str, ...]:
     return tuple(piece for piece in dict.fromkeys(found) if piece)[:MOST_PIECES]
 
 
-def _play(case: Case, i: int, policy: Policy) -> Episode:
-    return episode(case.make(), case.starts[i], policy, max_steps=case.max_steps)
+def _course(case: Case, policy_of: Callable[[int], Policy]) -> list[Episode]:
+    """An episode of each start."""
+    return [episode(case.make(), start, policy_of(i), max_steps=case.max_steps) for i, start in enumerate(case.starts)]
 
 
 def _asked_twice(env: Any, agent: str) -> str:
@@ -253,24 +274,33 @@ def _given(policy: Policy, i: int) -> Policy:
     return policy
 
 
-def _expect_floor(case: Case, name: str, played: list[Episode], bound: float | None) -> tuple[float, float]:
-    """Mean success and return of a floor policy. Raises `Failed` if they are too high."""
-    success, returned = fmean(bool(each.success) for each in played), fmean(each.team for each in played)
+def _means(played: list[Episode]) -> tuple[float, float]:
+    """Mean success and return."""
+    return fmean(bool(each.success) for each in played), fmean(each.team for each in played)
+
+
+def _is_above(floor: float, played: list[Episode], bound: float | None) -> bool:
+    success, returned = _means(played)
+    return success > floor or (bound is not None and returned > floor * bound + TOLERANCE)
+
+
+def _expect_floor(floor: float, name: str, played: list[Episode], bound: float | None) -> None:
+    """Raise `Failed` if the mean success or return of a policy is too high."""
+    success, returned = _means(played)
     lucky = next((each for each in played if each.success), played[0])
+    remedy = "If that is right, as where there are few answers, give another floor: --floor SHARE, conforms(floor=...)"
     with blaming(partial(told, lucky.start, lucky.replies)):
-        if name.startswith(("empty", "echo", "copy")) and success:
+        if name.startswith(UNKNOWING) and success:
             raise Failed(f"the policy {name} succeeds; expected that it never does")
-        if success > case.floor:
-            raise Failed(
-                f"the policy {name} succeeds on {success:.0%} of the seeds; expected at most {case.floor:.0%}. "
-                "If that is right, as where there are few answers, give another floor"
-            )
+        if success > floor:
+            words = f"succeeds on {success:.0%} of {len(played)} further seeds; expected at most {floor:.0%}"
+            raise Failed(f"the policy {name} {words}. {remedy}")
     rich = max(played, key=lambda each: each.team)
     with blaming(partial(told, rich.start, rich.replies)):
-        if bound is not None and returned > case.floor * bound + TOLERANCE:
-            share = f"{case.floor:g} times the best, {bound:.2f}"
-            raise Failed(f"the policy {name} has a mean return of {returned:.2f}; expected at most {share}")
-    return success, returned
+        if _is_above(floor, played, bound):
+            share = f"{floor:g} times the best, {bound:.2f}"
+            words = f"has a mean return of {returned:.2f} on {len(played)} seeds; expected at most {share}"
+            raise Failed(f"the policy {name} {words}. {remedy}")
 
 
 def _expect_no_more(name: str, played: list[Episode], oracles: list[Episode]) -> None:

@@ -38,8 +38,8 @@ class TeamArguments:
 
     Args:
         env_id (`str`):
-            A name as `pettingllms list` shows it, such as `"sokoban"`, or an id of PettingZoo's AEC registry, such as
-            `"pettingllms/sokoban-v0"`.
+            A name as `pettingllms list` shows it, such as `"sokoban"`, `FILE.py:NAME`, or an id of PettingZoo's AEC
+            registry, such as `"pettingllms/sokoban-v0"`.
         env_kwargs (`dict`, *optional*):
             Settings of the environment, such as `{"size": 6}`.
         environments (`dict`, *optional*):

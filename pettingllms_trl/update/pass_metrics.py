@@ -143,6 +143,15 @@ def over_policies(metrics: Mapping[str, Sequence[float]], num_rows: Sequence[int
     return joined
 
 
+def pooled_std(means: Sequence[float], stds: Sequence[float], num_rows: Sequence[int]) -> float:
+    """The standard deviation of all values, from each group's mean, deviation and number; the divisor is n - 1, so a
+    group of one has none."""
+    mean = sum(map(mul, means, num_rows)) / sum(num_rows)
+    within = sum((n - 1) * std**2 for std, n in zip(stds, num_rows, strict=True) if n > 1)
+    between = sum(n * (own - mean) ** 2 for own, n in zip(means, num_rows, strict=True))
+    return math.sqrt((within + between) / (sum(num_rows) - 1))
+
+
 class TrainingLog:
     """TRL's metrics by name, and its table of completions, corrected for teams and several processes.
 
@@ -246,7 +255,10 @@ class TrainingLog:
             return
         logged, number = self._values["train"], len(num_rows)
         own = {name: logged[name][-number:] for name in logged if name == "reward" or name.startswith("completions/")}
-        for name, value in over_policies(own, num_rows).items():
+        joined = over_policies(own, num_rows)
+        std = pooled_std(own["reward"], logged["reward_std"][-number:], num_rows)
+        of_environment = {"rewards/environment/mean": joined["reward"], "rewards/environment/std": std}
+        for name, value in {**joined, "reward_std": std, **of_environment}.items():
             logged[name][-number:] = [value]
 
     @contextmanager

@@ -572,6 +572,19 @@ def test_a_few_flat_groups_are_neither_a_pass_nor_a_failure() -> None:
     )
 
 
+def test_a_dead_role_of_whole_episodes_is_counted_in_decisions_and_not_advised_what_the_run_has() -> None:
+    """8 steps of 4 episodes with one decision of the drafter; a run with `grpo` looks at later steps already."""
+    rows = parallel_rows()
+    for row in rows:
+        row["steps"][0]["candidates"][0] |= {"reward": 0.0, "advantage": 0.0}
+    finding = findings_of(parallel_header(), rows)["dead role"]
+    assert finding.text == (
+        "none of the 32 decisions of drafter has an advantage, so nothing is learnt there "
+        "(flat decisions: drafter 100%, planner 0%)."
+    )
+    assert finding.remedy == "Look at its replies (`pettingllms view`)."
+
+
 # ---- Over time ------------------------------------------------------------------------------------------------------
 
 

@@ -227,3 +227,20 @@ def test_a_file_of_rows_is_benchmarked(
     report = json.loads(Path("out/report.json").read_text())
     assert (report["success"]["problems"], report["episodes"]["ended"]) == (3, 3)
     assert cli.main(["replay", "out"]) == 0
+
+
+def test_a_row_whose_answer_is_null_has_no_success(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    rows = [
+        {"prompt": "Say 1.", "answer": "1", "split": "test"},
+        {"prompt": "Say it.", "answer": None, "split": "test"},
+    ]
+    file.write_text("\n".join(map(json.dumps, rows)))
+    env = pettingllms_envs.make("conversation", data=str(file), grader="exact", roles=["solver"])
+    outcomes = {}
+    for seed in range(2):
+        env.reset(seed=seed, options={"split": "test"})
+        prompt = env.last()[0]["messages"][0]["content"]
+        env.step("1")
+        outcomes[prompt] = env.infos["solver_0"].get("outcome", {}).get("success")
+    assert outcomes == {"Say 1.": True, "Say it.": None}

@@ -112,10 +112,10 @@ def echo(program: str) -> ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class Riddles(RowTask):
-    """Questions of a file."""
+    """A question of a row."""
 
     name: ClassVar[str] = "riddles"
-    file: ClassVar[Path] = Path("no such file")
+    rows: ClassVar[Any] = [{"question": "What is 6 x 7?"}]
 
     instance_fields: ClassVar[Mapping[str, tuple[object, ...]]] = {}
 
@@ -295,7 +295,7 @@ class Chat(AECEnv):  # type: ignore[misc]  # pettingzoo ships no types
         ),
         (lambda agent, author, text: f"{author}: {escape(text)}", "passed", "places"),
         (lambda agent, author, text: text if agent == author else quote(text), "passed", "places"),
-        (lambda agent, author, text: author, "passed", "no agent is shown a text of others"),
+        (lambda agent, author, text: author, "passed", "no agent was shown any of the planted texts"),
         (lambda agent, author, text: f"{escape(text)}{len(text)}", "passed", "places"),  # a number after a mark's
     ],
 )

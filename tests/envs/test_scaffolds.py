@@ -7,6 +7,8 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -14,6 +16,7 @@ from typing import Any
 
 import pytest
 
+import pettingllms_envs
 from pettingllms_envs import cli, installing, testing
 from pettingllms_envs.commands import new
 
@@ -50,6 +53,7 @@ def test_a_new_package_is_a_game_unless_another_kind_is_asked_for(tmp_path: Path
         ".github/workflows/test.yml",
         ".gitignore",
         "LICENSE",
+        "MANIFEST.in",
         "PUBLISHING.md",
         "README.md",
         "number_walk/__init__.py",
@@ -58,7 +62,8 @@ def test_a_new_package_is_a_game_unless_another_kind_is_asked_for(tmp_path: Path
         "requirements.txt",
         "tests/test_number_walk.py",
     ]
-    assert "pettingllms check number_walk" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "    pip install -r requirements.txt -e '.[test]'\n    pettingllms check number_walk\n" in out
     for path, text in new.files("number_walk", "game").items():
         assert (package / path).read_text("utf-8") == text
 
@@ -198,6 +203,40 @@ def test_a_new_package_says_where_pip_finds_this_one(
 ) -> None:
     monkeypatch.setattr(installing, "REPOSITORY", repository)
     assert new.files("number_walk")["requirements.txt"].splitlines()[-1] == line
+
+
+@pytest.mark.parametrize("name", ["number_walk", "number_walk_v0", "pettingllms/number_walk-v0"])
+def test_a_name_that_the_folder_declares_and_nobody_installed_says_how_to_install_it(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hint = r"The pyproject.toml here declares it, and `pip install -e \.` installs it"
+    (tmp_path / "pyproject.toml").write_text(new.files("number_walk")["pyproject.toml"])
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=hint):
+        pettingllms_envs.find(name)
+    with pytest.raises(ValueError, match=r"no environment 'number_wal'\. There are"):
+        pettingllms_envs.find("number_wal")
+
+
+def test_the_source_distribution_has_what_the_readme_names(tmp_path: Path) -> None:
+    pytest.importorskip("setuptools", minversion="77", reason="builds a package, as pip does")
+    for path, text in new.files("number_walk").items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    build = "from setuptools import build_meta; build_meta.build_sdist('dist')"
+    subprocess.run([sys.executable, "-c", build], cwd=tmp_path, check=True, capture_output=True)
+    with tarfile.open(next((tmp_path / "dist").iterdir())) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert names >= {"README.md", "LICENSE", "PUBLISHING.md", "requirements.txt", "tests/test_number_walk.py"}
+
+
+def test_the_page_on_publishing_names_every_placeholder() -> None:
+    made = new.files("number_walk")
+    project = tomllib.loads(made["pyproject.toml"])["project"]
+    assert project["authors"] == [{"name": "The authors of number_walk"}]
+    assert ".invalid" in project["urls"]["Repository"]  # leads nowhere: RFC 2606
+    for placeholder in ("`authors`", "`Repository`", "`requirements.txt`", "the authors of number_walk"):
+        assert placeholder in made["PUBLISHING.md"]
 
 
 def test_a_new_tool_is_not_called_like_one_that_exists(tmp_path: Path, capsys: Any) -> None:

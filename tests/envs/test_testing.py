@@ -556,6 +556,17 @@ class PaysForTalk(Sum):
         super().show({**parts, **talk}, solved=solved)
 
 
+class PaysForTalkAlone(PaysForTalk):
+    """The same, and nobody can win it: of every sum one digit is read."""
+
+    metadata: ClassVar[dict[str, Any]] = {**PaysForTalk.metadata, "max_return": None}
+    oracle = property()  # type: ignore[assignment]
+
+    def read(self, reply: Any) -> int | None:
+        number = super().read(reply)
+        return None if number is None else number % 10
+
+
 class PaysOneForTalk(Sum):
     """The team gets nothing for talk, but one agent is paid for it what the other one is charged."""
 
@@ -601,15 +612,20 @@ class Hints(Sum):
         (FickleOracle, "oracle", "the oracle, asked twice: expected the same str, got 'Well."),
         (PromisesTooMuch, "oracle", "the oracle's return: expected metadata['max_return'], 2, got 1"),
         (ExampleSolves, "floors", "the policy copy of 'I add.\\nSum: 0' succeeds; expected that it never does"),
-        (OneInstance, "floors", "the policy the oracle's replies in another instance succeeds on 100% of the seeds"),
-        (BlindSucceeds, "floors", "the policy always 'Sum: 1' succeeds on 100% of the seeds; expected at most 25%"),
+        (OneInstance, "floors", "the policy the oracle's replies in another instance succeeds on 100% of 80 further"),
+        (
+            BlindSucceeds,
+            "floors",
+            "the policy always 'Sum: 1' succeeds on 100% of 80 further seeds; expected at most 25%. If that is right, "
+            "as where there are few answers, give another floor: --floor SHARE, conforms(floor=...)",
+        ),
         (Undeclared, "rewards", "the reward has a part 'format'; metadata['reward_ranges'] declares ['success']"),
         (OutOfRange, "rewards", "the part 'success' of the reward: expected 0 to 0.5, got 1"),
         (UnwinnableByItsOracle, "oracle, rewards, learning signal", "the oracle has no success"),
         (
             PaysForTalk,
             "floors, rewards, pairs of roles",
-            "has a mean return of 0.50; expected at most 0.25 times",
+            "has a mean return of 0.50 on 80 seeds; expected at most 0.25 times",
         ),
         (
             PaysOneForTalk,
@@ -638,6 +654,13 @@ def test_a_game_in_which_no_reply_and_no_oracle_earns_anything_fails() -> None:
     assert failed.detail.startswith(
         "no reply that was tried earns anything, and it has no oracle(), so nobody is seen"
     )
+
+
+def test_where_replies_earn_something_and_nobody_was_seen_to_win_the_check_of_rewards_says_so() -> None:
+    note = "; success was never seen: no oracle, and no reply that was tried"
+    result = judged(PaysForTalkAlone, only=["rewards"])["rewards"]
+    assert result == Result("rewards", "passed", f"format -0.10 to 0.60{note}")
+    assert note not in judged(Sum, only=["rewards"])["rewards"].detail
 
 
 @pytest.mark.usefixtures("few_replies")
@@ -728,6 +751,41 @@ def test_without_an_oracle_the_floor_is_a_share_of_the_declared_maximum() -> Non
     report = judged(NoOracle, only=["oracle", "floors"])
     assert report["oracle"].detail == "it has no oracle()"
     assert report["floors"].detail.endswith("the best succeeds on 0% and returns 0.00 of 1.00: always 'Sum: 1'")
+
+
+class OneOfEight(Sum):
+    """A fair guess among 1 to 8; 1 is right on the seeds 0 to 5 and on 10 of the seeds 20 to 99."""
+
+    def answer(self, seed: int) -> int:
+        return seed % 8 + 1 if seed >= 20 else 1 if seed < 6 else seed % 7 + 2
+
+    def reset(self, seed: int | None = None, options: Mapping[str, Any] | None = None) -> None:
+        super().reset(seed, options)
+        self.a, self.b = 0, self.answer(seed or 0)
+
+
+class OneOfThree(OneOfEight):
+    """1 is right on every third seed: 7 of the seeds 0 to 19, and 27 of the seeds 20 to 99."""
+
+    def answer(self, seed: int) -> int:
+        return seed % 3 + 1
+
+
+def test_a_policy_that_was_lucky_on_the_seeds_is_judged_by_further_ones() -> None:
+    result = judged(OneOfEight, blind=["Sum: 1"], seeds=range(20), only=["floors"])["floors"]
+    assert result.status == "passed", result
+    assert ", 2 of them above the floor and so in 80 further ones, which count; the best succeeds on 25% " in (
+        result.detail
+    )
+
+
+def test_a_policy_that_is_above_the_floor_on_further_seeds_fails_unless_another_floor_is_given() -> None:
+    result = judged(OneOfThree, blind=["Sum: 1"], only=["floors"])["floors"]
+    assert result.detail.startswith(
+        "the policy always 'Sum: 1' succeeds on 34% of 80 further seeds; expected at most"
+    ), result
+    assert "\nseed 21, replies so far: ['Sum: 1']" in result.detail
+    assert judged(OneOfThree, blind=["Sum: 1"], only=["floors"], floor=0.4).ok
 
 
 def test_an_oracle_that_never_comes_to_an_end_fails() -> None:

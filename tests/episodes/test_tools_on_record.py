@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -19,6 +20,8 @@ from pettingllms_envs.episodes.files import made_with, write_line
 from pettingllms_envs.episodes.prompts import messages_of, tools_of
 from pettingllms_envs.episodes.recorded import Recorded
 from pettingllms_envs.episodes.replay import replay, same_bytes
+from pettingllms_envs.evaluation.compare import telling_settings
+from pettingllms_envs.evaluation.data_label import labelled
 from pettingllms_envs.evaluation.influence import of_roles
 from pettingllms_envs.page.boards import Boards
 from pettingllms_envs.page.read import episode_of
@@ -169,3 +172,12 @@ def test_a_record_starts_no_program_that_its_settings_name(given: Any) -> None:
     assert str(of_roles(header, lambda: [row], num_replies=1)).startswith(
         "the environment cannot be made or played again"
     )
+
+
+def test_reading_somebody_elses_run_makes_no_environment_that_starts_a_program(tmp_path: Path) -> None:
+    touched = tmp_path / "touched"
+    settings = {"size": 9, "role_tools": [{"tool": "mcp", "command": ["touch", str(touched)]}]}
+    header = {"kind": "bench", "config": {"env": "plan_path_v0", "settings": settings}}
+    assert labelled(header)["data"] is None
+    assert telling_settings("plan_path_v0", settings) == settings
+    assert not touched.exists()

@@ -64,7 +64,7 @@ def test_a_sound_call_gets_as_far_as_loading_the_model(tmp_path: Path) -> None:
         (
             {"env": "qqqqqqqq"},
             ValueError,
-            r"no environment 'qqqqqqqq'\. There are: aime, .* `?pettingllms list shows all\. An id of PettingZoo's",
+            r"no environment 'qqqqqqqq'\. There are: aime, .* or FILE\.py:NAME of a file\. An id of PettingZoo's",
         ),
         (
             {"args": GRPOConfig("out", use_cpu=True, bf16=False)},

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pettingllms_trl.update.pass_metrics import ForwardMetrics, merge_passes, of_completions, over_policies
+from pettingllms_trl.update.pass_metrics import ForwardMetrics, merge_passes, of_completions, over_policies, pooled_std
 
 
 def one(num_rows: int, num_tokens: int, scale: float = 1.0, **metrics: Any) -> ForwardMetrics:
@@ -64,3 +64,8 @@ def test_completions_of_several_policies_are_those_of_one_with_all_rows() -> Non
     assert (found["completions/mean_length"], found["completions/mean_terminated_length"]) == pytest.approx(
         (10.6, 4.5)
     )
+
+
+def test_the_deviation_over_policies_is_that_of_all_rewards() -> None:
+    # 0, 4 (mean 2, deviation sqrt(8)) and 1 alone: of 0, 4, 1 the mean is 5/3 and the variance 13/3.
+    assert pooled_std([2.0, 1.0], [8**0.5, math.nan], [2, 1]) == pytest.approx((13 / 3) ** 0.5)
