@@ -1,8 +1,7 @@
 """Checks with a few steps, when a trainer is created, that its environments can be branched as they declare.
 
 A branch that is not exact gives candidates wrong rewards without any error: a copy that restarts the game, a client
-whose copy talks to the same session, a replay of what is random. So at each decision of a short episode the
-environment is branched as in training, and compared with its state before and with that which a reply first led to.
+whose copy talks to the same session, a replay of what is random.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import copy
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -19,20 +18,9 @@ from typing import Any
 
 from pettingzoo import AECEnv
 
-from pettingllms_envs.branching import BranchingMode, ReplayWrapper, branching_of
+from pettingllms_envs.branching import ReplayWrapper, branching_of
 from pettingllms_envs.branching.views import View, is_other, name_of, read, view_of
-from pettingllms_trl.rollout.branch_states import (
-    BranchPoint,
-    Crash,
-    Differs,
-    NotBranched,
-    copied,
-    is_done,
-    restore,
-    same_random_numbers_afterwards,
-    saved_state,
-    step,
-)
+from pettingllms_trl.rollout import branch_states as states
 
 
 Close = Callable[[AECEnv], object]
@@ -42,16 +30,14 @@ REPLIES = ("0", "1", "a", "")  # of every second episode; those of the others ar
 SAMPLES, NUMBERS, WORDS = 3, 4, 8  # replies that are tried: samples, and numbers and words of the observation
 FRESH = 5  # environments that are compared, to distinguish randomness from a state that is not restored
 
-REMEDIES: Mapping[BranchingMode, str] = {
-    "replay": "draw all random numbers from a generator that reset(seed) seeds, and keep nothing from one episode to "
-    "the next",
-    **dict.fromkeys(
-        ("snapshot", "copy"),
-        "give the environment snapshot() and restore() (or the wrapper that keeps a state of its own), or declare "
-        'metadata["branching"] = "replay" if the same seed and replies always lead to the same state',
-    ),
-}
-"""What to change in an environment that cannot be branched as it declares."""
+# What to change in an environment that cannot be branched as it declares: if it is replayed, and otherwise.
+REPLAYABLE = (
+    "draw all random numbers from a generator that reset(seed) seeds, and keep nothing from one episode to the next"
+)
+RESTORABLE = (
+    "give the environment snapshot() and restore() (or the wrapper that keeps a state of its own), or declare "
+    'metadata["branching"] = "replay" if the same seed and replies always lead to the same state'
+)
 
 EPISODES = 'sampling="parallel" (with credit="grpo", or another that compares episodes)'
 
@@ -81,7 +67,8 @@ class Branching:
 def check_branching(
     env: AECEnv, replace: Callable[[], AECEnv], branching: Branching, *, close: Close = methodcaller("close")
 ) -> AECEnv:
-    """Play a short episode and check at each decision that a branch starts in its state and changes nothing else.
+    """Play a short episode, branched as in training, and check at each decision that a branch starts in its state,
+    changes nothing else, and leads to the same state when its reply is played again.
 
     A reply is a sample of the agent's action space, as text. Until two replies lead to different states, further
     samples are tried and, if they are `str`, the last numbers and words of the observation. The environment and the
@@ -92,19 +79,24 @@ def check_branching(
     Args:
         env: An environment, as `branchable` returns it, just reset.
         replace: Makes another one, reset the same way, to be returned if the given one cannot be used further.
-        branching: Why it is branched.
 
     Raises:
         ValueError: It cannot be branched; or it raised when it was stepped, and there is no `crash_reward`.
     """
     name, mode = name_of(env), branching_of(env)
-    with same_random_numbers_afterwards():
+    with states.same_random_numbers_afterwards():
         for attempt in range(ATTEMPTS):
             actions: list[str | None] = []
             try:
-                has_moved = _play(env, attempt, actions, replace, close)
-            except NotBranched as error:
-                if isinstance(error, Differs) and mode != "replay" and _is_random(replace, close, actions):
+                if not _play(env, attempt, actions, replace, close):
+                    _warn(
+                        f"the check could not see the environment {name!r} move: all replies that it tried led to the "
+                        f"same, so a state or session that branches share would go unseen. Set {branching.remedy}, or "
+                        "give it an action_space whose sample() is a legal reply."
+                    )
+                return env
+            except states.NotBranched as error:
+                if isinstance(error, states.Differs) and mode != "replay" and _is_random(replace, close, actions):
                     _warn(
                         f"the environment {name!r} leads elsewhere when the same replies are played again, even when "
                         f"it is newly made and reset with the same seed, so whether it can be branched was not fully "
@@ -115,9 +107,9 @@ def check_branching(
                     return _replaced(env, replace, close)
                 raise ValueError(
                     f"the environment {name!r} cannot be branched, which {branching.settings} needs: {error}. Set "
-                    f"{branching.remedy}, or {REMEDIES[mode]}."
+                    f"{branching.remedy}, or {REPLAYABLE if mode == 'replay' else RESTORABLE}."
                 ) from error.__cause__
-            except Crash as crash:
+            except states.Crash as crash:
                 if branching.crash_reward is None:
                     raise ValueError(
                         f"the environment {name!r} raised {crash}. A model may reply with any text: set crash_reward "
@@ -125,14 +117,6 @@ def check_branching(
                         "have the environment accept every text."
                     ) from crash.__cause__
                 env = _replaced(env, replace, close)
-            else:
-                if not has_moved:
-                    _warn(
-                        f"the check could not see the environment {name!r} move: all replies that it tried led to the "
-                        f"same, so a state or session that branches share would go unseen. Set {branching.remedy}, or "
-                        "give it an action_space whose sample() is a legal reply."
-                    )
-                return env
     _warn(
         f"the environment {name!r} raised in each of {ATTEMPTS} short episodes, so whether it can be branched was not "
         "checked. Give it an action_space whose samples it accepts."
@@ -155,26 +139,25 @@ def _play(env: AECEnv, attempt: int, actions: list[str | None], replace: Callabl
     `attempt` determines the replies; `actions` is filled with what is stepped, up to the error if one is raised.
     Returns whether two replies led to different states.
     """
-    first, view = saved_state(env), view_of(env)
-    now = env if first is not None else copied(env, view)
+    first, view = states.saved_state(env), view_of(env)
+    now = env if first is not None else states.copied(env, view)
     has_moved = False
     for _ in range(len(env.possible_agents) + 1):
-        while now.agents and is_done(now, now.agent_selection):
+        while now.agents and states.is_done(now, now.agent_selection):
             actions.append(None)
-            step(now, None)
+            states.step(now, None)
         if not now.agents:
             break
         now, moved = _branched(now, _replies(now, attempt), actions)
         has_moved = has_moved or moved
-    last = saved_state(env) if isinstance(env, ReplayWrapper) else None
-    if last is not None:  # the episode must lead to the same state in another environment
-        other = replace()
+    if isinstance(env, ReplayWrapper) and (last := states.saved_state(env)) is not None:
+        other = replace()  # the episode must lead to the same state in another environment
         try:
-            restore(other, last, view_of(env))
+            states.restore(other, last, view_of(env))
         finally:
             close(other)
     if first is not None:
-        restore(env, first, view)
+        states.restore(env, first, view)
     return has_moved
 
 
@@ -184,46 +167,43 @@ def _branched(env: AECEnv, replies: Sequence[str], actions: list[str | None]) ->
     They are played until one ends the episode or leads to another state than the first. A later reply that crashes the
     environment is skipped.
     """
-    decision = BranchPoint(env)
+    decision, num_before = states.BranchPoint(env), len(actions)
     ends: dict[str, View] = {}
     has_ended = False
     for reply in replies:
         try:
             later = decision.play(reply, is_first=not ends)
-        except Crash:
+        except states.Crash:
             if not ends:
                 raise
             continue
-        after, has_ended = view_of(later), all(is_done(later, agent) for agent in later.agents)
+        after, has_ended = view_of(later), all(states.is_done(later, agent) for agent in later.agents)
         if not ends or is_other(after, next(iter(ends.values()))):
             ends[reply] = after
         if has_ended or len(ends) > 1:
             break
-    in_order = list(ends) if len(ends) == 1 or not has_ended else list(reversed(ends))  # the last is played on from
+    in_order = list(reversed(ends)) if has_ended else list(ends)  # the last is played on from
     for reply in in_order:
-        actions.append(reply)
+        actions[num_before:] = [reply]
         later = decision.replay(reply, ends[reply], is_last=reply == in_order[-1])
-        if reply != in_order[-1]:
-            actions.pop()
     return later, has_ended or len(ends) > 1
 
 
 def _is_random(replace: Callable[[], AECEnv], close: Close, actions: Sequence[str | None]) -> bool:
     """Whether environments that are made and stepped the same way, without branching, differ."""
-    first: View | None = None
+    views = list[View]()
     for _ in range(FRESH):
-        with same_random_numbers_afterwards():
+        with states.same_random_numbers_afterwards():
             env = replace()
             try:
                 for action in actions:
                     env.step(action)
             except Exception:  # noqa: BLE001  # the environment is not ours, and took these actions before
                 return True
-            view = view_of(env)
+            views.append(view_of(env))
         close(env)
-        if first is not None and is_other(view, first):
+        if is_other(views[-1], views[0]):
             return True
-        first = view
     return False
 
 

@@ -16,8 +16,7 @@ from pettingllms_envs.branching.views import View, described, differences, look,
 from pettingllms_envs.copying import copy_env
 
 
-REPLAYS = 2
-"""How often a reply is replayed: a state that is shared with its snapshot only shows the second time."""
+REPLAYS = 2  # of each reply: a state that is shared with its snapshot only shows the second time
 
 
 class NotBranched(Exception):
@@ -36,7 +35,7 @@ class BranchPoint:
     """The state in which replies are played, each with the same random numbers."""
 
     def __init__(self, env: AECEnv) -> None:
-        self.env, self.view, self.saved, self.random = env, view_of(env), saved_state(env), random_states()
+        self.env, self.view, self.saved, self.random = env, view_of(env), saved_state(env), _random_states()
 
     def play(self, reply: str, *, is_first: bool = False, is_last: bool = False) -> AECEnv:
         """The environment after a reply.
@@ -44,7 +43,7 @@ class BranchPoint:
         As in training, it is not restored before the first reply, and an environment that is copied is itself stepped
         with the last reply.
         """
-        set_random_states(self.random)
+        _set_random_states(self.random)
         if self.saved is not None and is_first:
             _compare(self.env, self.view, "saving its state changes it")
         elif self.saved is not None:
@@ -116,7 +115,6 @@ def is_done(env: AECEnv, agent: str) -> bool:
 
 
 def _compare(env: AECEnv, expected: View, what: str, error: type[NotBranched] = NotBranched) -> None:
-    """Raise `error` if an environment's state is not the expected one."""
     found = look(env)
     for name in differences(expected, found):
         raise error(f"{what} ({described(name, expected, found)})")
@@ -125,19 +123,17 @@ def _compare(env: AECEnv, expected: View, what: str, error: type[NotBranched] = 
 @contextmanager
 def same_random_numbers_afterwards() -> Iterator[None]:
     """Leave the random states of Python and NumPy unchanged."""
-    before = random_states()
+    before = _random_states()
     try:
         yield
     finally:
-        set_random_states(before)
+        _set_random_states(before)
 
 
-def random_states() -> tuple[Any, Any]:
-    """The random states of Python and NumPy."""
+def _random_states() -> tuple[Any, Any]:
     return random.getstate(), np.random.get_state()  # noqa: NPY002
 
 
-def set_random_states(states: tuple[Any, Any]) -> None:
-    """Set the random states of Python and NumPy."""
+def _set_random_states(states: tuple[Any, Any]) -> None:
     random.setstate(states[0])
     np.random.set_state(states[1])  # noqa: NPY002

@@ -31,20 +31,12 @@ class Branch:
     rewards: Mapping[str, float]  # of the step, by agent
     outcome: Mapping[str, Any]  # `infos[agent]["outcome"]`
     over: bool  # the episode has ended
-    saved: SavedState | None  # the state, if the environment is restored or replayed
-    copy: AECEnv | None  # the environment, if it is copied
+    saved: SavedState | None  # the state, if the environment is restored or replayed; else `None`
+    copy: AECEnv | None  # the environment in that state, if it is copied; else `None`
     parts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # `infos[agent]["rewards"]`, by agent
     team: Collection[str] | None = None  # `infos[agent]["team_rewards"]`: names of the parts that all agents share
     crash: str | None = None  # the error, if the candidate crashed the environment, see `stepping.py`
     judged: bool | None = None  # `infos[agent]["judged"]`: whether the judge's rewards are for it, and then for all
-
-    def resume(self, env: AECEnv, on_call: Callable[[], object]) -> AECEnv:
-        """An environment in that state: the given one, restored, or the branch's copy."""
-        if self.copy is not None:
-            return self.copy
-        assert self.saved is not None
-        self.saved.restore(env, on_call)
-        return env
 
 
 def branch_of(
@@ -171,9 +163,7 @@ def with_continuations(
 
 
 def with_returns(
-    decisions: Sequence[Decision],
-    rewards: Sequence[Mapping[str, float]],
-    before: Sequence[Mapping[str, float]] = (),
+    decisions: Sequence[Decision], rewards: Sequence[Mapping[str, float]], before: Sequence[Mapping[str, float]] = ()
 ) -> tuple[Decision, ...]:
     """The decisions with the `rewards` of their steps, and the agents' returns, with the rewards of steps `before`."""
     totals = sum_of([*before, *rewards])

@@ -2,8 +2,7 @@
 
     curriculum = Curriculum(levels=(1, 2, 3, 4, 5), advance_at=0.7)
 
-The trainer writes a `level` into each row before it is played, and tells the curriculum how the episodes ended. With
-several environments, each has its own levels and progress (`Curricula`).
+The trainer writes a `level` into each row before it is played, and tells the curriculum how the episodes ended.
 """
 
 from __future__ import annotations
@@ -120,15 +119,15 @@ def by_environment(
 ) -> Mapping[str, Curriculum]:
     """The user's `curriculum=` by environment. Raises `ValueError` for one for several, or an unknown environment."""
     several = DEFAULT_ENVIRONMENT not in names
-    if isinstance(curriculum, Curriculum) and several:
-        raise ValueError(
-            f"one curriculum for the environments {', '.join(names)}, whose levels have nothing to do with each "
-            "other. Give one for each that needs one: curriculum={name: Curriculum(...)}."
-        )
-    if curriculum is None or isinstance(curriculum, Curriculum):
-        return {} if curriculum is None else {DEFAULT_ENVIRONMENT: curriculum}
-    unknown = [name for name in curriculum if name not in names]
+    if isinstance(curriculum, Curriculum):
+        if several:
+            raise ValueError(
+                f"one curriculum for the environments {', '.join(names)}, whose levels have nothing to do with each "
+                "other. Give one for each that needs one: curriculum={name: Curriculum(...)}."
+            )
+        return {DEFAULT_ENVIRONMENT: curriculum}
+    unknown = [name for name in curriculum or {} if name not in names]
     if unknown:
         known = ", ".join(names) if several else "one environment, which has no name; write curriculum=Curriculum(...)"
         raise ValueError(f"curriculum has the names {unknown}; expected some of those in env: {known}.")
-    return curriculum
+    return curriculum or {}

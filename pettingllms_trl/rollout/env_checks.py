@@ -1,7 +1,4 @@
-"""Creates the environments and validates them, and the data set's rows, before any model is loaded.
-
-With several environments, the rows name theirs in the column `environment` (`env_pool.py`).
-"""
+"""Creates the environments and validates them, and the data set's rows, before any model is loaded."""
 
 from __future__ import annotations
 
@@ -39,7 +36,6 @@ from pettingllms_trl.rollout.prompts import check_opening
 Env = str | MakeEnv
 """A name as `pettingllms list` shows it, an id of PettingZoo's registry, or a function that makes an environment."""
 
-REGISTRY = "pettingllms_envs"  # resolves short names, also those of plug-ins; imported only to look up a name
 SCRIPT = "'From a GRPO script' in docs/training.md"
 
 
@@ -80,7 +76,7 @@ def env_maker(env: Env, settings: Mapping[str, Any] | None = None) -> MakeEnv:
         return env
     if env in pettingzoo.aec_registry:
         return partial(pettingzoo.make, "aec", env, **(settings or {}))
-    ours: Any = importlib.import_module(REGISTRY)
+    ours: Any = importlib.import_module("pettingllms_envs")  # resolves short names, also those of plug-ins
     try:
         ours.find(env)
     except ValueError as error:
@@ -95,11 +91,9 @@ def env_maker(env: Env, settings: Mapping[str, Any] | None = None) -> MakeEnv:
 def _check_callable(env: MakeEnv) -> None:
     """Raise `TypeError` for a function that needs arguments, such as a reward function in the environment's place."""
     try:
-        signature = inspect.signature(env)
-    except ValueError:  # some functions written in C have none
-        return
-    try:
-        signature.bind()
+        inspect.signature(env).bind()
+    except ValueError:  # some functions written in C have no signature
+        pass
     except TypeError as error:
         raise TypeError(
             f"env is {getattr(env, '__name__', env)!r}, which cannot be called without arguments ({error}), expected "
@@ -111,7 +105,17 @@ def _check_callable(env: MakeEnv) -> None:
 def make_envs(make_env: MakeEnv | Mapping[str, MakeEnv]) -> dict[str, AECEnv]:
     """Make one environment of each name. Raises `TypeError` if a function made something else."""
     makers = make_env if isinstance(make_env, Mapping) else {DEFAULT_ENVIRONMENT: make_env}
-    return {name: _made(make) for name, make in makers.items()}
+    envs = {name: make() for name, make in makers.items()}
+    for env in envs.values():
+        if not isinstance(env, AECEnv):
+            raise TypeError(
+                f"env made a {type(env).__module__}.{type(env).__name__}, expected a pettingzoo.AECEnv. A parallel "
+                "environment becomes one by pettingzoo.utils.parallel_to_aec; all its agents are then paid at the "
+                "last agent's step, so train it with sampling='parallel' and credit='grpo', or with "
+                "credit={'at_grpo': {'value': 'return_to_go'}}."
+            )
+        branching_of(env)  # raises for a wrong declaration
+    return envs
 
 
 def check_envs(
@@ -152,19 +156,6 @@ def agents_of(envs: Mapping[str, Sequence[AECEnv]]) -> list[str]:
     return list(dict.fromkeys(agent for pool in envs.values() for agent in pool[0].possible_agents))
 
 
-def _made(make_env: MakeEnv) -> AECEnv:
-    env = make_env()
-    if not isinstance(env, AECEnv):
-        raise TypeError(
-            f"env made a {type(env).__module__}.{type(env).__name__}, expected a pettingzoo.AECEnv. A parallel "
-            "environment becomes one by pettingzoo.utils.parallel_to_aec; all its agents are then paid at the last "
-            "agent's step, so train it with sampling='parallel' and credit='grpo', or with "
-            "credit={'at_grpo': {'value': 'return_to_go'}}."
-        )
-    branching_of(env)  # raises for a wrong declaration
-    return env
-
-
 def _rows_by_name(dataset: Any, known: Mapping[str, Any]) -> Iterator[tuple[str, list[str], Row]]:
     """For each environment named in the rows: its name, the fields that its rows set, and the first of its rows."""
     if DEFAULT_ENVIRONMENT in known:
@@ -191,8 +182,7 @@ def _check_filled(env: AECEnv, dataset: Any) -> None:
     """Raise `ValueError` if a row lacks what the environment needs, in a data set that is in memory."""
     for option in (env.metadata.get("required_options") or ()) if isinstance(dataset, Dataset) else ():
         if dataset.data.column(option).null_count:
-            empty = next((i for i, value in enumerate(dataset[option]) if value is None), None)
-            if empty is not None:
+            for empty in [i for i, value in enumerate(dataset[option]) if value is None]:
                 raise ValueError(
                     f"row {empty} of the data set has no {option!r} (None); expected one in each row. Leave it out: "
                     f"dataset.filter(lambda row: row[{option!r}] is not None)."
@@ -217,10 +207,8 @@ def _try(env: AECEnv, env_pool: EnvPool, row: Row, branching: Branching | None) 
         check_repeats(env.unwrapped, reset_args.seed, reset_args.options)
         return reset(env)
 
-    def replace() -> AECEnv:
-        return reset(env_pool.acquire(reset_args.environment, fresh=True))
-
-    return check_branching(env, replace, branching, close=env_pool.close)
+    fresh = partial(env_pool.acquire, reset_args.environment, fresh=True)
+    return check_branching(env, lambda: reset(fresh()), branching, close=env_pool.close)
 
 
 def check_openings(envs: Mapping[str, Sequence[AECEnv]], agents_with_history: Collection[str]) -> None:
@@ -255,9 +243,7 @@ def _first_prompts(envs: Mapping[str, Sequence[AECEnv]]) -> Iterator[tuple[AECEn
 def check_levels(env: AECEnv, curriculum: Curriculum) -> None:
     """Raise `ValueError` for levels that are not among the environment's."""
     known = env.metadata.get("reset_options")
-    if known is None:
-        return
-    if curriculum.field not in known:
+    if known is not None and curriculum.field not in known:
         raise ValueError(
             f"the curriculum's field is {curriculum.field!r}, which the environment does not take. Known: "
             f"{', '.join(known)}. Set Curriculum(field=...)."

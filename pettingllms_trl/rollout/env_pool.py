@@ -143,16 +143,13 @@ def spared_columns(
     functions judge (`metadata["judged"]`) all others are theirs.
     """
     columns = dict.fromkeys(column for dataset in datasets for column in columns_of(dataset))
-    return {
-        name: tuple(
-            column
-            for column in columns
-            if env.metadata.get("reset_options") is not None
-            and column not in ("seed", *env.metadata["reset_options"])
-            and (column in reads or env.metadata.get("judged"))
-        )
-        for name, env in envs.items()
-    }
+    spared = dict.fromkeys(envs, tuple[str, ...]())
+    for name, env in envs.items():
+        options, is_judged = env.metadata.get("reset_options"), env.metadata.get("judged")
+        if options is not None:
+            others = [column for column in columns if column not in ("seed", *options)]
+            spared[name] = tuple([column for column in others if is_judged or column in reads])
+    return spared
 
 
 def columns_of(dataset: Any) -> list[str]:
@@ -170,10 +167,9 @@ def check_fields(env: AECEnv, fields: Sequence[str], name: str, reads: Collectio
             f"them, without which {env.metadata.get('name', 'the environment')} has no instance. Rename the column: "
             f"dataset.rename_column({next(iter(fields), 'question')!r}, {missing[0]!r})."
         )
-    known: Collection[str] = env.metadata.get("reset_options") or ()
-    takes_all = env.metadata.get("reset_options") is None or env.metadata.get("judged")
-    unknown = [] if takes_all else [field for field in fields if field not in (*known, *reads)]
-    if unknown:
+    known = env.metadata.get("reset_options")
+    unknown = [field for field in fields if field not in (*(known or ()), *reads)]
+    if unknown and known is not None and not env.metadata.get("judged"):
         remedy = (
             "Rename or remove the columns (dataset.remove_columns). A column that a reward function alone reads is a "
             f"parameter of it: def reward(completions, {unknown[0]}, **columns)."

@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Collection, Generator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
@@ -33,7 +33,6 @@ from pettingllms_trl.records import (
     ContinuationPlace,
     Decision,
     Episode,
-    Judge,
     PendingDecision,
     Prompt,
     Request,
@@ -41,29 +40,20 @@ from pettingllms_trl.records import (
     Row,
     Sampled,
 )
-from pettingllms_trl.rollout.branching import (
-    Branch,
-    RewardWeigher,
-    scored,
-    state_hash,
-    sum_of,
-    with_continuations,
-    with_returns,
-)
+from pettingllms_trl.rollout.branching import Branch, state_hash, sum_of, with_continuations, with_returns
 from pettingllms_trl.rollout.prompts import ChatHistory
 from pettingllms_trl.rollout.stepping import Candidates, EnvHandle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What all episodes of a rollout have in common; the arguments are those of `rollout.play`."""
+    """What all episodes of a rollout have in common, see `rollout.play`."""
 
     options: RolloutOptions
     seed: str
-    judge: Judge | None = None
-    weigh: RewardWeigher | None = None
-    partners: Collection[str] = ()
-    history: ChatHistory = field(default_factory=ChatHistory)
+    score: Callable[[Sequence[Branch], PendingDecision], Sequence[Branch]]  # `branching.scored`, by judge and weigher
+    partners: Collection[str]
+    history: ChatHistory
 
 
 class Wait(Enum):
@@ -96,7 +86,6 @@ class Turn(NamedTuple):
 
 
 Steps = Generator[Request | Candidates | Continuation | Wait, Any, Episode]
-"""An episode in progress, see above."""
 
 
 def episode(
@@ -136,7 +125,7 @@ def episode(
             completions=sampled.completions,
             is_text=isinstance(observation, str) and len(prompt.messages) == 1,
         )
-        branches = scored([stepped[k] for k in sorted(stepped)], pending, rules.judge, rules.weigh)
+        branches = rules.score([stepped[k] for k in sorted(stepped)], pending)
         candidates = tuple([branch.candidate for branch in branches])
         handle.crashes += [branch.crash for branch in branches if branch.crash is not None]
         turns[agent] += 1
@@ -201,8 +190,8 @@ def _begin(handle: EnvHandle, start: Continuation | None) -> list[str]:
             handle.env = copy_env(start.branch.copy)
         else:
             handle.reset()
-            if start is not None:  # after the reset, which some wrappers require
-                start.branch.resume(handle.env, handle.tick)
+            if start is not None and start.branch.saved is not None:  # after the reset, which some wrappers require
+                start.branch.saved.restore(handle.env, handle.tick)
         return list(handle.env.agents)
 
 
@@ -212,12 +201,14 @@ def _next_turn(
     """Whose turn is next, after `branch` (`is_start`: of continuations, too); `None` if the episode is over."""
     most = rules.options.max_turns
     with handle:
-        env = handle.env
         if branch is not None:
             handle.spares.adopt(branch.saved)
-            env = branch.resume(handle.env, handle.tick)
-            handle.env = env = copy_env(env) if is_start and branch.copy is not None else env
+            if branch.copy is not None:
+                handle.env = copy_env(branch.copy) if is_start else branch.copy
+            elif branch.saved is not None:
+                branch.saved.restore(handle.env, handle.tick)
             handle.tick()
+        env = handle.env
         while env.agents:
             agent = env.agent_selection
             if env.terminations[agent] or env.truncations[agent]:

@@ -1,7 +1,4 @@
-"""The loop of a rollout: plays many episodes at the same time, and gives each what it waits for, see `episode.py`.
-
-One that fails is restarted in a fresh environment.
-"""
+"""The loop of a rollout: plays many episodes at the same time, and gives each what it waits for, see `episode.py`."""
 
 from __future__ import annotations
 
@@ -90,10 +87,11 @@ class RolloutLoop:
         workers: WorkerPool,
     ) -> None:
         self._max_envs = rules.options.max_envs or 0
-        self._rows, self._untaken, self._rules = rows, iter(only), rules
+        self._rows, self._rules = rows, rules
         self._env_pool, self._engine, self._workers = env_pool, engine, workers
-        self._num_places = len(rows) * rules.options.num_episodes  # including those that other processes play
-        self._waiting: deque[Task] = deque()  # episodes of rows that are taken
+        num = rules.options.num_episodes
+        self._num_places = len(rows) * num  # including those that other processes play
+        self._new = (Task(instance=i, number=k, ticket=i * num + k) for i in only for k in range(num))
         self._waiting_retries: deque[Task] = deque()
         self._waiting_continuations: deque[Task] = deque()  # and episodes whose continuations are over
         self._suspended: set[Task] = set()  # episodes whose continuations are not over
@@ -108,7 +106,6 @@ class RolloutLoop:
         self._num_retried = self._num_timed_out = self._num_sampled_tokens = 0
 
     def play(self) -> Rollout:
-        """Play all episodes."""
         while self._admit():
             block = self._engine.is_batched or not (self._ready or self._asked)
             if not (self._jobs and self._collect(block=block)):
@@ -125,8 +122,11 @@ class RolloutLoop:
     def _admit(self) -> bool:
         """Start waiting tasks while there is room for their environments. Returns whether any task is active."""
         while (active := self._num_stepping + len(self._ready) + len(self._asked)) < self._max_envs:
-            if (task := self._next_waiting()) is None:
+            # Continuations first, which are short: so each suspended episode has one that is active.
+            task = self._waiting_continuations.popleft() if self._waiting_continuations else next(self._new, None)
+            if task is None and not self._waiting_retries:
                 break
+            task = task or self._waiting_retries.popleft()
             if self._is_obsolete(task):
                 if task.has_begun:
                     task.handle.release()
@@ -141,18 +141,6 @@ class RolloutLoop:
                 task.handle.acquire(fresh=task.attempt > 0)
             self._submit(task, task.advance)
         return active > 0
-
-    def _next_waiting(self) -> Task | None:
-        """The task to start next: continuations first, since they are short. `None` if none waits and no row is left.
-
-        So each suspended episode has a continuation that is active, and at most `max_envs` episodes are in play.
-        """
-        if not (self._waiting_continuations or self._waiting):
-            for instance in itertools.islice(self._untaken, 1):
-                for number in range(num := self._rules.options.num_episodes):
-                    self._waiting.append(Task(instance=instance, number=number, ticket=instance * num + number))
-        waiting = self._waiting_continuations or self._waiting or self._waiting_retries
-        return waiting.popleft() if waiting else None
 
     def _is_obsolete(self, task: Task) -> bool:
         """Whether its instance was dropped, or it or its parent restarted."""
@@ -172,7 +160,7 @@ class RolloutLoop:
 
         A retry is stepped sequentially, since concurrency may have caused the failure.
         """
-        left = [k for k in range(len(candidates.completions)) if k not in candidates.branches]
+        left = range(len(candidates.branches), len(candidates.completions))
         may_fan_out = self._workers.num_workers > 1 and task.attempt == 0 and candidates.start is not None
         is_slow = candidates.seconds >= stepping.SLOW or task.handle.reset_args.environment in self._slow
         if not (may_fan_out and (is_slow or task.handle.spares.waiting)):

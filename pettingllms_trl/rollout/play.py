@@ -1,8 +1,4 @@
-"""Plays many environments concurrently, as trees or in parallel, and returns episodes. Needs no torch.
-
-No instance waits for another: as soon as its tokens arrive, it is stepped (on a thread, beside the engine), and its
-next request is sent. Only a batched engine is given the requests of all instances together.
-"""
+"""Plays many environments concurrently, as trees or in parallel, and returns episodes. Needs no torch."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ from typing import Protocol
 from pettingzoo import AECEnv
 
 from pettingllms_trl.records import Engine, Judge, Rollout, RolloutOptions, Row
-from pettingllms_trl.rollout.branching import RewardWeigher
+from pettingllms_trl.rollout.branching import RewardWeigher, scored
 from pettingllms_trl.rollout.env_pool import EnvPool, MakeEnv
 from pettingllms_trl.rollout.episode import Rules
 from pettingllms_trl.rollout.loop import RolloutLoop, check_dropped
@@ -55,12 +51,7 @@ class EnvironmentSource:
     def play(self) -> Callable[..., Rollout]:
         """[`play`] with these arguments."""
         return partial(
-            play,
-            make_env=self.make_env,
-            pool=self.pool,
-            weigh=self.weigh,
-            follow=self.follow,
-            spared=self.spared,
+            play, make_env=self.make_env, pool=self.pool, weigh=self.weigh, follow=self.follow, spared=self.spared
         )
 
 
@@ -87,7 +78,6 @@ def play(
 
     Args:
         rows: Instances. `row["seed"]` seeds the environment, the other fields are its reset options.
-        engine, options: What samples the completions, and how rows are played.
         make_env: Called once for each environment in play at the same time, which are reset and reused; perhaps on a
             thread, but never on two at the same time. With several environments, a function for each name in the rows'
             field `environment`.
@@ -115,9 +105,8 @@ def play(
     if options.max_envs is None:
         own = list(own)
         options = replace(options, max_envs=len(own) * options.num_episodes * options.width)
-    rules = Rules(
-        options=options, seed=seed, judge=judge, weigh=weigh, partners=partners, history=ChatHistory(follow or {})
-    )
+    score = partial(scored, judge=judge, weigh=weigh)
+    rules = Rules(options=options, seed=seed, score=score, partners=partners, history=ChatHistory(follow or {}))
     branches = options.width > 1 or options.num_continuations > 0 or options.crash_reward is not None
     env_pool = EnvPool(make_env, pool, default_seed=options.default_env_seed, branches=branches, spared=spared)
     if workers is None:

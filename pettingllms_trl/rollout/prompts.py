@@ -74,12 +74,10 @@ def check_opening(agent: str, opening: Prompt) -> None:
 def agents_with_history(history: str | Mapping[str, str] | None, agents: Sequence[str]) -> list[str]:
     """The agents whose history is `"conversation"`. Raises `ValueError` for another history, or an unknown name.
 
-    Args:
-        history: One of `HISTORIES` for all agents, or by agent or role; an agent's entry wins over its role's, and
-            agents without one have no history. `None` is `"none"`.
+    `history` is one of `HISTORIES` for all agents, or by agent or role; an agent's entry wins over its role's, and
+    agents without one have no history.
     """
-    history = "none" if history is None else history
-    of_name = dict.fromkeys(agents, history) if isinstance(history, str) else dict(history)
+    of_name = dict.fromkeys(agents, history) if isinstance(history, str) else dict(history or {})
     known = {*agents, *map(role_of, agents)}
     for name, given in of_name.items():
         if given not in HISTORIES:
@@ -89,8 +87,7 @@ def agents_with_history(history: str | Mapping[str, str] | None, agents: Sequenc
                 f"history is given for {name!r}, but the environment has the agents {', '.join(agents)}. Name an "
                 "agent, or a role (the agent's name without its number)."
             )
-    own = {agent: of_name.get(agent, of_name.get(role_of(agent), "none")) for agent in agents}
-    return [agent for agent in agents if own[agent] == "conversation"]
+    return [agent for agent in agents if of_name.get(agent, of_name.get(role_of(agent))) == "conversation"]
 
 
 def num_restarted(episodes: Sequence[Episode], agents: Sequence[str]) -> int:
@@ -106,12 +103,9 @@ def check_conversations(episodes: Sequence[Episode], agents: Sequence[str]) -> N
     """Assert that each prompt of these agents begins with the tokens of its previous prompt and the chosen reply."""
     for episode in episodes:
         said: dict[str, tuple[int, ...]] = {}
-        for d in episode.decisions:
-            if d.agent not in agents:
-                continue
-            where = f"instance {d.instance}, {d.agent}, turn {d.turn}"
-            before = said.get(d.agent, ())
+        for d in [each for each in episode.decisions if each.agent in agents]:
             if _goes_on(d.prompt):
+                where, before = f"instance {d.instance}, {d.agent}, turn {d.turn}", said.get(d.agent, ())
                 assert d.prompt.ids[: len(before)] == before, f"{where}: not the tokens that were sampled before"
             said[d.agent] = d.prompt.ids + d.played.completion.ids
 

@@ -8,9 +8,9 @@ to begin, so threads cannot deadlock; the job that steps the last candidate also
     sequentially   job 1: [0][1][2][3] decide
     concurrently   job 1: [0]          job 2: [1  ]     job 3: [2      ] decide     job 4: [3]
 
-By default the instance of a failing environment is restarted, then dropped and never scored. If a certain reply always
-crashes it, this makes crashing free: no policy is trained to avoid it, and success is measured on the other instances.
-Therefore, with a `crash_reward`, each crash is examined in fresh environments in the same state:
+The instance of a failing environment is restarted, then dropped. If a certain reply always crashes it, this makes
+crashing free: no policy is trained to avoid it, and success is measured on the other instances. Therefore, with a
+`crash_reward`, each crash is examined in fresh environments in the same state:
 
 | the reply, repeated | the empty reply | cause                                                   |
 |---------------------|-----------------|---------------------------------------------------------|
@@ -81,7 +81,6 @@ class EnvHandle:
             self.env = self._env_pool.acquire(self.reset_args.environment, fresh=fresh)
 
     def reset(self) -> None:
-        """Reset the environment to the instance."""
         self.env.reset(seed=self.reset_args.seed, options=self.reset_args.options)
         self.reset_seconds = self.tick()
 
@@ -116,14 +115,14 @@ class EnvHandle:
             inner.interrupt()
 
 
+@dataclass(slots=True, eq=False)
 class Spares:
     """Environments that are brought to an episode's decisions while the engine samples, to step candidates in."""
 
-    def __init__(self, handle: EnvHandle) -> None:
-        self._handle = handle
-        self.waiting: list[EnvHandle] = []  # the one that has been on its way for longest first
-        self._taken: list[EnvHandle] = []  # for candidates of the decision
-        self._num_late = 0  # those that were taken on their way: as many more are sent
+    _handle: EnvHandle
+    waiting: list[EnvHandle] = field(default_factory=list)  # the one that has been on its way for longest first
+    _taken: list[EnvHandle] = field(default_factory=list)  # for candidates of the decision
+    _num_late: int = 0  # those that were taken on their way: as many more are sent
 
     def send(self, number: int, most: int) -> Iterator[tuple[EnvHandle, Callable[[], None]]]:
         """Environments until `number` wait or `most` are in play, each with the job that brings it to the decision."""
@@ -240,8 +239,7 @@ class Candidates:
 
         if type(error_of(completion)) is not type(crash):
             raise crash
-        refusal = error_of(Completion(ids=(), text=""))
-        if refusal is not None:  # the environment accepts no reply at all
+        if (refusal := error_of(Completion(ids=(), text=""))) is not None:  # the environment accepts no reply at all
             raise refusal
         env = handle.env
         if start is not None:

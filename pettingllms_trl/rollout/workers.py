@@ -47,32 +47,30 @@ class WorkerPool(Protocol):
         """Stop accepting jobs and wait for the running ones, except abandoned threads."""
 
 
+@dataclass
 class ThreadPool:
-    """Runs up to `number` jobs at a time on threads, which are started as jobs arrive.
+    """Runs up to `num_workers` jobs at a time on threads, which are started as jobs arrive.
 
     A thread is abandoned if a call of the environment, or `close`, takes longer than `time_limit` seconds.
     """
 
-    now = staticmethod(time.monotonic)
-
-    def __init__(self, number: int, time_limit: float | None = None) -> None:
-        self.num_workers = number
-        self._time_limit = time_limit
-        self._jobs: SimpleQueue[tuple[int, Job] | None] = SimpleQueue()
-        self._done: SimpleQueue[Done] = SimpleQueue()
-        self._handles: dict[int, EnvHandle] = {}  # of jobs that are not done
-        self._workers: list[_Worker] = []
+    num_workers: int
+    time_limit: float | None = None
+    now: ClassVar = staticmethod(time.monotonic)
+    _jobs: SimpleQueue[tuple[int, Job] | None] = field(default_factory=SimpleQueue)
+    _done: SimpleQueue[Done] = field(default_factory=SimpleQueue)
+    _handles: dict[int, EnvHandle] = field(default_factory=dict)  # of jobs that are not done
+    _workers: list[_Worker] = field(default_factory=list)
 
     def submit(self, ticket: int, job: Job, handle: EnvHandle) -> None:
-        """See `WorkerPool`."""
         self._handles[ticket] = handle
         self._jobs.put((ticket, job))
         if len(self._workers) < self.num_workers:
             self._workers.append(_Worker(self._jobs, self._done))
 
     def done(self, *, block: bool) -> Sequence[Done]:
-        """See `WorkerPool`. Raises `EnvironmentFailure` if more than `MOST_ABANDONED` have not come back."""
-        limit, done = self._time_limit, list[Done]()
+        """Raises `EnvironmentFailure` if more than `MOST_ABANDONED` have not come back."""
+        limit, done = self.time_limit, list[Done]()
         while True:
             if block:
                 with suppress(Empty):
@@ -111,29 +109,29 @@ class ThreadPool:
             yield ticket, failure
 
     def close(self) -> None:
-        """See `WorkerPool`."""
         with suppress(Empty):
             while True:
                 self._jobs.get_nowait()
         for _ in self._workers:
             self._jobs.put(None)
-        until = None if self._time_limit is None else self.now() + self._time_limit
+        until = None if self.time_limit is None else self.now() + self.time_limit
         for worker in self._workers:
             worker.join(None if until is None else max(0.0, until - self.now()))
+            if worker.is_alive():
+                worker.name = ABANDONED
 
 
-class _Worker:
+class _Worker(threading.Thread):
     """A thread that runs jobs until it receives `None` or is abandoned."""
 
     def __init__(self, jobs: SimpleQueue[tuple[int, Job] | None], done: SimpleQueue[Done]) -> None:
+        super().__init__(name="environments", daemon=True)
         self._jobs, self._done = jobs, done
         self._ticket: int | None = None
-        self._abandoned = False
         self._lock = threading.Lock()  # orders the end of a job and its being abandoned
-        self._thread = threading.Thread(target=self._work, name="environments", daemon=True)
-        self._thread.start()
+        self.start()
 
-    def _work(self) -> None:
+    def run(self) -> None:
         while (given := self._jobs.get()) is not None:
             self._ticket, job = given
             error: BaseException | None = None
@@ -142,7 +140,7 @@ class _Worker:
             except BaseException as raised:  # noqa: BLE001  # reported by `done`
                 error = raised
             with self._lock:
-                if self._abandoned:
+                if self.name == ABANDONED:
                     return
                 done = self._ticket, error
                 self._ticket = None
@@ -154,16 +152,8 @@ class _Worker:
         with self._lock:
             if self._ticket != ticket or handle.since != since:
                 return False
-            self._abandoned = handle.is_abandoned = True
-        self._thread.name = ABANDONED
+            self.name, handle.is_abandoned = ABANDONED, True
         return True
-
-    def join(self, timeout: float | None) -> None:
-        """Wait until its thread has ended, and abandon it after `timeout`."""
-        self._thread.join(timeout)
-        if self._thread.is_alive():
-            self._abandoned = True
-            self._thread.name = ABANDONED
 
 
 def num_abandoned_threads() -> int:
@@ -180,7 +170,6 @@ class InlinePool:
     _done: list[Done] = field(default_factory=list)
 
     def submit(self, ticket: int, job: Job, handle: EnvHandle) -> None:
-        """See `WorkerPool`."""
         error: Exception | None = None
         try:
             job()
@@ -189,9 +178,8 @@ class InlinePool:
         self._done.append((ticket, error))
 
     def done(self, *, block: bool) -> Sequence[Done]:
-        """See `WorkerPool`."""
         done, self._done = self._done, []
         return done
 
     def close(self) -> None:
-        """See `WorkerPool`."""
+        pass

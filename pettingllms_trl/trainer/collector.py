@@ -229,8 +229,9 @@ class RolloutCollector:
                     judge=judge if self._rewards else None,
                     partners=partners,
                 )
-            found = [scores.get(id(each)) for each in _completions(rollout)] if self._rewards else []
-            return rollout, [None if each is None else each[1] for each in found]
+            if not self._rewards:
+                return rollout, []
+            return rollout, [scores.get(id(reply), (reply, None))[1] for reply in _completions(rollout)]
 
         with self._sampling(seed) as engine:
             parts = on_all(partial(play_own, engine))

@@ -62,7 +62,7 @@ class EpisodeMetrics:
         self._of_episodes: Metrics = defaultdict(list)
         # By agent ("agent/planner_0", "env/relay/agent/opener_0"): each candidate's reward and its parts.
         self._paid: dict[str, list[tuple[float, Mapping[str, float]]]] = defaultdict(list)
-        self._groups: dict[str, dict[Any, set[float]]] = defaultdict(lambda: defaultdict(set))
+        self._groups: dict[tuple[str, int], set[float]] = defaultdict(set)  # by agent, and instance or decision
         self._rewards: list[float] = []
         self._scores: Metrics = {name: [] for name in reward_names}
 
@@ -100,8 +100,8 @@ class EpisodeMetrics:
             self._paid[agent] += [(candidate.reward, candidate.parts) for candidate in candidates]
             if decision.agent in self._groups_of:
                 is_alone = len(candidates) == 1
-                group = self._groups[agent][decision.instance if is_alone else id(decision)]
-                group |= {decision.episode_return} if is_alone else {candidate.reward for candidate in candidates}
+                group = self._groups[agent, decision.instance if is_alone else id(decision)]
+                group.update([decision.episode_return] if is_alone else [each.reward for each in candidates])
 
     def of_generation(self) -> Metrics:
         """The metrics of all episodes that were added."""
@@ -110,8 +110,10 @@ class EpisodeMetrics:
             metrics[f"{agent}/reward"] = [sum(reward for reward, _ in paid) / len(paid)]
             for part in dict.fromkeys(name for _, parts in paid for name in parts):
                 metrics[f"{agent}/rewards/{part}"] = [sum(parts.get(part, 0.0) for _, parts in paid) / len(paid)]
-        for agent, groups in self._groups.items():
-            flat = [len(values) == 1 for values in groups.values()]
+        are_flat = defaultdict[str, list[bool]](list)
+        for (agent, _), values in self._groups.items():
+            are_flat[agent].append(len(values) == 1)
+        for agent, flat in are_flat.items():
             metrics[f"{agent}/frac_reward_zero_std"] = [sum(flat) / len(flat)]
         for name, given in self._scores.items():
             scores = torch.tensor(given)
@@ -136,10 +138,11 @@ def with_absent_parts(metrics: Metrics, logged: Mapping[str, Sequence[float]]) -
         logged: Of those before it that are not yet written.
     """
     filled = dict(metrics)
-    for part in dict.fromkeys(name for name in (*logged, *metrics) if "/rewards/" in name and "agent/" in name):
-        reward = f"{part.partition('/rewards/')[0]}/reward"  # which every generation has in which the agent acts
-        missing = len(logged.get(reward, ())) - len(logged.get(part, ()))
-        filled[part] = [0.0] * missing + metrics.get(part, [0.0] * len(metrics.get(reward, ())))
+    for part in {**logged, **metrics}:
+        if "/rewards/" in part and "agent/" in part:
+            reward = f"{part.partition('/rewards/')[0]}/reward"  # which every generation has in which the agent acts
+            missing = len(logged.get(reward, ())) - len(logged.get(part, ()))
+            filled[part] = [0.0] * missing + metrics.get(part, [0.0] * len(metrics.get(reward, ())))
     return filled
 
 

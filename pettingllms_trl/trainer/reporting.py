@@ -14,7 +14,7 @@ from pettingllms_envs.audit import Run
 from pettingllms_trl import credit as credits
 from pettingllms_trl.checkpoints import recorder
 from pettingllms_trl.credit import Advantages
-from pettingllms_trl.credit.grouping import GroupExactness, group_exactness, same_continued
+from pettingllms_trl.credit.grouping import group_exactness, same_continued
 from pettingllms_trl.credit.reward_functions import RewardScores, warnings_of_constant_rewards
 from pettingllms_trl.credit.selection import metrics_of
 from pettingllms_trl.policies.team import Team
@@ -92,7 +92,7 @@ class GenerationReporter:
             step: Optimizer steps taken before.
             is_first: Whether nothing was trained on before; then useless reward functions are warned of.
         """
-        of_agent, learning = self._team.routing.of_agent, {policy.name for policy in generation.learning}
+        of_agent, learning = self._team.routing.of_agent, [policy.name for policy in generation.learning]
         groups_of = [agent for agent, policy in of_agent.items() if policy in learning]
         of_episodes = EpisodeMetrics(self.reward_names, groups_of=groups_of, policies=of_agent)
         of_episodes.add(generation.played)
@@ -133,18 +133,19 @@ class GenerationReporter:
     def _metrics_of_groups(self, generation: Generation) -> Metrics:
         """Whether the credit compares answers to the same prompt, and what of continuations is trained on."""
         metrics: Metrics = {}
-        peers = self._facts.peers
-        if peers is not None:
-            for agent, exactness in group_exactness(generation.decisions, peers).items():
-                is_tree = self._args.sampling == "tree"
-                metrics |= _metrics_of_exactness(exactness, f"agent/{agent}/", has_siblings=is_tree)
+        compared = [("", generation.decisions, self._facts.peers)]
         if self._args.train_continuations:
             trained = [generation.continuations[i] for i in generation.kept_continuations]
             metrics["rollout/continuation_decisions"] = [len(trained)]
             metrics["rollout/continuation_tokens"] = [sum(len(each.played.completion.ids) for each in trained)]
-            for agent, exactness in group_exactness(generation.continuations, same_continued).items():
-                prefix = f"agent/{agent}/continuations/"
-                metrics |= _metrics_of_exactness(exactness, prefix, has_siblings=False)
+            compared.append(("continuations/", generation.continuations, same_continued))
+        for kind, decisions, peers in compared:
+            for agent, exactness in group_exactness(decisions, peers).items() if peers is not None else ():
+                prefix = f"agent/{agent}/{kind}"
+                if kind or self._args.sampling != "tree":  # a decision of a tree has its own candidates for peers
+                    metrics[f"{prefix}frac_without_peers"] = [exactness.frac_without_peers]
+                if exactness.frac_exact is not None:
+                    metrics[f"{prefix}frac_exact_groups"] = [exactness.frac_exact]
         return metrics
 
     def table_of(self, decisions: Sequence[Decision], played: Played) -> dict[str, list[Any]]:
@@ -224,14 +225,6 @@ class GenerationReporter:
             temperature=self._temperature,
         )
         return RolloutAudit(run, raises=self._args.audit == "stop")
-
-
-def _metrics_of_exactness(exactness: GroupExactness, prefix: str, *, has_siblings: bool) -> Metrics:
-    """`has_siblings`: whether each decision has several candidates, so that none is without peers."""
-    metrics: Metrics = {} if has_siblings else {f"{prefix}frac_without_peers": [exactness.frac_without_peers]}
-    if exactness.frac_exact is not None:
-        metrics[f"{prefix}frac_exact_groups"] = [exactness.frac_exact]
-    return metrics
 
 
 def _scores_by_turn(played: Played) -> dict[tuple[str, int], list[RewardScores]]:

@@ -380,7 +380,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
     ) -> None:
         step = self.state.global_step
         metrics = self.reporter.metrics_of(generation, step=step, is_first=self._step == 0)
-        self.report_all(with_absent_parts(metrics, self._metrics["train"]), "train")
+        self.report_all(with_absent_parts(metrics, self.log_of_trl.values["train"]), "train")
         self.token_budget.add(int(generation.played.counts["sampled_tokens"]))
         self.report("rollout/total_sampled_tokens", self.token_budget.num_generated, replace=True)
         if self.args.max_resamples:

@@ -172,7 +172,7 @@ class TrainingLog:
         *,
         by_policy: bool,
     ) -> None:
-        self._values, self._tables, self._accelerator = metrics, tables, accelerator
+        self.values, self._tables, self._accelerator = metrics, tables, accelerator
         self._scale, self._by_policy = args.scale_rewards, by_policy
         self._ratios_of_rows = args.importance_sampling_level == "sequence"  # a row has one
         self._passes: list[ForwardMetrics] = []
@@ -204,7 +204,7 @@ class TrainingLog:
             ("mean", self._accelerator.gather(flat.mean()).nanmean()),
             ("max", nanmax(self._accelerator.gather(flat.max()))),
         ):
-            self._values["train"][f"sampling/importance_sampling_ratio/{name}"][-1] = value.item()
+            self.values["train"][f"sampling/importance_sampling_ratio/{name}"][-1] = value.item()
 
     def correct_for_padding(
         self,
@@ -234,12 +234,12 @@ class TrainingLog:
             std = nanstd(rewards) if self._scale == "batch" else nanstd(rewards, dim=1)
             corrected["frac_reward_zero_std"] = torch.isclose(std, torch.zeros_like(std)).float().mean().item()
         for name, value in corrected.items():
-            self._values["train"][name][-1] = value
+            self.values["train"][name][-1] = value
 
     def replace_advantages(self, advantages: Sequence[float], *, group_size: int) -> None:
         """Log the credit's advantages in the place of those that TRL computed for the rows scored last."""
         if group_size == 1:  # TRL finds each group of one to be constant
-            del self._values["train"]["frac_reward_zero_std"]
+            del self.values["train"]["frac_reward_zero_std"]
         logged = self._tables["advantages"]
         for _ in advantages:
             logged.pop()
@@ -253,7 +253,7 @@ class TrainingLog:
         """
         if len(num_rows) == 1:
             return
-        logged, number = self._values["train"], len(num_rows)
+        logged, number = self.values["train"], len(num_rows)
         own = {name: logged[name][-number:] for name in logged if name == "reward" or name.startswith("completions/")}
         joined = over_policies(own, num_rows)
         std = pooled_std(own["reward"], logged["reward_std"][-number:], num_rows)
@@ -264,7 +264,7 @@ class TrainingLog:
     @contextmanager
     def forward_pass(self, batch: Batch, mode: str) -> Iterator[None]:
         """Keep what is logged within, of padding rows corrected, until the micro-step's last pass is over."""
-        metrics = self._values[mode]
+        metrics = self.values[mode]
         before = {key: len(values) for key, values in metrics.items()}
         yield
         new = [key for key, values in metrics.items() if len(values) > before.get(key, 0)]
@@ -291,7 +291,7 @@ class TrainingLog:
     def end_micro_step(self) -> None:
         """Log a micro-step's passes, as one for each policy."""
         passes, self._passes = self._passes, []
-        metrics = self._values["train"]
+        metrics = self.values["train"]
         for name in dict.fromkeys(each.policy for each in passes):
             own = [each for each in passes if each.policy == name]
             for key, value in merge_passes(own, ratios_of_rows=self._ratios_of_rows).items():
