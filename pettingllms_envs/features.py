@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 
 class Tile(NamedTuple):
@@ -93,9 +93,7 @@ class CountedReply(str):
     num_tokens: int
     was_cut: bool
 
-    def __new__(
-        cls, text: str, num_prompt_tokens: int = 0, num_tokens: int = 0, was_cut: bool = False
-    ) -> CountedReply:
+    def __new__(cls, text: str, num_prompt_tokens: int = 0, num_tokens: int = 0, was_cut: bool = False) -> Self:
         made = super().__new__(cls, text)
         made.num_prompt_tokens, made.num_tokens, made.was_cut = num_prompt_tokens, num_tokens, was_cut
         return made

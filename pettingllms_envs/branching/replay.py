@@ -133,7 +133,6 @@ class ReplayWrapper(BaseWrapper):  # type: ignore[misc]  # pettingzoo ships no t
         """Return to a state.
 
         Args:
-            snapshot: The state.
             on_call: Called after each call of the environment: a rollout measures each of them.
 
         Raises:

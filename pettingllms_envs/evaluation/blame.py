@@ -115,18 +115,17 @@ def squares(continuations: Sequence[Sequence[Mapping[str, float]]], returns: Map
     return found
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class _FromACallOn:
     """Gives the recorded replies before the call that is answered anew, and an agent's from there on."""
 
-    agent: Agent
-    recorded: Recorded
-    anew: CallsAnew
     carries = CARRIES  # the run itself was refused where its agent cannot be given them
+
+    def __init__(self, agent: Agent, recorded: Recorded, anew: CallsAnew) -> None:
+        self._agent, self._recorded, self._anew = agent, recorded, anew
 
     def reply(self, request: Request) -> Reply:
         """See `Agent`."""
-        call, sample = self.anew.call_of(request.sample)
+        call, sample = self._anew.call_of(request.sample)
         if request.step < call:
-            return self.recorded.reply(replace(request, sample=sample))
-        return self.agent.reply(request)
+            return self._recorded.reply(replace(request, sample=sample))
+        return self._agent.reply(request)

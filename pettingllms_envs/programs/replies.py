@@ -39,7 +39,7 @@ def read_reply(text: str, tools: Sequence[Mapping[str, Any]], number: int) -> tu
     if isinstance(calls, Unreadable) or not calls:
         return text, []
     thoughts, end, words = text.rpartition(END_OF_THINKING)
-    made = [
+    functions = [
         {
             "name": call.name,
             "arguments": encodable(json.dumps(arguments_of(call, specs[call.name]), ensure_ascii=False)),
@@ -47,5 +47,5 @@ def read_reply(text: str, tools: Sequence[Mapping[str, Any]], number: int) -> tu
         for call in calls
     ]
     return f"{thoughts}{end}{_CALLS.sub('', words)}".strip(), [
-        {"id": f"call_{number}_{k}", "type": "function", "function": function} for k, function in enumerate(made)
+        {"id": f"call_{number}_{k}", "type": "function", "function": function} for k, function in enumerate(functions)
     ]

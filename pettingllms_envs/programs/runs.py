@@ -22,7 +22,6 @@ from pettingllms_envs.programs.session import Ended, Session
 
 
 Target = Callable[[str, Mapping[str, Any]], Any] | str | Sequence[str]
-"""A function of the base URL and the row that returns the reward, perhaps `async`; or a command line."""
 
 PASSED = (
     *("PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "VIRTUAL_ENV", "PYTHONPATH", "PYTHONHASHSEED"),
