@@ -199,8 +199,8 @@ def magrpo(decisions: Sequence[Decision], /, *, scale: Scale = "none", gamma: fl
     returns (times 0.9, the default discount of their code); ours go on from the best candidate alone. So in a tree the
     played candidate has the return to go of the branch that was played (of the best of K at each later decision, which
     the policy alone does not reach), as has a sibling that reached the very same state; for the others what follows
-    counts 0 (`grouping.numbers_of`). Their return is one for the whole team; here it is the agent's own, `alpha * team +
-    local`, which for `local = 0` is the same.
+    counts 0 (`grouping.numbers_of`). Their return is one for the whole team; here it is the agent's own,
+    `alpha * team + local`, which for `local = 0` is the same.
 
     Args:
         decisions: In trees with K >= 2 candidates each, else from K >= 2 episodes of each instance.
