@@ -37,9 +37,9 @@ from pettingllms_envs.tasks.base import OpenTask
 
 
 PROMPT = "prompt"
+"""The column that may hold a text or a list of chat messages, as in TRL's data sets."""
 ENOUGH_ROWS = 50
 """Rows of a split whose answers are compared, to find out whether they are right by a reward."""
-"""The column that may hold a text or a list of chat messages, as in TRL's data sets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)

@@ -63,7 +63,7 @@ def at_grpo(
         decisions: In trees with K >= 2 candidates each, else from K >= 2 episodes of each instance.
         scale: Divide by the standard deviation of the `"group"`, of all of the agent's candidates (`"batch"`), or do
             not divide (`"none"`). `GRPOConfig.scale_rewards` chooses.
-        value: The number used as `r_k`; in the paper the step's reward. See `values.numbers_of`.
+        value: The number used as `r_k`; in the paper the step's reward. See `grouping.numbers_of`.
         gamma: Discount of `value="return_to_go"`.
         group: Whether all candidates of a group have the same `"prompt"`, or just the same `"turn"`.
 
@@ -199,8 +199,8 @@ def magrpo(decisions: Sequence[Decision], /, *, scale: Scale = "none", gamma: fl
     returns (times 0.9, the default discount of their code); ours go on from the best candidate alone. So in a tree the
     played candidate has the return to go of the branch that was played (of the best of K at each later decision, which
     the policy alone does not reach), as has a sibling that reached the very same state; for the others what follows
-    counts 0 (`values.numbers_of`). Their return is one for the whole team; here it is the agent's own, `alpha * team +
-    local`, which for `local = 0` is the same.
+    counts 0 (`grouping.numbers_of`). Their return is one for the whole team; here it is the agent's own,
+    `alpha * team + local`, which for `local = 0` is the same.
 
     Args:
         decisions: In trees with K >= 2 candidates each, else from K >= 2 episodes of each instance.
