@@ -65,6 +65,6 @@ def _checked(parts: Parts) -> Parts:
 
 def _number(given: Any) -> float:
     with suppress(OverflowError):
-        if isinstance(given, Real) and not isinstance(given, bool) and math.isfinite(given):
+        if isinstance(given, Real) and math.isfinite(given):
             return float(given)
     raise ValueError(f"the reward is {given!r:.80}; expected a finite number, or a mapping from agents to numbers.")

@@ -89,6 +89,7 @@ def test_a_command_line_is_given_the_endpoint_and_the_stated_variables_alone(
     ("given", "expected"),
     [
         (0.5, {"writer": 0.5, "critic": 0.5}),
+        (True, {"writer": 1.0, "critic": 1.0}),  # of a comparison
         ({"writer": 1, "critic": -1}, {"writer": 1.0, "critic": -1.0}),
         ({"writer": 1}, {"writer": 1.0, "critic": 0.0}),
         ({"team": 0.25, "critic": {"format": -0.5, "style": 1}}, {"writer": 0.25, "critic": 0.75}),
@@ -165,7 +166,6 @@ FAILURES = [
     (raises, r"failed: it raised: KeyError: 'no such poem at http://127.0.0.1:\d+/s/\*\*\*/v1'\nTraceback"),
     (returns(10**400), "the reward is 1000000.*; expected a finite number"),
     (returns(Unprintable()), "it raised: KeyError: 'no repr'"),
-    (returns(True), "the reward is True; expected a finite number"),
     (returns({}), "the reward is {}, which names nobody"),
     (returns_its_url_behind(0), r"/s/\*\*\*/v1'; expected a finite number"),
     (returns_its_url_behind(79 - 24 - 10), r"/s/\*\*\*; expected a finite number"),
