@@ -201,8 +201,11 @@ def late(seconds: float) -> Callable[[str, Any], float]:
     return team
 
 
-def test_calls_that_come_after_an_immediate_reply_are_waited_for_longer_before_they_are_said_to_differ() -> None:
-    make = program(late(0.05), agents=AGENTS[:2], parallel=True)  # which is more than the first wait
+@pytest.mark.parametrize("parallel", [True, False])  # without it they are never open at the same time, either
+def test_calls_that_come_after_an_immediate_reply_are_waited_for_longer_before_they_are_said_to_differ(
+    parallel: bool,
+) -> None:
+    make = program(late(0.05), agents=AGENTS[:2], parallel=parallel)  # which is more than the first wait
     check_repeats(make(), 0, None)
     assert 0.04 <= make.program.state.order.wait <= 0.32
 
