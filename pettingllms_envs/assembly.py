@@ -78,6 +78,8 @@ def assemble(
     """
     own_tools = role_tools or {}
     by_name = {workflow.name: workflow for workflow in workflows}
+    of_all = {"workflow": workflows[0].name, "num_turns": DEFAULT_NUM_TURNS, "alpha": 1.0}
+    defaults = {name: {**of_all, **_defaults(task), **_defaults(kind)} for name, kind in by_name.items()}
     last = module.rpartition(".")[2]
     own_name = last if name is None and re.fullmatch(VERSIONED, last, re.ASCII) else name
 
@@ -147,8 +149,7 @@ def assemble(
         if isinstance(joined, ToolCalls):
             made.metadata["tools"] = joined.described()
         made.metadata["settings"] = {**own, **written}
-        of_all = {"workflow": workflows[0].name, "num_turns": DEFAULT_NUM_TURNS, "alpha": 1.0}
-        made.metadata["defaults"] = {**of_all, **_defaults(task), **_defaults(by_name[workflow])}
+        made.metadata["defaults"] = defaults[workflow]
         made.metadata["workflows"] = tuple(by_name)
         if forms is not None:
             given = {key: made.metadata["settings"][key] for key in made.metadata["settings"] if key != "num_turns"}

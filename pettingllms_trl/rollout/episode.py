@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 from pettingllms_envs.branching import SavedState, save_state
 from pettingllms_envs.copying import copy_env
-from pettingllms_envs.features import CountedReply, TakesReply
+from pettingllms_envs.features import CountedReply
 from pettingllms_envs.observations import followup_of, limits_of, text_prompt
 from pettingllms_trl.records import (
     Candidate,
@@ -113,7 +113,7 @@ def episode(
         if agent in history.follow:
             prompt = history.prompt(agent, prompt, followup_of(observation))
         sampled = yield Request(agent, prompt, width if is_branched else 1, limits=limits_of(observation))
-        if isinstance(handle.env.unwrapped, TakesReply):
+        if getattr(handle.env.unwrapped, "takes_reply", False):  # a TakesReply; isinstance takes 4% of a rollout
             sampled = _with_counts(sampled)
 
         stepped = yield Candidates(handle, turn.saved, agent, sampled.completions, options.crash_reward)
