@@ -89,7 +89,7 @@ def run_cell(run: Run, folder: Path, prepared: Path | None) -> CellResult:
             success=success,
             tokens=trainer.token_budget.num_generated,
             steps=trainer.state.global_step,
-            seconds=round(sum(log.get("step_time", 0.0) for log in history), 1),
+            seconds=round(sum(log.get("step_time", 0.0) for log in history), 3),
             curve=_curve(points, run.config["curve"]["instances"]) if run.config["curve"]["points"] else {},
             training=portions(history),
             cpu_seconds=round(cpu_seconds.total, 1),
