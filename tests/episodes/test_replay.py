@@ -152,3 +152,14 @@ def test_rollouts_of_a_training_run_are_replayed_though_they_know_less(tmp_path:
     assert first is not None
     assert first.step == 0
     assert replayed.row["steps"][0]["candidates"] == row["steps"][0]["candidates"]
+
+
+def test_the_turns_of_a_training_are_compared_decision_by_decision() -> None:
+    row = row_of(planner=Oracle())
+    row |= {"training": {"step": 3}, "outcome": None, "state": None, "success": None, "turns": 99}
+    # A training counts the turns that it has played, and the environment may have begun another.
+    assert replay(pettingllms_envs.make("plan_path"), row).first is None
+    row["steps"][0]["turn"] += 1
+    first = replay(pettingllms_envs.make("plan_path"), row).first
+    assert first is not None
+    assert (first.step, first.what[:4]) == (0, "turn")
