@@ -23,12 +23,14 @@ from trl import GRPOTrainer
 from trl.models.utils import disable_gradient_checkpointing
 from trl.trainer.utils import RepeatSampler
 
+from pettingllms_envs.observations import Image
 from pettingllms_trl.checkpoints.checkpointer import Checkpointer
 from pettingllms_trl.checkpoints.publishing import Publisher, write_team_file
 from pettingllms_trl.engines.synced_engines import SyncedEngines
 from pettingllms_trl.engines.transformers import ending_at, prompts_read_once, role_settings
 from pettingllms_trl.policies import weights
 from pettingllms_trl.policies.multi_model import MultiPolicyModel
+from pettingllms_trl.policies.pixels import ImageInputs
 from pettingllms_trl.policies.optim import clip_by_policy, split_groups
 from pettingllms_trl.policies.profiles import OF_TRL, PolicyProfile
 from pettingllms_trl.policies.routing import Policy, Routing
@@ -40,7 +42,7 @@ from pettingllms_trl.role_sampling import NOTHING, SamplingOverrides
 from pettingllms_trl.trainer.dataloading import EvaluatedRows, GenerationPlan, each_generation_once, numbered
 from pettingllms_trl.update.assignment import Assignment
 from pettingllms_trl.update.entropy import EntropyBonus
-from pettingllms_trl.update.micro_batches import Batch, rollout_of, with_scaled_items
+from pettingllms_trl.update.micro_batches import Batch, described, rollout_of, with_scaled_items
 from pettingllms_trl.update.packed_logprobs import PackedScorer, Scores
 from pettingllms_trl.update.pass_metrics import TrainingLog
 from pettingllms_trl.update.step_guard import StepGuard
@@ -72,10 +74,12 @@ class TRLHooks(GRPOTrainer):
     publisher: Publisher
     team: Team
     routing: Routing
+    image_inputs: Mapping[str, ImageInputs]
     engines: SyncedEngines
     # Set by the constructors of TRL and transformers.
     _buffered_inputs: list[list[Batch]] | None
     _current_train_step_time: float
+    _is_vlm: bool
     _signature_columns: list[str] | None
     _step: int
 
@@ -200,9 +204,15 @@ class TRLHooks(GRPOTrainer):
         self.activate(policy)
         for column, values in table.items():
             self._log_completion_extra(column, list(values))
-        self._replayed, self.scorer.chunks = list(rows), chunks
+        pictures = [row["pictures"] for row in rows] if "pictures" in rows[0] else None
+        self._replayed, self.scorer.chunks, self.scorer.pictures = list(rows), chunks, pictures
+        prompts = [row["prompt"].messages for row in rows] if pictures is None else described(rows)
         with override_args(self, num_generations=group_size):  # TRL groups consecutive rows by K
-            batch = self._generate_and_score_completions([{**row, "prompt": row["prompt"].messages} for row in rows])
+            batch = self._generate_and_score_completions(
+                [{**row, "prompt": prompt} for row, prompt in zip(rows, prompts, strict=True)]
+            )
+        if pictures is not None:
+            batch["pictures"], self.scorer.pictures = pictures, None
         if chunks is not None:
             self.log_of_trl.correct_ratios(batch, [row for chunk in chunks for row in chunk])
         return {**batch, **{name: values.to(self.accelerator.device) for name, values in columns.items()}}
@@ -237,7 +247,8 @@ class TRLHooks(GRPOTrainer):
             if len(batch["advantages"]) == 0:  # a micro-step whose rows are all left out
                 self.team_gradients.leave_out(batch["policy"])
                 continue
-            with accumulating(model, self.accelerator), self.scorer.attending(batch["policy"]):
+            is_packed = "pictures" not in batch
+            with accumulating(model, self.accelerator), self.scorer.attending(batch["policy"], is_packed=is_packed):
                 # Past GRPOTrainer's, which would count each pass as a micro-step of its own.
                 loss += super(GRPOTrainer, self).training_step(model, batch, num_items_in_batch)
         self.log_of_trl.end_micro_step()
@@ -271,10 +282,11 @@ class TRLHooks(GRPOTrainer):
     def _compute_loss(self, model: torch.nn.Module, inputs: Batch) -> torch.Tensor:
         policy, scale = inputs["policy"], inputs["loss_scale"]
         self.activate(policy)
-        inputs = with_scaled_items(inputs)
+        inputs, self.scorer.pictures = with_scaled_items(inputs), inputs.get("pictures")
         mode = "train" if self.model.training else "eval"
         with self.log_of_trl.forward_pass(inputs, mode), self._with_entropy_bonus(policy, inputs["entropy_scale"]):
             loss = super()._compute_loss(model, inputs)
+        self.scorer.pictures = None
         if self.model.training:
             self.guard.add(loss, inputs)
         return loss if scale == 1.0 else loss * scale
@@ -317,7 +329,8 @@ class TRLHooks(GRPOTrainer):
 
     def profile_of_trl(self) -> PolicyProfile:
         """What TRL's constructor derived from its model and tokenizer."""
-        return PolicyProfile(tokenizer=self._tokenizer, **{name: getattr(self, name) for name in OF_TRL})
+        of_trl = {name: getattr(self, name) for name in OF_TRL}
+        return PolicyProfile(tokenizer=self._tokenizer, reads_images=self._is_vlm, **of_trl)
 
     def activate(self, name: str) -> None:
         """Forward passes go to this policy from now on, and prompts are written and read as its model wants them."""
@@ -325,7 +338,7 @@ class TRLHooks(GRPOTrainer):
 
     def _apply_profile(self, profile: PolicyProfile) -> None:
         """What TRL reads from attributes of its own."""
-        self._tokenizer, self.beta = profile.tokenizer, profile.beta
+        self._tokenizer, self.beta, self._is_vlm = profile.tokenizer, profile.beta, profile.reads_images
         for name in OF_TRL:
             setattr(self, name, getattr(profile, name))
 
@@ -356,10 +369,13 @@ class TRLHooks(GRPOTrainer):
             ids: Sequence[Sequence[int]] = self._tokenize_prompts([list(prompt) for prompt in prompts])[0]
         return ids
 
-    def generate(self, prompts: list[Sequence[int]], override: SamplingOverrides) -> Any:
+    def generate(
+        self, prompts: list[Sequence[int]], images: list[Sequence[Image]], override: SamplingOverrides
+    ) -> Any:
         """Sample with the active policy: ids and log-probabilities of a completion of each prompt."""
+        inputs = self.image_inputs[self.team.active].of_rows(prompts, images) if any(images) else {}
         if override == NOTHING:
-            return self._generate_single_turn(prompts, None, {}, 1)
+            return self._generate_single_turn(prompts, None, inputs, 1)
         config, kwargs = role_settings(self.generation_config, self.generation_kwargs, override)
         # Continuous batching does not look for stop words.
         stop = () if self.use_transformers_continuous_batching else override.stop or ()
@@ -367,7 +383,7 @@ class TRLHooks(GRPOTrainer):
             override_args(self, generation_config=config, generation_kwargs=kwargs),
             ending_at(stop, config, self.team.model, self._tokenizer) if stop else nullcontext(),
         ):
-            return self._generate_single_turn(prompts, None, {}, 1)
+            return self._generate_single_turn(prompts, None, inputs, 1)
 
     def sampling(self, name: str) -> AbstractContextManager[Engine]:
         """The engine for a rollout of this name, with the current weights."""

@@ -35,7 +35,10 @@ LARGEST_ROUNDING = 1e-2
 leave a last bit, which a deviation of 1e-4 makes larger. Only of credit whose baseline is the mean of siblings."""
 
 Row = dict[str, Any]
-"""A sequence: its `prompt` (a `records.Prompt`), `completion` and `reward`, and whether it `counts`."""
+"""A sequence: its `prompt` (a `records.Prompt`), `completion` and `reward`, and whether it `counts`.
+
+`pictures` are the prompt's images, where any prompt of the policy has some.
+"""
 Columns = Mapping[str, Sequence[Any]]
 
 
@@ -145,7 +148,8 @@ class BatchBuilder:
             if not own:
                 continue
             of_policy, flat = [decisions[i] for i in own], [value for i in own for value in advantages[i]]
-            left_out = self.rows_without_gradient(policy, of_policy, flat)
+            has_pictures = any([decision.prompt.images for decision in of_policy])  # such a batch is not packed
+            left_out = frozenset() if has_pictures else self.rows_without_gradient(policy, of_policy, flat)
             num_rows.append(len(flat))
             num_left_out += len(left_out)
             passes = self._passes_of(policy, of_policy, flat, left_out, table(of_policy))
@@ -215,6 +219,8 @@ class BatchBuilder:
             for decision in decisions
             for candidate in decision.candidates
         ]
+        if any([row["prompt"].images for row in rows]):
+            rows = [{**row, "pictures": row["prompt"].images} for row in rows]
         columns = {
             **provenance(decisions, list(self._team.routing.of_agent)),
             "advantages": torch.tensor(advantages),
@@ -239,7 +245,8 @@ class BatchBuilder:
         Where the user sets no bound and prompts are shared, it is as many tokens as `per_device_train_batch_size` of
         the longest rows would have.
         """
-        budget, is_shared = self._args.max_tokens_per_microbatch, self._scorer.is_packable(policy.name)
+        budget = self._args.max_tokens_per_microbatch
+        is_shared = self._scorer.is_packable(policy.name) and "pictures" not in rows[0]
         if budget is None and not is_shared:
             return None
         sizes = [Size(row["prompt"].key, len(row["prompt"].ids), len(row["completion"].ids)) for row in rows]
@@ -350,7 +357,8 @@ def _padding_row(row: Row, eos: int) -> Row:
     logprobs = None if row["completion"].logprobs is None else (0.0, 0.0)
     return {
         **row,
-        "prompt": replace(row["prompt"], ids=row["prompt"].ids[:1]),
+        "prompt": replace(row["prompt"], ids=row["prompt"].ids[:1], images=()),
+        **({"pictures": ()} if "pictures" in row else {}),
         "completion": Completion(ids=(eos, eos), text="", logprobs=logprobs),
         "reward": float("nan"),  # to TRL unscorable: it is in no mean
         "counts": False,

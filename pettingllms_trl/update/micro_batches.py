@@ -8,9 +8,14 @@ from typing import Any
 
 import torch
 
+from pettingllms_envs.observations import text_of
+
 
 Batch = dict[str, Any]
-"""TRL's tensors, first dimension rows: `prompt_ids` (B, P), `completion_ids` (B, C), `advantages` (B,), ..."""
+"""TRL's tensors, first dimension rows: `prompt_ids` (B, P), `completion_ids` (B, C), `advantages` (B,), ...
+
+`pictures`, where a policy's rows have some, is a list of the images of each row: their pixels are made for each pass.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +119,9 @@ def select_rows(batch: Batch, rows: torch.Tensor, *, trim: bool) -> Batch:
         keep_completion = min(max(int(batch["completion_mask"][rows].sum(1).max()), 2), width_completion)
     piece: Batch = {}
     for name, value in batch.items():
-        if not isinstance(value, torch.Tensor) or value.dim() == 0:
+        if isinstance(value, list):
+            piece[name] = [value[row] for row in rows.tolist()]
+        elif not isinstance(value, torch.Tensor) or value.dim() == 0:
             piece[name] = value
         elif name.startswith("prompt_"):
             piece[name] = value[rows, width_prompt - keep_prompt :]
@@ -139,6 +146,13 @@ def with_scaled_items(batch: Batch) -> Batch:
     """
     scale = batch["loss_scale"]
     return batch if scale == 1.0 else {**batch, "num_items_in_batch": batch["num_items_in_batch"] * scale}
+
+
+def described(rows: Sequence[Mapping[str, Any]]) -> list[list[dict[str, Any]]]:
+    """The messages of rows for TRL's log, with the description of each picture in its place."""
+    return [
+        [{**message, "content": text_of(message["content"])} for message in row["prompt"].messages] for row in rows
+    ]
 
 
 def rollout_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
