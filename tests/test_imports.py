@@ -208,11 +208,11 @@ def test_the_environments_import_no_model_library_and_not_the_trainer() -> None:
 # Written once for two: agents (one client of servers), records of episodes, observations as prompts; checks of
 # rollouts, for `pettingllms audit` and for a training; branches of an environment, for `pettingllms check` and a
 # rollout; the form of tool calls, which a chat template must write; errors that no reply causes; results of studies,
-# which one package writes and the other reports; how both are installed; the known name nearest to a misspelt one. The
-# package itself registers environments, and the guessers of a task are an arm of a study.
+# which one package writes and the other reports; how both are installed; images as pictures; the known name nearest to
+# a misspelt one. The package itself registers environments, and the guessers of a task are an arm of a study.
 SHARED = (
     *("agents", "episodes", "observations", "audit", "branching", "copying", "failures", "tools", "studies"),
-    *("features", "installing", "programs", "suggestions"),
+    *("features", "installing", "pictures", "programs", "suggestions"),
 )
 
 
