@@ -71,7 +71,7 @@ class Margin(NamedTuple):
     """The result of a cheat in an episode.
 
     Args:
-        returns: Each agent's sum of rewards less its sum when the oracle plays all agents, of those that are then there.
+        returns: The sum of rewards less that when the oracle plays all agents, of each agent that is there then.
     """
 
     cheat: Cheat
