@@ -104,6 +104,7 @@ class Game:
         self._has_ended_turn = False
         self._unread = ""
         self._parts: dict[str, dict[str, float]] = {}
+        self.reported: dict[str, bool | int | float | str] = {}
 
     @property
     def solved(self) -> bool:
@@ -181,6 +182,10 @@ class Game:
         """Add a part to everybody's reward of the last reply."""
         self.pay(TEAM, name, value)
 
+    def report(self, **figures: bool | int | float | str) -> None:
+        """Set figures of the episode's outcome, in addition to the task's."""
+        self.reported |= figures
+
     def call(self, tool: Callable[[str], ToolResult], request: str) -> ToolResult:
         """The result of a tool call. It is made once and is then a part of the state."""
         if self._num_calls == len(self.results):
@@ -207,6 +212,7 @@ class FunctionState(NamedTuple):
         results: The results of tool calls so far.
         num_messages: How many messages were quoted.
         message_chars: Their characters in total.
+        reported: What the function reported, by name.
     """
 
     start: Any
@@ -218,6 +224,7 @@ class FunctionState(NamedTuple):
     results: tuple[ToolResult, ...] = ()
     num_messages: int = 0
     message_chars: int = 0
+    reported: tuple[tuple[str, bool | int | float | str], ...] = ()
 
 
 class _Run(NamedTuple):
@@ -302,9 +309,14 @@ class FunctionWorkflow:
         """The function's own parts."""
         return tuple(self.own_ranges)
 
-    def outcome(self, state: FunctionState) -> Mapping[str, int]:
-        """How many messages were quoted, and their characters in total."""
-        return {"messages": state.num_messages, "message_chars": state.message_chars}
+    def questions(self, game: Game) -> Questions:
+        """The function on a game, with the settings."""
+        settings = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in _OWN_FIELDS}
+        return type(self).script(game, **settings)
+
+    def outcome(self, state: FunctionState) -> Mapping[str, bool | int | float | str]:
+        """How many messages were quoted, their characters in total, and what the function reported."""
+        return {"messages": state.num_messages, "message_chars": state.message_chars, **dict(state.reported)}
 
     def _run(self, start: Any, replies: tuple[str, ...], results: tuple[ToolResult, ...], asked: Ask | None) -> _Run:
         """Run the function from its beginning to the next question.
@@ -316,8 +328,7 @@ class FunctionWorkflow:
             asked: What the last one of the replies must answer; None if that is known.
         """
         game = Game(self.task, start, self.num_turns, results, self.channel)
-        settings = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in _OWN_FIELDS}
-        script, asks, is_over, end = type(self).script(game, **settings), [], False, None
+        script, asks, is_over, end = self.questions(game), [], False, None
         try:
             asks.append(next(script))
             for reply in replies:
@@ -345,6 +356,7 @@ class FunctionWorkflow:
             tuple(game.results),
             game.num_messages,
             game.message_chars,
+            tuple(game.reported.items()),
         )
         parts = game.take_parts()
         script.close()  # only now: what it does in a `finally` is no part of the episode
