@@ -1,11 +1,11 @@
 """Workflow `designed`: a designer writes the team that solves the task, and its members then act.
 
 Roles: `designer`, whose reply is a design (`pettingllms_envs.workflows.designs`), and `member`, one role for all
-members, so that they share a policy. A design is read and never run. Members act in its order, each shown the question,
-its job, the last replies of those it reads and, after the first round, the reply that ended the round before. A reply
-with one block ```call NAME is a call of one of the member's tools; the same member is then asked again. The last
-member's last reply is the team's move, and only one is played. Where calls or characters are used up before, it is the
-last reply so far.
+members, so that they share a policy. A design is read and never run. Members act in its order, each shown the
+question, its job, the last replies of those it reads and, after the first round, the reply that ended the round
+before. A reply with one block ```call NAME is a call of one of the member's tools; the same member is then asked
+again. The last member's last reply is the team's move, and only one is played. Where calls or characters are used up
+before, it is the last reply so far.
 
 Rewards: the team gets what the task pays for the move, `progress` and `success`. The designer pays `size`,
 `member_cost` for each member of its design, or `format`, -0.2, for a design that cannot be read, which ends the
