@@ -68,7 +68,7 @@ def answer_in_job(task: Task[Any, Any], state: Any, design: Design) -> bool:
         job = _tokens(member.job)
         if any(job[at : at + num] == answer for at in range(len(job) - num + 1)):
             return True
-        if num > 1 and max(map(len, answer)) == 1 and "".join(answer) in job:  # moves without spaces
+        if "".join(answer) in job and all(len(each) == 1 and each.isalpha() for each in answer):  # moves as one word
             return True
     return False
 
