@@ -6,22 +6,20 @@ import json
 import random
 import sys
 import time
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
 import pettingllms_envs
+from fixed_pair import PAIR, fixed_pair
 from pettingllms_envs.aec import TextEnv
-from pettingllms_envs.core import Role, ToolResult, ToolSpec, Unreadable
+from pettingllms_envs.core import ToolResult, ToolSpec, Unreadable
 from pettingllms_envs.tasks.archives import Archives
 from pettingllms_envs.tasks.math import Math
 from pettingllms_envs.tasks.plan_path import PlanPath
 from pettingllms_envs.testing import CHECKS, check
 from pettingllms_envs.workflows import designed
-from pettingllms_envs.workflows.base import TurnWorkflow
-from pettingllms_envs.workflows.channels import Channel
 from pettingllms_envs.workflows.design_leaks import Leaks, answer_in_job, measure_leaks, solved_without_question
 from pettingllms_envs.workflows.designed import Designed
 from pettingllms_envs.workflows.designs import (
@@ -36,7 +34,6 @@ from pettingllms_envs.workflows.designs import (
 
 
 LIMITS = Limits(members=3, rounds=2, job_chars=20, palette=("python",), member_tools=1)
-PAIR = Design((Member("Draw."), Member("Check.", (0,))))
 BOARD = {"board": "@ . .\n. . .\n. . G"}
 BEST = "Moves: D D R R"
 
@@ -390,38 +387,9 @@ def test_every_limit_is_part_of_the_configurations_digest() -> None:
     assert len(configs | {made().snapshot().config}) == len(others) + 1
 
 
-@dataclass(frozen=True, slots=True)
-class FixedPair(TurnWorkflow[Any, Any]):
-    """What `PAIR` is, as a workflow of its own."""
-
-    num_turns: int = 1
-
-    name: ClassVar[str] = "fixed_pair"
-    roles: ClassVar[tuple[Role, ...]] = (
-        Role("member", "You are a member of a team. Do the job that you are given.", count=2, delayed=True),
-    )
-    channel: ClassVar[Channel] = Channel(2_000)
-
-    def system(self, role: str) -> str:
-        return f"{self.task.rules()}\n{self.roles[0].job}"
-
-    def observe(self, state: Any, role: str) -> str:
-        lines = [self.task.show(state.task), "Your job:"]
-        if state.messages:
-            lines += [
-                "> Check.",
-                state.messages[0].shown,
-                "Your reply is the team's answer.",
-                self.task.reply_format(),
-            ]
-        else:
-            lines += ["> Draw.", "Your reply is shown to members that read you, up to 2000 characters."]
-        return "\n".join(lines)
-
-
 @pytest.mark.parametrize("replies", [("Down first.", BEST), ("", "Moves: R"), ("Left.\nRight.", "no move")])
 def test_a_designed_team_of_two_in_which_all_is_fixed_is_the_same_as_a_turn_workflow(replies: tuple[str, str]) -> None:
-    fixed = TextEnv(FixedPair(PlanPath(size=3)))
+    fixed = fixed_pair()
     fixed.reset(seed=0, options=BOARD)
     env = made(PAIR)
     for reply in replies:
