@@ -321,6 +321,22 @@ def test_a_question_has_an_oracle_of_its_own_or_the_tasks() -> None:
     assert env.infos["chief_0"]["outcome"]["success"]
 
 
+def test_what_a_function_reports_is_part_of_the_outcome() -> None:
+    def script(game: Game) -> Questions:
+        game.report(rounds=0)
+        yield Ask("solver", "Go on.")
+        game.report(rounds=1, word="done")
+        yield Ask("solver", "Go on.")
+
+    env = made(script)
+    assert env.infos["solver_0"]["outcome"]["rounds"] == 0
+    env.step("")
+    assert {name: env.infos["solver_0"]["outcome"][name] for name in ("rounds", "word")} == {
+        "rounds": 1,
+        "word": "done",
+    }
+
+
 JOINING = ("pettingzoo", "branches", "observations", "infos", "oracle", "pairs of roles", "potential", "wrappers")
 
 

@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 from trl import SFTConfig
 
+import pettingllms_envs
 from pettingllms_envs import plan_path_v0
 from pettingllms_envs.assembly import assemble
 from pettingllms_envs.core import Role
@@ -109,6 +110,14 @@ def test_a_function_says_itself_what_is_imitated() -> None:
     assert (advice.role, advice.reply) == ("adviser", "Take the shortest way.")
     assert move.reply.startswith("Moves: ")
     assert move.success
+
+
+def test_a_rule_based_player_may_take_the_oracles_place_in_a_role() -> None:
+    env = pettingllms_envs.make("archives", workflow="designed")
+    shown = list(by_oracle(env, range(8), bots={"designer": "random_design"}))
+    sizes = {len(json.loads(each.reply)["members"]) for each in shown if each.role == "designer"}
+    assert len(sizes) > 1  # the oracle's designs have two members, for two hops
+    assert any(each.reply.startswith("Answer: ") for each in shown if each.role == "member")
 
 
 def test_an_environment_without_an_oracle_is_refused_with_the_way_out() -> None:
