@@ -25,7 +25,7 @@ from pettingzoo.utils.conversions import turn_based_aec_to_parallel_wrapper
 
 from pettingllms_envs.aec import VERSIONED, TextEnv
 from pettingllms_envs.core import Task, Tool, Workflow, check_choice
-from pettingllms_envs.features import Form, HasForms
+from pettingllms_envs.features import Form, HasForms, HasLeastAlpha
 from pettingllms_envs.settings import check_survives, in_files, restored
 from pettingllms_envs.workflows.draft_plan import DraftPlan
 from pettingllms_envs.workflows.single import Single
@@ -125,6 +125,7 @@ def assemble(
         turns = num_turns if max_cycles is None else max_cycles
         joined = _join(by_name, workflow, task, turns, settings)
         forms = joined.forms if isinstance(joined, HasForms) else None
+        _check_alpha(joined, alpha)
         check_survives(written, *kinds)
         own: dict[str, Any] = {"workflow": workflow, "num_turns": joined.num_turns}
         check_choice("tool_calls", tool_calls, STYLES)
@@ -233,6 +234,15 @@ def _join(
         own["num_turns"] = DEFAULT_NUM_TURNS if num_turns is None else num_turns
     joined: Workflow[Any] = workflows[name](task=task(**settings), **own)
     return joined
+
+
+def _check_alpha(workflow: Workflow[Any], alpha: float) -> None:
+    """Raise ValueError unless a success is worth more than what the workflow's costs can add up to."""
+    if isinstance(workflow, HasLeastAlpha) and alpha <= workflow.least_alpha:
+        raise ValueError(
+            f"alpha is {alpha!r}; expected more than {workflow.least_alpha:g}, the costs of {workflow.name!r}, or "
+            "failing cheaply could pay more than succeeding. Raise it, or lower the costs."
+        )
 
 
 def _described(form: Form, settings: Mapping[str, Any], workflows: Mapping[str, type[Any]]) -> dict[str, Any]:

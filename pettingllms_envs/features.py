@@ -109,6 +109,50 @@ class TakesReply(Protocol):
 
 
 @runtime_checkable
+class HasDisguise(Protocol):
+    """An optional feature of a task: the question with other numbers, names or another map.
+
+    Who is shown that, such as the designer of a team, learns what kind of question it is, and cannot know its answer.
+    """
+
+    def disguised(self, state: Any) -> str:
+        """What `show` could say of such a question; the same every time."""
+
+
+@runtime_checkable
+class HasTools(Protocol):
+    """An optional feature of a task: tools that read the instance, such as a search in its archives.
+
+    A workflow decides which of its agents may call which. `Tool`s, in contrast, know nothing of the instance.
+    """
+
+    @property
+    def tool_specs(self) -> Sequence[Any]:
+        """A `pettingllms_envs.core.ToolSpec` of each; its one argument is a text."""
+
+    def use(self, state: Any, name: str, request: str) -> tuple[Any, Any]:
+        """The state after a call of a tool, and its `pettingllms_envs.core.ToolResult`, whatever is requested."""
+
+    def tools_needed(self, state: Any) -> Sequence[str]:
+        """The names of the tools that an optimal team calls, in order."""
+
+    def best_request(self, state: Any, name: str) -> str | None:
+        """What an optimal agent requests of a tool now; None for nothing."""
+
+    def best_message(self, state: Any) -> str:
+        """What it tells the next one."""
+
+
+@runtime_checkable
+class HasLeastAlpha(Protocol):
+    """An optional feature of a workflow: a weight of the team's rewards below which its costs exceed a success."""
+
+    @property
+    def least_alpha(self) -> float:
+        """`alpha` must be greater than it."""
+
+
+@runtime_checkable
 class HasBots(Protocol):
     """An optional feature of a workflow: players that are written as rules, as baselines and as partners.
 

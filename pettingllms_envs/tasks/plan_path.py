@@ -25,6 +25,7 @@ from typing import ClassVar
 
 from pettingllms_envs.core import SPLITS, check_choice
 from pettingllms_envs.features import Tile
+from pettingllms_envs.instances import seeded
 from pettingllms_envs.tasks.grid import BUMP, STEP, MovesTask
 from pettingllms_envs.tasks.plan_path_generator import (
     NAME,
@@ -159,6 +160,10 @@ class PlanPath(MovesTask[PlanPathState]):
             f"{rows[: 2 * position]}@{rows[2 * position + 1 :]}\nYou are at {places[position]}. The goal is at"
             f" {places[goal]}: {way}.\nFree moves here: {free[taken]}"
         )
+
+    def disguised(self, state: PlanPathState) -> str:
+        """Another map of the task's settings."""
+        return self.show(self.generate(seeded("plan_path disguised", state).getrandbits(32)))
 
     def tiles(self, state: PlanPathState) -> list[list[Tile]]:
         """Blocked cells dark, the goal green, the start ringed, the walker blue."""
