@@ -9,16 +9,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from pettingllms_envs.core import Workflow, check_choice
+from pettingllms_envs.core import Task, Workflow, check_choice
 from pettingllms_envs.features import Board, HasLegend
-from pettingllms_envs.observations import Part
+from pettingllms_envs.observations import Image, Part
 
 
 VIEWS = ("text", "image", "both")
 SIDE: Final = 224
 """Pixels of a picture's longer side, or a little less; more only where a board has more than 56 rows or columns."""
 
-ALT: Final = "the board"
+
+def board_picture(task: Task[Any, Any], state: Any) -> Image:
+    """The board of a state for a prompt, with a description that does not tell what is on it."""
+    from pettingllms_envs.rendering import observed  # Pillow is loaded only by those who look
+
+    return observed(task, state, side=SIDE, alt="the board")
 
 
 def check_view(view: object, workflow: Workflow[Any]) -> None:
@@ -40,8 +45,6 @@ def check_view(view: object, workflow: Workflow[Any]) -> None:
 
 def viewed(seen: str | Sequence[Part], view: str, workflow: Workflow[Any], task_state: Any) -> Sequence[Part]:
     """What a workflow shows an agent, with the picture of the board if its text is there; `view` is not `"text"`."""
-    from pettingllms_envs import rendering  # Pillow is loaded only by those who look
-
     task, parts = workflow.task, (seen,) if isinstance(seen, str) else seen
     board = task.show(task_state)
     if not any(isinstance(part, str) and board in part for part in parts):
@@ -50,4 +53,4 @@ def viewed(seen: str | Sequence[Part], view: str, workflow: Workflow[Any], task_
         legend = f" {task.legend}" if isinstance(task, HasLegend) else ""
         words = f"The board is in the picture.{legend}"
         parts = [part.replace(board, words) if isinstance(part, str) else part for part in parts]
-    return rendering.observed(task, task_state, side=SIDE, alt=ALT), *parts
+    return board_picture(task, task_state), *parts

@@ -136,7 +136,7 @@ class BlindRole:
         return {"role": self.role, "episodes": len(pairs), "differences": found}
 
 
-class _OtherPictures(BaseWrapper[str, Any, Any]):
+class _OtherPictures(BaseWrapper):  # type: ignore[misc]  # pettingzoo ships no types
     """An environment whose observations have other pictures."""
 
     def __init__(self, env: Any, blind: BlindRole) -> None:

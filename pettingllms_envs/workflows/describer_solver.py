@@ -24,7 +24,7 @@ from typing import Any, ClassVar, NamedTuple
 from pettingllms_envs.core import Role, Transition, Unreadable
 from pettingllms_envs.features import Form, Forms, HasSymbols
 from pettingllms_envs.observations import Observation
-from pettingllms_envs.views import ALT, SIDE
+from pettingllms_envs.views import board_picture
 from pettingllms_envs.workflows.base import BaseWorkflow, TurnWorkflow
 from pettingllms_envs.workflows.channels import CountedMessages, LimitedMessages, Sent
 
@@ -65,7 +65,7 @@ class DescriberState(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class DescriberSolver(LimitedMessages, TurnWorkflow[Any, Any]):
+class DescriberSolver(LimitedMessages, TurnWorkflow[Any, Any]):  # type: ignore[override]  # its channel
     """One agent sees the board, the other one plays.
 
     Args:
@@ -77,6 +77,7 @@ class DescriberSolver(LimitedMessages, TurnWorkflow[Any, Any]):
         ValueError: A value is out of its range, or the task's tiles have no symbols.
     """
 
+    task: Any  # with symbols
     capacity: int = 1000
     delivers: bool = True
 
@@ -113,13 +114,12 @@ class DescriberSolver(LimitedMessages, TurnWorkflow[Any, Any]):
         if role == SOLVER.name:
             messages = [sent.shown for sent in state.messages if self.delivers]
             return "\n".join(filter(None, (turn, state.feedback, *messages)))
-        from pettingllms_envs.rendering import observed  # Pillow is loaded only by those who look
-
-        return observed(self.task, state.task, side=SIDE, alt=ALT), turn
+        return board_picture(self.task, state.task), turn
 
     def step(self, state: Any, reply: str) -> Transition[Any]:
         """Send the description and score it, or play the solver's move and end the turn."""
-        after, parts, terminated, truncated = TurnWorkflow.step(self, state, reply)
+        played: Transition[Any] = TurnWorkflow.step(self, state, reply)
+        after, parts, terminated, truncated = played
         if state.messages:
             feedback = after.feedback if "format" in parts[SOLVER.name] else ""
             return after._replace(feedback=feedback), parts, terminated, truncated
@@ -142,7 +142,7 @@ class DescriberSolver(LimitedMessages, TurnWorkflow[Any, Any]):
         """Progress, success, format, the task's costs, and `read`, the change of a score in [-1, 1]."""
         return {**BaseWorkflow.ranges(self), "read": (-2.0, 2.0)}
 
-    def outcome(self, state: Any) -> Mapping[str, float]:
+    def outcome(self, state: Any) -> Mapping[str, Any]:
         """How many messages arrived, their characters in total, and the share of them that hold a move."""
         frac = state.num_with_move / max(1, state.num_messages)
         return {**CountedMessages.outcome(self, state), "frac_messages_with_move": frac}
