@@ -68,7 +68,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     forms = parser.add_argument_group("what cooperation is worth (docs/cooperation.md)")
     forms.add_argument("--cooperation", action="store_true", help="compare the team with its other forms")
     forms.add_argument(
-        "--arms", nargs="+", default=[], metavar="ARM", help="some of: full routed team cut alone (all)"
+        "--arms", nargs="+", default=[], metavar="ARM", help="some of: full routed team cut alone (all that there are)"
     )
     forms.add_argument("--arm-agents", nargs="+", default=[], metavar="ARM=AGENT",
                        help="agents of a form, ARM=AGENT or ARM=ROLE=AGENT (those of the team)")  # fmt: skip

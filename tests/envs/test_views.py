@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -217,3 +218,15 @@ def test_symbols_and_tiles_are_of_one_board(name: str) -> None:
             looks.setdefault(symbol, set()).add(tile)
     # No two symbols look the same; a symbol may have two looks, as a cell in either shade of Sudoku.
     assert all(not one & other for a, one in looks.items() for b, other in looks.items() if a < b), looks
+
+
+def test_the_picture_of_the_documentation_is_the_one_that_its_code_makes() -> None:
+    env = pettingllms_envs.make("plan_path", workflow="single", size=6, view="image")
+    env.reset(seed=0)
+    shown = Picture.open(io.BytesIO(env.observe("planner_0")["parts"][0].png))
+    kept = Picture.open(Path(__file__).parents[2] / "docs" / "views.png")
+    # Letters depend on the version of Pillow, cells do not.
+    cell = kept.width // 6
+    corners = [(x * cell + 2, y * cell + 2) for x in range(6) for y in range(6)]
+    assert kept.size == shown.size
+    assert [*map(kept.getpixel, corners)] == [*map(shown.getpixel, corners)]
