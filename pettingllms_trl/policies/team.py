@@ -26,6 +26,7 @@ from accelerate.utils import DistributedType, set_seed
 from peft import PeftConfig, PeftModel
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin
+from transformers.conversion_mapping import get_model_conversion_mapping
 from trl.models.utils import prepare_deepspeed, prepare_fsdp
 from trl.trainer.utils import add_fused_lm_head, disable_dropout_in_model
 
@@ -216,6 +217,14 @@ class Team:
     def wrapped(self) -> Any:
         """The trainer's model, which accelerate may have wrapped."""
         return self._trainer.model
+
+    @property
+    def loads_as_transformers(self) -> bool:
+        """Whether transformers' trainer loads the model from a checkpoint: one at its root, whose parameters have the
+        same names in files. Others it would leave as they are."""
+        return self.is_plain and not (
+            isinstance(self.model, PreTrainedModel) and get_model_conversion_mapping(self.model, add_legacy=False)
+        )
 
     @property
     def model(self) -> weights.Model:
