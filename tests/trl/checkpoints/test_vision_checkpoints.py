@@ -1,4 +1,4 @@
-"""Checkpoints and saved policies of models with vision: pictures inside a generation, processors, references, cards."""
+"""Checkpoints and saved policies of models with vision: pictures in a generation, processors, references, cards."""
 
 from __future__ import annotations
 
