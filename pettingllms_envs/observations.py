@@ -12,6 +12,8 @@ raises an error for images: what a model cannot be shown is never left out.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +29,9 @@ CARRIED = ("system", "text", "followup")
 
 ROLES = ("system", "user", "assistant", "tool")
 """Roles of a message in an observation `{"messages": [...]}`."""
+
+DATA_URL = "data:image/png;base64,"
+"""The beginning of a PNG file as an address, as OpenAI's API takes images."""
 
 LAST = ("user", "tool")
 """Roles of a last message, to which a model replies."""
@@ -62,6 +67,27 @@ class Image:
     def digest(self) -> str:
         """SHA-256 of the file, 64 hex digits."""
         return hashlib.sha256(self.png).hexdigest()
+
+    @classmethod
+    def of_url(cls, url: Any, alt: str = "an image") -> Image:
+        """The image of a data URL.
+
+        Raises:
+            ValueError: It is none of a PNG file. Other addresses are not fetched.
+        """
+        if not isinstance(url, str) or not url.startswith(DATA_URL):
+            raise ValueError(
+                f"an image has the address {str(url)[:40]!r}, which is not fetched; expected {DATA_URL}..."
+            )
+        try:
+            return cls(base64.b64decode(url.removeprefix(DATA_URL), validate=True), alt)
+        except binascii.Error as error:
+            raise ValueError(f"an image's address is no base64 ({error}); expected {DATA_URL}...") from None
+
+    @property
+    def url(self) -> str:
+        """The file as a data URL."""
+        return DATA_URL + base64.b64encode(self.png).decode("ascii")
 
     def __repr__(self) -> str:
         return f"Image({self.digest[:16]}, alt={self.alt!r})"
