@@ -6,8 +6,7 @@ An observation is one of
 * `{"parts": [...]}`, texts and [`Image`]s in order, with perhaps a `"system"` prompt;
 * `{"messages": [...]}`, a chat, with perhaps `"tools"` that the model may call, and `"limits"` of its reply.
 
-`read_observation` converts all of them to a `Prompt`. A model that reads texts only is given `text_prompt`, which
-raises an error for images: what a model cannot be shown is never left out.
+`read_observation` converts all of them to a `Prompt`.
 """
 
 from __future__ import annotations
@@ -160,23 +159,6 @@ def read_observation(observation: Any, *, agent: str) -> Prompt:
         "'text' and perhaps one under 'system', texts and images under 'parts', or chat messages under 'messages'. "
         "Wrap the environment so that observe() returns what a model can read."
     )
-
-
-def text_prompt(observation: Any, *, agent: str) -> Prompt:
-    """An observation as a prompt for a model that reads texts only and may call tools.
-
-    Raises:
-        TypeError: As `read_observation`.
-        ValueError: As `read_observation`; or there are images.
-    """
-    prompt = read_observation(observation, agent=agent)
-    if any(not isinstance(message["content"], str) for message in prompt.messages):
-        raise ValueError(
-            f"agent {agent!r} observes images, which are not supported yet: models are shown texts only here. Have "
-            "observe() describe them in the text, or play the environment with `pettingllms bench` and a model behind "
-            "an API that reads images."
-        )
-    return prompt
 
 
 def followup_of(observation: Any) -> str | None:

@@ -27,7 +27,7 @@ ALLOWED = {
     "engines/vllm": DATA
     | {"policies", "processes", "engines.batched", "engines.kinds", "engines.router", "engines.weight_store"}
     | {"estimate.runs"},
-    "sft": DATA | {"policies"},
+    "sft": DATA | {"policies", "pixels"},
     "update": DATA | {"policies", "pixels"},
     "checkpoints": DATA | {"policies", "processes"},
     "testing": {"config", "trainer"},
