@@ -192,7 +192,7 @@ class TRLHooks(GRPOTrainer):
         rows: Sequence[dict[str, Any]],
         *,
         table: Mapping[str, Sequence[Any]],
-        columns: Mapping[str, torch.Tensor],
+        columns: Mapping[str, Any],
         group_size: int,
         chunks: Sequence[Sequence[int]] | None = None,
     ) -> Batch:
@@ -200,12 +200,12 @@ class TRLHooks(GRPOTrainer):
         self.activate(policy)
         for column, values in table.items():
             self._log_completion_extra(column, list(values))
-        self._replayed, self.scorer.chunks = list(rows), chunks
+        self._replayed, self.scorer.chunks, self.scorer.pictures = list(rows), chunks, columns.get("pictures")
         with override_args(self, num_generations=group_size):  # TRL groups consecutive rows by K
             batch = self._generate_and_score_completions([{**row, "prompt": row["messages"]} for row in rows])
         if chunks is not None:
             self.log_of_trl.correct_ratios(batch, [row for chunk in chunks for row in chunk])
-        return {**batch, **{name: values.to(self.accelerator.device) for name, values in columns.items()}}
+        return {**batch, **columns}
 
     def _calculate_rewards(self, inputs: list[dict[str, Any]], *args: Any) -> torch.Tensor:
         """The rewards that the environment gave while it was played. (B, 1)"""

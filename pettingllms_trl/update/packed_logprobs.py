@@ -80,7 +80,7 @@ class PackedScorer:
         self.chunks: Sequence[Sequence[int]] | None = None
         """Rows of the current batch that are scored together."""
         self.pictures: Pictures | None = None
-        """Images of each row that is scored now; `None`: the batch has none."""
+        """Of the rows that are scored now; `None`: the batch has none."""
 
     def try_all(self) -> None:
         """Check each trained policy's model, unless its weights are partitioned over processes: those are checked when
