@@ -212,6 +212,26 @@ def _joined(pixels: Sequence[Pixels]) -> dict[str, torch.Tensor]:
     return {name: torch.cat([each.made[name] for each in pixels]) for name in names}
 
 
+@contextmanager
+def naming_torchvision() -> Iterator[None]:
+    """Within, what loads a processor; an error that it needs torchvision says what can be done.
+
+    Raises:
+        ImportError: It is missing.
+    """
+    try:
+        yield
+    except ImportError as error:
+        if "torchvision" not in str(error).lower():
+            raise
+        raise ImportError(
+            f"the processor of a model with vision needs torchvision, which is not installed ({str(error).strip()}). "
+            "Install it, in the build of your torch (pip install torchvision --index-url ..., see pytorch.org); or "
+            "give a processor that needs none as processing_class: its image part one of transformers' classes whose "
+            "name ends with Pil, such as Qwen2VLImageProcessorPil, and no part for videos."
+        ) from error
+
+
 def as_parts(messages: Sequence[Message]) -> list[Message]:
     """Messages as the chat templates of processors take them, with `BLANK` for each image."""
 

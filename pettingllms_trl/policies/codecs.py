@@ -99,9 +99,13 @@ class PolicyCodec:
         return [ids[key] for key in keys]
 
     def inputs_of(self, ids: Sequence[Ids], images: Sequence[Sequence[Image]]) -> dict[str, Any]:
-        """The model's inputs beside the ids of prompts with images; see `ImageInputs.of_rows`."""
+        """The model's inputs beside the ids of prompts, see `ImageInputs.of_rows`, and the `images` themselves."""
         assert self._images is not None, "prompts with images have been encoded"
-        return self._images.of_rows(ids, images)
+        return {"images": images, **self._images.of_rows(ids, images)}
+
+    def image_tokens(self, images: Sequence[Image]) -> list[int]:
+        """The number of places that each image has in a prompt."""
+        return [] if self._images is None else self._images.num_tokens(images)
 
     def thinking(self, enabled: bool | None) -> PolicyCodec:
         """The codec whose template is given `enable_thinking`; None: this one."""
