@@ -89,9 +89,9 @@ def check_images(
         )
 
 
-def trained_parts(team: Team) -> list[str]:
-    """For each trained policy with vision a line: how many parameters of which part are trained."""
-    lines = []
+def trained_parts(team: Team) -> dict[str, tuple[int, int]]:
+    """The numbers of trained parameters of each policy with vision: in its vision part, and elsewhere."""
+    numbers = {}
     for policy in team.routing.trained:
         model = team.weights_of(policy.name)
         kind = type(getattr(model.config, "vision_config", None))
@@ -99,10 +99,9 @@ def trained_parts(team: Team) -> list[str]:
         of_vision = {id(parameter) for tower in towers for parameter in tower.parameters()}
         if of_vision:
             trained = team.parameters_of(policy)
-            seeing = sum(parameter.numel() for parameter in trained if id(parameter) in of_vision)
-            others = sum(parameter.numel() for parameter in trained) - seeing
-            lines.append(f"Policy {policy.name!r} trains {seeing:,} parameters of vision and {others:,} others.\n")
-    return lines
+            number = sum(parameter.numel() for parameter in trained if id(parameter) in of_vision)
+            numbers[policy.name] = number, sum(parameter.numel() for parameter in trained) - number
+    return numbers
 
 
 def bridges_of(args: MultiAgentGRPOConfig, team: Team, codecs: Mapping[str, PolicyCodec]) -> dict[str, Follow | None]:

@@ -328,8 +328,9 @@ class MultiAgentGRPOTrainer(TRLHooks):
         check_chat_template(of_trl.processing_class)
         self.team.attach(self, of_trl=of_trl, generation_kwargs=self.generation_kwargs)
         self.image_inputs = parts.image_inputs_of(self.team)
-        if self._can_train:
-            self.accelerator.print(*parts.trained_parts(self.team), sep="", end="")
+        trained = parts.trained_parts(self.team) if self._can_train else {}
+        for name, (vision, others) in trained.items():
+            self.accelerator.print(f"Policy {name!r} trains {vision:,} parameters of vision and {others:,} others.")
         self.scorer = PackedScorer(
             self.team,
             self.args,
@@ -337,6 +338,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
             activate=self.activate,
             score=self.score_as_trl,
             images=self.image_inputs,
+            only_vision={name for name, (_, others) in trained.items() if not others},
         )
         self.activate(next(iter(self.team.profiles)))
 

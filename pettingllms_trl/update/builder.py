@@ -150,7 +150,8 @@ class BatchBuilder:
             if not own:
                 continue
             of_policy, flat = [decisions[i] for i in own], [value for i in own for value in advantages[i]]
-            has_pictures = any(map(IMAGES, of_policy))  # such a batch is not packed
+            has_pictures = any(map(IMAGES, of_policy)) or policy.name in self._scorer.only_vision
+            # Such a batch is not packed.
             left_out = frozenset() if has_pictures else self.rows_without_gradient(policy, of_policy, flat)
             num_rows.append(len(flat))
             num_left_out += len(left_out)
@@ -227,7 +228,7 @@ class BatchBuilder:
             "advantages": torch.tensor(advantages),
         }
         columns = {name: values.to(self._accelerator.device) for name, values in columns.items()}
-        if any(map(IMAGES, decisions)):
+        if any(map(IMAGES, decisions)) or policy.name in self._scorer.only_vision:
             columns["pictures"] = [decision.prompt.images for decision in decisions for _ in decision.candidates]
             for row in rows:
                 row["messages"] = described(row["messages"])
