@@ -110,6 +110,16 @@ class ImageInputs:
             )
         self._types  # noqa: B018  # raises
 
+    @property
+    def place_tokens(self) -> tuple[str, ...]:
+        """The tokens that stand for an image: in the text that a template writes, and at its places."""
+        ids, tokenizer = self._processor.image_token_ids, self._processor.tokenizer
+        found = (
+            getattr(self._processor, "image_token", None),
+            *map(tokenizer.convert_ids_to_tokens, filter(None, ids)),
+        )
+        return tuple({token for token in found if token})
+
     def pixels(self, image: Image) -> Pixels:
         """What the processor makes of an image."""
         return self._cache.of((id(self), image.digest), lambda: self._made_of(opened(image)))

@@ -62,8 +62,11 @@ class PolicyCodec:
         self._profile, self._tokenize, self._images = profile, tokenize, images
         self._chat_template, self._chat_template_kwargs = chat_template, dict(chat_template_kwargs)
         self._thinking: dict[bool, PolicyCodec] = {}
-        written_by = chat_template if images is None else chat_template or profile.processing_class.chat_template
-        self._escape = PromptEscape(profile.tokenizer, written_by)
+        if images is None:
+            self._escape = PromptEscape(profile.tokenizer, chat_template)
+        else:
+            written_by = chat_template or profile.processing_class.chat_template
+            self._escape = PromptEscape(profile.tokenizer, written_by, images.place_tokens)
         self.stop_token_ids = list(profile.eos_token_ids)
         """The ids that end a completion."""
         self.end_token_ids = frozenset({*self.stop_token_ids, profile.tokenizer.pad_token_id})

@@ -73,10 +73,10 @@ def check_images(
         if policy.name not in images:
             raise ValueError(f"agent {agent!r} of policy {policy.name!r} observes images, and {CANNOT_SEE}")
         images[policy.name].check(f"agent {agent!r} of policy {policy.name!r}")
-        if kind_of(args).has_weights:
+        if kind_of(args).has_weights or args.use_transformers_continuous_batching:
             raise ValueError(
                 f"agent {agent!r} observes images, which are sampled by transformers' `generate` alone; expected no "
-                "other engine. Leave use_vllm out."
+                "other engine. Leave use_vllm and use_transformers_continuous_batching out."
             )
         if args.shared_prefix and policy.is_trained:
             unshared.append(agent)
