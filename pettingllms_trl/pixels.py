@@ -113,12 +113,9 @@ class ImageInputs:
     @property
     def place_tokens(self) -> tuple[str, ...]:
         """The tokens that stand for an image: in the text that a template writes, and at its places."""
-        ids, tokenizer = self._processor.image_token_ids, self._processor.tokenizer
-        found = (
-            getattr(self._processor, "image_token", None),
-            *map(tokenizer.convert_ids_to_tokens, filter(None, ids)),
-        )
-        return tuple({token for token in found if token})
+        ids = filter(None, self._processor.image_token_ids)
+        places = map(self._processor.tokenizer.convert_ids_to_tokens, ids)
+        return (*self._processor.all_special_multimodal_tokens, *places)
 
     def pixels(self, image: Image) -> Pixels:
         """What the processor makes of an image."""

@@ -53,7 +53,7 @@ def escape_of(
         with_tools: Whether tokens with which the template marks tools, calls and results are control tokens, too.
         of_images: Tokens that stand for images in a prompt, which are control tokens, too.
     """
-    tokens = tuple({*control_tokens(tokenizer, chat_template, with_tools=with_tools), *of_images})
+    tokens = sorted({*control_tokens(tokenizer, chat_template, with_tools=with_tools), *of_images})
     if not tokens:
         return lambda messages: messages
     pattern = _spelled(tokens)
