@@ -26,7 +26,7 @@ from trl.trainer.utils import create_model_from_path, get_config_model_id
 
 from pettingllms_envs.observations import images_of
 from pettingllms_envs.pictures import opened
-from pettingllms_trl.pixels import as_parts
+from pettingllms_trl.pixels import as_parts, naming_torchvision
 from pettingllms_trl.policies.adapters import attach_adapters
 from pettingllms_trl.policies.codecs import CANNOT_SEE
 from pettingllms_trl.policies.escaping import PromptEscape
@@ -103,9 +103,10 @@ def warm_up(
 def _processor_of(model: Any, args: SFTConfig) -> Any:
     """A model's own tokenizer or processor, loaded as `SFTTrainer` does."""
     revision = (args.model_init_kwargs or {}).get("revision")
-    return AutoProcessor.from_pretrained(
-        get_config_model_id(model.config), revision=revision, trust_remote_code=args.trust_remote_code
-    )
+    with naming_torchvision():
+        return AutoProcessor.from_pretrained(
+            get_config_model_id(model.config), revision=revision, trust_remote_code=args.trust_remote_code
+        )
 
 
 def _escaped(rows: Sequence[dict[str, Any]], processing: Any) -> list[dict[str, Any]]:
