@@ -61,7 +61,11 @@ def image_inputs_of(team: Team) -> dict[str, ImageInputs]:
 
 
 def check_images(
-    args: MultiAgentGRPOConfig, team: Team, images: Mapping[str, ImageInputs], envs: Mapping[str, Sequence[AECEnv]]
+    args: MultiAgentGRPOConfig,
+    team: Team,
+    images: Mapping[str, ImageInputs],
+    envs: Mapping[str, Sequence[AECEnv]],
+    accelerator: Accelerator,
 ) -> None:
     """Raise `ValueError` if an agent observes images after the reset, and its policy cannot be shown any; warn that
     prompts with images are not shared."""
@@ -77,6 +81,12 @@ def check_images(
             raise ValueError(
                 f"agent {agent!r} observes images, which are sampled by transformers' `generate` alone; expected no "
                 "other engine. Leave use_vllm and use_transformers_continuous_batching out."
+            )
+        if is_fsdp(accelerator) or is_deepspeed(accelerator):
+            raise ValueError(
+                f"agent {agent!r} observes images with weights, gradients or an optimizer that are spread over "
+                "processes (FSDP, DeepSpeed), where one whose rows show none would leave the others waiting for its "
+                "vision part. Use DDP: leave the configuration of accelerate out, or take ddp.yaml."
             )
         if args.shared_prefix and policy.is_trained:
             unshared.append(agent)
