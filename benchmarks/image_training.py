@@ -2,7 +2,7 @@
 
     python benchmarks/image_training.py                         # a planner and its blind twin, seeds 0, 1, 2
     python benchmarks/image_training.py --task describer        # the describer of describer_solver, and its twin
-    python benchmarks/image_training.py --tune                  # rates on the validation split, seed 100; no test
+    python benchmarks/image_training.py --split validation --seeds 100 --alone --rate 1e-3    # to choose settings
     python benchmarks/image_training.py --seeds 0 --steps 2 --imitated 640   # whether it runs
 
 The board is Plan-Path's of 4 x 4 cells, two of them blocked, and one reply is an episode. (Of 3 x 3 cells there are
@@ -45,7 +45,13 @@ from datasets import Dataset
 from tiny import make_tokenizer
 from torch.nn.functional import cross_entropy
 from training import FIRST_SEED, REINFORCEMENT, quiet
-from transformers import PrinterCallback, ProgressCallback, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
+from transformers import (
+    PrinterCallback,
+    ProgressCallback,
+    Qwen2_5_VLConfig,
+    Qwen2_5_VLForConditionalGeneration,
+    TrainerCallback,
+)
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 from pettingllms_envs.aec import TextEnv
@@ -66,8 +72,8 @@ GAME = PlanPath(size=4, blocked=0.125)
 PATCH = 4
 """Pixels of a patch's side; a cell is two by two of them, and one place of a prompt."""
 NUM_PLAYED = 300
+INSTANCES = 4000  # of demonstrations
 GROUP, ROWS = 8, 16
-TUNING_SEED = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,10 +286,14 @@ def demonstrations(task: str, options: Options, seed: int, is_blind: bool) -> li
     """Pictures with replies, `careless` of which are the right ones of other instances."""
     rng, env = random.Random(f"demonstrations {seed}"), env_of(task, is_blind)
     right = []
-    for _ in range(options.imitated):
+    for _ in range(INSTANCES):
         env.reset(seed=FIRST_SEED + rng.randrange(10 * FIRST_SEED))
         right.append((env.observe(env.possible_agents[0])["parts"][0], env.oracle()))
-    return [(picture, rng.choice(right)[1] if rng.random() < options.careless else own) for picture, own in right]
+    found = []
+    for _ in range(options.imitated):
+        picture, own = rng.choice(right)
+        found.append((picture, rng.choice(right)[1] if rng.random() < options.careless else own))
+    return found
 
 
 def scores(player: Player, task: str, split: str, *, is_blind: bool) -> list[float]:
@@ -325,8 +335,28 @@ def train(task: str, base: Path, processor: StillProcessor, options: Options, se
         )
         for callback in (ProgressCallback, PrinterCallback):
             trainer.remove_callback(callback)
+        trainer.add_callback(Course(f"agent/{task}_0/reward"))
         trainer.train()
         return trainer.model
+
+
+class Course(TrainerCallback):
+    """Prints the mean reward of every 25 steps.
+
+    Args:
+        figure: Its name in the logs.
+    """
+
+    def __init__(self, figure: str) -> None:
+        self._figure, self._values = figure, list[float]()
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, float], **kwargs: Any) -> None:
+        """Keep the step's reward."""
+        if self._figure in logs:
+            self._values.append(logs[self._figure])
+            if len(self._values) % 25 == 0:
+                mean = fmean(self._values[-25:])
+                print(f"  step {len(self._values)}: reward {mean:.3f}, {time.process_time():.0f} CPU s", flush=True)
 
 
 def difference(one: Sequence[float], other: Sequence[float]) -> dict[str, float]:
@@ -336,10 +366,10 @@ def difference(one: Sequence[float], other: Sequence[float]) -> dict[str, float]
     return {"first": fmean(one), "second": fmean(other), "mean": fmean(each), "low": low, "high": high}
 
 
-def run(task: str, options: Options, seed: int, split: str) -> dict[str, Any]:
-    """Make, train and play a seeing model and its blind twin."""
+def run(task: str, options: Options, seed: int, split: str, *, is_alone: bool) -> dict[str, Any]:
+    """Make, train and play a seeing model and, unless it is alone, its blind twin."""
     played: dict[str, list[float]] = {}
-    for name, is_blind in (("seeing", False), ("blind", True)):
+    for name, is_blind in (("seeing", False), *(() if is_alone else (("blind", True),))):
         rows = demonstrations(task, options, seed, is_blind)
         env = env_of(task, is_blind)
         env.reset(seed=0)
@@ -357,7 +387,7 @@ def run(task: str, options: Options, seed: int, split: str) -> dict[str, Any]:
         print(f"  {name}: {fmean(played[f'{name}, imitated']):.3f} imitated, {fmean(played[name]):.3f} trained,"
               f" {time.process_time():.0f} CPU s", flush=True)  # fmt: skip
     found = {
-        "seeing - blind": difference(played["seeing"], played["blind"]),
+        **({} if is_alone else {"seeing - blind": difference(played["seeing"], played["blind"])}),
         "own - other pictures": difference(played["seeing"], played["seeing, other pictures"]),
         "trained - imitated": difference(played["seeing"], played["seeing, imitated"]),
     }
@@ -371,7 +401,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Tiny vision-language models that learn to look.")
     parser.add_argument("--task", choices=sorted(WORKFLOWS), default="planner")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--tune", action="store_true", help="several rates, on the validation split")
+    parser.add_argument("--split", choices=("validation", "test"), default="test", help="what is played (test)")
+    parser.add_argument("--alone", action="store_true", help="without the blind twin, to choose settings")
     parser.add_argument("--json", type=Path, metavar="FILE")
     for name, kind in (
         ("imitated", int),
@@ -383,14 +414,11 @@ def main() -> None:
         parser.add_argument(f"--{name.replace('_', '-')}", type=kind, default=getattr(Options(), name))
     args = parser.parse_args()
     options = Options(**{name: getattr(args, name) for name in asdict(Options())})
-    plan = [(options, seed, "test") for seed in args.seeds]
-    if args.tune:
-        plan = [(replace(options, rate=rate), TUNING_SEED, "validation") for rate in (3e-4, 1e-3, 3e-3)]
     results = []
     quiet()
-    for each, seed, split in plan:
-        print(f"{args.task}, seed {seed}, rate {each.rate:g}, {split} split", flush=True)
-        results.append(run(args.task, each, seed, split))
+    for seed in args.seeds:
+        print(f"{args.task}, seed {seed}, {args.split} split, {options}", flush=True)
+        results.append(run(args.task, options, seed, args.split, is_alone=args.alone))
         for name, found in results[-1]["differences"].items():
             print(
                 f"  {name:24} {SCORE[args.task]} {found['first']:.3f} - {found['second']:.3f} ="
