@@ -61,8 +61,8 @@ from pettingllms_envs.observations import Image, text_of
 from pettingllms_envs.pictures import opened
 from pettingllms_envs.tasks.plan_path import PlanPath
 from pettingllms_envs.tasks.plan_path_text import read_board
-from pettingllms_envs.views import board_picture, viewed
-from pettingllms_envs.workflows.describer_solver import DescriberSolver, best_constant, described, share_right
+from pettingllms_envs.views import apply_view, board_picture
+from pettingllms_envs.workflows.describer_solver import DescriberSolver, best_constant, read_rows, share_right
 from pettingllms_envs.workflows.single import PLANNER, Single
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from tiny_vlms import QWEN_TOKENS, StillProcessor
@@ -116,7 +116,7 @@ class Planner(Single[Any, Any]):
     roles: ClassVar[tuple[Role, ...]] = (replace(PLANNER, observes="parts"),)
 
     def observe(self, state: Any, role: str) -> Any:
-        picture, words = viewed(Single.observe(self, state, role), "image", self, state.task)
+        picture, words = apply_view(Single.observe(self, state, role), "image", self, state.task)
         return other_picture(state.task) if self.is_blind else picture, words
 
 
@@ -143,7 +143,7 @@ def env_of(task: str, is_blind: bool) -> TextEnv:
 
 def solves(messages: Sequence[Mapping[str, Any]], **_: Any) -> str:
     """The solver: the best moves on the board that its prompt has, if it is one."""
-    rows = described(text_of(messages[-1]["content"]).replace("> ", ""), GAME)
+    rows = read_rows(text_of(messages[-1]["content"]).replace("> ", ""), GAME)
     try:
         return GAME.write(GAME.oracle(read_board("\n".join(rows), GAME.size)))
     except ValueError:
@@ -305,7 +305,7 @@ def scores(player: Player, task: str, split: str, *, is_blind: bool) -> list[flo
     found = []
     for state, reply in zip(played, player.replies(pictures, MAX_TOKENS[task]), strict=True):
         if task == "describer":
-            found.append(share_right(GAME.rows(state), described(reply, GAME)))
+            found.append(share_right(GAME.rows(state), read_rows(reply, GAME)))
         else:
             move = GAME.parse(reply)
             found.append(float(isinstance(move, str) and GAME.solved(GAME.apply(state, move))))
