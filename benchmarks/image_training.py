@@ -6,9 +6,10 @@
     python benchmarks/image_training.py --seeds 0 --steps 2 --imitated 640   # whether it runs
 
 The board is Plan-Path's of 4 x 4 cells, two of them blocked, and one reply is an episode. (Of 3 x 3 cells there are
-156 instances in the test split.) A Qwen2.5-VL of some 0.3M parameters imitates careless replies, most of which belong
-to other instances; then AT-GRPO trains it. Its blind twin has the same initial weights, demonstrations, seeds, steps
-and rates, but each picture that it is shown, in imitation, in training and after, is another instance's.
+156 instances in the test split.) A Qwen2.5-VL of 0.3M parameters imitates careless replies, some of which belong to
+other instances: descriptions and then, if it is to plan, moves. Then AT-GRPO trains it. Its blind twin has the same
+initial weights, demonstrations, seeds, steps and rates, but each picture that it is shown, in imitation, in training
+and after, is another instance's.
 
 Both play the same 300 instances of the test split, greedily, none of which is a rotation or reflection of one that was
 trained on. What is reported: the paired difference of seeing and blind; and that of the seeing model with its own
@@ -132,6 +133,8 @@ class Describer(DescriberSolver):
 
 
 WORKFLOWS = {"planner": Planner, "describer": Describer}
+STAGES = {"planner": ("describer", "planner"), "describer": ("describer",)}
+"""What is imitated: a model that has learned to tell cells apart learns moves in fewer steps."""
 MAX_TOKENS = {"planner": 8, "describer": 40}
 SCORE = {"planner": "success", "describer": "share of tiles"}
 
@@ -251,11 +254,11 @@ class Player:
             **{name: torch.cat([part[name] for part in parts]) for name in ("pixel_values", "image_grid_thw")},
         }
 
-    def imitate(self, demonstrations: Sequence[tuple[Image, str]], rate: float, batch: int = 64) -> None:
+    def imitate(self, demonstrations: Sequence[tuple[Image, str]], rate: float, batch: int = 32) -> None:
         """One pass: cross-entropy of the replies' tokens."""
         optimizer = torch.optim.AdamW(self.model.parameters(), lr=rate, betas=(0.9, 0.95), weight_decay=0.01)
         num_steps = len(demonstrations) // batch
-        falling = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, num_steps + 1, pct_start=0.05)
+        falling = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, num_steps + 1, pct_start=0.1)
         for first in range(0, num_steps * batch, batch):
             pictures, replies = zip(*demonstrations[first : first + batch], strict=True)
             inputs = self.inputs(pictures, replies)
@@ -267,7 +270,7 @@ class Player:
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
             optimizer.step()
             falling.step()
-            if first // batch % 100 == 0:
+            if first // batch % 200 == 0:
                 print(f"  imitation {first:,}: loss {loss.item():.3f}, {time.process_time():.0f} CPU s", flush=True)
 
     @torch.no_grad()
@@ -370,13 +373,18 @@ def run(task: str, options: Options, seed: int, split: str, *, is_alone: bool) -
     """Make, train and play a seeing model and, unless it is alone, its blind twin."""
     played: dict[str, list[float]] = {}
     for name, is_blind in (("seeing", False), *(() if is_alone else (("blind", True),))):
-        rows = demonstrations(task, options, seed, is_blind)
-        env = env_of(task, is_blind)
-        env.reset(seed=0)
-        seen = env.observe(env.possible_agents[0])
-        processor = make_processor([seen["system"], seen["parts"][1], *(reply for _, reply in rows[:2000])])
-        player = Player(make_model(processor, seed), processor, task)
-        player.imitate(rows, options.imitation_rate)
+        rows = {each: demonstrations(each, options, seed, is_blind) for each in STAGES[task]}
+        texts = [reply for own in rows.values() for _, reply in own[:2000]]
+        for each in rows:
+            env = env_of(each, is_blind)
+            env.reset(seed=0)
+            seen = env.observe(env.possible_agents[0])
+            texts += [seen["system"], seen["parts"][1]]
+        processor = make_processor(texts)
+        model = make_model(processor, seed)
+        for each, own in rows.items():
+            player = Player(model, processor, each)
+            player.imitate(own, options.imitation_rate)
         played[f"{name}, imitated"] = scores(player, task, split, is_blind=is_blind)
         with tempfile.TemporaryDirectory() as folder:
             player.model.save_pretrained(folder)
