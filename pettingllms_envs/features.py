@@ -37,6 +37,27 @@ class Board(Protocol):
         """The state as rows of tiles, all rows of the same length."""
 
 
+@runtime_checkable
+class HasLegend(Protocol):
+    """An optional feature of a task with a board: what the rules' symbols look like in its picture."""
+
+    @property
+    def legend(self) -> str:
+        """A sentence for a prompt."""
+
+
+@runtime_checkable
+class HasSymbols(HasLegend, Board, Protocol):
+    """An optional feature of a task with a board: each tile has a symbol, so the board can be written."""
+
+    @property
+    def symbols(self) -> str:
+        """All symbols, one character each."""
+
+    def rows(self, state: Any) -> Sequence[str]:
+        """The state's symbols row by row, a character for each tile."""
+
+
 class DataSet(NamedTuple):
     """The source of a task's problems.
 
