@@ -68,10 +68,10 @@ def test_a_designed_team_in_which_all_is_fixed_is_trained_as_the_same_turn_workf
 def test_all_members_share_an_adapter_and_only_those_who_act_are_paid_and_trained(
     model_path: str, tmp_path: Path
 ) -> None:
-    env = partial(pettingllms_envs.make, "plan_path", workflow="designed", size=3)
+    env = partial(pettingllms_envs.make, "plan_path", workflow="designed", size=3, reply_chars=20)
     credit = {"at_grpo": {"value": "return_to_go"}}
     data = Dataset.from_dict({"seed": range(16)})
-    args = settings(tmp_path, max_steps=1, max_completion_length=250, per_device_train_batch_size=4)
+    args = settings(tmp_path, max_steps=1, max_completion_length=150, per_device_train_batch_size=4)
     trainer = Team(model_path, env, args, data, credit=credit, policies="lora", peft_config=adapter())
     pair = trainer.processing_class(write_design(PAIR))["input_ids"]
 
@@ -79,8 +79,9 @@ def test_all_members_share_an_adapter_and_only_those_who_act_are_paid_and_traine
         """The first reply to each of the designer's prompts is a design of two members."""
         ids, logprobs, *rest = sample()
         ids, logprobs = list(ids), None if logprobs is None else list(logprobs)
-        for i, prompt in enumerate(map(tuple, prompts)):
-            if "You are the designer" in trainer.processing_class.decode(prompt) and prompt not in prompts[:i]:
+        prompts = list(map(tuple, prompts))
+        for i, prompt in enumerate(prompts):
+            if prompt not in prompts[:i] and "You are the designer" in trainer.processing_class.decode(prompt):
                 ids[i] = pair
                 if logprobs is not None:
                     logprobs[i] = [-1.0] * len(pair)
