@@ -213,10 +213,8 @@ def engine_of(tables: Tables, seed: int) -> BatchedEngine:
 def uneven(seed: int) -> dict[str, dict[str, float]]:
     """Tables of all prompts, drawn at random."""
     rng = random.Random(seed)
-    prompts = {"design": tuple(TEAMS)}
-    prompts |= {f"job {job}{after}": ("a", "b") for job in RIGHT for after in ("", " after a", " after b")}
     found = {}
-    for prompt, replies in prompts.items():
+    for prompt, replies in prompts().items():
         logits = [math.exp(rng.gauss(0.0, 0.5)) for _ in replies]
         found[prompt] = {word: each / sum(logits) for word, each in zip(replies, logits, strict=True)}
     return found
@@ -335,13 +333,38 @@ def tokenizer_of_words() -> PreTrainedTokenizerFast:
     return tokenizer
 
 
-def train(seed: int, steps: int, **options: Any) -> tuple[dict[str, float], float]:
+def prompts() -> dict[str, tuple[str, ...]]:
+    """All prompts, each with its readable replies."""
+    of_members = {f"job {job}{after}": ("a", "b") for job in RIGHT for after in ("", " after a", " after b")}
+    return {"design": tuple(TEAMS), **of_members}
+
+
+def warm_up(model: Any, tokenizer: PreTrainedTokenizerFast, seed: int, steps: int = 100) -> Any:
+    """The model after it has imitated replies that are readable and drawn at random, so that it knows the form."""
+    rng = random.Random(seed)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    for _ in range(steps):
+        chats = []
+        for prompt, replies in prompts().items():
+            for reply in (rng.choice(replies) for _ in range(8)):
+                chats.append([{"role": "user", "content": prompt}, {"role": "assistant", "content": reply}])
+        batch = tokenizer.apply_chat_template(chats, padding=True, return_tensors="pt", return_dict=True)
+        labels = torch.full_like(batch["input_ids"], -100)
+        labels[:, -2:] = batch["input_ids"][:, -2:]  # the reply and the end of the turn
+        model(**batch, labels=labels).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return model
+
+
+def train(seed: int, steps: int, schedule: Any, **options: Any) -> tuple[dict[str, float], float]:
     """Train from random weights: how often each design is then named in 1,000 episodes, and the CPU seconds."""
     began = time.process_time()
     tokenizer = tokenizer_of_words()
     settings = {
         "branch_at": ["designer"],
         "num_generations": 6,
+        "learning_rate": 3e-3,
         "num_continuations": 4,
         "train_continuations": True,
         "continuation_group": "candidate",
@@ -349,17 +372,17 @@ def train(seed: int, steps: int, **options: Any) -> tuple[dict[str, float], floa
     }
     with tempfile.TemporaryDirectory() as folder:
         trainer = MultiAgentGRPOTrainer(
-            model=make_model(tokenizer, seed=seed),
+            model=warm_up(make_model(tokenizer, seed=seed), tokenizer, seed),
             env=DesignedToy,
             processing_class=tokenizer,
             policies="lora",
+            schedule=schedule,
             peft_config=LoraConfig(r=8, target_modules="all-linear", task_type="CAUSAL_LM"),
             args=MultiAgentGRPOConfig(
                 output_dir=folder,
                 per_device_train_batch_size=24,
                 steps_per_generation=1,
                 max_completion_length=2,
-                learning_rate=3e-3,
                 lr_scheduler_type="constant",
                 max_steps=steps,
                 seed=seed,
