@@ -66,6 +66,7 @@ TEAMS = {
 BEST = "pair"
 RIGHT = {"x": "a", "y": "b"}
 COST, UNREADABLE = 0.05, -0.2
+SLOTS = 64
 WORDS = ("<pad>", "<unk>", "<end>", "<user>", "<assistant>", "design", "job", "after", *TEAMS, *RIGHT, *"abcd")
 TEMPLATE = (
     "{% for m in messages %}<{{ m['role'] }}> {{ m['content'] }} <end> {% endfor %}"
@@ -270,7 +271,8 @@ class Cost(NamedTuple):
 
     Args:
         tokens: Generated.
-        seconds: Of an engine that answers in batches: for each as long as its longest reply.
+        seconds: Of an engine that samples 20 ms a token for up to `SLOTS` sequences at once, and for more of them in
+            proportion.
     """
 
     tokens: int
@@ -295,7 +297,8 @@ def cost(designs: int, repeats: int, lengths: Callable[[str], int], rows: int = 
             nonlocal seconds
             answers = inner._sample(requests)
             lasting = [lengths(request.prompt.messages[0]["content"]) for request in requests]
-            seconds += max(lasting) * 0.02
+            number = sum(request.num_candidates for request in requests)
+            seconds += max(lasting) * 0.02 * max(1.0, number / SLOTS)
             return [
                 replace(each, completions=tuple(replace(c, ids=(0,) * n) for c in each.completions))
                 for each, n in zip(answers, lasting, strict=True)

@@ -66,7 +66,9 @@ def test_a_designer_is_paid_the_mean_of_its_executions_and_members_are_trained_i
     assert log["agent/designer_0/frac_exact_groups"] == 1.0
     assert log["agent/member_0/continuations/frac_exact_groups"] == 1.0  # the first member's prompt is its design's
     assert log["agent/member_0/continuations/frac_without_peers"] == 0.0
-    assert {name for name in log if name.endswith("/frac_reward_zero_std")} == {"agent/designer_0/frac_reward_zero_std"}
+    assert {name for name in log if name.endswith("/frac_reward_zero_std")} == {
+        "agent/designer_0/frac_reward_zero_std"
+    }
 
 
 def test_members_whose_turn_it_is_learn_from_as_many_designs_of_a_designer_that_does_not(
@@ -94,7 +96,10 @@ def test_in_a_tree_all_members_candidates_answer_one_prompt(model: str, tmp_path
         ({"branch_at": ["planner"]}, r"branch_at is \['planner'\], but the environment has the agents designer_0"),
         ({"branch_at": "designer"}, r"branch_at='designer' .*expected a list"),
         ({"train_continuations": False}, r"branch_at=\['designer'\] with train_continuations=False, expected a list"),
-        ({"num_continuations": 1}, r"continuation_group='candidate' .*num_continuations=1, expected True and at least 2"),
+        (
+            {"num_continuations": 1},
+            r"continuation_group='candidate' .*num_continuations=1, expected True and at least 2",
+        ),
         ({"continuation_group": "design"}, "continuation_group='design', expected 'decision' or 'candidate'"),
     ],
     ids=str,
