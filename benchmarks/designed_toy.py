@@ -12,7 +12,8 @@ its cost, and both the value and its gradient can be enumerated.
 `signs`: with policies that are tables, the mean of the gradients that M x N executions give, `counterfactual` for the
 designer and `continuation_advantages` for the members, beside the enumerated gradient of each agent's own return.
 `cost`: generated tokens of M x N and of as many separate episodes, and the time of a simulated engine.
-`learning`: tiny language models, an adapter for each role, from random weights.
+`learning`: tiny language models with an adapter for each role, which know the form of a reply and nothing else. They
+learn in turns, members first; `--every 0` trains both at once.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, PrinterCallback
 
 from pettingllms_envs.spaces import ChatText
-from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
+from pettingllms_trl import Alternate, MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.credit import continuation_advantages, counterfactual
 from pettingllms_trl.engines.batched import BatchedEngine
 from pettingllms_trl.records import Completion, Request, RolloutOptions, Sampled
@@ -360,29 +361,27 @@ def warm_up(model: Any, tokenizer: PreTrainedTokenizerFast, seed: int, steps: in
     return model
 
 
-def train(seed: int, steps: int, schedule: Any, **options: Any) -> tuple[dict[str, float], float]:
-    """Train from random weights: how often each design is then named in 1,000 episodes, and the CPU seconds."""
+def train(seed: int, steps: int, every: int) -> tuple[dict[str, float], float]:
+    """Train, members first, in turns of so many steps, or with 0 both at once: how often each design is then named in
+    1,000 episodes, and the CPU seconds."""
     began = time.process_time()
     tokenizer = tokenizer_of_words()
-    settings = {
-        "branch_at": ["designer"],
-        "num_generations": 6,
-        "learning_rate": 3e-3,
-        "num_continuations": 4,
-        "train_continuations": True,
-        "continuation_group": "candidate",
-        **options,
-    }
+    rates = {"designer": 2e-3, "member": 4e-3}
     with tempfile.TemporaryDirectory() as folder:
         trainer = MultiAgentGRPOTrainer(
             model=warm_up(make_model(tokenizer, seed=seed), tokenizer, seed),
             env=DesignedToy,
             processing_class=tokenizer,
-            policies="lora",
-            schedule=schedule,
+            policies={role: Policy(adapter=role, learning_rate=rate) for role, rate in rates.items()},
+            schedule=Alternate(("member", "designer"), every) if every else None,
             peft_config=LoraConfig(r=8, target_modules="all-linear", task_type="CAUSAL_LM"),
             args=MultiAgentGRPOConfig(
                 output_dir=folder,
+                branch_at=["designer"],
+                num_generations=6,
+                num_continuations=4,
+                train_continuations=True,
+                continuation_group="candidate",
                 per_device_train_batch_size=24,
                 steps_per_generation=1,
                 max_completion_length=2,
@@ -395,7 +394,6 @@ def train(seed: int, steps: int, schedule: Any, **options: Any) -> tuple[dict[st
                 use_cpu=True,
                 bf16=False,
                 report_to="none",
-                **settings,
             ),
             train_dataset=Dataset.from_dict({"seed": range(100_000)}),
         )
@@ -411,7 +409,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=["signs", "cost", "learning"])
     parser.add_argument("--rows", type=int, default=2000, help="of the signs")
-    parser.add_argument("--steps", type=int, default=150, help="of a training")
+    parser.add_argument("--steps", type=int, default=80, help="of a training")
+    parser.add_argument("--every", type=int, default=40, help="steps of a turn; 0: both roles learn at once")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     given = parser.parse_args()
     torch.set_num_threads(1)
@@ -435,7 +434,7 @@ def main() -> None:
     if given.only in (None, "learning"):
         print(f"\n{'seed':5}" + "".join(f"{name:>8}" for name in TEAMS) + "   CPU seconds")
         for seed in given.seeds:
-            shares, seconds = train(seed, given.steps)
+            shares, seconds = train(seed, given.steps, given.every)
             print(
                 f"{seed:4} " + "".join(f"{share:8.3f}" for share in shares.values()) + f"{seconds:14.0f}", flush=True
             )
