@@ -220,6 +220,7 @@ EXECUTIONS: Lines = (
     ("num_continuations: 4", "N, the executions of each of the K = M designs; 4 x 4 is MetaAgent-X's"),
     ("train_continuations: true", "members learn in them"),
     ("continuation_group: candidate", "among those of one design; MetaAgent-X's are of all designs of a question"),
+    (f"max_envs: {ROWS * 17}", f"{ROWS} instances x (4 x 4 + 1) executions at once; without it, x 4"),
 )
 CONTINUATIONS: Lines = (("num_continuations: 1", "each candidate's branch is played to its end"),)
 LONGEST = 4608
