@@ -361,9 +361,16 @@ def warm_up(model: Any, tokenizer: PreTrainedTokenizerFast, seed: int, steps: in
     return model
 
 
-def train(seed: int, steps: int, every: int) -> tuple[dict[str, float], float]:
+def train(seed: int, steps: int, every: int, rest: float = 0.0) -> tuple[dict[str, float], float]:
     """Train, members first, in turns of so many steps, or with 0 both at once: how often each design is then named in
-    1,000 episodes, and the CPU seconds."""
+    1,000 episodes, and the CPU seconds.
+
+    Args:
+        seed: Of the weights and the training.
+        steps: Of the training.
+        every: Steps of a turn.
+        rest: As that of `Alternate`.
+    """
     began = time.process_time()
     tokenizer = tokenizer_of_words()
     rates = {"designer": 2e-3, "member": 4e-3}
@@ -373,7 +380,7 @@ def train(seed: int, steps: int, every: int) -> tuple[dict[str, float], float]:
             env=DesignedToy,
             processing_class=tokenizer,
             policies={role: Policy(adapter=role, learning_rate=rate) for role, rate in rates.items()},
-            schedule=Alternate(("member", "designer"), every) if every else None,
+            schedule=Alternate(("member", "designer"), every, rest) if every else None,
             peft_config=LoraConfig(r=8, target_modules="all-linear", task_type="CAUSAL_LM"),
             args=MultiAgentGRPOConfig(
                 output_dir=folder,
@@ -411,6 +418,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=2000, help="of the signs")
     parser.add_argument("--steps", type=int, default=80, help="of a training")
     parser.add_argument("--every", type=int, default=40, help="steps of a turn; 0: both roles learn at once")
+    parser.add_argument("--rest", type=float, default=0.0, help="factor of the rate of those whose turn it is not")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     given = parser.parse_args()
     torch.set_num_threads(1)
@@ -434,7 +442,7 @@ def main() -> None:
     if given.only in (None, "learning"):
         print(f"\n{'seed':5}" + "".join(f"{name:>8}" for name in TEAMS) + "   CPU seconds")
         for seed in given.seeds:
-            shares, seconds = train(seed, given.steps, given.every)
+            shares, seconds = train(seed, given.steps, given.every, given.rest)
             print(
                 f"{seed:4} " + "".join(f"{share:8.3f}" for share in shares.values()) + f"{seconds:14.0f}", flush=True
             )
