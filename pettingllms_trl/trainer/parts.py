@@ -39,6 +39,7 @@ from pettingllms_trl.rollout.env_checks import agents_with_images, agents_with_t
 from pettingllms_trl.rollout.env_pool import DEFAULT_ENVIRONMENT
 from pettingllms_trl.rollout.prompts import Follow, agents_with_history
 from pettingllms_trl.trainer.setup import Setup
+from pettingllms_trl.update.schedule import rate_factors
 
 
 def check_tools(team: Team, codecs: Mapping[str, PolicyCodec], envs: Mapping[str, Sequence[AECEnv]]) -> None:
@@ -218,4 +219,5 @@ def configuration_of(setup: Setup, team: Team, *, num_processes: int) -> RunConf
             if adapter is not None:
                 own["lora_dropout"] = team.weights_of(policy.name).peft_config[adapter].to_dict().get("lora_dropout")
         settings |= {f"{what} of {policy.name}": value for what, value in own.items()}
-    return RunConfiguration(team={**described_team(team), **of_states}, settings=plain(settings))
+    of_team = described_team(team, has_factors=rate_factors(setup.schedule, int) is not None)
+    return RunConfiguration(team={**of_team, **of_states}, settings=plain(settings))
