@@ -21,23 +21,13 @@ SAMPLING = (
 )
 """Settings of the sampling, which are the trainer's or the evaluation's."""
 
-NOT_CARRIED = {
-    "n": (1,),
-    "best_of": (1,),
-    "logprobs": (False,),
-    "top_logprobs": (0,),
-    "logit_bias": ({},),
-    "audio": (),
-    "modalities": (["text"],),
-    "response_format": ({"type": "text"},),
-    "functions": ([],),
-    "store": (False,),
-    "background": (False,),
-    "previous_response_id": (),
-    "conversation": (),
-    "prompt": (),
+NOT_CARRIED: Mapping[str, Any] = {
+    **dict.fromkeys(("logprobs", "top_logprobs", "logit_bias", "audio", "functions", "store", "background")),
+    **dict.fromkeys(("previous_response_id", "conversation", "prompt")),
+    **{"n": 1, "best_of": 1, "modalities": ["text"]},
+    **dict.fromkeys(("response_format", "text.format"), {"type": "text"}),
 }
-"""Fields of a request that no model here can be given, with the values that ask for nothing."""
+"""Fields of a request that no model here can be given, with the value that asks for nothing, as an empty one does."""
 
 TEXTS = ("text", "input_text", "output_text")
 
@@ -74,10 +64,7 @@ def _read_chat(body: Mapping[str, Any]) -> Asked:
 
 
 def _read_response(body: Mapping[str, Any]) -> Asked:
-    if (body.get("text") or {}).get("format", {"type": "text"}) != {"type": "text"}:
-        raise RequestError(
-            "text.format asks for a format of the reply, which is not carried; ask for it in the prompt."
-        )
+    body = {**body, "text.format": (body.get("text") or {}).get("format")}
     given = body.get("input")
     items = [{"role": "user", "content": given}] if isinstance(given, str) else _list(body, "input")
     messages: list[Any] = []
@@ -115,8 +102,7 @@ def _asked(
     body: Mapping[str, Any], messages: Sequence[Any], tools: Sequence[Any], most: Sequence[str], has_usage: bool
 ) -> Asked:
     for name, nothing in NOT_CARRIED.items():
-        value = body.get(name)
-        if value is not None and value not in nothing:
+        if (value := body.get(name)) and value != nothing:
             raise RequestError(f"{name} is {json.dumps(value)[:80]}, which is not carried; leave it out.")
     prompt = _prompt(messages, _tools(body, tools))
     return Asked(str(body.get("model")), prompt, _limits(body, most), bool(body.get("stream")), has_usage)
@@ -257,10 +243,6 @@ def _write_response(asked: Asked, reply: CountedReply, number: int) -> tuple[str
         "tools": [],
         "error": None,
         "incomplete_details": {"reason": "max_output_tokens"} if reply.was_cut else None,
-        "instructions": None,
-        "metadata": {},
-        "temperature": None,
-        "top_p": None,
         "usage": {
             "input_tokens": reply.num_prompt_tokens,
             "input_tokens_details": {"cached_tokens": 0},

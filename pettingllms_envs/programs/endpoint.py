@@ -29,7 +29,7 @@ from pettingllms_envs.programs.session import OVER, Call, Session
 
 
 HOST = "127.0.0.1"
-MOST_BYTES, MOST_SECONDS = 8 * 2**20, 60.0
+MOST_BYTES = 8 * 2**20
 """Of a request."""
 
 
@@ -83,18 +83,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     server: Endpoint
     protocol_version = "HTTP/1.1"
-    # Headers and body in one packet: of two, the second would wait 40 ms for a delayed acknowledgement.
-    wbufsize: ClassVar = -1
-    disable_nagle_algorithm: ClassVar = True
+    timeout: ClassVar = 60.0  # seconds without a byte of a request
+    disable_nagle_algorithm: ClassVar = True  # else a body would wait 40 ms for the acknowledgement of its headers
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing: paths have keys."""
-
-    def handle_expect_100(self) -> bool:
-        """Tell a client at once that its body is waited for."""
-        is_expected = super().handle_expect_100()
-        self.wfile.flush()
-        return is_expected
 
     def do_GET(self) -> None:
         """Answer with the models, answer a request of an agent, or take a reward."""
@@ -162,6 +155,7 @@ class _Handler(BaseHTTPRequestHandler):
             request=_digest(path, agent, json.dumps(body, sort_keys=True)),
             is_connected=self._is_connected,
         )
+        self.connection.settimeout(None)  # `_is_connected` looks and does not wait
         call = session.ask(given, is_retry=self._is_retry())
         call.done.wait()
         if call.reply is None:
@@ -169,7 +163,6 @@ class _Handler(BaseHTTPRequestHandler):
         call.is_delivered = True  # before its client has it, who may ask the same once more at once
         try:
             self._send(*DIALECTS[path].write(asked, call.reply, call.number))
-            self.wfile.flush()
         except OSError:  # the client is gone; a second try gets the same answer
             call.is_delivered, self.close_connection = False, True
 
@@ -179,9 +172,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             what = f"a body of {length:.20} bytes" if length.isdecimal() else "no content-length"
             raise RequestError(f"the request has {what}; expected at most {MOST_BYTES} bytes, with their number.")
-        self.connection.settimeout(MOST_SECONDS)
         content = self.rfile.read(int(length))
-        self.connection.settimeout(None)
         try:
             body = json.loads(content)
         except (ValueError, RecursionError):
@@ -212,6 +203,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(content)
+        self.connection.settimeout(self.timeout)  # for the next request
 
 
 def _digest(*texts: str) -> str:

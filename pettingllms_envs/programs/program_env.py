@@ -84,7 +84,7 @@ class ProgramEnv(AECEnv[str, Any, str | None]):  # type: ignore[misc]  # petting
         self.close()
         program = self.program
         self._session = Session(
-            program.names, program.state.order, program.normalize, is_paid_by_step=program.rewards == "by step"
+            program.names, program.state, program.normalize, is_paid_by_step=program.rewards == "by step"
         )
         base_url, row = endpoint().open(self._session), {"seed": seed, **(options or {})}
         self._stop = start(program.target, self._session, base_url, row, program.variables)
@@ -139,7 +139,7 @@ class ProgramEnv(AECEnv[str, Any, str | None]):  # type: ignore[misc]  # petting
         self._so_far.update(f"\0{action}".encode("utf-8", "surrogatepass"))
         if not session.answer(action if isinstance(action, CountedReply) else CountedReply(action)):
             self.close()
-            if self.program.state.order.has_waited_longest:
+            if self.program.state.has_waited_longest:
                 raise ProgramFailed(
                     f"{self.program.words} asks several agents at the same time, and a call came more than "
                     f"{LONGEST_WAIT:g} s after another, so that they have no fixed order; have it ask them one after "
@@ -206,7 +206,7 @@ class ProgramEnv(AECEnv[str, Any, str | None]):  # type: ignore[misc]  # petting
             self._so_far.update("\0".join(taken.place).encode())
         else:
             self.terminations = dict.fromkeys(self.agents, True)
-            program.state.ended(session, program)
+            program.warn(session)
         self.infos = self._infos(parts)
 
     def _infos(self, parts: Parts) -> dict[str, dict[str, Any]]:

@@ -61,8 +61,8 @@ class Call:
 
 
 @dataclass(slots=True, eq=False)
-class CallOrder:
-    """How long the runs of a program wait for calls at the same time. Thread-safe.
+class ProgramState:
+    """What the runs of a program have found out of it, such as how long to wait for calls at the same time. Thread-safe.
 
     Args:
         wait: Seconds without a further call. 0: no two calls of a run have been open at the same time so far.
@@ -70,12 +70,14 @@ class CallOrder:
         has_equal_calls: Whether two open calls were the same, so that they have no order.
         widths: How many calls were open when one of them was answered, by state, where there were several. A replay
             waits for as many, and no longer.
+        has_ended: Whether an episode has ended.
     """
 
     wait: float = 0.0
     has_waited_longest: bool = False
     has_equal_calls: bool = False
     widths: dict[str, int] = field(default_factory=dict)
+    has_ended: bool = False
 
     def found_open(self, state: str, number: int) -> None:
         if len(self.widths) == MOST_WIDTHS:
@@ -109,7 +111,7 @@ class Session:
     def __init__(
         self,
         agents: Mapping[str, str],
-        order: CallOrder,
+        state: ProgramState,
         normalize: Callable[[str], str] | None,
         *,
         is_paid_by_step: bool,
@@ -122,7 +124,7 @@ class Session:
         """Agents whose calls were taken."""
         self.num_calls = self.num_refused = 0
         """Calls that were taken, and requests that were answered with an error."""
-        self._order = order
+        self._found = state
         self._changed = threading.Condition()
         self._open: list[Call] = []
         self._taken: Call | None = None
@@ -166,10 +168,10 @@ class Session:
             self._open.append(call)
             self._latest = time.monotonic()
             if len(self._open) > 1:
-                self._order.found_parallel()
+                self._found.found_parallel()
                 if self._taken is not None and call.place < self._taken.place and not self._is_out_of_order:
                     self._is_out_of_order = True
-                    self._order.lost(self._waited)  # now, so that runs which have not taken their call wait longer
+                    self._found.lost(self._waited)  # now, so that runs which have not taken their call wait longer
             self._changed.notify_all()
             return call
 
@@ -216,7 +218,7 @@ class Session:
             if self._ended is not None:
                 return self._ended
             call = self._taken = min(self._open, key=lambda each: each.place)
-            self._order.has_equal_calls |= sum(each.place == call.place for each in self._open) > 1
+            self._found.has_equal_calls |= sum(each.place == call.place for each in self._open) > 1
             call.number, self.num_calls = self.num_calls, self.num_calls + 1
             self.callers.add(call.agent)
             return call
@@ -226,7 +228,7 @@ class Session:
 
         In a state in which another run has been, wait for as many calls as it made.
         """
-        self._waited, width = self._order.wait, self._order.widths.get(self._state, 0)
+        self._waited, width = self._found.wait, self._found.widths.get(self._state, 0)
         begun = quiet_since = time.monotonic()
         while self._waited and self._open and self._ended is None:
             now = time.monotonic()
@@ -237,7 +239,7 @@ class Session:
             woken = time.monotonic()
             if woken - now - left > self._waited / 4 and woken - begun < LONGEST_WAIT:
                 quiet_since = woken  # the machine is busy: the program's threads may be as late
-            self._waited = self._order.wait  # by now a call of another run may have come too late
+            self._waited = self._found.wait  # by now a call of another run may have come too late
 
     def answer(self, reply: CountedReply) -> bool:
         """Answer the call that was taken, or return False if another one should have been taken in its place."""
@@ -248,7 +250,7 @@ class Session:
                 return False
             self._has_answered = True
             if len(self._open) > 1:
-                self._order.found_open(self._state, len(self._open))
+                self._found.found_open(self._state, len(self._open))
             if call in self._open:  # else the run has ended meanwhile, and its client was told so
                 self._open.remove(call)
                 call.reply, call.prompt = reply, _NOTHING

@@ -298,12 +298,12 @@ def test_refused_requests_are_counted_in_the_outcome() -> None:
     assert env.infos["writer"]["outcome"] == {"refused_requests": 2, "success": True}
 
 
-def begun(base_url: str, *headers: str) -> str:
-    """What a request is answered whose body is not sent."""
+def begun(base_url: str, *headers: str, end: str = "\r\n\r\n") -> str:
+    """What a request is answered of which nothing is sent after its headers."""
     url = urllib.parse.urlsplit(base_url)
     with socket.create_connection((url.hostname or "", url.port or 0), timeout=30) as connection:
-        head = "\r\n".join([f"POST {url.path}/chat/completions HTTP/1.1", "Host: x", *headers, "", ""])
-        connection.sendall(head.encode())
+        head = "\r\n".join([f"POST {url.path}/chat/completions HTTP/1.1", "Host: x", *headers])
+        connection.sendall(f"{head}{end}".encode())
         return connection.recv(4096).decode()
 
 
@@ -319,9 +319,34 @@ def test_a_client_that_waits_for_leave_to_send_its_body_gets_it() -> None:
     assert answer == "HTTP/1.1 100 Continue\r\n\r\n"
 
 
-def test_a_body_that_stops_coming_ends_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint, "MOST_SECONDS", 0.05)
-    assert answers(lambda url: begun(url, "Content-Length: 5")) == ""
+@pytest.mark.parametrize("end", ["", "\r\n", "\r\n\r\n", "\r\n\r\n{"])
+def test_a_request_that_stops_coming_in_its_headers_or_body_ends_its_connection(
+    end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoint._Handler, "timeout", 0.05)
+    assert answers(lambda url: begun(url, "Content-Length: 5", end=end)) == ""
+
+
+def test_a_client_that_waits_longer_than_that_for_a_reply_is_answered_and_may_keep_its_connection_no_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(endpoint._Handler, "timeout", 0.05)
+    left = list[bytes]()
+
+    def team(base_url: str, row: Any) -> float:
+        url = urllib.parse.urlsplit(f"{base_url}/chat/completions")
+        kept = http.client.HTTPConnection(url.hostname or "", url.port, timeout=30)
+        kept.request("POST", url.path, json.dumps({"model": "writer", "messages": [{"role": "user", "content": "?"}]}))
+        status = kept.getresponse().read() and 1.0
+        left.append(kept.sock.recv(1))
+        return status
+
+    env = program(team, agents=("writer",))()
+    env.reset(seed=0)
+    time.sleep(0.2)
+    env.step("I.")
+    assert env.rewards == {"writer": 1.0}
+    assert left == [b""]
 
 
 def test_lone_surrogates_reach_no_client() -> None:
@@ -364,7 +389,7 @@ def test_of_two_equal_calls_the_one_whose_client_went_away_is_answered_to_its_se
 
     env = program(team, agents=("writer",))()
     env.reset(seed=0)
-    while len(env._session._open) < 2:  # type: ignore[union-attr]
+    while not env.program.state.wait:  # both are open
         time.sleep(0.001)
     gone.set()
     time.sleep(0.05)

@@ -382,7 +382,7 @@ def test_a_function_is_named_by_what_is_the_same_in_each_process(given: Any, nam
 
 def test_what_runs_have_found_out_of_a_program_makes_no_other_program_of_it() -> None:
     made = [program(len, agents=("writer",), parallel=is_parallel) for is_parallel in (True, True, False)]
-    made[1].program.state.order.wait = 0.5
+    made[1].program.state.wait = 0.5
     first, second, third = map(described, made)
     assert first == second != third
 
