@@ -22,10 +22,13 @@ SAMPLING = (
 """Settings of the sampling, which are the trainer's or the evaluation's."""
 
 NOT_CARRIED: Mapping[str, Any] = {
+    "n": 1,
+    "best_of": 1,
+    "modalities": ["text"],
+    "response_format": {"type": "text"},
+    "text.format": {"type": "text"},
     **dict.fromkeys(("logprobs", "top_logprobs", "logit_bias", "audio", "functions", "store", "background")),
     **dict.fromkeys(("previous_response_id", "conversation", "prompt")),
-    **{"n": 1, "best_of": 1, "modalities": ["text"]},
-    **dict.fromkeys(("response_format", "text.format"), {"type": "text"}),
 }
 """Fields of a request that no model here can be given, with the value that asks for nothing, as an empty one does."""
 

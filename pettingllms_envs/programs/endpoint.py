@@ -114,7 +114,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _models(self, session: Session, path: str) -> None:
         if path != "models":
             raise RequestError(f"there is no /{path} to get; expected /models.", 404)
-        models = [{"id": name, "object": "model", "created": 0, "owned_by": "pettingllms"} for name in session.names]
+        models = [{"id": name, "object": "model", "created": 0, "owned_by": "pettingllms"} for name in session.agents]
         self._send("application/json", json.dumps({"object": "list", "data": models}).encode("ascii"))
 
     def _post(self, session: Session, path: str) -> None:
@@ -135,7 +135,7 @@ class _Handler(BaseHTTPRequestHandler):
         name = self.headers.get("x-agent") or str(body.get("model"))
         agent = session.agent_of(name)
         if agent is None:
-            known = ", ".join(map(repr, session.names))
+            known = ", ".join(map(repr, session.agents))
             raise RequestError(
                 f"there is no agent {name!r}; expected the model, or the header x-agent, to be {known}.", 404
             )

@@ -82,9 +82,10 @@ class Program:
 
     @property
     def names(self) -> dict[str, str]:
-        """The agent of each name that the program may ask for."""
-        given = self.agents
-        return dict(given) if isinstance(given, Mapping) else dict(zip(given, given, strict=True))
+        """The agent of each name that the program may ask for, its own among them."""
+        given = dict(self.agents) if isinstance(self.agents, Mapping) else {}
+        agents = given.values() or self.agents
+        return given | {agent: agent for agent in agents if agent not in given}
 
     @property
     def words(self) -> str:

@@ -28,8 +28,6 @@ def read_rewards(given: Any, agents: Collection[str]) -> Parts:
     """
     if not isinstance(given, Mapping):
         return {TEAM: {EVERYBODY: _number(given)}}
-    if not given:
-        raise ValueError("the reward is {}, which names nobody; expected a number, or one for an agent.")
     parts: dict[str, dict[str, float]] = {}
     for scope, value in given.items():
         if scope not in (TEAM, *agents):
@@ -38,6 +36,8 @@ def read_rewards(given: Any, agents: Collection[str]) -> Parts:
             parts[scope] = {str(name): _number(each) for name, each in value.items()}
         else:
             parts[scope] = {EVERYBODY if scope == TEAM else OWN: _number(value)}
+    if not any(parts.values()):
+        raise ValueError(f"the reward is {given!r:.80}, which has no number; expected one, or one for an agent.")
     return _checked(parts)
 
 

@@ -62,7 +62,7 @@ class Call:
 
 @dataclass(slots=True, eq=False)
 class ProgramState:
-    """What the runs of a program have found out of it, such as how long to wait for calls at the same time. Thread-safe.
+    """What the runs of a program have found out of it, such as how long they wait for calls. Thread-safe.
 
     Args:
         wait: Seconds without a further call. 0: no two calls of a run have been open at the same time so far.
@@ -138,11 +138,6 @@ class Session:
         self._waited = self._latest = 0.0
 
     # ---- The endpoint's side
-
-    @property
-    def names(self) -> list[str]:
-        """What an agent may be asked for by."""
-        return list(dict.fromkeys([*self.agents, *self.agents.values()]))
 
     def agent_of(self, name: str) -> str | None:
         """The agent of a name; with one agent every name is its."""
@@ -248,7 +243,7 @@ class Session:
             assert call is not None, "an answer without a call"
             if self._is_out_of_order:
                 return False
-            self._has_answered = True
+            self._has_answered, self._last_post = True, None
             if len(self._open) > 1:
                 self._found.found_open(self._state, len(self._open))
             if call in self._open:  # else the run has ended meanwhile, and its client was told so

@@ -159,7 +159,7 @@ def test_a_response_has_items_for_words_and_for_calls() -> None:
         {"type": "function_call_output", "call_id": "call_7", "output": "2"},
     ]
     tool = {"type": "function", **TOOL["function"]}  # type: ignore[dict-item]
-    body = {"model": "writer", "instructions": "You add.", "input": items, "tools": [tool], "include": []}
+    body = {"model": "writer", "instructions": "You add.", "input": items, "tools": [tool], "text": {"format": None}}
     status, answer = answers(lambda url: send(f"{url}/responses", body), f"Again.\n{CALL}")
     assert (status, answer["status"]) == (200, "completed")
     words, call = answer["output"]
@@ -199,6 +199,9 @@ def test_the_models_are_the_agents_and_the_names_that_stand_for_them() -> None:
         (AGENTS, "critic", {}, "critic"),
         (AGENTS, "anything", {"x_agent": "critic"}, "critic"),
         ({"gpt-5-mini": "critic", "gpt-5": "writer"}, "gpt-5-mini", {}, "critic"),
+        ({"gpt-5-mini": "critic", "gpt-5": "writer"}, "critic", {}, "critic"),
+        ({"gpt-5-mini": "critic", "gpt-5": "writer"}, "gpt-5", {"x_agent": "critic"}, "critic"),
+        ({"critic": "writer", "writer": "critic"}, "writer", {}, "critic"),
         (("critic",), "anything", {}, "critic"),
     ],
 )
@@ -299,12 +302,12 @@ def test_refused_requests_are_counted_in_the_outcome() -> None:
 
 
 def begun(base_url: str, *headers: str, end: str = "\r\n\r\n") -> str:
-    """What a request is answered of which nothing is sent after its headers."""
+    """What a request is answered, until its connection is closed, of which nothing is sent after its headers."""
     url = urllib.parse.urlsplit(base_url)
     with socket.create_connection((url.hostname or "", url.port or 0), timeout=30) as connection:
         head = "\r\n".join([f"POST {url.path}/chat/completions HTTP/1.1", "Host: x", *headers])
         connection.sendall(f"{head}{end}".encode())
-        return connection.recv(4096).decode()
+        return connection.makefile("rb").read().decode()
 
 
 @pytest.mark.parametrize(("length", "shown"), [("1" + "0" * 7, "10000000"), ("1" + "0" * 5000, "1" + "0" * 19)])
@@ -314,7 +317,8 @@ def test_a_body_that_is_too_long_is_refused_before_it_is_read(length: str, shown
     assert f"{shown} bytes; expected at most 8388608 bytes" in answer
 
 
-def test_a_client_that_waits_for_leave_to_send_its_body_gets_it() -> None:
+def test_a_client_that_waits_for_leave_to_send_its_body_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint._Handler, "timeout", 0.05)
     answer = answers(lambda url: begun(url, "Content-Length: 5", "Expect: 100-continue"))
     assert answer == "HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -337,9 +341,10 @@ def test_a_client_that_waits_longer_than_that_for_a_reply_is_answered_and_may_ke
         url = urllib.parse.urlsplit(f"{base_url}/chat/completions")
         kept = http.client.HTTPConnection(url.hostname or "", url.port, timeout=30)
         kept.request("POST", url.path, json.dumps({"model": "writer", "messages": [{"role": "user", "content": "?"}]}))
-        status = kept.getresponse().read() and 1.0
+        kept.getresponse().read()
         left.append(kept.sock.recv(1))
-        return status
+        kept.close()
+        return 1.0
 
     env = program(team, agents=("writer",))()
     env.reset(seed=0)

@@ -101,6 +101,20 @@ def test_a_run_is_not_gone_on_with_once_the_file_has_changed(
     assert "has a run of another configuration: env_config is" in capsys.readouterr().err
 
 
+def test_runs_of_a_file_before_and_after_a_change_are_not_compared(
+    name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for run in ("one", "two", "three"):
+        line = ["bench", name, "--agents", "scripted:replies.txt", "--limit", "1", "--output", run]
+        assert cli.main(line) == 0
+        if run == "two":
+            (tmp_path / "team.py").write_text(f"{TEAM}# changed", encoding="utf-8")
+            pettingllms_envs.programs.load.cache_clear()  # as in another process
+    assert cli.main(["compare", "one", "two"]) == 0
+    assert cli.main(["compare", "one", "three"]) == 2
+    assert "expected the same, for their seeds are other problems" in capsys.readouterr().err
+
+
 @pytest.fixture
 def debate(tmp_path: Path, name: str) -> Path:
     """A file with environments that are no programs, beside that of the program."""
