@@ -31,7 +31,6 @@ from pettingllms_envs.evaluation.statistics import (
     paired_interval,
     sign_flips,
 )
-from pettingllms_envs.registry import PROGRAM
 
 
 ALPHA = 0.05
@@ -264,7 +263,7 @@ def _problem_settings(run: Run) -> dict[str, Any]:
     settings = config.get("settings") or {}
     told = telling_settings(config.get("env"), settings) if settings.keys() - ANY_INSTANCE else settings
     env = str(config.get("env"))
-    own = {"file": config.get("env_config")} if env.startswith(PROGRAM) else {}
+    own = {"file": config.get("env_config")} if ":" in env else {}
     return {"env": env, **own, **{name: told[name] for name in told if name not in ANY_INSTANCE}}
 
 

@@ -62,8 +62,7 @@ class Dialect(NamedTuple):
 
 def _read_chat(body: Mapping[str, Any]) -> Asked:
     has_usage = bool((body.get("stream_options") or {}).get("include_usage"))
-    most = ("max_completion_tokens", "max_tokens")
-    return _asked(body, _list(body, "messages"), _list(body, "tools"), most, has_usage)
+    return _asked(body, _list(body, "messages"), ("max_completion_tokens", "max_tokens"), has_usage)
 
 
 def _read_response(body: Mapping[str, Any]) -> Asked:
@@ -92,22 +91,14 @@ def _read_response(body: Mapping[str, Any]) -> Asked:
             raise RequestError(
                 f"input has an item of the type {kind!r}, which is not carried; expected messages and calls."
             )
-    tools = [
-        {"type": "function", "function": {k: v for k, v in tool.items() if k in ("name", "description", "parameters")}}
-        if isinstance(tool, Mapping) and tool.get("type") == "function"
-        else tool
-        for tool in _list(body, "tools")
-    ]
-    return _asked(body, messages, tools, ("max_output_tokens",), has_usage=True)
+    return _asked(body, messages, ("max_output_tokens",), has_usage=True)
 
 
-def _asked(
-    body: Mapping[str, Any], messages: Sequence[Any], tools: Sequence[Any], most: Sequence[str], has_usage: bool
-) -> Asked:
+def _asked(body: Mapping[str, Any], messages: Sequence[Any], most: Sequence[str], has_usage: bool) -> Asked:
     for name, nothing in NOT_CARRIED.items():
         if (value := body.get(name)) and value != nothing:
             raise RequestError(f"{name} is {json.dumps(value)[:80]}, which is not carried; leave it out.")
-    prompt = _prompt(messages, _tools(body, tools))
+    prompt = _prompt(messages, _tools(body))
     return Asked(str(body.get("model")), prompt, _limits(body, most), bool(body.get("stream")), has_usage)
 
 
@@ -130,20 +121,23 @@ def _limits(body: Mapping[str, Any], names: Sequence[str]) -> Limits:
     return Limits(most, tuple(stop))
 
 
-def _tools(body: Mapping[str, Any], tools: Sequence[Any]) -> list[Any]:
+def _tools(body: Mapping[str, Any]) -> list[Any]:
     """The tools that the model may call, by `tool_choice`: none, one, or all. `required` cannot be enforced."""
-    for tool in tools:
+    tools = []
+    for tool in _list(body, "tools"):
         if not isinstance(tool, Mapping) or tool.get("type") != "function":
             raise RequestError(f"tools has {json.dumps(tool)[:80]}; expected functions alone.")
+        own = {key: tool[key] for key in ("name", "description", "parameters") if key in tool}  # of Responses
+        tools.append({"type": "function", "function": tool.get("function", own)})
     choice = body.get("tool_choice")
     if choice == "none":
         return []
     if isinstance(choice, Mapping):
         name = (choice.get("function") or choice).get("name")
-        tools = [tool for tool in tools if tool.get("function", {}).get("name") == name]
+        tools = [tool for tool in tools if tool["function"].get("name") == name]
         if not tools:
             raise RequestError(f"tool_choice is {json.dumps(choice)[:80]}; expected one of the request's tools.")
-    return list(tools)
+    return tools
 
 
 def _prompt(given: Sequence[Any], tools: Sequence[Any]) -> Prompt:
@@ -202,11 +196,7 @@ def _write_chat(asked: Asked, reply: CountedReply, number: int) -> tuple[str, by
     words, calls = read_reply(reply, asked.prompt.tools, number)
     finish = "tool_calls" if calls else "length" if reply.was_cut else "stop"
     head = {"id": f"chatcmpl-{number}", "created": 0, "model": asked.model}
-    usage = {
-        "prompt_tokens": reply.num_prompt_tokens,
-        "completion_tokens": reply.num_tokens,
-        "total_tokens": reply.num_prompt_tokens + reply.num_tokens,
-    }
+    usage = _usage(reply, "prompt_tokens", "completion_tokens")
     if not asked.has_stream:
         content = words or (None if calls else "")
         message = {"role": "assistant", "content": content, **({"tool_calls": calls} if calls else {})}
@@ -247,14 +237,17 @@ def _write_response(asked: Asked, reply: CountedReply, number: int) -> tuple[str
         "error": None,
         "incomplete_details": {"reason": "max_output_tokens"} if reply.was_cut else None,
         "usage": {
-            "input_tokens": reply.num_prompt_tokens,
+            **_usage(reply, "input_tokens", "output_tokens"),
             "input_tokens_details": {"cached_tokens": 0},
-            "output_tokens": reply.num_tokens,
             "output_tokens_details": {"reasoning_tokens": 0},
-            "total_tokens": reply.num_prompt_tokens + reply.num_tokens,
         },
     }
     return _events(_response_events(response)) if asked.has_stream else _json(response)
+
+
+def _usage(reply: CountedReply, read: str, written: str) -> dict[str, Any]:
+    total = reply.num_prompt_tokens + reply.num_tokens
+    return {read: reply.num_prompt_tokens, written: reply.num_tokens, "total_tokens": total}
 
 
 def _response_events(response: Mapping[str, Any]) -> Iterable[dict[str, Any]]:

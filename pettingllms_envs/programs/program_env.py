@@ -150,8 +150,8 @@ class ProgramEnv(AECEnv[str, Any, str | None]):  # type: ignore[misc]  # petting
                     "the other, or all at once."
                 )
             raise EpisodeRestart(
-                "the program asked several agents at the same time, and a call came too late to be taken in the same "
-                "order as in other runs; the episode is played again with a longer wait."
+                "a call came too late for its place among those at the same time; the episode is played again with a "
+                "longer wait."
             )
         self._call = None
         self._take()
@@ -178,9 +178,8 @@ class ProgramEnv(AECEnv[str, Any, str | None]):  # type: ignore[misc]  # petting
         """Take the next call, or the end of the program, and the rewards that were given by then."""
         session, program = self._session, self.program
         assert session is not None
-        taken = session.take(program.timeout, f"{self._row} {self.state_hash()}")
+        taken, posted = session.take(program.timeout, f"{self._row} {self.state_hash()}")
         failure = taken.failure if isinstance(taken, Ended) else ""
-        posted = session.posted()
         if isinstance(taken, Ended) and not failure:
             if not session.num_calls:
                 self.close()

@@ -21,7 +21,6 @@ def read_rewards(given: Any, agents: Collection[str]) -> Parts:
     Args:
         given: `0.5`; `{"writer": 1.0, "critic": 0}`; or with named parts `{"writer": {"format": -0.2}, "team":
             {"progress": 0.5}}`, where those of the team are everybody's.
-        agents: Names of the agents.
 
     Raises:
         ValueError: It is none, names no agent, is not finite, or uses a name for an agent's part and for the team's.

@@ -70,7 +70,6 @@ class ProgramState:
         has_equal_calls: Whether two open calls were the same, so that they have no order.
         widths: How many calls were open when one of them was answered, by state, where there were several. A replay
             waits for as many, and no longer.
-        has_ended: Whether an episode has ended.
     """
 
     wait: float = 0.0
@@ -100,9 +99,6 @@ class Ended(NamedTuple):
     rewards: Parts | None = None
     failure: str = ""
     wrote: str = ""
-
-
-_CLOSED = Ended(failure="it was interrupted.")
 
 
 class Session:
@@ -200,23 +196,25 @@ class Session:
 
     # ---- The environment's side
 
-    def take(self, timeout: float, state: str) -> Call | Ended:
+    def take(self, timeout: float, state: str) -> tuple[Call | Ended, list[Parts]]:
         """The next call, or the end of the run, or a failure if there is neither within `timeout` seconds.
 
-        `state` identifies the row and all that the program was replied so far.
+        `state` identifies the row and all that the program was replied so far. Also returns the rewards that were
+        posted since the last call of this method.
         """
         with self._changed:
             if not self._changed.wait_for(lambda: self._open or self._ended is not None, timeout):
-                return Ended(failure=f"it hangs: no call and no end within timeout={timeout:g} s.")
+                return Ended(failure=f"it hangs: no call and no end within timeout={timeout:g} s."), []
             self._state = state
             self._wait_until_quiet()
+            posted, self._posted = self._posted, []
             if self._ended is not None:
-                return self._ended
+                return self._ended, posted
             call = self._taken = min(self._open, key=lambda each: each.place)
             self._found.has_equal_calls |= sum(each.place == call.place for each in self._open) > 1
             call.number, self.num_calls = self.num_calls, self.num_calls + 1
             self.callers.add(call.agent)
-            return call
+            return call, posted
 
     def _wait_until_quiet(self) -> None:
         """Wait until no further call has arrived for a while, longer where this thread itself is kept waiting.
@@ -252,12 +250,6 @@ class Session:
         call.end()
         return True
 
-    def posted(self) -> list[Parts]:
-        """The rewards that were posted since the last call of this method."""
-        with self._changed:
-            posted, self._posted = self._posted, []
-        return posted
-
     def end(self, ended: Ended) -> None:
         """The run has ended; a call that is still open gets no answer."""
         with self._changed:
@@ -269,4 +261,4 @@ class Session:
 
     def close(self) -> None:
         """The environment is done with the run; who waits in `take` is woken up."""
-        self.end(_CLOSED)
+        self.end(Ended(failure="it was interrupted."))
