@@ -179,12 +179,8 @@ def _message(given: Any, number: int) -> Message:
 def _call(call: Any, number: int) -> dict[str, Any]:
     try:
         function = call["function"]
-        arguments = json.loads(function["arguments"] or "{}")
-        return {
-            "id": str(call["id"]),
-            "type": "function",
-            "function": {"name": function["name"], "arguments": arguments},
-        }
+        own = {"name": function["name"], "arguments": json.loads(function["arguments"] or "{}")}
+        return {"id": str(call["id"]), "type": "function", "function": own}
     except (TypeError, KeyError, ValueError):
         raise RequestError(
             f"message {number} has a tool call that cannot be read; expected id, function.name and "

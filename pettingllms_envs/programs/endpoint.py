@@ -90,11 +90,11 @@ class _Handler(BaseHTTPRequestHandler):
         """Nothing: paths have keys."""
 
     def do_GET(self) -> None:
-        """Answer with the models, answer a request of an agent, or take a reward."""
+        """Answer the request, or say what is wrong with it."""
         session = None
         try:
             session, path = self._session()
-            (self._models if self.command == "GET" else self._post)(session, path)
+            self._answer(session, path)
         except RequestError as refused:
             if session is not None:
                 session.num_refused += 1
@@ -111,25 +111,23 @@ class _Handler(BaseHTTPRequestHandler):
             raise RequestError("there is no such run, or it is over; use the base URL that this run was given.", 401)
         return session, path.rstrip("/")
 
-    def _models(self, session: Session, path: str) -> None:
-        if path != "models":
-            raise RequestError(f"there is no /{path} to get; expected /models.", 404)
-        models = [{"id": name, "object": "model", "created": 0, "owned_by": "pettingllms"} for name in session.agents]
-        self._send("application/json", json.dumps({"object": "list", "data": models}).encode("ascii"))
-
-    def _post(self, session: Session, path: str) -> None:
-        body = self._body()
-        if path == "reward":
+    def _answer(self, session: Session, path: str) -> None:
+        given = session.agents
+        if (self.command, path) == ("GET", "models"):
+            models = [{"id": name, "object": "model", "created": 0, "owned_by": "pettingllms"} for name in given]
+            self._send("application/json", json.dumps({"object": "list", "data": models}).encode("ascii"))
+        elif self.command == "GET" or path not in ("reward", *DIALECTS):
+            self.close_connection = True
+            raise RequestError(f"there is no /{path}; expected one of: {', '.join(DIALECTS)}, models, reward.", 404)
+        elif path in DIALECTS:
+            self._ask(session, path, self._body())
+        else:
             try:
-                rewards = read_rewards(body.get("reward"), set(session.agents.values()))
+                rewards = read_rewards(self._body().get("reward"), set(given.values()))
             except ValueError as error:
                 raise RequestError(str(error)) from None
             session.post(rewards, is_retry=self._is_retry())
             self._send("application/json", b"{}")
-        elif path in DIALECTS:
-            self._ask(session, path, body)
-        else:
-            raise RequestError(f"there is no /{path}; expected one of: {', '.join(DIALECTS)}, models, reward.", 404)
 
     def _ask(self, session: Session, path: str, body: Mapping[str, Any]) -> None:
         name = self.headers.get("x-agent") or str(body.get("model"))
@@ -160,7 +158,8 @@ class _Handler(BaseHTTPRequestHandler):
         call.done.wait()
         if call.reply is None:
             raise RequestError(OVER, 409)
-        call.is_delivered = True  # before its client has it, who may ask the same once more at once
+        # Before its client has it, who may ask the same once more at once. To write to one that is gone is no error.
+        call.is_delivered = self._is_connected()
         try:
             self._send(*DIALECTS[path].write(asked, call.reply, call.number))
         except OSError:  # the client is gone; a second try gets the same answer

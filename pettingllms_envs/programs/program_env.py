@@ -29,10 +29,6 @@ REMEDY = (
 )
 
 
-ROUNDING = 1e-9
-"""By which a sum of rewards may be below what it is."""
-
-
 class ProgramEnv(AECEnv[str, Any, str | None]):  # type: ignore[misc]  # pettingzoo ships no types
     """A program as an environment; `pettingllms_envs.programs.program` makes it.
 
@@ -217,7 +213,8 @@ class ProgramEnv(AECEnv[str, Any, str | None]):  # type: ignore[misc]  # petting
         assert session is not None
         outcome: dict[str, Any] = {"refused_requests": session.num_refused}
         if at is not None:
-            outcome["success"] = all(self.terminations.values()) and min(self._return.values()) >= at - ROUNDING
+            least = min(self._return.values()) + 1e-9  # 0.7 + 0.2 + 0.1 is below 1
+            outcome["success"] = all(self.terminations.values()) and least >= at
         team = parts.get(TEAM, {})
         return {
             agent: {

@@ -191,8 +191,8 @@ class Session:
         return self.hidden(text if self._normalize is None else self._normalize(text))
 
     def hidden(self, text: str) -> str:
-        """A text without the key, also where it was cut within the key."""
-        return re.sub(re.escape(self.key[:4]) + r"[\w-]*", "***", text)
+        """A text without the key, also where it was cut within the key but for its first characters."""
+        return re.sub(re.escape(self.key[:8]) + r"[\w-]*", "***", text)
 
     # ---- The environment's side
 

@@ -476,3 +476,37 @@ def test_a_client_that_goes_before_its_answer_leaves_the_decision_to_its_second_
     env.step("I.")
     assert env.terminations == {"writer": True}
     assert env.rewards == {"writer": 1.0}
+
+
+def test_a_second_try_after_a_reply_that_its_client_did_not_wait_for_gets_that_reply() -> None:
+    shown, gone, given = (threading.Event() for _ in range(3))
+
+    def team(base_url: str, row: Any) -> float:
+        url = urllib.parse.urlsplit(base_url)
+        body = json.dumps({"model": "writer", "messages": [{"role": "user", "content": "Who?"}]})
+        connection = http.client.HTTPConnection(url.hostname or "", url.port)
+        connection.request("POST", f"{url.path}/chat/completions", body)
+        shown.wait()
+        connection.close()
+        gone.set()
+        given.wait()
+        return float(ask(base_url, "writer", "Who?") == "I.")
+
+    env = program(team, agents=("writer",))()
+    env.reset(seed=0)
+    shown.set()
+    gone.wait()
+    threading.Timer(0.1, given.set).start()  # once the reply was written
+    env.step("I.")
+    assert env.terminations == {"writer": True}
+    assert env.rewards == {"writer": 1.0}
+
+
+def test_the_key_of_a_run_is_not_found_in_words_that_begin_as_it_does() -> None:
+    def team(base_url: str, row: Any) -> float:
+        return float(ask(base_url, "writer", f"Make a {base_url.split('/')[-2][:6]}mark of it.") == "0")
+
+    env = program(team, agents=("writer",))()
+    env.reset(seed=0)
+    assert "***" not in env.comparable("writer")
+    env.close()

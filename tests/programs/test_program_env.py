@@ -377,7 +377,7 @@ def test_an_environment_that_nobody_closes_ends_its_run() -> None:
     del env
     gc.collect()
     assert session.key not in endpoint().sessions
-    assert session.take(1.0, "").failure == "it was interrupted."  # type: ignore[union-attr]
+    assert session.take(1.0, "")[0].failure == "it was interrupted."  # type: ignore[union-attr]
 
 
 def test_a_run_does_not_keep_what_it_has_asked() -> None:
