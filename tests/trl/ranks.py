@@ -112,9 +112,9 @@ ENVIRONMENTS = {
     "fan-out program": as_program("fan-out"),
 }
 if find_spec("langgraph") is not None:
-    from langgraph_teams import TARGETS
+    from langgraph_teams import TARGETS, WAIT
 
-    ENVIRONMENTS |= {f"{name} of LangGraph": as_program(name, TARGETS) for name in TARGETS}
+    ENVIRONMENTS |= {f"{name} of LangGraph": as_program(name, TARGETS, WAIT) for name in TARGETS}
 
 
 class Signals(TrainerCallback):

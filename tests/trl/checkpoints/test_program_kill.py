@@ -30,27 +30,27 @@ CONTEXT.set_forkserver_preload(["pettingllms_trl.trainer.trainer"])
 OF_LANGGRAPH = [pytest.mark.frameworks, pytest.mark.filterwarnings("ignore")]
 
 
-def targets(library: str) -> Mapping[str, Any]:
-    """The teams as functions, or as graphs."""
+def targets(library: str) -> tuple[Mapping[str, Any], float]:
+    """The teams as functions, or as graphs, and how long is waited for calls at the same time."""
     if library == "none":
-        return PLAIN
-    from langgraph_teams import TARGETS
+        return PLAIN, 0.0
+    from langgraph_teams import TARGETS, WAIT
 
-    return TARGETS
+    return TARGETS, WAIT
 
 
 def live(model: str, path: Path, library: str, name: str, way: str, kill_at: int) -> None:
     """Train from the newest checkpoint. The first run to end after `kill_at` others, if not 0, kills the process."""
-    numbers, play = count(1), targets(library)[name]
+    numbers, (teams, wait) = count(1), targets(library)
 
     def target(base_url: str, row: Mapping[str, Any]) -> None:
         number = next(numbers)
-        play(base_url, row)
+        teams[name](base_url, row)
         if 0 < kill_at <= number:  # its rewards are posted, and its end is not known yet
             os.kill(os.getpid(), signal.SIGKILL)
 
     options = WAYS[way]
-    trainer = mortal(model, path, steps=STEPS, env=as_program(name, {name: target}), **options)
+    trainer = mortal(model, path, steps=STEPS, env=as_program(name, {name: target}, wait), **options)
     checkpoint = newest(path)
     trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
 
