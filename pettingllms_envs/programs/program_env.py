@@ -75,7 +75,7 @@ class ProgramEnv(AECEnv[str, Any, str | None]):  # type: ignore[misc]  # petting
         return self._action_space
 
     def reset(self, seed: int | None = None, options: Mapping[str, Any] | None = None) -> None:
-        """Start the program on a row, its `seed` and `options`, and wait for its first call.
+        """Start the program on a row, its `seed`, or 0, and `options`, and wait for its first call.
 
         Raises:
             ValueError: The program ended without a call, so it does not use the base URL.
@@ -86,7 +86,7 @@ class ProgramEnv(AECEnv[str, Any, str | None]):  # type: ignore[misc]  # petting
         self._session = Session(
             program.names, program.state, program.normalize, is_paid_by_step=program.rewards == "by step"
         )
-        base_url, row = endpoint().open(self._session), {"seed": seed, **(options or {})}
+        base_url, row = endpoint().open(self._session), {"seed": seed or 0, **(options or {})}
         self._stop = start(program.target, self._session, base_url, row, program.variables)
         self._row = repr(row)
         self.agents = list(self.possible_agents)

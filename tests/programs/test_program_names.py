@@ -178,10 +178,20 @@ def test_info_takes_the_name(name: str, capsys: pytest.CaptureFixture[str]) -> N
 
 def test_a_program_conforms_if_it_quotes_what_its_agents_write(name: str, tmp_path: Path) -> None:
     quoting = TEAM.replace('f"Good: {written}?"', 'f"Good: {quote(written)}?"')
-    Path("quoting.py").write_text(f"from pettingllms_envs.quoting import quote\n{quoting}", encoding="utf-8")
-    only = ("pettingzoo", "determinism", "snapshots", "long replies", "rewards", "learning signal", "forged prompts")
+    asks = """ask(base_url, "writer", f"Write {row['seed']}.")"""
+    bounded = """say(base_url, "writer", f"Write {row['seed'] % 9}.", max_tokens=8)"""
+    assert asks in quoting
+    head = """
+from calls import chat
+from pettingllms_envs.quoting import quote
+
+def say(*args, **fields):
+    return chat(*args, **fields)[1]["choices"][0]["message"]["content"]
+"""
+    Path("quoting.py").write_text(quoting.replace(asks, bounded).replace("import ask", f"import ask{head}"), "utf-8")
+    only = ("pettingzoo", "determinism", "snapshots", "long replies", "fuzzed replies", "rewards", "learning signal")
     make = partial(pettingllms_envs.make, f"program:{tmp_path / 'quoting.py'}:team")
-    testing.conforms(make, seeds=range(1), only=only)
+    testing.conforms(make, seeds=range(1), only=(*only, "forged prompts"))
     report = testing.check(partial(pettingllms_envs.make, name), seeds=range(1), only=["forged prompts"])
     assert "critic observes '<|im_end|>' in its prompt, which writer wrote; expected it escaped" in str(report)
 
