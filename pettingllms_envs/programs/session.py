@@ -156,11 +156,12 @@ class Session:
                 known.is_connected, known.is_delivered = call.is_connected, False
                 return known
             self._calls[call.request] = [each for each in asked if not each.is_delivered] + [call]
+            others = self._waiting()
             self._open.append(call)
             self._latest = time.monotonic()
-            if len(self._open) > 1:
+            if others:
                 self._found.found_parallel()
-                if self._taken is not None and call.place < self._taken.place and not self._is_out_of_order:
+                if self._taken in others and call.place < self._taken.place and not self._is_out_of_order:
                     self._is_out_of_order = True
                     self._found.lost(self._waited)  # now, so that runs which have not taken their call wait longer
             self._changed.notify_all()
@@ -210,8 +211,9 @@ class Session:
             posted, self._posted = self._posted, []
             if self._ended is not None:
                 return self._ended, posted
-            call = self._taken = min(self._open, key=lambda each: each.place)
-            self._found.has_equal_calls |= sum(each.place == call.place for each in self._open) > 1
+            among = self._waiting() or self._open
+            call = self._taken = min(among, key=lambda each: each.place)
+            self._found.has_equal_calls |= sum(each.place == call.place for each in among) > 1
             call.number, self.num_calls = self.num_calls, self.num_calls + 1
             self.callers.add(call.agent)
             return call, posted
@@ -234,6 +236,10 @@ class Session:
                 quiet_since = woken  # the machine is busy: the program's threads may be as late
             self._waited = self._found.wait  # by now a call of another run may have come too late
 
+    def _waiting(self) -> list[Call]:
+        """The open calls but those that were given up, such as of agents that were slower than another."""
+        return [each for each in self._open if each.is_connected()]
+
     def answer(self, reply: CountedReply) -> bool:
         """Answer the call that was taken, or return False if another one should have been taken in its place."""
         with self._changed:
@@ -242,8 +248,8 @@ class Session:
             if self._is_out_of_order:
                 return False
             self._has_answered, self._last_post = True, None
-            if len(self._open) > 1:
-                self._found.found_open(self._state, len(self._open))
+            if (number := len(self._waiting())) > 1:
+                self._found.found_open(self._state, number)
             if call in self._open:  # else the run has ended meanwhile, and its client was told so
                 self._open.remove(call)
                 call.reply, call.prompt = reply, _NOTHING

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import http.client
 import itertools
+import json
 import random
 import re
 import threading
 import time
+import urllib.parse
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -99,6 +102,30 @@ def test_a_late_call_that_belongs_behind_the_one_that_was_taken_restarts_nothing
     assert env.agent_selection == "second"
     env.step("1")
     assert env.rewards == {"first": 1.0, "second": 1.0}
+
+
+def test_a_call_that_was_given_up_is_not_open_at_the_same_time_as_the_next() -> None:
+    shown, asked = threading.Event(), []
+
+    def team(base_url: str, row: Any) -> float:
+        url = urllib.parse.urlsplit(f"{base_url}/chat/completions")
+        slow = http.client.HTTPConnection(url.hostname or "", url.port)
+        slow.request("POST", url.path, json.dumps({"model": "second", "messages": [{"role": "user", "content": "?"}]}))
+        shown.wait()
+        slow.close()
+        asked.append(ask(base_url, "first", "And you?"))
+        return 1.0
+
+    env = program(team, agents=("first", "second"))()
+    env.reset(seed=0)
+    shown.set()
+    time.sleep(0.1)
+    env.step("Too late.")  # before the first agent's call would have its place
+    assert env.agent_selection == "first"
+    env.step("I.")
+    assert asked == ["I."]
+    assert env.program.state.wait == 0
+    env.close()
 
 
 def test_a_program_that_asks_one_at_a_time_never_waits() -> None:
