@@ -57,7 +57,9 @@ def prompts_read_once(model: Any) -> Iterator[None]:
         batch = {"input_ids": input_ids, "attention_mask": attention_mask}
         cache = None
         if not any(isinstance(value, torch.Tensor) for value in kwargs.values()):  # as of images
-            cache = read_once(plain, **batch, generation_config=kwargs.get("generation_config"))
+            # As told for the model around this one: sharded, each process samples at its own pace.
+            own = {name: kwargs[name] for name in ("synced_gpus",) if name in kwargs}
+            cache = read_once(partial(plain, **own), **batch, generation_config=kwargs.get("generation_config"))
         return plain(**batch, **kwargs, **({} if cache is None else {"past_key_values": cache}))
 
     with replaced_generate(model, generate):

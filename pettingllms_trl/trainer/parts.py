@@ -207,7 +207,9 @@ def configuration_of(setup: Setup, team: Team, *, num_processes: int) -> RunConf
     }
     makers = setup.make_env if isinstance(setup.make_env, Mapping) else {DEFAULT_ENVIRONMENT: setup.make_env}
     for name, pool in setup.envs.items():
-        declared = pool[0].metadata.get("settings") or {"made by": makers[name]}
+        declared = dict(pool[0].metadata.get("settings") or {"made by": makers[name]})
+        if identity := pool[0].metadata.get("identity"):  # of a file
+            declared["identity"] = identity
         settings |= {f"{what} of env {name}".strip(): value for what, value in declared.items()}
     for policy in team.routing.policies:
         own: dict[str, Any] = {"api": policy.api}
