@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 from pettingzoo.utils.wrappers import BaseWrapper, OrderEnforcingWrapper
-from PIL import Image as Picture
 
 from pettingllms_envs.core import Tool, ToolResult, ToolSpec
 from pettingllms_envs.features import HasChannel
 from pettingllms_envs.observations import Prompt, images_of, read_observation, text_of
+from pettingllms_envs.pictures import opened
 from pettingllms_envs.testing.play import (
     Case,
     Failed,
@@ -26,6 +25,7 @@ from pettingllms_envs.testing.play import (
     mixed_episode,
     same,
     same_course,
+    task_of,
     told,
     view,
 )
@@ -52,7 +52,10 @@ def check_wrappers(case: Case) -> str:
 
 
 def check_images(case: Case) -> str:
-    """Images of observations are PNG files of at most 4 MiB that can be read and have a description; they repeat."""
+    """Images of observations are PNG files of at most 4 MiB that models can be shown, with a description; they repeat.
+
+    With `metadata["view"] == "image"`, no line of the task's `show` is in a prompt.
+    """
     count, largest = 0, 0
     for start in case.starts:
         seen = [_images(case, start) for _ in range(2)]
@@ -68,9 +71,9 @@ def check_images(case: Case) -> str:
                         f"an image has {len(image.png)} bytes; expected at most {MOST_BYTES}. Draw it smaller"
                     )
                 try:
-                    Picture.open(io.BytesIO(image.png)).verify()
-                except Exception as error:  # noqa: BLE001  # Pillow raises many kinds for a broken file
-                    raise Failed(f"an image cannot be read: {type(error).__name__}: {error}") from None
+                    opened(image)
+                except ValueError as error:
+                    raise Failed(f"an image cannot be read: {error}") from None
             largest = max(largest, len(image.png))
         count += len(seen[0])
     if not count:
@@ -137,9 +140,23 @@ def _without_hash(seen: dict[str, Any]) -> dict[str, Any]:
 
 def _images(case: Case, start: Any) -> list[Any]:
     def look(env: Any) -> list[Any]:
-        return [image for agent in env.agents for image in images_of(readable(env, agent).messages)]
+        prompts = {agent: readable(env, agent).messages for agent in env.agents}
+        if env.metadata.get("view") == "image":
+            for agent, messages in prompts.items():
+                _expect_no_rows(env, agent, "\n".join(text_of(message["content"]) for message in messages))
+        return [image for messages in prompts.values() for image in images_of(messages)]
 
     return [image for images in mixed_episode(case, start, look=look).seen for image in images]
+
+
+def _expect_no_rows(env: Any, agent: str, prompt: str) -> None:
+    """Raise `Failed` if a prompt has a row of the board, which is in the picture."""
+    board = task_of(env).show(env.unwrapped.snapshot().play.task)
+    if rows := {line.strip() for line in board.splitlines()} & set(map(str.strip, prompt.splitlines())) - {""}:
+        raise Failed(
+            f"the prompt of {agent} has {min(rows)!r} of the board, which view='image' shows as a picture; expected "
+            "the picture alone. Write the board by the task's show() only, and describe the picture without it"
+        )
 
 
 def readable(env: Any, agent: str) -> Prompt:

@@ -70,7 +70,7 @@ from pettingllms_trl.update.builder import BatchBuilder
 from pettingllms_trl.update.entropy import EntropyBonus
 from pettingllms_trl.update.micro_batches import Batch
 from pettingllms_trl.update.packed_logprobs import PackedScorer
-from pettingllms_trl.update.schedule import Schedule, learning
+from pettingllms_trl.update.schedule import Schedule, learning, rate_factors
 from pettingllms_trl.update.step_guard import StepGuard
 from pettingllms_trl.update.token_budget import TokenBudget
 
@@ -147,7 +147,8 @@ class MultiAgentGRPOTrainer(TRLHooks):
             several environments, a curriculum by name for each environment that needs one.
         schedule (`Callable[[int], Collection[str]]`, *optional*):
             The number of a generation, from 0, to the names of the policies that learn from it, such as
-            [`Alternate`]; the others act but are not updated. `None`: all learn, or as `args.alternate_every` says.
+            [`Alternate`]; the others act but are not updated. A mapping gives each the factor of its learning rate.
+            `None`: all learn, or as `args.alternate_every` says.
         peft_config ([`~peft.PeftConfig`], *optional*):
             Of the adapters. With `policies="shared"`, as in [`~trl.GRPOTrainer`]: none trains the model itself.
 
@@ -208,6 +209,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
         if args.world_size > 1 and args.accelerator_config.dispatch_batches is None:
             args.accelerator_config.dispatch_batches = False  # a stream's rows are no tensors to be sent round
         self.envs, self.credit, self.schedule = setup.envs, setup.credit, setup.schedule
+        self.rate_factors = rate_factors(self.schedule, lambda: self.plan.number(self.state.global_step))
         self._can_train = setup.trains
         self.routing, self.team = setup.routing, Team(setup.routing, args)
         given = self.team.prepare(
@@ -237,10 +239,12 @@ class MultiAgentGRPOTrainer(TRLHooks):
                 tokenize=self.encode_prompts,
                 chat_template=self.chat_template,
                 chat_template_kwargs=self.chat_template_kwargs,
+                images=self.image_inputs.get(name),
             )
             for name, profile in self.team.profiles.items()
         }
         parts.check_tools(self.team, self.codecs, setup.envs)
+        parts.check_images(args, self.team, self.image_inputs, setup.envs)
         follow = parts.bridges_of(args, self.team, self.codecs)
         self.engines = parts.engines_of(
             setup,
@@ -322,10 +326,16 @@ class MultiAgentGRPOTrainer(TRLHooks):
 
     def _attach_team(self) -> None:
         of_trl = self.profile_of_trl()
-        check_chat_template(of_trl.tokenizer)
+        check_chat_template(of_trl.processing_class)
         self.team.attach(self, of_trl=of_trl, generation_kwargs=self.generation_kwargs)
+        self.image_inputs = parts.image_inputs_of(self.team)
         self.scorer = PackedScorer(
-            self.team, self.args, self.accelerator, activate=self.activate, score=self.score_as_trl
+            self.team,
+            self.args,
+            self.accelerator,
+            activate=self.activate,
+            score=self.score_as_trl,
+            images=self.image_inputs,
         )
         self.activate(next(iter(self.team.profiles)))
 
@@ -358,7 +368,10 @@ class MultiAgentGRPOTrainer(TRLHooks):
         advantages = self.credit(generation.decisions) if generation.decisions else []
         credits.check_advantages(advantages, generation.decisions)
         inside = generation.continuations
-        of_continuations = credits.continuation_advantages(inside, scale=self._continuation_scale) if inside else []
+        of_continuations: credits.Advantages = []
+        if inside:
+            group = self.args.continuation_group
+            of_continuations = credits.continuation_advantages(inside, scale=self._continuation_scale, group=group)
         self._log_generation(generation, advantages, of_continuations)
         selected, kept = generation.selection, generation.kept_continuations
         trained = [*selected.of(generation.decisions), *(inside[i] for i in kept)]

@@ -382,7 +382,7 @@ HERE = __name__
     [
         (partial(loo, value="outcome"), "pettingllms_trl.credit.schemes.loo(value='outcome')"),
         (RunningBaseline(decay=0.5), "pettingllms_trl.credit.rae.RunningBaseline(decay=0.5, value='reward')"),
-        (Alternate(("a", "b"), 2), "pettingllms_trl.update.schedule.Alternate(every=2, order=['a', 'b'])"),
+        (Alternate(("a", "b"), 2), "pettingllms_trl.update.schedule.Alternate(every=2, order=['a', 'b'], rest=0.0)"),
         (of_length, f"{HERE}.of_length"),
         (partial(of_length, scale=2), f"{HERE}.of_length(scale=2)"),
         (partial(of_length, scale=of_length), f"{HERE}.of_length(scale={HERE}.of_length)"),
