@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ from pettingllms_trl.trainer.collector import Generation
 from picture_books import PictureBook
 from third_party import Relay
 from tiny_vlms import FAMILIES
-from twin_teams import as_program
+from twin_teams import WAIT, as_program
 
 
 class Uneven(Relay):
@@ -121,6 +122,10 @@ ENVIRONMENTS = {
     "program": as_program("sequence"),
     "fan-out program": as_program("fan-out"),
 }
+if find_spec("langgraph") is not None:
+    from langgraph_teams import TARGETS
+
+    ENVIRONMENTS |= {f"{name} of LangGraph": as_program(name, TARGETS, WAIT) for name in TARGETS}
 
 
 class Signals(TrainerCallback):
