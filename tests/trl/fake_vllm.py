@@ -108,7 +108,7 @@ class FakeVLLM(ThreadingHTTPServer):
         if path in TRANSFER:
             self.transfer.append((path, body))
             return 200, TRANSFER[path]
-        if path in ("/collective_rpc", "/reset_prefix_cache", "/update_weight_version", "/weight_info"):
+        if path in ("/collective_rpc", "/reset_encoder_cache", "/reset_prefix_cache", "/update_weight_version", "/weight_info"):
             return self.renew(path, body) if self.reloads else (404, {"detail": "Not Found"})
         if not self.takes_adapters:
             return 404, {"detail": "Not Found"}
