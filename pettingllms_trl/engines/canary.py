@@ -54,8 +54,8 @@ MAX_TOKENS = 256
 
 
 def picture() -> Image:
-    """Scored before the text by policies that are shown images."""
-    rows, columns = np.indices((84, 112), dtype=np.uint8)
+    """Scored before the text by policies that are shown images. Processors resize it, some of them in other ways."""
+    rows, columns = np.indices((76, 100), dtype=np.uint8)
     file = io.BytesIO()
     Picture.fromarray(np.stack([3 * rows, 2 * columns, rows * columns], axis=-1)).save(file, "PNG")
     return Image(file.getvalue(), "a pattern")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,11 @@ import pytest
 import torch
 from datasets import Dataset
 from peft import LoraConfig
-from transformers import Qwen2_5_VLForConditionalGeneration
+from transformers import AutoProcessor, Qwen2_5_VLForConditionalGeneration
 
-from picture_books import PictureBook
+from pettingllms_trl.policies.pixels import ImageInputs
+from pettingllms_trl.records import Prompt
+from picture_books import PictureBook, as_image, drawn
 from real_vllm import served
 from tiny_vlms import qwen, qwen_processor
 from vllm_teams import off_by
@@ -24,6 +26,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning"),
 ]
 
+PLACE = 28 * 28
+"""Pixels of one place."""
 EXACT = 1e-3
 """Largest difference between log-probabilities of the trainer and of vLLM in float32, in nats."""
 
@@ -45,11 +49,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
         model.lm_head.weight[config.image_token_id] = -10.0 * (torch.arange(64) == 0)
     model.save_pretrained(path)
     processor.save_pretrained(path)
+    config_file = path / "processor_config.json"
+    config_file.write_text(config_file.read_text().replace("StillProcessor", "Qwen2_5_VLProcessor"))
     (path / "video_preprocessor_config.json").write_text(json.dumps({"video_processor_type": "Qwen2VLVideoProcessor"}))
     return str(path)
 
 
-def trained(folder: str, out: Path, *, peft_config: LoraConfig | None = None, **options: Any) -> Any:
+def trained(folder: str, out: Path, *, peft_config: LoraConfig | None = None, most_places: int = 16, **options: Any) -> Any:
+    """A trainer after three steps; each plays the same four rows, so that all but the first have known pictures."""
     from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 
     settings = {
@@ -58,7 +65,7 @@ def trained(folder: str, out: Path, *, peft_config: LoraConfig | None = None, **
         "max_completion_length": 6,
         "learning_rate": 1e-2,
         "max_steps": 3,
-        "vllm_max_model_length": 256,
+        "vllm_max_model_length": 512,
         "logging_steps": 1,
         "canary": "stop",
         **options,
@@ -66,22 +73,61 @@ def trained(folder: str, out: Path, *, peft_config: LoraConfig | None = None, **
     args = MultiAgentGRPOConfig(
         str(out), use_cpu=True, bf16=False, use_vllm=True, report_to="none", save_strategy="no", **settings
     )
+    processor = AutoProcessor.from_pretrained(folder)
+    processor.image_processor.size["longest_edge"] = most_places * PLACE
+    rows = Dataset.from_dict({"seed": range(4)})
     trainer = MultiAgentGRPOTrainer(
-        folder,
-        PictureBook,
-        args,
-        Dataset.from_dict({"seed": range(32)}),
-        policies="shared",
-        processing_class=qwen_processor(),
-        peft_config=peft_config,
+        folder, PictureBook, args, rows, policies="shared", processing_class=processor, peft_config=peft_config
     )
     trainer.train()
     return trainer
 
 
-def test_a_model_that_is_trained_whole_samples_as_the_trainer_scores(folder: str, tmp_path: Path) -> None:
-    trainer = trained(folder, tmp_path)
+def check_agrees(trainer: Any, policy: str) -> None:
+    """In each step vLLM sampled as the trainer scores, and now it scores two pictures as the trainer does."""
     differences = off_by({"log": trainer.state.log_history})
-    print(differences, [log for log in trainer.state.log_history])
+    print(f"\n{policy}: vLLM and trainer differ by {max(differences):.1e} nats at most")
     assert len(differences) == 3
     assert max(differences) <= EXACT
+    scores = []
+    with trainer.engines.rollout("scores", step=3, report=lambda *_: None):
+        for number in (1, 2):
+            image = as_image(drawn(number, (112, 84)))
+            prompt = Prompt([{"role": "user", "content": ["Look:", image, "Moves?"]}], images=(image,))
+            prompt = replace(prompt, ids=tuple(trainer.codecs[policy].encode([prompt])[0]))
+            (scored,) = trainer.engines.engine_set.score(policy, prompt)
+            assert scored.logprobs == pytest.approx(trainer.engines.own_logprobs(policy, prompt).working, abs=EXACT)
+            scores.append(torch.tensor(scored.logprobs))
+    assert float((scores[0] - scores[1]).abs().max()) > 50 * EXACT  # it looks
+
+
+def moved(trainer: Any, folder: str) -> set[str]:
+    """Weights that differ from those of the folder."""
+    before = Qwen2_5_VLForConditionalGeneration.from_pretrained(folder).state_dict()
+    return {name for name, tensor in trainer.model.state_dict().items() if not torch.equal(tensor, before[name])}
+
+
+def test_a_model_that_is_trained_whole_samples_as_the_trainer_scores(folder: str, tmp_path: Path) -> None:
+    trainer = trained(folder, tmp_path)
+    check_agrees(trainer, "base")
+    assert any("visual" in name for name in moved(trainer, folder))
+
+
+@pytest.mark.parametrize("targets", ["all-linear", ["q_proj", "v_proj"]])
+def test_adapters_on_vision_parts_are_served_too(folder: str, tmp_path: Path, targets: Any) -> None:
+    config = LoraConfig(r=4, target_modules=targets, task_type="CAUSAL_LM", init_lora_weights=False)
+    trainer = trained(folder, tmp_path, peft_config=config)
+    check_agrees(trainer, "base")
+
+
+def test_vllm_in_the_process_bounds_pictures_as_the_trainer_does(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_agrees(trained(folder, tmp_path, most_places=8), "base")
+    monkeypatch.setattr(ImageInputs, "size", {"shortest_edge": 4 * PLACE, "longest_edge": 16 * PLACE})
+    with pytest.raises(
+        ValueError,
+        match=r"a prompt of agent 'solver_0' has \d+ tokens with \[6\] of its pictures, and vLLM read \d+; expected the "
+        r"same. Pictures are bounded by {.*'longest_edge': 12544} here, and there by mm_processor_kwargs={'size': ",
+    ):
+        trained(folder, tmp_path, most_places=8)
