@@ -112,14 +112,14 @@ class SyncedEngines:
         return Canary(
             self.engine_set,
             self._team.policies,
-            text_of=self._scored_text,
+            text_of=self.scored_text,
             score=self.own_logprobs,
             action=args.canary,
             every=CANARY_STEPS,
             largest_at_start=LARGEST_AT_START["float32" if is_exact else "other"],
         )
 
-    def _scored_text(self, name: str) -> Prompt:
+    def scored_text(self, name: str) -> Prompt:
         """The text that the canary compares a policy by, after a picture if its agents are shown some."""
         prompt, longest = Prompt([{"role": "user", "content": TEXT}]), MAX_TOKENS
         if name in self._images:

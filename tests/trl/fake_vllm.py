@@ -38,6 +38,13 @@ TRANSFER: dict[str, Any] = {
     "/finish_weight_update": {},
 }
 """What vLLM's own weight transfer is asked, and answers."""
+RENEWING = (
+    *("/collective_rpc", "/reset_encoder_cache", "/reset_prefix_cache"),
+    *("/update_weight_version", "/weight_info"),
+)
+"""What a server in development mode is asked when it is given new weights."""
+PLACE = 1
+"""The token of a picture's place."""
 HELLO = [{"role": "user", "content": "abc"}]  # to the fake: the tokens 97, 98, 99
 
 
@@ -57,6 +64,8 @@ class FakeVLLM(ThreadingHTTPServer):
         transfer: Requests that give it a whole model.
         drops, drops_loads: So many completions, or loads, are cut off before their answer.
         refuses_loads: So many loads are refused.
+        sees, num_places: Whether it takes pictures, and how many tokens each has to it.
+        seen: Requests with pictures.
         serves_as: The name under which it answers, if it answers with another model than was asked for.
     """
 
@@ -80,6 +89,8 @@ class FakeVLLM(ThreadingHTTPServer):
         self.weight_version = "default"
         self.drops = self.drops_loads = self.refuses_loads = 0
         self.serves_as: str | None = None
+        self.sees, self.num_places = True, 4
+        self.seen: list[dict[str, Any]] = []
         self.adapters: dict[str, str] = {}
         self.completions: list[dict[str, Any]] = []
         self.log: list[tuple[str, str]] = []
@@ -103,12 +114,14 @@ class FakeVLLM(ThreadingHTTPServer):
             return 200, {"data": [{"id": self.model, "parent": None, "max_model_len": 4096}, *adapters]}
         if path == "/v1/completions":
             return self.complete(body)
+        if path == "/inference/v1/generate":
+            return self.generate(body) if self.sees else (403, "Restart vllm serve with --enable-scale-out.")
         if path == "/restart":  # of the tests alone
             return 200, self.restart()
         if path in TRANSFER:
             self.transfer.append((path, body))
             return 200, TRANSFER[path]
-        if path in ("/collective_rpc", "/reset_encoder_cache", "/reset_prefix_cache", "/update_weight_version", "/weight_info"):
+        if path in RENEWING:
             return self.renew(path, body) if self.reloads else (404, {"detail": "Not Found"})
         if not self.takes_adapters:
             return 404, {"detail": "Not Found"}
@@ -129,6 +142,22 @@ class FakeVLLM(ThreadingHTTPServer):
             self.drops_loads -= 1
             return None
         return 200, "Success"
+
+    def generate(self, body: dict[str, Any]) -> tuple[int, Any]:
+        """As `complete`; of a picture's place it makes as many as it is told by `num_places`."""
+        places = iter([self.num_places] * len(body["content_parts"]))
+        prompt_ids = [token for given in body["token_ids"] for token in [given] * (next(places) if given == PLACE else 1)]
+        reply = self.complete({"prompt": prompt_ids, "model": body["model"], **body["sampling_params"]})
+        self.seen.append(body)
+        assert reply is not None
+        status, answer = reply
+        for choice in answer.get("choices", ()):
+            of_tokens = [{"logprob": logprob} for logprob in choice.pop("logprobs", {}).get("token_logprobs", ())]
+            choice["logprobs"] = {"content": of_tokens} if of_tokens else None
+            answer["prompt_token_ids"] = prompt_ids
+            choice.pop("prompt_token_ids", None)
+            answer["prompt_logprobs"] = choice.pop("prompt_logprobs", None)
+        return status, answer
 
     def renew(self, path: str, body: dict[str, Any] | None) -> tuple[int, Any]:
         if path == "/weight_info":

@@ -98,6 +98,9 @@ def test_a_new_version_is_loaded_on_every_replica_before_the_old_one_goes(
     assert sorted(b["model"] for b in servers[0].completions) == [f"{run}/closer-v1", f"{run}/opener-v2"]
 
 
+TEXT = Prompt([], (97, 98, 99))
+
+
 def test_a_text_is_scored_by_every_replica_with_the_weights_that_it_samples_from(
     fake: Callable[..., FakeVLLM], connect: Callable[..., VllmServer]
 ) -> None:
@@ -107,16 +110,16 @@ def test_a_text_is_scored_by_every_replica_with_the_weights_that_it_samples_from
     servers[1].adapters.clear()  # restarted: it is given the adapter again
     weights = f"{servers[0].folder.name}/opener-v1"
     logprobs = (-0.098, -0.099)
-    assert engine.score("opener", [97, 98, 99]) == tuple(Scored(s.url, weights, logprobs) for s in servers)
+    assert engine.score("opener", TEXT) == tuple(Scored(s.url, weights, logprobs) for s in servers)
     engine = connect(servers, {"solver_0": "shared"}, {})
-    assert [scored.weights for scored in engine.score("shared", [97, 98, 99])] == ["default"] * 2
+    assert [scored.weights for scored in engine.score("shared", TEXT)] == ["default"] * 2
     engine.load("shared", WHOLE.items(), 1)
     weights = f"{servers[0].folder.name}/shared-v1"
-    assert [scored.weights for scored in engine.score("shared", [97, 98, 99])] == [weights] * 2
-    assert len(engine.score("shared", [97] * 5000)[0].logprobs) == 4094  # of a context of 4096, with one to be sampled
+    assert [scored.weights for scored in engine.score("shared", TEXT)] == [weights] * 2
+    assert len(engine.score("shared", Prompt([], (97,) * 5000))[0].logprobs) == 4094  # of a context of 4096, with one to be sampled
     servers[0].serves_as = "another"
     with pytest.raises(StaleWeights, match=r"answered with 'another', expected 'base'"):
-        engine.score("shared", [97, 98, 99])
+        engine.score("shared", TEXT)
 
 
 def test_two_runs_on_one_server_do_not_take_each_others_adapters(
