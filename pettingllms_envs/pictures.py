@@ -23,7 +23,7 @@ MOST_PIXELS: Final = 4096 * 4096
 MOST_ASPECT: Final = 200
 """Longest side over the shortest: Qwen's processors take no more."""
 LEAST_SIDE: Final = 4
-"""Of a picture as processors read it: one of 1 or 3 rows could be three channels to them. Smaller ones are enlarged."""
+"""Smaller pictures are enlarged: one of 1 or 3 rows of pixels could be channels to a processor."""
 HEADER: Final = 24  # bytes: the signature, and the length, the name, the width and the height of the first chunk
 UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, IndexError, KeyError, struct.error, zlib.error)
 """What Pillow raises for a file that is cut off, or no picture."""

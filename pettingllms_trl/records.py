@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import attrgetter
 from statistics import fmean
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -46,10 +47,10 @@ class Prompt:
 
     @cached_property
     def key(self) -> Hashable:
-        """Equal for prompts that are the same to a model: by their ids, or by their texts if they are not encoded, and by
-        their pictures, whose places have equal ids whatever they show."""
-        pictures = tuple([image.digest for image in self.images])
-        return self.ids or (tuple(map(_key_of, self.messages)), repr([*self.tools])), pictures
+        """Equal for prompts that are the same to a model: by their ids, or by their texts if they are not encoded; and
+        by their images, whose places have equal ids whatever they show."""
+        digests = tuple(map(attrgetter("digest"), self.images))
+        return self.ids or (tuple(map(_key_of, self.messages)), repr([*self.tools])), digests
 
 
 def _key_of(message: Message) -> Hashable:

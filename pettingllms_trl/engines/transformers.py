@@ -140,7 +140,7 @@ Images = Sequence[Image]
 Tokenize = Callable[[Sequence[Prompt]], Sequence[Sequence[int]]]
 Generated = tuple[Sequence[Sequence[int]], Sequence[Sequence[float]] | None]
 """Generated ids of each prompt, and their log-probabilities where the generator gives them."""
-Generate = Callable[[list[Sequence[int]], list[Images]], Generated]
+Generate = Callable[[list[Sequence[int]], Sequence[Images]], Generated]
 Decode = Callable[[list[Sequence[int]]], Sequence[str]]
 
 
@@ -198,8 +198,8 @@ def sample(
     return answers
 
 
-GenerateAs = Callable[[list[Sequence[int]], list[Images], SamplingOverrides], Any]
-"""Prompts' ids, their images and a role's own settings to sampled ids and their log-probabilities, by the active policy."""
+GenerateAs = Callable[[list[Sequence[int]], Mapping[str, Any], SamplingOverrides], Any]
+"""Prompts' ids, the model's inputs of their images, and a role's own settings to what the active policy samples."""
 
 
 def role_settings(
@@ -224,7 +224,7 @@ def ending_at(stop: Sequence[str], config: GenerationConfig, model: Any, tokeniz
 def sample_within(
     prompts: Sequence[Sequence[int]],
     images: Sequence[Images],
-    sample: Callable[[list[Sequence[int]], list[Images], int | None], Generated],
+    sample: Callable[[list[Sequence[int]], Sequence[Images], int | None], Generated],
     *,
     context: int | None,
     most: int | None,
@@ -234,7 +234,7 @@ def sample_within(
     Args:
         prompts: Each shorter than the context.
         images: Of each prompt.
-        sample: Prompts, their images, and the most tokens of their completions (`None`: as configured), to what was sampled.
+        sample: Prompts, images, and the most tokens of completions (`None`: as configured), to what was sampled.
         context: Most tokens of prompt and completion; `None`: there is no bound.
         most: Tokens of a completion, as configured.
     """
@@ -308,9 +308,9 @@ class LocalSampler:
         codec, context = self._codecs[name].thinking(override.enable_thinking), self._contexts[name]
         most = override.max_completion_length or self._team.profiles[name].generation_config.max_new_tokens
 
-        def generate_up_to(prompts: list[Sequence[int]], images: list[Images], limit: int | None) -> Any:
+        def generate_up_to(prompts: list[Sequence[int]], images: Sequence[Images], limit: int | None) -> Any:
             bounded = override if limit is None else replace(override, max_completion_length=limit)
-            return self._generate(prompts, images, bounded)
+            return self._generate(prompts, codec.inputs_of(prompts, images) if any(images) else {}, bounded)
 
         return sample(
             requests,

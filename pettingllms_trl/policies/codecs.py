@@ -20,18 +20,17 @@ from typing import Any
 from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerFast
 
-from pettingllms_envs.observations import Part
+from pettingllms_envs.observations import Image, Part
+from pettingllms_trl.pixels import ImageInputs, as_parts
 from pettingllms_trl.policies.escaping import PromptEscape
-from pettingllms_trl.policies.pixels import ImageInputs, as_parts
 from pettingllms_trl.policies.profiles import PolicyProfile
 from pettingllms_trl.policies.tool_templates import ASKED, why_unreadable, why_unsupported
 from pettingllms_trl.records import Message, Prompt, Tools
 
 
 CANNOT_SEE = (
-    "its policy reads texts only. Expected a model with vision and its processor, with an image part. Give them "
-    "(Policy(model=..., tokenizer=processor), or the trainer's model and processing_class), or have observe() describe "
-    "the image in words."
+    "its policy reads texts only. Expected a model with vision and its processor. Give them (Policy(model=..., "
+    "tokenizer=processor), or the trainer's model and processing_class), or have observe() describe it in words."
 )
 Content = str | Sequence[Part]
 Ids = Sequence[int]
@@ -98,6 +97,11 @@ class PolicyCodec:
                 written = self._tokenize(self._profile, escaped, tools, self._chat_template_kwargs)
             ids |= zip(own, written, strict=True)
         return [ids[key] for key in keys]
+
+    def inputs_of(self, ids: Sequence[Ids], images: Sequence[Sequence[Image]]) -> dict[str, Any]:
+        """The model's inputs beside the ids of prompts with images; see `ImageInputs.of_rows`."""
+        assert self._images is not None, "prompts with images have been encoded"
+        return self._images.of_rows(ids, images)
 
     def thinking(self, enabled: bool | None) -> PolicyCodec:
         """The codec whose template is given `enable_thinking`; None: this one."""
@@ -199,7 +203,11 @@ class PolicyCodec:
 def _one_after_another(first: Content, second: Content) -> Content:
     if isinstance(first, str) and isinstance(second, str):
         return f"{first}\n\n{second}"
-    return [*([first] if isinstance(first, str) else first), "\n\n", *([second] if isinstance(second, str) else second)]
+    return [
+        *([first] if isinstance(first, str) else first),
+        "\n\n",
+        *([second] if isinstance(second, str) else second),
+    ]
 
 
 def decoder(processing_class: Any) -> Callable[[Sequence[Ids]], list[str]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from peft import PeftModel
-from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin
+from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.trainer_utils import align_special_tokens
 from trl.trainer.utils import get_config_model_id
 

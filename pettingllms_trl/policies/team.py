@@ -185,10 +185,11 @@ class Team:
         self, policy: Policy, of_trl: PolicyProfile, generation_kwargs: dict[str, Any], **of_reference: Any
     ) -> PolicyProfile:
         processing_class = profiles.tokenizer_of(policy, of_trl.processing_class, self._tokenizer_from)
-        if processing_class is of_trl.processing_class and not isinstance(self.wrapped, MultiPolicyModel):
-            return replace(of_trl, **of_reference)  # derived from this very model and tokenizer
-        profiles.check_chat_template(processing_class)
         reads_images = isinstance(processing_class, ProcessorMixin)
+        if processing_class is of_trl.processing_class and not isinstance(self.wrapped, MultiPolicyModel):
+            # Derived from this very model and tokenizer.
+            return replace(of_trl, reads_images=reads_images, **of_reference)
+        profiles.check_chat_template(processing_class)
         tokenizer = processing_class.tokenizer if reads_images else processing_class
         model = weights.weights_of(self.wrapped, policy)
         eos_token_ids = profiles.eos_token_ids(model, tokenizer)

@@ -107,12 +107,7 @@ def episode(
     turn = _next_turn(handle, turns, rules)
     while turn is not None:
         agent, observation = turn.agent, turn.observation
-        messages, tools = read_observation(observation, agent=agent)
-        if images := images_of(messages):
-            with handle:  # one that no model can be shown is the environment's failure
-                messages = with_known(messages, rules.images)
-            images = images_of(messages)
-        prompt = Prompt(messages, images=tuple(images), tools=tools)
+        prompt = _shown(handle, observation, agent, rules.images)
         is_branched = start is None and agent not in rules.partners
 
         yield Wait.ENGINE
@@ -227,6 +222,17 @@ def _next_turn(
             observation, handle.saved = env.observe(agent), save_state(env) if handle.branches else None
             return Turn(agent, observation, handle.saved, state_hash(env))
     return None
+
+
+def _shown(handle: EnvHandle, observation: Any, agent: str, known: dict[str, Image]) -> Prompt:
+    """The prompt of an observation; an image that no model can be shown is the environment's failure."""
+    messages, tools = read_observation(observation, agent=agent)
+    for message in messages:
+        if not isinstance(message["content"], str):  # there are images
+            with handle:
+                messages = with_known(messages, known)
+            return Prompt(messages, images=tuple(images_of(messages)), tools=tools)
+    return Prompt(messages, tools=tools)
 
 
 def _await_values(handle: EnvHandle, *, keeps_env: bool) -> Generator[Wait, None, None]:

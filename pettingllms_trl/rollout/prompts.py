@@ -45,9 +45,9 @@ class ChatHistory:
         message = {"role": "user", "content": opening.messages[-1]["content"] if followup is None else followup}
         if not isinstance(message["content"], str):
             raise ValueError(
-                f"agent {agent!r} has history='conversation' and observes images after its first turn; expected texts, "
-                "since a conversation has the images of its first prompt only. Have observe() return texts from then "
-                "on, or set history to 'none' for this agent."
+                f"agent {agent!r} has history='conversation' and observes images after its first turn; expected texts "
+                "from then on: conversations of several pictures are not supported. Have observe() describe them, "
+                "or set history to 'none' for this agent."
             )
         follow = self.follow[agent]
         ids = () if follow is None else follow(before.ids, message)

@@ -23,14 +23,12 @@ from trl import GRPOTrainer
 from trl.models.utils import disable_gradient_checkpointing
 from trl.trainer.utils import RepeatSampler
 
-from pettingllms_envs.observations import Image
 from pettingllms_trl.checkpoints.checkpointer import Checkpointer
 from pettingllms_trl.checkpoints.publishing import Publisher, write_team_file
 from pettingllms_trl.engines.synced_engines import SyncedEngines
 from pettingllms_trl.engines.transformers import ending_at, prompts_read_once, role_settings
 from pettingllms_trl.policies import weights
 from pettingllms_trl.policies.multi_model import MultiPolicyModel
-from pettingllms_trl.policies.pixels import ImageInputs
 from pettingllms_trl.policies.optim import clip_by_policy, split_groups
 from pettingllms_trl.policies.profiles import OF_TRL, PolicyProfile
 from pettingllms_trl.policies.routing import Policy, Routing
@@ -42,7 +40,7 @@ from pettingllms_trl.role_sampling import NOTHING, SamplingOverrides
 from pettingllms_trl.trainer.dataloading import EvaluatedRows, GenerationPlan, each_generation_once, numbered
 from pettingllms_trl.update.assignment import Assignment
 from pettingllms_trl.update.entropy import EntropyBonus
-from pettingllms_trl.update.micro_batches import Batch, described, rollout_of, with_scaled_items
+from pettingllms_trl.update.micro_batches import Batch, rollout_of, with_scaled_items
 from pettingllms_trl.update.packed_logprobs import PackedScorer, Scores
 from pettingllms_trl.update.pass_metrics import TrainingLog
 from pettingllms_trl.update.step_guard import StepGuard
@@ -74,12 +72,10 @@ class TRLHooks(GRPOTrainer):
     publisher: Publisher
     team: Team
     routing: Routing
-    image_inputs: Mapping[str, ImageInputs]
     engines: SyncedEngines
     # Set by the constructors of TRL and transformers.
     _buffered_inputs: list[list[Batch]] | None
     _current_train_step_time: float
-    _is_vlm: bool
     _signature_columns: list[str] | None
     _step: int
 
@@ -204,15 +200,9 @@ class TRLHooks(GRPOTrainer):
         self.activate(policy)
         for column, values in table.items():
             self._log_completion_extra(column, list(values))
-        pictures = [row["pictures"] for row in rows] if "pictures" in rows[0] else None
-        self._replayed, self.scorer.chunks, self.scorer.pictures = list(rows), chunks, pictures
-        prompts = [row["prompt"].messages for row in rows] if pictures is None else described(rows)
+        self._replayed, self.scorer.chunks = list(rows), chunks
         with override_args(self, num_generations=group_size):  # TRL groups consecutive rows by K
-            batch = self._generate_and_score_completions(
-                [{**row, "prompt": prompt} for row, prompt in zip(rows, prompts, strict=True)]
-            )
-        if pictures is not None:
-            batch["pictures"], self.scorer.pictures = pictures, None
+            batch = self._generate_and_score_completions([{**row, "prompt": row["messages"]} for row in rows])
         if chunks is not None:
             self.log_of_trl.correct_ratios(batch, [row for chunk in chunks for row in chunk])
         return {**batch, **{name: values.to(self.accelerator.device) for name, values in columns.items()}}
@@ -247,8 +237,7 @@ class TRLHooks(GRPOTrainer):
             if len(batch["advantages"]) == 0:  # a micro-step whose rows are all left out
                 self.team_gradients.leave_out(batch["policy"])
                 continue
-            is_packed = "pictures" not in batch
-            with accumulating(model, self.accelerator), self.scorer.attending(batch["policy"], is_packed=is_packed):
+            with accumulating(model, self.accelerator), self.scorer.attending(batch["policy"], batch.get("pictures")):
                 # Past GRPOTrainer's, which would count each pass as a micro-step of its own.
                 loss += super(GRPOTrainer, self).training_step(model, batch, num_items_in_batch)
         self.log_of_trl.end_micro_step()
@@ -282,11 +271,10 @@ class TRLHooks(GRPOTrainer):
     def _compute_loss(self, model: torch.nn.Module, inputs: Batch) -> torch.Tensor:
         policy, scale = inputs["policy"], inputs["loss_scale"]
         self.activate(policy)
-        inputs, self.scorer.pictures = with_scaled_items(inputs), inputs.get("pictures")
+        inputs = with_scaled_items(inputs)
         mode = "train" if self.model.training else "eval"
         with self.log_of_trl.forward_pass(inputs, mode), self._with_entropy_bonus(policy, inputs["entropy_scale"]):
             loss = super()._compute_loss(model, inputs)
-        self.scorer.pictures = None
         if self.model.training:
             self.guard.add(loss, inputs)
         return loss if scale == 1.0 else loss * scale
@@ -329,8 +317,7 @@ class TRLHooks(GRPOTrainer):
 
     def profile_of_trl(self) -> PolicyProfile:
         """What TRL's constructor derived from its model and tokenizer."""
-        of_trl = {name: getattr(self, name) for name in OF_TRL}
-        return PolicyProfile(tokenizer=self._tokenizer, reads_images=self._is_vlm, **of_trl)
+        return PolicyProfile(tokenizer=self._tokenizer, **{name: getattr(self, name) for name in OF_TRL})
 
     def activate(self, name: str) -> None:
         """Forward passes go to this policy from now on, and prompts are written and read as its model wants them."""
@@ -369,11 +356,8 @@ class TRLHooks(GRPOTrainer):
             ids: Sequence[Sequence[int]] = self._tokenize_prompts([list(prompt) for prompt in prompts])[0]
         return ids
 
-    def generate(
-        self, prompts: list[Sequence[int]], images: list[Sequence[Image]], override: SamplingOverrides
-    ) -> Any:
+    def generate(self, prompts: list[Sequence[int]], inputs: Mapping[str, Any], override: SamplingOverrides) -> Any:
         """Sample with the active policy: ids and log-probabilities of a completion of each prompt."""
-        inputs = self.image_inputs[self.team.active].of_rows(prompts, images) if any(images) else {}
         if override == NOTHING:
             return self._generate_single_turn(prompts, None, inputs, 1)
         config, kwargs = role_settings(self.generation_config, self.generation_kwargs, override)

@@ -28,8 +28,8 @@ from pettingllms_trl.engines.factory import EngineSet, kind_of, recorded_fields
 from pettingllms_trl.engines.kinds import PromptCodec, setting
 from pettingllms_trl.engines.synced_engines import SyncedEngines
 from pettingllms_trl.engines.transformers import LocalSampler, context_length
+from pettingllms_trl.pixels import ImageInputs, PixelCache
 from pettingllms_trl.policies.codecs import CANNOT_SEE, PolicyCodec
-from pettingllms_trl.policies.pixels import ImageInputs, PixelCache
 from pettingllms_trl.policies.references import MovingReferences
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.processes.distributed import gathered, is_deepspeed, is_fsdp, scoring

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
+from operator import attrgetter
 from typing import Any, Protocol
 
 import torch
@@ -18,6 +19,7 @@ from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 from trl.trainer.utils import shuffle_sequence_dict
 
+from pettingllms_envs.observations import described
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.policies.routing import Policy
 from pettingllms_trl.policies.team import Team
@@ -28,6 +30,8 @@ from pettingllms_trl.update.packed_logprobs import PackedScorer
 from pettingllms_trl.update.step_guard import provenance
 
 
+IMAGES = attrgetter("prompt.images")
+"""The images of a decision."""
 NO_ADVANTAGE = 1e-10
 """Largest size of an advantage that counts as 0."""
 LARGEST_ROUNDING = 1e-2
@@ -35,9 +39,8 @@ LARGEST_ROUNDING = 1e-2
 leave a last bit, which a deviation of 1e-4 makes larger. Only of credit whose baseline is the mean of siblings."""
 
 Row = dict[str, Any]
-"""A sequence: its `prompt` (a `records.Prompt`), `completion` and `reward`, and whether it `counts`.
-
-`pictures` are the prompt's images, where any prompt of the policy has some.
+"""A sequence: its `prompt` (a `records.Prompt`), the `messages` of TRL's table, `completion`, `reward`, and whether it
+`counts`. `pictures` are the prompt's images, where any prompt of the policy has some.
 """
 Columns = Mapping[str, Sequence[Any]]
 
@@ -148,7 +151,7 @@ class BatchBuilder:
             if not own:
                 continue
             of_policy, flat = [decisions[i] for i in own], [value for i in own for value in advantages[i]]
-            has_pictures = any([decision.prompt.images for decision in of_policy])  # such a batch is not packed
+            has_pictures = any(map(IMAGES, of_policy))  # such a batch is not packed
             left_out = frozenset() if has_pictures else self.rows_without_gradient(policy, of_policy, flat)
             num_rows.append(len(flat))
             num_left_out += len(left_out)
@@ -209,9 +212,10 @@ class BatchBuilder:
             left_out: The rows (candidates) that go through no forward pass.
             table: The user's columns of the completions table.
         """
-        rows = [
+        rows: list[Row] = [
             {
                 "prompt": decision.prompt,
+                "messages": decision.prompt.messages,
                 "completion": candidate.completion,
                 "reward": candidate.reward,
                 "counts": True,
@@ -219,8 +223,9 @@ class BatchBuilder:
             for decision in decisions
             for candidate in decision.candidates
         ]
-        if any([row["prompt"].images for row in rows]):
-            rows = [{**row, "pictures": row["prompt"].images} for row in rows]
+        if any(map(IMAGES, decisions)):
+            for row, decision in zip(rows, [d for d in decisions for _ in d.candidates], strict=True):
+                row |= {"pictures": decision.prompt.images, "messages": described(decision.prompt.messages)}
         columns = {
             **provenance(decisions, list(self._team.routing.of_agent)),
             "advantages": torch.tensor(advantages),
@@ -230,12 +235,19 @@ class BatchBuilder:
         group_size = sizes.pop() if len(sizes) == 1 else 1
         by_tokens = self._assignment_by_tokens(policy, rows, left_out)
         if by_tokens is None and self._accelerator.num_processes == 1:
-            batch = self._rows.score_rows(policy.name, rows, table=table, columns=columns, group_size=group_size)
+            batch = self._scored(policy.name, rows, table=table, columns=columns, group_size=group_size)
             passes = self._split(shuffle_sequence_dict(batch), shard=None)
         else:
             passes = self._assigned_passes(policy, rows, table, columns, by_tokens, group_size)
         self._rows.log_advantages(advantages, group_size=group_size)
         return passes
+
+    def _scored(self, policy: str, rows: Sequence[Row], **options: Any) -> Batch:
+        """TRL's batch of the rows, with their pictures."""
+        pictures = self._scorer.pictures = [row["pictures"] for row in rows] if "pictures" in rows[0] else None
+        batch = self._rows.score_rows(policy, rows, **options)
+        self._scorer.pictures = None
+        return batch if pictures is None else {**batch, "pictures": pictures}
 
     def _assignment_by_tokens(
         self, policy: Policy, rows: Sequence[Row], left_out: Collection[int]
@@ -270,7 +282,7 @@ class BatchBuilder:
         are of all of them, as one process would have them.
         """
         num_processes, device = self._accelerator.num_processes, self._accelerator.device
-        score = partial(self._rows.score_rows, policy.name)
+        score = partial(self._scored, policy.name)
         if num_processes == 1:
             assert by_tokens is not None
             together = by_tokens(range(len(rows)), num_steps=1)

@@ -8,8 +8,6 @@ from typing import Any
 
 import torch
 
-from pettingllms_envs.observations import text_of
-
 
 Batch = dict[str, Any]
 """TRL's tensors, first dimension rows: `prompt_ids` (B, P), `completion_ids` (B, C), `advantages` (B,), ...
@@ -146,13 +144,6 @@ def with_scaled_items(batch: Batch) -> Batch:
     """
     scale = batch["loss_scale"]
     return batch if scale == 1.0 else {**batch, "num_items_in_batch": batch["num_items_in_batch"] * scale}
-
-
-def described(rows: Sequence[Mapping[str, Any]]) -> list[list[dict[str, Any]]]:
-    """The messages of rows for TRL's log, with the description of each picture in its place."""
-    return [
-        [{**message, "content": text_of(message["content"])} for message in row["prompt"].messages] for row in rows
-    ]
 
 
 def rollout_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

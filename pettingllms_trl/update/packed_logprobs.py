@@ -28,7 +28,7 @@ from torch import nn
 
 from pettingllms_envs.observations import Image
 from pettingllms_trl.config import MultiAgentGRPOConfig
-from pettingllms_trl.policies.pixels import ImageInputs
+from pettingllms_trl.pixels import ImageInputs
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.update.packed_attention import attending
 from pettingllms_trl.update.packing import pack
@@ -37,6 +37,9 @@ from pettingllms_trl.update.positions import counts_padding, takes_positions, wi
 
 Scores = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
 """Log-probabilities and entropies of completion tokens, (B, C) each, and the router loss."""
+
+Pictures = Sequence[Sequence[Image]]
+"""The images of each row."""
 
 EXACT_TOLERANCE = 1e-4
 """Largest mean difference of log-probabilities in float32, relative to their mean size."""
@@ -76,7 +79,7 @@ class PackedScorer:
         """Policies whose models are given position ids on TRL's path."""
         self.chunks: Sequence[Sequence[int]] | None = None
         """Rows of the current batch that are scored together."""
-        self.pictures: Sequence[Sequence[Image]] | None = None
+        self.pictures: Pictures | None = None
         """Images of each row that is scored now; `None`: the batch has none."""
 
     def try_all(self) -> None:
@@ -172,16 +175,18 @@ class PackedScorer:
         return full and is_highest and self._accelerator.mixed_precision == "no"
 
     @contextmanager
-    def attending(self, name: str, *, is_packed: bool) -> Iterator[None]:
-        """Use packed attention for a packed pass of a policy's sequences, until its backward pass is over, since gradient
-        checkpointing recomputes layers there.
+    def attending(self, name: str, pictures: Pictures | None = None) -> Iterator[None]:
+        """Score a pass of a policy's sequences with their `pictures`; use packed attention for one without any. Until
+        its backward pass is over, since gradient checkpointing recomputes layers there.
 
         In a run that resumes inside a generation, this is the first use of weights partitioned over processes."""
-        if is_packed and self.is_packable(name):
+        self.pictures = pictures
+        if pictures is None and self.is_packable(name):
             with attending(self._team.weights_of(name)):
                 yield
         else:
             yield
+        self.pictures = None
 
     def score(
         self,
@@ -231,11 +236,13 @@ class PackedScorer:
             scores[chunk] = own
         return scores, None, None
 
-    def _seen(self, model: Any, ids: torch.Tensor, mask: torch.Tensor, width: int, *, size: int, **options: Any) -> Scores:
+    def _seen(
+        self, model: Any, ids: torch.Tensor, mask: torch.Tensor, width: int, *, size: int, **options: Any
+    ) -> Scores:
         """Score rows with their pictures as TRL does, which is given the pixels of `size` rows at a time."""
         assert self.pictures is not None
         inputs, found = self._images[self._team.active], list[Scores]()
-        for rows in torch.arange(len(ids)).split(size):
+        for rows in torch.split(torch.arange(len(ids)), size):
             own = inputs.of_batch(ids[rows], [self.pictures[row] for row in rows], width)
             found.append(self._score(model, ids[rows], mask[rows], width, **options, **own))
         return found[0] if len(found) == 1 else (torch.cat([scores for scores, _, _ in found]), None, None)

@@ -23,7 +23,14 @@ QWEN_TOKENS = (
     *("<|endoftext|>", "<|im_start|>", "<|im_end|>"),
     *("<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>"),
 )
-GEMMA_TOKENS = ("<pad>", "<start_of_turn>", "<end_of_turn>", "<start_of_image>", "<end_of_image>", "<image_soft_token>")
+GEMMA_TOKENS = (
+    "<pad>",
+    "<start_of_turn>",
+    "<end_of_turn>",
+    "<start_of_image>",
+    "<end_of_image>",
+    "<image_soft_token>",
+)
 
 
 def _template(begin: str, end: str, image: str) -> str:
@@ -110,9 +117,7 @@ def qwen(processor: StillProcessor, *, initializer_range: float = 0.02) -> Qwen2
 def gemma_processor() -> Gemma3Processor:
     """Of pictures of 4 places each, whatever their size."""
     names = {"boi_token": "<start_of_image>", "eoi_token": "<end_of_image>", "image_token": "<image_soft_token>"}
-    tokenizer = _byte_tokenizer(
-        GEMMA_TOKENS, eos_token="<end_of_turn>", pad_token="<pad>", extra_special_tokens=names
-    )
+    tokenizer = _byte_tokenizer(GEMMA_TOKENS, eos_token="<end_of_turn>", pad_token="<pad>", extra_special_tokens=names)
     tokenizer.chat_template = GEMMA_TEMPLATE
     part = Gemma3ImageProcessorPil(size={"height": 56, "width": 56})
     return Gemma3Processor(part, tokenizer, chat_template=GEMMA_TEMPLATE, image_seq_length=4)
@@ -123,7 +128,7 @@ def gemma(processor: Gemma3Processor, *, initializer_range: float = 0.02) -> Gem
     tokenizer = processor.tokenizer
     ends = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id, "bos_token_id": None}
     torch.manual_seed(0)
-    return Gemma3ForConditionalGeneration(
+    model = Gemma3ForConditionalGeneration(
         Gemma3Config(
             text_config={
                 "vocab_size": len(tokenizer),
@@ -156,6 +161,8 @@ def gemma(processor: Gemma3Processor, *, initializer_range: float = 0.02) -> Gem
             **ends,
         )
     )
+    torch.nn.init.normal_(model.model.multi_modal_projector.mm_input_projection_weight, std=0.1)  # of zeros else
+    return model
 
 
 FAMILIES = {"qwen": (qwen_processor, qwen), "gemma": (gemma_processor, gemma)}

@@ -1,9 +1,9 @@
 """The model's inputs of prompts with pictures: what a policy's processor makes of them, once for each picture.
 
 A prompt's ids have a place for each of a picture's tokens, and the model takes the pixels beside them: `pixel_values`
-of all pictures of a batch one after another, perhaps `image_grid_thw`, and `mm_token_type_ids` (Gemma: `token_type_ids`)
-that say which ids are such places. Types are made from the ids themselves, never by writing a prompt again: what was
-sampled may differ from what the template writes now, in a conversation and wherever texts are escaped.
+of all pictures of a batch one after another, perhaps their `image_grid_thw`, and `mm_token_type_ids` (of Gemma
+`token_type_ids`), which say which ids are such places. Types are made from the ids that were sampled on, never by
+writing a prompt again, which may give others: in a conversation, and where texts are escaped.
 """
 
 from __future__ import annotations
