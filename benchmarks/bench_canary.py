@@ -26,7 +26,7 @@ from peft import LoraConfig
 from transformers import TrainerCallback
 from transformers.utils import logging
 
-from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Prompt
+from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 from pettingllms_trl.engines import canary as canaries
 from pettingllms_trl.engines.canary import Agreement, begin, compare
 

@@ -20,8 +20,8 @@ from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.engines.canary import LARGEST_AT_START, MAX_TOKENS, TEXT, Array, Canary, Own, picture
 from pettingllms_trl.engines.factory import EngineSet, kind_of
 from pettingllms_trl.engines.weight_store import WeightsVersion
+from pettingllms_trl.pixels import ImageInputs
 from pettingllms_trl.policies.codecs import PolicyCodec
-from pettingllms_trl.policies.pixels import ImageInputs
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.processes.on_all import entered_on_all
 from pettingllms_trl.records import Engine, Prompt

@@ -43,8 +43,8 @@ RENEWING = (
     *("/update_weight_version", "/weight_info"),
 )
 """What a server in development mode is asked when it is given new weights."""
-PLACE = 1
-"""The token of a picture's place."""
+PLACE = 5
+"""The token of a picture's place, as of the processor of `tiny_vlms`."""
 HELLO = [{"role": "user", "content": "abc"}]  # to the fake: the tokens 97, 98, 99
 
 
@@ -145,18 +145,16 @@ class FakeVLLM(ThreadingHTTPServer):
 
     def generate(self, body: dict[str, Any]) -> tuple[int, Any]:
         """As `complete`; of a picture's place it makes as many as it is told by `num_places`."""
-        places = iter([self.num_places] * len(body["content_parts"]))
-        prompt_ids = [token for given in body["token_ids"] for token in [given] * (next(places) if given == PLACE else 1)]
-        reply = self.complete({"prompt": prompt_ids, "model": body["model"], **body["sampling_params"]})
         self.seen.append(body)
+        counts = [self.num_places if token == PLACE else 1 for token in body["token_ids"]]
+        ids = [token for token, count in zip(body["token_ids"], counts, strict=True) for _ in range(count)]
+        reply = self.complete({"prompt": ids, "model": body["model"], **body["sampling_params"]})
         assert reply is not None
         status, answer = reply
-        for choice in answer.get("choices", ()):
-            of_tokens = [{"logprob": logprob} for logprob in choice.pop("logprobs", {}).get("token_logprobs", ())]
-            choice["logprobs"] = {"content": of_tokens} if of_tokens else None
-            answer["prompt_token_ids"] = prompt_ids
-            choice.pop("prompt_token_ids", None)
-            answer["prompt_logprobs"] = choice.pop("prompt_logprobs", None)
+        answer |= {"prompt_token_ids": ids, "prompt_logprobs": answer["choices"][0].get("prompt_logprobs")}
+        for choice in answer["choices"]:
+            sampled = choice.get("logprobs")
+            choice["logprobs"] = sampled and {"content": [{"logprob": one} for one in sampled["token_logprobs"]]}
         return status, answer
 
     def renew(self, path: str, body: dict[str, Any] | None) -> tuple[int, Any]:
@@ -260,15 +258,17 @@ def engine_on(
         folder: For weights.
         of_agent: The policy of each agent.
         adapters: Policies that are adapters; both of `TEAM` by default.
-        options: Of the configuration, and of `VllmServer` its `max_requests` and `open_transfer`.
+        options: Of the configuration, of `VllmServer` its `max_requests` and `open_transfer`, and `images` of codecs.
     """
     own = {name: options.pop(name) for name in ("max_requests", "open_transfer") if name in options}
+    images = options.pop("images", None)
     options = {"vllm_server_timeout": 5.0, "max_completion_length": 8, **options}
     args = MultiAgentGRPOConfig(str(folder), use_cpu=True, bf16=False, **options)
     codec = PromptCodec(
         tokenize=lambda prompt: [ord(letter) for letter in prompt.messages[-1]["content"]],
         decode=lambda ids: "".join(map(chr, ids)),
         stop_token_ids=[7],
+        images=images,
     )
     return VllmServer(
         urls,

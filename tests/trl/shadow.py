@@ -122,7 +122,14 @@ def shadowed(
     engines: list[Shadow] = []
 
     def colocated(
-        group: Any, weights: Any, args: Any, tensor_parallel: None, *, memory_share: float, options: Mapping[str, Any]
+        group: Any,
+        weights: Any,
+        args: Any,
+        tensor_parallel: None,
+        *,
+        memory_share: float,
+        images: None,
+        options: Mapping[str, Any],
     ) -> Shadow:
         engines.append(Shadow(path, weights, options["adapters"], options["params"], dtype))
         return engines[-1]

@@ -23,7 +23,7 @@ from pettingllms_trl.engines.kinds import EngineKind, Group, GroupOfTrainer, Pro
 from pettingllms_trl.engines.vllm.params import VllmParams
 from pettingllms_trl.engines.vllm.weight_transfer import NcclTransfer
 from pettingllms_trl.estimate.runs import EngineOptions, Place
-from pettingllms_trl.policies.pixels import ImageInputs
+from pettingllms_trl.pixels import ImageInputs
 from pettingllms_trl.processes.tensor_parallel import TensorParallelGroup
 from pettingllms_trl.records import PolicyEngine
 

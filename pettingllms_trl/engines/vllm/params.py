@@ -16,7 +16,7 @@ from trl import GRPOConfig
 
 from pettingllms_trl.engines.batched import before_stop, check_lengths
 from pettingllms_trl.engines.kinds import PromptCodec
-from pettingllms_trl.policies.pixels import ImageInputs
+from pettingllms_trl.pixels import ImageInputs
 from pettingllms_trl.records import Completion, Finish, Prompt, Request
 from pettingllms_trl.role_sampling import SamplingOverrides
 

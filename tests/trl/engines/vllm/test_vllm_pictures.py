@@ -13,10 +13,9 @@ from datasets import Dataset
 from peft import LoraConfig
 from transformers import AutoProcessor, Qwen2_5_VLForConditionalGeneration
 
-from pettingllms_trl.policies.pixels import ImageInputs
+from pettingllms_trl.pixels import ImageInputs
 from pettingllms_trl.records import Prompt
 from picture_books import PictureBook, as_image, drawn
-from real_vllm import served
 from tiny_vlms import qwen, qwen_processor
 from vllm_teams import off_by
 
@@ -55,9 +54,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-def trained(folder: str, out: Path, *, peft_config: LoraConfig | None = None, most_places: int = 16, **options: Any) -> Any:
+def trained(
+    folder: str, out: Path, *, peft_config: LoraConfig | None = None, most_places: int = 16, **options: Any
+) -> Any:
     """A trainer after three steps; each plays the same four rows, so that all but the first have known pictures."""
-    from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
+    from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer  # which warns where vLLM is installed
 
     settings = {
         "num_generations": 4,
@@ -127,7 +128,23 @@ def test_vllm_in_the_process_bounds_pictures_as_the_trainer_does(
     monkeypatch.setattr(ImageInputs, "size", {"shortest_edge": 4 * PLACE, "longest_edge": 16 * PLACE})
     with pytest.raises(
         ValueError,
-        match=r"a prompt of agent 'solver_0' has \d+ tokens with \[6\] of its pictures, and vLLM read \d+; expected the "
-        r"same. Pictures are bounded by {.*'longest_edge': 12544} here, and there by mm_processor_kwargs={'size': ",
+        match=r"of agent 'solver_0' has \d+ tokens with \[6\] of its pictures, and vLLM read \d+; expected the same. "
+        r"Pictures are bounded by {.*'longest_edge': 12544} here, and there by mm_processor_kwargs={'size': ",
     ):
         trained(folder, tmp_path, most_places=8)
+
+
+def test_a_server_is_shown_pictures_with_adapters_and_with_whole_models(folder: str, tmp_path: Path) -> None:
+    options = "--max-model-len 512 --logprobs-mode processed_logprobs --enable-scale-out --enable-lora --max-loras 2 "
+    options += "--max-lora-rank 8 --enable-tower-connector-lora --no-enable-chunked-prefill "
+    options += """--limit-mm-per-prompt {"video":0}"""
+    environment = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1", "VLLM_SERVER_DEV_MODE": "1"}
+    with served(folder, tmp_path / "log", options, **environment) as url:
+        server = {"vllm_mode": "server", "vllm_server_base_url": url, "vllm_server_timeout": 300.0}
+        with pytest.raises(
+            ValueError, match=r"\[6\] of its pictures, and vLLM read \d+; .* --mm-processor-kwargs of http"
+        ):
+            trained(folder, tmp_path / "bounds", most_places=8, **server)
+        config = LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False)
+        check_agrees(trained(folder, tmp_path / "adapter", peft_config=config, **server), "base")
+        check_agrees(trained(folder, tmp_path / "whole", **server), "base")
