@@ -169,8 +169,17 @@ class ImageInputs:
         return [token for token in self._processor.image_token_ids if token is not None]
 
     def with_one_place(self, ids: Sequence[int], images: Sequence[Image]) -> list[int]:
-        """The ids of a prompt with one place for each picture, as an engine takes them that adds the others itself."""
-        places, counts = set(self._processor.image_token_ids), iter(self.num_tokens(images))
+        """The ids of a prompt with one place for each picture, as an engine takes them that adds the others itself.
+
+        Raises:
+            ValueError: The processor writes more of a picture than its places.
+        """
+        places, counts = {*self.place_ids}, iter(self.num_tokens(images))
+        if self._processor.tokenizer.convert_tokens_to_ids(self._processor.image_token) not in places:
+            raise ValueError(
+                f"{type(self._processor).__name__} writes more of a picture than its places, so that an engine with a "
+                "processor of its own cannot be given ids; expected one as of Qwen's models. Leave use_vllm out."
+            )
         kept, num_left = list[int](), 0
         for token in ids:
             if token not in places:

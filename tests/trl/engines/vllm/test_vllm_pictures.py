@@ -16,6 +16,7 @@ from transformers import AutoProcessor, Qwen2_5_VLForConditionalGeneration
 from pettingllms_trl.pixels import ImageInputs
 from pettingllms_trl.records import Prompt
 from picture_books import PictureBook, as_image, drawn
+from real_vllm import served
 from tiny_vlms import qwen, qwen_processor
 from vllm_teams import off_by
 
@@ -90,6 +91,7 @@ def check_agrees(trainer: Any, policy: str) -> None:
     print(f"\n{policy}: vLLM and trainer differ by {max(differences):.1e} nats at most")
     assert len(differences) == 3
     assert max(differences) <= EXACT
+    assert trainer.engines.scored_text(policy).images  # what the canary has compared
     scores = []
     with trainer.engines.rollout("scores", step=3, report=lambda *_: None):
         for number in (1, 2):
@@ -136,15 +138,15 @@ def test_vllm_in_the_process_bounds_pictures_as_the_trainer_does(
 
 def test_a_server_is_shown_pictures_with_adapters_and_with_whole_models(folder: str, tmp_path: Path) -> None:
     options = "--max-model-len 512 --logprobs-mode processed_logprobs --enable-scale-out --enable-lora --max-loras 2 "
-    options += "--max-lora-rank 8 --enable-tower-connector-lora --no-enable-chunked-prefill "
+    options += "--max-lora-rank 8 --enable-tower-connector-lora "
     options += """--limit-mm-per-prompt {"video":0}"""
     environment = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1", "VLLM_SERVER_DEV_MODE": "1"}
     with served(folder, tmp_path / "log", options, **environment) as url:
         server = {"vllm_mode": "server", "vllm_server_base_url": url, "vllm_server_timeout": 300.0}
-        with pytest.raises(
-            ValueError, match=r"\[6\] of its pictures, and vLLM read \d+; .* --mm-processor-kwargs of http"
-        ):
-            trained(folder, tmp_path / "bounds", most_places=8, **server)
         config = LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False)
+        with pytest.raises(
+            ValueError, match=r"\[6\] of its pictures, and vLLM read \d+; .* --mm-processor-kwargs of ht"
+        ):
+            trained(folder, tmp_path / "bounds", peft_config=config, most_places=8, **server)
         check_agrees(trained(folder, tmp_path / "adapter", peft_config=config, **server), "base")
-        check_agrees(trained(folder, tmp_path / "whole", **server), "base")
+        check_agrees(trained(folder, tmp_path / "whole", **server), "base")  # the last: now it has these weights
