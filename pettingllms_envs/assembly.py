@@ -25,7 +25,7 @@ from pettingzoo.utils.conversions import turn_based_aec_to_parallel_wrapper
 
 from pettingllms_envs.aec import VERSIONED, TextEnv
 from pettingllms_envs.core import Task, Tool, Workflow, check_choice
-from pettingllms_envs.features import Form, HasForms, HasLeastAlpha
+from pettingllms_envs.features import Form, Forms, HasForms, HasLeastAlpha
 from pettingllms_envs.settings import check_survives, in_files, restored
 from pettingllms_envs.views import VIEWS
 from pettingllms_envs.workflows.draft_plan import DraftPlan
@@ -157,14 +157,8 @@ def assemble(
         made.metadata["defaults"] = defaults[workflow]
         made.metadata["workflows"] = tuple(by_name)
         if forms is not None:
-            given = {key: made.metadata["settings"][key] for key in made.metadata["settings"] if key != "num_turns"}
-            described = partial(_described, settings=given, workflows=by_name)
-            made.metadata["cooperation"] = {
-                "full": forms.full and described(forms.full),
-                "routed": forms.routed and described(forms.routed),
-                "cut": forms.cut and described(forms.cut),
-                "alone": [described(form) for form in forms.alone],
-            }
+            given = {key: value for key, value in made.metadata["settings"].items() if key != "num_turns"}
+            made.metadata["cooperation"] = _cooperation(forms, partial(_described, settings=given, workflows=by_name))
         return made
 
     def env(**kwargs: Any) -> TextEnv:
@@ -247,6 +241,16 @@ def _check_alpha(workflow: Workflow[Any], alpha: float) -> None:
             f"alpha is {alpha!r}; expected more than {workflow.least_alpha:g}, the costs of {workflow.name!r}, or "
             "failing cheaply could pay more than succeeding. Raise it, or lower the costs."
         )
+
+
+def _cooperation(forms: Forms, described: Callable[[Form], Any]) -> dict[str, Any]:
+    """The other forms of a task that needs a team, as the environment's metadata has them."""
+    return {
+        "full": forms.full and described(forms.full),
+        "routed": forms.routed and described(forms.routed),
+        "cut": forms.cut and described(forms.cut),
+        "alone": [described(form) for form in forms.alone],
+    }
 
 
 def _described(form: Form, settings: Mapping[str, Any], workflows: Mapping[str, type[Any]]) -> dict[str, Any]:
