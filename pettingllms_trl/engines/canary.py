@@ -261,7 +261,7 @@ class Canary:
                 found = self._compare(name, scored, own.before(len(scored.logprobs)), version)
                 differences[name] = max(differences[name], found.difference)
                 if found.is_stale:
-                    self._report(name, scored, found, version, step, has_picture=bool(texts[name].images))
+                    self._report(name, scored, found, version, step)
         return differences
 
     def _is_due(self, name: str, version: WeightsVersion) -> bool:
@@ -282,16 +282,7 @@ class Canary:
             self._agreements[name, scored.place] = found.agreement
         return found
 
-    def _report(
-        self,
-        name: str,
-        scored: Scored,
-        found: Comparison,
-        version: WeightsVersion,
-        step: int,
-        *,
-        has_picture: bool,
-    ) -> None:
+    def _report(self, name: str, scored: Scored, found: Comparison, version: WeightsVersion, step: int) -> None:
         message = (
             f"step {step}: the engine does not sample from the weights that the trainer holds, those of policy "
             f"{name!r}. The trainer holds version {version.of(self._policies[name])}; the engine ({scored.place}) was "
@@ -307,10 +298,9 @@ class Canary:
             )
         message += (
             ". What was sampled since then is off-policy. See that nobody else gives weights to the engine, call "
-            "trainer.weights_changed() after changing weights by hand, and resume from a checkpoint of before"
+            "trainer.weights_changed() after changing weights by hand, and resume from a checkpoint of before. Where a "
+            "policy is shown images, see that trainer and engine make the same pixels of one"
         )
-        if has_picture:
-            message += ". The text has a picture: see that the processors of trainer and engine make the same pixels"
         if self._action == "stop":
             raise StaleWeights(f"{message}; canary='warn' goes on instead.")
         warnings.warn(f"{message}.", stacklevel=2)
