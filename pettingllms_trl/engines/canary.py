@@ -298,8 +298,8 @@ class Canary:
             )
         message += (
             ". What was sampled since then is off-policy. See that nobody else gives weights to the engine, call "
-            "trainer.weights_changed() after changing weights by hand, and resume from a checkpoint of before. Where a "
-            "policy is shown images, see that trainer and engine make the same pixels of one"
+            "trainer.weights_changed() after changing weights by hand, and resume from a checkpoint of before. Where "
+            "a policy is shown images, see that trainer and engine make the same pixels of one"
         )
         if self._action == "stop":
             raise StaleWeights(f"{message}; canary='warn' goes on instead.")
