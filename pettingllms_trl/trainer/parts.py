@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 from pettingzoo import AECEnv
+from transformers import PreTrainedModel
 
 from pettingllms_trl.checkpoints import recorder
 from pettingllms_trl.checkpoints.configuration import ARGUMENTS, RunConfiguration
@@ -58,13 +60,17 @@ def image_inputs_of(team: Team) -> dict[str, ImageInputs]:
     return {name: of_processor.setdefault(id(each), ImageInputs(each, cache)) for name, each in reading.items()}
 
 
-def check_images(team: Team, images: Mapping[str, ImageInputs], envs: Mapping[str, Sequence[AECEnv]]) -> list[str]:
+def check_images(
+    args: MultiAgentGRPOConfig, team: Team, images: Mapping[str, ImageInputs], envs: Mapping[str, Sequence[AECEnv]]
+) -> list[str]:
     """The policies with weights here whose agents observe images after the reset.
+
+    Warns that prompts with images are not shared.
 
     Raises:
         ValueError: One cannot be shown any.
     """
-    seeing = []
+    seeing, unshared = [], []
     for agent in agents_with_images(envs):
         policy = team.policies[team.routing.of_agent[agent]]
         if policy.api is not None:  # a function is given the images
@@ -72,8 +78,37 @@ def check_images(team: Team, images: Mapping[str, ImageInputs], envs: Mapping[st
         if policy.name not in images:
             raise ValueError(f"agent {agent!r} of policy {policy.name!r} observes images, and {CANNOT_SEE}")
         images[policy.name].check(f"agent {agent!r} of policy {policy.name!r}")
+        if args.use_transformers_continuous_batching and not kind_of(args).has_weights:
+            raise ValueError(
+                f"agent {agent!r} observes images, which continuous batching does not take. Leave "
+                "use_transformers_continuous_batching out."
+            )
         seeing.append(policy.name)
+        if args.shared_prefix and policy.is_trained:
+            unshared.append(agent)
+    if unshared:
+        warnings.warn(
+            f"shared_prefix=True, but {', '.join(unshared)} observe images: training reads such prompts once for each "
+            "candidate, as TRL does, and shares those without images. Set shared_prefix=False to read all of them so, "
+            "without this warning.",
+            stacklevel=2,
+        )
     return seeing
+
+
+def trained_parts(team: Team) -> dict[str, tuple[int, int]]:
+    """The numbers of trained parameters of each policy with vision: in its vision part, and elsewhere."""
+    numbers = {}
+    for policy in team.routing.trained:
+        model = team.weights_of(policy.name)
+        kind = type(getattr(model.config, "vision_config", None))
+        towers = [m for m in model.modules() if isinstance(m, PreTrainedModel) and type(m.config) is kind]
+        of_vision = {id(parameter) for tower in towers for parameter in tower.parameters()}
+        if of_vision:
+            trained = team.parameters_of(policy)
+            number = sum(parameter.numel() for parameter in trained if id(parameter) in of_vision)
+            numbers[policy.name] = number, sum(parameter.numel() for parameter in trained) - number
+    return numbers
 
 
 def bridges_of(args: MultiAgentGRPOConfig, team: Team, codecs: Mapping[str, PolicyCodec]) -> dict[str, Follow | None]:

@@ -46,6 +46,7 @@ from pettingllms_trl.credit.selection import num_tokens
 from pettingllms_trl.engines.factory import kind_of
 from pettingllms_trl.engines.transformers import LocalSampler
 from pettingllms_trl.engines.weight_store import CountsSteps
+from pettingllms_trl.pixels import naming_torchvision
 from pettingllms_trl.policies.codecs import PolicyCodec
 from pettingllms_trl.policies.profiles import check_chat_template
 from pettingllms_trl.policies.references import MoveReferencesCallback
@@ -214,7 +215,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
             model, processing_class=processing_class, peft_config=peft_config, quantization_config=quantization_config
         )
         # The weights of the user's reward functions are not TRL's to use, and the engine is ours.
-        with override_args(args, reward_weights=None, use_vllm=False, **given.hidden):
+        with override_args(args, reward_weights=None, use_vllm=False, **given.hidden), naming_torchvision():
             super().__init__(
                 model=given.model,
                 reward_funcs=[environment],
@@ -242,7 +243,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
             for name, profile in self.team.profiles.items()
         }
         parts.check_tools(self.team, self.codecs, setup.envs)
-        seeing = parts.check_images(self.team, self.image_inputs, setup.envs)
+        seeing = parts.check_images(args, self.team, self.image_inputs, setup.envs)
         follow = parts.bridges_of(args, self.team, self.codecs)
         self.engines = parts.engines_of(
             setup,
@@ -329,6 +330,9 @@ class MultiAgentGRPOTrainer(TRLHooks):
         check_chat_template(of_trl.processing_class)
         self.team.attach(self, of_trl=of_trl, generation_kwargs=self.generation_kwargs)
         self.image_inputs = parts.image_inputs_of(self.team)
+        trained = parts.trained_parts(self.team) if self._can_train else {}
+        for name, (vision, others) in trained.items():
+            self.accelerator.print(f"Policy {name!r} trains {vision:,} parameters of vision and {others:,} others.")
         self.scorer = PackedScorer(
             self.team,
             self.args,
@@ -336,6 +340,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
             activate=self.activate,
             score=self.score_as_trl,
             images=self.image_inputs,
+            only_vision={name for name, (_, others) in trained.items() if not others},
         )
         self.activate(next(iter(self.team.profiles)))
 
