@@ -138,7 +138,7 @@ def test_vllm_in_the_process_bounds_pictures_as_the_trainer_does(
 
 def test_a_server_is_shown_pictures_with_adapters_and_with_whole_models(folder: str, tmp_path: Path) -> None:
     options = "--max-model-len 512 --logprobs-mode processed_logprobs --enable-scale-out --enable-lora --max-loras 2 "
-    options += "--max-lora-rank 8 --enable-tower-connector-lora "
+    options += "--max-lora-rank 8 --enable-tower-connector-lora --no-enable-chunked-prefill "
     options += """--limit-mm-per-prompt {"video":0}"""
     environment = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1", "VLLM_SERVER_DEV_MODE": "1"}
     with served(folder, tmp_path / "log", options, **environment) as url:
