@@ -113,7 +113,7 @@ FACTORY_REFUSED = Refused(
 )
 LIGER = "Liger's loss is gone from TRL 1.16"
 IMAGES = "test_vision_examples.py"
-NO_VLLM = "images are sampled by transformers' `generate` alone, which the error says"
+SEEING_VLLM = "engines/vllm/test_vllm_pictures.py, `-m vllm`, with a real engine"
 NO_EVAL_LOSS = "`eval_reward` and outcomes are logged, no `eval_loss`: a group-relative loss says nothing there"
 VLLM = "skipped in TRL; ours with a real engine: test_training_with_vllm.py and test_equals_trl_vllm.py, `-m vllm`"
 
@@ -426,7 +426,7 @@ CASES: tuple[Case, ...] = (
     passes("test_train_vlm_peft", why=IMAGES),
     passes("test_train_vlm_and_importance_sampling", why=IMAGES),
     elsewhere("test_train_vlm_and_liger", LIGER),
-    differs("test_train_vlm_and_vllm", NO_VLLM),
+    passes("test_train_vlm_and_vllm", why=SEEING_VLLM),
     passes("test_train_vlm_multi_image", why=f"{IMAGES}; test_equals_trl_pictures.py, equal to TRL"),
     passes("test_train_vlm_log_multimodal_false", why=f"{IMAGES}; the table has descriptions, never images"),
     elsewhere("test_train_with_tools_multimodal_response", TOOLS),
@@ -442,7 +442,7 @@ CASES: tuple[Case, ...] = (
     differs(
         "test_vlm_training", "of adapters on a large model, on a GPU; ours with tiny ones: test_picture_policies.py"
     ),
-    differs("test_vlm_processor_vllm_colocate_mode", NO_VLLM),
+    passes("test_vlm_processor_vllm_colocate_mode", why=SEEING_VLLM),
     passes("test_train_vllm", why=VLLM),
 )
 
