@@ -185,7 +185,8 @@ class GenerationReporter:
             before=log.begin(step),
             first=self._collector.rows_played.number - len(generation.rows),
         )
-        log.write(made)
+        decisions = [d for episode in generation.played.episodes for d in (*episode.decisions, *episode.continuations)]
+        log.write(made, {image.digest: image for decision in decisions for image in decision.prompt.images}.values())
 
     def _make_recorder(self) -> recorder.RolloutRecorder:
         """Training rollouts are written by one process, for each knows all episodes."""
