@@ -61,7 +61,9 @@ def prompts_read_once(model: Any, images: Sequence[Images] | None = None) -> Ite
         if inputs and images is None:  # of something else
             return plain(**batch, **kwargs)
         seen = (inputs, images) if images is not None else None
-        cache = read_once(plain, **batch, generation_config=kwargs.get("generation_config"), seen=seen, model=model)
+        # As told for the model around this one: sharded, each process samples at its own pace.
+        read = partial(plain, **{name: kwargs[name] for name in ("synced_gpus",) if name in kwargs})
+        cache = read_once(read, **batch, generation_config=kwargs.get("generation_config"), seen=seen, model=model)
         if cache is None:
             return plain(**batch, **kwargs)
         rest = {name: value for name, value in kwargs.items() if name not in inputs}  # what was seen is in the cache

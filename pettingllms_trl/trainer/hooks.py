@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -73,6 +73,7 @@ class TRLHooks(GRPOTrainer):
     team: Team
     routing: Routing
     engines: SyncedEngines
+    rate_factors: Callable[[], Mapping[str, float]] | None
     # Set by the constructors of TRL and transformers.
     _buffered_inputs: list[list[Batch]] | None
     _current_train_step_time: float
@@ -376,11 +377,10 @@ class TRLHooks(GRPOTrainer):
 
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
         """TRL's, its parameter groups split by policy, each with its own learning rate."""
-        fresh = self.optimizer is None
-        optimizer = super().create_optimizer(model)
-        trained = self.routing.trained
-        if fresh and any(policy.learning_rate is not None for policy in trained):
-            split_groups(optimizer, trained, self.team.parameters_of, learning_rate=self.args.learning_rate)
+        fresh, optimizer = self.optimizer is None, super().create_optimizer(model)
+        if fresh:
+            trained, rate = self.routing.trained, self.args.learning_rate
+            split_groups(optimizer, trained, self.team.parameters_of, rate, self.rate_factors)
         return optimizer
 
     def _clip_grad_norm(self, model: torch.nn.Module) -> Any:

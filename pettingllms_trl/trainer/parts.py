@@ -41,6 +41,7 @@ from pettingllms_trl.rollout.env_checks import agents_with_images, agents_with_t
 from pettingllms_trl.rollout.env_pool import DEFAULT_ENVIRONMENT
 from pettingllms_trl.rollout.prompts import Follow, agents_with_history
 from pettingllms_trl.trainer.setup import Setup
+from pettingllms_trl.update.schedule import rate_factors
 
 
 def check_tools(team: Team, codecs: Mapping[str, PolicyCodec], envs: Mapping[str, Sequence[AECEnv]]) -> None:
@@ -234,7 +235,9 @@ def configuration_of(setup: Setup, team: Team, *, num_processes: int) -> RunConf
     }
     makers = setup.make_env if isinstance(setup.make_env, Mapping) else {DEFAULT_ENVIRONMENT: setup.make_env}
     for name, pool in setup.envs.items():
-        declared = pool[0].metadata.get("settings") or {"made by": makers[name]}
+        declared = dict(pool[0].metadata.get("settings") or {"made by": makers[name]})
+        if identity := pool[0].metadata.get("identity"):  # of a file
+            declared["identity"] = identity
         settings |= {f"{what} of env {name}".strip(): value for what, value in declared.items()}
     for policy in team.routing.policies:
         own: dict[str, Any] = {"api": policy.api}
@@ -246,4 +249,5 @@ def configuration_of(setup: Setup, team: Team, *, num_processes: int) -> RunConf
             if adapter is not None:
                 own["lora_dropout"] = team.weights_of(policy.name).peft_config[adapter].to_dict().get("lora_dropout")
         settings |= {f"{what} of {policy.name}": value for what, value in own.items()}
-    return RunConfiguration(team={**described_team(team), **of_states}, settings=plain(settings))
+    of_team = described_team(team, has_factors=rate_factors(setup.schedule, int) is not None)
+    return RunConfiguration(team={**of_team, **of_states}, settings=plain(settings))

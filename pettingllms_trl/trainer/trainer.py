@@ -71,7 +71,7 @@ from pettingllms_trl.update.builder import BatchBuilder
 from pettingllms_trl.update.entropy import EntropyBonus
 from pettingllms_trl.update.micro_batches import Batch
 from pettingllms_trl.update.packed_logprobs import PackedScorer
-from pettingllms_trl.update.schedule import Schedule, learning
+from pettingllms_trl.update.schedule import Schedule, learning, rate_factors
 from pettingllms_trl.update.step_guard import StepGuard
 from pettingllms_trl.update.token_budget import TokenBudget
 
@@ -148,7 +148,8 @@ class MultiAgentGRPOTrainer(TRLHooks):
             several environments, a curriculum by name for each environment that needs one.
         schedule (`Callable[[int], Collection[str]]`, *optional*):
             The number of a generation, from 0, to the names of the policies that learn from it, such as
-            [`Alternate`]; the others act but are not updated. `None`: all learn, or as `args.alternate_every` says.
+            [`Alternate`]; the others act but are not updated. A mapping gives each the factor of its learning rate.
+            `None`: all learn, or as `args.alternate_every` says.
         peft_config ([`~peft.PeftConfig`], *optional*):
             Of the adapters. With `policies="shared"`, as in [`~trl.GRPOTrainer`]: none trains the model itself.
 
@@ -209,6 +210,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
         if args.world_size > 1 and args.accelerator_config.dispatch_batches is None:
             args.accelerator_config.dispatch_batches = False  # a stream's rows are no tensors to be sent round
         self.envs, self.credit, self.schedule = setup.envs, setup.credit, setup.schedule
+        self.rate_factors = rate_factors(self.schedule, lambda: self.plan.number(self.state.global_step))
         self._can_train = setup.trains
         self.routing, self.team = setup.routing, Team(setup.routing, args)
         given = self.team.prepare(
@@ -371,7 +373,10 @@ class MultiAgentGRPOTrainer(TRLHooks):
         advantages = self.credit(generation.decisions) if generation.decisions else []
         credits.check_advantages(advantages, generation.decisions)
         inside = generation.continuations
-        of_continuations = credits.continuation_advantages(inside, scale=self._continuation_scale) if inside else []
+        of_continuations: credits.Advantages = []
+        if inside:
+            group = self.args.continuation_group
+            of_continuations = credits.continuation_advantages(inside, scale=self._continuation_scale, group=group)
         self._log_generation(generation, advantages, of_continuations)
         selected, kept = generation.selection, generation.kept_continuations
         trained = [*selected.of(generation.decisions), *(inside[i] for i in kept)]
