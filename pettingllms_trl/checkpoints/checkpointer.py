@@ -314,11 +314,7 @@ class Checkpointer:
             return None
         device = self._accelerator.device
         # torch knows no "cpu:0", as the device of one process among several is called.
-<<<<<<< HEAD
-        with torch.serialization.safe_globals([Image]):
-=======
         with torch.serialization.safe_globals([Image]):  # of the rows of a generation
->>>>>>> main
             state = torch.load(path, map_location="cpu" if device.type == "cpu" else device, weights_only=True)
         if state.get("format") != FORMAT:
             raise ValueError(

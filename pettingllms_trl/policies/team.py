@@ -213,9 +213,10 @@ class Team:
 
     @property
     def is_loaded_by_trl(self) -> bool:
-        """Whether transformers' trainer can read a checkpoint: one model plays all agents, and it is not a whole model
-        with vision, whose weights transformers saves under other names, and then does not find."""
-        is_renamed = isinstance(self.model, PreTrainedModel) and hasattr(self.model.config, "vision_config")
+        """Whether transformers' trainer can read a checkpoint: one model plays all agents, whose parameters have the same
+        names in files. Others, as of a whole model with vision, it does not find, and leaves as they are."""
+        is_whole = isinstance(self.model, PreTrainedModel)
+        is_renamed = is_whole and bool(get_model_conversion_mapping(self.model, add_legacy=False))
         return self.is_plain and not is_renamed
 
     # ---- One policy at a time -------------------------------------------------------------------------------------
@@ -224,14 +225,6 @@ class Team:
     def wrapped(self) -> Any:
         """The trainer's model, which accelerate may have wrapped."""
         return self._trainer.model
-
-    @property
-    def loads_as_transformers(self) -> bool:
-        """Whether transformers' trainer loads the model from a checkpoint: one at its root, whose parameters have the
-        same names in files. Others it would leave as they are."""
-        return self.is_plain and not (
-            isinstance(self.model, PreTrainedModel) and get_model_conversion_mapping(self.model, add_legacy=False)
-        )
 
     @property
     def model(self) -> weights.Model:

@@ -234,29 +234,14 @@ def save(
 
 
 def restore(model: Model, policies: Sequence[Policy], folder: Path, *, at_root: bool = False) -> None:
-<<<<<<< HEAD
-    """Load what `save` wrote into the same model.
-=======
     """Load what `save` wrote into the same model, or with `at_root` what transformers' trainer wrote of the only one.
->>>>>>> main
-
-    Args:
-        model: The trainer's.
-        policies: The policies to load.
-        folder: Where from.
-        at_root: Whether the one policy's weights are in the folder itself.
 
     Raises:
         ValueError: A policy has no weights there, or weights of another kind. Nothing was loaded then.
     """
-    places = {policy.name: folder if at_root else folder / policy.name for policy in policies}
     for policy in policies:
         kind = "config.json" if policy.adapter is None else "adapter_config.json"
-<<<<<<< HEAD
-        if not (places[policy.name] / kind).is_file():
-=======
         if not at_root and not (folder / policy.name / kind).is_file():
->>>>>>> main
             known = [path.relative_to(folder).as_posix() for path in folder.glob("*/*config.json")]
             found = ", ".join(
                 sorted(name for name in known if name.endswith(("/config.json", "/adapter_config.json")))
@@ -266,11 +251,7 @@ def restore(model: Model, policies: Sequence[Policy], folder: Path, *, at_root: 
                 f"{found or 'none'}). Resume with the policies that it was saved with."
             )
     for policy in policies:
-<<<<<<< HEAD
-        weights, place = weights_of(model, policy), places[policy.name]
-=======
         weights, place = weights_of(model, policy), folder if at_root else folder / policy.name
->>>>>>> main
         if policy.adapter is None:
             # Through from_pretrained, which handles shards, tied weights and renamed parameters.
             widest = max((p.dtype for p in weights.parameters()), key=lambda dtype: dtype.itemsize)

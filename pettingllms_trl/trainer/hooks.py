@@ -447,17 +447,6 @@ class TRLHooks(GRPOTrainer):
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         self.engines.after_load()
-<<<<<<< HEAD
-        if self.team.loads_as_transformers or self.is_fsdp_enabled:  # FSDP2's shards are read from a file of its own
-            super()._load_from_checkpoint(resume_from_checkpoint, model)
-        else:
-            folder, at_root = Path(resume_from_checkpoint), self.team.is_plain
-            weights.restore(self.team.model, self.routing.trained, folder, at_root=at_root)
-
-    def _load_best_model(self) -> None:
-        self.engines.after_load()
-        if self.team.loads_as_transformers or self.is_deepspeed_enabled or self.is_fsdp_enabled:
-=======
         if self.team.is_loaded_by_trl or self.is_fsdp_enabled:  # FSDP2's shards are read back from a file of its own
             super()._load_from_checkpoint(resume_from_checkpoint, model)
         else:
@@ -467,7 +456,6 @@ class TRLHooks(GRPOTrainer):
     def _load_best_model(self) -> None:
         self.engines.after_load()
         if self.team.is_loaded_by_trl or self.is_deepspeed_enabled or self.is_fsdp_enabled:
->>>>>>> main
             super()._load_best_model()
         else:  # transformers looks for weights at the root only, and goes on without
             self._load_from_checkpoint(self.state.best_model_checkpoint)
