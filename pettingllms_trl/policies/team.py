@@ -213,8 +213,8 @@ class Team:
 
     @property
     def is_loaded_by_trl(self) -> bool:
-        """Whether transformers' trainer can read a checkpoint: one model plays all agents, whose parameters have the same
-        names in files. Others, as of a whole model with vision, it does not find, and leaves as they are."""
+        """Whether transformers' trainer can read a checkpoint: one model plays all agents, whose parameters have
+        the same names in files. Others, as of a whole model with vision, it does not find, and leaves as they are."""
         is_whole = isinstance(self.model, PreTrainedModel)
         is_renamed = is_whole and bool(get_model_conversion_mapping(self.model, add_legacy=False))
         return self.is_plain and not is_renamed

@@ -402,7 +402,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
         step = self.state.global_step
         metrics = self.reporter.metrics_of(generation, step=step, is_first=self._step == 0)
         self.report_all(with_absent_parts(metrics, self.log_of_trl.values["train"]), "train")
-        if self.plan.is_due(step, self.args.image_gain_steps):
+        if self.args.image_gain_steps and self.plan.is_due(step, self.args.image_gain_steps):
             gains = self._image_gains(generation.decisions)
             self.report_all({f"agent/{agent}/image_gain": [gain] for agent, gain in gains.items()}, "train")
         self.token_budget.add(int(generation.played.counts["sampled_tokens"]))

@@ -82,7 +82,7 @@ def test_the_gain_is_the_mean_over_replies_of_what_the_own_picture_adds() -> Non
 
 @pytest.mark.parametrize(
     ("every", "steps_per_generation", "due"),
-    [(0, 1, []), (1, 1, [0, 1, 2, 3, 4, 5]), (3, 1, [0, 3]), (3, 2, [0, 4]), (2, 2, [0, 2, 4]), (1, 2, [0, 2, 4])],
+    [(1, 1, [0, 1, 2, 3, 4, 5]), (3, 1, [0, 3]), (3, 2, [0, 4]), (2, 2, [0, 2, 4]), (1, 2, [0, 2, 4])],
 )
 def test_it_is_logged_of_the_first_generation_in_so_many_steps(
     every: int, steps_per_generation: int, due: list[int], tmp_path: Path
