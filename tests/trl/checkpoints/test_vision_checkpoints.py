@@ -21,7 +21,13 @@ from twins import arguments
 
 
 INSIDE = {"gradient_accumulation_steps": 1, "steps_per_generation": 2, "max_steps": 3, "save_steps": 1}
-OPTIONS: dict[str, Any] = {**INSIDE, "save_strategy": "steps", "generation_kwargs": None, "bf16": False}
+OPTIONS: dict[str, Any] = {
+    **INSIDE,
+    "shared_prefix": False,
+    "save_strategy": "steps",
+    "generation_kwargs": None,
+    "bf16": False,
+}
 
 
 def trainer_of(family: str, output_dir: Path, policies: str, **options: Any) -> MultiAgentGRPOTrainer:
