@@ -1,4 +1,5 @@
-"""`PackedScorer`: computes log-probabilities of sequences with each prompt processed once for all its candidates.
+"""`PackedScorer`: computes log-probabilities of sequences with each prompt processed once for all its candidates, and
+each conversation once for all its turns.
 
 TRL's losses, and its old and reference log-probabilities, call one method to score rows of prompt and completion. Here
 that method packs them into one row without padding (`packing.py`), so that a decision's K candidates share their
@@ -30,6 +31,7 @@ from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.update.packed_attention import attending
 from pettingllms_trl.update.packing import pack
+from pettingllms_trl.update.packing_cost import Work, prices_of
 from pettingllms_trl.update.positions import counts_padding, takes_positions, with_positions
 
 
@@ -100,6 +102,11 @@ class PackedScorer:
                     stacklevel=2,
                 )
         return self.packable[name]
+
+    def prices(self, name: str) -> Work:
+        """What a pass of a policy's model costs, by which the way to pack its sequences is chosen."""
+        hidden_size = self._team.weights_of(name).config.get_text_config().hidden_size
+        return prices_of(self._accelerator.device.type, hidden_size)
 
     def _reason_not_packable(self) -> str | None:
         """Why the active policy's sequences are not packed; empty if the user does not want it, `None` if they are."""
@@ -234,7 +241,7 @@ class PackedScorer:
             width: C.
             isolated: `False`: every token sees all tokens before it in the row, including those of other candidates.
         """
-        packed = pack(ids, mask, width)
+        packed = pack(ids, mask, width, prices=self.prices(self._team.active))
         own = self._team.weights_of(self._team.active)
         models = (own, model) if isinstance(model, nn.Module) else (own,)
         with attending(*models), self._accelerator.autocast():

@@ -45,8 +45,11 @@ from trl.trainer.utils import add_fused_lm_head
 import pettingllms_trl.trainer.parts
 import twins
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Prompt
+from pettingllms_trl.update.assignment import cost
+from pettingllms_trl.update.conversations import sizes_of
 from pettingllms_trl.update.packed_attention import NAME, attending
-from pettingllms_trl.update.packing import Packed, num_tokens, pack
+from pettingllms_trl.update.packing import Packed, pack
+from pettingllms_trl.update.packing_cost import Way, prices_of
 from short_runs import keep_all_rows
 from third_party import OneShot, Relay
 
@@ -73,16 +76,14 @@ def test_a_prompt_stands_once_and_each_branch_begins_with_its_last_token() -> No
     assert packed.ids.tolist() == [[A, B, C, X, Y, C, Z, C, D, Z]]
     assert packed.positions.tolist() == [[0, 1, 2, 3, 4, 2, 3, 2, 0, 1]]
     assert packed.labels.tolist() == [[-100, -100, X, Y, END, Z, END, -100, Z, END]]
-    assert packed.ids.size(1) == num_tokens(3, [3, 2, 0]) + num_tokens(1, [2]) == 8 + 2
+    assert packed.ids.size(1) == 8 + 2  # 3 - 1 + 3 + 2 + 1, the last of an empty completion, and 1 - 1 + 2
 
 
 def test_a_prompt_stands_once_for_all_rows_with_its_key() -> None:
-    rows: dict[Any, tuple[Prompt, list[int]]] = {}
-    for ids, seen in zip(IDS, MASK, strict=True):
-        prompt = Prompt([], tuple(ids[:3][seen[:3] == 1].tolist()))
-        rows.setdefault(prompt.key, (prompt, []))[1].append(int(seen[3:].sum()))
-    expected = sum(num_tokens(len(prompt.ids), lengths) for prompt, lengths in rows.values())
-    assert pack(IDS, MASK, 3).ids.size(1) == expected
+    prompts = [Prompt([], tuple(ids[:3][seen[:3] == 1].tolist())) for ids, seen in zip(IDS, MASK, strict=True)]
+    completions = [ids[3:][seen[3:] == 1].tolist() for ids, seen in zip(IDS, MASK, strict=True)]
+    sizes = sizes_of([each.ids for each in prompts], completions, [each.key for each in prompts])
+    assert pack(IDS, MASK, 3).ids.size(1) == cost(range(4), sizes, prices=prices_of("cpu", 32))
 
 
 def test_values_of_the_row_go_back_to_the_tokens_that_they_predict() -> None:
@@ -91,9 +92,9 @@ def test_values_of_the_row_go_back_to_the_tokens_that_they_predict() -> None:
     assert packed.of_completions(values).tolist() == [[2, 3, 4], [8, 9, 0], [5, 6, 0], [0, 0, 0]]
 
 
-@pytest.mark.parametrize("split", [False, True])
-def test_attention_finds_every_token_of_a_sequence_where_the_row_has_it(split: bool) -> None:
-    layout = pack(IDS, MASK, 3, split=split).layout
+@pytest.mark.parametrize("way", ["rows", "prompts"])
+def test_attention_finds_every_token_of_a_sequence_where_the_row_has_it(way: Way) -> None:
+    layout = pack(IDS, MASK, 3, way=way).layout
     own = [row[:n].tolist() for row, n in zip(layout.rows, (5, 4, 3, 2), strict=True)]
     assert own == [[0, 1, 2, 3, 4], [0, 1, 5, 6], [0, 1, 7], [8, 9]]
     assert layout.starts.tolist() == [2, 2, 2, 0]
@@ -218,12 +219,12 @@ def difference(found: Mapping[str, torch.Tensor], expected: Mapping[str, torch.T
     return max(float((found[n] - g).norm() / g.norm().clamp(min=1e-2 * whole)) for n, g in expected.items())
 
 
-@pytest.mark.parametrize("split", [False, True], ids=["whole", "split"])
+@pytest.mark.parametrize("way", ["rows", "prompts"])
 @pytest.mark.parametrize("checkpointing", ["", "checkpointed", "reentrant"])
 @pytest.mark.parametrize("lora", [False, True], ids=["full", "lora"])
 @pytest.mark.parametrize("name", MODELS)
 def test_log_probabilities_entropies_and_gradients_are_those_of_each_row_alone(
-    name: str, lora: bool, checkpointing: str, split: bool
+    name: str, lora: bool, checkpointing: str, way: Way
 ) -> None:
     if lora and name in ("gpt2", "mixtral"):
         pytest.skip("PEFT warns of Conv1D, and has no layer for experts in one tensor")
@@ -232,7 +233,7 @@ def test_log_probabilities_entropies_and_gradients_are_those_of_each_row_alone(
     expected = one_by_one(model, ids, mask, 7)
     of_rows = gradients(model, expected)
     with attending(model):
-        found = together(model, pack(ids, mask, 7, split=split))
+        found = together(model, pack(ids, mask, 7, way=way))
         of_row = gradients(model, found)
     torch.testing.assert_close(found[0], expected[0], rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(found[1], expected[1], rtol=1e-5, atol=1e-5)
@@ -240,16 +241,14 @@ def test_log_probabilities_entropies_and_gradients_are_those_of_each_row_alone(
 
 
 @pytest.mark.parametrize("lengths", [(9, 4), (1, 6), (1, 1)])
-@pytest.mark.parametrize("split", [False, True], ids=["whole", "split"])
-def test_prompts_of_different_lengths_and_of_one_token_share_a_row(lengths: tuple[int, int], split: bool) -> None:
-    if split and max(lengths) == 1:
-        split = False  # nothing is in common
+@pytest.mark.parametrize("way", ["rows", "prompts"])
+def test_prompts_of_different_lengths_and_of_one_token_share_a_row(lengths: tuple[int, int], way: Way) -> None:
     model = made("gemma3-windows")
     ids, mask = batch(lengths)
     expected = one_by_one(model, ids, mask, 7)
     of_rows = gradients(model, expected)
     with attending(model):
-        found = together(model, pack(ids, mask, 7, split=split))
+        found = together(model, pack(ids, mask, 7, way=way))
         of_row = gradients(model, found)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
     assert difference(of_row, of_rows) < 1e-5
