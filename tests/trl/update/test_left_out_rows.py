@@ -112,7 +112,16 @@ def made(
     )
 
 
-OVER_PASSES = ("entropy", "clip_ratio", "vespo/", "sampling/", "frac_rows_updated", "frac_tokens_read", "time", "per_second")
+OVER_PASSES = (
+    "entropy",
+    "clip_ratio",
+    "vespo/",
+    "sampling/",
+    "frac_rows_updated",
+    "frac_tokens_read",
+    "time",
+    "per_second",
+)
 """Of what is logged: of the rows that go through the model, or of the clock."""
 
 
