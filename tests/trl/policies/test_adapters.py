@@ -1,4 +1,4 @@
-"""Adapters: what is active already is not switched again, and whatever PEFT has frozen since is trainable afterwards."""
+"""Adapters: what is active already is not switched again, and what PEFT has frozen since is trainable afterwards."""
 
 from __future__ import annotations
 

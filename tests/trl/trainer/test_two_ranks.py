@@ -142,7 +142,7 @@ def check_same(one: dict[str, Any], other: dict[str, Any], name: str, *, metrics
 
 
 CLOCKS = ("runtime", "per_second", "time", "flos")
-OF_PASSES = ("clip_ratio", "policy_loss", "entropy", "kl", "vespo", "skipped_steps")
+OF_PASSES = ("clip_ratio", "policy_loss", "entropy", "kl", "vespo", "skipped_steps", "frac_tokens_read")
 """TRL's means over the processes' means, each of which counts as much whatever is in it."""
 OF_CALLS = ("sampled_tokens",)
 """The sampler of `ranks.py` tells equal prompts of one call apart, and continuations fall into other calls."""
