@@ -120,7 +120,7 @@ class BatchBuilder:
         self._num_steps = args.steps_per_generation
         # Optimizer steps for which a generation is passed through once.
         self._num_updates = max(self._num_steps // args.gradient_accumulation_steps, 1)
-        self._num_movable = _num_movable(args)
+        self._num_movable = num_movable_of(args)
         self._split = partial(
             split,
             num_steps=self._num_steps,
@@ -325,7 +325,7 @@ class BatchBuilder:
         return self._split(batch, shard=shard), assignment
 
 
-def _num_movable(args: MultiAgentGRPOConfig) -> int:
+def num_movable_of(args: MultiAgentGRPOConfig) -> int:
     """Micro-steps among which a row may move and weigh the same: those of an optimizer step, unless the loss or the
     entropy bonus is a mean over a micro-step's tokens."""
     num_steps, of_update = args.steps_per_generation or 1, args.gradient_accumulation_steps
