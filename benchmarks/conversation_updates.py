@@ -30,6 +30,8 @@ from pettingllms_trl.update.packing_cost import WAYS, Way, Work, cheapest, price
 
 ROWS = 8
 """Of a micro-batch of TRL's."""
+SIDES: Mapping[str, Way | None] = {"trl": None, "prompts": "prompts", "conversations": "conversations"}
+"""Who is compared, and how their rows are packed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,11 @@ class Tree:
     def parse(cls, text: str) -> Tree:
         """`"6x512x200x64x8"`."""
         return cls(*map(int, text.split("x")))
+
+    @property
+    def text(self) -> str:
+        """What `parse` reads."""
+        return f"{self.turns}x{self.prompt}x{self.observation}x{self.reply}x{self.candidates}"
 
     def __str__(self) -> str:
         history = "" if self.has_history else " without history"
@@ -104,8 +111,8 @@ def batches_of(tree: Tree, vocabulary: int, device: str, rows_each: int) -> list
 
 
 @contextmanager
-def packed_as(way: Way) -> Iterator[None]:
-    """Pack every pass in this way inside the block."""
+def packed_as(way: Way | None) -> Iterator[None]:
+    """Pack every pass in this way inside the block. `None`: in the cheapest."""
     with patch.object(packed_logprobs, "pack", partial(pack, way=way)):
         yield
 
@@ -242,6 +249,20 @@ def fitted(measured: Sequence[tuple[int, Mapping[Way, Work], Mapping[Way, float]
         kept.pop(int(solved.argmin()))
     prices = dict(zip(kept, solved, strict=True))
     return Work(*(prices.get(each, 0.0) / prices.get(1, prices[0] / 6) for each in range(4)))
+
+
+def fit(model: Any, of_model: Mapping[str, int], number: int, rounds: int, now: Callable[[], float]) -> None:
+    """Print how much slower than the fastest each way is, and which the trainer takes; and prices that fit."""
+    hidden_size, device = of_model["hidden_size"], next(model.parameters()).device.type
+    measured = []
+    seconds_of_ways(model, of_model["vocab_size"], [Tree(2, 20, 5, 5, 2)], 1, now)  # what is done once
+    for trees in shapes(number, seed=1, most=1500 if hidden_size > 96 else 3500):
+        seconds = seconds_of_ways(model, of_model["vocab_size"], trees, rounds, now)
+        measured.append((hidden_size, works_of(trees), seconds))
+        own, best = chosen(trees, hidden_size, device), min(seconds.values())
+        slower = ", ".join(f"{way} {each / best:.2f}" for way, each in seconds.items())
+        print(f"{slower}; taken: {own}, {seconds[own] / best:.2f}   {'; '.join(map(str, trees))}", flush=True)
+    print(fitted(measured))
 
 
 def chosen(trees: Sequence[Tree], hidden_size: int, device: str) -> Way:
