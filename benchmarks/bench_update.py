@@ -388,16 +388,17 @@ def report_tree(setting: Setting, tree: Tree, found: dict[str, Any], taken: Mapp
         ratios = [a / b for a, b in zip(seconds[which], seconds[own], strict=False)] or [math.nan]
         tokens = amounts[which].tokens / amounts[own].tokens
         operations = flops_of(setting, amounts[which]) / flops_of(setting, amounts[own])
+        side = own if which == "trl" else which  # whose gradients are compared with TRL's
         goal = (0.85 if which == "prompts" else 0.7) * min(tokens, operations)
         less = taken[which] / taken[own] if {which, own} <= taken.keys() else math.nan
         print(
             f"  beside {name}: {statistics.median(ratios):.2f}x ({min(ratios):.2f}-{max(ratios):.2f}),"
             f" goal {goal:.2f}x; tokens {tokens:.2f}x ({amounts[which].tokens}), operations {operations:.2f}x,"
-            f" memory {less:.2f}x less, gradients {found['errors'].get(own if which == 'trl' else which, math.nan):.0e}",
+            f" memory {less:.2f}x less, gradients {found['errors'].get(side, math.nan):.0e}",
             flush=True,
         )
         absent = _without_room({which: seconds[which], "ours": seconds[own]})
-        name_of_figure = f"update of a whole conversation, {where}"
+        name_of_figure = f"update of a whole conversation beside {name}, {where}"
         peer = () if absent else seconds[which]
         figures.append(
             Figure(name=name_of_figure, unit="s", ours=seconds[own], peer_name=name, peer=peer, absent=absent)

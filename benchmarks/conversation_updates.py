@@ -254,15 +254,16 @@ def fitted(measured: Sequence[tuple[int, Mapping[Way, Work], Mapping[Way, float]
 def fit(model: Any, of_model: Mapping[str, int], number: int, rounds: int, now: Callable[[], float]) -> None:
     """Print how much slower than the fastest each way is, and which the trainer takes; and prices that fit."""
     hidden_size, device = of_model["hidden_size"], next(model.parameters()).device.type
-    measured = []
+    measured, slower = [], []
     seconds_of_ways(model, of_model["vocab_size"], [Tree(2, 20, 5, 5, 2)], 1, now)  # what is done once
     for trees in shapes(number, seed=1, most=1500 if hidden_size > 96 else 3500):
         seconds = seconds_of_ways(model, of_model["vocab_size"], trees, rounds, now)
         measured.append((hidden_size, works_of(trees), seconds))
         own, best = chosen(trees, hidden_size, device), min(seconds.values())
-        slower = ", ".join(f"{way} {each / best:.2f}" for way, each in seconds.items())
-        print(f"{slower}; taken: {own}, {seconds[own] / best:.2f}   {'; '.join(map(str, trees))}", flush=True)
-    print(fitted(measured))
+        slower.append(seconds[own] / best)
+        times = ", ".join(f"{way} {each / best:.2f}" for way, each in seconds.items())
+        print(f"{times}; taken: {own}, {slower[-1]:.2f}   {'; '.join(map(str, trees))}", flush=True)
+    print(f"taken: at most {max(slower):.2f} times the seconds of the fastest; {fitted(measured)}")
 
 
 def chosen(trees: Sequence[Tree], hidden_size: int, device: str) -> Way:
