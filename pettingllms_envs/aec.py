@@ -35,6 +35,7 @@ from pettingllms_envs.features import (
 from pettingllms_envs.observations import Prompt
 from pettingllms_envs.spaces import ChatText, observation_space
 from pettingllms_envs.state_digest import ARRAY, with_task, written
+from pettingllms_envs.views import check_view, viewed
 
 
 NONE: Mapping[str, float] = {}
@@ -124,9 +125,12 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
         alpha: Weight of the team's rewards, a finite number of at least 0.
         render_mode: None, `"ansi"` (`render` returns text), `"rgb_array"` (a picture) or `"human"` (every reset and
             step prints the board).
+        view: What agents are shown of a board: its `"text"`, its picture (`"image"`), or `"both"`. It changes what
+            they observe, and no state.
 
     Raises:
-        ValueError: `name`, `alpha` or `render_mode` is not as above, or two roles or agents have one name.
+        ValueError: `name`, `alpha`, `render_mode` or `view` is not as above, two roles or agents have one name, or the
+            task draws no board to be viewed.
     """
 
     def __init__(
@@ -136,9 +140,11 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
         name: str | None = None,
         alpha: float = 1.0,
         render_mode: str | None = None,
+        view: str = "text",
     ) -> None:
         super().__init__()
         _check_roles(workflow)
+        check_view(view, workflow)
         if name is not None and not re.fullmatch(VERSIONED, name, re.ASCII):
             raise ValueError(f"name is {name!r}; expected a name with its version, such as 'council_v0'.")
         if not 0 <= alpha < math.inf:
@@ -149,11 +155,13 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
         self.workflow = workflow
         self.alpha = float(alpha)
         self.render_mode = render_mode
+        self.view = view
         self.metadata: dict[str, Any] = {
             "name": f"{task.name}_v{task.version}" if name is None else name,
             "task": f"{task.name}_v{task.version}",
             "render_modes": list(RENDER_MODES),
             "render_fps": 2,
+            "view": view,
             "is_parallelizable": False,
             "branching": "snapshot",
             "roles": {agent: role.name for role in workflow.roles for agent in role.agents},
@@ -174,7 +182,12 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
             data = task.data_set
             self.metadata["data"] = {"name": data.name, "note": data.note, "remedy": data.remedy}
         self.possible_agents = [agent for role in workflow.roles for agent in role.agents]
-        self._observes = {agent: role.observes for role in workflow.roles for agent in role.agents}
+        observes = "text" if view == "text" else "parts"
+        self._observes = {
+            agent: observes if role.observes == "text" else role.observes
+            for role in workflow.roles
+            for agent in role.agents
+        }
         self.observation_spaces = {agent: observation_space(each) for agent, each in self._observes.items()}
         self.action_spaces = {agent: ChatText(replies=task.blind_replies) for agent in self.possible_agents}
         self._name: str = self.metadata["name"]
@@ -465,6 +478,8 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
 
     def _shown(self, seen: Any, agent: str) -> dict[str, Any]:
         """What the workflow shows an agent, as an observation."""
+        if self.view != "text":
+            seen = viewed(seen, self.view, self.workflow, self._current.play.task)
         observes = self._observes[agent]
         if observes == "text" and isinstance(seen, str):
             return {"system": self._systems[agent], "text": seen}

@@ -6,6 +6,7 @@ The task and its settings: `pettingllms_envs.tasks.archives.Archives`; the workf
 
 from pettingllms_envs.assembly import assemble
 from pettingllms_envs.tasks.archives import Archives
+from pettingllms_envs.workflows.designed import Designed
 from pettingllms_envs.workflows.librarians import (
     DirectedLibrarian,
     FullLibrarian,
@@ -30,5 +31,6 @@ raw_env, env, parallel_env = assemble(
         FullLibrarian,
         DirectedLibrarian,
         RoutedLibrarian,
+        Designed,
     ),
 )

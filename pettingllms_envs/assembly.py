@@ -25,8 +25,9 @@ from pettingzoo.utils.conversions import turn_based_aec_to_parallel_wrapper
 
 from pettingllms_envs.aec import VERSIONED, TextEnv
 from pettingllms_envs.core import Task, Tool, Workflow, check_choice
-from pettingllms_envs.features import Form, HasForms
+from pettingllms_envs.features import Form, Forms, HasForms, HasLeastAlpha
 from pettingllms_envs.settings import check_survives, in_files, restored
+from pettingllms_envs.views import VIEWS
 from pettingllms_envs.workflows.draft_plan import DraftPlan
 from pettingllms_envs.workflows.single import Single
 from pettingllms_envs.workflows.tool_calls import STYLES, ToolCalls
@@ -41,7 +42,7 @@ DEFAULT_NUM_TURNS = 4
 
 RoleTools = Mapping[str, Sequence[str | Mapping[str, Any] | Tool]] | Sequence[str | Mapping[str, Any] | Tool]
 
-_OF_ALL = ("workflow", "num_turns", "alpha", "render_mode", "role_tools", "tool_calls", "max_tool_calls")
+_OF_ALL = ("workflow", "num_turns", "alpha", "view", "render_mode", "role_tools", "tool_calls", "max_tool_calls")
 """Settings of every environment, for suggestions."""
 
 _GIVEN = frozenset({"task", "num_turns"})
@@ -78,7 +79,8 @@ def assemble(
     """
     own_tools = role_tools or {}
     by_name = {workflow.name: workflow for workflow in workflows}
-    of_all = {"workflow": workflows[0].name, "num_turns": DEFAULT_NUM_TURNS, "alpha": 1.0}
+    of_all: dict[str, Any] = {"workflow": workflows[0].name, "num_turns": DEFAULT_NUM_TURNS, "alpha": 1.0}
+    of_all |= {"view": VIEWS[0]} if hasattr(task, "tiles") else {}
     defaults = {name: {**of_all, **_defaults(task), **_defaults(kind)} for name, kind in by_name.items()}
     last = module.rpartition(".")[2]
     own_name = last if name is None and re.fullmatch(VERSIONED, last, re.ASCII) else name
@@ -88,6 +90,7 @@ def assemble(
         workflow: str = workflows[0].name,
         num_turns: int | None = None,
         alpha: float = 1.0,
+        view: str = VIEWS[0],
         render_mode: str | None = None,
         max_cycles: int | None = None,
         role_tools: RoleTools | None = None,
@@ -101,6 +104,7 @@ def assemble(
             workflow: The roles and the order in which they act: the name of one of the environment's workflows.
             num_turns: Turn budget of an episode, at least 1; None is the workflow's own default.
             alpha: Weight of the team's rewards, at least 0.
+            view: What agents are shown of a task's board: `"text"`, `"image"` or `"both"`.
             render_mode: None, `"ansi"`, `"human"` or `"rgb_array"`.
             max_cycles: PettingZoo's name for `num_turns`, which it overrides; `pettingzoo.make` passes it. A cycle is
                 a turn, in which every agent acts once; a workflow without such turns has no `max_cycles`.
@@ -125,6 +129,7 @@ def assemble(
         turns = num_turns if max_cycles is None else max_cycles
         joined = _join(by_name, workflow, task, turns, settings)
         forms = joined.forms if isinstance(joined, HasForms) else None
+        _check_alpha(joined, alpha)
         check_survives(written, *kinds)
         own: dict[str, Any] = {"workflow": workflow, "num_turns": joined.num_turns}
         check_choice("tool_calls", tool_calls, STYLES)
@@ -144,22 +149,16 @@ def assemble(
                 f"max_cycles is {max_cycles!r}, but in the workflow {workflow!r} agents do not act once in every "
                 "turn, so there are no cycles to count. Give num_turns."
             )
-        made = TextEnv(joined, name=own_name, alpha=alpha, render_mode=render_mode)
-        own["alpha"] = made.alpha
+        made = TextEnv(joined, name=own_name, alpha=alpha, render_mode=render_mode, view=view)
+        own |= {"alpha": made.alpha, **({} if view == VIEWS[0] else {"view": view})}
         if isinstance(joined, ToolCalls):
             made.metadata["tools"] = joined.described()
         made.metadata["settings"] = {**own, **written}
         made.metadata["defaults"] = defaults[workflow]
         made.metadata["workflows"] = tuple(by_name)
         if forms is not None:
-            given = {key: made.metadata["settings"][key] for key in made.metadata["settings"] if key != "num_turns"}
-            described = partial(_described, settings=given, workflows=by_name)
-            made.metadata["cooperation"] = {
-                "full": forms.full and described(forms.full),
-                "routed": forms.routed and described(forms.routed),
-                "cut": forms.cut and described(forms.cut),
-                "alone": [described(form) for form in forms.alone],
-            }
+            given = {key: value for key, value in made.metadata["settings"].items() if key != "num_turns"}
+            made.metadata["cooperation"] = _cooperation(forms, partial(_described, settings=given, workflows=by_name))
         return made
 
     def env(**kwargs: Any) -> TextEnv:
@@ -233,6 +232,25 @@ def _join(
         own["num_turns"] = DEFAULT_NUM_TURNS if num_turns is None else num_turns
     joined: Workflow[Any] = workflows[name](task=task(**settings), **own)
     return joined
+
+
+def _check_alpha(workflow: Workflow[Any], alpha: float) -> None:
+    """Raise ValueError unless a success is worth more than what the workflow's costs can add up to."""
+    if isinstance(workflow, HasLeastAlpha) and alpha <= workflow.least_alpha:
+        raise ValueError(
+            f"alpha is {alpha!r}; expected more than {workflow.least_alpha:g}, the costs of {workflow.name!r}, or "
+            "failing cheaply could pay more than succeeding. Raise it, or lower the costs."
+        )
+
+
+def _cooperation(forms: Forms, described: Callable[[Form], Any]) -> dict[str, Any]:
+    """The other forms of a task that needs a team, as the environment's metadata has them."""
+    return {
+        "full": forms.full and described(forms.full),
+        "routed": forms.routed and described(forms.routed),
+        "cut": forms.cut and described(forms.cut),
+        "alone": [described(form) for form in forms.alone],
+    }
 
 
 def _described(form: Form, settings: Mapping[str, Any], workflows: Mapping[str, type[Any]]) -> dict[str, Any]:

@@ -37,6 +37,27 @@ class Board(Protocol):
         """The state as rows of tiles, all rows of the same length."""
 
 
+@runtime_checkable
+class HasLegend(Protocol):
+    """An optional feature of a task with a board: what the rules' symbols look like in its picture."""
+
+    @property
+    def legend(self) -> str:
+        """A sentence for a prompt."""
+
+
+@runtime_checkable
+class HasSymbols(HasLegend, Board, Protocol):
+    """An optional feature of a task with a board: each tile has a symbol, so the board can be written."""
+
+    @property
+    def symbols(self) -> str:
+        """All symbols, one character each."""
+
+    def rows(self, state: Any) -> Sequence[str]:
+        """The state's symbols row by row, a character for each tile."""
+
+
 class DataSet(NamedTuple):
     """The source of a task's problems.
 
@@ -106,6 +127,50 @@ class TakesReply(Protocol):
     @property
     def takes_reply(self) -> bool:
         """True."""
+
+
+@runtime_checkable
+class HasDisguise(Protocol):
+    """An optional feature of a task: the question with other numbers, names or another map.
+
+    Who is shown that, such as the designer of a team, learns what kind of question it is, and cannot know its answer.
+    """
+
+    def disguised(self, state: Any) -> str:
+        """What `show` could say of such a question; the same every time."""
+
+
+@runtime_checkable
+class HasTools(Protocol):
+    """An optional feature of a task: tools that read the instance, such as a search in its archives.
+
+    A workflow decides which of its agents may call which. `Tool`s, in contrast, know nothing of the instance.
+    """
+
+    @property
+    def tool_specs(self) -> Sequence[Any]:
+        """A `pettingllms_envs.core.ToolSpec` of each; its one argument is a text."""
+
+    def use(self, state: Any, name: str, request: str) -> tuple[Any, Any]:
+        """The state after a call of a tool, and its `pettingllms_envs.core.ToolResult`, whatever is requested."""
+
+    def tools_needed(self, state: Any) -> Sequence[str]:
+        """The names of the tools that an optimal team calls, in order."""
+
+    def best_request(self, state: Any, name: str) -> str | None:
+        """What an optimal agent requests of a tool now; None for nothing."""
+
+    def best_message(self, state: Any) -> str:
+        """What it tells the next one."""
+
+
+@runtime_checkable
+class HasLeastAlpha(Protocol):
+    """An optional feature of a workflow: a weight of the team's rewards below which its costs exceed a success."""
+
+    @property
+    def least_alpha(self) -> float:
+        """`alpha` must be greater than it."""
 
 
 @runtime_checkable

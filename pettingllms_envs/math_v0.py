@@ -7,12 +7,13 @@ The task and its settings: `pettingllms_envs.tasks.math.Math`; all other argumen
 from pettingllms_envs.assembly import assemble
 from pettingllms_envs.tasks.math import Math
 from pettingllms_envs.workflows.debate import Debate
+from pettingllms_envs.workflows.designed import Designed
 from pettingllms_envs.workflows.ensemble import Ensemble
 from pettingllms_envs.workflows.self_verification import SelfVerification
 from pettingllms_envs.workflows.single_reasoner import SingleReasoner
 from pettingllms_envs.workflows.tool_reasoner import ToolReasoner
 
 
-WORKFLOWS = (ToolReasoner, SingleReasoner, Ensemble, Debate, SelfVerification)
+WORKFLOWS = (ToolReasoner, SingleReasoner, Ensemble, Debate, SelfVerification, Designed)
 
 raw_env, env, parallel_env = assemble(Math, __name__, WORKFLOWS)

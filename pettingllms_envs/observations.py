@@ -191,6 +191,11 @@ def text_of(content: str | Sequence[Part]) -> str:
     return "\n".join(part if isinstance(part, str) else f"[image: {part.alt}]" for part in content)
 
 
+def described(messages: Sequence[Message]) -> list[Message]:
+    """Messages of texts only, with the description of each image in its place."""
+    return [{**message, "content": text_of(message["content"])} for message in messages]
+
+
 def _system_of(observation: Mapping[str, Any]) -> list[Message]:
     system = observation.get("system")
     return [{"role": "system", "content": encodable(system)}] if system else []

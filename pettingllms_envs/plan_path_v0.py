@@ -4,8 +4,10 @@ The task and its settings: `pettingllms_envs.tasks.plan_path.PlanPath`; all othe
 `pettingllms_envs.assembly.assemble`.
 """
 
-from pettingllms_envs.assembly import assemble
+from pettingllms_envs.assembly import GAMES, assemble
 from pettingllms_envs.tasks.plan_path import PlanPath
+from pettingllms_envs.workflows.describer_solver import DescriberSolver
+from pettingllms_envs.workflows.designed import Designed
 
 
-raw_env, env, parallel_env = assemble(PlanPath, __name__)
+raw_env, env, parallel_env = assemble(PlanPath, __name__, (*GAMES, DescriberSolver, Designed))

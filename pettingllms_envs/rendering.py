@@ -89,11 +89,7 @@ def draw_text(text: str, *, size: int = 18, paper: str = PAPER, ink: str = INK) 
 
 def picture(task: Task[Any, Any], state: Any, *, side: int = SIDE) -> Image.Image:
     """A state of a task: its board about `side` pixels on the longer side, or its text if it has none."""
-    if not isinstance(task, Board):
-        return draw_text(task.show(state))
-    rows = task.tiles(state)
-    _check_board(rows)
-    return draw(rows, cell=max(LEAST_CELL, side // max(len(rows), len(rows[0]))))
+    return _picture(*_drawing(task, state, side))
 
 
 def rgb_array(task: Task[Any, Any], state: Any, *, side: int = SIDE) -> npt.NDArray[np.uint8]:
@@ -101,14 +97,12 @@ def rgb_array(task: Task[Any, Any], state: Any, *, side: int = SIDE) -> npt.NDAr
     return np.array(picture(task, state, side=side), dtype=np.uint8)
 
 
-def observed(task: Task[Any, Any], state: Any, *, side: int = SIDE) -> ObservedImage:
-    """`picture` as a part of an observation, described by the task's `show`.
+def observed(task: Task[Any, Any], state: Any, *, side: int = SIDE, alt: str | None = None) -> ObservedImage:
+    """`picture` as a part of an observation, described by `alt`, or by the task's `show`.
 
     The file, and so its digest, is the same on every machine with the same version of Pillow.
     """
-    file = io.BytesIO()
-    picture(task, state, side=side).save(file, format="PNG")
-    return ObservedImage(file.getvalue(), alt=task.show(state))
+    return ObservedImage(_png(*_drawing(task, state, side)), alt=task.show(state) if alt is None else alt)
 
 
 def as_rich(rows: Sequence[Sequence[Tile]]) -> Text:
@@ -162,6 +156,30 @@ def save_gif(frames: Sequence[Image.Image], file: str | Path | IO[bytes], ms: in
     first, *rest = (_padded(frame, width, height) for frame in frames)
     durations = [ms] * len(rest) + [3 * ms]
     first.save(file, format="GIF", save_all=True, append_images=rest, duration=durations, loop=0, disposal=1)
+
+
+Rows = tuple[tuple[Tile, ...], ...]
+
+
+def _drawing(task: Task[Any, Any], state: Any, side: int) -> tuple[Rows | str, int]:
+    """What `_picture` draws: the tiles, and the pixels of each, or a text."""
+    if not isinstance(task, Board):
+        return task.show(state), 0
+    rows = tuple(map(tuple, task.tiles(state)))
+    _check_board(rows)
+    return rows, max(LEAST_CELL, side // max(len(rows), len(rows[0])))
+
+
+def _picture(what: Rows | str, cell: int) -> Image.Image:
+    return draw_text(what) if isinstance(what, str) else draw(what, cell=cell)
+
+
+@lru_cache(maxsize=1024)
+def _png(what: Rows | str, cell: int) -> bytes:
+    """A picture's file; kept, because siblings are shown one board, and records and prompts have it once more."""
+    file = io.BytesIO()
+    _picture(what, cell).save(file, format="PNG")
+    return file.getvalue()
 
 
 @lru_cache(maxsize=512)

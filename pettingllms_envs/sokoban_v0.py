@@ -4,8 +4,9 @@ The task and its settings: `pettingllms_envs.tasks.sokoban.Sokoban`; all other a
 `pettingllms_envs.assembly.assemble`.
 """
 
-from pettingllms_envs.assembly import assemble
+from pettingllms_envs.assembly import GAMES, assemble
 from pettingllms_envs.tasks.sokoban import Sokoban
+from pettingllms_envs.workflows.describer_solver import DescriberSolver
 
 
-raw_env, env, parallel_env = assemble(Sokoban, __name__)
+raw_env, env, parallel_env = assemble(Sokoban, __name__, (*GAMES, DescriberSolver))

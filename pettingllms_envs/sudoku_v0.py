@@ -4,8 +4,9 @@ The task and its settings: `pettingllms_envs.tasks.sudoku.Sudoku`; all other arg
 `pettingllms_envs.assembly.assemble`.
 """
 
-from pettingllms_envs.assembly import assemble
+from pettingllms_envs.assembly import GAMES, assemble
 from pettingllms_envs.tasks.sudoku import Sudoku
+from pettingllms_envs.workflows.describer_solver import DescriberSolver
 
 
-raw_env, env, parallel_env = assemble(Sudoku, __name__)
+raw_env, env, parallel_env = assemble(Sudoku, __name__, (*GAMES, DescriberSolver))

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import attrgetter
 from statistics import fmean
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -35,7 +36,7 @@ class Prompt:
         messages: Chat messages, the last one a user's or a tool's.
         ids: Token ids of all of it, as the model receives them. Empty before the prompt is encoded, and for agents
             behind an API.
-        images: Images of the messages, in order. Empty: models are shown texts only so far.
+        images: Images of the messages, in order.
         tools: Tools that the model may call.
     """
 
@@ -46,12 +47,15 @@ class Prompt:
 
     @cached_property
     def key(self) -> Hashable:
-        """Equal for prompts that are the same to a model: by their ids, or by their texts if they are not encoded."""
-        return self.ids or (tuple(map(_key_of, self.messages)), repr([*self.tools])), self.images
+        """Equal for prompts that are the same to a model: by their ids, or by their texts if they are not encoded; and
+        by their images, whose places have equal ids whatever they show."""
+        digests = tuple(map(attrgetter("digest"), self.images))
+        return self.ids or (tuple(map(_key_of, self.messages)), repr([*self.tools])), digests
 
 
 def _key_of(message: Message) -> Hashable:
-    return (message["role"], message["content"]) if len(message) == 2 else repr(message)
+    content = message["content"]
+    return (message["role"], content) if len(message) == 2 and isinstance(content, str) else repr(message)
 
 
 class EnvironmentFailure(Exception):

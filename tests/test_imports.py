@@ -64,11 +64,14 @@ ALLOWED_IMPORTS = {
     | {"pettingllms_envs.caching", "pettingllms_envs.installing"},
     "rendering.py": {"PIL", "rich", CORE, FEATURES, "pettingllms_envs.observations"},
     "aec.py": {"gymnasium", "pettingzoo", CORE, FEATURES, "pettingllms_envs.spaces", "pettingllms_envs"}
-    | {"pettingllms_envs.observations", "pettingllms_envs.state_digest"},
+    | {"pettingllms_envs.observations", "pettingllms_envs.state_digest", "pettingllms_envs.views"},
+    # Pillow is imported when a picture is drawn.
+    "views.py": {CORE, FEATURES, "pettingllms_envs.observations", "pettingllms_envs.rendering"},
     "tasks/*.py": {CORE, FEATURES, "pettingllms_envs.instances", "pettingllms_envs.replies", "pettingllms_envs.tasks"}
     | {"pettingllms_envs.retrieval", QUOTING}
     | JUDGING,
     "workflows/*.py": {CORE, FEATURES, "pettingllms_envs.observations", "pettingllms_envs.tools"}
+    | {"pettingllms_envs.views"}
     | {"pettingllms_envs.replies", "pettingllms_envs.workflows", "pettingllms_envs.tasks"}
     | {"pettingllms_envs.retrieval", QUOTING}
     | JUDGING,
@@ -85,6 +88,7 @@ ALLOWED_IMPORTS = {
     | {"pettingllms_envs.branching", "pettingllms_envs.failures"},  # whether and when an episode is played again
     # PyYAML is an extra, imported when a suite is read; pandas none at all, imported for a frame.
     "evaluation/*.py": {"rich", "huggingface_hub", "yaml", "pandas", "pettingllms_envs", "pettingllms_envs.evaluation"}
+    | {"pettingzoo"}
     | {"pettingllms_envs.agents", "pettingllms_envs.episodes", "pettingllms_envs.branching"}
     | {"pettingllms_envs.observations", "pettingllms_envs.installing", FEATURES}
     | {"pettingllms_envs.instances", "pettingllms_envs.settings", "pettingllms_envs.suggestions"},
@@ -208,11 +212,11 @@ def test_the_environments_import_no_model_library_and_not_the_trainer() -> None:
 # Written once for two: agents (one client of servers), records of episodes, observations as prompts; checks of
 # rollouts, for `pettingllms audit` and for a training; branches of an environment, for `pettingllms check` and a
 # rollout; the form of tool calls, which a chat template must write; errors that no reply causes; results of studies,
-# which one package writes and the other reports; how both are installed; the known name nearest to a misspelt one. The
-# package itself registers environments, and the guessers of a task are an arm of a study.
+# which one package writes and the other reports; how both are installed; images as pictures; the known name nearest to
+# a misspelt one. The package itself registers environments, and the guessers of a task are an arm of a study.
 SHARED = (
     *("agents", "episodes", "observations", "audit", "branching", "copying", "failures", "tools", "studies"),
-    *("features", "installing", "programs", "suggestions"),
+    *("features", "installing", "pictures", "programs", "suggestions"),
 )
 
 

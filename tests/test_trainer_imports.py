@@ -20,7 +20,7 @@ ALLOWED = {
     "processes": {"records", "config", "policies.routing"},
     # Rewards weighed anew are put back into branches; a reward model reads texts as text, like a policy.
     "credit": {"records", "config", "rollout.branching", "policies.escaping"},
-    "policies": DATA,
+    "policies": DATA | {"pixels"},
     # What an engine takes of a GPU is a part of its row, in the terms of the estimate.
     "engines": DATA | {"policies", "processes", "estimate.runs"},
     # A row of the engines' table, made of what engines share.
@@ -28,12 +28,14 @@ ALLOWED = {
     | {"policies", "processes", "engines.batched", "engines.kinds", "engines.router", "engines.weight_store"}
     | {"estimate.runs"},
     "sft": DATA | {"policies"},
-    "update": DATA | {"policies"},
+    "update": DATA | {"policies", "pixels"},
     "checkpoints": DATA | {"policies", "processes"},
     "testing": {"config", "trainer"},
     "gguf": set(),  # a file of weights, before any team
+    "pixels": {"records"},  # what processors make of pictures
     "estimate": set(),  # arithmetic on a model's configuration, for the command and for the benchmarks
-    "trainer": DATA | {"rollout", "credit", "policies", "processes", "engines", "update", "checkpoints", "console"},
+    "trainer": DATA
+    | {"rollout", "credit", "policies", "processes", "engines", "update", "checkpoints", "console", "pixels"},
     # Its runs are those of `pettingllms train`.
     "study": DATA | {"rollout", "checkpoints", "trainer", "cli"},
     "study/plans": set[str](),
@@ -47,6 +49,7 @@ OF_TRL = {
     *("_metrics", "_logs", "_buffered_inputs", "_signature_columns", "_last_loaded_step"),
     *("_generate_and_score_completions", "_generate_single_turn", "_tokenize_prompts", "_compute_loss"),
     *("_get_per_token_logps_and_entropies", "_log_completion_extra", "_log_metric", "_last_world_entropy"),
+    "_is_vlm",
     *("_entropy_window_stats", "_entropy_bonus_enabled", "_current_train_step_time", "_calculate_rewards"),
 }
 """Private attributes of `GRPOTrainer` that this package reads, sets, calls or overrides, but for `_step` and

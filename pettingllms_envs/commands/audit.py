@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pettingllms_envs.audit import Audit, Finding
+from pettingllms_envs.audit.designs import UnreadableDesigns
 from pettingllms_envs.audit.history import falling_entropy, history_of
 from pettingllms_envs.audit.recorded import episode_of, run_of
 from pettingllms_envs.audit.tables import episodes_of_table, fresh_tables, read_table, run_of_tables, table_files
@@ -112,13 +113,14 @@ def _output_dir(path: Path) -> Path:
 def _of_record(path: Path) -> tuple[str, list[Finding]]:
 
     run = run_of(files.read_header(path), files.read_report(path))
-    whole, number = Audit(run), 0
+    whole, designs, number = Audit(run), UnreadableDesigns(), 0
     for number, row in enumerate(files.stream(path), 1):  # how many there were
         whole.observe(episode_of(run, row, f"line {number}"))
+        designs.observe(row["outcome"])
     if not number:
         refuse(f"{path} has no episode yet; expected at least one. Wait for it, or name another run.")
     kind = "a training" if run.is_training else "a benchmark"
-    return f"{path}: {counted(number, 'episode')} of {kind}", whole.conclude()
+    return f"{path}: {counted(number, 'episode')} of {kind}", [*whole.conclude(), *designs.conclude()]
 
 
 def _of_tables(files: list[Path], num_candidates: int | None) -> tuple[str, list[Finding]]:

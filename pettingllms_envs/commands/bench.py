@@ -35,6 +35,7 @@ from pettingllms_envs.commands.runs import (
     say_problems,
     watched,
 )
+from pettingllms_envs.core import check_choice
 from pettingllms_envs.episodes.files import read
 
 
@@ -62,10 +63,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--max-steps", type=int, metavar="N", help="truncate an episode there (1000)")
     what.add_argument("--blame", type=int, metavar="K",
                       help="answer every call anew K times, and show which ones decide the outcome")  # fmt: skip
+    what.add_argument("--blind", metavar="ROLE",
+                      help="play again with the role's pictures exchanged, and show what they are worth")  # fmt: skip
     forms = parser.add_argument_group("what cooperation is worth (docs/cooperation.md)")
     forms.add_argument("--cooperation", action="store_true", help="compare the team with its other forms")
     forms.add_argument(
-        "--arms", nargs="+", default=[], metavar="ARM", help="some of: full routed team cut alone (all)"
+        "--arms", nargs="+", default=[], metavar="ARM", help="some of: full routed team cut alone (all that there are)"
     )
     forms.add_argument("--arm-agents", nargs="+", default=[], metavar="ARM=AGENT",
                        help="agents of a form, ARM=AGENT or ARM=ROLE=AGENT (those of the team)")  # fmt: skip
@@ -81,11 +84,12 @@ def run(args: argparse.Namespace, console: Console) -> int:
         )
     suite.check_name(args.envs[0])
     several = len(args.envs) > 1 or len(args.models) > 1 or suite.is_suite(args.envs[0])
-    if args.blame is not None and args.cooperation:
-        refuse("--blame and --cooperation were given; expected one of them. Ask for each by itself.")
-    if several and (args.cooperation or args.blame is not None):
-        asked_for = "--cooperation" if args.cooperation else "--blame"
-        refuse(f"{asked_for} got several environments or models; expected one of each. Ask about each by itself.")
+    given = {"--blame": args.blame, "--blind": args.blind, "--cooperation": args.cooperation or None}
+    asked_for = [name for name, value in given.items() if value is not None]
+    if len(asked_for) > 1:
+        refuse(f"{' and '.join(asked_for)} were given; expected one of them. Ask for each by itself.")
+    if several and asked_for:
+        refuse(f"{asked_for[0]} got several environments or models; expected one of each. Ask about each by itself.")
     if several:
         return suite.run(args, console)
     args = one_cell(args)
@@ -97,9 +101,46 @@ def run(args: argparse.Namespace, console: Console) -> int:
         if args.blame is not None:
             check_replayable(env)
         path = args.output or default_output(bench.config, label_of(bench, env))
+        members = [] if args.blind is None else blinded(args.blind, bench, env)
     played = watched(bench, path, args, console, bench.env)
     status = told(console, played, path)
-    return status if args.blame is None or status > 1 else max(status, blame(args, console, bench, path))
+    if status > 1 or not asked_for:
+        return status
+    return max(status, blind(args, console, bench, path, members) if members else blame(args, console, bench, path))
+
+
+def blinded(role: str, bench: Any, env: Any) -> list[str]:
+    """The agents of a role.
+
+    Raises:
+        ValueError: There is no such role.
+    """
+    from pettingllms_envs.evaluation.bench import roles_of
+
+    roles = roles_of(env)
+    check_choice("--blind", role, tuple(dict.fromkeys(roles.values())))
+    return [agent for agent in bench.agents if roles[agent] == role]
+
+
+def blind(args: argparse.Namespace, console: Console, bench: Any, path: Path, members: list[str]) -> int:
+    """Play a run again with a role's pictures exchanged, and show what they are worth. Returns the exit status."""
+    from pettingllms_envs.evaluation import tables
+    from pettingllms_envs.evaluation.blind import BlindRole
+
+    with user_errors():
+        again = BlindRole(args.blind, members, [row for row in read(path) if row["error"] is None], path)
+    say(console, f"\nThe same {counted(len(again.places), 'episode')}, in which {args.blind} is shown other pictures:")
+    folder = path / f"blind-{args.blind}"
+    played = watched(bench, folder, args, console, bench.env, again)
+    found = played.report["blind"]
+    shown = [
+        (name, f"{each['own']:.3g}", f"{each['other']:.3g}", tables.number(each))
+        for name, each in found["differences"].items()
+    ]
+    if shown:
+        tables.table(console, ("", "own pictures", "others", "difference [95% interval]"), shown)
+    say(console, f"\n{counted(found['episodes'], 'pair')} of episodes. Every one with other pictures is in {folder}.")
+    return missing(console, played)
 
 
 def blame(args: argparse.Namespace, console: Console, bench: Any, path: Path) -> int:

@@ -118,7 +118,7 @@ def arms_of(args: argparse.Namespace, bench: Any, env: Any) -> dict[str, Any]:
     """
     forms = team_forms.forms_of(env)
     own = _agents_of_arms(args.arm_agents)
-    names = team_forms.chosen(forms, args.arms or team_forms.ARMS)
+    names = team_forms.chosen(forms, args.arms or list(forms))
     for arm in own:
         team_forms.chosen(forms, [arm])
     found = {}

@@ -235,12 +235,12 @@ def about_problems(args: argparse.Namespace, bench: Any, env: Any) -> list[str]:
 
 
 def watched(
-    bench: Any, path: Path, args: argparse.Namespace, console: Console, name: str, anew: Any | None = None
+    bench: Any, path: Path, args: argparse.Namespace, console: Console, name: str, again: Any | None = None
 ) -> Any:
     """Play the benchmark, with a progress bar that shows the success rate and its interval so far."""
-    num = len(bench.chosen.instances) * bench.samples if anew is None else len(anew.places)
+    num = len(bench.chosen.instances) * bench.samples if again is None else len(again.places)
     with user_errors(), bar(console, name, num) as on_row:
-        return benches.play(bench, path, concurrency=concurrency_of(args, bench.agents), on_row=on_row, anew=anew)
+        return benches.play(bench, path, concurrency=concurrency_of(args, bench.agents), on_row=on_row, again=again)
 
 
 @contextmanager

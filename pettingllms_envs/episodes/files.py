@@ -44,7 +44,7 @@ MOST_NAMED = 20
 ANY_INSTANCE = frozenset(
     {
         *("workflow", "num_turns", "max_cycles", "alpha", "executor", "render_mode"),
-        *("role_tools", "tool_calls", "max_tool_calls"),
+        *("role_tools", "tool_calls", "max_tool_calls", "view"),
     }
 )
 """Settings that do not change the problems: a seed is the same problem with any of them."""

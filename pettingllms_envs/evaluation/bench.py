@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pettingllms_envs
+from pettingllms_envs.agents.base import Agent
 from pettingllms_envs.agents.spec import AgentSpec, from_identity
 from pettingllms_envs.episodes.episode import Instance, RunLimits
 from pettingllms_envs.episodes.files import ANY_INSTANCE, REPORT, Row, check_starts_nothing, header, write_json
@@ -19,7 +20,6 @@ from pettingllms_envs.episodes.observing import content_of, problem_of
 from pettingllms_envs.episodes.schema import of_bench_config
 from pettingllms_envs.evaluation import data_label, metrics
 from pettingllms_envs.evaluation.agent_pools import WITHOUT_MODEL, open_all
-from pettingllms_envs.evaluation.blame import CallsAnew
 from pettingllms_envs.evaluation.runner import Folder, Plan, RunResult, instances_digest, run
 from pettingllms_envs.instances import published
 from pettingllms_envs.settings import check_survives, to_json
@@ -119,18 +119,39 @@ class BenchResult:
     is_kept: bool = True
 
 
+class Repetition(Protocol):
+    """Episodes of a run that are played once more with a change: `blame.CallsAnew`, `blind.BlindRole`."""
+
+    @property
+    def kind(self) -> str:
+        """What `run.json` calls it, and the key of its effects in `report.json`."""
+
+    @property
+    def places(self) -> Sequence[tuple[Instance, int]]:
+        """The problem and the number of each episode."""
+
+    def wrapped(self, env: Any) -> Any:
+        """The environment, perhaps changed."""
+
+    def agents(self, agents: Mapping[str, Agent]) -> Mapping[str, Agent]:
+        """The agents, perhaps changed."""
+
+    def effects(self, rows: Sequence[Row]) -> Mapping[str, Any]:
+        """What the rows of the episodes say of the change."""
+
+
 def play(
     bench: Bench,
     path: Path,
     *,
     concurrency: int,
     on_row: Callable[[Row], None] = lambda row: None,
-    anew: CallsAnew | None = None,
+    again: Repetition | None = None,
 ) -> BenchResult:
     """Play the episodes of a benchmark that its folder lacks, and write the report.
 
-    With `anew` they are those in which its calls are answered anew, and the report has the `blame`. If the run is new
-    and no model answered, the folder is removed.
+    With `again` they are those episodes of its run, and the report has the effects. If the run is new and no model
+    answered, the folder is removed.
 
     Raises:
         ValueError: An agent cannot be created, before anything is played; or the folder has another run.
@@ -139,20 +160,20 @@ def play(
     pools = open_all(bench.agents, concurrency)
     try:
         label = data_label.of_env(bench.make(), len(bench.chosen.instances))
-        head = header("bench" if anew is None else "blame", bench.config, pools.versions, layers(), data=label)
+        head = header("bench" if again is None else again.kind, bench.config, pools.versions, layers(), data=label)
         folder = Folder(path, head)
         try:
             plan = Plan(
-                make_env=bench.make,
+                make_env=bench.make if again is None else lambda: again.wrapped(bench.make()),
                 instances=bench.chosen.instances,
                 samples=bench.samples,
                 rules=bench.rules,
-                chosen=None if anew is None else anew.places,
+                chosen=None if again is None else again.places,
             )
-            agents = pools.agents if anew is None else anew.agents(pools.agents)
+            agents = pools.agents if again is None else again.agents(pools.agents)
             ended = run(plan, agents, folder, concurrency=concurrency, on_row=on_row)
             report = metrics.report(head, ended.rows, num_planned=plan.num_episodes)
-            report |= {} if anew is None else {"blame": anew.effects(ended.rows)}
+            report |= {} if again is None else {again.kind: again.effects(ended.rows)}
             is_kept = not folder.is_new or _was_answered(bench, ended)
             if is_kept:
                 write_json(path / REPORT, report)

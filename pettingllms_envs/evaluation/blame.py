@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -39,6 +39,8 @@ class CallsAnew:
     samples: int
     num: int
 
+    kind: ClassVar[str] = "blame"
+
     @property
     def places(self) -> list[tuple[Instance, int]]:
         """The problem and the number of each episode, which are no numbers of the run's: so its seeds are others."""
@@ -56,6 +58,10 @@ class CallsAnew:
     def call_of(self, number: int) -> tuple[int, int]:
         """The call that is answered anew in the episode of a number, and the number of that call's episode."""
         return divmod((number - self.samples) // self.num, self.samples)
+
+    def wrapped(self, env: Any) -> Any:
+        """The environment as it is."""
+        return env
 
     def agents(self, agents: Mapping[str, Agent]) -> dict[str, Agent]:
         """Agents that give the recorded replies before the call, and from there on those of `agents`."""

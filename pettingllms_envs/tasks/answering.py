@@ -15,6 +15,8 @@ has AIME 24 in a training set.
 
 from __future__ import annotations
 
+import random
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -22,11 +24,13 @@ from typing import Any, ClassVar, NamedTuple
 from pettingllms_envs.core import SPLITS, Unreadable
 from pettingllms_envs.datasets.problems import MathProblem
 from pettingllms_envs.graders import math
+from pettingllms_envs.instances import seeded
 from pettingllms_envs.quoting import quote_headings, quote_inline
 from pettingllms_envs.replies import last_line
 from pettingllms_envs.tasks.data import DataTask
 
 
+_NUMBER = re.compile(r"\d+", re.ASCII)
 MAX_ANSWER = 1_000  # characters; the longest golden answer of OlympiadBench has 198
 
 
@@ -122,6 +126,14 @@ class Answering(DataTask[AnswerState]):
         text = f"The problem:\n{quote_headings(state.problem.statement.strip())}"
         return text if state.answer is None else f"{text}\nThe answer so far: {quote_inline(self.write(state.answer))}"
 
+    def disguised(self, state: AnswerState) -> str:
+        """The problem with other digits, the same for the same number; nothing of it if it has none."""
+        statement, rng = state.problem.statement.strip(), seeded("answering disguised", state.problem.digest)
+        others = {number: _other_digits(rng, number) for number in dict.fromkeys(_NUMBER.findall(statement))}
+        if not others:
+            return "A problem without numbers, which is not shown."
+        return f"The problem:\n{quote_headings(_NUMBER.sub(lambda found: others[found[0]], statement))}"
+
     def describe(self, before: AnswerState, move: str, after: AnswerState, *, proposed: bool = False) -> str:
         """The answer, and never whether it is right."""
         return f"The answer {'would be' if proposed else 'is'} {quote_inline(self.write(move))}."
@@ -145,6 +157,11 @@ class Answering(DataTask[AnswerState]):
     def _also(self) -> Mapping[str, Any]:
         """Further fields of the problems to be drawn."""
         return {}
+
+
+def _other_digits(rng: random.Random, number: str) -> str:
+    """A number of as many digits, every one of them another, and no 0."""
+    return "".join(rng.choice("123456789".replace(digit, "")) for digit in number)
 
 
 def _how(problem: MathProblem) -> math.GoldSettings:

@@ -45,8 +45,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple
 
-from pettingllms_envs.core import SPLITS, Unreadable, check_choice, check_whole
+from pettingllms_envs.core import SPLITS, ToolResult, ToolSpec, Unreadable, check_choice, check_whole
 from pettingllms_envs.features import BlindPolicy
+from pettingllms_envs.instances import seeded
 from pettingllms_envs.replies import match_last_line
 from pettingllms_envs.tasks.archives_blind import blind_policies
 from pettingllms_envs.tasks.archives_world import (
@@ -66,6 +67,9 @@ from pettingllms_envs.tasks.base import OpenTask
 SEARCH, SAY, ANSWER = "search", "say", "answer"
 MOST_QUERY, MOST_ANSWER = 64, 60
 """Characters of a query, after which it is cut, and of an answer."""
+
+TOOLS = {f"archive_{archive}": archive for archive in ARCHIVES}
+"""The tools of the task, see `features.HasTools`: a search in each archive."""
 
 _LINE = re.compile(rf"({SEARCH}|{SAY}|{ANSWER}):[ \t]*(.*)", re.I)
 
@@ -225,6 +229,33 @@ class Archives(OpenTask[ArchivesState]):
         found = tuple(was or fact in shown for was, fact in zip(state.found, facts, strict=True))
         return state._replace(found=found), passages
 
+    @property
+    def tool_specs(self) -> tuple[ToolSpec, ...]:
+        """A search in each archive, for workflows in which agents have tools."""
+        query = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
+        return tuple(
+            ToolSpec(name, f"Searches archive {each} for a few words.", query) for name, each in TOOLS.items()
+        )
+
+    def use(self, state: ArchivesState, name: str, request: str) -> tuple[ArchivesState, ToolResult]:
+        """The state after a search by a tool, and the passages, a line each."""
+        after, passages = self.search(state, (TOOLS[name],), request.strip()[:MOST_QUERY])
+        return after, ToolResult("\n".join(each.text for each in passages))
+
+    def tools_needed(self, state: ArchivesState) -> tuple[str, ...]:
+        """The search of each hop's archive."""
+        names = tuple(TOOLS)
+        return tuple(names[archive_of(relation)] for relation in self.world(state).chain.relations)
+
+    def best_request(self, state: ArchivesState, name: str) -> str | None:
+        """The name of which the next hop asks, if the archive has its fact."""
+        hop, chain = _first_unfound(state), self.world(state).chain
+        return chain.names[hop] if hop < self.hops and archive_of(chain.relations[hop]) == TOOLS[name] else None
+
+    def best_message(self, state: ArchivesState) -> str:
+        """The name to which the hops found so far lead."""
+        return self.world(state).chain.names[_first_unfound(state)]
+
     def tell(self, state: ArchivesState, archives: Sequence[int], message: str) -> ArchivesState:
         """The state after a message of an agent that has the archives, as it arrives."""
         world = self.world(state)
@@ -271,6 +302,14 @@ class Archives(OpenTask[ArchivesState]):
         """The question."""
         return f"Question: {self.world(state).chain.question}"
 
+    def disguised(self, state: ArchivesState) -> str:
+        """The question of another name of the same kind, which leads to another answer."""
+        world = self.world(state)
+        start, relation = world.chain.names[0], world.chain.relations[0]
+        alike = sorted({each.subject for each in world.passages[archive_of(relation)] if each.relation == relation})
+        other = seeded("archives disguised", state.split, state.seed).choice([each for each in alike if each != start])
+        return self.show(state).replace(start, other)
+
     def write(self, move: ArchivesMove) -> str:
         """Such as `Search: Zulo`."""
         return f"{move.kind.capitalize()}: {move.text}"
@@ -303,3 +342,8 @@ class Archives(OpenTask[ArchivesState]):
             "lone_bound": float(self.lone_bound()),
             "blind_bound": float(self.blind_bound()),
         }
+
+
+def _first_unfound(state: ArchivesState) -> int:
+    """The number, from 0, of the first hop whose fact has not been found; the hops if all have."""
+    return (*state.found, False).index(False)

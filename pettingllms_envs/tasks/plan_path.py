@@ -25,6 +25,7 @@ from typing import ClassVar
 
 from pettingllms_envs.core import SPLITS, check_choice
 from pettingllms_envs.features import Tile
+from pettingllms_envs.instances import seeded
 from pettingllms_envs.tasks.grid import BUMP, STEP, MovesTask
 from pettingllms_envs.tasks.plan_path_generator import (
     NAME,
@@ -67,6 +68,10 @@ class PlanPath(MovesTask[PlanPathState]):
 
     name: ClassVar[str] = NAME
     version: ClassVar[int] = VERSION
+    symbols: ClassVar[str] = "@G#."
+    legend: ClassVar[str] = (
+        "'@' is the blue disc, 'G' the green square, '#' a dark cell, '.' a light one, with or without a ring."
+    )
 
     def __post_init__(self) -> None:
         check_settings(self.size, self._wanted(None))
@@ -159,6 +164,14 @@ class PlanPath(MovesTask[PlanPathState]):
             f"{rows[: 2 * position]}@{rows[2 * position + 1 :]}\nYou are at {places[position]}. The goal is at"
             f" {places[goal]}: {way}.\nFree moves here: {free[taken]}"
         )
+
+    def disguised(self, state: PlanPathState) -> str:
+        """Another map of the task's settings."""
+        return self.show(self.generate(seeded("plan_path disguised", state).getrandbits(32)))
+
+    def rows(self, state: PlanPathState) -> list[str]:
+        """The grid's symbols."""
+        return [row.replace(" ", "") for row in self.show(state).splitlines()[: state.size]]
 
     def tiles(self, state: PlanPathState) -> list[list[Tile]]:
         """Blocked cells dark, the goal green, the start ringed, the walker blue."""

@@ -104,6 +104,11 @@ class Sokoban(MovesTask[SokobanState]):
     max_distance: int | None = None
 
     name: ClassVar[str] = "sokoban"
+    symbols: ClassVar[str] = "@+$*.#-"
+    legend: ClassVar[str] = (
+        "'@' is the blue disc, '+' the same on a green cell, '$' a brown square, '*' a green one, '.' a green ring, "
+        "'#' a dark cell, '-' a light one."
+    )
 
     def __post_init__(self) -> None:
         check_whole("size", self.size, MIN_SIZE, MAX_SIZE)
@@ -205,6 +210,11 @@ class Sokoban(MovesTask[SokobanState]):
     def show(self, state: SokobanState) -> str:
         """The room row by row; where player, boxes and goals are; the letters that are steps or pushes here."""
         return show_room(state.width, state.walls, state.goals, state.boxes, state.player)
+
+    def rows(self, state: SokobanState) -> list[str]:
+        """The room's symbols."""
+        num_rows = state.walls.bit_length() // state.width
+        return [row.replace(" ", "") for row in self.show(state).splitlines()[:num_rows]]
 
     def tiles(self, state: SokobanState) -> list[list[Tile]]:
         """Walls dark, goals ringed in green, boxes brown and on goals green, the player blue."""

@@ -104,6 +104,8 @@ class Sudoku(OpenTask[SudokuState]):
     max_empty: int | None = None
 
     name: ClassVar[str] = "sudoku"
+    symbols: ClassVar[str] = ".123456789"
+    legend: ClassVar[str] = "A cell without a digit is '.', and boxes are in two shades."
     instance_fields: ClassVar[Mapping[str, tuple[object, ...]]] = OF_BOARDS
 
     def __post_init__(self) -> None:
@@ -272,6 +274,11 @@ class Sudoku(OpenTask[SudokuState]):
             "conflicts": len(conflicts(self.size, clues, grid)),
             "clues": len(clues) - clues.count("0"),
         }
+
+    def rows(self, state: SudokuState) -> list[str]:
+        """The grid's symbols, without lines between the boxes."""
+        cells, size = state.grid.replace("0", "."), self.size
+        return [cells[start : start + size] for start in range(0, len(cells), size)]
 
     def tiles(self, state: SudokuState) -> list[list[Tile]]:
         """Boxes in two shades, clues dark, the player's digits blue, those in conflict red."""

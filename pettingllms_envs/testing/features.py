@@ -26,6 +26,7 @@ from pettingllms_envs.testing.play import (
     mixed_episode,
     same,
     same_course,
+    task_of,
     told,
     view,
 )
@@ -52,7 +53,10 @@ def check_wrappers(case: Case) -> str:
 
 
 def check_images(case: Case) -> str:
-    """Images of observations are PNG files of at most 4 MiB that can be read and have a description; they repeat."""
+    """Images of observations are PNG files of at most 4 MiB that can be read and have a description; they repeat.
+
+    With `metadata["view"] == "image"`, no line of the task's `show` is in a prompt.
+    """
     count, largest = 0, 0
     for start in case.starts:
         seen = [_images(case, start) for _ in range(2)]
@@ -137,9 +141,23 @@ def _without_hash(seen: dict[str, Any]) -> dict[str, Any]:
 
 def _images(case: Case, start: Any) -> list[Any]:
     def look(env: Any) -> list[Any]:
-        return [image for agent in env.agents for image in images_of(readable(env, agent).messages)]
+        prompts = {agent: readable(env, agent).messages for agent in env.agents}
+        if env.metadata.get("view") == "image":
+            for agent, messages in prompts.items():
+                _expect_no_rows(env, agent, "\n".join(text_of(message["content"]) for message in messages))
+        return [image for messages in prompts.values() for image in images_of(messages)]
 
     return [image for images in mixed_episode(case, start, look=look).seen for image in images]
+
+
+def _expect_no_rows(env: Any, agent: str, prompt: str) -> None:
+    """Raise `Failed` if a prompt has a row of the board, which is in the picture."""
+    board = task_of(env).show(env.unwrapped.snapshot().play.task)
+    if rows := {line.strip() for line in board.splitlines()} & set(map(str.strip, prompt.splitlines())) - {""}:
+        raise Failed(
+            f"the prompt of {agent} has {min(rows)!r} of the board, which view='image' shows as a picture; expected "
+            "the picture alone. Write the board by the task's show() only, and describe the picture without it"
+        )
 
 
 def readable(env: Any, agent: str) -> Prompt:

@@ -71,7 +71,7 @@ class Margin(NamedTuple):
     """The result of a cheat in an episode.
 
     Args:
-        returns: Each agent's sum of rewards less its sum when the oracle plays all agents.
+        returns: The sum of rewards less that when the oracle plays all agents, of each agent that is there then.
     """
 
     cheat: Cheat
@@ -134,7 +134,7 @@ def margins(env: Any, start: Start, ways: Iterable[Cheat], max_steps: int) -> It
     due = episode(env, start, best, max_steps=max_steps)
     for cheat in ways:
         played = episode(env, start, cheat.make(), max_steps=max_steps)
-        yield Margin(cheat, played, {agent: played.totals[agent] - due.totals[agent] for agent in due.totals})
+        yield Margin(cheat, played, {agent: played.totals.get(agent, 0.0) - due.totals[agent] for agent in due.totals})
 
 
 def cheats(agents: Sequence[str], said: Mapping[str, Content]) -> Iterator[Cheat]:

@@ -16,6 +16,7 @@ from pettingllms_envs.branching.snapshots import has_snapshots
 from pettingllms_envs.copying import copy_env
 from pettingllms_envs.core import TEAM
 from pettingllms_envs.episodes.difference import difference, short
+from pettingllms_envs.observations import Image, text_of
 
 
 Policy = Callable[[Any, str], str]  # the environment and the agent that is to act: its reply
@@ -212,12 +213,20 @@ def scoped_parts(env: Any) -> Mapping[str, Mapping[str, float]] | None:
 
 
 def texts(observation: Any) -> tuple[str, ...]:
-    """The texts of an observation, the system prompt first: a `str`, or those of a dictionary; at least one."""
+    """The texts of an observation, the system prompt first: a `str`, or those of a dictionary; at least one.
+
+    Parts are one text, with the descriptions of images in their places.
+    """
     shown = observation if isinstance(observation, Mapping) else {"text": observation}
     if isinstance(messages := shown.get("messages"), list | tuple):
         shown = {number: dict(message).get("content") for number, message in enumerate(messages)}
     keys = sorted(shown, key=lambda key: key != "system")
-    return tuple(shown[key] for key in keys if isinstance(shown[key], str)) or ("",)
+    found = [text_of(shown[key]) if _are_parts(shown[key]) else shown[key] for key in keys]
+    return tuple(text for text in found if isinstance(text, str)) or ("",)
+
+
+def _are_parts(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(part, str | Image) for part in value)
 
 
 def task_of(env: Any) -> Any:

@@ -33,11 +33,13 @@ from typing import Any, ClassVar, NamedTuple
 
 from pettingllms_envs.core import (
     TEAM,
+    UNREADABLE_PENALTY,
     Parts,
     Role,
     Task,
     ToolResult,
     Transition,
+    Unreadable,
     best_reply,
     call_tool,
     check_whole,
@@ -55,10 +57,13 @@ class Ask(NamedTuple):
     Args:
         role: The agent: its role, or its own name if the role has several.
         text: What it observes.
+        oracle: Makes an optimal reply; None for the task's best move. It is called only by those who ask for a
+            demonstration, so it may take its time, and it must never reach an observation.
     """
 
     role: str
     text: Observation
+    oracle: Callable[[], str] | None = None
 
 
 Questions = Generator[Ask, str, object]
@@ -97,7 +102,9 @@ class Game:
         self.results = list(results)
         self._num_calls = 0
         self._has_ended_turn = False
+        self._unread = ""
         self._parts: dict[str, dict[str, float]] = {}
+        self.reported: dict[str, bool | int | float | str] = {}
 
     @property
     def solved(self) -> bool:
@@ -126,12 +133,37 @@ class Game:
         self.message_chars += len(sent.text)
         return sent.shown
 
-    def play(self, reply: str, role: str) -> str:
-        """Play a reply as the task's move, which ends the turn. Pays as `core.play`, and returns its words."""
-        self.state, _, parts, self.feedback = play(self.task, self.state, reply, role)
+    def read(self, reply: str, role: str, parse: Callable[[str], Any] | None = None) -> Any:
+        """What `parse`, by default the task's, reads in a part of a move; None if that is `Unreadable`.
+
+        An unreadable part costs the role that wrote it `format`, and the next turn's prompt says why. Give `play` the
+        move that is made of the parts, or `end_turn` where one is missing.
+        """
+        found = (parse or self.task.parse)(reply)
+        if not isinstance(found, Unreadable):
+            return found
+        self.pay(role, "format", UNREADABLE_PENALTY)
+        self._unread += f"Last turn the {role}'s reply was unreadable: {found.reason}. "
+        return None
+
+    def play(self, reply: str, *roles: str) -> str:
+        """Play a reply as the task's move, which ends the turn. Pays as `core.play`, and returns its words.
+
+        Args:
+            reply: The move: an agent's reply, or a text that is made of several.
+            roles: Who wrote it; each of them pays its costs.
+        """
+        author = " and ".join(roles)
+        self.state, _, parts, words = play(self.task, self.state, reply, author)
         for scope, named in parts.items():
-            for name, value in named.items():
-                self.pay(scope, name, value)
+            for role in (TEAM,) if scope == TEAM else roles:
+                for name, value in named.items():
+                    self.pay(role, name, value)
+        return self.end_turn(words)
+
+    def end_turn(self, words: str = "Nothing was played.") -> str:
+        """End the turn without a move. Returns what the next turn's prompt says of this one."""
+        self.feedback, self._unread = f"{self._unread}{words}", ""
         self._has_ended_turn = True
         return self.feedback
 
@@ -149,6 +181,10 @@ class Game:
     def pay_team(self, name: str, value: float) -> None:
         """Add a part to everybody's reward of the last reply."""
         self.pay(TEAM, name, value)
+
+    def report(self, **figures: bool | int | float | str) -> None:
+        """Set figures of the episode's outcome, in addition to the task's."""
+        self.reported |= figures
 
     def call(self, tool: Callable[[str], ToolResult], request: str) -> ToolResult:
         """The result of a tool call. It is made once and is then a part of the state."""
@@ -172,9 +208,11 @@ class FunctionState(NamedTuple):
         task: The task's state.
         turn: The turn, from 1.
         ask: The question that the acting agent is to answer; of the last reply once the episode is over.
+        asked: The agents that have been asked so far, in the order of their first questions.
         results: The results of tool calls so far.
         num_messages: How many messages were quoted.
         message_chars: Their characters in total.
+        reported: What the function reported, by name.
     """
 
     start: Any
@@ -182,18 +220,24 @@ class FunctionState(NamedTuple):
     task: Any
     turn: int
     ask: Ask
+    asked: tuple[str, ...]
     results: tuple[ToolResult, ...] = ()
     num_messages: int = 0
     message_chars: int = 0
+    reported: tuple[tuple[str, bool | int | float | str], ...] = ()
 
 
 class _Run(NamedTuple):
-    """What a run of a function led to: the state, the last reply's parts, whether it ended, and what it returned."""
+    """What a run of a function led to.
+
+    The state, the last reply's parts, whether the function ended, what it returned, and its last question's oracle.
+    """
 
     state: FunctionState
     parts: Parts
     is_over: bool
     end: object
+    oracle: Callable[[], str] | None
 
 
 @dataclass(frozen=True)
@@ -247,13 +291,14 @@ class FunctionWorkflow:
         Raises:
             ValueError: It did not ask the same as before: it depends on something else than the game and the replies.
         """
-        after, parts, is_over, end = self._run(state.start, (*state.replies, reply), state.results, state.ask)
+        after, parts, is_over, end, _ = self._run(state.start, (*state.replies, reply), state.results, state.ask)
         terminated = is_over and (self.task.solved(after.task) or bool(end))
         return after, parts, terminated, is_over and not terminated
 
     def oracle(self, state: FunctionState) -> str:
-        """The task's best move, for every agent."""
-        return best_reply(self.task, state.task)
+        """The best reply to the question, as it says itself; else the task's best move."""
+        best = self._run(state.start, state.replies, state.results, None).oracle
+        return best_reply(self.task, state.task) if best is None else best()
 
     def ranges(self) -> Mapping[str, tuple[float, float]]:
         """Progress, success, format, the task's costs, and the function's own parts."""
@@ -264,15 +309,26 @@ class FunctionWorkflow:
         """The function's own parts."""
         return tuple(self.own_ranges)
 
-    def outcome(self, state: FunctionState) -> Mapping[str, int]:
-        """How many messages were quoted, and their characters in total."""
-        return {"messages": state.num_messages, "message_chars": state.message_chars}
+    def questions(self, game: Game) -> Questions:
+        """The function on a game, with the settings."""
+        settings = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in _OWN_FIELDS}
+        return type(self).script(game, **settings)
+
+    def outcome(self, state: FunctionState) -> Mapping[str, bool | int | float | str]:
+        """How many messages were quoted, their characters in total, and what the function reported."""
+        return {"messages": state.num_messages, "message_chars": state.message_chars, **dict(state.reported)}
 
     def _run(self, start: Any, replies: tuple[str, ...], results: tuple[ToolResult, ...], asked: Ask | None) -> _Run:
-        """Run the function from its beginning to the next question. The last one of the replies answers `asked`."""
+        """Run the function from its beginning to the next question.
+
+        Args:
+            start: The start state of the instance.
+            replies: All replies.
+            results: The results of tool calls that need not be made again.
+            asked: What the last one of the replies must answer; None if that is known.
+        """
         game = Game(self.task, start, self.num_turns, results, self.channel)
-        settings = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in _OWN_FIELDS}
-        script, asks, is_over, end = type(self).script(game, **settings), [], False, None
+        script, asks, is_over, end = self.questions(game), [], False, None
         try:
             asks.append(next(script))
             for reply in replies:
@@ -280,7 +336,8 @@ class FunctionWorkflow:
                 asks.append(script.send(reply))
         except StopIteration as stop:
             is_over, end = True, stop.value
-        if replies and asks[len(replies) - 1 : len(replies)] != [asked]:
+        again = [ask._replace(oracle=None) for ask in asks[len(replies) - 1 : len(replies)] if isinstance(ask, Ask)]
+        if asked is not None and again != [asked]:
             raise ValueError(
                 f"the workflow {self.name!r}, run again, asked something else after the same "
                 "replies; expected a function of the game and the replies alone. Use no clock, no random numbers, no "
@@ -288,19 +345,22 @@ class FunctionWorkflow:
             )
         if not asks:
             raise ValueError(f"the workflow {self.name!r} ends before it asks anybody; expected a first `yield Ask`.")
+        last = self._checked(asks[-1])
         state = FunctionState(
             start,
             replies,
             game.state,
             game.turn,
-            self._checked(asks[-1]),
+            last._replace(oracle=None),
+            tuple(dict.fromkeys(ask.role for ask in asks)),
             tuple(game.results),
             game.num_messages,
             game.message_chars,
+            tuple(game.reported.items()),
         )
         parts = game.take_parts()
         script.close()  # only now: what it does in a `finally` is no part of the episode
-        return _Run(state, parts, is_over, end)
+        return _Run(state, parts, is_over, end, last.oracle)
 
     def _checked(self, ask: Ask) -> Ask:
         known = [member for role in self.roles for member in role.members]
@@ -312,8 +372,16 @@ class FunctionWorkflow:
         return ask
 
 
+class JoiningFunctionWorkflow(FunctionWorkflow):
+    """The base class of those with `join_when_asked`."""
+
+    def present(self, state: FunctionState) -> tuple[str, ...]:
+        """The agents that have been asked so far."""
+        return state.asked
+
+
 _OWN_FIELDS = frozenset({"task", "num_turns"})
-_RESERVED = _OWN_FIELDS | {*vars(FunctionWorkflow), *vars(FunctionWorkflow)["__annotations__"]}
+_RESERVED = _OWN_FIELDS | {*vars(FunctionWorkflow), *vars(FunctionWorkflow)["__annotations__"], "present"}
 
 
 def function_workflow(
@@ -321,6 +389,7 @@ def function_workflow(
     ranges: Mapping[str, tuple[float, float]] | None = None,
     channel: Channel = Channel(),  # noqa: B008  # frozen
     num_turns: int = 4,
+    join_when_asked: bool = False,
 ) -> Callable[[Script], type[FunctionWorkflow]]:
     """Make a workflow of a generator function.
 
@@ -334,6 +403,8 @@ def function_workflow(
         ranges: Least and greatest value, in one step, of each part that the function pays itself, by name.
         channel: What messages pass that the function quotes; it must not show replies in another way.
         num_turns: Turn budget where the setting `num_turns` is not given.
+        join_when_asked: Whether an agent takes part only from its first question on. For functions that do not ask
+            every agent in every episode: one that was not asked is not paid, and no agent of the episode.
 
     Raises:
         TypeError: It is no generator function, or a setting has no default, or a name that workflows use themselves.
@@ -366,7 +437,8 @@ def function_workflow(
             "__doc__": script.__doc__ or f"The workflow {name}.",
             "__module__": script.__module__,
         }
-        made = dataclasses.make_dataclass(name, fields, bases=(FunctionWorkflow,), namespace=namespace, frozen=True)
+        base = JoiningFunctionWorkflow if join_when_asked else FunctionWorkflow
+        made = dataclasses.make_dataclass(name, fields, bases=(base,), namespace=namespace, frozen=True)
         made.__module__, made.__qualname__ = script.__module__, script.__qualname__
         return made
 

@@ -22,6 +22,7 @@ from pettingllms_envs.core import (
     Task,
     Tool,
     ToolResult,
+    ToolSpec,
     Transition,
     Unreadable,
     Workflow,
@@ -243,11 +244,7 @@ class ToolCalls:
 
     def _manual(self, tools: Sequence[Tool]) -> str:
         lines = [f"Before you reply you may call a tool, up to {self.max_calls} times:"]
-        for tool in tools:
-            what, example = quote_headings(tool.spec.description), text_call(Call(tool.spec.name, "..."))
-            end = "\n" if "\n" in what else " "  # a description may end with a block
-            lines.append(f"{what}{end}To call it, reply with such a block and nothing else:\n{example}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *(manual_of(tool.spec) for tool in tools)])
 
     def _prompt(self, role: str, seen: Any, rounds: Sequence[CallRound], tools: Sequence[Tool]) -> Prompt:
         """The chat of an agent whose calls are native."""
@@ -275,6 +272,18 @@ class ToolCalls:
         return Prompt(messages, as_functions)
 
 
+def manual_of(spec: ToolSpec) -> str:
+    """What a tool does and how it is called by text, for a prompt."""
+    what, example = quote_headings(spec.description), text_call(Call(spec.name, "..."))
+    end = "\n" if "\n" in what else " "  # a description may end with a block
+    return f"{what}{end}To call it, reply with such a block and nothing else:\n{example}"
+
+
+def called(call: Call, result: ToolResult) -> str:
+    """A call by text and what it returned, for a prompt."""
+    return f"You called {call.name}:\n{shown(call.request)}\n{ran(result.text, result.error)}"
+
+
 def _result_content(result: ToolResult) -> str | list[Part]:
     text = escape(shorten(result.text, MAX_SHOWN))
     if result.error:
@@ -295,7 +304,4 @@ def _as_text(made: CallRound) -> str:
     """A round of calls for a prompt without chat messages."""
     if made.words:
         return made.words
-    return "\n".join(
-        f"You called {call.name}:\n{shown(call.request)}\n{ran(result.text, result.error)}"
-        for call, result in zip(made.calls, made.results, strict=True)
-    )
+    return "\n".join(map(called, made.calls, made.results))

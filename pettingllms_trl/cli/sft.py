@@ -50,6 +50,9 @@ class SFTArguments(arguments.TeamArguments):
             Values of the reset option `level` for the oracle's instances, used in turn.
         first_seed (`int`, *optional*, defaults to `10000000`):
             First seed of the oracle's instances.
+        bots (`dict[str, str]`, *optional*):
+            By role, the rule-based player of the environment that plays it in the oracle's place: `{"designer":
+            "random_design"}`.
         adapters (`str`, *optional*):
             Folder with a folder for each adapter, to train on instead of new ones.
         chat_template_kwargs (`dict`, *optional*):
@@ -61,12 +64,14 @@ class SFTArguments(arguments.TeamArguments):
     num_episodes: int = 1000
     levels: list[int] | None = None
     first_seed: int = FIRST_SEED
+    bots: dict[str, str] | str | None = None
     adapters: str | None = None
     chat_template_kwargs: dict[str, Any] | str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.chat_template_kwargs = arguments.mapping("chat_template_kwargs", self.chat_template_kwargs)
+        self.bots = arguments.mapping("bots", self.bots)
         if self.num_episodes < 1:
             raise ValueError(f"num_episodes is {self.num_episodes}; expected at least 1. Set num_episodes: 1000.")
 
@@ -125,13 +130,14 @@ def run(model: str, demonstrations: Sequence[Demonstration], routing: Routing, a
 
 def by_oracles(given: SFTArguments, make_env: MakeEnv | Mapping[str, MakeEnv]) -> Iterator[Demonstration]:
     """The oracle's demonstrations; with several environments, the full number of episodes in each, on its levels."""
-    seeds = range(given.first_seed, given.first_seed + given.num_episodes)
+    assert not isinstance(given.bots, str)  # see `__post_init__`
+    seeds, bots = range(given.first_seed, given.first_seed + given.num_episodes), given.bots or {}
     if not isinstance(make_env, Mapping):
-        yield from by_oracle(make_env(), seeds, given.levels)
+        yield from by_oracle(make_env(), seeds, given.levels, bots)
         return
     assert isinstance(given.environments, dict)
     for name, make in make_env.items():
-        yield from by_oracle(make(), seeds, given.levels or given.environments[name].train_levels)
+        yield from by_oracle(make(), seeds, given.levels or given.environments[name].train_levels, bots)
 
 
 def only(

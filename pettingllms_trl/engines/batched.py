@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from pettingllms_envs.observations import text_of
 from pettingllms_trl.records import POLL_SECONDS, Request, Sample, Sampled
 
 
@@ -74,7 +75,7 @@ def check_lengths(prompts: Sequence[Sequence[int]], requests: Sequence[Request],
                 f"the prompt of agent {request.agent!r} has {len(ids)} tokens, but the context holds {context}, the "
                 "completion's included. Show less, choose a model with a longer context, or, where vLLM was started "
                 "for less than the model's, raise vllm_max_model_length (on a server --max-model-len). The prompt "
-                f"ends with {request.prompt.messages[-1]['content'][-200:]!r}."
+                f"ends with {text_of(request.prompt.messages[-1]['content'])[-200:]!r}."
             )
 
 

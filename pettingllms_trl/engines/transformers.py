@@ -27,6 +27,7 @@ from transformers import DynamicCache, GenerationConfig
 from transformers.cache_utils import DynamicLayer
 from trl import GRPOConfig
 
+from pettingllms_envs.observations import Image
 from pettingllms_trl.engines.batched import before_stop, check_lengths, context_of, up_to_stop
 from pettingllms_trl.policies.codecs import PolicyCodec
 from pettingllms_trl.policies.team import Team
@@ -134,10 +135,12 @@ def check_continuous_batching(args: GRPOConfig) -> None:
         )
 
 
+Images = Sequence[Image]
+"""The images of a prompt."""
 Tokenize = Callable[[Sequence[Prompt]], Sequence[Sequence[int]]]
 Generated = tuple[Sequence[Sequence[int]], Sequence[Sequence[float]] | None]
 """Generated ids of each prompt, and their log-probabilities where the generator gives them."""
-Generate = Callable[[list[Sequence[int]]], Generated]
+Generate = Callable[[list[Sequence[int]], Sequence[Images]], Generated]
 Decode = Callable[[list[Sequence[int]]], Sequence[str]]
 
 
@@ -170,7 +173,8 @@ def sample(
     if context is not None:
         check_lengths(prompts, requests, context)
     repeated = [ids for request, ids in zip(requests, prompts, strict=True) for _ in range(request.num_candidates)]
-    sampled, logprobs = generate(repeated)
+    images = [request.prompt.images for request in requests for _ in range(request.num_candidates)]
+    sampled, logprobs = generate(repeated, images)
     if stop:
         sampled = [up_to_stop(ids, stop, lambda part: decode([part])[0]) for ids in sampled]
     whole = decode(list(sampled))
@@ -194,8 +198,8 @@ def sample(
     return answers
 
 
-GenerateAs = Callable[[list[Sequence[int]], SamplingOverrides], Any]
-"""Prompts' ids and a role's own settings to sampled ids and their log-probabilities, by the active policy."""
+GenerateAs = Callable[[list[Sequence[int]], Mapping[str, Any], SamplingOverrides], Any]
+"""Prompts' ids, the model's inputs of their images, and a role's own settings to what the active policy samples."""
 
 
 def role_settings(
@@ -219,7 +223,8 @@ def ending_at(stop: Sequence[str], config: GenerationConfig, model: Any, tokeniz
 
 def sample_within(
     prompts: Sequence[Sequence[int]],
-    sample: Callable[[list[Sequence[int]], int | None], Generated],
+    images: Sequence[Images],
+    sample: Callable[[list[Sequence[int]], Sequence[Images], int | None], Generated],
     *,
     context: int | None,
     most: int | None,
@@ -228,7 +233,8 @@ def sample_within(
 
     Args:
         prompts: Each shorter than the context.
-        sample: Prompts, and the most tokens of their completions (`None`: as configured), to what was sampled.
+        images: Of each prompt.
+        sample: Prompts, images, and the most tokens of completions (`None`: as configured), to what was sampled.
         context: Most tokens of prompt and completion; `None`: there is no bound.
         most: Tokens of a completion, as configured.
     """
@@ -238,7 +244,7 @@ def sample_within(
     logprobs: list[Sequence[float]] | None = None
     for limit in dict.fromkeys(limits):
         own = [i for i, other in enumerate(limits) if other == limit]
-        sampled, scores = sample([prompts[i] for i in own], limit)
+        sampled, scores = sample([prompts[i] for i in own], [images[i] for i in own], limit)
         for i, each in zip(own, sampled, strict=True):
             ids[i] = each
         if scores is not None:
@@ -302,9 +308,9 @@ class LocalSampler:
         codec, context = self._codecs[name].thinking(override.enable_thinking), self._contexts[name]
         most = override.max_completion_length or self._team.profiles[name].generation_config.max_new_tokens
 
-        def generate_up_to(prompts: list[Sequence[int]], limit: int | None) -> Any:
+        def generate_up_to(prompts: list[Sequence[int]], images: Sequence[Images], limit: int | None) -> Any:
             bounded = override if limit is None else replace(override, max_completion_length=limit)
-            return self._generate(prompts, bounded)
+            return self._generate(prompts, codec.inputs_of(prompts, images) if any(images) else {}, bounded)
 
         return sample(
             requests,

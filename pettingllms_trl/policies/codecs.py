@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
@@ -19,12 +20,19 @@ from typing import Any
 from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerFast
 
+from pettingllms_envs.observations import Image, Part
+from pettingllms_trl.pixels import ImageInputs, as_parts
 from pettingllms_trl.policies.escaping import PromptEscape
 from pettingllms_trl.policies.profiles import PolicyProfile
 from pettingllms_trl.policies.tool_templates import ASKED, why_unreadable, why_unsupported
 from pettingllms_trl.records import Message, Prompt, Tools
 
 
+CANNOT_SEE = (
+    "its policy reads texts only. Expected a model with vision and its processor. Give them (Policy(model=..., "
+    "tokenizer=processor), or the trainer's model and processing_class), or have observe() describe it in words."
+)
+Content = str | Sequence[Part]
 Ids = Sequence[int]
 Tokenize = Callable[[PolicyProfile, Sequence[Sequence[Message]], Tools, Mapping[str, Any]], Sequence[Ids]]
 """Messages of prompts with the same tools to their ids, by a policy's chat template with these arguments, as TRL
@@ -39,6 +47,7 @@ class PolicyCodec:
         tokenize: TRL's way from prompts to ids.
         chat_template: The user's, in the place of the tokenizer's; `None`: the tokenizer's.
         chat_template_kwargs: As TRL gives them to the template.
+        images: Makes the model's inputs of pictures; `None`: it is shown texts only.
     """
 
     def __init__(
@@ -48,11 +57,13 @@ class PolicyCodec:
         tokenize: Tokenize,
         chat_template: str | None,
         chat_template_kwargs: Mapping[str, Any],
+        images: ImageInputs | None = None,
     ) -> None:
-        self._profile, self._tokenize = profile, tokenize
+        self._profile, self._tokenize, self._images = profile, tokenize, images
         self._chat_template, self._chat_template_kwargs = chat_template, dict(chat_template_kwargs)
         self._thinking: dict[bool, PolicyCodec] = {}
-        self._escape = PromptEscape(profile.tokenizer, chat_template)
+        written_by = chat_template if images is None else chat_template or profile.processing_class.chat_template
+        self._escape = PromptEscape(profile.tokenizer, written_by)
         self.stop_token_ids = list(profile.eos_token_ids)
         """The ids that end a completion."""
         self.end_token_ids = frozenset({*self.stop_token_ids, profile.tokenizer.pad_token_id})
@@ -64,7 +75,8 @@ class PolicyCodec:
         """Token ids of each prompt; equal ones, as at the beginning of one instance's episodes, are encoded once.
 
         Raises:
-            ValueError: A prompt has tools, and the chat template does not write them.
+            ValueError: A prompt has tools, and the chat template does not write them; or images, and the policy reads
+                none, or the template does not write a place for each.
         """
         keys = [prompt.key for prompt in prompts]
         distinct = dict(zip(keys, prompts, strict=True))
@@ -77,8 +89,19 @@ class PolicyCodec:
             if tools:
                 self.check_tools("an agent")
             escaped, tools = self._escape([self._merged(distinct[key].messages) for key in own], tools)
-            ids |= zip(own, self._tokenize(self._profile, escaped, tools, self._chat_template_kwargs), strict=True)
+            if images := [image for key in own for image in distinct[key].images]:
+                if self._images is None:
+                    raise ValueError(f"a prompt shows {images[0]!r}, and {CANNOT_SEE}")
+                escaped = [as_parts(messages) for messages in escaped]
+            with self._images.writing(images) if self._images and images else nullcontext():
+                written = self._tokenize(self._profile, escaped, tools, self._chat_template_kwargs)
+            ids |= zip(own, written, strict=True)
         return [ids[key] for key in keys]
+
+    def inputs_of(self, ids: Sequence[Ids], images: Sequence[Sequence[Image]]) -> dict[str, Any]:
+        """The model's inputs beside the ids of prompts with images; see `ImageInputs.of_rows`."""
+        assert self._images is not None, "prompts with images have been encoded"
+        return self._images.of_rows(ids, images)
 
     def thinking(self, enabled: bool | None) -> PolicyCodec:
         """The codec whose template is given `enable_thinking`; None: this one."""
@@ -90,6 +113,7 @@ class PolicyCodec:
                 tokenize=self._tokenize,
                 chat_template=self._chat_template,
                 chat_template_kwargs={**self._chat_template_kwargs, "enable_thinking": enabled},
+                images=self._images,
             )
         return self._thinking[enabled]
 
@@ -118,7 +142,7 @@ class PolicyCodec:
         merged = [messages[0]]
         for is_second, message in zip(two, messages[1:], strict=True):
             if is_second:
-                merged[-1] = {**merged[-1], "content": f"{merged[-1]['content']}\n\n{message['content']}"}
+                merged[-1] = {**merged[-1], "content": _one_after_another(merged[-1]["content"], message["content"])}
             else:
                 merged.append(message)
         return merged
@@ -164,8 +188,9 @@ class PolicyCodec:
 
     def _render(self, messages: Sequence[Message], tools: Tools = ()) -> str:
         """The text that the chat template makes of messages and tools."""
+        plain = list(self._escape.plain(messages))
         text: str = self._profile.processing_class.apply_chat_template(
-            list(self._escape.plain(messages)),
+            plain if self._images is None else as_parts(plain),
             tools=list(tools) or None,
             tokenize=False,
             add_generation_prompt=True,
@@ -173,6 +198,16 @@ class PolicyCodec:
             **self._chat_template_kwargs,
         )
         return text
+
+
+def _one_after_another(first: Content, second: Content) -> Content:
+    if isinstance(first, str) and isinstance(second, str):
+        return f"{first}\n\n{second}"
+    return [
+        *([first] if isinstance(first, str) else first),
+        "\n\n",
+        *([second] if isinstance(second, str) else second),
+    ]
 
 
 def decoder(processing_class: Any) -> Callable[[Sequence[Ids]], list[str]]:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +29,7 @@ class PolicyProfile:
     """Attributes of `GRPOTrainer` while a policy is active.
 
     Args:
-        processing_class: The policy's tokenizer, or a processor that contains it.
+        processing_class: The policy's tokenizer, or a processor that contains it and reads images.
         tokenizer: The tokenizer, with the chat template of its prompts.
         eos_token_ids: Token ids that end a completion.
         generation_config: The trainer's, with the special tokens of this tokenizer.
@@ -37,6 +37,7 @@ class PolicyProfile:
         ref_model: The reference of the KL divergence; `None`: none, or the one that TRL determines.
         router_aux_loss_coef: Weight of a mixture of experts' load-balancing loss, 0 for other models.
         aux_loss_enabled: Whether that loss is used.
+        reads_images: Whether the processing class is a processor.
     """
 
     processing_class: Any
@@ -47,6 +48,7 @@ class PolicyProfile:
     ref_model: Callable[..., Any] | None = None
     router_aux_loss_coef: float = 0.0
     aux_loss_enabled: bool = False
+    reads_images: bool = False
 
 
 def tokenizer_of(
@@ -101,7 +103,11 @@ def set_special_tokens(model: PreTrainedModel | PeftModel, tokenizer: PreTrained
 
 
 def generation_config(
-    args: Any, kwargs: dict[str, Any], tokenizer: PreTrainedTokenizerBase, eos_token_ids: list[int]
+    args: Any,
+    kwargs: dict[str, Any],
+    tokenizer: PreTrainedTokenizerBase,
+    eos_token_ids: list[int],
+    suppressed: Sequence[int] = (),
 ) -> GenerationConfig:
     """TRL's generation settings with the special tokens of another tokenizer.
 
@@ -110,11 +116,14 @@ def generation_config(
         kwargs: TRL's generation settings for its one model.
         tokenizer: The other tokenizer.
         eos_token_ids: Token ids that end a completion.
+        suppressed: Token ids that are never sampled: of a model with vision the one of pictures.
     """
     special = {
         "pad_token_id": tokenizer.pad_token_id,
         "bos_token_id": tokenizer.bos_token_id,
         "eos_token_id": eos_token_ids,
+        # Even if there are none: an absent setting is taken from the trainer's model, which may have vision.
+        **({"suppress_tokens": list(suppressed)} if suppressed or "suppress_tokens" in kwargs else {}),
     }
     return GenerationConfig(**{**kwargs, **special, **(args.generation_kwargs or {})}, disable_compile=True)
 

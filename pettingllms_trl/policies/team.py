@@ -25,7 +25,7 @@ from accelerate import Accelerator
 from accelerate.utils import DistributedType, set_seed
 from peft import PeftConfig, PeftModel
 from torch import nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin
 from trl.models.utils import prepare_deepspeed, prepare_fsdp
 from trl.trainer.utils import add_fused_lm_head, disable_dropout_in_model
 
@@ -184,20 +184,27 @@ class Team:
     def _profile_of(
         self, policy: Policy, of_trl: PolicyProfile, generation_kwargs: dict[str, Any], **of_reference: Any
     ) -> PolicyProfile:
-        tokenizer = profiles.tokenizer_of(policy, of_trl.processing_class, self._tokenizer_from)
-        if tokenizer is of_trl.processing_class and not isinstance(self.wrapped, MultiPolicyModel):
-            return replace(of_trl, **of_reference)  # derived from this very model and tokenizer
-        profiles.check_chat_template(tokenizer)
+        processing_class = profiles.tokenizer_of(policy, of_trl.processing_class, self._tokenizer_from)
+        reads_images = isinstance(processing_class, ProcessorMixin)
+        if processing_class is of_trl.processing_class and not isinstance(self.wrapped, MultiPolicyModel):
+            # Derived from this very model and tokenizer.
+            return replace(of_trl, reads_images=reads_images, **of_reference)
+        profiles.check_chat_template(processing_class)
+        tokenizer = processing_class.tokenizer if reads_images else processing_class
         model = weights.weights_of(self.wrapped, policy)
         eos_token_ids = profiles.eos_token_ids(model, tokenizer)
         if policy.tokenizer is None or policy.adapter is None:  # an adapter's own is not its base's
             profiles.set_special_tokens(model, tokenizer)
+        suppressed = [model.config.image_token_id] if reads_images else []  # as TRL for its one model
         coefficient, enabled = profiles.router_loss(model, self._args.router_aux_loss_coef)
         return PolicyProfile(
-            processing_class=tokenizer,
+            processing_class=processing_class,
             tokenizer=tokenizer,
             eos_token_ids=eos_token_ids,
-            generation_config=profiles.generation_config(self._args, generation_kwargs, tokenizer, eos_token_ids),
+            generation_config=profiles.generation_config(
+                self._args, generation_kwargs, tokenizer, eos_token_ids, suppressed
+            ),
+            reads_images=reads_images,
             router_aux_loss_coef=coefficient,
             aux_loss_enabled=enabled,
             **of_reference,

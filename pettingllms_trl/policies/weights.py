@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import torch
 from peft import PeftConfig, PeftModel
 from torch import nn
-from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoProcessor, PreTrainedModel, PreTrainedTokenizerBase
 from trl.trainer.utils import create_model_from_path, get_config_model_id
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
@@ -53,7 +53,7 @@ def source_of(model: Any) -> str:
 def load_tokenizer(args: MultiAgentGRPOConfig, own: Any, source: str) -> PreTrainedTokenizerBase:
     """Load a tokenizer as TRL does; `own` is the trainer's model, as for `load_model`."""
     revision = (args.model_init_kwargs or {}).get("revision") if source == own else None
-    return AutoTokenizer.from_pretrained(
+    return AutoProcessor.from_pretrained(  # a tokenizer, of models without vision
         source,
         truncation_side="left",
         padding_side="left",

@@ -13,7 +13,8 @@ from datasets import Dataset
 from pettingzoo import AECEnv
 
 from pettingllms_envs.branching import branchable, branching_of
-from pettingllms_envs.observations import text_prompt
+from pettingllms_envs.observations import images_of, read_observation
+from pettingllms_envs.pictures import with_known
 from pettingllms_envs.programs import ProgramEnv
 from pettingllms_envs.programs.repeating import check_repeats
 from pettingllms_envs.suggestions import did_you_mean
@@ -200,7 +201,7 @@ def _try(env: AECEnv, env_pool: EnvPool, row: Row, branching: Branching | None) 
 
     reset(env)
     for agent in env.agents:
-        text_prompt(env.observe(agent), agent=agent)
+        with_known(read_observation(env.observe(agent), agent=agent).messages, {})
     if branching is None:
         return env
     if isinstance(env.unwrapped, ProgramEnv):  # to branch it at each decision would take many runs
@@ -233,11 +234,16 @@ def agents_with_tools(envs: Mapping[str, Sequence[AECEnv]]) -> dict[str, bool]:
     return found
 
 
+def agents_with_images(envs: Mapping[str, Sequence[AECEnv]]) -> list[str]:
+    """The agents that observe images after the reset."""
+    return list(dict.fromkeys(agent for _, agent, prompt in _first_prompts(envs) if prompt.images))
+
+
 def _first_prompts(envs: Mapping[str, Sequence[AECEnv]]) -> Iterator[tuple[AECEnv, str, Prompt]]:
     for pool in envs.values():
         for agent in pool[0].agents:
-            messages, tools = text_prompt(pool[0].observe(agent), agent=agent)
-            yield pool[0], agent, Prompt(messages, tools=tools)
+            messages, tools = read_observation(pool[0].observe(agent), agent=agent)
+            yield pool[0], agent, Prompt(messages, images=tuple(images_of(messages)), tools=tools)
 
 
 def check_levels(env: AECEnv, curriculum: Curriculum) -> None:

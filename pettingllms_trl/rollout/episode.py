@@ -20,14 +20,15 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
 from pettingllms_envs.branching import SavedState, save_state
 from pettingllms_envs.copying import copy_env
 from pettingllms_envs.features import CountedReply
-from pettingllms_envs.observations import followup_of, limits_of, text_prompt
+from pettingllms_envs.observations import Image, followup_of, images_of, limits_of, read_observation
+from pettingllms_envs.pictures import with_known
 from pettingllms_trl.records import (
     Candidate,
     ContinuationPlace,
@@ -54,6 +55,7 @@ class Rules:
     score: Callable[[Sequence[Branch], PendingDecision], Sequence[Branch]]  # `branching.scored`, by judge and weigher
     partners: Collection[str]
     history: ChatHistory
+    images: dict[str, Image] = field(default_factory=dict)  # those that were shown, by their digests
 
 
 class Wait(Enum):
@@ -105,8 +107,7 @@ def episode(
     turn = _next_turn(handle, turns, rules)
     while turn is not None:
         agent, observation = turn.agent, turn.observation
-        messages, tools = text_prompt(observation, agent=agent)
-        prompt = Prompt(messages, tools=tools)
+        prompt = _shown(handle, observation, agent, rules.images)
         is_branched = start is None and agent not in rules.partners
 
         yield Wait.ENGINE
@@ -221,6 +222,17 @@ def _next_turn(
             observation, handle.saved = env.observe(agent), save_state(env) if handle.branches else None
             return Turn(agent, observation, handle.saved, state_hash(env))
     return None
+
+
+def _shown(handle: EnvHandle, observation: Any, agent: str, known: dict[str, Image]) -> Prompt:
+    """The prompt of an observation; an image that no model can be shown is the environment's failure."""
+    messages, tools = read_observation(observation, agent=agent)
+    for message in messages:
+        if not isinstance(message["content"], str):  # there are images
+            with handle:
+                messages = with_known(messages, known)
+            return Prompt(messages, images=tuple(images_of(messages)), tools=tools)
+    return Prompt(messages, tools=tools)
 
 
 def _await_values(handle: EnvHandle, *, keeps_env: bool) -> Generator[Wait, None, None]:

@@ -43,14 +43,20 @@ class ChatHistory:
         if before is None or _system(before.messages) != _system(opening.messages):
             return opening
         message = {"role": "user", "content": opening.messages[-1]["content"] if followup is None else followup}
+        if not isinstance(message["content"], str):
+            raise ValueError(
+                f"agent {agent!r} has history='conversation' and observes images after its first turn; expected texts "
+                "from then on: conversations of several pictures are not supported. Have observe() describe them, "
+                "or set history to 'none' for this agent."
+            )
         follow = self.follow[agent]
         ids = () if follow is None else follow(before.ids, message)
-        return opening if ids is None else Prompt([*before.messages, message], ids)
+        return opening if ids is None else Prompt([*before.messages, message], ids, before.images)
 
     def replied(self, agent: str, prompt: Prompt, completion: Completion) -> ChatHistory:
         """The history after the reply to a prompt of an agent that has one."""
         reply = {"role": "assistant", "content": completion.text}
-        said = Prompt((*prompt.messages, reply), prompt.ids + completion.ids)
+        said = Prompt((*prompt.messages, reply), prompt.ids + completion.ids, prompt.images)
         return replace(self, conversations={**self.conversations, agent: said})
 
 

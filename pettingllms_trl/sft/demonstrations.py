@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pettingzoo import AECEnv
@@ -47,7 +48,12 @@ class Demonstration:
         return {**row, "tools": list(self.prompt.tools)} if self.prompt.tools else row
 
 
-def by_oracle(env: AECEnv, seeds: Iterable[int], levels: Sequence[int] | None = None) -> Iterator[Demonstration]:
+def by_oracle(
+    env: AECEnv,
+    seeds: Iterable[int],
+    levels: Sequence[int] | None = None,
+    bots: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[Demonstration]:
     """Play each seed's instance of the train split with the environment's own oracle.
 
     An episode whose outcome does not say whether it succeeded counts as a success: that is what an oracle is for.
@@ -57,9 +63,10 @@ def by_oracle(env: AECEnv, seeds: Iterable[int], levels: Sequence[int] | None = 
             `metadata["reset_options"]` have `split`, that is `"train"`.
         seeds: Of the instances.
         levels: Values of the reset option `level`, used in turn.
+        bots: By role, the rule-based player of the environment that plays it in the oracle's place.
 
     Raises:
-        ValueError: It has no oracle.
+        ValueError: It has no oracle, or no such rule-based player.
     """
     game = env.unwrapped
     if not hasattr(game, "oracle"):
@@ -78,7 +85,8 @@ def by_oracle(env: AECEnv, seeds: Iterable[int], levels: Sequence[int] | None = 
             if env.terminations[agent] or env.truncations[agent]:
                 env.step(None)
                 continue
-            reply = str(game.oracle())
+            bot = bots.get(role_of(agent))
+            reply = str(game.oracle() if bot is None else game.bot(bot))
             messages, tools = text_prompt(env.observe(agent), agent=agent)
             decisions.append((role_of(agent), Prompt(messages, tools=tools), reply))
             env.step(reply)

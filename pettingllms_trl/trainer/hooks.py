@@ -202,7 +202,7 @@ class TRLHooks(GRPOTrainer):
             self._log_completion_extra(column, list(values))
         self._replayed, self.scorer.chunks = list(rows), chunks
         with override_args(self, num_generations=group_size):  # TRL groups consecutive rows by K
-            batch = self._generate_and_score_completions([{**row, "prompt": row["prompt"].messages} for row in rows])
+            batch = self._generate_and_score_completions([{**row, "prompt": row["messages"]} for row in rows])
         if chunks is not None:
             self.log_of_trl.correct_ratios(batch, [row for chunk in chunks for row in chunk])
         return {**batch, **{name: values.to(self.accelerator.device) for name, values in columns.items()}}
@@ -237,7 +237,7 @@ class TRLHooks(GRPOTrainer):
             if len(batch["advantages"]) == 0:  # a micro-step whose rows are all left out
                 self.team_gradients.leave_out(batch["policy"])
                 continue
-            with accumulating(model, self.accelerator), self.scorer.attending(batch["policy"]):
+            with accumulating(model, self.accelerator), self.scorer.attending(batch["policy"], batch.get("pictures")):
                 # Past GRPOTrainer's, which would count each pass as a micro-step of its own.
                 loss += super(GRPOTrainer, self).training_step(model, batch, num_items_in_batch)
         self.log_of_trl.end_micro_step()
@@ -325,7 +325,7 @@ class TRLHooks(GRPOTrainer):
 
     def _apply_profile(self, profile: PolicyProfile) -> None:
         """What TRL reads from attributes of its own."""
-        self._tokenizer, self.beta = profile.tokenizer, profile.beta
+        self._tokenizer, self.beta, self._is_vlm = profile.tokenizer, profile.beta, profile.reads_images
         for name in OF_TRL:
             setattr(self, name, getattr(profile, name))
 
@@ -356,10 +356,10 @@ class TRLHooks(GRPOTrainer):
             ids: Sequence[Sequence[int]] = self._tokenize_prompts([list(prompt) for prompt in prompts])[0]
         return ids
 
-    def generate(self, prompts: list[Sequence[int]], override: SamplingOverrides) -> Any:
+    def generate(self, prompts: list[Sequence[int]], inputs: Mapping[str, Any], override: SamplingOverrides) -> Any:
         """Sample with the active policy: ids and log-probabilities of a completion of each prompt."""
         if override == NOTHING:
-            return self._generate_single_turn(prompts, None, {}, 1)
+            return self._generate_single_turn(prompts, None, inputs, 1)
         config, kwargs = role_settings(self.generation_config, self.generation_kwargs, override)
         # Continuous batching does not look for stop words.
         stop = () if self.use_transformers_continuous_batching else override.stop or ()
@@ -367,7 +367,7 @@ class TRLHooks(GRPOTrainer):
             override_args(self, generation_config=config, generation_kwargs=kwargs),
             ending_at(stop, config, self.team.model, self._tokenizer) if stop else nullcontext(),
         ):
-            return self._generate_single_turn(prompts, None, {}, 1)
+            return self._generate_single_turn(prompts, None, inputs, 1)
 
     def sampling(self, name: str) -> AbstractContextManager[Engine]:
         """The engine for a rollout of this name, with the current weights."""

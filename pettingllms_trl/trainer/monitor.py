@@ -113,7 +113,7 @@ def reply_limits(
     """
     limits = {}
     for agent, profile in ((agent, profiles[name]) for agent, name in of_agent.items() if name in profiles):
-        template = str(chat_template or profile.tokenizer.chat_template)
+        template = str(chat_template or profile.processing_class.chat_template)
         own = overrides[agent].enable_thinking
         thinks = chat_template_kwargs.get("enable_thinking", True) if own is None else own
         limits[agent] = ReplyLimit(

@@ -28,13 +28,14 @@ from pettingllms_trl.engines.factory import EngineSet, kind_of, recorded_fields
 from pettingllms_trl.engines.kinds import PromptCodec, setting
 from pettingllms_trl.engines.synced_engines import SyncedEngines
 from pettingllms_trl.engines.transformers import LocalSampler, context_length
-from pettingllms_trl.policies.codecs import PolicyCodec
+from pettingllms_trl.pixels import ImageInputs, PixelCache
+from pettingllms_trl.policies.codecs import CANNOT_SEE, PolicyCodec
 from pettingllms_trl.policies.references import MovingReferences
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.processes.distributed import gathered, is_deepspeed, is_fsdp, scoring
 from pettingllms_trl.records import Stateful
 from pettingllms_trl.role_sampling import SamplingOverrides
-from pettingllms_trl.rollout.env_checks import agents_with_tools
+from pettingllms_trl.rollout.env_checks import agents_with_images, agents_with_tools
 from pettingllms_trl.rollout.env_pool import DEFAULT_ENVIRONMENT
 from pettingllms_trl.rollout.prompts import Follow, agents_with_history
 from pettingllms_trl.trainer.setup import Setup
@@ -48,6 +49,31 @@ def check_tools(team: Team, codecs: Mapping[str, PolicyCodec], envs: Mapping[str
             api.check_tools(policy.api, agent)
         else:
             codecs[policy.name].check_tools(f"agent {agent!r}", reads_calls=reads_calls)
+
+
+def image_inputs_of(team: Team) -> dict[str, ImageInputs]:
+    """What makes the model's inputs of pictures, of each policy whose processor reads them."""
+    cache, of_processor = PixelCache(), dict[int, ImageInputs]()
+    reading = {name: each.processing_class for name, each in team.profiles.items() if each.reads_images}
+    return {name: of_processor.setdefault(id(each), ImageInputs(each, cache)) for name, each in reading.items()}
+
+
+def check_images(
+    args: MultiAgentGRPOConfig, team: Team, images: Mapping[str, ImageInputs], envs: Mapping[str, Sequence[AECEnv]]
+) -> None:
+    """Raise `ValueError` if an agent observes images after the reset, and its policy cannot be shown any."""
+    for agent in agents_with_images(envs):
+        policy = team.policies[team.routing.of_agent[agent]]
+        if policy.api is not None:  # a function is given the images
+            continue
+        if policy.name not in images:
+            raise ValueError(f"agent {agent!r} of policy {policy.name!r} observes images, and {CANNOT_SEE}")
+        images[policy.name].check(f"agent {agent!r} of policy {policy.name!r}")
+        if kind_of(args).has_weights:
+            raise ValueError(
+                f"agent {agent!r} observes images, which are sampled by transformers' `generate` alone; expected no "
+                "other engine. Leave use_vllm out."
+            )
 
 
 def bridges_of(args: MultiAgentGRPOConfig, team: Team, codecs: Mapping[str, PolicyCodec]) -> dict[str, Follow | None]:
@@ -185,7 +211,7 @@ def configuration_of(setup: Setup, team: Team, *, num_processes: int) -> RunConf
     for policy in team.routing.policies:
         own: dict[str, Any] = {"api": policy.api}
         if policy.api is None:
-            template = str(team.profiles[policy.name].tokenizer.chat_template)
+            template = str(team.profiles[policy.name].processing_class.chat_template)
             own = {"chat template": f"digest {digest_of(template)}"}
             own |= {field: getattr(policy, field) for field in ("learning_rate", "max_grad_norm", "beta")}
             adapter = adapter_name(team, policy)

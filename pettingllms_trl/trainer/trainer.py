@@ -237,10 +237,12 @@ class MultiAgentGRPOTrainer(TRLHooks):
                 tokenize=self.encode_prompts,
                 chat_template=self.chat_template,
                 chat_template_kwargs=self.chat_template_kwargs,
+                images=self.image_inputs.get(name),
             )
             for name, profile in self.team.profiles.items()
         }
         parts.check_tools(self.team, self.codecs, setup.envs)
+        parts.check_images(args, self.team, self.image_inputs, setup.envs)
         follow = parts.bridges_of(args, self.team, self.codecs)
         self.engines = parts.engines_of(
             setup,
@@ -322,10 +324,16 @@ class MultiAgentGRPOTrainer(TRLHooks):
 
     def _attach_team(self) -> None:
         of_trl = self.profile_of_trl()
-        check_chat_template(of_trl.tokenizer)
+        check_chat_template(of_trl.processing_class)
         self.team.attach(self, of_trl=of_trl, generation_kwargs=self.generation_kwargs)
+        self.image_inputs = parts.image_inputs_of(self.team)
         self.scorer = PackedScorer(
-            self.team, self.args, self.accelerator, activate=self.activate, score=self.score_as_trl
+            self.team,
+            self.args,
+            self.accelerator,
+            activate=self.activate,
+            score=self.score_as_trl,
+            images=self.image_inputs,
         )
         self.activate(next(iter(self.team.profiles)))
 

@@ -19,6 +19,7 @@ from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 from trl.trainer.utils import shuffle_sequence_dict
 
+from pettingllms_envs.observations import described
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.policies.routing import Policy
 from pettingllms_trl.policies.team import Team
@@ -30,6 +31,8 @@ from pettingllms_trl.update.packed_logprobs import PackedScorer
 from pettingllms_trl.update.step_guard import provenance
 
 
+IMAGES = attrgetter("prompt.images")
+"""The images of a decision."""
 NO_ADVANTAGE = 1e-10
 """Largest size of an advantage that counts as 0."""
 LARGEST_ROUNDING = 1e-2
@@ -37,7 +40,9 @@ LARGEST_ROUNDING = 1e-2
 leave a last bit, which a deviation of 1e-4 makes larger. Only of credit whose baseline is the mean of siblings."""
 
 Row = dict[str, Any]
-"""A sequence: its `prompt` (a `records.Prompt`), `completion` and `reward`, and whether it `counts`."""
+"""A sequence: its `prompt` (a `records.Prompt`), the `messages` of TRL's table, `completion`, `reward`, and whether it
+`counts`. `pictures` are the prompt's images, where any prompt of the policy has some.
+"""
 Columns = Mapping[str, Sequence[Any]]
 
 
@@ -153,7 +158,8 @@ class BatchBuilder:
             if not own:
                 continue
             of_policy, flat = [decisions[i] for i in own], [value for i in own for value in advantages[i]]
-            left_out = self.rows_without_gradient(policy, of_policy, flat)
+            has_pictures = any(map(IMAGES, of_policy))  # such a batch is not packed
+            left_out = frozenset() if has_pictures else self.rows_without_gradient(policy, of_policy, flat)
             num_rows.append(len(flat))
             num_left_out += len(left_out)
             passes, assignment = self._passes_of(policy, of_policy, flat, left_out, table(of_policy))
@@ -216,9 +222,10 @@ class BatchBuilder:
             left_out: The rows (candidates) that go through no forward pass.
             table: The user's columns of the completions table.
         """
-        rows = [
+        rows: list[Row] = [
             {
                 "prompt": decision.prompt,
+                "messages": decision.prompt.messages,
                 "completion": candidate.completion,
                 "reward": candidate.reward,
                 "counts": True,
@@ -226,6 +233,9 @@ class BatchBuilder:
             for decision in decisions
             for candidate in decision.candidates
         ]
+        if any(map(IMAGES, decisions)):
+            for row, decision in zip(rows, [d for d in decisions for _ in d.candidates], strict=True):
+                row |= {"pictures": decision.prompt.images, "messages": described(decision.prompt.messages)}
         columns = {
             **provenance(decisions, list(self._team.routing.of_agent)),
             "advantages": torch.tensor(advantages),
@@ -235,12 +245,19 @@ class BatchBuilder:
         group_size = sizes.pop() if len(sizes) == 1 else 1
         by_tokens = self._assignment_by_tokens(policy, rows, left_out)
         if by_tokens is None and self._accelerator.num_processes == 1:
-            batch = self._rows.score_rows(policy.name, rows, table=table, columns=columns, group_size=group_size)
+            batch = self._scored(policy.name, rows, table=table, columns=columns, group_size=group_size)
             passes, assignment = self._split(shuffle_sequence_dict(batch), shard=None), None
         else:
             passes, assignment = self._assigned_passes(policy, rows, table, columns, by_tokens, group_size)
         self._rows.log_advantages(advantages, group_size=group_size)
         return passes, assignment
+
+    def _scored(self, policy: str, rows: Sequence[Row], **options: Any) -> Batch:
+        """TRL's batch of the rows, with their pictures."""
+        pictures = self._scorer.pictures = [row["pictures"] for row in rows] if "pictures" in rows[0] else None
+        batch = self._rows.score_rows(policy, rows, **options)
+        self._scorer.pictures = None
+        return batch if pictures is None else {**batch, "pictures": pictures}
 
     def _assignment_by_tokens(
         self, policy: Policy, rows: Sequence[Row], left_out: Collection[int]
@@ -250,7 +267,8 @@ class BatchBuilder:
         Where the user sets no bound and prompts are shared, it is as many tokens as `per_device_train_batch_size` of
         the longest rows would have.
         """
-        budget, is_shared = self._args.max_tokens_per_microbatch, self._scorer.is_packable(policy.name)
+        budget = self._args.max_tokens_per_microbatch
+        is_shared = self._scorer.is_packable(policy.name) and "pictures" not in rows[0]
         if budget is None and not is_shared:
             return None
         prompts = [row["prompt"] for row in rows]
@@ -281,7 +299,7 @@ class BatchBuilder:
         are of all of them, as one process would have them.
         """
         num_processes, device = self._accelerator.num_processes, self._accelerator.device
-        score = partial(self._rows.score_rows, policy.name)
+        score = partial(self._scored, policy.name)
         if num_processes == 1:
             assert by_tokens is not None
             together = by_tokens(range(len(rows)), num_steps=1)
@@ -385,7 +403,8 @@ def _padding_row(row: Row, eos: int) -> Row:
     logprobs = None if row["completion"].logprobs is None else (0.0, 0.0)
     return {
         **row,
-        "prompt": replace(row["prompt"], ids=row["prompt"].ids[:1]),
+        "prompt": replace(row["prompt"], ids=row["prompt"].ids[:1], images=()),
+        **({"pictures": ()} if "pictures" in row else {}),
         "completion": Completion(ids=(eos, eos), text="", logprobs=logprobs),
         "reward": float("nan"),  # to TRL unscorable: it is in no mean
         "counts": False,

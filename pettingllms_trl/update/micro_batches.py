@@ -10,7 +10,10 @@ import torch
 
 
 Batch = dict[str, Any]
-"""TRL's tensors, first dimension rows: `prompt_ids` (B, P), `completion_ids` (B, C), `advantages` (B,), ..."""
+"""TRL's tensors, first dimension rows: `prompt_ids` (B, P), `completion_ids` (B, C), `advantages` (B,), ...
+
+`pictures`, where a policy's rows have some, is a list of the images of each row: their pixels are made for each pass.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +117,9 @@ def select_rows(batch: Batch, rows: torch.Tensor, *, trim: bool) -> Batch:
         keep_completion = min(max(int(batch["completion_mask"][rows].sum(1).max()), 2), width_completion)
     piece: Batch = {}
     for name, value in batch.items():
-        if not isinstance(value, torch.Tensor) or value.dim() == 0:
+        if isinstance(value, list):
+            piece[name] = [value[row] for row in rows.tolist()]
+        elif not isinstance(value, torch.Tensor) or value.dim() == 0:
             piece[name] = value
         elif name.startswith("prompt_"):
             piece[name] = value[rows, width_prompt - keep_prompt :]

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -27,7 +27,9 @@ from accelerate.utils import DistributedType, gather_object
 from peft import PeftModel
 from torch import nn
 
+from pettingllms_envs.observations import Image
 from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.pixels import ImageInputs
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.update.packed_attention import attending
 from pettingllms_trl.update.packing import pack
@@ -37,6 +39,9 @@ from pettingllms_trl.update.positions import counts_padding, takes_positions, wi
 
 Scores = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
 """Log-probabilities and entropies of completion tokens, (B, C) each, and the router loss."""
+
+Pictures = Sequence[Sequence[Image]]
+"""The images of each row."""
 
 EXACT_TOLERANCE = 1e-4
 """Largest mean difference of log-probabilities in float32, relative to their mean size."""
@@ -55,6 +60,7 @@ class PackedScorer:
         accelerator: The trainer's.
         activate: Activates a policy.
         score: TRL's own method: from a model, ids, mask and number of completion tokens to [`Scores`].
+        images: What makes the inputs of pictures, of each policy that reads them.
     """
 
     def __init__(
@@ -65,15 +71,18 @@ class PackedScorer:
         *,
         activate: Callable[[str], None],
         score: Callable[..., Scores],
+        images: Mapping[str, ImageInputs],
     ) -> None:
         self._team, self._args, self._accelerator = team, args, accelerator
-        self._activate, self._score = activate, score
+        self._activate, self._score, self._images = activate, score, images
         self.packable: dict[str, bool] = {}
         """Whether a policy's model supports packing, for the policies that were checked."""
         self.with_positions: set[str] = set()
         """Policies whose models are given position ids on TRL's path."""
         self.chunks: Sequence[Sequence[int]] | None = None
         """Rows of the current batch that are scored together."""
+        self.pictures: Pictures | None = None
+        """Images of each row that is scored now; `None`: the batch has none."""
 
     def try_all(self) -> None:
         """Check each trained policy's model, unless its weights are partitioned over processes: those are checked when
@@ -173,16 +182,18 @@ class PackedScorer:
         return full and is_highest and self._accelerator.mixed_precision == "no"
 
     @contextmanager
-    def attending(self, name: str) -> Iterator[None]:
-        """Use packed attention for a pass of a policy's sequences, until its backward pass is over, since gradient
-        checkpointing recomputes layers there.
+    def attending(self, name: str, pictures: Pictures | None = None) -> Iterator[None]:
+        """Score a pass of a policy's sequences with their `pictures`; use packed attention for one without any. Until
+        its backward pass is over, since gradient checkpointing recomputes layers there.
 
         In a run that resumes inside a generation, this is the first use of weights partitioned over processes."""
-        if self.is_packable(name):
+        self.pictures = pictures
+        if pictures is None and self.is_packable(name):
             with attending(self._team.weights_of(name)):
                 yield
         else:
             yield
+        self.pictures = None
 
     def score(
         self,
@@ -207,6 +218,9 @@ class PackedScorer:
         active = self._team.active
         if active in self.with_positions:
             model = with_positions(model)
+        if self.pictures is not None:
+            options = {"compute_entropy": compute_entropy, "compute_aux_loss": compute_aux_loss}
+            return self._seen(model, ids, mask, width, size=batch_size or len(ids), **options)
         is_plain = all(given is None for given in of_images.values())
         if not (self.packable.get(active, False) and is_plain and not compute_aux_loss):
             return self._score(
@@ -228,6 +242,17 @@ class PackedScorer:
         for chunk, own in zip(self.chunks, found, strict=True):
             scores[chunk] = own
         return scores, None, None
+
+    def _seen(
+        self, model: Any, ids: torch.Tensor, mask: torch.Tensor, width: int, *, size: int, **options: Any
+    ) -> Scores:
+        """Score rows with their pictures as TRL does, which is given the pixels of `size` rows at a time."""
+        assert self.pictures is not None
+        inputs, found = self._images[self._team.active], list[Scores]()
+        for rows in torch.split(torch.arange(len(ids)), size):
+            own = inputs.of_batch(ids[rows], [self.pictures[row] for row in rows], width)
+            found.append(self._score(model, ids[rows], mask[rows], width, **options, **own))
+        return found[0] if len(found) == 1 else (torch.cat([scores for scores, _, _ in found]), None, None)
 
     def _packed(
         self, model: Any, ids: torch.Tensor, mask: torch.Tensor, width: int, *, isolated: bool = True

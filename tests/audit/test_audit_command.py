@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pettingllms_envs import cli
+from pettingllms_envs.audit.designs import UnreadableDesigns
 from pettingllms_envs.episodes import files
 from pettingllms_envs.evaluation import influence
 from rollouts import NOT_RECORDED_EARLIER, Row, tree_header, tree_rows
@@ -341,3 +342,37 @@ def test_episodes_that_ended_with_an_error_are_told_and_half_of_them_fail(
     found, out, _ = run("audit out")
     assert said in out
     assert found == status
+
+
+def test_designs_that_stay_unreadable_are_a_warning_and_other_runs_do_not_speak_of_designs(run: Run) -> None:
+    rows = tree_rows()
+    for number, row in enumerate(rows):
+        row["outcome"] = {"unreadable_design": number != 3}
+    write(Path("designed"), rows)
+    status, out, _ = run("audit designed")
+    assert status == 0
+    assert "unreadable designs warning 94% of 16 designs, 94% of the latest." in out  # 15 of 16
+    assert "unreadable designs: Warm the designer up on readable designs" in out
+    write(Path("other"), tree_rows())
+    assert "design" not in run("audit other")[1]
+
+
+@pytest.mark.parametrize(
+    ("unreadable", "status"),
+    [
+        ([True] * 15, "not applicable"),
+        ([True] * 8 + [False] * 8, "passed"),  # half
+        ([True] * 200 + [False] * 64, "passed"),  # it has learned
+        ([False] * 100 + [True] * 64, "passed"),  # not more than half in all
+        ([True] * 9 + [False] * 7, "warning"),
+    ],
+)
+def test_designs_are_unreadable_for_good_if_most_are_in_all_and_of_the_latest(
+    unreadable: list[bool], status: str
+) -> None:
+    designs = UnreadableDesigns()
+    for each in unreadable:
+        designs.observe({"unreadable_design": each})
+    designs.observe(None)
+    (finding,) = designs.conclude()
+    assert finding.status == status

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import pickle
+from functools import partial
 from typing import Any
 
 import pytest
 
 import debate_v0
 from pettingllms_envs.assembly import assemble
-from pettingllms_envs.core import Role, ToolResult
+from pettingllms_envs.core import Role, ToolResult, Unreadable
 from pettingllms_envs.observations import Prompt
 from pettingllms_envs.tasks.plan_path import PlanPath
+from pettingllms_envs.testing import conforms
 from pettingllms_envs.workflows.functions import Ask, Game, Questions, function_workflow
 
 
 LONE = Role("solver", "You are the solver.")
 
 
-def made(script: Any, *roles: Role, **settings: Any) -> Any:
-    raw_env, _, _ = assemble(PlanPath, "own_v0", (function_workflow(*(roles or (LONE,)))(script),))
+def made(script: Any, *roles: Role, join_when_asked: bool = False, **settings: Any) -> Any:
+    workflow = function_workflow(*(roles or (LONE,)), join_when_asked=join_when_asked)(script)
+    raw_env, _, _ = assemble(PlanPath, "own_v0", (workflow,))
     env = raw_env(size=4, **settings)
     env.reset(seed=0)
     return env
@@ -232,3 +235,121 @@ def test_agents_that_observe_messages_observe_them_when_others_are_asked() -> No
     env = made(script, Role("left", "", observes="messages"), Role("right", "", observes="messages"))
     (message,) = env.observe("right_0")["messages"]
     assert message == {"role": "user", "content": env.workflow.task.show(env.snapshot().play.task)}
+
+
+HALVES = (Role("left", "You write the first half of the walk."), Role("right", "You write the second half."))
+BOARD = "@ . . .\n. . . .\n. . . .\n. . . G"  # three down and three to the right
+
+
+def letters(reply: str) -> str | Unreadable:
+    return reply if reply and set(reply) <= set("UDLR") else Unreadable("it has other letters than U D L R")
+
+
+def halves(game: Game) -> Questions:
+    """Two agents write half a walk each."""
+    while game.turns_left:
+        left = game.read((yield Ask("left", game.show())), "left", letters)
+        right = game.read((yield Ask("right", game.show())), "right", letters)
+        if left is None or right is None:
+            game.end_turn()
+        else:
+            game.play(f"Moves: {' '.join(left + right)}", "left", "right")
+
+
+def test_a_move_of_several_replies_is_played_once_and_each_author_pays_its_costs() -> None:
+    env = made(halves, *HALVES)
+    env.reset(seed=0, options={"board": BOARD})
+    env.step("DDD")
+    assert env.rewards == {"left_0": 0.0, "right_0": 0.0}
+    env.step("RRR")
+    assert env.infos["left_0"]["rewards"] == {"progress": 1.0, "success": 1.0, "steps": pytest.approx(-0.06)}
+    assert env.rewards == {"left_0": pytest.approx(1.94), "right_0": pytest.approx(1.94)}
+
+
+@pytest.mark.parametrize(("replies", "blamed"), [(("down", "RRR"), "left"), (("DDD", ""), "right")])
+def test_an_unreadable_part_of_a_move_costs_the_role_that_wrote_it(replies: tuple[str, str], blamed: str) -> None:
+    env = made(halves, *HALVES)
+    env.reset(seed=0, options={"board": BOARD})
+    paid = {"left_0": 0.0, "right_0": 0.0}
+    for reply in replies:
+        env.step(reply)
+        paid = {agent: paid[agent] + env.rewards[agent] for agent in paid}
+    assert paid == {"left_0": 0.0, "right_0": 0.0} | {f"{blamed}_0": -0.2}
+    assert env.last()[0]["text"].endswith(
+        f"Last turn the {blamed}'s reply was unreadable: it has other letters than U D L R. Nothing was played."
+    )
+
+
+WORKERS = (Role("chief", "You choose."), Role("worker", "You work.", count=3))
+
+
+def staffed(game: Game) -> Questions:
+    """As many workers as the chief says; the last one moves."""
+    reply = yield Ask("chief", "How many?", lambda: "2")
+    for number in range(int(reply)):
+        reply = yield Ask(f"worker_{number}", "Well?", (lambda: "Go on.") if number == 0 else None)
+    game.play(reply, f"worker_{number}")
+    game.pay_team("present", 1.0)
+
+
+def test_an_agent_that_was_not_asked_is_no_agent_of_the_episode_and_is_not_paid() -> None:
+    env = made(staffed, *WORKERS, join_when_asked=True)
+    assert env.agents == ["chief_0"]
+    env.step("2")
+    assert (env.agents, env.rewards) == (["chief_0", "worker_0"], {"chief_0": 0.0, "worker_0": 0.0})
+    env.step("I am ready.")
+    here = env.snapshot()
+    assert env.agents == ["chief_0", "worker_0", "worker_1"]
+    env.step("nothing")
+    assert env.rewards == {"chief_0": 1.0, "worker_0": 1.0, "worker_1": 0.8}  # 1 for those present, -0.2 for the reply
+    env.restore(here)
+    assert env.agents == ["chief_0", "worker_0", "worker_1"]
+    everybody = made(staffed, *WORKERS)
+    for reply in ("2", "I am ready.", "nothing"):
+        everybody.step(reply)
+    assert everybody.rewards == env.rewards | {"chief_0": 1.0, "worker_0": 1.0, "worker_1": 0.8, "worker_2": 1.0}
+
+
+def test_a_question_has_an_oracle_of_its_own_or_the_tasks() -> None:
+    env = made(staffed, *WORKERS, join_when_asked=True)
+    best = env.workflow.task.write(env.workflow.task.oracle(env.snapshot().play.task))
+    said = []
+    while not env.terminations[env.agent_selection]:
+        said.append(env.oracle())
+        env.step(said[-1])
+    assert said == ["2", "Go on.", best]
+    assert env.infos["chief_0"]["outcome"]["success"]
+
+
+def test_what_a_function_reports_is_part_of_the_outcome() -> None:
+    def script(game: Game) -> Questions:
+        game.report(rounds=0)
+        yield Ask("solver", "Go on.")
+        game.report(rounds=1, word="done")
+        yield Ask("solver", "Go on.")
+
+    env = made(script)
+    assert env.infos["solver_0"]["outcome"]["rounds"] == 0
+    env.step("")
+    assert {name: env.infos["solver_0"]["outcome"][name] for name in ("rounds", "word")} == {
+        "rounds": 1,
+        "word": "done",
+    }
+
+
+JOINING = ("pettingzoo", "branches", "observations", "infos", "oracle", "pairs of roles", "potential", "wrappers")
+
+
+def test_an_environment_whose_agents_join_and_have_oracles_of_their_own_conforms() -> None:
+    chief = Role("chief", "You choose.", delayed=True, reply_format="")
+    member = Role("member", "You work.", count=2, delayed=True)
+
+    def staffed_by_chief(game: Game) -> Questions:
+        who = yield Ask("chief", game.show(), lambda: "both")
+        reply = yield Ask("member_0", game.show(game.quote("chief", who)))
+        if who == "both":
+            reply = yield Ask("member_1", game.show(game.quote("member_0", reply)))
+        game.play(reply, "member_1" if who == "both" else "member_0")
+
+    workflow = function_workflow(chief, member, join_when_asked=True)(staffed_by_chief)
+    conforms(partial(assemble(PlanPath, "staffed_v0", (workflow,)).env, size=5), seeds=range(2), only=JOINING)

@@ -77,12 +77,12 @@ def test_prompts_with_less_room_than_a_completion_are_sampled_up_to_the_context(
 ) -> None:
     asked: list[tuple[list[int], int | None]] = []
 
-    def sample(prompts: list[Sequence[int]], limit: int | None) -> Any:
+    def sample(prompts: list[Sequence[int]], images: Any, limit: int | None) -> Any:
         asked.append(([len(ids) for ids in prompts], limit))
         return [[len(ids)] for ids in prompts], [[-1.0 * len(ids)] for ids in prompts]
 
     lengths = (6, 8, 7, 8)
-    ids, logprobs = sample_within([range(n) for n in lengths], sample, context=10, most=most)
+    ids, logprobs = sample_within([range(n) for n in lengths], [()] * 4, sample, context=10, most=most)
     assert asked == calls
     assert (ids, logprobs) == ([[n] for n in lengths], [[-1.0 * n] for n in lengths])
 

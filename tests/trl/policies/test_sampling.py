@@ -146,7 +146,7 @@ def test_what_the_generator_sampled_after_a_stop_word_is_not_trained_on() -> Non
     (answer,) = sample(
         [Request("solver_0", Prompt([{"role": "user", "content": "?"}]), 2)],
         tokenize=lambda prompts: [[1, 2] for _ in prompts],
-        generate=lambda prompts: ([[*map(ord, "go. left")], [*map(ord, "stay")]], [[-1.0] * 8, [-2.0] * 4]),
+        generate=lambda prompts, images: ([[*map(ord, "go. left")], [*map(ord, "stay")]], [[-1.0] * 8, [-2.0] * 4]),
         decode=lambda rows: [letters(ids) for ids in rows],
         ends={ord("!")},
         stop=(".",),

@@ -15,7 +15,12 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 from trl import SFTConfig
 
+import pettingllms_envs
 from pettingllms_envs import plan_path_v0
+from pettingllms_envs.assembly import assemble
+from pettingllms_envs.core import Role
+from pettingllms_envs.tasks.plan_path import PlanPath
+from pettingllms_envs.workflows.functions import Ask, Game, Questions, function_workflow
 from pettingllms_trl import (
     Candidate,
     Completion,
@@ -92,6 +97,27 @@ def test_levels_take_turns_over_the_oracles_instances() -> None:
     env.__class__ = Counted
     list(by_oracle(env, [7, 8, 9], levels=[1, 2]))
     assert asked == [{"seed": s, "split": "train", "level": level} for s, level in ((7, 1), (8, 2), (9, 1))]
+
+
+def test_a_function_says_itself_what_is_imitated() -> None:
+    def counsel(game: Game) -> Questions:
+        advice = yield Ask("adviser", game.show(), lambda: "Take the shortest way.")
+        game.play((yield Ask("player", game.show(advice))), "player")
+
+    roles = (Role("adviser", "You advise."), Role("player", "You move."))
+    env = assemble(PlanPath, "counsel_v0", (function_workflow(*roles)(counsel),)).env(size=4)
+    advice, move = by_oracle(env, [0])
+    assert (advice.role, advice.reply) == ("adviser", "Take the shortest way.")
+    assert move.reply.startswith("Moves: ")
+    assert move.success
+
+
+def test_a_rule_based_player_may_take_the_oracles_place_in_a_role() -> None:
+    env = pettingllms_envs.make("archives", workflow="designed")
+    shown = list(by_oracle(env, range(8), bots={"designer": "random_design"}))
+    sizes = {len(json.loads(each.reply)["members"]) for each in shown if each.role == "designer"}
+    assert len(sizes) > 1  # the oracle's designs have two members, for two hops
+    assert any(each.reply.startswith("Answer: ") for each in shown if each.role == "member")
 
 
 def test_an_environment_without_an_oracle_is_refused_with_the_way_out() -> None:

@@ -220,7 +220,7 @@ class RowByRow(AllRows):
 
     def _attach_team(self) -> None:
         super()._attach_team()
-        self.scorer.attending = lambda name: nullcontext()
+        self.scorer.attending = lambda name, pictures: nullcontext()
 
 
 def of_run(

@@ -1,0 +1,93 @@
+"""Opens the images of observations: any PNG file becomes an RGB picture of a bounded size, or is an error.
+
+Models with vision take RGB pictures of 8 bits a channel. Here, and only here, other files are converted: palettes,
+greys and 16 bits to RGB, transparent pixels as on white paper. What cannot be shown raises ValueError with the image's
+digest, before its pixels are decoded where its header says so.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from PIL import Image as Picture
+
+from pettingllms_envs.observations import Image, Message
+
+
+MOST_PIXELS: Final = 4096 * 4096
+MOST_ASPECT: Final = 200
+"""Longest side over the shortest: Qwen's processors take no more."""
+LEAST_SIDE: Final = 4
+"""Smaller pictures are enlarged: one of 1 or 3 rows of pixels could be channels to a processor."""
+HEADER: Final = 24  # bytes: the signature, and the length, the name, the width and the height of the first chunk
+UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, IndexError, KeyError, struct.error, zlib.error)
+"""What Pillow raises for a file that is cut off, or no picture."""
+
+
+def opened(image: Image) -> Picture.Image:
+    """An image as an RGB picture.
+
+    Raises:
+        ValueError: The file is no whole PNG, has more than `MOST_PIXELS`, or is over `MOST_ASPECT` times as long as
+            wide.
+    """
+    width, height = (int.from_bytes(image.png[at : at + 4]) for at in (HEADER - 8, HEADER - 4))
+    if len(image.png) < HEADER or image.png[12:16] != b"IHDR" or not width or not height:
+        raise ValueError(f"{_named(image)} has no size; expected a PNG file. Save the picture again.")
+    if width * height > MOST_PIXELS or max(width, height) > MOST_ASPECT * min(width, height):
+        raise ValueError(
+            f"{_named(image)} has {width} x {height} pixels; expected at most {MOST_PIXELS} and no side over "
+            f"{MOST_ASPECT} times the other. Draw it smaller."
+        )
+    try:
+        with Picture.open(io.BytesIO(image.png), formats=["PNG"]) as picture:
+            picture.load()
+            rgb = _as_rgb(picture)
+    except UNREADABLE as error:
+        raise ValueError(
+            f"{_named(image)} cannot be decoded ({type(error).__name__}: {error}); expected a whole PNG file. Save "
+            "the picture again."
+        ) from error
+    larger = -(-LEAST_SIDE // min(width, height))
+    return rgb if larger <= 1 else rgb.resize((width * larger, height * larger), Picture.Resampling.NEAREST)
+
+
+def with_known(messages: Sequence[Message], known: dict[str, Image]) -> list[Message]:
+    """Messages whose images are those of `known` with their digests; others are opened once, and added to it.
+
+    So equal images are one object, and one that no model can be shown is found where it is observed.
+
+    Raises:
+        ValueError: As `opened`.
+    """
+
+    def kept(part: str | Image) -> str | Image:
+        if isinstance(part, str):
+            return part
+        if part.digest not in known:
+            opened(part)
+        first = known.setdefault(part.digest, part)
+        return first if first.alt == part.alt else Image(first.png, part.alt)
+
+    return [
+        message if isinstance(message["content"], str) else {**message, "content": list(map(kept, message["content"]))}
+        for message in messages
+    ]
+
+
+def _as_rgb(picture: Picture.Image) -> Picture.Image:
+    if picture.mode.startswith("I"):  # 16 bits of grey, which Pillow's own conversion clips at 255
+        return Picture.fromarray((np.asarray(picture).astype(np.uint32) // 257).astype(np.uint8)).convert("RGB")
+    if picture.has_transparency_data:
+        over = picture.convert("RGBA")
+        return Picture.alpha_composite(Picture.new("RGBA", over.size, "white"), over).convert("RGB")
+    return picture.convert("RGB")
+
+
+def _named(image: Image) -> str:
+    return f"the image {image.digest} ({image.alt!r}, {len(image.png)} bytes)"

@@ -1,0 +1,85 @@
+"""Does a designer solve the task itself, and write the answer into a job? Two measurements of designs.
+
+Both need the tasks' solutions, so they are for reports and never for rewards or prompts. They compare what the oracle
+says, as it writes it: a job that leads to the answer in other words is found by `solved_without_question` alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from pettingllms_envs.core import Task, Unreadable, best_reply
+from pettingllms_envs.quoting import quote
+from pettingllms_envs.replies import boxed
+from pettingllms_envs.workflows.designs import Design
+
+
+_TOKEN = re.compile(r"-?\d+|[^\W\d_]+")
+_LATEX = frozenset({"frac", "dfrac", "left", "right", "text", "boxed"})
+
+
+class Leaks(NamedTuple):
+    """In how many designs the answer is.
+
+    Args:
+        num: Designs.
+        in_jobs: Those in a job of which the oracle's answer stands.
+        by_chance: The same with the answer of the next design's question: what words and small numbers alone give.
+        without_question: Those from which a member solves the task that does not see the question.
+    """
+
+    num: int
+    in_jobs: int
+    by_chance: int
+    without_question: int
+
+
+def measure_leaks(task: Task[Any, Any], designs: Sequence[tuple[Any, Design]], member: Callable[[str], str]) -> Leaks:
+    """How many designs hold the answer of the question that they were written for.
+
+    Args:
+        task: The task, which has an oracle.
+        designs: Start states of instances, each with a design for it.
+        member: Replies to a prompt, such as a model that acts as a member.
+    """
+    following = [*designs[1:], *designs[:1]]
+    return Leaks(
+        num=len(designs),
+        in_jobs=sum(answer_in_job(task, state, design) for state, design in designs),
+        by_chance=sum(
+            answer_in_job(task, other, design) for (_, design), (other, _) in zip(designs, following, strict=True)
+        ),
+        without_question=sum(solved_without_question(task, state, design, member) for state, design in designs),
+    )
+
+
+def answer_in_job(task: Task[Any, Any], state: Any, design: Design) -> bool:
+    """Whether the words and numbers of the oracle's answer stand in a job, one after the other.
+
+    Of the oracle's reply it is the content of the box, else what follows the colon of its last line.
+    """
+    reply = best_reply(task, state)
+    last = reply.strip().rpartition("\n")[2]
+    answer = _tokens(boxed(reply) or last.partition(":")[2] or last)
+    num = len(answer)
+    for member in design.members:
+        job = _tokens(member.job)
+        if any(job[at : at + num] == answer for at in range(len(job) - num + 1)):
+            return True
+        if "".join(answer) in job and all(len(each) == 1 and each.isalpha() for each in answer):  # moves as one word
+            return True
+    return False
+
+
+def solved_without_question(task: Task[Any, Any], state: Any, design: Design, member: Callable[[str], str]) -> bool:
+    """Whether a member that sees the jobs of a design, and not the question, solves the task."""
+    jobs = "\n".join(f"Job {number}:\n{quote(each.job)}" for number, each in enumerate(design.members))
+    note = "You are not shown the question, but the jobs of a team that was made for it. Give the answer."
+    move = task.parse(member("\n".join(filter(None, (task.rules(), note, jobs, task.reply_format())))))
+    return not isinstance(move, Unreadable) and task.solved(task.apply(state, move))
+
+
+def _tokens(text: str) -> list[str]:
+    return [token for token in _TOKEN.findall(text.lower()) if token not in _LATEX]

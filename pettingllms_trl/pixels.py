@@ -1,0 +1,225 @@
+"""The model's inputs of prompts with pictures: what a policy's processor makes of them, once for each picture.
+
+A prompt's ids have a place for each of a picture's tokens, and the model takes the pixels beside them: `pixel_values`
+of all pictures of a batch one after another, perhaps their `image_grid_thw`, and `mm_token_type_ids` (of Gemma
+`token_type_ids`), which say which ids are such places. Types are made from the ids that were sampled on, never by
+writing a prompt again, which may give others: in a conversation, and where texts are escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from PIL import Image as Picture
+
+from pettingllms_envs.observations import Image
+from pettingllms_envs.pictures import opened
+from pettingllms_trl.records import Message
+
+
+MOST_BYTES = 512 * 2**20
+OF_PICTURES = ("pixel_values", "image_grid_thw", "image_sizes")
+"""Inputs that can be split by pictures and joined: patches with their grids (Qwen), or a row for each picture."""
+OF_IDS = ("mm_token_type_ids", "token_type_ids")
+BLANK = Picture.new("RGB", (1, 1))
+"""Stands in messages for each picture, whose pixels are made already."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pixels:
+    """What a processor made of a picture.
+
+    Args:
+        made: All of it, the first dimension of each tensor patches or pictures.
+        num_tokens: Places that the picture has in a prompt.
+    """
+
+    made: Mapping[str, torch.Tensor]
+    num_tokens: int
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(tensor.nbytes for tensor in self.made.values())
+
+
+class PixelCache:
+    """Pixels by their key, up to a number of bytes; those used longest ago are dropped, and made again when needed.
+
+    Args:
+        most_bytes: The last pixels are kept whatever their size.
+    """
+
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        self.most_bytes, self.num_made = most_bytes, 0
+        self._kept: dict[Hashable, Pixels] = {}
+        self._num_bytes = 0
+
+    def of(self, key: Hashable, make: Callable[[], Pixels]) -> Pixels:
+        """The pixels of a key, made if they are not kept."""
+        pixels = self._kept.pop(key, None)
+        if pixels is None:
+            pixels = make()
+            self.num_made += 1
+            self._num_bytes += pixels.num_bytes
+        self._kept[key] = pixels  # the last one
+        while self._num_bytes > self.most_bytes and len(self._kept) > 1:
+            self._num_bytes -= self._kept.pop(next(iter(self._kept))).num_bytes
+        return pixels
+
+
+class ImageInputs:
+    """Makes the inputs of a model with vision from ids and pictures.
+
+    Args:
+        processor: The policy's, with an image part.
+        cache: Of all processors of a run.
+    """
+
+    def __init__(self, processor: Any, cache: PixelCache) -> None:
+        self._processor, self._cache = processor, cache
+
+    @cached_property
+    def _part(self) -> Any:
+        return self._processor.image_processor
+
+    @cached_property
+    def _types(self) -> str | None:
+        """The name of the input that says which ids are pictures'; `None`: the model needs none."""
+        with self._answering([self._made_of(Picture.new("RGB", (64, 64)))]):
+            written = self._processor(text=[self._processor.image_token], images=[[BLANK]])
+        return next((name for name in OF_IDS if name in written), None)
+
+    def check(self, who: str) -> None:
+        """Validate that the processor makes inputs of pictures that can be split and joined.
+
+        Args:
+            who: Who observes images, for errors.
+
+        Raises:
+            ValueError: It does not.
+        """
+        if not hasattr(self._processor, "image_processor"):
+            raise ValueError(
+                f"{who} observes images, and {type(self._processor).__name__} has no image part. Expected one with an "
+                "image_processor."
+            )
+        self._types  # noqa: B018  # raises
+
+    def pixels(self, image: Image) -> Pixels:
+        """What the processor makes of an image."""
+        return self._cache.of((id(self), image.digest), lambda: self._made_of(opened(image)))
+
+    @contextmanager
+    def writing(self, images: Sequence[Image]) -> Iterator[None]:
+        """Within, the processor writes prompts that show these images in this order, `BLANK` in the place of each."""
+        with self._answering([self.pixels(image) for image in images]):
+            yield
+
+    def of_rows(self, ids: Sequence[Sequence[int]], images: Sequence[Sequence[Image]]) -> dict[str, Any]:
+        """The inputs beside the ids of rows: tensors of all their pictures, and a list of types for each row.
+
+        Raises:
+            ValueError: A row has another number of places than its pictures have tokens.
+        """
+        found = [[self.pixels(image) for image in own] for own in images]
+        places = set(self._processor.image_token_ids)
+        for row, own in zip(ids, found, strict=True):
+            num_places, expected = sum(token in places for token in row), [pixels.num_tokens for pixels in own]
+            if num_places != sum(expected):
+                raise ValueError(
+                    f"a prompt has {num_places} places for tokens of pictures, and its {len(own)} pictures have "
+                    f"{expected}, which makes {sum(expected)}. Expected the same number: is the chat template that of "
+                    "the processor, and are its limits of pixels those of the server that samples?"
+                )
+        types = {} if self._types is None else {self._types: self._types_of(ids)}
+        return {**self._inputs([pixels for own in found for pixels in own]), **types}
+
+    def of_batch(self, ids: torch.Tensor, images: Sequence[Sequence[Image]], width: int) -> dict[str, Any]:
+        """The same as tensors on the ids' device, and `num_images` of each row, as TRL scores a batch.
+
+        Args:
+            ids: (B, P + C)
+            width: C. Nothing in a completion is a picture's.
+        """
+        inputs = self.of_rows(ids.tolist(), images)
+        if self._types is not None:
+            types = ids.new_tensor(inputs[self._types])
+            types[:, ids.size(1) - width :] = 0
+            inputs[self._types] = types
+        on_device = {name: tensor.to(ids.device) for name, tensor in inputs.items()}
+        return {**on_device, "num_images": [len(own) for own in images]}
+
+    def num_tokens(self, images: Sequence[Image]) -> list[int]:
+        """Places that each image has in a prompt."""
+        return [self.pixels(image).num_tokens for image in images]
+
+    def _types_of(self, ids: Sequence[Sequence[int]]) -> list[list[int]]:
+        types: list[list[int]] = self._processor.create_mm_token_type_ids([list(row) for row in ids])
+        return types
+
+    def _inputs(self, pixels: Sequence[Pixels]) -> dict[str, torch.Tensor]:
+        unused = self._processor.unused_input_names
+        return {name: tensor for name, tensor in _joined(pixels).items() if name not in unused}
+
+    def _made_of(self, picture: Picture.Image) -> Pixels:
+        options = getattr(self._processor, "images_kwargs", {})  # some classes of processors have none
+        made = {**self._part(images=[picture], return_tensors="pt", **options)}
+        inputs = {name: tensor for name, tensor in made.items() if name not in self._processor.unused_input_names}
+        has_rows = "image_grid_thw" in made or len(made["pixel_values"]) == 1
+        if not has_rows or not inputs.keys() <= set(OF_PICTURES):
+            shapes = {name: tuple(tensor.shape) for name, tensor in inputs.items()}
+            raise ValueError(
+                f"{type(self._processor).__name__} makes {shapes} of a picture; expected patches with their "
+                "'image_grid_thw', as of Qwen's models, or one row of 'pixel_values', as of Gemma 3. Switch the "
+                "cutting of pictures off (do_pan_and_scan=False), or choose another model."
+            )
+        written = self._processor.replace_image_token(made, 0)
+        token_ids = self._processor.tokenizer(written, add_special_tokens=False)["input_ids"]
+        return Pixels(made, sum(token in self._processor.image_token_ids for token in token_ids))
+
+    @contextmanager
+    def _answering(self, pixels: Sequence[Pixels]) -> Iterator[None]:
+        self._processor.image_processor = _Answer(self._part, _joined(pixels))
+        try:
+            yield
+        finally:
+            self._processor.image_processor = self._part
+
+
+class _Answer:
+    """An image part whose pixels are made already."""
+
+    def __init__(self, part: Any, made: Mapping[str, torch.Tensor]) -> None:
+        self._part, self._made = part, made
+
+    def __call__(self, images: Any, **options: Any) -> dict[str, Any]:
+        return dict(self._made)
+
+    def fetch_images(self, images: Any) -> Any:
+        return images
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._part, name)
+
+
+def _joined(pixels: Sequence[Pixels]) -> dict[str, torch.Tensor]:
+    names = pixels[0].made if pixels else ()
+    return {name: torch.cat([each.made[name] for each in pixels]) for name in names}
+
+
+def as_parts(messages: Sequence[Message]) -> list[Message]:
+    """Messages as the chat templates of processors take them, with `BLANK` for each image."""
+
+    def part(given: str | Image) -> dict[str, Any]:
+        return {"type": "text", "text": given} if isinstance(given, str) else {"type": "image", "image": BLANK}
+
+    return [
+        {**message, "content": [part(each) for each in ([content] if isinstance(content, str) else content)]}
+        for message in messages
+        for content in [message["content"]]
+    ]
