@@ -33,7 +33,7 @@ from pettingllms_trl.update.conversations import sizes_of
 
 
 TASKS: Mapping[str, tuple[str, dict[str, Any]]] = {
-    "archives, 2 hops": ("archives", {"workflow": "team", "hops": 2, "size": 8, "results": 1}),
+    "archives, 2 hops": ("archives", {"workflow": "team", "hops": 2, "size": 8, "results": 2}),
     "Plan-Path, 4 turns": ("plan_path", {"workflow": "draft_plan", "num_turns": 4}),
     "Sokoban, 6 turns": ("sokoban", {"workflow": "draft_plan", "num_turns": 6}),
     "code, 4 turns": ("apps", {"workflow": "coder_tester", "num_turns": 4}),

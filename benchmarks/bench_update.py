@@ -52,7 +52,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 import pettingllms_envs
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
-from pettingllms_trl.update.packing_cost import Way, prices_of
+from pettingllms_trl.update.packing_cost import Way, token_price_of
 
 
 GOALS: Mapping[Shape, tuple[float, float | None]] = {
@@ -377,7 +377,7 @@ def report_tree(setting: Setting, tree: Tree, found: dict[str, Any], taken: Mapp
     where = f"{tree}, {setting.model}, {str(setting.dtype).removeprefix('torch.')}, {setting.device}"
     where += ", checkpointing" if setting.checkpointing else ""
     own, amounts, seconds = "conversations", found["amounts"], found["seconds"]
-    updates = cost_of_updates(tree, prices_of(setting.device, MODELS[setting.model]["hidden_size"]))
+    updates = cost_of_updates(tree, token_price_of(setting.device, MODELS[setting.model]["hidden_size"]))
     print(
         f"{where}: {statistics.median(seconds[own] or [math.nan]):.2f} s, {amounts[own].tokens} tokens,"
         f" {statistics.median(found['shares'] or [math.nan]):.0%} of the matrix product's rate"
@@ -514,7 +514,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tree", nargs="+", type=Tree.parse, metavar="TxPxOxCxK", help="whole conversations instead")
     parser.add_argument("--no-history", action="store_true", help="prompts of a tree stand for themselves")
-    parser.add_argument("--fit", type=int, metavar="N", help="prices of this device, from N passes of random lengths")
+    parser.add_argument("--fit", type=int, metavar="N", help="the price of a token, from N passes of any lengths")
     parser.add_argument("--memory", action="store_true", help="peak memory, too, in processes of their own")
     parser.add_argument("--ways", action="store_true", help="other ways to share a prompt, too")
     parser.add_argument("--flat", action="store_true", help="a generation of which some groups have no advantage")

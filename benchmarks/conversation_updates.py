@@ -25,7 +25,7 @@ from pettingllms_trl.update.assignment import assign_by_tokens
 from pettingllms_trl.update.conversations import Size, arrange, num_tokens, sizes_of
 from pettingllms_trl.update.packed_attention import attending
 from pettingllms_trl.update.packing import pack
-from pettingllms_trl.update.packing_cost import WAYS, Way, Work, cheapest, prices_of, work
+from pettingllms_trl.update.packing_cost import WAYS, Way, Work, cheapest, token_price_of, work
 
 
 ROWS = 8
@@ -150,7 +150,7 @@ def _pairs(sizes: Sequence[Size], trunks: Sequence[Any]) -> float:
     return own + sum((sizes[trunk.row].prompt - 1) ** 2 / 2 for trunk in trunks)
 
 
-def cost_of_updates(tree: Tree, prices: Work, number: int = 16) -> dict[int, float]:
+def cost_of_updates(tree: Tree, token_price: float, number: int = 16) -> dict[int, float]:
     """How many times the tokens of one update a generation of `number` conversations reads in several."""
     rows = [row for seed in range(number) for row in tree.rows(1000, seed)]
     sizes = sizes_of(*zip(*rows, strict=True))
@@ -160,7 +160,7 @@ def cost_of_updates(tree: Tree, prices: Work, number: int = 16) -> dict[int, flo
             sizes,
             order,
             budget=ROWS * max(size.prompt + size.completion for size in sizes),
-            prices=prices,
+            token_price=token_price,
             num_steps=updates,
             num_updates=updates,
         ).num_tokens_read
@@ -169,7 +169,7 @@ def cost_of_updates(tree: Tree, prices: Work, number: int = 16) -> dict[int, flo
     return {updates: tokens / read[1] for updates, tokens in read.items()}
 
 
-# ---- Prices ---------------------------------------------------------------------------------------------------------
+# ---- The price of a token -------------------------------------------------------------------------------------------
 
 
 def shapes(number: int, seed: int, most: int) -> list[list[Tree]]:
@@ -222,37 +222,25 @@ def works_of(trees: Sequence[Tree]) -> dict[Way, Work]:
     return {way: work(sizes, arrange(sizes, by_conversation=way == "conversations"), way) for way in WAYS}
 
 
-def fitted(measured: Sequence[tuple[int, Mapping[Way, Work], Mapping[Way, float]]]) -> Work:
-    """Prices that explain the differences between the ways of each pass, relative to its seconds.
+def fitted(measured: Sequence[tuple[int, Mapping[Way, Work], Mapping[Way, float]]]) -> float:
+    """The price of a token, in pairs for each unit of the hidden size, that explains the differences between the ways.
 
     Args:
         measured: Of each pass the model's hidden size, and each way's work and seconds.
     """
     lines: list[NDArray[np.float64]] = []
     for hidden_size, works, seconds in measured:
-        scale = statistics.fmean(seconds.values())
         own = np.array(
-            [
-                [works[way].tokens * hidden_size, works[way].causal, works[way].masked, works[way].keys, 0.0]
-                for way in WAYS
-            ]
+            [[works[way].tokens * hidden_size**2, works[way].pairs * hidden_size, seconds[way]] for way in WAYS]
         )
-        own *= hidden_size
-        own[:, -1] = [seconds[way] for way in WAYS]
-        lines += [*((own - own.mean(axis=0)) / scale)]
+        lines += [*((own - own.mean(axis=0)) / statistics.fmean(seconds.values()))]
     table = np.array(lines)
-    kept = [0, 1, 2, 3]
-    while True:  # without what would have a price below zero
-        solved, *_ = np.linalg.lstsq(table[:, kept], table[:, -1], rcond=None)
-        if (solved >= 0).all():
-            break
-        kept.pop(int(solved.argmin()))
-    prices = dict(zip(kept, solved, strict=True))
-    return Work(*(prices.get(each, 0.0) / prices.get(1, prices[0] / 6) for each in range(4)))
+    (token, pair), *_ = np.linalg.lstsq(table[:, :2], table[:, 2], rcond=None)
+    return float(token / pair)
 
 
 def fit(model: Any, of_model: Mapping[str, int], number: int, rounds: int, now: Callable[[], float]) -> None:
-    """Print how much slower than the fastest each way is, and which the trainer takes; and prices that fit."""
+    """Print how much slower than the fastest each way is, and which the trainer takes; and the price that fits."""
     hidden_size, device = of_model["hidden_size"], next(model.parameters()).device.type
     measured, slower = [], []
     seconds_of_ways(model, of_model["vocab_size"], [Tree(2, 20, 5, 5, 2)], 1, now)  # what is done once
@@ -263,10 +251,10 @@ def fit(model: Any, of_model: Mapping[str, int], number: int, rounds: int, now: 
         slower.append(seconds[own] / best)
         times = ", ".join(f"{way} {each / best:.2f}" for way, each in seconds.items())
         print(f"{times}; taken: {own}, {slower[-1]:.2f}   {'; '.join(map(str, trees))}", flush=True)
-    print(f"taken: at most {max(slower):.2f} times the seconds of the fastest; {fitted(measured)}")
+    print(f"taken: at most {max(slower):.2f} times the seconds of the fastest; a token costs {fitted(measured):.1f}")
 
 
 def chosen(trees: Sequence[Tree], hidden_size: int, device: str) -> Way:
     """The way that the trainer takes."""
     rows = [row for seed, tree in enumerate(trees) for row in tree.rows(1000, seed)]
-    return cheapest(sizes_of(*zip(*rows, strict=True)), prices_of(device, hidden_size))[0]
+    return cheapest(sizes_of(*zip(*rows, strict=True)), token_price_of(device, hidden_size))[0]

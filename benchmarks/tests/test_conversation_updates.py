@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 import conversation_updates  # noqa: E402
 from conversation_updates import Amount, Tree, amounts_of  # noqa: E402
 
-from pettingllms_trl.update.packing_cost import WAYS, Work  # noqa: E402
+from pettingllms_trl.update.packing_cost import WAYS  # noqa: E402
 
 
 TREE = Tree.parse("2x10x5x4x3")
@@ -58,18 +58,13 @@ def test_rows_prompts_and_conversations_have_the_same_gradients(
 
 
 def test_updates_that_divide_conversations_read_more() -> None:
-    more = conversation_updates.cost_of_updates(Tree(4, 20, 5, 3, 2), Work(1e6, 1.0, 1.0, 0.0), number=4)
+    more = conversation_updates.cost_of_updates(Tree(4, 20, 5, 3, 2), 1e6, number=4)
     assert more[1] == 1.0 < more[2] < more[4]
 
 
-def test_prices_are_found_again() -> None:
-    prices = Work(5.0, 1.0, 1.5, 20.0)
+def test_the_price_of_a_token_is_found_again() -> None:
     measured = []
     for trees in conversation_updates.shapes(6, seed=0, most=2000):
         works = conversation_updates.works_of(trees)
-        own = {way: works[way].cost(Work(5.0 * 64, 1.0, 1.5, 20.0)) * 64 + 7.0 for way in WAYS}
-        measured.append((64, works, own))
-    found = conversation_updates.fitted(measured)
-    assert [found.tokens, found.causal, found.masked, found.keys] == pytest.approx(
-        [prices.tokens, prices.causal, prices.masked, prices.keys]
-    )
+        measured.append((64, works, {way: works[way].cost(5.0 * 64) * 64 + 7.0 for way in WAYS}))
+    assert conversation_updates.fitted(measured) == pytest.approx(5.0)

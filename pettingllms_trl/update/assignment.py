@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from pettingllms_trl.update.conversations import Size, arrange, num_tokens
-from pettingllms_trl.update.packing_cost import Work, cheapest
+from pettingllms_trl.update.packing_cost import cheapest
 
 
 T = TypeVar("T")
@@ -112,7 +112,7 @@ def assign_by_tokens(
     order: Sequence[int],
     *,
     budget: int,
-    prices: Work | None,
+    token_price: float | None,
     num_steps: int,
     num_updates: int = 1,
     num_movable: int = 1,
@@ -125,8 +125,8 @@ def assign_by_tokens(
         sizes: Size of each row.
         order: The indices of the rows, shuffled.
         budget: Most tokens of a pass on one process. A larger row has a pass of its own.
-        prices: Of the model, if a pass is packed, without padding, in the cheapest way. `None`: it is padded to its
-            longest row.
+        token_price: Of the model, if a pass is packed in the cheapest way, without padding. `None`: it is padded to
+            its longest row.
         num_steps: Micro-steps per generation.
         num_updates: Optimizer steps per generation. If there are fewer groups, they are divided, so that no optimizer
             step is without rows.
@@ -135,21 +135,21 @@ def assign_by_tokens(
         left_out: Rows that are in no pass. They count in their micro-step, and come last in it.
     """
     # The rows of a micro-step depend neither on the budget nor on the processes, and so neither does the update.
-    units = _groups(sizes, order) if prices else [(row,) for row in order]
+    units = _groups(sizes, order) if token_price is not None else [(row,) for row in order]
     if len(units) < num_updates:
         units = [part for unit in units for part in _parts(unit, math.ceil(num_updates / len(units)))]
     steps: list[list[Unit]] = [[] for _ in range(num_steps)]
     for i, unit in enumerate(units):
         steps[i * num_steps // len(units)].append(unit)
-    if prices:
+    if token_price is not None:
         for start in range(0, num_steps, num_movable):
             steps[start : start + num_movable] = _together(steps[start : start + num_movable], sizes)
     rows, passes, num_tokens_read = [], [], 0
     for step in steps:
         own = [kept for unit in step if (kept := tuple(row for row in unit if row not in left_out))]
-        by_length = sorted(_divide(own, sizes, budget, prices), key=lambda unit: _length(unit, sizes))
-        of_pass = _passes(by_length, sizes, budget, prices, num_processes)
-        num_tokens_read += sum(cost(part, sizes, prices=prices) for each in of_pass for part in each)
+        by_length = sorted(_divide(own, sizes, budget, token_price), key=lambda unit: _length(unit, sizes))
+        of_pass = _passes(by_length, sizes, budget, token_price, num_processes)
+        num_tokens_read += sum(cost(part, sizes, token_price=token_price) for each in of_pass for part in each)
         padded = [_pad(each) for each in of_pass]
         rest = [row for unit in step for row in unit if row in left_out]
         parts = [*padded, _pad([rest[p::num_processes] for p in range(num_processes)])]
@@ -160,13 +160,13 @@ def assign_by_tokens(
     return Assignment(tuple(rows), tuple(passes), num_tokens, num_tokens_read)
 
 
-def cost(rows: Sequence[int], sizes: Sequence[Size], *, prices: Work | None) -> int:
+def cost(rows: Sequence[int], sizes: Sequence[Size], *, token_price: float | None) -> int:
     """Tokens of a pass with these rows, padding included."""
     if not rows:
         return 0
     own = [sizes[row] for row in rows]
-    if prices:
-        return num_tokens(own, cheapest(own, prices)[1])
+    if token_price is not None:
+        return num_tokens(own, cheapest(own, token_price)[1])
     return len(rows) * (max(size.prompt for size in own) + max(size.completion for size in own))
 
 
@@ -191,25 +191,24 @@ def _groups(sizes: Sequence[Size], order: Sequence[int]) -> list[Unit]:
     return [tuple(rows) for rows in groups.values()]
 
 
-def _divide(units: Sequence[Unit], sizes: Sequence[Size], budget: int, prices: Work | None) -> list[Unit]:
+def _divide(units: Sequence[Unit], sizes: Sequence[Size], budget: int, token_price: float | None) -> list[Unit]:
     """The units, with those over the budget divided evenly: between turns, and a turn that is still too large."""
+
+    def fitting(parts: Sequence[Unit]) -> list[Sequence[Unit]]:
+        """The least number of pieces, of as many parts each, that are within the budget; else one for each part."""
+        number = 1
+        while number < len(parts) and any(
+            cost(_joined(piece), sizes, token_price=token_price) > budget for piece in _parts(parts, number)
+        ):
+            number += 1
+        return _parts(parts, number)
+
     divided = []
     for unit in units:
-        turns = _groups(sizes, unit) if prices else [unit]
-        for part in _fitting(turns, sizes, budget, prices):
-            rows = [(row,) for turn in part for row in turn]
-            divided += [_joined(each) for each in ([rows] if len(part) > 1 else _fitting(rows, sizes, budget, prices))]
+        for turns in fitting(_groups(sizes, unit) if token_price is not None else [unit]):
+            rows = [(row,) for row in _joined(turns)]
+            divided += [_joined(each) for each in ([rows] if len(turns) > 1 else fitting(rows))]
     return divided
-
-
-def _fitting(units: Sequence[Unit], sizes: Sequence[Size], budget: int, prices: Work | None) -> list[Sequence[Unit]]:
-    """The fewest parts, of as many units each, that are within the budget; else one for each unit."""
-    number = 1
-    while number < len(units) and any(
-        cost(_joined(part), sizes, prices=prices) > budget for part in _parts(units, number)
-    ):
-        number += 1
-    return _parts(units, number)
 
 
 def _joined(units: Sequence[Unit]) -> Unit:
@@ -227,7 +226,7 @@ def _length(unit: Unit, sizes: Sequence[Size]) -> float:
 
 
 def _passes(
-    units: Sequence[Unit], sizes: Sequence[Size], budget: int, prices: Work | None, num_processes: int
+    units: Sequence[Unit], sizes: Sequence[Size], budget: int, token_price: float | None, num_processes: int
 ) -> list[list[list[int]]]:
     """For each pass the rows of each process, a unit for each after another until one would exceed its budget.
 
@@ -236,16 +235,18 @@ def _passes(
     they are packed long units and short ones are mixed, which leaves more to choose from.
     """
 
+    is_packed = token_price is not None
+
     def tokens(rows: Sequence[int]) -> int:
-        return cost(rows, sizes, prices=prices)
+        return cost(rows, sizes, token_price=token_price)
 
     def fits(parts: Sequence[Sequence[int]]) -> bool:
         """Of the rows of each process. Where passes are padded a padding row is as long as the others beside it."""
         most = max(map(len, parts))
-        return all(tokens(rows) * (1 if prices else most / len(rows)) <= budget for rows in parts if rows)
+        return all(tokens(rows) * (1 if is_packed else most / len(rows)) <= budget for rows in parts if rows)
 
     columns = [units[start : start + num_processes] for start in range(0, len(units), num_processes)]
-    if prices and num_processes > 1:
+    if is_packed and num_processes > 1:
         columns = [columns[i // 2] if i % 2 else columns[-1 - i // 2] for i in range(len(columns))]
     passes: list[list[list[int]]] = []
     for column in columns:

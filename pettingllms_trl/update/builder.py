@@ -281,8 +281,8 @@ class BatchBuilder:
         if budget is None:
             longest = max(size.prompt for size in sizes) + max(size.completion for size in sizes)
             budget = self._args.per_device_train_batch_size * longest
-        prices = self._scorer.prices(policy.name) if is_shared else None
-        return partial(assign_by_tokens, sizes, budget=budget, prices=prices, left_out=left_out)
+        token_price = self._scorer.token_price(policy.name) if is_shared else None
+        return partial(assign_by_tokens, sizes, budget=budget, token_price=token_price, left_out=left_out)
 
     def _assigned_passes(
         self,

@@ -33,7 +33,7 @@ from pettingllms_trl.pixels import ImageInputs
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.update.packed_attention import attending
 from pettingllms_trl.update.packing import pack
-from pettingllms_trl.update.packing_cost import Work, prices_of
+from pettingllms_trl.update.packing_cost import token_price_of
 from pettingllms_trl.update.positions import counts_padding, takes_positions, with_positions
 
 
@@ -112,10 +112,10 @@ class PackedScorer:
                 )
         return self.packable[name]
 
-    def prices(self, name: str) -> Work:
-        """What a pass of a policy's model costs, by which the way to pack its sequences is chosen."""
+    def token_price(self, name: str) -> float:
+        """What a token costs a policy's model, by which the way to pack its sequences is chosen."""
         hidden_size = self._team.weights_of(name).config.get_text_config().hidden_size
-        return prices_of(self._accelerator.device.type, hidden_size)
+        return token_price_of(self._accelerator.device.type, hidden_size)
 
     def _reason_not_packable(self) -> str | None:
         """Why the active policy's sequences are not packed; empty if the user does not want it, `None` if they are."""
@@ -266,7 +266,7 @@ class PackedScorer:
             width: C.
             isolated: `False`: every token sees all tokens before it in the row, including those of other candidates.
         """
-        packed = pack(ids, mask, width, prices=self.prices(self._team.active))
+        packed = pack(ids, mask, width, token_price=self.token_price(self._team.active))
         own = self._team.weights_of(self._team.active)
         models = (own, model) if isinstance(model, nn.Module) else (own,)
         with attending(*models), self._accelerator.autocast():

@@ -1,4 +1,5 @@
-"""Packs sequences into one row with each prompt once, so that a decision's K candidates share their prompt.
+"""Packs sequences into one row with each prompt once, so that a decision's K candidates share their prompt, and the
+turns of a conversation what came before them.
 
     prompt   a b c          packed    a b | c x y | c z
     answers  x y !          position  0 1 | 2 3 4 | 2 3
@@ -8,7 +9,9 @@ A candidate's branch starts with the prompt's last token, which predicts its fir
 a single token; its last token predicts nothing and is left out. There is no padding. Only attention needs to know
 which token sees which (`packed_attention.py`): all other layers of a transformer process each token separately.
 
-A decision has P - 1 + K * C tokens instead of K * (P + C).
+A decision has P - 1 + K * C tokens instead of K * (P + C). A prompt that another one goes on from is not there a second
+time: its candidates are branches of the longest such prompt, which has the labels of the one that was played on
+(`conversations.py`), where that costs less (`packing_cost.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ import torch
 from numpy.typing import NDArray
 
 from pettingllms_trl.update.conversations import sizes_of
-from pettingllms_trl.update.packing_cost import WAYS, Way, Work, cheapest, prices_of
+from pettingllms_trl.update.packing_cost import WAYS, Way, cheapest, token_price_of
 
 
 Indices = NDArray[np.int64]
@@ -30,15 +33,16 @@ IGNORED = -100
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Layout:
-    """The positions of each sequence in a packed row: R sequences of at most L tokens, in G groups with one prompt.
+    """The positions of each sequence in a packed row: R sequences of at most L tokens that begin with one of G prompts.
+    Sequences that are a part of a prompt are not among them.
 
     Args:
         rows: (R, L) positions in the row of each sequence's tokens, in their order; padded with any position.
         back: (T,) index of each token in `rows`, flattened, or, with `prompts`, in `prompts` and then `branches`.
-        prompts: (G, S) positions of each group's common tokens; padded. `None`: attention runs sequence by sequence,
+        prompts: (G, S) positions of each prompt's tokens but the last; padded. `None`: attention runs sequence by sequence,
             which costs less if prompts are short.
         branches: (R, B) positions of each sequence's own tokens; padded.
-        starts: (R,) how many tokens of a sequence are not its own.
+        starts: (R,) how many tokens of a sequence are a prompt's.
         visible: (R, 1, B, L) with `prompts`: which tokens of a sequence each of its own sees. Used by every layer.
     """
 
@@ -88,7 +92,7 @@ def pack(
     mask: torch.Tensor,
     width: int,
     *,
-    prices: Work = prices_of("cpu", 1024),  # noqa: B008  # frozen
+    token_price: float = token_price_of("cpu", 1024),  # a constant
     way: Way | None = None,
 ) -> Packed:
     """Pack padded sequences into one row without padding.
@@ -97,7 +101,7 @@ def pack(
         ids: (B, P + C) prompts, padded on the left, and completions, padded on the right.
         mask: (B, P + C) 1 for tokens, 0 for padding. Every prompt has a token; a completion may have none.
         width: C.
-        prices: Of the model.
+        token_price: Of the model, by which the cheapest way is found.
         way: How they are read. `None`: in the cheapest way.
     """
     tokens, real = ids.cpu().numpy(), mask.cpu().numpy().astype(bool)
@@ -105,7 +109,7 @@ def pack(
     assert all(len(prompt) > 0 for prompt in prompts), "a prompt without tokens"
     columns = [np.flatnonzero(seen) for seen in real[:, -width:]]
     completions = [row[own] for row, own in zip(tokens[:, -width:], columns, strict=True)]
-    way, trunks = cheapest(sizes_of(prompts, completions), prices, among=WAYS if way is None else (way,))
+    way, trunks = cheapest(sizes_of(prompts, completions), token_price, among=WAYS if way is None else (way,))
     pieces: list[tuple[Indices, Indices, Indices]] = []  # tokens, positions, labels
     shared: list[Indices] = []
     own: list[Indices] = []

@@ -23,13 +23,12 @@ from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.update.assignment import Assignment, assign_by_tokens, cost
 from pettingllms_trl.update.builder import num_movable_of
 from pettingllms_trl.update.conversations import Size, sizes_of
-from pettingllms_trl.update.packing_cost import Work
 from short_runs import settings
 from third_party import Relay
 
 
-DEAR_TOKENS = Work(1e6, 1.0, 1.0, 0.0)
-"""Prices with which the way with the fewest tokens is the cheapest."""
+DEAR_TOKENS = 1e6
+"""A price with which the way with the fewest tokens is the cheapest."""
 
 # ---- Passes ---------------------------------------------------------------------------------------------------------
 
@@ -68,24 +67,24 @@ def shuffled(sizes: Sequence[Size], seed: int = 0) -> list[int]:
 
 def test_a_pass_has_whole_conversations_as_many_as_fit_when_each_is_read_once() -> None:
     sizes = conversations(4, turns=3)  # rows 0 to 8 are the first
-    dealt = assign_by_tokens(sizes, shuffled(sizes), budget=90, prices=DEAR_TOKENS, num_steps=1)
+    dealt = assign_by_tokens(sizes, shuffled(sizes), budget=90, token_price=DEAR_TOKENS, num_steps=1)
     # A trunk of 26 - 1 tokens and branches of 3 tokens, of two turns 2 and of the last 3: 46.
-    assert cost(range(9), sizes, prices=DEAR_TOKENS) == 25 + 3 * (2 + 2 + 3) == 46
+    assert cost(range(9), sizes, token_price=DEAR_TOKENS) == 25 + 3 * (2 + 2 + 3) == 46
     assert dealt.num_tokens_read == 4 * 46
     assert dealt.num_tokens == 4 * 3 * (10 + 18 + 26 + 3 * 3)
     assert sorted(map(min, passes_of(dealt)[0])) == [0, 9, 18, 27]
     assert all(rows == {*range(min(rows), min(rows) + 9)} for rows in passes_of(dealt)[0])
-    (together,) = passes_of(assign_by_tokens(sizes, shuffled(sizes), budget=92, prices=DEAR_TOKENS, num_steps=1))
+    (together,) = passes_of(assign_by_tokens(sizes, shuffled(sizes), budget=92, token_price=DEAR_TOKENS, num_steps=1))
     assert [len(rows) for rows in together] == [18, 18]
 
 
 def test_a_conversation_over_the_budget_is_cut_between_turns_and_a_turn_over_it_between_candidates() -> None:
     sizes = conversations(1, turns=4)
     # Both halves: 17 + 3 * (2 + 3) = 32 tokens, and 33 + 3 * (2 + 3) = 48; all of it: 33 + 3 * 9 = 60.
-    (halves,) = passes_of(assign_by_tokens(sizes, shuffled(sizes), budget=48, prices=DEAR_TOKENS, num_steps=1))
+    (halves,) = passes_of(assign_by_tokens(sizes, shuffled(sizes), budget=48, token_price=DEAR_TOKENS, num_steps=1))
     assert halves == [{0, 1, 2, 3, 4, 5}, {6, 7, 8, 9, 10, 11}]
     # The last turn alone has 33 + 9 = 42: it is divided, and the others are by then each for itself.
-    (small,) = passes_of(assign_by_tokens(sizes, shuffled(sizes), budget=40, prices=DEAR_TOKENS, num_steps=1))
+    (small,) = passes_of(assign_by_tokens(sizes, shuffled(sizes), budget=40, token_price=DEAR_TOKENS, num_steps=1))
     assert {9, 10, 11} not in small
     assert all(len({row // 3 for row in rows}) == 1 for rows in small if max(rows) > 8)
     assert set().union(*small) == {*range(12)}
@@ -94,7 +93,7 @@ def test_a_conversation_over_the_budget_is_cut_between_turns_and_a_turn_over_it_
 def test_self_contained_prompts_stay_in_the_micro_step_that_they_were_in() -> None:
     sizes = [Size(group, 10 + group, 3) for group in range(5) for _ in range(2)]
     order = shuffled(sizes)
-    common = {"budget": 1000, "prices": DEAR_TOKENS, "num_steps": 4, "num_updates": 2}
+    common = {"budget": 1000, "token_price": DEAR_TOKENS, "num_steps": 4, "num_updates": 2}
     assert assign_by_tokens(sizes, order, num_movable=2, **common) == assign_by_tokens(sizes, order, **common)
 
 
@@ -120,7 +119,7 @@ def test_an_optimizer_step_has_the_rows_that_it_would_have_if_none_were_moved(se
             sizes,
             order,
             budget=90,
-            prices=DEAR_TOKENS,
+            token_price=DEAR_TOKENS,
             num_steps=6,
             num_updates=num_updates,
             num_movable=movable,
@@ -138,7 +137,7 @@ def test_turns_are_shared_as_far_as_they_are_in_the_same_optimizer_step() -> Non
             sizes,
             shuffled(sizes),
             budget=1000,
-            prices=DEAR_TOKENS,
+            token_price=DEAR_TOKENS,
             num_steps=8,
             num_updates=updates,
             num_movable=8 // updates,
@@ -194,7 +193,7 @@ class RowByRow(Scripted):
 
     def _attach_team(self) -> None:
         super()._attach_team()
-        self.scorer.attending = lambda name: nullcontext()
+        self.scorer.attending = lambda *_: nullcontext()
 
 
 def of_team(trainer_class: type[MultiAgentGRPOTrainer], model: str, path: Path, **options: Any) -> twins.Run:

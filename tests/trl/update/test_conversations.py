@@ -13,13 +13,11 @@ from packed_models import difference, gradients, made, one_by_one, together
 from pettingllms_trl.update.conversations import Size, arrange, num_tokens, sizes_of
 from pettingllms_trl.update.packed_attention import attending
 from pettingllms_trl.update.packing import IGNORED, Packed, pack
-from pettingllms_trl.update.packing_cost import Way, Work, prices_of
+from pettingllms_trl.update.packing_cost import TOKEN_PRICES, WAYS, Way, Work, cheapest, token_price_of, work
 
 
 Row = tuple[str, str]
 """A prompt and a completion, a token for each letter."""
-DEAR_TOKENS = Work(1e9, 1.0, 1.0, 0.0)
-"""Prices with which the way with the fewest tokens is the cheapest."""
 
 
 def tokens(text: str) -> list[int]:
@@ -231,7 +229,7 @@ def test_the_model_reads_a_conversation_once_forward_and_backward() -> None:
 def test_a_decision_of_one_turn_is_laid_out_as_ever(prompt: int, reply: int, way: Way) -> None:
     before, each, number = torch.arange(prompt), torch.arange(8 * reply).view(8, reply) + prompt, 8
     ids = torch.cat([before.expand(number, -1), each], dim=1)
-    packed = pack(ids, torch.ones_like(ids), reply, prices=prices_of("cpu", 512))
+    packed = pack(ids, torch.ones_like(ids), reply, token_price=token_price_of("cpu", 512))
     own = prompt - 1 + torch.arange(number * reply).view(number, reply)
     common = torch.arange(prompt - 1)
     of_branches = torch.cat([before[-1:].expand(number, 1), each[:, :-1]], dim=1)
@@ -256,3 +254,28 @@ def test_a_decision_of_one_turn_is_laid_out_as_ever(prompt: int, reply: int, way
         last = (number - 1) * (prompt - 1 + reply)  # the prompt's tokens as the last row has them
         of_rows = torch.arange(number)[:, None] * (prompt - 1 + reply) + torch.arange(prompt - 1, prompt - 1 + reply)
         assert torch.equal(layout.back, torch.cat([last + common, of_rows.flatten()]))
+
+
+# ---- The cheapest way -----------------------------------------------------------------------------------------------
+
+
+def test_the_way_depends_on_lengths_and_the_price_of_a_token_alone() -> None:
+    # Beside the two turns, eight long replies to a short prompt. Tokens: 414, or 410 by conversation. Pairs of 12 rows
+    # of at most 51 tokens: 12 * 51**2 / 2; by prompt three of 5**2 / 2, and 12 * 50 * 51; by conversation two, and 11.
+    rows = [*TWO_TURNS, *(("yz", letter * 50) for letter in "abcdefgh")]
+    of_rows = sizes(rows)
+    found = {way: work(of_rows, arrange(of_rows, by_conversation=way == "conversations"), way) for way in WAYS}
+    assert found == {
+        "rows": Work(414, 15606),
+        "prompts": Work(414, 37.5 + 30600),
+        "conversations": Work(410, 25 + 28050),
+    }
+    # Four tokens are worth 12,469 pairs from 3,117.25 on.
+    assert [cheapest(of_rows, price)[0] for price in (0, 3117, 3118)] == ["rows", "rows", "conversations"]
+    assert cheapest(of_rows, 0, among=("prompts",))[0] == "prompts"
+    assert cheapest(sizes([("a", "b"), ("c", "d")]), 1e9)[0] == "rows"  # nothing to share
+
+
+def test_a_token_costs_more_in_a_wider_model() -> None:
+    assert token_price_of("cpu", 512) == 512 * TOKEN_PRICES["cpu"]
+    assert token_price_of("xpu", 512) == token_price_of("cuda", 512)

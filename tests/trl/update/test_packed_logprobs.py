@@ -39,7 +39,7 @@ from pettingllms_trl.update.assignment import cost
 from pettingllms_trl.update.conversations import sizes_of
 from pettingllms_trl.update.packed_attention import NAME, attending
 from pettingllms_trl.update.packing import pack
-from pettingllms_trl.update.packing_cost import Way, prices_of
+from pettingllms_trl.update.packing_cost import Way, token_price_of
 from short_runs import keep_all_rows
 from third_party import OneShot, Relay
 
@@ -71,7 +71,7 @@ def test_a_prompt_stands_once_for_all_rows_with_its_key() -> None:
     prompts = [Prompt([], tuple(ids[:3][seen[:3] == 1].tolist())) for ids, seen in zip(IDS, MASK, strict=True)]
     completions = [ids[3:][seen[3:] == 1].tolist() for ids, seen in zip(IDS, MASK, strict=True)]
     sizes = sizes_of([each.ids for each in prompts], completions, [each.key for each in prompts])
-    assert pack(IDS, MASK, 3).ids.size(1) == cost(range(4), sizes, prices=prices_of("cpu", 32))
+    assert pack(IDS, MASK, 3).ids.size(1) == cost(range(4), sizes, token_price=token_price_of("cpu", 32))
 
 
 def test_values_of_the_row_go_back_to_the_tokens_that_they_predict() -> None:
