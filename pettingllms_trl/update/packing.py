@@ -9,8 +9,8 @@ A candidate's branch starts with the prompt's last token, which predicts its fir
 a single token; its last token predicts nothing and is left out. There is no padding. Only attention needs to know
 which token sees which (`packed_attention.py`): all other layers of a transformer process each token separately.
 
-A decision has P - 1 + K * C tokens instead of K * (P + C). A prompt that another one goes on from is not there a second
-time: its candidates are branches of the longest such prompt, which has the labels of the one that was played on
+A decision has P - 1 + K * C tokens instead of K * (P + C). A prompt that another one goes on from is not there a
+second time: its candidates are branches of the longest such prompt, which has the labels of the one that was played on
 (`conversations.py`), where that costs less (`packing_cost.py`).
 """
 
@@ -33,14 +33,14 @@ IGNORED = -100
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Layout:
-    """The positions of each sequence in a packed row: R sequences of at most L tokens that begin with one of G prompts.
-    Sequences that are a part of a prompt are not among them.
+    """The positions of each sequence in a packed row: R sequences of at most L tokens, each of which begins with one of
+    G prompts or with a part of it. Sequences that lie inside a prompt are not among them.
 
     Args:
         rows: (R, L) positions in the row of each sequence's tokens, in their order; padded with any position.
         back: (T,) index of each token in `rows`, flattened, or, with `prompts`, in `prompts` and then `branches`.
-        prompts: (G, S) positions of each prompt's tokens but the last; padded. `None`: attention runs sequence by sequence,
-            which costs less if prompts are short.
+        prompts: (G, S) positions of each prompt's tokens but the last; padded. `None`: attention runs sequence by
+            sequence, which costs less if prompts are short.
         branches: (R, B) positions of each sequence's own tokens; padded.
         starts: (R,) how many tokens of a sequence are a prompt's.
         visible: (R, 1, B, L) with `prompts`: which tokens of a sequence each of its own sees. Used by every layer.

@@ -87,6 +87,7 @@ SAME = {
     "in turns": spec("full", alternate_every=1, max_steps=4, **ADAM),
     "reward functions": spec("shared", about={"reward_funcs": True}),
     "conversations": spec("lora", history="conversation"),
+    "conversations over micro-steps": spec("full", history="conversation", loss_type="grpo", **INSIDE),
     "an instance is dropped": spec("full", about={"env": "fails", "seeds": [1, 2, 3]}),
     # Of the closer there are fewer rows than micro-steps: in the last optimizer step it has none.
     "too few rows of one": spec(
