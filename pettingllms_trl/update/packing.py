@@ -33,8 +33,8 @@ IGNORED = -100
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Layout:
-    """The positions of each sequence in a packed row: R sequences of at most L tokens, each of which begins with one of
-    G prompts or with a part of it. Sequences that lie inside a prompt are not among them.
+    """The positions of each sequence in a packed row: R sequences of at most L tokens, each of which begins with one
+    of G prompts or with a part of it. Sequences that lie inside a prompt are not among them.
 
     Args:
         rows: (R, L) positions in the row of each sequence's tokens, in their order; padded with any position.
