@@ -51,7 +51,7 @@ test-trl-next: ## run the tests beside TRL with its newest release, in an enviro
 
 # A library each: LlamaIndex does not go together with the others. They need newer releases of what is pinned only
 # because other packages bring it along, so the pins here are those of what pyproject.toml names.
-frameworks: ## play the examples of programs with their libraries, an environment for each, and train one
+frameworks: ## play the examples of programs with their libraries, an environment for each, and train LangGraph's
 	@mkdir -p .bench && sed '/^# What those bring along/,$$d' constraints.txt > .bench/named.txt
 	@for name in langgraph openai_agents llama_index ag2 autogen; do \
 	  $(PYTHON) -m venv .bench/$$name && \
@@ -60,7 +60,8 @@ frameworks: ## play the examples of programs with their libraries, an environmen
 	  .bench/$$name/bin/python -m pytest -m frameworks -W ignore tests/programs/test_frameworks.py $(ARGS) || exit 1; \
 	done
 	@.bench/langgraph/bin/python -m pip install --disable-pip-version-check -c .bench/named.txt -e '.[trl]'
-	@.bench/langgraph/bin/python -m pytest -m frameworks -W ignore tests/trl/trainer/test_program_training.py $(ARGS)
+	@.bench/langgraph/bin/python -m pytest -m frameworks -W ignore tests/trl/trainer/test_program_training.py \
+	  tests/trl/checkpoints/test_program_kill.py tests/trl/trainer/test_two_ranks.py $(ARGS)
 
 bench: $(INSTALLED) ## measure everything beside its peers, a quarter of an hour (ARGS="--only envs,update")
 	@$(BIN)/python benchmarks/suite.py $(ARGS)

@@ -217,7 +217,7 @@ def measure_fan_out(times: int) -> None:
     print(
         f"fan-out of 8, {times} times beside two busy processes: {len(rollout.dropped)} dropped, {len(orders)} "
         f"order(s), {rollout.retried} restarts; {wall:.1f} s; the wait is "
-        f"{1e3 * make.program.state.order.wait:.0f} ms",
+        f"{1e3 * make.program.state.wait:.0f} ms",
         flush=True,
     )
 

@@ -35,7 +35,7 @@ from pettingllms_envs.features import (
 from pettingllms_envs.observations import Prompt
 from pettingllms_envs.spaces import ChatText, observation_space
 from pettingllms_envs.state_digest import ARRAY, with_task, written
-from pettingllms_envs.views import check_view, viewed
+from pettingllms_envs.views import apply_view, check_view
 
 
 NONE: Mapping[str, float] = {}
@@ -479,7 +479,7 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
     def _shown(self, seen: Any, agent: str) -> dict[str, Any]:
         """What the workflow shows an agent, as an observation."""
         if self.view != "text":
-            seen = viewed(seen, self.view, self.workflow, self._current.play.task)
+            seen = apply_view(seen, self.view, self.workflow, self._current.play.task)
         observes = self._observes[agent]
         if observes == "text" and isinstance(seen, str):
             return {"system": self._systems[agent], "text": seen}

@@ -10,13 +10,13 @@ from __future__ import annotations
 import io
 import struct
 import zlib
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import numpy as np
 from PIL import Image as Picture
 
-from pettingllms_envs.observations import Image, Message
+from pettingllms_envs.observations import Image
 
 
 MOST_PIXELS: Final = 4096 * 4096
@@ -57,8 +57,8 @@ def opened(image: Image) -> Picture.Image:
     return rgb if larger <= 1 else rgb.resize((width * larger, height * larger), Picture.Resampling.NEAREST)
 
 
-def with_known(messages: Sequence[Message], known: dict[str, Image]) -> list[Message]:
-    """Messages whose images are those of `known` with their digests; others are opened once, and added to it.
+def with_known_images(observation: Any, known: dict[str, Image]) -> Any:
+    """An observation whose images are those of `known` with their digests; others are opened once, and added to it.
 
     So equal images are one object, and one that no model can be shown is found where it is observed.
 
@@ -66,18 +66,29 @@ def with_known(messages: Sequence[Message], known: dict[str, Image]) -> list[Mes
         ValueError: As `opened`.
     """
 
-    def kept(part: str | Image) -> str | Image:
-        if isinstance(part, str):
-            return part
-        if part.digest not in known:
-            opened(part)
-        first = known.setdefault(part.digest, part)
-        return first if first.alt == part.alt else Image(first.png, part.alt)
+    def kept(content: Any) -> Any:
+        return [_kept(each, known) for each in content] if isinstance(content, list | tuple) else content
 
-    return [
-        message if isinstance(message["content"], str) else {**message, "content": list(map(kept, message["content"]))}
-        for message in messages
-    ]
+    if not isinstance(observation, Mapping):
+        return observation
+    found = dict(observation)
+    if "parts" in found:
+        found["parts"] = kept(found["parts"])
+    if isinstance(found.get("messages"), list | tuple):
+        found["messages"] = [
+            {**each, "content": kept(each.get("content"))} if isinstance(each, Mapping) else each
+            for each in found["messages"]
+        ]
+    return found
+
+
+def _kept(part: Any, known: dict[str, Image]) -> Any:
+    if not isinstance(part, Image):
+        return part
+    if part.digest not in known:
+        opened(part)
+    first = known.setdefault(part.digest, part)
+    return first if first.alt == part.alt else Image(first.png, part.alt)
 
 
 def _as_rgb(picture: Picture.Image) -> Picture.Image:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from gymnasium.spaces import Dict, Space
 
-from pettingllms_envs.observations import Image, read_observation
+from pettingllms_envs.observations import Image, Limits, read_observation
 
 
 T = TypeVar("T")
@@ -125,10 +125,20 @@ class ChatPrompt(_ChatSpace[list[Any]]):
         return f"ChatPrompt({self.kind!r})"
 
 
+class _Chat(Dict):
+    """Messages and tools, and perhaps the limits of the reply, which a sample does not have."""
+
+    def contains(self, x: Any) -> bool:
+        """Whether a model can be asked so."""
+        if not isinstance(x, dict) or not isinstance(x.get("limits", Limits()), Limits):
+            return False
+        return super().contains({name: value for name, value in x.items() if name != "limits"})
+
+
 def observation_space(observes: str) -> Dict:
     """The space of an agent's observations, by `core.Role.observes`."""
     if observes == "text":
         return Dict({"system": ChatText(), "text": ChatText()})
     if observes == "parts":
         return Dict({"system": ChatText(), "parts": ChatParts()})
-    return Dict({"messages": ChatPrompt("messages"), "tools": ChatPrompt("tools")})
+    return _Chat({"messages": ChatPrompt("messages"), "tools": ChatPrompt("tools")})

@@ -43,7 +43,7 @@ def check_view(view: object, workflow: Workflow[Any]) -> None:
         )
 
 
-def viewed(seen: str | Sequence[Part], view: str, workflow: Workflow[Any], task_state: Any) -> Sequence[Part]:
+def apply_view(seen: str | Sequence[Part], view: str, workflow: Workflow[Any], task_state: Any) -> Sequence[Part]:
     """What a workflow shows an agent, with the picture of the board if its text is there; `view` is not `"text"`."""
     task, parts = workflow.task, (seen,) if isinstance(seen, str) else seen
     board = task.show(task_state)

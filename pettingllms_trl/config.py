@@ -98,6 +98,15 @@ class MultiAgentGRPOConfig(GRPOConfig):
             from its step on, with those of the same agent at the same turn in the other continuations of the same
             decision's candidates ([`~pettingllms_trl.credit.continuation_advantages`]), whatever the credit scheme.
             The rollout costs the same, the update as much more as there are more tokens.
+        continuation_group (`str`, *optional*, defaults to `"decision"`):
+            With which others a decision inside a continuation is compared: `"decision"`, with those in the
+            continuations of all candidates of one decision; `"candidate"`, of the same candidate only. Then the first
+            prompt after the candidate is the same for all, and `num_continuations` must be at least 2.
+        branch_at (`list[str]`, *optional*):
+            Agents or roles at whose decisions a tree branches, whether they learn or not. The others answer once, and
+            learn from continuations alone, so that it needs `train_continuations`. With `branch_at=["designer"]`, a
+            designer that acts once has `num_generations` designs, each of which is executed `num_continuations` times.
+            `None`: it branches at all decisions of agents that learn.
         alpha (`float`, *optional*):
             Weight of the team's parts of every reward, `alpha * team + local`. `None` leaves them as the environment
             weighs them. Rewards are weighed in the rollout, for every agent, before the best candidate is chosen.
@@ -190,6 +199,8 @@ class MultiAgentGRPOConfig(GRPOConfig):
     num_continuations: int = 0
     choose: Literal["reward", "value"] = "reward"
     train_continuations: bool = False
+    continuation_group: Literal["decision", "candidate"] = "decision"
+    branch_at: list[str] | None = None
     num_threads: int = 0
     alpha: float | None = None
     reward_parts: dict[str, Any] | str | None = None
@@ -289,6 +300,20 @@ class MultiAgentGRPOConfig(GRPOConfig):
         """Raise `ValueError` for options that need a tree with continuations."""
         if self.choose not in ("reward", "value"):
             raise ValueError(f"choose={self.choose!r}, expected 'reward' or 'value'")
+        if self.branch_at is not None and (not isinstance(self.branch_at, list) or not self.train_continuations):
+            raise ValueError(
+                f"branch_at={self.branch_at!r} with train_continuations={self.train_continuations}, expected a list "
+                "of agents or roles, and True: the others learn from continuations alone. Set "
+                "train_continuations=True, or leave branch_at out."
+            )
+        if self.continuation_group not in ("decision", "candidate"):
+            raise ValueError(f"continuation_group={self.continuation_group!r}, expected 'decision' or 'candidate'")
+        if self.continuation_group == "candidate" and not (self.train_continuations and self.num_continuations > 1):
+            raise ValueError(
+                f"continuation_group='candidate' with train_continuations={self.train_continuations} and "
+                f"num_continuations={self.num_continuations}, expected True and at least 2: the continuations of a "
+                "candidate are compared. Set them, or continuation_group='decision'."
+            )
         chosen = "choose='value'" if self.choose == "value" else "train_continuations=True"
         other = "choose='reward'" if self.choose == "value" else "train_continuations=False"
         if self.choose != "value" and not self.train_continuations:

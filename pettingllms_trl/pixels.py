@@ -110,6 +110,13 @@ class ImageInputs:
             )
         self._types  # noqa: B018  # raises
 
+    @property
+    def place_tokens(self) -> tuple[str, ...]:
+        """The tokens that stand for an image: in the text that a template writes, and at its places."""
+        ids = filter(None, self._processor.image_token_ids)
+        places = map(self._processor.tokenizer.convert_ids_to_tokens, ids)
+        return (*self._processor.all_special_multimodal_tokens, *places)
+
     def pixels(self, image: Image) -> Pixels:
         """What the processor makes of an image."""
         return self._cache.of((id(self), image.digest), lambda: self._made_of(opened(image)))
@@ -210,6 +217,26 @@ class _Answer:
 def _joined(pixels: Sequence[Pixels]) -> dict[str, torch.Tensor]:
     names = pixels[0].made if pixels else ()
     return {name: torch.cat([each.made[name] for each in pixels]) for name in names}
+
+
+@contextmanager
+def naming_torchvision() -> Iterator[None]:
+    """Within, what loads a processor; an error that it needs torchvision says what can be done.
+
+    Raises:
+        ImportError: It is missing.
+    """
+    try:
+        yield
+    except ImportError as error:
+        if "torchvision" not in str(error).lower():
+            raise
+        raise ImportError(
+            f"the processor of a model with vision needs torchvision, which is not installed ({str(error).strip()}). "
+            "Install it, in the build of your torch (pip install torchvision --index-url ..., see pytorch.org); or "
+            "give a processor that needs none as processing_class: its image part one of transformers' classes whose "
+            "name ends with Pil, such as Qwen2VLImageProcessorPil, and no part for videos."
+        ) from error
 
 
 def as_parts(messages: Sequence[Message]) -> list[Message]:

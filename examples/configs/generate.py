@@ -9,6 +9,7 @@ commands). `code_math_...` is both in one run, and `gsm8k_...` is a debate in th
 
 Two show more: one run on all games (`mixed_...`), and one whose roles learn in turns (`..._turns`). The tasks that
 need a team have two each, 1.7B at L2: with paid messages, and unpaid with another credit (`..._counterfactual`).
+`designed_...` trains a designer and the members of its teams, 1.7B at L1 and L2.
 Two are of a small pretrained model, 135M at L2, which trains on a CPU as well, with settings of its own. `gpus_*` are
 those of docs/gpus.md: vLLM in every process, on one GPU, eight, and two machines of eight, and on a CPU.
 
@@ -102,6 +103,10 @@ LAYOUTS = {
     "L1": Layout("a drafter and a planner share one model", "draft_plan", "shared"),
     "L2": Layout("a drafter and a planner, an adapter each on one frozen model", "draft_plan", "lora", adapters=True),
     "L3": Layout("a drafter and a planner, a whole model each", "draft_plan", "full"),
+}
+DESIGNED_LAYOUTS = {
+    "L1": Layout("a designer and the members of its teams share one model", "designed", "shared"),
+    "L2": Layout("a designer and its members, an adapter each on one frozen model", "designed", "lora", adapters=True),
 }
 TOOL_LAYOUTS = {
     "L1": Layout("a tool and a planner share one model", "tool_plan", "shared"),
@@ -210,6 +215,13 @@ CORPUS_SEEDS: Lines = (
     ("eval_split: validation", "of the same data set; benchmarks are played by `pettingllms bench`"),
 )
 SANDBOX: Lines = (("num_threads: 16", "programs run in the sandbox, several at once"),)
+EXECUTIONS: Lines = (
+    ("branch_at: [designer]", ""),
+    ("num_continuations: 4", "N, the executions of each of the K = M designs; 4 x 4 is MetaAgent-X's"),
+    ("train_continuations: true", "members learn in them"),
+    ("continuation_group: candidate", "among those of one design; MetaAgent-X's are of all designs of a question"),
+    (f"max_envs: {ROWS * 17}", f"{ROWS} instances x (4 x 4 + 1) executions at once; without it, x 4"),
+)
 CONTINUATIONS: Lines = (("num_continuations: 1", "each candidate's branch is played to its end"),)
 LONGEST = 4608
 """Tokens of the longest sequence on GPUs: a prompt of 500 and a completion of 4,096, in blocks of 16."""
@@ -284,6 +296,8 @@ PAPERS = "AT-GRPO as in arXiv:2510.11062."
 AFTER_WARM_UP = "AT-GRPO after a warm-up by `pettingllms sft`: docs/small_model.md."
 MAPORL = "MAPoRL's setting (arXiv:2502.18439), with AT-GRPO on returns instead of PPO."
 COUNTERFACTUAL = "AT-GRPO with counterfactual credit."
+METAAGENT_X = "M x N as in MetaAgent-X (arXiv:2605.14212): docs/designed_teams.md."
+STAGES: Lines = (("alternate_every: 30", "MetaAgent-X's stages, of rollouts here; one model cannot take turns"),)
 TURNS: Lines = (("alternate_every: 10", "rollouts that one role learns from while the other is frozen"),)
 
 WHOLE: Lines = (("dtype: float32", "the weights that AdamW changes; the passes run in bfloat16 (bf16: true)"),)
@@ -318,6 +332,9 @@ def files() -> Iterator[tuple[str, str]]:
                 name = f"{domain}_{layout_name}_{size}"
                 title = f"{domain}, {layout_name}: {layout.what}"
                 yield f"{name}.yaml", on_corpora(name, title, corpus_environment(corpus, layout), layout, size, corpus)
+    for domain, corpora in CORPORA.items():
+        for layout_name, layout in DESIGNED_LAYOUTS.items():
+            yield designed(domain, layout_name, layout, corpora["1.7B"])
     layout, size = CODE_MATH, "1.7B"
     both = {domain: CORPORA[domain][size] for domain in PAIRS}
     name = f"code_math_L1_{size}"
@@ -399,6 +416,28 @@ def on_corpora(name: str, title: str, played: Lines, layout: Layout, size: str, 
     """A configuration that trains on data sets."""
     prepared = "".join(f"#     pettingllms data prepare {corpus.hub}\n" for corpus in corpora)
     return render(name, title, played, layout, SIZES[size], sampled=SAMPLING_8K, prepared=prepared)
+
+
+def designed(domain: str, layout_name: str, layout: Layout, corpus: Corpus) -> tuple[str, str]:
+    """The name and the text of a configuration that trains a designer and its members."""
+    name = f"designed_{domain}_{layout_name}_1.7B"
+    played = [
+        ("  num_turns: 1", "one move is played") if line.startswith("  num_turns") else (line, why)
+        for line, why in corpus_environment(corpus, layout)
+    ]
+    text = render(
+        name,
+        f"{domain}, {layout_name}: {layout.what}",
+        tuple(played),
+        layout,
+        SIZES["1.7B"],
+        method=METAAGENT_X,
+        credit="counterfactual",
+        sampled=SAMPLING_8K + EXECUTIONS,
+        more=STAGES if layout.adapters else (),
+        prepared=f"#     pettingllms data prepare {corpus.hub}\n",
+    )
+    return f"{name}.yaml", text
 
 
 def corpus_environment(corpus: Corpus, layout: Layout) -> Lines:

@@ -69,14 +69,16 @@ class Drafts(TypedDict):
 def draft_at_once(base_url: str, row: dict[str, Any]) -> float:
     """Three writers at the same time, then a judge who names the best."""
     number = number_of(row)
+    # Made before the graph runs: each loads certificates, and the writers would be asked late by as long.
+    names = ("writer_0", "writer_1", "writer_2", "judge")
+    *writers, chooser = (ChatOpenAI(model=name, base_url=base_url, api_key="none") for name in names)
 
     def draft(state: dict[str, Any]) -> dict[str, Any]:
-        writer = ChatOpenAI(model=f"writer_{state['place']}", base_url=base_url, api_key="none")
-        return {"drafts": [writer.invoke(f"Draft {state['place']}: write a sentence of {number} words.").content]}
+        place = state["place"]
+        return {"drafts": [writers[place].invoke(f"Draft {place}: write a sentence of {number} words.").content]}
 
     def judge(state: Drafts) -> dict[str, Any]:
-        client = ChatOpenAI(model="judge", base_url=base_url, api_key="none")
-        return {"choice": client.invoke(f"Which of {state['drafts']} has {number} words? Repeat it.").content}
+        return {"choice": chooser.invoke(f"Which of {state['drafts']} has {number} words? Repeat it.").content}
 
     graph = StateGraph(Drafts)
     graph.add_node("draft", draft)

@@ -101,7 +101,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         if args.blame is not None:
             check_replayable(env)
         path = args.output or default_output(bench.config, label_of(bench, env))
-        members = [] if args.blind is None else blinded(args.blind, bench, env)
+        members = [] if args.blind is None else agents_of(args.blind, bench, env)
     played = watched(bench, path, args, console, bench.env)
     status = told(console, played, path)
     if status > 1 or not asked_for:
@@ -109,7 +109,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     return max(status, blind(args, console, bench, path, members) if members else blame(args, console, bench, path))
 
 
-def blinded(role: str, bench: Any, env: Any) -> list[str]:
+def agents_of(role: str, bench: Any, env: Any) -> list[str]:
     """The agents of a role.
 
     Raises:

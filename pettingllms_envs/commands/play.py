@@ -76,11 +76,9 @@ def run(args: argparse.Namespace, console: Console) -> int:
             if _state(env) != before:
                 states += [*between(env.workflow.task, before, reply), _state(env)]
                 _show_board(env, console)
-    except (EOFError, UserLeft):
+    except (EOFError, UserLeft, KeyboardInterrupt) as left:
         say(console, "\nThe game is left as it is.")
-    except KeyboardInterrupt:
-        say(console, "\nThe game is left as it is.")
-        status = INTERRUPTED
+        status = INTERRUPTED if isinstance(left, KeyboardInterrupt) else 0
     say(console, ending(env))
     if args.record is not None:
         with user_errors():

@@ -93,9 +93,13 @@ def run(args: argparse.Namespace, console: Console) -> int:
             root.mkdir(parents=True, exist_ok=True)
             files.write_json(root / RECORD, {"name": suite.name, "source": suite.source, "players": players})
     status, ends = 2 if faults else 0, dict.fromkeys((each.path for each in planned), "not begun")
-    is_left = False
+    is_left, failed = False, set[Path]()
     for number, each in enumerate(planned, 1):
-        of_cell, words = _played(each, console)
+        try:
+            of_cell, words = _played(each, console)
+        except Refused as refused:  # such as for a run of another version
+            of_cell, words = 2, f"error: {refused}"
+            failed.add(each.path)
         on = problem_set(each.bench.config)
         say(console, f"[{number}/{len(planned)}] {each.cell.env}, {each.cell.player}, {on}: {words}")
         status, ends[each.path], is_left = max(status, of_cell), words, is_left or of_cell == INTERRUPTED
@@ -108,7 +112,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         root.rmdir()
     if kept:
         names = {each.path: f"{each.cell.env}, {each.cell.player}" for each in planned}
-        ranked = [path for path in kept if not ends[path].startswith("error: ")]  # such as of another version
+        ranked = [path for path in kept if path not in failed]
         unplayed = [*faults, *((names[path], ends[path]) for path in ends if path not in ranked)]
         with user_errors():
             board = read_board(ranked)
@@ -274,7 +278,11 @@ def _planned(console: Console, cells: Sequence[Cell], root: Path) -> tuple[list[
 
 
 def _played(planned: Planned, console: Console) -> tuple[int, str]:
-    """Play a cell. Returns its exit status, and what came of it in a line."""
+    """Play a cell. Returns its exit status, and what came of it in a line.
+
+    Raises:
+        Refused: It cannot be played.
+    """
     try:
         with user_errors():
             report = _complete(planned)
@@ -282,10 +290,10 @@ def _played(planned: Planned, console: Console) -> tuple[int, str]:
             return 0, f"{tables.brief(report)} (complete)"
         name = f"{planned.cell.env}, {planned.cell.player}"
         played = watched(planned.bench, planned.path, planned.cell.args, console, name)
-    except Refused as refused:
-        return 2, f"error: {refused}"
-    except Exception as error:  # noqa: BLE001  # an environment or a plug-in may raise anything; other cells go on
-        return 2, f"error: {type(error).__name__}: {error}"
+    except Refused:
+        raise
+    except Exception as error:  # an environment or a plug-in may raise anything; other cells go on
+        raise Refused(f"{type(error).__name__}: {error}") from error
     words = tables.brief(played.report)
     if played.ended.num_earlier:
         words += f"; {played.ended.num_earlier:,} of them were there"

@@ -130,7 +130,7 @@ class Repetition(Protocol):
     def places(self) -> Sequence[tuple[Instance, int]]:
         """The problem and the number of each episode."""
 
-    def wrapped(self, env: Any) -> Any:
+    def wrap(self, env: Any) -> Any:
         """The environment, perhaps changed."""
 
     def agents(self, agents: Mapping[str, Agent]) -> Mapping[str, Agent]:
@@ -164,7 +164,7 @@ def play(
         folder = Folder(path, head)
         try:
             plan = Plan(
-                make_env=bench.make if again is None else lambda: again.wrapped(bench.make()),
+                make_env=bench.make if again is None else lambda: again.wrap(bench.make()),
                 instances=bench.chosen.instances,
                 samples=bench.samples,
                 rules=bench.rules,

@@ -59,7 +59,7 @@ class CallsAnew:
         """The call that is answered anew in the episode of a number, and the number of that call's episode."""
         return divmod((number - self.samples) // self.num, self.samples)
 
-    def wrapped(self, env: Any) -> Any:
+    def wrap(self, env: Any) -> Any:
         """The environment as it is."""
         return env
 

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -73,7 +74,7 @@ class BlindRole:
         """The problem and the number of each episode, which are those of the run."""
         return [(_instance(row), row["sample"]) for row in self.rows]
 
-    def wrapped(self, env: Any) -> Any:
+    def wrap(self, env: Any) -> Any:
         """The environment, in which the role is shown other pictures."""
         return _OtherPictures(env, self)
 
@@ -156,16 +157,16 @@ class _OtherPictures(BaseWrapper):  # type: ignore[misc]  # pettingzoo ships no 
     def observe(self, agent: str) -> Any:
         """The observation, with other pictures if the agent's role is shown them."""
         seen = super().observe(agent)
-        return self._exchanged(seen, agent, iter(range(1 << 30))) if agent in self._blind.members else seen
+        return self._exchange(seen, agent, count()) if agent in self._blind.members else seen
 
-    def _exchanged(self, seen: Any, agent: str, numbers: Iterator[int]) -> Any:
+    def _exchange(self, seen: Any, agent: str, numbers: Iterator[int]) -> Any:
         """An observation, or a part of it, with other pictures."""
         if isinstance(seen, Image):
             place = (agent, self._key, self._calls[agent], next(numbers))
             return Image(self._blind.other_than(seen.digest, *place), seen.alt)
         if isinstance(seen, Mapping):
-            return {key: self._exchanged(value, agent, numbers) for key, value in seen.items()}
-        return [self._exchanged(each, agent, numbers) for each in seen] if isinstance(seen, list | tuple) else seen
+            return {key: self._exchange(value, agent, numbers) for key, value in seen.items()}
+        return [self._exchange(each, agent, numbers) for each in seen] if isinstance(seen, list | tuple) else seen
 
 
 def _instance(row: Row) -> Instance:

@@ -262,7 +262,9 @@ def _problem_settings(run: Run) -> dict[str, Any]:
     config = run.header["config"]
     settings = config.get("settings") or {}
     told = telling_settings(config.get("env"), settings) if settings.keys() - ANY_INSTANCE else settings
-    return {"env": config.get("env"), **{name: told[name] for name in told if name not in ANY_INSTANCE}}
+    env = str(config.get("env"))
+    own = {"file": config.get("env_config")} if ":" in env else {}
+    return {"env": env, **own, **{name: told[name] for name in told if name not in ANY_INSTANCE}}
 
 
 def telling_settings(env: str | None, settings: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -3,6 +3,7 @@
     from pettingllms_envs.programs import program
 
     env = program(team, agents=("writer", "critic"))  # team(base_url, row) returns the reward
+    MultiAgentGRPOTrainer(model, env, ...)
 
 `FILE.py:NAME` is its name on command lines. A run of the program is an episode, and each of its calls a
 decision of the agent that asks. Needs no torch.

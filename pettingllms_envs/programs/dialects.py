@@ -21,23 +21,16 @@ SAMPLING = (
 )
 """Settings of the sampling, which are the trainer's or the evaluation's."""
 
-NOT_CARRIED = {
-    "n": (1,),
-    "best_of": (1,),
-    "logprobs": (False,),
-    "top_logprobs": (0,),
-    "logit_bias": ({},),
-    "audio": (),
-    "modalities": (["text"],),
-    "response_format": ({"type": "text"},),
-    "functions": ([],),
-    "store": (False,),
-    "background": (False,),
-    "previous_response_id": (),
-    "conversation": (),
-    "prompt": (),
+NOT_CARRIED: Mapping[str, Any] = {
+    "n": 1,
+    "best_of": 1,
+    "modalities": ["text"],
+    "response_format": {"type": "text"},
+    "text.format": {"type": "text"},
+    **dict.fromkeys(("logprobs", "top_logprobs", "logit_bias", "audio", "functions", "store", "background")),
+    **dict.fromkeys(("previous_response_id", "conversation", "prompt")),
 }
-"""Fields of a request that no model here can be given, with the values that ask for nothing."""
+"""Fields of a request that no model here can be given, with the value that asks for nothing, as an empty one does."""
 
 TEXTS = ("text", "input_text", "output_text")
 
@@ -69,15 +62,11 @@ class Dialect(NamedTuple):
 
 def _read_chat(body: Mapping[str, Any]) -> Asked:
     has_usage = bool((body.get("stream_options") or {}).get("include_usage"))
-    most = ("max_completion_tokens", "max_tokens")
-    return _asked(body, _list(body, "messages"), _list(body, "tools"), most, has_usage)
+    return _asked(body, _list(body, "messages"), ("max_completion_tokens", "max_tokens"), has_usage)
 
 
 def _read_response(body: Mapping[str, Any]) -> Asked:
-    if (body.get("text") or {}).get("format", {"type": "text"}) != {"type": "text"}:
-        raise RequestError(
-            "text.format asks for a format of the reply, which is not carried; ask for it in the prompt."
-        )
+    body = {**body, "text.format": (body.get("text") or {}).get("format")}
     given = body.get("input")
     items = [{"role": "user", "content": given}] if isinstance(given, str) else _list(body, "input")
     messages: list[Any] = []
@@ -102,23 +91,14 @@ def _read_response(body: Mapping[str, Any]) -> Asked:
             raise RequestError(
                 f"input has an item of the type {kind!r}, which is not carried; expected messages and calls."
             )
-    tools = [
-        {"type": "function", "function": {k: v for k, v in tool.items() if k in ("name", "description", "parameters")}}
-        if isinstance(tool, Mapping) and tool.get("type") == "function"
-        else tool
-        for tool in _list(body, "tools")
-    ]
-    return _asked(body, messages, tools, ("max_output_tokens",), has_usage=True)
+    return _asked(body, messages, ("max_output_tokens",), has_usage=True)
 
 
-def _asked(
-    body: Mapping[str, Any], messages: Sequence[Any], tools: Sequence[Any], most: Sequence[str], has_usage: bool
-) -> Asked:
+def _asked(body: Mapping[str, Any], messages: Sequence[Any], most: Sequence[str], has_usage: bool) -> Asked:
     for name, nothing in NOT_CARRIED.items():
-        value = body.get(name)
-        if value is not None and value not in nothing:
+        if (value := body.get(name)) and value != nothing:
             raise RequestError(f"{name} is {json.dumps(value)[:80]}, which is not carried; leave it out.")
-    prompt = _prompt(messages, _tools(body, tools))
+    prompt = _prompt(messages, _tools(body))
     return Asked(str(body.get("model")), prompt, _limits(body, most), bool(body.get("stream")), has_usage)
 
 
@@ -141,20 +121,23 @@ def _limits(body: Mapping[str, Any], names: Sequence[str]) -> Limits:
     return Limits(most, tuple(stop))
 
 
-def _tools(body: Mapping[str, Any], tools: Sequence[Any]) -> list[Any]:
+def _tools(body: Mapping[str, Any]) -> list[Any]:
     """The tools that the model may call, by `tool_choice`: none, one, or all. `required` cannot be enforced."""
-    for tool in tools:
+    tools = []
+    for tool in _list(body, "tools"):
         if not isinstance(tool, Mapping) or tool.get("type") != "function":
             raise RequestError(f"tools has {json.dumps(tool)[:80]}; expected functions alone.")
+        own = {key: tool[key] for key in ("name", "description", "parameters") if key in tool}  # of Responses
+        tools.append({"type": "function", "function": tool.get("function", own)})
     choice = body.get("tool_choice")
     if choice == "none":
         return []
     if isinstance(choice, Mapping):
         name = (choice.get("function") or choice).get("name")
-        tools = [tool for tool in tools if tool.get("function", {}).get("name") == name]
+        tools = [tool for tool in tools if tool["function"].get("name") == name]
         if not tools:
             raise RequestError(f"tool_choice is {json.dumps(choice)[:80]}; expected one of the request's tools.")
-    return list(tools)
+    return tools
 
 
 def _prompt(given: Sequence[Any], tools: Sequence[Any]) -> Prompt:
@@ -196,12 +179,8 @@ def _message(given: Any, number: int) -> Message:
 def _call(call: Any, number: int) -> dict[str, Any]:
     try:
         function = call["function"]
-        arguments = json.loads(function["arguments"] or "{}")
-        return {
-            "id": str(call["id"]),
-            "type": "function",
-            "function": {"name": function["name"], "arguments": arguments},
-        }
+        own = {"name": function["name"], "arguments": json.loads(function["arguments"] or "{}")}
+        return {"id": str(call["id"]), "type": "function", "function": own}
     except (TypeError, KeyError, ValueError):
         raise RequestError(
             f"message {number} has a tool call that cannot be read; expected id, function.name and "
@@ -213,11 +192,7 @@ def _write_chat(asked: Asked, reply: CountedReply, number: int) -> tuple[str, by
     words, calls = read_reply(reply, asked.prompt.tools, number)
     finish = "tool_calls" if calls else "length" if reply.was_cut else "stop"
     head = {"id": f"chatcmpl-{number}", "created": 0, "model": asked.model}
-    usage = {
-        "prompt_tokens": reply.num_prompt_tokens,
-        "completion_tokens": reply.num_tokens,
-        "total_tokens": reply.num_prompt_tokens + reply.num_tokens,
-    }
+    usage = _usage(reply, "prompt_tokens", "completion_tokens")
     if not asked.has_stream:
         content = words or (None if calls else "")
         message = {"role": "assistant", "content": content, **({"tool_calls": calls} if calls else {})}
@@ -257,19 +232,18 @@ def _write_response(asked: Asked, reply: CountedReply, number: int) -> tuple[str
         "tools": [],
         "error": None,
         "incomplete_details": {"reason": "max_output_tokens"} if reply.was_cut else None,
-        "instructions": None,
-        "metadata": {},
-        "temperature": None,
-        "top_p": None,
         "usage": {
-            "input_tokens": reply.num_prompt_tokens,
+            **_usage(reply, "input_tokens", "output_tokens"),
             "input_tokens_details": {"cached_tokens": 0},
-            "output_tokens": reply.num_tokens,
             "output_tokens_details": {"reasoning_tokens": 0},
-            "total_tokens": reply.num_prompt_tokens + reply.num_tokens,
         },
     }
     return _events(_response_events(response)) if asked.has_stream else _json(response)
+
+
+def _usage(reply: CountedReply, read: str, written: str) -> dict[str, Any]:
+    total = reply.num_prompt_tokens + reply.num_tokens
+    return {read: reply.num_prompt_tokens, written: reply.num_tokens, "total_tokens": total}
 
 
 def _response_events(response: Mapping[str, Any]) -> Iterable[dict[str, Any]]:

@@ -29,7 +29,7 @@ from pettingllms_envs.programs.session import OVER, Call, Session
 
 
 HOST = "127.0.0.1"
-MOST_BYTES, MOST_SECONDS = 8 * 2**20, 60.0
+MOST_BYTES = 8 * 2**20
 """Of a request."""
 
 
@@ -83,25 +83,18 @@ class _Handler(BaseHTTPRequestHandler):
 
     server: Endpoint
     protocol_version = "HTTP/1.1"
-    # Headers and body in one packet: of two, the second would wait 40 ms for a delayed acknowledgement.
-    wbufsize: ClassVar = -1
-    disable_nagle_algorithm: ClassVar = True
+    timeout: ClassVar = 60.0  # seconds without a byte of a request
+    disable_nagle_algorithm: ClassVar = True  # else a body would wait 40 ms for the acknowledgement of its headers
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing: paths have keys."""
 
-    def handle_expect_100(self) -> bool:
-        """Tell a client at once that its body is waited for."""
-        is_expected = super().handle_expect_100()
-        self.wfile.flush()
-        return is_expected
-
     def do_GET(self) -> None:
-        """Answer with the models, answer a request of an agent, or take a reward."""
+        """Answer the request, or say what is wrong with it."""
         session = None
         try:
             session, path = self._session()
-            (self._models if self.command == "GET" else self._post)(session, path)
+            self._answer(session, path)
         except RequestError as refused:
             if session is not None:
                 session.num_refused += 1
@@ -118,31 +111,29 @@ class _Handler(BaseHTTPRequestHandler):
             raise RequestError("there is no such run, or it is over; use the base URL that this run was given.", 401)
         return session, path.rstrip("/")
 
-    def _models(self, session: Session, path: str) -> None:
-        if path != "models":
-            raise RequestError(f"there is no /{path} to get; expected /models.", 404)
-        models = [{"id": name, "object": "model", "created": 0, "owned_by": "pettingllms"} for name in session.names]
-        self._send("application/json", json.dumps({"object": "list", "data": models}).encode("ascii"))
-
-    def _post(self, session: Session, path: str) -> None:
-        body = self._body()
-        if path == "reward":
+    def _answer(self, session: Session, path: str) -> None:
+        given = session.agents
+        if (self.command, path) == ("GET", "models"):
+            models = [{"id": name, "object": "model", "created": 0, "owned_by": "pettingllms"} for name in given]
+            self._send("application/json", json.dumps({"object": "list", "data": models}).encode("ascii"))
+        elif self.command == "GET" or path not in ("reward", *DIALECTS):
+            self.close_connection = True
+            raise RequestError(f"there is no /{path}; expected one of: {', '.join(DIALECTS)}, models, reward.", 404)
+        elif path in DIALECTS:
+            self._ask(session, path, self._body())
+        else:
             try:
-                rewards = read_rewards(body.get("reward"), set(session.agents.values()))
+                rewards = read_rewards(self._body().get("reward"), set(given.values()))
             except ValueError as error:
                 raise RequestError(str(error)) from None
             session.post(rewards, is_retry=self._is_retry())
             self._send("application/json", b"{}")
-        elif path in DIALECTS:
-            self._ask(session, path, body)
-        else:
-            raise RequestError(f"there is no /{path}; expected one of: {', '.join(DIALECTS)}, models, reward.", 404)
 
     def _ask(self, session: Session, path: str, body: Mapping[str, Any]) -> None:
         name = self.headers.get("x-agent") or str(body.get("model"))
         agent = session.agent_of(name)
         if agent is None:
-            known = ", ".join(map(repr, session.names))
+            known = ", ".join(map(repr, session.agents))
             raise RequestError(
                 f"there is no agent {name!r}; expected the model, or the header x-agent, to be {known}.", 404
             )
@@ -162,14 +153,15 @@ class _Handler(BaseHTTPRequestHandler):
             request=_digest(path, agent, json.dumps(body, sort_keys=True)),
             is_connected=self._is_connected,
         )
+        self.connection.settimeout(None)  # `_is_connected` looks and does not wait
         call = session.ask(given, is_retry=self._is_retry())
         call.done.wait()
         if call.reply is None:
             raise RequestError(OVER, 409)
-        call.is_delivered = True  # before its client has it, who may ask the same once more at once
+        # Before its client has it, who may ask the same once more at once. To write to one that is gone is no error.
+        call.is_delivered = self._is_connected()
         try:
             self._send(*DIALECTS[path].write(asked, call.reply, call.number))
-            self.wfile.flush()
         except OSError:  # the client is gone; a second try gets the same answer
             call.is_delivered, self.close_connection = False, True
 
@@ -179,9 +171,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             what = f"a body of {length:.20} bytes" if length.isdecimal() else "no content-length"
             raise RequestError(f"the request has {what}; expected at most {MOST_BYTES} bytes, with their number.")
-        self.connection.settimeout(MOST_SECONDS)
         content = self.rfile.read(int(length))
-        self.connection.settimeout(None)
         try:
             body = json.loads(content)
         except (ValueError, RecursionError):
@@ -212,6 +202,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(content)
+        self.connection.settimeout(self.timeout)  # for the next request
 
 
 def _digest(*texts: str) -> str:

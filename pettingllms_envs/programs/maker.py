@@ -22,7 +22,7 @@ from pettingllms_envs.programs.runs import Target
 
 @dataclass(frozen=True, slots=True)
 class ProgramMaker:
-    """Makes environments of a program, as `env=` of a trainer wants it."""
+    """Makes environments of a program."""
 
     program: Program
 
@@ -32,15 +32,7 @@ class ProgramMaker:
 
 
 def program(target: Target, agents: Sequence[str] | Mapping[str, str], **settings: Any) -> ProgramMaker:
-    """Make an environment of a program.
-
-        def team(base_url: str, row: dict) -> float: ...
-
-        env = program(team, agents=("writer", "critic"))
-        MultiAgentGRPOTrainer(model, env, ...)
-
-    See [`Program`] for the arguments.
-    """
+    """Make an environment of a program, as `env=` of a trainer wants it; see [`Program`] for the arguments."""
     return ProgramMaker(Program(target=target, agents=agents, **settings))
 
 

@@ -1,4 +1,4 @@
-"""A team that exists as a program: what it is, and what its runs have found out of it."""
+"""A team that exists as a program."""
 
 from __future__ import annotations
 
@@ -10,37 +10,7 @@ from typing import Any, Literal
 
 from pettingllms_envs.core import TEAM, check_choice
 from pettingllms_envs.programs.runs import Target
-from pettingllms_envs.programs.session import CallOrder, Session
-
-
-@dataclass(slots=True, eq=False)
-class ProgramState:
-    """What the runs of a program have found out of it: how long they wait for calls, and whether one has ended."""
-
-    order: CallOrder = field(default_factory=CallOrder)
-    has_ended: bool = False
-
-    def ended(self, session: Session, program: Program) -> None:
-        """Warn once, at the end of the first episode, of what a program asks for in vain, and of silent agents."""
-        if self.has_ended:
-            return
-        self.has_ended = True
-        if session.asked_for:
-            asked = "; ".join(
-                f"{agent} {', '.join(f'{name}={value!r}' for name, value in own.items())}"
-                for agent, own in sorted(session.asked_for.items())
-            )
-            warnings.warn(
-                f"{program.words} asks for settings of the sampling ({session.hidden(asked)}), which are replaced: "
-                "those of the trainer hold, or of the evaluation. Set them there.",
-                stacklevel=2,
-            )
-        if silent := sorted(set(program.names.values()) - session.callers):
-            warnings.warn(
-                f"{', '.join(silent)} made no call in the first episode of {program.words}. If the program asks it in "
-                "every episode, give its client the agent's name as the model, or in the header x-agent.",
-                stacklevel=2,
-            )
+from pettingllms_envs.programs.session import ProgramState, Session
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,13 +78,14 @@ class Program:
         if not self.timeout > 0:
             raise ValueError(f"program got timeout={self.timeout!r}; expected seconds, more than 0.")
         if self.parallel:
-            self.state.order.found_parallel()
+            self.state.found_parallel()
 
     @property
     def names(self) -> dict[str, str]:
-        """The agent of each name that the program may ask for."""
-        given = self.agents
-        return dict(given) if isinstance(given, Mapping) else dict(zip(given, given, strict=True))
+        """The agent of each name that the program may ask for, its own among them."""
+        given = dict(self.agents) if isinstance(self.agents, Mapping) else {}
+        agents = given.values() or self.agents
+        return given | {agent: agent for agent in agents if agent not in given}
 
     @property
     def words(self) -> str:
@@ -122,3 +93,25 @@ class Program:
         if callable(self.target):
             return f"the program {getattr(self.target, '__qualname__', repr(self.target))}"
         return f"the program {self.target if isinstance(self.target, str) else shlex.join(self.target):.80}"
+
+    def warn(self, session: Session) -> None:
+        """Warn once, at the end of the first episode, of what the program asks for in vain, and of silent agents."""
+        if self.state.has_ended:
+            return
+        self.state.has_ended = True
+        if session.asked_for:
+            asked = "; ".join(
+                f"{agent} {', '.join(f'{name}={value!r}' for name, value in own.items())}"
+                for agent, own in sorted(session.asked_for.items())
+            )
+            warnings.warn(
+                f"{self.words} asks for settings of the sampling ({session.hidden(asked)}), which are replaced: "
+                "those of the trainer hold, or of the evaluation. Set them there.",
+                stacklevel=2,
+            )
+        if silent := sorted(set(self.names.values()) - session.callers):
+            warnings.warn(
+                f"{', '.join(silent)} made no call in the first episode of {self.words}. If the program asks it in "
+                "every episode, give its client the agent's name as the model, or in the header x-agent.",
+                stacklevel=2,
+            )

@@ -21,15 +21,12 @@ def read_rewards(given: Any, agents: Collection[str]) -> Parts:
     Args:
         given: `0.5`; `{"writer": 1.0, "critic": 0}`; or with named parts `{"writer": {"format": -0.2}, "team":
             {"progress": 0.5}}`, where those of the team are everybody's.
-        agents: Names of the agents.
 
     Raises:
         ValueError: It is none, names no agent, is not finite, or uses a name for an agent's part and for the team's.
     """
     if not isinstance(given, Mapping):
         return {TEAM: {EVERYBODY: _number(given)}}
-    if not given:
-        raise ValueError("the reward is {}, which names nobody; expected a number, or one for an agent.")
     parts: dict[str, dict[str, float]] = {}
     for scope, value in given.items():
         if scope not in (TEAM, *agents):
@@ -38,6 +35,8 @@ def read_rewards(given: Any, agents: Collection[str]) -> Parts:
             parts[scope] = {str(name): _number(each) for name, each in value.items()}
         else:
             parts[scope] = {EVERYBODY if scope == TEAM else OWN: _number(value)}
+    if not any(parts.values()):
+        raise ValueError(f"the reward is {given!r:.80}, which has no number; expected one, or one for an agent.")
     return _checked(parts)
 
 

@@ -61,8 +61,8 @@ class Call:
 
 
 @dataclass(slots=True, eq=False)
-class CallOrder:
-    """How long the runs of a program wait for calls at the same time. Thread-safe.
+class ProgramState:
+    """What the runs of a program have found out of it, such as how long they wait for calls. Thread-safe.
 
     Args:
         wait: Seconds without a further call. 0: no two calls of a run have been open at the same time so far.
@@ -76,6 +76,7 @@ class CallOrder:
     has_waited_longest: bool = False
     has_equal_calls: bool = False
     widths: dict[str, int] = field(default_factory=dict)
+    has_ended: bool = False
 
     def found_open(self, state: str, number: int) -> None:
         if len(self.widths) == MOST_WIDTHS:
@@ -100,16 +101,13 @@ class Ended(NamedTuple):
     wrote: str = ""
 
 
-_CLOSED = Ended(failure="it was interrupted.")
-
-
 class Session:
     """One run of a program, see `Program` for its arguments; `agents` has the agent of each name."""
 
     def __init__(
         self,
         agents: Mapping[str, str],
-        order: CallOrder,
+        state: ProgramState,
         normalize: Callable[[str], str] | None,
         *,
         is_paid_by_step: bool,
@@ -122,7 +120,7 @@ class Session:
         """Agents whose calls were taken."""
         self.num_calls = self.num_refused = 0
         """Calls that were taken, and requests that were answered with an error."""
-        self._order = order
+        self._found = state
         self._changed = threading.Condition()
         self._open: list[Call] = []
         self._taken: Call | None = None
@@ -136,11 +134,6 @@ class Session:
         self._waited = self._latest = 0.0
 
     # ---- The endpoint's side
-
-    @property
-    def names(self) -> list[str]:
-        """What an agent may be asked for by."""
-        return list(dict.fromkeys([*self.agents, *self.agents.values()]))
 
     def agent_of(self, name: str) -> str | None:
         """The agent of a name; with one agent every name is its."""
@@ -163,13 +156,14 @@ class Session:
                 known.is_connected, known.is_delivered = call.is_connected, False
                 return known
             self._calls[call.request] = [each for each in asked if not each.is_delivered] + [call]
+            others = self._waiting()
             self._open.append(call)
             self._latest = time.monotonic()
-            if len(self._open) > 1:
-                self._order.found_parallel()
-                if self._taken is not None and call.place < self._taken.place and not self._is_out_of_order:
+            if others:
+                self._found.found_parallel()
+                if self._taken in others and call.place < self._taken.place and not self._is_out_of_order:
                     self._is_out_of_order = True
-                    self._order.lost(self._waited)  # now, so that runs which have not taken their call wait longer
+                    self._found.lost(self._waited)  # now, so that runs which have not taken their call wait longer
             self._changed.notify_all()
             return call
 
@@ -198,35 +192,38 @@ class Session:
         return self.hidden(text if self._normalize is None else self._normalize(text))
 
     def hidden(self, text: str) -> str:
-        """A text without the key, also where it was cut within the key."""
-        return re.sub(re.escape(self.key[:4]) + r"[\w-]*", "***", text)
+        """A text without the key, also where it was cut within the key but for its first characters."""
+        return re.sub(re.escape(self.key[:8]) + r"[\w-]*", "***", text)
 
     # ---- The environment's side
 
-    def take(self, timeout: float, state: str) -> Call | Ended:
+    def take(self, timeout: float, state: str) -> tuple[Call | Ended, list[Parts]]:
         """The next call, or the end of the run, or a failure if there is neither within `timeout` seconds.
 
-        `state` identifies the row and all that the program was replied so far.
+        `state` identifies the row and all that the program was replied so far. Also returns the rewards that were
+        posted since the last call of this method.
         """
         with self._changed:
             if not self._changed.wait_for(lambda: self._open or self._ended is not None, timeout):
-                return Ended(failure=f"it hangs: no call and no end within timeout={timeout:g} s.")
+                return Ended(failure=f"it hangs: no call and no end within timeout={timeout:g} s."), []
             self._state = state
             self._wait_until_quiet()
+            posted, self._posted = self._posted, []
             if self._ended is not None:
-                return self._ended
-            call = self._taken = min(self._open, key=lambda each: each.place)
-            self._order.has_equal_calls |= sum(each.place == call.place for each in self._open) > 1
+                return self._ended, posted
+            among = self._waiting() or self._open
+            call = self._taken = min(among, key=lambda each: each.place)
+            self._found.has_equal_calls |= sum(each.place == call.place for each in among) > 1
             call.number, self.num_calls = self.num_calls, self.num_calls + 1
             self.callers.add(call.agent)
-            return call
+            return call, posted
 
     def _wait_until_quiet(self) -> None:
         """Wait until no further call has arrived for a while, longer where this thread itself is kept waiting.
 
         In a state in which another run has been, wait for as many calls as it made.
         """
-        self._waited, width = self._order.wait, self._order.widths.get(self._state, 0)
+        self._waited, width = self._found.wait, self._found.widths.get(self._state, 0)
         begun = quiet_since = time.monotonic()
         while self._waited and self._open and self._ended is None:
             now = time.monotonic()
@@ -237,7 +234,11 @@ class Session:
             woken = time.monotonic()
             if woken - now - left > self._waited / 4 and woken - begun < LONGEST_WAIT:
                 quiet_since = woken  # the machine is busy: the program's threads may be as late
-            self._waited = self._order.wait  # by now a call of another run may have come too late
+            self._waited = self._found.wait  # by now a call of another run may have come too late
+
+    def _waiting(self) -> list[Call]:
+        """The open calls but those that were given up, such as of agents that were slower than another."""
+        return [each for each in self._open if each.is_connected()]
 
     def answer(self, reply: CountedReply) -> bool:
         """Answer the call that was taken, or return False if another one should have been taken in its place."""
@@ -246,20 +247,14 @@ class Session:
             assert call is not None, "an answer without a call"
             if self._is_out_of_order:
                 return False
-            self._has_answered = True
-            if len(self._open) > 1:
-                self._order.found_open(self._state, len(self._open))
+            self._has_answered, self._last_post = True, None
+            if (number := len(self._waiting())) > 1:
+                self._found.found_open(self._state, number)
             if call in self._open:  # else the run has ended meanwhile, and its client was told so
                 self._open.remove(call)
                 call.reply, call.prompt = reply, _NOTHING
         call.end()
         return True
-
-    def posted(self) -> list[Parts]:
-        """The rewards that were posted since the last call of this method."""
-        with self._changed:
-            posted, self._posted = self._posted, []
-        return posted
 
     def end(self, ended: Ended) -> None:
         """The run has ended; a call that is still open gets no answer."""
@@ -272,4 +267,4 @@ class Session:
 
     def close(self) -> None:
         """The environment is done with the run; who waits in `take` is woken up."""
-        self.end(_CLOSED)
+        self.end(Ended(failure="it was interrupted."))

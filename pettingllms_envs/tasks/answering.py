@@ -30,7 +30,7 @@ from pettingllms_envs.replies import last_line
 from pettingllms_envs.tasks.data import DataTask
 
 
-_NUMBER = re.compile(r"\d+", re.ASCII)
+_NUMBER = re.compile(r"(?<![A-Za-z\d])\d+|\d+(?![A-Za-z\d])", re.ASCII)  # not within a word
 MAX_ANSWER = 1_000  # characters; the longest golden answer of OlympiadBench has 198
 
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 from pettingzoo.utils.wrappers import BaseWrapper, OrderEnforcingWrapper
-from PIL import Image as Picture
 
 from pettingllms_envs.core import Tool, ToolResult, ToolSpec
 from pettingllms_envs.features import HasChannel
 from pettingllms_envs.observations import Prompt, images_of, read_observation, text_of
+from pettingllms_envs.pictures import opened
 from pettingllms_envs.testing.play import (
     Case,
     Failed,
@@ -53,7 +52,7 @@ def check_wrappers(case: Case) -> str:
 
 
 def check_images(case: Case) -> str:
-    """Images of observations are PNG files of at most 4 MiB that can be read and have a description; they repeat.
+    """Images of observations are PNG files of at most 4 MiB that models can be shown, with a description; they repeat.
 
     With `metadata["view"] == "image"`, no line of the task's `show` is in a prompt.
     """
@@ -72,9 +71,9 @@ def check_images(case: Case) -> str:
                         f"an image has {len(image.png)} bytes; expected at most {MOST_BYTES}. Draw it smaller"
                     )
                 try:
-                    Picture.open(io.BytesIO(image.png)).verify()
-                except Exception as error:  # noqa: BLE001  # Pillow raises many kinds for a broken file
-                    raise Failed(f"an image cannot be read: {type(error).__name__}: {error}") from None
+                    opened(image)
+                except ValueError as error:
+                    raise Failed(f"an image cannot be read: {error}") from None
             largest = max(largest, len(image.png))
         count += len(seen[0])
     if not count:

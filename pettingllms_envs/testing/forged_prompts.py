@@ -6,6 +6,7 @@ are looked for in the prompts of all agents. See `pettingllms_envs.quoting`.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import json
@@ -167,19 +168,31 @@ def _form(reply: str) -> tuple[Any, ...]:
     """How a reply is written; one of each form is enough."""
     words = tuple(sorted({block[1] for block in _BLOCK.finditer(reply)}))
     labels = tuple(_LABEL.findall(reply)) if not words else ()
-    return words, labels, "\\boxed{" in reply
+    return words, labels, "\\boxed{" in reply, reply.startswith("{")
 
 
 def _planted(reply: str) -> Iterator[str]:
-    """A legal reply with planted texts in its blocks, after its label, or in its box."""
+    """A legal reply with planted texts in its blocks, after its label, in its JSON, or in its box."""
     blocks = [(block[1], block[2]) for block in _BLOCK.finditer(reply)]
     if blocks:
         for put in (_within, _as_json_or_printed, _raised):
             yield "\n".join(f"```{word}\n{put(word, content)}\n```" for word, content in blocks)
     elif label := _LABEL.search(reply):
         yield from (f"{label[0]} {line}" for line in LINES)
+    if reply.startswith("{"):
+        with contextlib.suppress(ValueError):
+            yield from (json.dumps(each, ensure_ascii=False) for each in _in_each_text(json.loads(reply)))
     if "\\boxed{" in reply:
         yield from (f"\\boxed{{{text}}}" for text in (TEXT, *LINES))
+
+
+def _in_each_text(value: Any) -> Iterator[Any]:
+    """What JSON holds, with a planted text in the place of each of its texts, one after the other."""
+    if isinstance(value, str):
+        yield TEXT
+    for key, each in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        for put in _in_each_text(each):
+            yield {**value, key: put} if isinstance(value, dict) else [*value[:key], put, *value[key + 1 :]]
 
 
 def _within(word: str, content: str) -> str:

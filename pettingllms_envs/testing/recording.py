@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 
 from pettingllms_envs.aec import TextEnv
+from pettingllms_envs.testing.play import texts
 
 
 NUM_EPISODES = 3
@@ -20,7 +21,8 @@ def record(make: Callable[[], TextEnv]) -> str:
     """Play a few episodes, of the test split if there are splits, and record everything observable.
 
     The replies are the oracle's, well-formed ones that ignore the state, and an unreadable one, chosen with a fixed
-    seed; the last episode has only the oracle's, so that one is solved. Without an oracle the first bot replies.
+    seed; the last episode has only the oracle's, so that one is solved. Without an oracle the first bot replies. Of
+    images there are their descriptions, since their bytes depend on the version of Pillow.
 
     Args:
         make: Makes the environment; its output must not depend on the machine.
@@ -40,7 +42,7 @@ def record(make: Callable[[], TextEnv]) -> str:
             agent = env.agent_selection
             blind = rng.choice(env.workflow.task.blind_replies)
             reply = rng.choice((best(), blind, blind, _JUNK)) if seed < NUM_EPISODES - 1 else best()
-            lines += [f"--- {agent} reads", env.observe(agent)["text"], f"--- {agent} replies", reply]
+            lines += [f"--- {agent} reads", texts(env.observe(agent))[-1], f"--- {agent} replies", reply]
             env.step(reply)
             lines += [f"--- rewards {parts}" for parts in _paid(env)]
             lines += [f"--- state {env.state_hash()}"]

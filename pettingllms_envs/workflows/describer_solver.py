@@ -128,7 +128,7 @@ class DescriberSolver(LimitedMessages, TurnWorkflow[Any, Any]):  # type: ignore[
         after = after._replace(num_with_move=state.num_with_move + holds_move)
         if board in state.boards:
             return after, parts, terminated, truncated
-        score = share_right(board, described(text, self.task)) - best_constant(self.task).share
+        score = share_right(board, read_rows(text, self.task)) - best_constant(self.task).share
         after = after._replace(boards=(*state.boards, board), score=score)
         return after, {DESCRIBER.name: {"read": score - state.score}}, terminated, truncated
 
@@ -148,7 +148,7 @@ class DescriberSolver(LimitedMessages, TurnWorkflow[Any, Any]):  # type: ignore[
         return {**CountedMessages.outcome(self, state), "frac_messages_with_move": frac}
 
 
-def described(text: str, task: HasSymbols) -> list[str]:
+def read_rows(text: str, task: HasSymbols) -> list[str]:
     """The rows of symbols in a message: its lines of nothing but symbols, spaces, commas and bars."""
     lines = (re.sub(r"[\s,|]", "", line) for line in text.splitlines())
     return [line for line in lines if line and not line.strip(task.symbols)]

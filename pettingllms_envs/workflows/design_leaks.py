@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from pettingllms_envs.core import Task, Unreadable, best_reply
-from pettingllms_envs.quoting import quote
 from pettingllms_envs.replies import boxed
+from pettingllms_envs.workflows.channels import Sent
 from pettingllms_envs.workflows.designs import Design
 
 
@@ -75,7 +75,7 @@ def answer_in_job(task: Task[Any, Any], state: Any, design: Design) -> bool:
 
 def solved_without_question(task: Task[Any, Any], state: Any, design: Design, member: Callable[[str], str]) -> bool:
     """Whether a member that sees the jobs of a design, and not the question, solves the task."""
-    jobs = "\n".join(f"Job {number}:\n{quote(each.job)}" for number, each in enumerate(design.members))
+    jobs = "\n".join(Sent("designer", each.job).shown for each in design.members)
     note = "You are not shown the question, but the jobs of a team that was made for it. Give the answer."
     move = task.parse(member("\n".join(filter(None, (task.rules(), note, jobs, task.reply_format())))))
     return not isinstance(move, Unreadable) and task.solved(task.apply(state, move))

@@ -21,7 +21,7 @@ from __future__ import annotations
 import random
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import ClassVar
 
 from pettingllms_envs.core import (
@@ -128,13 +128,13 @@ class Designed(JoiningFunctionWorkflow):
         if len(set(names)) < len(names):
             raise ValueError(f"the palette and the task have the tools {names}; expected each once. Leave one out.")
 
-    @property
+    @cached_property
     def specs(self) -> tuple[ToolSpec, ...]:
         """The tools that there are: the task's, then those of the palette."""
         of_task = tuple(self.task.tool_specs) if isinstance(self.task, HasTools) else ()
         return (*of_task, *(_tool(name).spec for name in self.palette))
 
-    @property
+    @cached_property
     def limits(self) -> Limits:
         """What a design may ask for."""
         names = tuple(spec.name for spec in self.specs)
@@ -155,7 +155,7 @@ class Designed(JoiningFunctionWorkflow):
         """The cost of a design."""
         return {"size": (-self.member_cost * self.max_members, 0.0)}
 
-    @property
+    @cached_property
     def roles(self) -> tuple[Role, ...]:  # type: ignore[override]
         """The designer, then as many members as a design may have."""
         job = "\n".join([DESIGNER_JOB, *([DISGUISED_JOB] if self.disguised else [])])

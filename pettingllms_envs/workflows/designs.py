@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from pettingllms_envs.core import Unreadable
-from pettingllms_envs.replies import END_OF_THINKING
+from pettingllms_envs.replies import END_OF_THINKING, FENCE
 from pettingllms_envs.tools.calls import strict_json
 
 
@@ -81,7 +81,10 @@ def read_design(reply: str, limits: Limits) -> Design | Unreadable:
     The length is checked before anything is parsed, so a reply of any length takes time linear in it. Nothing in it is
     evaluated, and reasons are in fixed words.
     """
-    text = reply.rpartition(END_OF_THINKING)[2].strip()
+    text = reply.strip()
+    if not text.startswith(("{", FENCE)):  # a job may name the end of thinking, too
+        _, end, rest = text.partition(END_OF_THINKING)
+        text = rest.strip() if end else text
     if len(text) > limits.chars:
         return Unreadable(f"its design is longer than {limits.chars} characters")
     fenced = _FENCED.fullmatch(text)

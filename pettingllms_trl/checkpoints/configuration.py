@@ -25,7 +25,7 @@ ARGUMENTS = (
     *OPTIMIZER,
     # What is played.
     *("seed", "data_seed", "shuffle_dataset", "sampling", "num_generations", "max_turns", "choose", "history"),
-    *("num_continuations", "train_continuations", "max_resamples", "crash_reward"),
+    *("num_continuations", "train_continuations", "continuation_group", "branch_at", "max_resamples", "crash_reward"),
     # How it is sampled.
     *("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "max_completion_length", "role_sampling"),
     *("generation_kwargs", "chat_template_kwargs"),

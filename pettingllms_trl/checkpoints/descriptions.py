@@ -122,10 +122,15 @@ def described_rows(rows: Dataset | IterableDataset) -> str:
     return f"{len(rows)} rows, digest {digest_of(content)}"
 
 
-def described_team(team: Team) -> dict[str, dict[str, Any]]:
-    """What the weights of a team and the state of its optimizer depend on, by the option that sets it."""
+def described_team(team: Team, *, has_factors: bool = False) -> dict[str, dict[str, Any]]:
+    """What the weights of a team and the state of its optimizer depend on, by the option that sets it.
+
+    Args:
+        team: The policies.
+        has_factors: Whether the schedule has factors of their learning rates.
+    """
     routing = team.routing
-    has_own_rates = any(policy.learning_rate is not None for policy in routing.trained)
+    has_own_rates = has_factors or any(policy.learning_rate is not None for policy in routing.trained)
     policies: dict[str, Any] = {
         **{f"the policy of {agent}": name for agent, name in routing.of_agent.items()},
         "a learning rate for each policy": has_own_rates,  # then each has parameter groups of its own

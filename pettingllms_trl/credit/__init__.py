@@ -25,7 +25,8 @@ To add one, write a function of a sequence of `Decision` that returns, for each,
 to the trainer as `credit=`. Options of those above are set by `functools.partial`, `credit=partial(gigpo, gamma=1.0)`,
 or, as in a configuration file, by name: `credit={"gigpo": {"gamma": 1.0}}`.
 
-With `train_continuations=True`, `continuations.py` compares the decisions inside continuations, whatever the scheme.
+With `train_continuations=True`, `continuations.py` compares the decisions inside continuations, whatever the scheme:
+those that follow one decision (`continuation_group="decision"`), or one candidate of it.
 
 See also `filters.py`, which selects the groups worth training on (`filters=`), and `reward_weights.py`, which changes
 the weights of a reward's parts (`alpha`, `reward_parts`).

@@ -7,18 +7,27 @@ credit scheme.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
-from pettingllms_trl.credit.grouping import Advantages, Scale, compare, same_continued
+from pettingllms_trl.credit.grouping import Advantages, Peers, Scale, compare, same_branch, same_continued
 from pettingllms_trl.records import Decision
 
 
-def continuation_advantages(decisions: Sequence[Decision], /, *, scale: Scale = "group") -> Advantages:
+Continued = Literal["decision", "candidate"]
+CONTINUED: Mapping[Continued, Peers] = {"decision": same_continued, "candidate": same_branch}
+"""The peers of a decision inside a continuation, by what they all continue."""
+
+
+def continuation_advantages(
+    decisions: Sequence[Decision], /, *, scale: Scale = "group", group: Continued = "decision"
+) -> Advantages:
     r"""Advantages by the return from the step on, `A = (G - mean G) / (std G + 1e-4)`, among continuations.
 
     The group of a decision has all decisions of its agent at its turn in the continuations of the same decision's
     candidates: at most `num_generations * num_continuations`, of which only those that continue the same candidate
-    begin in the same state.
+    begin in the same state. With `group="candidate"` it has only these, `num_continuations` at most, and whoever acts
+    first in them has the same prompt in all.
 
     The baseline is unbiased all the same. Continuations of one decision are sampled independently, given its
     candidates and the randomness of the environment. So for a decision in one of them, with prompt `s` and reply `a`,
@@ -31,6 +40,7 @@ def continuation_advantages(decisions: Sequence[Decision], /, *, scale: Scale = 
     Args:
         decisions: Of continuations, with one candidate each.
         scale: As in [`at_grpo`]; the deviation of `"batch"` is over all of the agent's decisions here.
+        group: Whether all peers continue the candidates of one `"decision"`, or the same `"candidate"`.
 
     Returns:
         One number for each decision; 0 for a decision whose agent reached its turn in no other continuation.
@@ -39,4 +49,5 @@ def continuation_advantages(decisions: Sequence[Decision], /, *, scale: Scale = 
         Of two candidates, each continued once, the continuations pay an agent 3 and 1 from its next step on: with
         `scale="none"` their decisions get 1 and -1. The first has a further turn that the second does not reach: 0.
     """
-    return compare(decisions, [[decision.return_to_go] for decision in decisions], peers=same_continued, scale=scale)
+    numbers = [[decision.return_to_go] for decision in decisions]
+    return compare(decisions, numbers, peers=CONTINUED[group], scale=scale)

@@ -145,6 +145,13 @@ def same_continued(i: int, decision: Decision, k: int) -> Place:
     return Place((decision.instance, decision.episode, decision.continuation.decision, decision.turn), (i, k))
 
 
+def same_branch(i: int, decision: Decision, k: int) -> Place:
+    """Decisions at one turn of the continuations of one candidate."""
+    assert decision.continuation is not None, "not a decision of a continuation"
+    at, candidate, _ = decision.continuation
+    return Place((decision.instance, decision.episode, at, candidate, decision.turn), (i, k))
+
+
 def same_state(i: int, decision: Decision, k: int) -> Place:
     """The candidates of an instance's decisions in one state or, without a `state_hash`, with one prompt."""
     return Place((decision.instance, decision.prompt.key if decision.state is None else decision.state), (i, k))

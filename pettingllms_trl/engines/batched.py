@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from pettingllms_envs.observations import text_of
+from pettingllms_envs.observations import Image, text_of
 from pettingllms_trl.records import POLL_SECONDS, Request, Sample, Sampled
 
 
@@ -64,18 +64,29 @@ def _stretched(length: int, rope: Mapping[str, Any]) -> int:
     return int(rope.get("original_max_position_embeddings", length) * (rope.get("factor") or 1.0))
 
 
-def check_lengths(prompts: Sequence[Sequence[int]], requests: Sequence[Request], context: int) -> None:
+ImageTokens = Callable[[Sequence[Image]], Sequence[int]]
+"""Images to the number of places that each has in a prompt."""
+
+
+def check_lengths(
+    prompts: Sequence[Sequence[int]],
+    requests: Sequence[Request],
+    context: int,
+    image_tokens: ImageTokens | None = None,
+) -> None:
     """
     Raises:
         ValueError: The prompt of a request leaves no room for a completion.
     """
     for ids, request in zip(prompts, requests, strict=True):
         if len(ids) >= context:
+            shown = request.prompt.images
+            of_images = f" ({image_tokens(shown)} of its {len(shown)} images)" if shown and image_tokens else ""
             raise ValueError(
-                f"the prompt of agent {request.agent!r} has {len(ids)} tokens, but the context holds {context}, the "
-                "completion's included. Show less, choose a model with a longer context, or, where vLLM was started "
-                "for less than the model's, raise vllm_max_model_length (on a server --max-model-len). The prompt "
-                f"ends with {text_of(request.prompt.messages[-1]['content'])[-200:]!r}."
+                f"the prompt of agent {request.agent!r} has {len(ids)} tokens{of_images}, but the context holds "
+                f"{context}, the completion's included. Show less, choose a model with a longer context, or, where "
+                "vLLM was started for less than the model's, raise vllm_max_model_length (on a server "
+                f"--max-model-len). The prompt ends with {text_of(request.prompt.messages[-1]['content'])[-200:]!r}."
             )
 
 

@@ -26,9 +26,10 @@ from torch.nn.modules.dropout import _DropoutNd
 from transformers import DynamicCache, GenerationConfig
 from transformers.cache_utils import DynamicLayer
 from trl import GRPOConfig
+from trl.trainer.utils import split_pixel_values_by_grid, unsplit_pixel_values_by_grid
 
 from pettingllms_envs.observations import Image
-from pettingllms_trl.engines.batched import before_stop, check_lengths, context_of, up_to_stop
+from pettingllms_trl.engines.batched import ImageTokens, before_stop, check_lengths, context_of, up_to_stop
 from pettingllms_trl.policies.codecs import PolicyCodec
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.processes.distributed import replaced_generate
@@ -41,12 +42,13 @@ FEWEST_TOKENS = 16
 
 
 @contextmanager
-def prompts_read_once(model: Any) -> Iterator[None]:
+def prompts_read_once(model: Any, images: Sequence[Images] | None = None) -> Iterator[None]:
     """Within, `model.generate` reads equal rows of its batch once, where the model's cache allows it.
 
     Args:
         model: A causal model of transformers, or PEFT's around one; its `generate` may be replaced already. One whose
             forward pass draws random numbers now reads every row.
+        images: Of each row, whose inputs are among the arguments of `generate`; `None`: there are none.
     """
     if any(module.training for module in noisy_modules(model)):
         yield
@@ -55,10 +57,17 @@ def prompts_read_once(model: Any) -> Iterator[None]:
 
     def generate(*, input_ids: torch.Tensor, attention_mask: torch.Tensor, **kwargs: Any) -> Any:
         batch = {"input_ids": input_ids, "attention_mask": attention_mask}
-        cache = None
-        if not any(isinstance(value, torch.Tensor) for value in kwargs.values()):  # as of images
-            cache = read_once(plain, **batch, generation_config=kwargs.get("generation_config"))
-        return plain(**batch, **kwargs, **({} if cache is None else {"past_key_values": cache}))
+        inputs = {name: value for name, value in kwargs.items() if isinstance(value, torch.Tensor)}
+        if inputs and images is None:  # of something else
+            return plain(**batch, **kwargs)
+        seen = (inputs, images) if images is not None else None
+        # As told for the model around this one: sharded, each process samples at its own pace.
+        read = partial(plain, **{name: kwargs[name] for name in ("synced_gpus",) if name in kwargs})
+        cache = read_once(read, **batch, generation_config=kwargs.get("generation_config"), seen=seen, model=model)
+        if cache is None:
+            return plain(**batch, **kwargs)
+        rest = {name: value for name, value in kwargs.items() if name not in inputs}  # what was seen is in the cache
+        return plain(**batch, **rest, past_key_values=cache)
 
     with replaced_generate(model, generate):
         yield
@@ -83,6 +92,8 @@ def read_once(
     input_ids: torch.Tensor,
     attention_mask: torch.Tensor,
     generation_config: GenerationConfig | None,
+    seen: tuple[Mapping[str, torch.Tensor], Sequence[Images]] | None = None,
+    model: nn.Module | None = None,
 ) -> DynamicCache | None:
     """Keys and values of all rows but for their last token; None where each prompt stands alone, or is short, or where
     the model keeps something other than keys and values of all tokens (a sliding window, a state).
@@ -92,19 +103,27 @@ def read_once(
         input_ids: (B, P), padded on the left.
         attention_mask: (B, P)
         generation_config: Of the call that goes on.
+        seen: The model's inputs of images, and the images of each row.
+        model: May keep how many positions the images of each row take.
     """
     if input_ids.shape[1] < FEWEST_TOKENS or (
         generation_config is not None and generation_config.num_beams not in (None, 1)
     ):
         return None
-    # Merged by token ids, as there are no images. By the mask, too: prompts may begin with the token that pads.
-    rows, of_row = torch.unique(torch.cat([input_ids, attention_mask], dim=1), dim=0, return_inverse=True)
+    # Merged by token ids and images. By the mask, too: prompts may begin with the token that pads.
+    parts = [input_ids, attention_mask]
+    if seen is not None:
+        numbers: dict[Images, int] = {}
+        shown = [numbers.setdefault(tuple(own), len(numbers)) for own in seen[1]]
+        parts.append(input_ids.new_tensor(shown)[:, None])
+    rows, of_row = torch.unique(torch.cat(parts, dim=1), dim=0, return_inverse=True)
     if len(rows) > len(input_ids) // 2:
         return None
     first = torch.stack([(of_row == row).int().argmax() for row in range(len(rows))])
     read = generate(
         input_ids=input_ids[first],
         attention_mask=attention_mask[first],
+        **({} if seen is None else _inputs_of(first.tolist(), *seen)),
         generation_config=GenerationConfig(
             max_new_tokens=1,
             do_sample=False,
@@ -117,7 +136,23 @@ def read_once(
         return None
     cache.crop(-1)  # the last token is read with what follows
     cache.batch_select_indices(of_row)
+    for module in () if model is None else model.modules():
+        deltas = getattr(module, "rope_deltas", None)  # of Qwen's models with vision, for each row that was read
+        if isinstance(deltas, torch.Tensor):
+            module.rope_deltas = deltas[of_row]
     return cache
+
+
+def _inputs_of(rows: Sequence[int], inputs: Mapping[str, torch.Tensor], images: Sequence[Images]) -> dict[str, Any]:
+    """The inputs of some rows' images."""
+    split = split_pixel_values_by_grid({**inputs, "num_images": list(map(len, images))})
+    del split["num_images"]
+    own: dict[str, Any] = {
+        name: [values[row] for row in rows] if isinstance(values, list) else values[list(rows)]
+        for name, values in split.items()
+    }
+    joined: dict[str, Any] = unsplit_pixel_values_by_grid(own)
+    return joined
 
 
 def check_continuous_batching(args: GRPOConfig) -> None:
@@ -153,6 +188,7 @@ def sample(
     ends: Collection[int],
     stop: Sequence[str] = (),
     context: int | None = None,
+    image_tokens: ImageTokens | None = None,
 ) -> list[Sampled]:
     """Answer every request, each prompt repeated for its candidates, as TRL's generators take them.
 
@@ -160,6 +196,7 @@ def sample(
         ends: Token ids that end a completion.
         stop: Words that end a completion: its ids with the word, its text before it.
         context: Most tokens of a prompt and its completion; `None`: there is no bound.
+        image_tokens: The numbers of tokens of images, for errors.
 
     Returns:
         Answers in the order of the requests.
@@ -171,7 +208,7 @@ def sample(
     written = iter(tokenize(unwritten) if unwritten else ())
     prompts = [list(request.prompt.ids) or next(written) for request in requests]
     if context is not None:
-        check_lengths(prompts, requests, context)
+        check_lengths(prompts, requests, context, image_tokens)
     repeated = [ids for request, ids in zip(requests, prompts, strict=True) for _ in range(request.num_candidates)]
     images = [request.prompt.images for request in requests for _ in range(request.num_candidates)]
     sampled, logprobs = generate(repeated, images)
@@ -198,7 +235,7 @@ def sample(
     return answers
 
 
-GenerateAs = Callable[[list[Sequence[int]], Mapping[str, Any], SamplingOverrides], Any]
+GenerateAs = Callable[[list[Sequence[int]], dict[str, Any], SamplingOverrides], Any]
 """Prompts' ids, the model's inputs of their images, and a role's own settings to what the active policy samples."""
 
 
@@ -320,4 +357,5 @@ class LocalSampler:
             decode=codec.decode,
             ends=codec.end_token_ids,
             stop=override.stop or (),
+            image_tokens=codec.image_tokens,
         )

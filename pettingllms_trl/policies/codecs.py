@@ -62,8 +62,11 @@ class PolicyCodec:
         self._profile, self._tokenize, self._images = profile, tokenize, images
         self._chat_template, self._chat_template_kwargs = chat_template, dict(chat_template_kwargs)
         self._thinking: dict[bool, PolicyCodec] = {}
-        written_by = chat_template if images is None else chat_template or profile.processing_class.chat_template
-        self._escape = PromptEscape(profile.tokenizer, written_by)
+        if images is None:
+            self._escape = PromptEscape(profile.tokenizer, chat_template)
+        else:
+            written_by = chat_template or profile.processing_class.chat_template
+            self._escape = PromptEscape(profile.tokenizer, written_by, images.place_tokens)
         self.stop_token_ids = list(profile.eos_token_ids)
         """The ids that end a completion."""
         self.end_token_ids = frozenset({*self.stop_token_ids, profile.tokenizer.pad_token_id})
@@ -99,9 +102,13 @@ class PolicyCodec:
         return [ids[key] for key in keys]
 
     def inputs_of(self, ids: Sequence[Ids], images: Sequence[Sequence[Image]]) -> dict[str, Any]:
-        """The model's inputs beside the ids of prompts with images; see `ImageInputs.of_rows`."""
+        """The model's inputs beside the ids of prompts, see `ImageInputs.of_rows`, and the `images` themselves."""
         assert self._images is not None, "prompts with images have been encoded"
-        return self._images.of_rows(ids, images)
+        return {"images": images, **self._images.of_rows(ids, images)}
+
+    def image_tokens(self, images: Sequence[Image]) -> list[int]:
+        """The number of places that each image has in a prompt."""
+        return [] if self._images is None else self._images.num_tokens(images)
 
     def thinking(self, enabled: bool | None) -> PolicyCodec:
         """The codec whose template is given `enable_thinking`; None: this one."""

@@ -42,15 +42,18 @@ Escape = Callable[[Sequence[Message]], Sequence[Message]]
 """Returns the same messages, with contents free of a tokenizer's control tokens."""
 
 
-def escape_of(tokenizer: Any, chat_template: str | None = None, *, with_tools: bool = False) -> Escape:
+def escape_of(
+    tokenizer: Any, chat_template: str | None = None, *, with_tools: bool = False, of_images: Collection[str] = ()
+) -> Escape:
     """A function that escapes a tokenizer's control tokens in the contents of messages, and in tool calls.
 
     Args:
         tokenizer: A tokenizer of transformers, fast or slow.
         chat_template: The template of prompts. `None`: the tokenizer's own.
         with_tools: Whether tokens with which the template marks tools, calls and results are control tokens, too.
+        of_images: Tokens that stand for images in a prompt, which are control tokens, too.
     """
-    tokens = control_tokens(tokenizer, chat_template, with_tools=with_tools)
+    tokens = sorted({*control_tokens(tokenizer, chat_template, with_tools=with_tools), *of_images})
     if not tokens:
         return lambda messages: messages
     pattern = _spelled(tokens)
@@ -78,17 +81,17 @@ class PromptEscape:
     Where a template marks tools, calls or results, the tokens that mark them are control tokens, too.
 
     Args:
-        tokenizer, chat_template: As for `escape_of`.
+        tokenizer, chat_template, of_images: As for `escape_of`.
     """
 
-    def __init__(self, tokenizer: Any, chat_template: str | None = None) -> None:
-        self._tokenizer, self._chat_template = tokenizer, chat_template
-        self.plain = escape_of(tokenizer, chat_template)
+    def __init__(self, tokenizer: Any, chat_template: str | None = None, of_images: Collection[str] = ()) -> None:
+        self._tokenizer, self._chat_template, self._of_images = tokenizer, chat_template, of_images
+        self.plain = escape_of(tokenizer, chat_template, of_images=of_images)
         """Escapes messages without tools, calls and results."""
 
     @cached_property
     def _with_tools(self) -> Escape:
-        return escape_of(self._tokenizer, self._chat_template, with_tools=True)
+        return escape_of(self._tokenizer, self._chat_template, with_tools=True, of_images=self._of_images)
 
     def __call__(
         self, prompts: Sequence[Sequence[Message]], tools: Tools = ()

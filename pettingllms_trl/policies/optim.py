@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import nn
@@ -15,23 +15,47 @@ ParametersOf = Callable[[Policy], list[nn.Parameter]]
 
 
 def split_groups(
-    optimizer: torch.optim.Optimizer, trained: Sequence[Policy], parameters_of: ParametersOf, *, learning_rate: float
+    optimizer: torch.optim.Optimizer,
+    trained: Sequence[Policy],
+    parameters_of: ParametersOf,
+    learning_rate: float,
+    factors: Callable[[], Mapping[str, float]] | None = None,
 ) -> None:
-    """Split an optimizer's parameter groups by policy, each with its own learning rate.
+    """Split an optimizer's parameter groups by policy, each with its own learning rate, where they differ.
 
     Args:
         optimizer: An optimizer not yet prepared by accelerate.
         trained: All policies whose parameters it has.
         parameters_of: Returns a policy's parameters.
         learning_rate: Learning rate of policies without one of their own.
+        factors: Called at each optimizer step: by what the learning rate of a policy is multiplied in that step.
     """
-    groups = []
+    if factors is None and all(policy.learning_rate is None for policy in trained):
+        return
+    groups, names = [], []
     for policy in trained:
         own = {id(p) for p in parameters_of(policy)}
         rate = learning_rate if policy.learning_rate is None else policy.learning_rate
         for group in optimizer.param_groups:
             groups.append({**group, "params": [p for p in group["params"] if id(p) in own], "lr": rate})
+            names.append(policy.name)
     optimizer.param_groups = groups
+    if factors is None:
+        return
+    rates = list[float]()
+
+    def scale(*_: object) -> None:
+        rates[:] = [group["lr"] for group in optimizer.param_groups]
+        of_step = factors()
+        for group, name in zip(optimizer.param_groups, names, strict=True):
+            group["lr"] *= of_step.get(name, 1.0)
+
+    def restore(*_: object) -> None:  # what the scheduler goes on from
+        for group, rate in zip(optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate
+
+    optimizer.register_step_pre_hook(scale)
+    optimizer.register_step_post_hook(restore)
 
 
 def clip_by_policy(

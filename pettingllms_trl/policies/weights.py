@@ -24,6 +24,7 @@ from transformers import AutoProcessor, PreTrainedModel, PreTrainedTokenizerBase
 from trl.trainer.utils import create_model_from_path, get_config_model_id
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.pixels import naming_torchvision
 from pettingllms_trl.policies.adapters import attach_adapters, keep_reference
 from pettingllms_trl.policies.multi_model import MultiPolicyModel
 from pettingllms_trl.policies.routing import BASE, Policy, Routing
@@ -53,13 +54,14 @@ def source_of(model: Any) -> str:
 def load_tokenizer(args: MultiAgentGRPOConfig, own: Any, source: str) -> PreTrainedTokenizerBase:
     """Load a tokenizer as TRL does; `own` is the trainer's model, as for `load_model`."""
     revision = (args.model_init_kwargs or {}).get("revision") if source == own else None
-    return AutoProcessor.from_pretrained(  # a tokenizer, of models without vision
-        source,
-        truncation_side="left",
-        padding_side="left",
-        trust_remote_code=args.trust_remote_code,
-        **({"revision": revision} if revision else {}),
-    )
+    with naming_torchvision():
+        return AutoProcessor.from_pretrained(  # a tokenizer, of models without vision
+            source,
+            truncation_side="left",
+            padding_side="left",
+            trust_remote_code=args.trust_remote_code,
+            **({"revision": revision} if revision else {}),
+        )
 
 
 Model: TypeAlias = PreTrainedModel | PeftModel

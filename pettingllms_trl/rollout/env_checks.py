@@ -14,7 +14,7 @@ from pettingzoo import AECEnv
 
 from pettingllms_envs.branching import branchable, branching_of
 from pettingllms_envs.observations import images_of, read_observation
-from pettingllms_envs.pictures import with_known
+from pettingllms_envs.pictures import with_known_images
 from pettingllms_envs.programs import ProgramEnv
 from pettingllms_envs.programs.repeating import check_repeats
 from pettingllms_envs.suggestions import did_you_mean
@@ -201,7 +201,7 @@ def _try(env: AECEnv, env_pool: EnvPool, row: Row, branching: Branching | None) 
 
     reset(env)
     for agent in env.agents:
-        with_known(read_observation(env.observe(agent), agent=agent).messages, {})
+        read_observation(with_known_images(env.observe(agent), {}), agent=agent)
     if branching is None:
         return env
     if isinstance(env.unwrapped, ProgramEnv):  # to branch it at each decision would take many runs

@@ -28,7 +28,7 @@ from pettingllms_envs.branching import SavedState, save_state
 from pettingllms_envs.copying import copy_env
 from pettingllms_envs.features import CountedReply
 from pettingllms_envs.observations import Image, followup_of, images_of, limits_of, read_observation
-from pettingllms_envs.pictures import with_known
+from pettingllms_envs.pictures import with_known_images
 from pettingllms_trl.records import (
     Candidate,
     ContinuationPlace,
@@ -107,7 +107,8 @@ def episode(
     turn = _next_turn(handle, turns, rules)
     while turn is not None:
         agent, observation = turn.agent, turn.observation
-        prompt = _shown(handle, observation, agent, rules.images)
+        messages, tools = read_observation(observation, agent=agent)
+        prompt = Prompt(messages, images=tuple(images_of(messages)), tools=tools)
         is_branched = start is None and agent not in rules.partners
 
         yield Wait.ENGINE
@@ -219,20 +220,10 @@ def _next_turn(
             if most is not None and turns.get(agent, 0) >= most:
                 return None
             handle.agent = agent
-            observation, handle.saved = env.observe(agent), save_state(env) if handle.branches else None
+            observation = with_known_images(env.observe(agent), rules.images)
+            handle.saved = save_state(env) if handle.branches else None
             return Turn(agent, observation, handle.saved, state_hash(env))
     return None
-
-
-def _shown(handle: EnvHandle, observation: Any, agent: str, known: dict[str, Image]) -> Prompt:
-    """The prompt of an observation; an image that no model can be shown is the environment's failure."""
-    messages, tools = read_observation(observation, agent=agent)
-    for message in messages:
-        if not isinstance(message["content"], str):  # there are images
-            with handle:
-                messages = with_known(messages, known)
-            return Prompt(messages, images=tuple(images_of(messages)), tools=tools)
-    return Prompt(messages, tools=tools)
 
 
 def _await_values(handle: EnvHandle, *, keeps_env: bool) -> Generator[Wait, None, None]:

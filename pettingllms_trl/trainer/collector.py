@@ -55,7 +55,7 @@ class Generation:
     Args:
         rows: All that were played, in their order.
         played: What came of them.
-        decisions: Of the agents that learn.
+        decisions: Of the agents that learn, where the tree branches at them.
         selection: Which of the decisions are trained on.
         continuations: Decisions of continuations, of the agents that learn; none unless they are trained on.
         kept_continuations: Indices of those that are trained on: where the decision that they continue is.
@@ -105,6 +105,7 @@ class RolloutCollector:
         self._follow, self._sampling = dict(follow), sampling
         self._rewards, self._reward_context, self.filters = setup.rewards, reward_context, setup.filters
         self.curricula, self.rows_played, self._rows_at = setup.curricula, RowsPlayed(), rows_at
+        self._branched = setup.branched
         self.rows_per_generation = rows_per_generation
         self._options = RolloutOptions(
             sampling=args.sampling,
@@ -135,7 +136,9 @@ class RolloutCollector:
             learning: The policies that learn from it.
         """
         names = {policy.name for policy in learning}
-        partners = {agent for agent, policy in self._routing.of_agent.items() if policy not in names}
+        idle = {agent for agent, policy in self._routing.of_agent.items() if policy not in names}
+        partners = idle if self._branched is None else self._routing.of_agent.keys() - self._branched
+        untrained = partners | idle  # in the episodes themselves
         if self._args.max_resamples:
             rows = self._next_rows(self.rows_per_generation)
         else:
@@ -156,7 +159,7 @@ class RolloutCollector:
             played += rows
             scores |= more.scores
             counts = {count: counts.get(count, 0) + number for count, number in more.counts.items()}
-            decisions = [d for episode in episodes for d in episode.decisions if d.agent not in partners]
+            decisions = [d for episode in episodes for d in episode.decisions if d.agent not in untrained]
             selection = select(
                 decisions,
                 self.filters,
@@ -170,8 +173,10 @@ class RolloutCollector:
         self.curricula.advance(played, episodes)
         if self._args.audit == "stop":
             check_conversations(episodes, [agent for agent, follow in self._follow.items() if follow])
-        continuations = [d for episode in episodes for d in episode.continuations if d.agent not in partners]
-        kept = continuations_of(selection.kept.decisions, episodes, continuations) if continuations else []
+        continuations = [d for episode in episodes for d in episode.continuations if d.agent not in idle]
+        unfiltered = [d for episode in episodes for d in episode.decisions if d.agent in idle - partners]
+        continued = [*selection.kept.decisions, *unfiltered]
+        kept = continuations_of(continued, episodes, continuations) if continuations else []
         return Generation(
             rows=played,
             played=Played(episodes=episodes, scores=scores, counts=counts),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -73,6 +73,7 @@ class TRLHooks(GRPOTrainer):
     team: Team
     routing: Routing
     engines: SyncedEngines
+    rate_factors: Callable[[], Mapping[str, float]] | None
     # Set by the constructors of TRL and transformers.
     _buffered_inputs: list[list[Batch]] | None
     _current_train_step_time: float
@@ -192,7 +193,7 @@ class TRLHooks(GRPOTrainer):
         rows: Sequence[dict[str, Any]],
         *,
         table: Mapping[str, Sequence[Any]],
-        columns: Mapping[str, torch.Tensor],
+        columns: Mapping[str, Any],
         group_size: int,
         chunks: Sequence[Sequence[int]] | None = None,
     ) -> Batch:
@@ -200,12 +201,12 @@ class TRLHooks(GRPOTrainer):
         self.activate(policy)
         for column, values in table.items():
             self._log_completion_extra(column, list(values))
-        self._replayed, self.scorer.chunks = list(rows), chunks
+        self._replayed, self.scorer.chunks, self.scorer.pictures = list(rows), chunks, columns.get("pictures")
         with override_args(self, num_generations=group_size):  # TRL groups consecutive rows by K
             batch = self._generate_and_score_completions([{**row, "prompt": row["messages"]} for row in rows])
         if chunks is not None:
             self.log_of_trl.correct_ratios(batch, [row for chunk in chunks for row in chunk])
-        return {**batch, **{name: values.to(self.accelerator.device) for name, values in columns.items()}}
+        return {**batch, **columns}
 
     def _calculate_rewards(self, inputs: list[dict[str, Any]], *args: Any) -> torch.Tensor:
         """The rewards that the environment gave while it was played. (B, 1)"""
@@ -339,7 +340,7 @@ class TRLHooks(GRPOTrainer):
         with (
             self.accelerator.autocast() if isinstance(self.model, MultiPolicyModel) else nullcontext(),
             override_args(self.args, ds3_gather_for_generation=False),
-            prompts_read_once(own) if reads_once else nullcontext(),
+            prompts_read_once(own, args[1]) if reads_once else nullcontext(),
         ):
             generated = super()._generate_single_turn(*args, **kwargs)
         if self.use_transformers_continuous_batching:  # after which TRL trains, whatever was before
@@ -356,10 +357,10 @@ class TRLHooks(GRPOTrainer):
             ids: Sequence[Sequence[int]] = self._tokenize_prompts([list(prompt) for prompt in prompts])[0]
         return ids
 
-    def generate(self, prompts: list[Sequence[int]], inputs: Mapping[str, Any], override: SamplingOverrides) -> Any:
+    def generate(self, prompts: list[Sequence[int]], inputs: dict[str, Any], override: SamplingOverrides) -> Any:
         """Sample with the active policy: ids and log-probabilities of a completion of each prompt."""
         if override == NOTHING:
-            return self._generate_single_turn(prompts, None, inputs, 1)
+            return self._generate_single_turn(prompts, inputs.pop("images", None), inputs, 1)
         config, kwargs = role_settings(self.generation_config, self.generation_kwargs, override)
         # Continuous batching does not look for stop words.
         stop = () if self.use_transformers_continuous_batching else override.stop or ()
@@ -367,7 +368,7 @@ class TRLHooks(GRPOTrainer):
             override_args(self, generation_config=config, generation_kwargs=kwargs),
             ending_at(stop, config, self.team.model, self._tokenizer) if stop else nullcontext(),
         ):
-            return self._generate_single_turn(prompts, None, inputs, 1)
+            return self._generate_single_turn(prompts, inputs.pop("images", None), inputs, 1)
 
     def sampling(self, name: str) -> AbstractContextManager[Engine]:
         """The engine for a rollout of this name, with the current weights."""
@@ -376,11 +377,10 @@ class TRLHooks(GRPOTrainer):
 
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
         """TRL's, its parameter groups split by policy, each with its own learning rate."""
-        fresh = self.optimizer is None
-        optimizer = super().create_optimizer(model)
-        trained = self.routing.trained
-        if fresh and any(policy.learning_rate is not None for policy in trained):
-            split_groups(optimizer, trained, self.team.parameters_of, learning_rate=self.args.learning_rate)
+        fresh, optimizer = self.optimizer is None, super().create_optimizer(model)
+        if fresh:
+            trained, rate = self.routing.trained, self.args.learning_rate
+            split_groups(optimizer, trained, self.team.parameters_of, rate, self.rate_factors)
         return optimizer
 
     def _clip_grad_norm(self, model: torch.nn.Module) -> Any:

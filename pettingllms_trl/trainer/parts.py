@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 from pettingzoo import AECEnv
+from transformers import PreTrainedModel
 
 from pettingllms_trl.checkpoints import recorder
 from pettingllms_trl.checkpoints.configuration import ARGUMENTS, RunConfiguration
@@ -39,6 +41,7 @@ from pettingllms_trl.rollout.env_checks import agents_with_images, agents_with_t
 from pettingllms_trl.rollout.env_pool import DEFAULT_ENVIRONMENT
 from pettingllms_trl.rollout.prompts import Follow, agents_with_history
 from pettingllms_trl.trainer.setup import Setup
+from pettingllms_trl.update.schedule import rate_factors
 
 
 def check_tools(team: Team, codecs: Mapping[str, PolicyCodec], envs: Mapping[str, Sequence[AECEnv]]) -> None:
@@ -61,7 +64,9 @@ def image_inputs_of(team: Team) -> dict[str, ImageInputs]:
 def check_images(
     args: MultiAgentGRPOConfig, team: Team, images: Mapping[str, ImageInputs], envs: Mapping[str, Sequence[AECEnv]]
 ) -> None:
-    """Raise `ValueError` if an agent observes images after the reset, and its policy cannot be shown any."""
+    """Raise `ValueError` if an agent observes images after the reset, and its policy cannot be shown any; warn that
+    prompts with images are not shared."""
+    unshared = []
     for agent in agents_with_images(envs):
         policy = team.policies[team.routing.of_agent[agent]]
         if policy.api is not None:  # a function is given the images
@@ -69,11 +74,35 @@ def check_images(
         if policy.name not in images:
             raise ValueError(f"agent {agent!r} of policy {policy.name!r} observes images, and {CANNOT_SEE}")
         images[policy.name].check(f"agent {agent!r} of policy {policy.name!r}")
-        if kind_of(args).has_weights:
+        if kind_of(args).has_weights or args.use_transformers_continuous_batching:
             raise ValueError(
                 f"agent {agent!r} observes images, which are sampled by transformers' `generate` alone; expected no "
-                "other engine. Leave use_vllm out."
+                "other engine. Leave use_vllm and use_transformers_continuous_batching out."
             )
+        if args.shared_prefix and policy.is_trained:
+            unshared.append(agent)
+    if unshared:
+        warnings.warn(
+            f"shared_prefix=True, but {', '.join(unshared)} observe images: training reads such prompts once for each "
+            "candidate, as TRL does, and shares those without images. Set shared_prefix=False to read all of them so, "
+            "without this warning.",
+            stacklevel=2,
+        )
+
+
+def trained_parts(team: Team) -> dict[str, tuple[int, int]]:
+    """The numbers of trained parameters of each policy with vision: in its vision part, and elsewhere."""
+    numbers = {}
+    for policy in team.routing.trained:
+        model = team.weights_of(policy.name)
+        kind = type(getattr(model.config, "vision_config", None))
+        towers = [m for m in model.modules() if isinstance(m, PreTrainedModel) and type(m.config) is kind]
+        of_vision = {id(parameter) for tower in towers for parameter in tower.parameters()}
+        if of_vision:
+            trained = team.parameters_of(policy)
+            number = sum(parameter.numel() for parameter in trained if id(parameter) in of_vision)
+            numbers[policy.name] = number, sum(parameter.numel() for parameter in trained) - number
+    return numbers
 
 
 def bridges_of(args: MultiAgentGRPOConfig, team: Team, codecs: Mapping[str, PolicyCodec]) -> dict[str, Follow | None]:
@@ -206,7 +235,9 @@ def configuration_of(setup: Setup, team: Team, *, num_processes: int) -> RunConf
     }
     makers = setup.make_env if isinstance(setup.make_env, Mapping) else {DEFAULT_ENVIRONMENT: setup.make_env}
     for name, pool in setup.envs.items():
-        declared = pool[0].metadata.get("settings") or {"made by": makers[name]}
+        declared = dict(pool[0].metadata.get("settings") or {"made by": makers[name]})
+        if identity := pool[0].metadata.get("identity"):  # of a file
+            declared["identity"] = identity
         settings |= {f"{what} of env {name}".strip(): value for what, value in declared.items()}
     for policy in team.routing.policies:
         own: dict[str, Any] = {"api": policy.api}
@@ -218,4 +249,5 @@ def configuration_of(setup: Setup, team: Team, *, num_processes: int) -> RunConf
             if adapter is not None:
                 own["lora_dropout"] = team.weights_of(policy.name).peft_config[adapter].to_dict().get("lora_dropout")
         settings |= {f"{what} of {policy.name}": value for what, value in own.items()}
-    return RunConfiguration(team={**described_team(team), **of_states}, settings=plain(settings))
+    of_team = described_team(team, has_factors=rate_factors(setup.schedule, int) is not None)
+    return RunConfiguration(team={**of_team, **of_states}, settings=plain(settings))

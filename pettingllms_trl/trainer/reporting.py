@@ -14,7 +14,8 @@ from pettingllms_envs.audit import Run
 from pettingllms_trl import credit as credits
 from pettingllms_trl.checkpoints import recorder
 from pettingllms_trl.credit import Advantages
-from pettingllms_trl.credit.grouping import group_exactness, same_continued
+from pettingllms_trl.credit.continuations import CONTINUED
+from pettingllms_trl.credit.grouping import group_exactness
 from pettingllms_trl.credit.reward_functions import RewardScores, warnings_of_constant_rewards
 from pettingllms_trl.credit.selection import metrics_of
 from pettingllms_trl.policies.team import Team
@@ -93,7 +94,8 @@ class GenerationReporter:
             is_first: Whether nothing was trained on before; then useless reward functions are warned of.
         """
         of_agent, learning = self._team.routing.of_agent, [policy.name for policy in generation.learning]
-        groups_of = [agent for agent, policy in of_agent.items() if policy in learning]
+        branched = of_agent if self._setup.branched is None else self._setup.branched
+        groups_of = [agent for agent, policy in of_agent.items() if policy in learning and agent in branched]
         of_episodes = EpisodeMetrics(self.reward_names, groups_of=groups_of, policies=of_agent)
         of_episodes.add(generation.played)
         metrics = of_episodes.of_generation()
@@ -138,7 +140,7 @@ class GenerationReporter:
             trained = [generation.continuations[i] for i in generation.kept_continuations]
             metrics["rollout/continuation_decisions"] = [len(trained)]
             metrics["rollout/continuation_tokens"] = [sum(len(each.played.completion.ids) for each in trained)]
-            compared.append(("continuations/", generation.continuations, same_continued))
+            compared.append(("continuations/", generation.continuations, CONTINUED[self._args.continuation_group]))
         for kind, decisions, peers in compared:
             for agent, exactness in group_exactness(decisions, peers).items() if peers is not None else ():
                 prefix = f"agent/{agent}/{kind}"

@@ -22,6 +22,7 @@ from pettingllms_trl.engines.factory import check_served
 from pettingllms_trl.policies.profiles import check_chat_template
 from pettingllms_trl.policies.routing import Routing, route
 from pettingllms_trl.processes.distributed import check_processes
+from pettingllms_trl.records import role_of
 from pettingllms_trl.rollout.branch_probe import Branching
 from pettingllms_trl.rollout.curriculum import Curricula, by_environment
 from pettingllms_trl.rollout.env_checks import (
@@ -59,6 +60,7 @@ class Setup:
         trains: Whether there is a data set to train on.
         note: What to say of a credit that was chosen for roles that are paid later; else empty.
         spared: Columns of the rows that are reward functions' alone, by the environment's name.
+        branched: The agents at whose decisions a tree branches; `None`: those that learn.
     """
 
     args: MultiAgentGRPOConfig
@@ -76,6 +78,7 @@ class Setup:
     trains: bool
     note: str
     spared: Mapping[str, Collection[str]]
+    branched: frozenset[str] | None
 
     @classmethod
     def of(
@@ -179,6 +182,7 @@ class Setup:
             weigh=weigh,
             note=choice.note,
             spared=spared_columns(made, list(datasets.values()), read_columns(rewards)),
+            branched=None if args.branch_at is None else _named_agents("branch_at", args.branch_at, agents),
             dataset=Dataset.from_dict({"seed": [args.seed]}) if train_dataset is None else train_dataset,
             trains=train_dataset is not None,
         )
@@ -226,6 +230,17 @@ def _check_paid(envs: Sequence[AECEnv], rewards: RewardFunctions) -> None:
                 f"{env.metadata['name']} leaves rewards to reward functions, and there are none; expected some, or "
                 "nothing is learnt. Give reward_funcs=..., or where rows have an answer grader='exact' or 'math'."
             )
+
+
+def _named_agents(option: str, names: Sequence[str], agents: Sequence[str]) -> frozenset[str]:
+    """The agents that are named by themselves or by their role."""
+    unknown = sorted({*names} - {*agents, *map(role_of, agents)})
+    if unknown or not names:
+        raise ValueError(
+            f"{option} is {names!r}, but the environment has the agents {', '.join(agents)}. Name agents, or roles "
+            "(an agent's name without its number)."
+        )
+    return frozenset(agent for agent in agents if agent in names or role_of(agent) in names)
 
 
 def _schedule(given: Schedule | None, args: MultiAgentGRPOConfig, trained: Sequence[str]) -> Schedule | None:

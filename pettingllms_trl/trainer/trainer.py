@@ -46,6 +46,7 @@ from pettingllms_trl.credit.selection import num_tokens
 from pettingllms_trl.engines.factory import kind_of
 from pettingllms_trl.engines.transformers import LocalSampler
 from pettingllms_trl.engines.weight_store import CountsSteps
+from pettingllms_trl.pixels import naming_torchvision
 from pettingllms_trl.policies.codecs import PolicyCodec
 from pettingllms_trl.policies.profiles import check_chat_template
 from pettingllms_trl.policies.references import MoveReferencesCallback
@@ -70,7 +71,7 @@ from pettingllms_trl.update.builder import BatchBuilder
 from pettingllms_trl.update.entropy import EntropyBonus
 from pettingllms_trl.update.micro_batches import Batch
 from pettingllms_trl.update.packed_logprobs import PackedScorer
-from pettingllms_trl.update.schedule import Schedule, learning
+from pettingllms_trl.update.schedule import Schedule, learning, rate_factors
 from pettingllms_trl.update.step_guard import StepGuard
 from pettingllms_trl.update.token_budget import TokenBudget
 
@@ -147,7 +148,8 @@ class MultiAgentGRPOTrainer(TRLHooks):
             several environments, a curriculum by name for each environment that needs one.
         schedule (`Callable[[int], Collection[str]]`, *optional*):
             The number of a generation, from 0, to the names of the policies that learn from it, such as
-            [`Alternate`]; the others act but are not updated. `None`: all learn, or as `args.alternate_every` says.
+            [`Alternate`]; the others act but are not updated. A mapping gives each the factor of its learning rate.
+            `None`: all learn, or as `args.alternate_every` says.
         peft_config ([`~peft.PeftConfig`], *optional*):
             Of the adapters. With `policies="shared"`, as in [`~trl.GRPOTrainer`]: none trains the model itself.
 
@@ -208,13 +210,14 @@ class MultiAgentGRPOTrainer(TRLHooks):
         if args.world_size > 1 and args.accelerator_config.dispatch_batches is None:
             args.accelerator_config.dispatch_batches = False  # a stream's rows are no tensors to be sent round
         self.envs, self.credit, self.schedule = setup.envs, setup.credit, setup.schedule
+        self.rate_factors = rate_factors(self.schedule, lambda: self.plan.number(self.state.global_step))
         self._can_train = setup.trains
         self.routing, self.team = setup.routing, Team(setup.routing, args)
         given = self.team.prepare(
             model, processing_class=processing_class, peft_config=peft_config, quantization_config=quantization_config
         )
         # The weights of the user's reward functions are not TRL's to use, and the engine is ours.
-        with override_args(args, reward_weights=None, use_vllm=False, **given.hidden):
+        with override_args(args, reward_weights=None, use_vllm=False, **given.hidden), naming_torchvision():
             super().__init__(
                 model=given.model,
                 reward_funcs=[environment],
@@ -327,6 +330,9 @@ class MultiAgentGRPOTrainer(TRLHooks):
         check_chat_template(of_trl.processing_class)
         self.team.attach(self, of_trl=of_trl, generation_kwargs=self.generation_kwargs)
         self.image_inputs = parts.image_inputs_of(self.team)
+        trained = parts.trained_parts(self.team) if self._can_train else {}
+        for name, (vision, others) in trained.items():
+            self.accelerator.print(f"Policy {name!r} trains {vision:,} parameters of vision and {others:,} others.")
         self.scorer = PackedScorer(
             self.team,
             self.args,
@@ -334,6 +340,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
             activate=self.activate,
             score=self.score_as_trl,
             images=self.image_inputs,
+            only_vision={name for name, (_, others) in trained.items() if not others},
         )
         self.activate(next(iter(self.team.profiles)))
 
@@ -366,7 +373,10 @@ class MultiAgentGRPOTrainer(TRLHooks):
         advantages = self.credit(generation.decisions) if generation.decisions else []
         credits.check_advantages(advantages, generation.decisions)
         inside = generation.continuations
-        of_continuations = credits.continuation_advantages(inside, scale=self._continuation_scale) if inside else []
+        of_continuations: credits.Advantages = []
+        if inside:
+            group = self.args.continuation_group
+            of_continuations = credits.continuation_advantages(inside, scale=self._continuation_scale, group=group)
         self._log_generation(generation, advantages, of_continuations)
         selected, kept = generation.selection, generation.kept_continuations
         trained = [*selected.of(generation.decisions), *(inside[i] for i in kept)]

@@ -41,8 +41,7 @@ leave a last bit, which a deviation of 1e-4 makes larger. Only of credit whose b
 
 Row = dict[str, Any]
 """A sequence: its `prompt` (a `records.Prompt`), the `messages` of TRL's table, `completion`, `reward`, and whether it
-`counts`. `pictures` are the prompt's images, where any prompt of the policy has some.
-"""
+`counts`."""
 Columns = Mapping[str, Sequence[Any]]
 
 
@@ -55,7 +54,7 @@ class RowScorer(Protocol):
         rows: Sequence[Row],
         *,
         table: Columns,
-        columns: Mapping[str, torch.Tensor],
+        columns: Mapping[str, Any],
         group_size: int,
         chunks: Sequence[Sequence[int]] | None = None,
     ) -> Batch:
@@ -65,7 +64,7 @@ class RowScorer(Protocol):
             policy: Of the sequences.
             rows: The sequences.
             table: Further columns of the completions table, a value per row.
-            columns: Further tensors of the batch, their first dimension rows.
+            columns: Further tensors of the batch, their first dimension rows, and perhaps the `pictures` of each row.
             group_size: Consecutive rows that TRL's metrics take for a group.
             chunks: Rows whose log-probabilities are computed together, where prompts are shared. Those of rows that
                 are in none are NaN. `None`: as TRL does.
@@ -158,7 +157,8 @@ class BatchBuilder:
             if not own:
                 continue
             of_policy, flat = [decisions[i] for i in own], [value for i in own for value in advantages[i]]
-            has_pictures = any(map(IMAGES, of_policy))  # such a batch is not packed
+            has_pictures = any(map(IMAGES, of_policy)) or policy.name in self._scorer.only_vision
+            # Such a batch is not packed.
             left_out = frozenset() if has_pictures else self.rows_without_gradient(policy, of_policy, flat)
             num_rows.append(len(flat))
             num_left_out += len(left_out)
@@ -233,34 +233,30 @@ class BatchBuilder:
             for decision in decisions
             for candidate in decision.candidates
         ]
-        if any(map(IMAGES, decisions)):
-            for row, decision in zip(rows, [d for d in decisions for _ in d.candidates], strict=True):
-                row |= {"pictures": decision.prompt.images, "messages": described(decision.prompt.messages)}
-        columns = {
+        columns: dict[str, Any] = {
             **provenance(decisions, list(self._team.routing.of_agent)),
             "advantages": torch.tensor(advantages),
         }
+        columns = {name: values.to(self._accelerator.device) for name, values in columns.items()}
+        if any(map(IMAGES, decisions)) or policy.name in self._scorer.only_vision:
+            columns["pictures"] = [decision.prompt.images for decision in decisions for _ in decision.candidates]
+            for row in rows:
+                row["messages"] = described(row["messages"])
         table = {**_places(decisions, has_continuations=self._args.train_continuations), **table}
         sizes = {len(decision.candidates) for decision in decisions}  # 1 in parallel episodes and in continuations
         group_size = sizes.pop() if len(sizes) == 1 else 1
-        by_tokens = self._assignment_by_tokens(policy, rows, left_out)
+        by_tokens = self._assignment_by_tokens(policy, rows, left_out, has_pictures="pictures" in columns)
         if by_tokens is None and self._accelerator.num_processes == 1:
-            batch = self._scored(policy.name, rows, table=table, columns=columns, group_size=group_size)
+            batch = self._rows.score_rows(policy.name, rows, table=table, columns=columns, group_size=group_size)
             passes, assignment = self._split(shuffle_sequence_dict(batch), shard=None), None
         else:
             passes, assignment = self._assigned_passes(policy, rows, table, columns, by_tokens, group_size)
+        self._scorer.pictures = None
         self._rows.log_advantages(advantages, group_size=group_size)
         return passes, assignment
 
-    def _scored(self, policy: str, rows: Sequence[Row], **options: Any) -> Batch:
-        """TRL's batch of the rows, with their pictures."""
-        pictures = self._scorer.pictures = [row["pictures"] for row in rows] if "pictures" in rows[0] else None
-        batch = self._rows.score_rows(policy, rows, **options)
-        self._scorer.pictures = None
-        return batch if pictures is None else {**batch, "pictures": pictures}
-
     def _assignment_by_tokens(
-        self, policy: Policy, rows: Sequence[Row], left_out: Collection[int]
+        self, policy: Policy, rows: Sequence[Row], left_out: Collection[int], *, has_pictures: bool
     ) -> Callable[..., Assignment] | None:
         """How rows are assigned where passes are bounded by their tokens; `None`: by their rows, as TRL's.
 
@@ -268,7 +264,7 @@ class BatchBuilder:
         the longest rows would have.
         """
         budget = self._args.max_tokens_per_microbatch
-        is_shared = self._scorer.is_packable(policy.name) and "pictures" not in rows[0]
+        is_shared = self._scorer.is_packable(policy.name) and not has_pictures
         if budget is None and not is_shared:
             return None
         prompts = [row["prompt"] for row in rows]
@@ -289,7 +285,7 @@ class BatchBuilder:
         policy: Policy,
         rows: Sequence[Row],
         table: Columns,
-        columns: Mapping[str, torch.Tensor],
+        columns: Mapping[str, Any],
         by_tokens: Callable[..., Assignment] | None,
         group_size: int,
     ) -> tuple[list[list[Batch]], Assignment]:
@@ -299,7 +295,7 @@ class BatchBuilder:
         are of all of them, as one process would have them.
         """
         num_processes, device = self._accelerator.num_processes, self._accelerator.device
-        score = partial(self._scored, policy.name)
+        score = partial(self._rows.score_rows, policy.name)
         if num_processes == 1:
             assert by_tokens is not None
             together = by_tokens(range(len(rows)), num_steps=1)
@@ -329,7 +325,10 @@ class BatchBuilder:
             batch = score(
                 values_of(rows_here, rows, _padding_row(rows[0], eos)),
                 table={name: values_of(rows_here, values, None) for name, values in table.items()},
-                columns={name: values[own] for name, values in columns.items()},
+                columns={
+                    name: values[own] if isinstance(values, torch.Tensor) else values_of(rows_here, values, ())
+                    for name, values in columns.items()
+                },
                 group_size=1,
                 chunks=None if by_tokens is None else _chunks(range(len(rows_here)), assignment),
             )
@@ -404,7 +403,6 @@ def _padding_row(row: Row, eos: int) -> Row:
     return {
         **row,
         "prompt": replace(row["prompt"], ids=row["prompt"].ids[:1], images=()),
-        **({"pictures": ()} if "pictures" in row else {}),
         "completion": Completion(ids=(eos, eos), text="", logprobs=logprobs),
         "reward": float("nan"),  # to TRL unscorable: it is in no mean
         "counts": False,

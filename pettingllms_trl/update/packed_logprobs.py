@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -61,6 +61,7 @@ class PackedScorer:
         activate: Activates a policy.
         score: TRL's own method: from a model, ids, mask and number of completion tokens to [`Scores`].
         images: What makes the inputs of pictures, of each policy that reads them.
+        only_vision: Policies whose vision part alone is trained: rows without a picture have no gradient.
     """
 
     def __init__(
@@ -72,9 +73,11 @@ class PackedScorer:
         activate: Callable[[str], None],
         score: Callable[..., Scores],
         images: Mapping[str, ImageInputs],
+        only_vision: Collection[str] = (),
     ) -> None:
         self._team, self._args, self._accelerator = team, args, accelerator
         self._activate, self._score, self._images = activate, score, images
+        self.only_vision = only_vision
         self.packable: dict[str, bool] = {}
         """Whether a policy's model supports packing, for the policies that were checked."""
         self.with_positions: set[str] = set()
@@ -82,7 +85,7 @@ class PackedScorer:
         self.chunks: Sequence[Sequence[int]] | None = None
         """Rows of the current batch that are scored together."""
         self.pictures: Pictures | None = None
-        """Images of each row that is scored now; `None`: the batch has none."""
+        """Of the rows that are scored now; `None`: the batch has none."""
 
     def try_all(self) -> None:
         """Check each trained policy's model, unless its weights are partitioned over processes: those are checked when
@@ -252,7 +255,13 @@ class PackedScorer:
         for rows in torch.split(torch.arange(len(ids)), size):
             own = inputs.of_batch(ids[rows], [self.pictures[row] for row in rows], width)
             found.append(self._score(model, ids[rows], mask[rows], width, **options, **own))
-        return found[0] if len(found) == 1 else (torch.cat([scores for scores, _, _ in found]), None, None)
+        if len(found) > 1:
+            return torch.cat([scores for scores, _, _ in found]), None, None
+        scores, *rest = found[0]
+        if torch.is_grad_enabled() and not scores.requires_grad:  # no picture in a pass that trains vision alone
+            own = self._team.weights_of(self._team.active).parameters()
+            scores = scores + 0.0 * next(parameter for parameter in own if parameter.requires_grad).sum()
+        return scores, rest[0], rest[1]
 
     def _packed(
         self, model: Any, ids: torch.Tensor, mask: torch.Tensor, width: int, *, isolated: bool = True

@@ -376,7 +376,7 @@ def test_true_false_and_null_of_a_setting_are_values_and_not_texts(text: str, va
         ("check plan_path --seeds 0", "--seeds is 0; expected at least 1."),
         (
             "play plan_path --workflow solo",
-            "workflow is 'solo'; expected one of 'draft_plan', 'single', 'tool_plan', 'describer_solver'.",
+            "workflow is 'solo'; expected one of 'draft_plan', 'single', 'tool_plan', 'describer_solver', 'designed'.",
         ),
         ("play plan_path --split exam", "split is 'exam'; expected one of 'train', 'validation', 'test'."),
         ("play plan_path --level 0", "level is 0; expected one of 1, 2, 3, 4, 5."),

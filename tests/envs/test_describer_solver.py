@@ -16,7 +16,7 @@ from pettingllms_envs.tasks.kuhn_poker import KuhnPoker
 from pettingllms_envs.tasks.plan_path import PlanPath
 from pettingllms_envs.tasks.sudoku import Sudoku
 from pettingllms_envs.testing import conforms
-from pettingllms_envs.workflows.describer_solver import DescriberSolver, best_constant, described, share_right
+from pettingllms_envs.workflows.describer_solver import DescriberSolver, best_constant, read_rows, share_right
 
 
 BOARD = "@ . .\n. # .\n. . G"
@@ -144,7 +144,7 @@ def test_the_share_of_messages_with_a_move_is_reported() -> None:
 
 def test_rows_of_sudoku_are_read_without_the_lines_between_boxes() -> None:
     text = "1 . | . 4\n. 2 | . .\n- - + - -\n. . | 3 .\n4 . | . 1"
-    assert described(text, Sudoku()) == ["1..4", ".2..", "..3.", "4..1"]
+    assert read_rows(text, Sudoku()) == ["1..4", ".2..", "..3.", "4..1"]
 
 
 def test_a_seeing_agent_alone_and_a_solver_without_messages_stand_beside_the_team() -> None:

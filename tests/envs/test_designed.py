@@ -130,6 +130,12 @@ def test_a_design_may_stand_in_a_block_and_after_thinking(form: str) -> None:
     assert read_design(form.format(write_design(PAIR)), LIMITS) == PAIR
 
 
+@pytest.mark.parametrize("thoughts", ["", "Perhaps one.\n</think>\n"])
+def test_a_job_may_name_the_end_of_thinking(thoughts: str) -> None:
+    design = Design((Member("Close </think>."),))
+    assert read_design(f"{thoughts}{write_design(design)}", LIMITS) == design
+
+
 def test_the_example_that_designers_are_shown_is_a_design() -> None:
     assert read_design(EXAMPLE, Limits()) == Design((Member("..."), Member("...", (0,))))
 
@@ -464,7 +470,7 @@ def test_leaks_are_counted_beside_what_chance_alone_gives() -> None:
     designs = [(first, holding("DDRR")), (second, holding("Go to the goal."))]
 
     def obedient(prompt: str) -> str:
-        assert "@" not in prompt.partition("Job 0")[2]
+        assert "@" not in prompt.partition("You are not shown the question")[2]
         return BEST if "DDRR" in prompt else "Moves: D"
 
     assert measure_leaks(path, designs, obedient) == Leaks(num=2, in_jobs=1, by_chance=0, without_question=1)

@@ -190,6 +190,7 @@ def test_a_check_passes_a_sound_environment(name: str) -> None:
         (env(PaysSuccessOnly(TASK)), "potential", "expected the change of potential and success"),
         (env(Draws(TASK, picture=Image(png(), " "))), "images", "an image has no alt text"),
         (env(Draws(TASK, picture=Image(png()[:40], "cut"))), "images", "an image cannot be read"),
+        (env(Draws(TASK, picture=Image(png(2000), "a line"))), "images", "has 2000 x 8 pixels; expected at most"),
         (env(Draws(TASK, picture=Image(png() + bytes(5 << 20), "big"))), "images", "expected at most 4194304"),
         (env(DrawsAnotherEachTime(TASK)), "images", "the images of an episode, twice"),
         (env(ShowsRawMessages(TASK)), "forged prompts", "observes '<|im_end|>' in its prompt, which adviser_0 wrote"),

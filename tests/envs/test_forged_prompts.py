@@ -17,18 +17,21 @@ import pettingllms_envs
 from code_problems import SQUARE, UNIQUE
 from pettingllms_envs import registry
 from pettingllms_envs.aec import TextEnv
-from pettingllms_envs.core import Role, ToolResult
+from pettingllms_envs.core import Role, ToolResult, ToolSpec
 from pettingllms_envs.quoting import escape, quote
 from pettingllms_envs.replies import fence
 from pettingllms_envs.spaces import ChatText
 from pettingllms_envs.tasks.answering import AnswerState
 from pettingllms_envs.tasks.apps import Apps
+from pettingllms_envs.tasks.archives import Archives
 from pettingllms_envs.tasks.coding import CodingState
 from pettingllms_envs.tasks.math import Math
 from pettingllms_envs.tasks.plan_path import PlanPath
 from pettingllms_envs.tasks.rows import RowProblem, RowState, RowTask
 from pettingllms_envs.testing import check
+from pettingllms_envs.testing.forged_prompts import TEXT
 from pettingllms_envs.workflows.coder_tester import CoderTester
+from pettingllms_envs.workflows.designed import Designed
 from pettingllms_envs.workflows.draft_plan import DraftPlan
 from pettingllms_envs.workflows.ensemble import Ensemble
 from pettingllms_envs.workflows.functions import Ask, Game, Questions, function_workflow
@@ -136,6 +139,14 @@ class Sums(Math):
         return state._replace(answer=move)
 
 
+class Forged(Archives):
+    """Archives whose tools have planted texts in their descriptions."""
+
+    @property
+    def tool_specs(self) -> tuple[ToolSpec, ...]:
+        return tuple(spec._replace(description=f"Searches.\n{TEXT}") for spec in Archives().tool_specs)
+
+
 @dataclass(frozen=True, slots=True)
 class Problems(Apps):
     """Two problems, one of them of a function."""
@@ -154,7 +165,11 @@ def coding(workflow: Any) -> Callable[[], TextEnv]:
 
 
 ENVIRONMENTS: dict[str, tuple[Callable[[], TextEnv], ...]] = {
-    "answering": (lambda: TextEnv(ToolReasoner(Sums(), executor=echo)), lambda: TextEnv(DraftPlan(Sums()))),
+    "answering": (
+        lambda: TextEnv(ToolReasoner(Sums(), executor=echo)),
+        lambda: TextEnv(DraftPlan(Sums())),
+        lambda: TextEnv(Designed(Sums(), disguised=True)),
+    ),
     "answer_rounds": (lambda: TextEnv(Ensemble(Sums())),),
     "base": (lambda: TextEnv(DraftPlan(Riddles())),),
     "coding": (coding(CoderTester),),
@@ -164,6 +179,7 @@ ENVIRONMENTS: dict[str, tuple[Callable[[], TextEnv], ...]] = {
     "search": (made("search"),),
     "channels": (made("archives"),),
     "conversation": (made("conversation"),),
+    "designed": (made("archives", workflow="designed"), lambda: TextEnv(Designed(Forged()))),
     "discussion": (made("hidden_bench"),),
     "searchers": (made("search"),),
     "single_reasoner": (lambda: TextEnv(SingleReasoner(Sums(), tools=True, executor=echo)),),

@@ -29,6 +29,7 @@ DEFAULT = "default"
 """Instead of a workflow: the environment is made without any setting."""
 RECORDINGS = (
     *itertools.product(GAMES, WORKFLOWS),
+    *itertools.product(GAMES, ("describer_solver",)),
     ("kuhn_poker_v0", "match"),
     *itertools.product(("hanabi_v0",), ("team", "ad_hoc")),
     *itertools.product(("archives_v0", "note_taking_v0"), FORMS),

@@ -7,6 +7,7 @@ import json
 import os
 import random
 import re
+import runpy
 import signal
 import subprocess
 import sys
@@ -29,6 +30,7 @@ from pettingllms_envs.commands.suite import cells_of
 from pettingllms_envs.episodes import files
 from pettingllms_envs.evaluation import runner
 from pettingllms_envs.evaluation.suites import Player, is_suite, read_suite, shipped, suite_of
+from pettingllms_envs.workflows.designs import Design, Limits, read_design
 
 
 ROOT = Path(__file__).parents[2]
@@ -156,6 +158,47 @@ def test_the_papers_games_are_played_on_the_published_test_sets() -> None:
     suite = yaml.safe_dump({"environments": games, "teams": {"best": "oracle"}})
     found = [asked(cell)[0] for cell in cells(suite, limit=None, episode_tokens=None, generated_tokens=None)]
     assert [(bench.chosen.source, len(bench.chosen.instances)) for bench in found] == [("published", 200)] * 6
+
+
+def test_ten_fixed_designs_and_random_ones_are_compared_with_a_learned_one() -> None:
+    fixed, others = (
+        read_suite(str(ROOT / f"examples/suites/designed_{name}.yaml")) for name in ("fixed", "baselines")
+    )
+    assert [(each["env"], each["workflow"]) for each in fixed.environments] == [
+        ("math", "designed"),
+        ("apps", "designed"),
+    ]
+    designs = {}
+    for player in fixed.players:
+        (designer,) = [each for each in player.agents if each.startswith("designer=")]
+        if designer != "designer=bot:random_design":
+            text = (ROOT / designer.removeprefix("designer=scripted:")).read_text("utf-8")
+            designs[player.name] = read_design(text, Limits())
+    assert len({*designs.values()}) == 10
+    assert all(isinstance(each, Design) for each in designs.values())
+    single = {(each["env"], each["workflow"]) for each in others.environments}
+    assert single == {
+        *((env, workflow) for env in ("math", "apps") for workflow in ("single", "designed")),
+        ("math", "self_verification"),
+    }
+
+
+def test_the_designs_of_a_run_that_did_best_become_a_suite_of_fixed_teams(
+    run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings, agents = "--set workflow=designed --set size=3", "designer=bot:random_design member=oracle"
+    assert run(f"bench plan_path {settings} --agents {agents} --limit 5 --output runs/a")[0] == 0
+    monkeypatch.setattr(
+        "sys.argv", ["search_designs.py", "runs/a", "--member", "oracle", "--most", "3", "--output", "found"]
+    )
+    runpy.run_path(str(ROOT / "examples/search_designs.py"), run_name="__main__")
+    assert capsys.readouterr().out.startswith("3 designs, and found/suite.yaml")
+    assert run("bench found/suite.yaml --limit 2 --output runs/b")[0] == 0
+    written = {file.parent.name: files.read(file) for file in Path("runs/b").rglob("episodes.jsonl")}
+    assert len(written) == 3
+    played = [{row["steps"][0]["reply"] for row in rows} for rows in written.values()]
+    assert [len(designs) for designs in played] == [1] * 3  # each plays its own design on all questions
+    assert len(set().union(*played)) == 3
 
 
 def test_a_setting_that_no_environment_has_is_refused_with_their_names(run: Run) -> None:

@@ -159,7 +159,7 @@ def test_a_response_has_items_for_words_and_for_calls() -> None:
         {"type": "function_call_output", "call_id": "call_7", "output": "2"},
     ]
     tool = {"type": "function", **TOOL["function"]}  # type: ignore[dict-item]
-    body = {"model": "writer", "instructions": "You add.", "input": items, "tools": [tool], "include": []}
+    body = {"model": "writer", "instructions": "You add.", "input": items, "tools": [tool], "text": {"format": None}}
     status, answer = answers(lambda url: send(f"{url}/responses", body), f"Again.\n{CALL}")
     assert (status, answer["status"]) == (200, "completed")
     words, call = answer["output"]
@@ -199,6 +199,9 @@ def test_the_models_are_the_agents_and_the_names_that_stand_for_them() -> None:
         (AGENTS, "critic", {}, "critic"),
         (AGENTS, "anything", {"x_agent": "critic"}, "critic"),
         ({"gpt-5-mini": "critic", "gpt-5": "writer"}, "gpt-5-mini", {}, "critic"),
+        ({"gpt-5-mini": "critic", "gpt-5": "writer"}, "critic", {}, "critic"),
+        ({"gpt-5-mini": "critic", "gpt-5": "writer"}, "gpt-5", {"x_agent": "critic"}, "critic"),
+        ({"critic": "writer", "writer": "critic"}, "writer", {}, "critic"),
         (("critic",), "anything", {}, "critic"),
     ],
 )
@@ -298,13 +301,13 @@ def test_refused_requests_are_counted_in_the_outcome() -> None:
     assert env.infos["writer"]["outcome"] == {"refused_requests": 2, "success": True}
 
 
-def begun(base_url: str, *headers: str) -> str:
-    """What a request is answered whose body is not sent."""
+def begun(base_url: str, *headers: str, end: str = "\r\n\r\n") -> str:
+    """What a request is answered, until its connection is closed, of which nothing is sent after its headers."""
     url = urllib.parse.urlsplit(base_url)
     with socket.create_connection((url.hostname or "", url.port or 0), timeout=30) as connection:
-        head = "\r\n".join([f"POST {url.path}/chat/completions HTTP/1.1", "Host: x", *headers, "", ""])
-        connection.sendall(head.encode())
-        return connection.recv(4096).decode()
+        head = "\r\n".join([f"POST {url.path}/chat/completions HTTP/1.1", "Host: x", *headers])
+        connection.sendall(f"{head}{end}".encode())
+        return connection.makefile("rb").read().decode()
 
 
 @pytest.mark.parametrize(("length", "shown"), [("1" + "0" * 7, "10000000"), ("1" + "0" * 5000, "1" + "0" * 19)])
@@ -314,14 +317,41 @@ def test_a_body_that_is_too_long_is_refused_before_it_is_read(length: str, shown
     assert f"{shown} bytes; expected at most 8388608 bytes" in answer
 
 
-def test_a_client_that_waits_for_leave_to_send_its_body_gets_it() -> None:
+def test_a_client_that_waits_for_leave_to_send_its_body_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint._Handler, "timeout", 0.05)
     answer = answers(lambda url: begun(url, "Content-Length: 5", "Expect: 100-continue"))
     assert answer == "HTTP/1.1 100 Continue\r\n\r\n"
 
 
-def test_a_body_that_stops_coming_ends_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint, "MOST_SECONDS", 0.05)
-    assert answers(lambda url: begun(url, "Content-Length: 5")) == ""
+@pytest.mark.parametrize("end", ["", "\r\n", "\r\n\r\n", "\r\n\r\n{"])
+def test_a_request_that_stops_coming_in_its_headers_or_body_ends_its_connection(
+    end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoint._Handler, "timeout", 0.05)
+    assert answers(lambda url: begun(url, "Content-Length: 5", end=end)) == ""
+
+
+def test_a_client_that_waits_longer_than_that_for_a_reply_is_answered_and_may_keep_its_connection_no_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(endpoint._Handler, "timeout", 0.05)
+    left = list[bytes]()
+
+    def team(base_url: str, row: Any) -> float:
+        url = urllib.parse.urlsplit(f"{base_url}/chat/completions")
+        kept = http.client.HTTPConnection(url.hostname or "", url.port, timeout=30)
+        kept.request("POST", url.path, json.dumps({"model": "writer", "messages": [{"role": "user", "content": "?"}]}))
+        kept.getresponse().read()
+        left.append(kept.sock.recv(1))
+        kept.close()
+        return 1.0
+
+    env = program(team, agents=("writer",))()
+    env.reset(seed=0)
+    time.sleep(0.2)
+    env.step("I.")
+    assert env.rewards == {"writer": 1.0}
+    assert left == [b""]
 
 
 def test_lone_surrogates_reach_no_client() -> None:
@@ -364,7 +394,7 @@ def test_of_two_equal_calls_the_one_whose_client_went_away_is_answered_to_its_se
 
     env = program(team, agents=("writer",))()
     env.reset(seed=0)
-    while len(env._session._open) < 2:  # type: ignore[union-attr]
+    while not env.program.state.wait:  # both are open
         time.sleep(0.001)
     gone.set()
     time.sleep(0.05)
@@ -446,3 +476,37 @@ def test_a_client_that_goes_before_its_answer_leaves_the_decision_to_its_second_
     env.step("I.")
     assert env.terminations == {"writer": True}
     assert env.rewards == {"writer": 1.0}
+
+
+def test_a_second_try_after_a_reply_that_its_client_did_not_wait_for_gets_that_reply() -> None:
+    shown, gone, given = (threading.Event() for _ in range(3))
+
+    def team(base_url: str, row: Any) -> float:
+        url = urllib.parse.urlsplit(base_url)
+        body = json.dumps({"model": "writer", "messages": [{"role": "user", "content": "Who?"}]})
+        connection = http.client.HTTPConnection(url.hostname or "", url.port)
+        connection.request("POST", f"{url.path}/chat/completions", body)
+        shown.wait()
+        connection.close()
+        gone.set()
+        given.wait()
+        return float(ask(base_url, "writer", "Who?") == "I.")
+
+    env = program(team, agents=("writer",))()
+    env.reset(seed=0)
+    shown.set()
+    gone.wait()
+    threading.Timer(0.1, given.set).start()  # once the reply was written
+    env.step("I.")
+    assert env.terminations == {"writer": True}
+    assert env.rewards == {"writer": 1.0}
+
+
+def test_the_key_of_a_run_is_not_found_in_words_that_begin_as_it_does() -> None:
+    def team(base_url: str, row: Any) -> float:
+        return float(ask(base_url, "writer", f"Make a {base_url.split('/')[-2][:6]}mark of it.") == "0")
+
+    env = program(team, agents=("writer",))()
+    env.reset(seed=0)
+    assert "***" not in env.comparable("writer")
+    env.close()

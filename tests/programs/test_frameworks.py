@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -53,12 +54,13 @@ def ids_of(prompt: Prompt) -> tuple[int, ...]:
 
 
 class Engine:
-    """Keeps the ids that it was given and that it sampled."""
+    """Keeps the ids that it was given and that it sampled, for which it takes a while, as a model does."""
 
     def __init__(self) -> None:
         self.sampled = list[tuple[tuple[int, ...], tuple[int, ...]]]()
 
     def sample(self, requests: Sequence[Request]) -> list[Sampled]:
+        time.sleep(0.05)
         return [self._sampled(request, ids_of(request.prompt)) for request in requests]
 
     def _sampled(self, request: Request, prompt: tuple[int, ...]) -> Sampled:

@@ -166,7 +166,8 @@ FAILURES = [
     (raises, r"failed: it raised: KeyError: 'no such poem at http://127.0.0.1:\d+/s/\*\*\*/v1'\nTraceback"),
     (returns(10**400), "the reward is 1000000.*; expected a finite number"),
     (returns(Unprintable()), "it raised: KeyError: 'no repr'"),
-    (returns({}), "the reward is {}, which names nobody"),
+    (returns({}), "the reward is {}, which has no number"),
+    (returns({"writer": {}}), "the reward is {'writer': {}}, which has no number"),
     (returns_its_url_behind(0), r"/s/\*\*\*/v1'; expected a finite number"),
     (returns_its_url_behind(79 - 24 - 10), r"/s/\*\*\*; expected a finite number"),
     (returns({"team": 1e308, "writer": 1e308}), "its rewards add up to {'writer': inf, 'critic': 1e\\+308}"),
@@ -250,6 +251,28 @@ def test_a_reward_before_the_first_reply_or_of_a_program_that_is_paid_at_its_end
     assert [status for status, _ in answers] == [400, 200, 400, 400]
     assert "before the first reply belongs to no step" in answers[0][1]["error"]["message"]
     assert 'expected program(..., rewards="by step")' in answers[2][1]["error"]["message"]
+
+
+def test_an_equal_reward_of_a_later_step_is_no_second_try_of_the_one_before() -> None:
+    def paid(base_url: str, row: Any) -> None:
+        for _ in range(3):  # the first try of each did not arrive
+            ask(base_url, "writer", "?")
+            send(f"{base_url}/reward", {"reward": 1.0}, x_stainless_retry_count="1")
+
+    env = program(paid, agents=("writer",), rewards="by step")()
+    assert returns_of(env, ["a", "b", "c"])[0] == {"writer": 3.0}
+    env.close()
+
+
+def test_rewards_that_add_up_to_success_but_for_rounding_are_a_success() -> None:
+    def paid(base_url: str, row: Any) -> dict[str, dict[str, float]]:
+        ask(base_url, "writer", "?")
+        return {"writer": {"a": 0.7, "b": 0.2, "c": 0.1}}  # 0.9999999999999999
+
+    env = program(paid, agents=("writer",))()
+    assert returns_of(env, ["a"])[0]["writer"] < 1.0
+    assert env.infos["writer"]["outcome"]["success"]
+    env.close()
 
 
 def test_a_reward_that_a_client_sends_a_second_time_counts_once() -> None:
@@ -354,7 +377,7 @@ def test_an_environment_that_nobody_closes_ends_its_run() -> None:
     del env
     gc.collect()
     assert session.key not in endpoint().sessions
-    assert session.take(1.0, "").failure == "it was interrupted."  # type: ignore[union-attr]
+    assert session.take(1.0, "")[0].failure == "it was interrupted."  # type: ignore[union-attr]
 
 
 def test_a_run_does_not_keep_what_it_has_asked() -> None:

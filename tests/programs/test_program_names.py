@@ -101,6 +101,20 @@ def test_a_run_is_not_gone_on_with_once_the_file_has_changed(
     assert "has a run of another configuration: env_config is" in capsys.readouterr().err
 
 
+def test_runs_of_a_file_before_and_after_a_change_are_not_compared(
+    name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for run in ("one", "two", "three"):
+        line = ["bench", name, "--agents", "scripted:replies.txt", "--limit", "1", "--output", run]
+        assert cli.main(line) == 0
+        if run == "two":
+            (tmp_path / "team.py").write_text(f"{TEAM}# changed", encoding="utf-8")
+            pettingllms_envs.programs.load.cache_clear()  # as in another process
+    assert cli.main(["compare", "one", "two"]) == 0
+    assert cli.main(["compare", "one", "three"]) == 2
+    assert "expected the same, for their seeds are other problems" in capsys.readouterr().err
+
+
 @pytest.fixture
 def debate(tmp_path: Path, name: str) -> Path:
     """A file with environments that are no programs, beside that of the program."""
@@ -164,10 +178,20 @@ def test_info_takes_the_name(name: str, capsys: pytest.CaptureFixture[str]) -> N
 
 def test_a_program_conforms_if_it_quotes_what_its_agents_write(name: str, tmp_path: Path) -> None:
     quoting = TEAM.replace('f"Good: {written}?"', 'f"Good: {quote(written)}?"')
-    Path("quoting.py").write_text(f"from pettingllms_envs.quoting import quote\n{quoting}", encoding="utf-8")
-    only = ("pettingzoo", "determinism", "snapshots", "long replies", "rewards", "learning signal", "forged prompts")
+    asks = """ask(base_url, "writer", f"Write {row['seed']}.")"""
+    bounded = """say(base_url, "writer", f"Write {row['seed'] % 9}.", max_tokens=8)"""
+    assert asks in quoting
+    head = """
+from calls import chat
+from pettingllms_envs.quoting import quote
+
+def say(*args, **fields):
+    return chat(*args, **fields)[1]["choices"][0]["message"]["content"]
+"""
+    Path("quoting.py").write_text(quoting.replace(asks, bounded).replace("import ask", f"import ask{head}"), "utf-8")
+    only = ("pettingzoo", "determinism", "snapshots", "long replies", "fuzzed replies", "rewards", "learning signal")
     make = partial(pettingllms_envs.make, f"program:{tmp_path / 'quoting.py'}:team")
-    testing.conforms(make, seeds=range(1), only=only)
+    testing.conforms(make, seeds=range(1), only=(*only, "forged prompts"))
     report = testing.check(partial(pettingllms_envs.make, name), seeds=range(1), only=["forged prompts"])
     assert "critic observes '<|im_end|>' in its prompt, which writer wrote; expected it escaped" in str(report)
 

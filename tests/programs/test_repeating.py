@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import http.client
 import itertools
+import json
 import random
 import re
 import threading
 import time
+import urllib.parse
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -47,7 +50,7 @@ def test_calls_at_the_same_time_are_taken_by_agent_after_a_restart_at_most() -> 
     in_order = [(agent, f"Part {k}?") for k, agent in enumerate(AGENTS[:4])] + [("judge", "All?")]
     assert all(shown == in_order for shown, _ in found)
     assert sum(restarts for _, restarts in found) <= 7  # each but the first has doubled the wait, from 20 ms to 1 s
-    assert make.program.state.order.wait >= 0.02
+    assert make.program.state.wait >= 0.02
 
 
 def test_a_program_that_is_declared_parallel_waits_from_the_beginning() -> None:
@@ -71,12 +74,12 @@ def test_a_call_that_comes_too_late_for_its_place_doubles_the_wait_of_all_runs_a
     assert env.agent_selection == "second"
     shown.set()
     until = time.monotonic() + 10
-    while make.program.state.order.wait < 0.04:  # before the call that was taken is answered
+    while make.program.state.wait < 0.04:  # before the call that was taken is answered
         assert time.monotonic() < until
         time.sleep(0.001)
     with pytest.raises(EpisodeRestart, match="played again with a longer wait"):
         env.step("1")
-    assert make.program.state.order.wait == 0.04
+    assert make.program.state.wait == 0.04
     assert played(env, lambda text: "1") == [("first", "?"), ("second", "?")]
 
 
@@ -93,12 +96,36 @@ def test_a_late_call_that_belongs_behind_the_one_that_was_taken_restarts_nothing
     env = program(team, agents=("first", "second"))()
     env.reset(seed=0)
     shown.set()
-    while len(env._session._open) < 2:  # type: ignore[union-attr]
+    while not env.program.state.wait:  # both are open
         time.sleep(0.001)
     env.step("1")
     assert env.agent_selection == "second"
     env.step("1")
     assert env.rewards == {"first": 1.0, "second": 1.0}
+
+
+def test_a_call_that_was_given_up_is_not_open_at_the_same_time_as_the_next() -> None:
+    shown, asked = threading.Event(), []
+
+    def team(base_url: str, row: Any) -> float:
+        url = urllib.parse.urlsplit(f"{base_url}/chat/completions")
+        slow = http.client.HTTPConnection(url.hostname or "", url.port)
+        slow.request("POST", url.path, json.dumps({"model": "second", "messages": [{"role": "user", "content": "?"}]}))
+        shown.wait()
+        slow.close()
+        asked.append(ask(base_url, "first", "And you?"))
+        return 1.0
+
+    env = program(team, agents=("first", "second"))()
+    env.reset(seed=0)
+    shown.set()
+    time.sleep(0.1)
+    env.step("Too late.")  # before the first agent's call would have its place
+    assert env.agent_selection == "first"
+    env.step("I.")
+    assert asked == ["I."]
+    assert env.program.state.wait == 0
+    env.close()
 
 
 def test_a_program_that_asks_one_at_a_time_never_waits() -> None:
@@ -107,7 +134,7 @@ def test_a_program_that_asks_one_at_a_time_never_waits() -> None:
 
     make = program(chain, agents=AGENTS[:4])
     played(make(), lambda text: "1")
-    assert make.program.state.order.wait == 0
+    assert make.program.state.wait == 0
 
 
 NUMBERS = itertools.count()
@@ -172,12 +199,6 @@ def unlike(paid: Callable[[int], float]) -> Callable[[str, Any], float]:
     return team
 
 
-def test_a_reward_that_differs_from_run_to_run_is_found() -> None:
-    env = program(unlike(lambda number: number % 2), agents=("writer",))()
-    with pytest.raises(ReplayError, match="its call 0 is followed by"):
-        check_repeats(env, 0, None)
-
-
 def test_a_program_that_fails_on_the_reply_in_the_same_way_is_the_same() -> None:
     def picky(base_url: str, row: Any) -> float:
         return {"yes": 1.0}[ask(base_url, "writer", "Good?")]
@@ -201,19 +222,59 @@ def late(seconds: float) -> Callable[[str, Any], float]:
     return team
 
 
+def shuffled(base_url: str, row: Any) -> float:
+    """Two workers that are asked one after the other, by turns in this order and in that one."""
+    for k in sorted(range(2), reverse=bool(next(NUMBERS) % 2)):
+        ask(base_url, f"worker_{k}", "?")
+    return 1.0
+
+
+def test_an_order_that_differs_though_no_calls_are_open_at_the_same_time_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(session, "LONGEST_WAIT", 2 * session.FIRST_WAIT)
+    make = program(shuffled, agents=AGENTS[:2])
+    with pytest.raises(ReplayError, match=r"its call 0 is asked by\n    worker_>>>\d<<<"):
+        check_repeats(make(), 0, None)
+    assert make.program.state.has_waited_longest
+
+
+def test_runs_that_are_equal_by_chance_after_they_differed_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "LONGEST_WAIT", 2 * session.FIRST_WAIT)
+    orders = iter([0, 1, *[0] * 100])
+
+    def team(base_url: str, row: Any) -> float:
+        for k in sorted(range(2), reverse=bool(next(orders))):
+            ask(base_url, f"worker_{k}", "?")
+        return 1.0
+
+    with pytest.raises(ReplayError, match="its call 0 is asked by"):
+        check_repeats(program(team, agents=AGENTS[:2])(), 0, None)
+
+
+@pytest.mark.parametrize(
+    "paid", [lambda number: number % 2, lambda number: [1.0, float("nan")][number % 2]], ids=["a reward", "a failure"]
+)
+def test_what_is_paid_is_no_matter_of_the_order(paid: Callable[[int], float]) -> None:
+    make = program(unlike(paid), agents=("writer",))
+    with pytest.raises(ReplayError, match="its call 0 is followed by"):
+        check_repeats(make(), 0, None)
+    assert make.program.state.wait == 0
+
+
 @pytest.mark.parametrize("parallel", [True, False])  # without it they are never open at the same time, either
 def test_calls_that_come_after_an_immediate_reply_are_waited_for_longer_before_they_are_said_to_differ(
     parallel: bool,
 ) -> None:
     make = program(late(0.05), agents=AGENTS[:2], parallel=parallel)  # which is more than the first wait
     check_repeats(make(), 0, None)
-    assert 0.04 <= make.program.state.order.wait <= 0.32
+    assert 0.04 <= make.program.state.wait <= 0.32
 
 
 def test_a_replay_waits_for_as_many_calls_as_were_open_before_and_no_longer() -> None:
     make = program(late(0.2), agents=AGENTS[:2], parallel=True)
     env, seconds = make(), []
-    for make.program.state.order.wait in (0.7, 0.02, 0.02, 0.7):  # in every other run worker_0 is late
+    for make.program.state.wait in (0.7, 0.02, 0.02, 0.7):  # in every other run worker_0 is late
         began = time.monotonic()
         env.reset(seed=0)
         seconds.append(time.monotonic() - began)

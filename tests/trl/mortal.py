@@ -34,7 +34,7 @@ def mortal(model: Any, path: Path, *, steps: int = 4, env: Any = BRIEF, **option
     names = ("policies", "credit", "filters", "schedule", "callbacks", "eval_dataset")
     own = {name: options.pop(name) for name in names if name in options}
     saved = {"max_steps": steps, "lr_scheduler_type": "cosine", "save_strategy": "steps", "save_steps": 1, "seed": 7}
-    adapters = own.setdefault("policies", "lora") != "shared"
+    adapters = own.setdefault("policies", "lora") not in ("shared", "full")
     # Dropout, so that a random state that was not restored would show.
     config = adapter(lora_dropout=0.1)
     return Mortal(

@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,10 @@ ENVIRONMENTS = {
     "program": as_program("sequence"),
     "fan-out program": as_program("fan-out"),
 }
+if find_spec("langgraph") is not None:
+    from langgraph_teams import TARGETS, WAIT
+
+    ENVIRONMENTS |= {f"{name} of LangGraph": as_program(name, TARGETS, WAIT) for name in TARGETS}
 
 
 class Signals(TrainerCallback):

@@ -141,7 +141,15 @@ class NativeFanOut(Native):
 NATIVE = {"sequence": partial(Native, 2 * PAIR), "fan-out": partial(NativeFanOut, FOUR)}
 
 
-def as_program(name: str, targets: Mapping[str, Any] | None = None) -> ProgramMaker:
-    """A team as a program, or what `targets` has in its place."""
+def as_program(name: str, targets: Mapping[str, Any] | None = None, wait: float = 0.0) -> ProgramMaker:
+    """A team as a program, or what `targets` has in its place.
+
+    Args:
+        wait: Least seconds for calls at the same time. Where one comes later the episode is sampled again.
+    """
     target = (targets or {"sequence": sequence, "fan-out": fan_out})[name]
-    return program(target, agents=PAIR if name == "sequence" else FOUR, rewards="by step", parallel=name == "fan-out")
+    is_parallel = name == "fan-out"
+    made = program(target, agents=FOUR if is_parallel else PAIR, rewards="by step", parallel=is_parallel)
+    if is_parallel:
+        made.program.state.wait = max(made.program.state.wait, wait)
+    return made

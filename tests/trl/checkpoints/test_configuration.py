@@ -22,6 +22,7 @@ from torch import distributed
 from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer
 from transformers.trainer import TRAINER_STATE_NAME
 
+import pettingllms_envs
 from mortal import forget_configuration
 from pettingllms_envs.programs import program
 from pettingllms_trl import MultiAgentGRPOTrainer, Policy
@@ -126,6 +127,21 @@ def test_one_warning_names_what_a_resumed_run_has_otherwise(
     assert len(listed) == len(named)
     for found, expected in zip(listed, named, strict=True):
         assert re.fullmatch(expected, found)
+
+
+def test_an_environment_of_a_file_is_another_once_the_file_has_changed(model_path: str, tmp_path: Path) -> None:
+    file = tmp_path / "relay.py"
+    warned = []
+    for end in ("", "", "# changed"):
+        file.write_text(f"from third_party import Relay\n\ndef make():\n    return Relay(num_turns=1)\n{end}")
+        pettingllms_envs.programs.load.cache_clear()  # as in another process
+        trainer = team(model_path, tmp_path, env=f"{file}:make")
+        if (checkpoint := tmp_path / "checkpoint-1").exists():
+            warned += differs(trainer, checkpoint)
+        else:
+            trainer.train()
+    (only,) = warned
+    assert re.search(r"configuration: identity of env program:\S+relay\.py:make \w{64} -> program:", only)
 
 
 def test_a_learning_rate_is_that_of_the_optimizers_state_as_the_warning_says(
@@ -366,7 +382,7 @@ HERE = __name__
     [
         (partial(loo, value="outcome"), "pettingllms_trl.credit.schemes.loo(value='outcome')"),
         (RunningBaseline(decay=0.5), "pettingllms_trl.credit.rae.RunningBaseline(decay=0.5, value='reward')"),
-        (Alternate(("a", "b"), 2), "pettingllms_trl.update.schedule.Alternate(every=2, order=['a', 'b'])"),
+        (Alternate(("a", "b"), 2), "pettingllms_trl.update.schedule.Alternate(every=2, order=['a', 'b'], rest=0.0)"),
         (of_length, f"{HERE}.of_length"),
         (partial(of_length, scale=2), f"{HERE}.of_length(scale=2)"),
         (partial(of_length, scale=of_length), f"{HERE}.of_length(scale={HERE}.of_length)"),
@@ -382,7 +398,7 @@ def test_a_function_is_named_by_what_is_the_same_in_each_process(given: Any, nam
 
 def test_what_runs_have_found_out_of_a_program_makes_no_other_program_of_it() -> None:
     made = [program(len, agents=("writer",), parallel=is_parallel) for is_parallel in (True, True, False)]
-    made[1].program.state.order.wait = 0.5
+    made[1].program.state.wait = 0.5
     first, second, third = map(described, made)
     assert first == second != third
 

@@ -23,25 +23,34 @@ WAYS: dict[str, dict[str, Any]] = {
     "parallel": {"sampling": "parallel", "credit": "grpo"},
     "tree": {"sampling": "tree", "credit": "at_grpo"},
 }
-TARGETS = {"sequence": sequence, "fan-out": fan_out}
+PLAIN = {"sequence": sequence, "fan-out": fan_out}
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["pettingllms_trl.trainer.trainer"])
 
-pytestmark = pytest.mark.slow
+OF_LANGGRAPH = [pytest.mark.frameworks, pytest.mark.filterwarnings("ignore")]
 
 
-def live(model: str, path: Path, name: str, way: str, kill_at: int) -> None:
+def targets(library: str) -> tuple[Mapping[str, Any], float]:
+    """The teams as functions, or as graphs, and how long is waited for calls at the same time."""
+    if library == "none":
+        return PLAIN, 0.0
+    from langgraph_teams import TARGETS, WAIT
+
+    return TARGETS, WAIT
+
+
+def live(model: str, path: Path, library: str, name: str, way: str, kill_at: int) -> None:
     """Train from the newest checkpoint. The first run to end after `kill_at` others, if not 0, kills the process."""
-    numbers = count(1)
+    numbers, (teams, wait) = count(1), targets(library)
 
     def target(base_url: str, row: Mapping[str, Any]) -> None:
         number = next(numbers)
-        TARGETS[name](base_url, row)
+        teams[name](base_url, row)
         if 0 < kill_at <= number:  # its rewards are posted, and its end is not known yet
             os.kill(os.getpid(), signal.SIGKILL)
 
     options = WAYS[way]
-    trainer = mortal(model, path, steps=STEPS, env=as_program(name, {name: target}), **options)
+    trainer = mortal(model, path, steps=STEPS, env=as_program(name, {name: target}, wait), **options)
     checkpoint = newest(path)
     trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
 
@@ -64,16 +73,21 @@ def roles(name: str) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize(
+    "library", [pytest.param("none", marks=pytest.mark.slow), pytest.param("langgraph", marks=OF_LANGGRAPH)]
+)
 def test_a_run_killed_in_an_episode_of_a_program_ends_with_the_weights_of_one_never_killed(
-    name: str, way: str, model_path: str, tmp_path: Path
+    library: str, name: str, way: str, model_path: str, tmp_path: Path
 ) -> None:
+    if library != "none":
+        pytest.importorskip(library)
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    assert lived(model_path, whole, name, way, 0) == 0
+    assert lived(model_path, whole, library, name, way, 0) == 0
     deaths = 0
     for kill_at in (20, 5, 30):
-        deaths += lived(model_path, killed, name, way, kill_at) == -signal.SIGKILL
-    assert lived(model_path, killed, name, way, 0) == 0
+        deaths += lived(model_path, killed, library, name, way, kill_at) == -signal.SIGKILL
+    assert lived(model_path, killed, library, name, way, 0) == 0
     assert deaths >= 2
     assert weights(killed, name) == weights(whole, name)
     first = load_file(whole / "checkpoint-1" / "writer" / "adapter_model.safetensors")

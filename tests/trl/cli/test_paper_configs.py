@@ -104,6 +104,25 @@ def test_dapo_takes_the_place_of_polaris(model_path: str, tmp_path: Path) -> Non
     assert env.unwrapped.snapshot().play.task.problem.source == "dapo"
 
 
+@pytest.mark.parametrize("level", ["L1", "L2"])
+@pytest.mark.parametrize("domain", ["math", "code"])
+def test_designers_and_members_are_trained_by_four_executions_of_four_designs(
+    domain: str, level: str, model_path: str, tmp_path: Path
+) -> None:
+    file = CONFIGS / f"designed_{domain}_{level}_1.7B.yaml"
+    trainer = make_trainer(*parsed(file, model_path, tmp_path))
+    in_the_papers_settings(trainer)
+    args = trainer.args
+    assert (args.branch_at, args.num_generations, args.num_continuations) == (["designer"], 4, 4)
+    assert (args.train_continuations, args.continuation_group) == (True, "candidate")
+    assert (name_of(trainer.credit), args.sampling) == ("counterfactual", "tree")
+    assert list(trainer.routing.of_agent) == ["designer_0", *(f"member_{n}" for n in range(4))]
+    policies = [policy.name for policy in trainer.routing.trained]
+    assert policies == (["base"] if level == "L1" else ["designer", "member"])
+    turns = None if trainer.schedule is None else [trainer.schedule(generation) for generation in (29, 30, 60)]
+    assert turns == (None if level == "L1" else [("designer",), ("member",), ("designer",)])
+
+
 def test_one_model_plays_all_roles_of_programs_and_mathematics(model_path: str, tmp_path: Path) -> None:
     trainer = make_trainer(*parsed(CODE_MATH, model_path, tmp_path))
     in_the_papers_settings(trainer)
@@ -136,7 +155,7 @@ TRAINED = [*(file for file in FILES if re.search(r"_L\d_(1\.7B|8B)$", file.stem)
 def is_quick(file: Path) -> bool:
     """Whether the file is the one of its environments and level that trains by default."""
     of_size = "8B" if file.stem.startswith("code_L") and file.stem.endswith("8B") else "1.7B"
-    is_of_the_paper = not re.match(r"\w+_tool_|archives|note_taking", file.stem)
+    is_of_the_paper = not re.match(r"\w+_tool_|archives|note_taking|designed_code|designed_\w+_L1", file.stem)
     return file in (DEBATE, CODE_MATH) or (file.stem.endswith(of_size) and is_of_the_paper)
 
 
@@ -153,4 +172,5 @@ def test_a_step_of_a_configuration_is_taken_with_a_tiny_model(file: Path, roomy_
     assert trainer.state.global_step == 1
     (log, *_) = trainer.state.log_history
     played = {agent for agent in trainer.routing.of_agent if f"agent/{agent}/reward" in log}
-    assert played == set(trainer.routing.of_agent)
+    # Such a model writes no design that can be read, so that no member is asked.
+    assert played == ({"designer_0"} if file.stem.startswith("designed") else set(trainer.routing.of_agent))

@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from pettingllms_trl.credit import at_grpo, continuation_advantages, facts_of, magrpo, resolve
-from pettingllms_trl.credit.grouping import GroupExactness, group_exactness, same_continued, same_prompt, same_turn
+from pettingllms_trl.credit.grouping import (
+    GroupExactness,
+    group_exactness,
+    same_branch,
+    same_continued,
+    same_prompt,
+    same_turn,
+)
 from pettingllms_trl.credit.selection import continuations_of, shifted
 from pettingllms_trl.records import Candidate, Completion, ContinuationPlace, Decision, Episode, Prompt
 
@@ -59,6 +66,25 @@ def test_a_decision_is_compared_with_those_at_its_turn_in_the_continuations_of_t
     ]
     found = flat(continuation_advantages(decisions, scale="none"))
     assert found == [1.0, -1.0, 0.0, 2.5, -2.5, 1.0, -1.0, 0.0, 0.0]
+
+
+def test_by_candidate_a_decision_is_compared_with_those_that_continue_the_same_candidate() -> None:
+    decisions = [
+        one("b", 3, place=(0, 0, 0), prompt=1),  # 3 and 1: mean 2
+        one("b", 1, place=(0, 0, 1), prompt=1),
+        one("b", 8, place=(0, 1, 0), prompt=2),  # 8 and 4: mean 6
+        one("b", 4, place=(0, 1, 1), prompt=2),
+        one("a", 5, place=(0, 0, 0), prompt=3),  # 5 and 0: mean 2.5, after different replies
+        one("a", 0, place=(0, 0, 1), prompt=4),
+        one("a", 9, place=(0, 1, 0), prompt=5),  # in the other continuation of its candidate a does not act
+        one("b", 7, place=(1, 0, 0), prompt=1),  # of another decision
+    ]
+    found = flat(continuation_advantages(decisions, scale="none", group="candidate"))
+    assert found == [1.0, -1.0, 2.0, -2.0, 2.5, -2.5, 0.0, 0.0]
+    assert group_exactness(decisions, same_branch) == {
+        "b": GroupExactness(frac_exact=1.0, frac_without_peers=1 / 5),
+        "a": GroupExactness(frac_exact=0.0, frac_without_peers=1 / 3),
+    }
 
 
 def test_continuation_advantages_are_scaled_as_those_of_siblings_are() -> None:

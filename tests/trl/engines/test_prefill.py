@@ -97,6 +97,16 @@ def test_the_tokens_are_those_of_every_row_read_alone(make: Any) -> None:
     assert "generate" not in vars(model)
 
 
+def test_where_no_process_is_to_wait_for_others_neither_call_does() -> None:
+    model, asked = qwen().eval(), []
+    plain = model.generate
+    model.generate = lambda **kwargs: asked.append(kwargs["synced_gpus"]) or plain(**kwargs)
+    with prompts_read_once(model):
+        config = GenerationConfig(max_new_tokens=2, pad_token_id=0)
+        model.generate(**batch(2, 4), generation_config=config, synced_gpus=False)
+    assert asked == [False, False]
+
+
 def test_a_sliding_window_is_read_as_ever() -> None:
     torch.manual_seed(0)
     model = gemma().eval()

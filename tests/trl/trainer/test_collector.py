@@ -69,6 +69,7 @@ def collector_of(path: Path, *, rewards: RewardFunctions | None = None, filters:
         rewards=rewards or RewardFunctions(None, None),
         filters=filters,
         curricula=Curricula({}),
+        branched=None,
     )
     collector = RolloutCollector(
         setup,
@@ -134,6 +135,7 @@ def reporter_of(path: Path, collector: Any, **options: Any) -> GenerationReporte
         environment="relay",
         rewards=SimpleNamespace(names=["lengths"]),
         weigh=None,
+        branched=None,
     )
     facts = facts_of(at_grpo, setup.args.sampling)
     monitor = LearningMonitor({})

@@ -63,3 +63,36 @@ def test_a_designed_team_in_which_all_is_fixed_is_trained_as_the_same_turn_workf
     weights = [dict(trainer.model.named_parameters()) for trainer in (fixed, designed)]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
     assert weights[0].keys() == weights[1].keys()
+
+
+def test_all_members_share_an_adapter_and_only_those_who_act_are_paid_and_trained(
+    model_path: str, tmp_path: Path
+) -> None:
+    env = partial(pettingllms_envs.make, "plan_path", workflow="designed", size=3, reply_chars=20)
+    credit = {"at_grpo": {"value": "return_to_go"}}
+    data = Dataset.from_dict({"seed": range(16)})
+    args = settings(tmp_path, max_steps=1, max_completion_length=150, per_device_train_batch_size=4)
+    trainer = Team(model_path, env, args, data, credit=credit, policies="lora", peft_config=adapter())
+    pair = trainer.processing_class(write_design(PAIR))["input_ids"]
+
+    def designing(prompts: Any, sample: Any) -> Any:
+        """The first reply to each of the designer's prompts is a design of two members."""
+        ids, logprobs, *rest = sample()
+        ids, logprobs = list(ids), None if logprobs is None else list(logprobs)
+        prompts = list(map(tuple, prompts))
+        for i, prompt in enumerate(prompts):
+            if prompt not in prompts[:i] and "You are the designer" in trainer.processing_class.decode(prompt):
+                ids[i] = pair
+                if logprobs is not None:
+                    logprobs[i] = [-1.0] * len(pair)
+        return (ids, logprobs, *rest)
+
+    around_generation(trainer, designing)
+    trainer.train()
+    assert set(trainer.team.routing.adapters) == {"designer", "member"}
+    for episode in trainer.rollouts[0]:
+        first = episode.decisions[0]
+        assert [c.parts for c in first.candidates] == [{"size": -0.02}] + [{"format": -0.2}] * 3
+        assert [d.agent for d in episode.decisions] == ["designer_0", "member_0", "member_1"]
+        assert episode.returns.keys() == {"designer_0", "member_0", "member_1"}
+        assert episode.outcome["team_size"] == 2

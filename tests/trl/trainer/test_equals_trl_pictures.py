@@ -11,14 +11,19 @@ from trl import GRPOTrainer
 
 from picture_books import PictureBook, rows_of_trl
 from tiny_vlms import FAMILIES
-from twins import assert_equal, our_trainer, run, their_trainer
+from twins import Run, assert_equal, our_trainer, run, their_trainer
 
 
 NUM_ROWS = 12
 LOSSES = ("grpo", "dapo", "dr_grpo", "bnpo", "cispo")
 OPTIONS: dict[str, Any] = {"generation_kwargs": None, "bf16": False, "gradient_accumulation_steps": 1, "max_steps": 2}
-CASES = [(family, loss, beta) for family in FAMILIES for loss in LOSSES for beta in (0.0, 0.1)]
 QUICK = [("qwen", "grpo", 0.0), ("qwen", "dapo", 0.1), ("gemma", "bnpo", 0.1)]
+CASES = [
+    pytest.param(family, loss, beta, marks=() if (family, loss, beta) in QUICK else pytest.mark.slow)
+    for family in FAMILIES
+    for loss in LOSSES
+    for beta in (0.0, 0.1)
+]
 
 
 @pytest.fixture(autouse=True)
@@ -33,30 +38,41 @@ def trl_takes_rows_without_a_picture(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(GRPOTrainer, "_tokenize_prompts", with_lists)
 
 
-@pytest.mark.parametrize(
-    ("family", "loss", "beta"),
-    [pytest.param(*case, marks=() if case in QUICK else pytest.mark.slow) for case in CASES],
-)
-def test_a_model_with_vision_trains_as_with_trl(family: str, loss: str, beta: float, tmp_path: Path) -> None:
+def runs_of(family: str, change: dict[str, Any], path: Path) -> tuple[Run, Run]:
+    """TRL's run and ours, of the same rows."""
     make_processor, make_model = FAMILIES[family]
-    options = {**OPTIONS, "loss_type": loss, "beta": beta}
+    options = {**OPTIONS, **change}
+    peft = options.pop("peft", False)
     one, other = make_processor(), make_processor()
-    make_model(one).save_pretrained(model := str(tmp_path / "model"))  # from where TRL loads its reference
-    theirs = run(
-        their_trainer(model, tmp_path / "t", options, processing_class=one, train_dataset=rows_of_trl(NUM_ROWS))
-    )
-    ours = run(
-        our_trainer(
-            model,
-            tmp_path / "o",
-            options,
-            processing_class=other,
-            env=PictureBook,
-            train_dataset=Dataset.from_dict({"seed": range(NUM_ROWS)}),
-        )
-    )
+    make_model(one).save_pretrained(model := str(path / "model"))  # from where TRL loads its reference
+    rows = rows_of_trl(NUM_ROWS)
+    theirs = run(their_trainer(model, path / "t", dict(options), peft=peft, processing_class=one, train_dataset=rows))
+    rows = Dataset.from_dict({"seed": range(NUM_ROWS)})
+    more = {"processing_class": other, "env": PictureBook, "train_dataset": rows}
+    return theirs, run(our_trainer(model, path / "o", dict(options), peft=peft, **more))
+
+
+@pytest.mark.parametrize(("family", "loss", "beta"), CASES)
+def test_a_model_with_vision_trains_as_with_trl(family: str, loss: str, beta: float, tmp_path: Path) -> None:
+    theirs, ours = runs_of(family, {"loss_type": loss, "beta": beta}, tmp_path)
     assert_equal(theirs, ours)
     assert len(ours.gradients) == 2
     seen = [name for name in ours.gradients[0] if ("visual" in name or "vision_tower" in name) and "weight" in name]
     assert seen
     assert all(float(ours.gradients[0][name].abs().max()) > 0 for name in seen)
+
+
+STALE = {"num_iterations": 2, "steps_per_generation": 4, "per_device_train_batch_size": 4, "max_steps": 3}
+MORE: dict[str, dict[str, Any]] = {
+    "stale": STALE,
+    "padded": {"pad_to_multiple_of": 16},
+    "checkpointing": {"gradient_checkpointing": True},
+    "adapter": {"peft": True, **STALE, "beta": 0.1},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("name", MORE)
+def test_old_log_probabilities_padding_and_adapters_are_as_with_trl(family: str, name: str, tmp_path: Path) -> None:
+    assert_equal(*runs_of(family, MORE[name], tmp_path))

@@ -129,9 +129,9 @@ def check_equal(one: tuple[Any, Any, Any], other: tuple[Any, Any, Any]) -> None:
     assert any(batch["advantages"].any() for batch in one[1])
 
 
-def check_twins(name: str, model: str, path: Path, options: Any, credit: str, targets: Any = None) -> None:
-    """A team as a program is trained as it is as an environment, and is trained at all."""
-    made = {"program": as_program(name, targets), "native": NATIVE[name]}
+def check_twins(name: str, model: str, path: Path, options: Any, credit: str, *graphs: Any) -> None:
+    """A team as a program, or as `graphs`, is trained as it is as an environment, and is trained at all."""
+    made = {"program": as_program(name, *graphs), "native": NATIVE[name]}
     found = [trained_for_five_steps(make, model, path / kind, credit, **options) for kind, make in made.items()]
     check_equal(*found)
     start = team(NATIVE[name], model, path / "start").model.named_parameters()
@@ -170,9 +170,9 @@ def test_so_is_a_team_as_a_graph_of_langgraph(
     name: str, model_path: str, tmp_path: Path, options: dict[str, Any], credit: str
 ) -> None:
     pytest.importorskip("langgraph")
-    from langgraph_teams import TARGETS
+    from langgraph_teams import TARGETS, WAIT
 
-    check_twins(name, model_path, tmp_path, options, credit, TARGETS)
+    check_twins(name, model_path, tmp_path, options, credit, TARGETS, WAIT)
 
 
 @pytest.mark.parametrize(

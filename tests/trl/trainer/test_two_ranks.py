@@ -47,6 +47,7 @@ SIX = {"steps_per_generation": 6, "gradient_accumulation_steps": 2, "max_steps":
 INSIDE = {"steps_per_generation": 4, "gradient_accumulation_steps": 2, "max_steps": 4, "batch_size": 4}
 SAVED = {**INSIDE, "save_strategy": "steps", "save_steps": 1, "optim": "adamw_torch", "learning_rate": 1e-2}
 GREEDY = {"top_k": 1, "entropy_coef": 0.5, "max_grad_norm": 0.0, "max_steps": 2}  # an entropy bonus has a gradient
+PARALLEL = {"sampling": "parallel", "max_steps": 5}
 
 
 SHORT = {"mixture": spec("mixture")}
@@ -104,14 +105,20 @@ SAME = {
     "flat groups, old log-probabilities": spec(
         "full", about={"env": "flat"}, **FLAT, loss_type="bnpo", num_iterations=2, **TOGETHER
     ),
-    "a program": spec("lora", about={"env": "program", "credit": "grpo"}, sampling="parallel", max_steps=5),
+    "a program": spec("lora", about={"env": "program", "credit": "grpo"}, **PARALLEL),
     "a program as a tree": spec("lora", about={"env": "program"}, max_steps=5),
     "a program that asks several at once": spec(
-        "lora", about={"env": "fan-out program", "credit": "grpo"}, sampling="parallel", max_steps=5
+        "lora", about={"env": "fan-out program", "credit": "grpo"}, **PARALLEL
     ),
     "a program that asks several at once, as a tree": spec("lora", about={"env": "fan-out program"}, max_steps=5),
     "bounded tokens": spec("lora", max_tokens_per_microbatch=60, beta=0.1, **WINDOWS),
     "bounded tokens, rows": spec("lora", max_tokens_per_microbatch=200, shared_prefix=False),
+}
+LANGGRAPH = {
+    "sequence": spec("lora", about={"env": "sequence of LangGraph", "credit": "grpo"}, **PARALLEL),
+    "sequence, as a tree": spec("lora", about={"env": "sequence of LangGraph"}, max_steps=5),
+    "fan-out": spec("lora", about={"env": "fan-out of LangGraph", "credit": "grpo"}, **PARALLEL),
+    "fan-out, as a tree": spec("lora", about={"env": "fan-out of LangGraph"}, max_steps=5),
 }
 SHARDED = {
     "L1": spec("shared", max_grad_norm=0.0),
@@ -193,6 +200,16 @@ def ddp(model_path: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("name", [*SAME, *OWN_REPLIES])
 def test_two_processes_train_as_one(name: str, one: Path, ddp: Path) -> None:
     check_same(report(one, name), report(ddp, name), name)
+
+
+@pytest.mark.frameworks
+@pytest.mark.filterwarnings("ignore")
+def test_teams_of_langgraph_are_trained_by_two_processes_as_by_one(model_path: str, tmp_path: Path) -> None:
+    pytest.importorskip("langgraph")
+    launched(tmp_path / "one", LANGGRAPH, model_path)
+    launched(tmp_path / "two", LANGGRAPH, model_path, *two())
+    for name in LANGGRAPH:
+        check_same(report(tmp_path / "one", name), report(tmp_path / "two", name), name)
 
 
 @pytest.mark.slow

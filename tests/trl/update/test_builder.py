@@ -69,7 +69,7 @@ def made(path: Path, rows: Rows, *, process: int = 0, num_processes: int = 1, **
         reduce=lambda tensor, reduction: tensor * num_processes,  # every process has as many tokens
     )
     team: Any = SimpleNamespace(routing=ROUTING, profiles=dict.fromkeys(("opener", "closer"), PROFILE))
-    scorer: Any = SimpleNamespace(is_packable=lambda policy: False)
+    scorer: Any = SimpleNamespace(only_vision=(), is_packable=lambda policy: False)
     args = settings(path, num_generations=2, steps_per_generation=2, **options)
     return BatchBuilder(args, team, scorer, accelerator, rows=rows, has_group_means=True)
 

@@ -24,6 +24,14 @@ def test_turns_are_taken_for_so_many_generations_each() -> None:
     assert [schedule(g) for g in range(8)] == [("a",), ("a",), ("b",), ("b",), ("c",), ("c",), ("a",), ("a",)]
 
 
+def test_with_a_rest_all_learn_and_those_whose_turn_it_is_not_at_a_part_of_their_rate() -> None:
+    schedule = Alternate(("a", "b"), every=2, rest=0.1)
+    assert [schedule(g) for g in range(3)] == [{"a": 1.0, "b": 0.1}, {"a": 1.0, "b": 0.1}, {"a": 0.1, "b": 1.0}]
+    assert learners(schedule, 2, ["a", "b"]) == ("a", "b")
+    with pytest.raises(ValueError, match=r"the schedule gave {'a': 0.0} for generation 1; expected factors"):
+        learners(lambda generation: {"a": 0.0}, 1, ["a"])
+
+
 def test_learners_come_in_the_order_of_the_policies() -> None:
     assert learners(lambda generation: {"b", "a"}, 3, ["a", "b", "c"]) == ("a", "b")
 
@@ -40,6 +48,7 @@ def test_a_schedule_that_names_nobody_or_a_stranger_is_refused(names: Any) -> No
         ({"order": ()}, r"order is \(\); expected the names"),
         ({"order": "drafter"}, "order is 'drafter'; expected the names of policies"),
         ({"order": ("a",), "every": 0}, "every is 0; expected a number of generations"),
+        ({"order": ("a",), "rest": 1.0}, r"rest is 1\.0; expected a factor from 0 to below 1"),
     ],
 )
 def test_turns_that_cannot_be_are_refused(settings: dict[str, Any], said: str) -> None:
@@ -166,6 +175,34 @@ def test_a_run_in_turns_resumed_after_any_step_equals_one_never_interrupted(mode
         resumed = mortal(model_path, tmp_path / f"from {step}", **options)
         resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / f"checkpoint-{step}"))
         assert equal(weights(whole), weights(resumed))
+
+
+def test_the_first_step_of_adam_is_as_long_as_the_factor_of_the_rate_says(model_path: str, tmp_path: Path) -> None:
+    def step(name: str, **options: Any) -> dict[str, float]:
+        run = mortal(model_path, tmp_path / name, steps=1, save_strategy="no", weight_decay=0.0, **options)
+        before = weights(run)
+        run.train()
+        lengths: dict[str, float] = {}
+        for parameter, value in weights(run).items():
+            of = part_of(parameter)
+            lengths[of] = max(lengths.get(of, 0.0), float((value - before[parameter]).abs().max()))
+        return lengths
+
+    full, soft = step("full"), step("soft", schedule=Alternate(("opener", "closer"), rest=0.25))
+    assert soft["opener"] == pytest.approx(full["opener"], rel=1e-3)
+    assert soft["closer"] == pytest.approx(full["closer"] / 4, rel=1e-3)
+
+
+def test_a_soft_schedule_goes_on_where_a_run_is_resumed(model_path: str, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"gradient_accumulation_steps": 1, "steps_per_generation": 2, "steps": 3}
+    options["schedule"] = Alternate(("opener", "closer"), rest=0.1)
+    whole = mortal(model_path, tmp_path / "whole", **options)
+    whole.train()
+    resumed = mortal(model_path, tmp_path / "part", **options)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-1"))  # inside a generation
+    assert equal(weights(whole), weights(resumed))
+    rates = [log["learning_rate"] for log in whole.state.log_history if "learning_rate" in log]
+    assert rates == pytest.approx([1e-2, 0.75e-2, 0.25e-2])  # cosine's, which factors do not add up in
 
 
 def trainer(model: str, path: Path, **options: Any) -> MultiAgentGRPOTrainer:
