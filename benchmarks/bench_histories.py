@@ -29,7 +29,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 import pettingllms_envs
 from pettingllms_trl import Decision, MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 from pettingllms_trl.update import builder
-from pettingllms_trl.update.conversations import sizes_of
+from pettingllms_trl.update.packing.conversations import sizes_of
 
 
 TASKS: Mapping[str, tuple[str, dict[str, Any]]] = {

@@ -52,7 +52,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 import pettingllms_envs
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
-from pettingllms_trl.update.packing_cost import Way, token_price_of
+from pettingllms_trl.update.packing.cost import Way, token_price_of
 
 
 GOALS: Mapping[Shape, tuple[float, float | None]] = {

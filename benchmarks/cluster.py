@@ -21,8 +21,8 @@ from simulation import Speed, Workload
 
 from pettingllms_trl.estimate.speed import BETWEEN, FLOPS_OF_TOKEN, INSIDE, PER_NODE, PROMPT, UPDATE_FLOPS
 from pettingllms_trl.update.assignment import Assignment, assign_by_tokens, cost
-from pettingllms_trl.update.conversations import Size
-from pettingllms_trl.update.packing_cost import token_price_of
+from pettingllms_trl.update.packing.conversations import Size
+from pettingllms_trl.update.packing.cost import token_price_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

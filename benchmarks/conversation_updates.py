@@ -22,10 +22,10 @@ from torch import nn
 
 from pettingllms_trl.update import packed_logprobs
 from pettingllms_trl.update.assignment import assign_by_tokens
-from pettingllms_trl.update.conversations import Size, arrange, num_tokens, sizes_of
 from pettingllms_trl.update.packed_attention import attending
-from pettingllms_trl.update.packing import pack
-from pettingllms_trl.update.packing_cost import WAYS, Way, Work, cheapest, token_price_of, work
+from pettingllms_trl.update.packing.conversations import Size, arrange, num_tokens, sizes_of
+from pettingllms_trl.update.packing.cost import WAYS, Way, Work, cheapest, token_price_of, work
+from pettingllms_trl.update.packing.pack import pack
 
 
 ROWS = 8

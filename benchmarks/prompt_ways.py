@@ -19,9 +19,9 @@ from torch import nn
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 from transformers import AttentionInterface, DynamicCache, PreTrainedModel
 
-from pettingllms_trl.update import packing_cost
 from pettingllms_trl.update.packed_attention import attending, configs_of
-from pettingllms_trl.update.packing import pack
+from pettingllms_trl.update.packing import cost as packing_cost
+from pettingllms_trl.update.packing.pack import pack
 
 
 Way = Callable[[PreTrainedModel, torch.Tensor, Shape], torch.Tensor]

@@ -21,7 +21,7 @@ import prompt_ways  # noqa: E402
 
 import flex_on_cpu  # noqa: E402
 from pettingllms_trl.update.packed_attention import attend  # noqa: E402
-from pettingllms_trl.update.packing import pack  # noqa: E402
+from pettingllms_trl.update.packing.pack import pack  # noqa: E402
 
 
 TINY = {

@@ -12,7 +12,7 @@ the processes would deadlock.
 `None` is a padding row: its mask is zero, and it counts nowhere.
 
 `assign_by_tokens` bounds the tokens of a pass instead of its rows. A pass takes as many sequences as fit into its
-budget: of similar length where it is padded, long and short ones where prompts are packed (`packing.py`), so that all
+budget: of similar length where it is padded, long and short ones where prompts are packed (`packing`), so that all
 processes have about as many tokens. Packed sequences of a conversation stay together, or with the same prompt where
 there are no others; what is larger than the budget is divided evenly, between turns first. All processes have the same
 number of passes in a micro-step, and of rows in a pass.
@@ -26,8 +26,8 @@ from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from pettingllms_trl.update.conversations import Size, arrange, num_tokens
-from pettingllms_trl.update.packing_cost import cheapest
+from pettingllms_trl.update.packing.conversations import Size, arrange, num_tokens
+from pettingllms_trl.update.packing.cost import cheapest
 
 
 T = TypeVar("T")

@@ -25,9 +25,9 @@ from pettingllms_trl.policies.routing import Policy
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.records import Completion, Decision
 from pettingllms_trl.update.assignment import Assignment, assign, assign_by_tokens, values_of
-from pettingllms_trl.update.conversations import sizes_of
 from pettingllms_trl.update.micro_batches import Batch, ShardInfo, select_rows, split, tokens
 from pettingllms_trl.update.packed_logprobs import PackedScorer
+from pettingllms_trl.update.packing.conversations import sizes_of
 from pettingllms_trl.update.step_guard import provenance
 
 

@@ -2,7 +2,7 @@
 each conversation once for all its turns.
 
 TRL's losses, and its old and reference log-probabilities, call one method to score rows of prompt and completion. Here
-that method packs them into one row without padding (`packing.py`), so that a decision's K candidates share their
+that method packs them into one row without padding (`packing/pack.py`), so that a decision's K candidates share their
 prompt, forward and backward. Its result has TRL's shape, and everything else is TRL's.
 
 Before training, a few tokens are scored both ways to check that a model supports this: one that mixes tokens outside
@@ -32,8 +32,8 @@ from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.pixels import ImageInputs
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.update.packed_attention import attending
-from pettingllms_trl.update.packing import pack
-from pettingllms_trl.update.packing_cost import token_price_of
+from pettingllms_trl.update.packing.cost import token_price_of
+from pettingllms_trl.update.packing.pack import pack
 from pettingllms_trl.update.positions import counts_padding, takes_positions, with_positions
 
 

@@ -25,7 +25,7 @@ from transformers import (
 )
 from trl.trainer.utils import add_fused_lm_head
 
-from pettingllms_trl.update.packing import Packed
+from pettingllms_trl.update.packing.pack import Packed
 
 
 PAD = 0

@@ -22,7 +22,7 @@ from packed_models import difference
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.update.assignment import Assignment, assign_by_tokens, cost
 from pettingllms_trl.update.builder import num_movable_of
-from pettingllms_trl.update.conversations import Size, sizes_of
+from pettingllms_trl.update.packing.conversations import Size, sizes_of
 from short_runs import settings
 from third_party import Relay
 

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from packed_models import difference, gradients, made, one_by_one, together
-from pettingllms_trl.update.conversations import Size, arrange, num_tokens, sizes_of
 from pettingllms_trl.update.packed_attention import attending
-from pettingllms_trl.update.packing import IGNORED, Packed, pack
-from pettingllms_trl.update.packing_cost import TOKEN_PRICES, WAYS, Way, Work, cheapest, token_price_of, work
+from pettingllms_trl.update.packing.conversations import Size, arrange, num_tokens, sizes_of
+from pettingllms_trl.update.packing.cost import TOKEN_PRICES, WAYS, Way, Work, cheapest, token_price_of, work
+from pettingllms_trl.update.packing.pack import IGNORED, Packed, pack
 
 
 Row = tuple[str, str]

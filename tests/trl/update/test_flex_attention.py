@@ -21,8 +21,8 @@ import flex_on_cpu
 import twins
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 from pettingllms_trl.update.packed_attention import attending
-from pettingllms_trl.update.packing import pack
-from pettingllms_trl.update.packing_cost import Way
+from pettingllms_trl.update.packing.cost import Way
+from pettingllms_trl.update.packing.pack import pack
 from third_party import OneShot
 
 

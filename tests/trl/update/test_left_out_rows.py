@@ -22,9 +22,9 @@ from decisions import decision
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.records import Decision
 from pettingllms_trl.update.assignment import assign_by_tokens
-from pettingllms_trl.update.conversations import Size
 from pettingllms_trl.update.micro_batches import ShardInfo, split
-from pettingllms_trl.update.packing_cost import token_price_of
+from pettingllms_trl.update.packing.conversations import Size
+from pettingllms_trl.update.packing.cost import token_price_of
 from short_runs import keep_all_rows
 from third_party import OneShot, Relay
 

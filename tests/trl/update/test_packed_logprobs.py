@@ -36,10 +36,10 @@ import twins
 from packed_models import MODELS, PAD, SHAPE, difference, gradients, made, one_by_one, together
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Prompt
 from pettingllms_trl.update.assignment import cost
-from pettingllms_trl.update.conversations import sizes_of
 from pettingllms_trl.update.packed_attention import NAME, attending
-from pettingllms_trl.update.packing import pack
-from pettingllms_trl.update.packing_cost import Way, token_price_of
+from pettingllms_trl.update.packing.conversations import sizes_of
+from pettingllms_trl.update.packing.cost import Way, token_price_of
+from pettingllms_trl.update.packing.pack import pack
 from short_runs import keep_all_rows
 from third_party import OneShot, Relay
 

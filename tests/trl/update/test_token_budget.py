@@ -10,9 +10,9 @@ import torch
 
 from batches import batch_of, rows_of
 from pettingllms_trl.update.assignment import Assignment, assign_by_tokens, cost
-from pettingllms_trl.update.conversations import Size
 from pettingllms_trl.update.micro_batches import ShardInfo, split
-from pettingllms_trl.update.packing_cost import token_price_of
+from pettingllms_trl.update.packing.conversations import Size
+from pettingllms_trl.update.packing.cost import token_price_of
 
 
 PRICE = token_price_of("cpu", 512)

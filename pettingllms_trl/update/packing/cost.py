@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pettingllms_trl.update.conversations import Size, Trunk, arrange, num_tokens
+from pettingllms_trl.update.packing.conversations import Size, Trunk, arrange, num_tokens
 
 
 Way = Literal["rows", "prompts", "conversations"]

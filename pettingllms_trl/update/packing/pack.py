@@ -7,11 +7,11 @@ turns of a conversation what came before them.
 
 A candidate's branch starts with the prompt's last token, which predicts its first one, so that every position predicts
 a single token; its last token predicts nothing and is left out. There is no padding. Only attention needs to know
-which token sees which (`packed_attention.py`): all other layers of a transformer process each token separately.
+which token sees which (`../packed_attention.py`): all other layers of a transformer process each token separately.
 
 A decision has P - 1 + K * C tokens instead of K * (P + C). A prompt that another one goes on from is not there a
 second time: its candidates are branches of the longest such prompt, which has the labels of the one that was played on
-(`conversations.py`), where that costs less (`packing_cost.py`).
+(`conversations.py`), where that costs less (`cost.py`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pettingllms_trl.update.conversations import sizes_of
-from pettingllms_trl.update.packing_cost import WAYS, Way, cheapest, token_price_of
+from pettingllms_trl.update.packing.conversations import sizes_of
+from pettingllms_trl.update.packing.cost import WAYS, Way, cheapest, token_price_of
 
 
 Indices = NDArray[np.int64]
