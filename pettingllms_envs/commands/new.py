@@ -147,9 +147,8 @@ def files(
         text = re.sub(r"(?<=^def )my_game|(?<=\()my_game(?=,)", function, text, flags=re.M)  # of the kind `function`
         text = text.replace("MyGame", class_name).replace("my_game", name)
         text = text.replace("PETTINGLLMS_REQUIREMENT", requirement())
-        return (
-            re.sub("|".join(own), lambda word: own[word[0]], text) if own else text
-        )  # at once: jobs stay as they are
+        # At once, so that the words in a job stay as they are.
+        return re.sub("|".join(source), lambda word: source[word[0]], text) if source else text
 
     made: dict[str, str] = {}
     for file, place in places.items():

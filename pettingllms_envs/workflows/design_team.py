@@ -94,11 +94,12 @@ class DesignTeam(JoiningFunctionWorkflow):
             read = [said[each] for each in (*member.reads, last) if each in said]
             notes = [f"Your job:\n{quote(member.job)}", *read, *(manual_of(self._spec(name)) for name in member.tools)]
             ending, agent = self._ending(number == last), agents[number]
-            best = partial(self._best_reply, game, member, number == last)
             while True:
                 if played is not None and (num_calls == self.max_calls or num_chars >= self.all_chars):
                     game.report(cut_short=True)
                     return played
+                ends = num_calls + 1 >= self.max_calls or num_chars + self.reply_chars >= self.all_chars
+                best = partial(self._best_reply, game, member, is_last=number == last, ends=ends)
                 reply = yield Ask(agent, game.show(*notes, ending), best)
                 num_calls, num_chars = num_calls + 1, num_chars + min(len(reply), self.reply_chars)
                 game.report(member_calls=num_calls)
@@ -129,10 +130,10 @@ class DesignTeam(JoiningFunctionWorkflow):
         game.state, result = self.task.use(game.state, call.name, call.request)
         return result
 
-    def _best_reply(self, game: Game, member: Member, is_last: bool) -> str:
+    def _best_reply(self, game: Game, member: Member, *, is_last: bool, ends: bool) -> str:
         """A call of the member's tool if it helps; else the task's best move, or what is known for the next member."""
         task = self.task
-        if not isinstance(task, HasTools):
+        if ends or not isinstance(task, HasTools):  # this reply may be the one that is played
             return best_reply(task, game.state)
         requests = ((name, task.best_request(game.state, name)) for name in member.tools if name not in self.palette)
         for name, request in requests:
