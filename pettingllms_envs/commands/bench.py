@@ -67,7 +67,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--option", dest="reset_options", action="append", default=[], type=setting, metavar="KEY=VALUE",
                       help="a reset option")  # fmt: skip
     what.add_argument("--row", type=json_object, metavar="JSON",
-                      help="ask this: the columns of a row, such as '{\"question\": \"...\"}'; shows the replies")  # fmt: skip
+                      help="ask this row alone, such as '{\"question\": \"...\"}', and show the replies")  # fmt: skip
     what.add_argument("--limit", type=int, metavar="N", help="at most N problems (all, where their number is known)")
     what.add_argument("--samples", type=int, metavar="K", help="episodes on each problem (1)")
     what.add_argument("--seed", type=int, metavar="N", help="random seed of all replies (0)")

@@ -138,7 +138,7 @@ ROWS = (
 def test_rows_of_ones_own_are_played_and_graded_at_once(made: Callable[..., Any], tmp_path: Path) -> None:
     module = made("capitals", "--kind", "rows", "--data", write(tmp_path / "mine.jsonl", *ROWS))
     env = module.env(workflow="single")
-    assert env.metadata["reset_options"] == {"split": ("train", "test")}
+    assert env.metadata["reset_options"] == {"split": ("train", "test"), "row": ()}
     env.reset(seed=5, options={"split": "test"})
     assert env.snapshot().play.task.row["note"] == "kept"
     assert "Capital of Chad?" in env.observe("planner_0")["text"]
