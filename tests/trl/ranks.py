@@ -40,7 +40,7 @@ from pettingllms_trl.processes.distributed import gathered
 from pettingllms_trl.processes.row_sharing import row_sharing
 from pettingllms_trl.trainer.collector import Generation
 from third_party import Relay
-from twin_teams import as_program
+from twin_teams import WAIT, as_program
 
 
 class Uneven(Relay):
@@ -112,7 +112,7 @@ ENVIRONMENTS = {
     "fan-out program": as_program("fan-out"),
 }
 if find_spec("langgraph") is not None:
-    from langgraph_teams import TARGETS, WAIT
+    from langgraph_teams import TARGETS
 
     ENVIRONMENTS |= {f"{name} of LangGraph": as_program(name, TARGETS, WAIT) for name in TARGETS}
 
@@ -173,6 +173,7 @@ def take_little_memory() -> None:
         return {**arguments(*args, **kwargs), "kv_cache_memory_bytes": 2**25}
 
     colocated.engine_arguments = with_less
+    os.environ.pop("VLLM_CPU_KVCACHE_SPACE", None)  # it has precedence
 
 
 TRAINERS: list[MultiAgentGRPOTrainer] = []

@@ -13,7 +13,7 @@ from datasets import Dataset
 from pettingllms_envs.programs import program
 from pettingllms_trl import MultiAgentGRPOTrainer
 from short_runs import KeepsBatches, KeepsRollouts, adapter, around_generation, keep_all_rows, settings
-from twin_teams import NATIVE, as_program, ask, score, send
+from twin_teams import NATIVE, WAIT, as_program, ask, score, send
 
 
 AGENTS = ("writer", "critic")
@@ -170,7 +170,7 @@ def test_so_is_a_team_as_a_graph_of_langgraph(
     name: str, model_path: str, tmp_path: Path, options: dict[str, Any], credit: str
 ) -> None:
     pytest.importorskip("langgraph")
-    from langgraph_teams import TARGETS, WAIT
+    from langgraph_teams import TARGETS
 
     check_twins(name, model_path, tmp_path, options, credit, TARGETS, WAIT)
 
