@@ -29,6 +29,7 @@ ALLOWED = {
     | {"estimate.runs", "pixels"},
     "sft": DATA | {"policies"},
     "update": DATA | {"policies", "pixels"},
+    "update/packing": set[str](),  # tokens and lengths alone
     "checkpoints": DATA | {"policies", "processes"},
     "testing": {"config", "trainer"},
     "gguf": set(),  # a file of weights, before any team
