@@ -3,6 +3,7 @@
     pettingllms bench plan_path sokoban --model a --model b      each model on each environment
     pettingllms bench games --model a                            a suite: games, cooperation, code, mathematics, smoke
     pettingllms bench my_suite.yaml                              a suite of your own (docs/benchmarking.md)
+    pettingllms bench math --team FOLDER --row '{"question": "..."}'    one question, and each agent's reply
 
 The server of a model is --base-url, or else OPENAI_BASE_URL with the key OPENAI_API_KEY. --model M@SERVER and
 --base-url SERVER name one of a file of aliases, ~/.config/pettingllms/servers.toml or what PETTINGLLMS_SERVERS says.
