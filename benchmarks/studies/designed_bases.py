@@ -1,17 +1,16 @@
-"""Makes what the runs of `designed.yaml` start from: one model for each environment, the same for all methods and seeds.
+"""Makes what the runs of `designed.yaml` and `designed_plan_path.yaml` start from: a model for all methods and seeds.
 
     python benchmarks/studies/designed_bases.py archives --work FOLDER
 
-writes `benchmarks/studies/bases/designed_archives`, which is committed, so that a run can be repeated from the same weights.
-A model of `bases.py`, which knows the task's replies and gives careless ones, gets a token for each line that its prompts
-repeat and for each part of a design. Then it is warmed up by `pettingllms sft`: the designer's replies are random
-readable designs, and the members' those of the oracle, where they can know them.
+writes `benchmarks/studies/bases/designed_archives`, which is committed, so that a run can be repeated from the same
+weights. A model of `bases.py`, which knows the task's replies and gives careless ones, gets a token for each line that
+its prompts repeat and for each part of a design. Then it is warmed up by `pettingllms sft`: the designer's replies are
+random readable designs, and the members' those of the oracle, where they can know them.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import random
 import re
@@ -42,8 +41,12 @@ VARYING = re.compile(
 )
 """Lines that say what a question is about: they are read word by word."""
 NAME = re.compile(r"\b[ptrg][0-9]\b")
-EPISODES = {"archives": {"designed": 4000, "fixed": 1500}, "plan_path": {"designed": 3000}}
+EPISODES = {"archives": {"designed": 4000, "fixed": 1500}, "plan_path": {"designed": 1200}}
 """Of the warm-up, by workflow; the fixed team is one agent."""
+
+
+STUDIES = {"archives": "designed.yaml", "plan_path": "designed_plan_path.yaml"}
+"""Where the settings of an environment are."""
 
 
 def texts_of(name: str, settings: dict[str, Any], episodes: int) -> Iterator[str]:
@@ -112,35 +115,40 @@ def main() -> None:
     parser.add_argument("environment", choices=[*EPISODES])
     parser.add_argument("--work", type=Path, required=True, help="folder of what is made on the way")
     parser.add_argument("--output", type=Path, help="folder that it is written to (bases/designed_ENVIRONMENT)")
-    parser.add_argument("--study", type=Path, default=HERE / "designed.yaml", help="where its settings are")
     parser.add_argument("--episodes", type=float, default=1.0, help="of the warm-up, as a share of the study's")
     parser.add_argument("--rate", type=float, default=2e-3, help="learning rate of the warm-up")
     options = parser.parse_args()
     name = options.environment
     torch.set_num_threads(1)
-    settings = dict(yaml.safe_load(options.study.read_text("utf-8"))["environments"][name]["env_kwargs"])
+    study = HERE / STUDIES[name]
+    settings = dict(yaml.safe_load(study.read_text("utf-8"))["environments"][name]["env_kwargs"])
     start(name, settings, options.work / "start")
-    model = options.work / "start"
     file = options.work / "demonstrations.jsonl"
     print(f"{write(file, demonstrated(name, settings, options.episodes))} replies to imitate")
-    prepare_sft(
-        ["--model_name_or_path", str(options.work / "start"), "--env_id", f"{HERE / 'designed_envs.py'}:{name}"]
-        + ["--env_kwargs", json.dumps({"workflow": "designed", **settings})]
-        + ["--from", str(file), "--policies", "shared", "--output_dir", str(options.work / "warm")]
-        + ["--learning_rate", str(options.rate), "--per_device_train_batch_size", "32", "--num_train_epochs", "1"]
-        + [
-            "--lr_scheduler_type",
-            "constant_with_warmup",
-            "--warmup_steps",
-            "20",
-            "--logging_steps",
-            "50",
-            "--seed",
-            "1",
-        ]
-        + ["--use_cpu", "true", "--bf16", "false", "--gradient_checkpointing", "false", "--dtype", "float32"]
-        + ["--save_strategy", "no", "--disable_tqdm", "true"]
-    )()
+    fields = {
+        "model_name_or_path": str(options.work / "start"),
+        "env_id": f"{HERE / 'designed_envs.py'}:{name}",
+        "env_kwargs": {"workflow": "designed", **settings},
+        "source": str(file),
+        "policies": "shared",
+        "output_dir": str(options.work / "warm"),
+        "learning_rate": options.rate,
+        "per_device_train_batch_size": 32,
+        "num_train_epochs": 1,
+        "lr_scheduler_type": "constant_with_warmup",
+        "warmup_steps": 20,
+        "logging_steps": 50,
+        "seed": 1,
+        "use_cpu": True,
+        "bf16": False,
+        "gradient_checkpointing": False,
+        "dtype": "float32",
+        "save_strategy": "no",
+        "disable_tqdm": True,
+    }
+    config = options.work / "sft.yaml"
+    config.write_text(yaml.safe_dump(fields), "utf-8")
+    prepare_sft(["--config", str(config)])()
     keep(options.work / "warm", options.output or HERE / "bases" / f"designed_{name}")
 
 
