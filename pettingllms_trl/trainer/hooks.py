@@ -40,7 +40,7 @@ from pettingllms_trl.role_sampling import NOTHING, SamplingOverrides
 from pettingllms_trl.trainer.dataloading import EvaluatedRows, GenerationPlan, each_generation_once, numbered
 from pettingllms_trl.update.assignment import Assignment
 from pettingllms_trl.update.entropy import EntropyBonus
-from pettingllms_trl.update.micro_batches import Batch, rollout_of, with_scaled_items
+from pettingllms_trl.update.micro_batches import Batch, ended_at, rollout_of, with_scaled_items
 from pettingllms_trl.update.packed_logprobs import PackedScorer, Scores
 from pettingllms_trl.update.pass_metrics import TrainingLog
 from pettingllms_trl.update.step_guard import StepGuard
@@ -85,7 +85,7 @@ class TRLHooks(GRPOTrainer):
         self.evaluation, self.eval_rows_played = "eval", 0  # the one in progress, and its rows of all processes
         self._replayed: list[dict[str, Any]] = []  # the sequences that TRL scores now
         super().__init__(*args, **kwargs)
-        self.rollout_func = lambda prompts, trainer: rollout_of(self._replayed)  # to __init__ TRL would warn
+        self.rollout_func = lambda prompts, trainer: rollout_of(self._replayed, trainer)  # to __init__ TRL would warn
         self.plan = GenerationPlan(self.args, num_processes=self.accelerator.num_processes)
         self.eval_rows = EvaluatedRows(self.accelerator)
         several = len(self.routing.trained) > 1
@@ -197,12 +197,12 @@ class TRLHooks(GRPOTrainer):
         group_size: int,
         chunks: Sequence[Sequence[int]] | None = None,
     ) -> Batch:
-        """See `RowScorer`. TRL's own pipeline, with a `rollout_func` that returns the tokens already sampled."""
+        """See `RowScorer`. TRL's pipeline, which groups consecutive rows, with tokens that are already sampled."""
         self.activate(policy)
         for column, values in table.items():
             self._log_completion_extra(column, list(values))
         self._replayed, self.scorer.chunks, self.scorer.pictures = list(rows), chunks, columns.get("pictures")
-        with override_args(self, num_generations=group_size):  # TRL groups consecutive rows by K
+        with override_args(self, num_generations=group_size, eos_token_ids=ended_at(rows, self.eos_token_ids)):
             batch = self._generate_and_score_completions([{**row, "prompt": row["messages"]} for row in rows])
         if chunks is not None:
             self.log_of_trl.correct_ratios(batch, [row for chunk in chunks for row in chunk])
