@@ -120,7 +120,7 @@ def test_with_more_micro_steps_than_rows_the_last_have_no_pass() -> None:
 def test_a_completion_that_was_cut_at_the_token_that_ended_another_one_is_left_out_where_those_are(
     masks: bool, expected: Any
 ) -> None:
-    # A stop word has ended the first at 7, where the second was cut. TRL leaves out the third; 2 is the model's own end.
+    # A stop word has ended the first at 7, where the second was cut. TRL leaves out the third. The model's end is 2.
     finishes = {(5, 7): "stop", (6, 7): "length", (5, 6): "length", (5, 2): "stop"}
     rows = [
         {"prompt": SimpleNamespace(ids=(1,)), "completion": Completion(ids=ids, text="", finish=how), "counts": True}
