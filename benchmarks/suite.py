@@ -133,6 +133,13 @@ SUITES = (
         needs="trl",
     ),
     Suite(
+        name="update_tree",
+        what="the update of a whole conversation, beside TRL's GRPOTrainer and each prompt once",
+        command=("bench_update.py", "--tree", "6x128x50x16x8", "--rounds", "3", "--memory"),
+        minutes=4,
+        needs="trl",
+    ),
+    Suite(
         name="end_to_end",
         what="tokens trained per second beside TRL's GRPOTrainer, on the same prompts and tokens",
         command=("bench_end_to_end.py",),
@@ -176,6 +183,22 @@ SUITES = (
                 "bench_update.py",
                 *("--device", "cuda", "--dtype", "bfloat16", "--model", f"qwen3-{size}", "--memory", *flags),
                 *("--shapes", *GPU_SHAPES),
+            ),
+            minutes=3,
+            needs="trl",
+            gpu=True,
+        )
+        for size in ("0.6b", "1.7b")
+        for flags in ((), ("--checkpointing",))
+    ),
+    *(
+        Suite(
+            name=f"update_tree_{size}{'_checkpointing' if flags else ''}",
+            what=f"the update of a whole conversation by a random Qwen3 of {size} in bf16",
+            command=(
+                "bench_update.py",
+                *("--device", "cuda", "--dtype", "bfloat16", "--model", f"qwen3-{size}", "--memory", *flags),
+                *("--tree", "6x512x200x64x8", "4x1024x400x128x8"),
             ),
             minutes=3,
             needs="trl",

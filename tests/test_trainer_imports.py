@@ -22,13 +22,14 @@ ALLOWED = {
     "credit": {"records", "config", "rollout.branching", "policies.escaping"},
     "policies": DATA | {"pixels"},
     # What an engine takes of a GPU is a part of its row, in the terms of the estimate.
-    "engines": DATA | {"policies", "processes", "estimate.runs"},
+    "engines": DATA | {"policies", "processes", "estimate.runs", "pixels"},
     # A row of the engines' table, made of what engines share.
     "engines/vllm": DATA
     | {"policies", "processes", "engines.batched", "engines.kinds", "engines.router", "engines.weight_store"}
-    | {"estimate.runs"},
+    | {"estimate.runs", "pixels"},
     "sft": DATA | {"policies"},
     "update": DATA | {"policies", "pixels"},
+    "update/packing": set[str](),  # tokens and lengths alone
     "checkpoints": DATA | {"policies", "processes"},
     "testing": {"config", "trainer"},
     "gguf": set(),  # a file of weights, before any team

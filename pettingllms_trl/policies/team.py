@@ -210,6 +210,13 @@ class Team:
             **of_reference,
         )
 
+    @property
+    def is_loaded_by_trl(self) -> bool:
+        """Whether transformers' trainer can read a checkpoint: one model plays all agents, and it is not a whole model
+        with vision, whose weights transformers saves under other names, and then does not find."""
+        is_renamed = isinstance(self.model, PreTrainedModel) and hasattr(self.model.config, "vision_config")
+        return self.is_plain and not is_renamed
+
     # ---- One policy at a time -------------------------------------------------------------------------------------
 
     @property

@@ -447,15 +447,15 @@ class TRLHooks(GRPOTrainer):
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         self.engines.after_load()
-        if self.team.is_plain or self.is_fsdp_enabled:  # FSDP2's shards are read back from a file of its own
+        if self.team.is_loaded_by_trl or self.is_fsdp_enabled:  # FSDP2's shards are read back from a file of its own
             super()._load_from_checkpoint(resume_from_checkpoint, model)
         else:
             own = self.accelerator.unwrap_model(self.model if model is None else model)
-            weights.restore(own, self.routing.trained, Path(resume_from_checkpoint))
+            weights.restore(own, self.routing.trained, Path(resume_from_checkpoint), at_root=self.team.is_plain)
 
     def _load_best_model(self) -> None:
         self.engines.after_load()
-        if self.team.is_plain or self.is_deepspeed_enabled or self.is_fsdp_enabled:
+        if self.team.is_loaded_by_trl or self.is_deepspeed_enabled or self.is_fsdp_enabled:
             super()._load_best_model()
         else:  # transformers looks for weights at the root only, and goes on without
             self._load_from_checkpoint(self.state.best_model_checkpoint)

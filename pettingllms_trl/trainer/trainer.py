@@ -245,7 +245,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
             for name, profile in self.team.profiles.items()
         }
         parts.check_tools(self.team, self.codecs, setup.envs)
-        parts.check_images(args, self.team, self.image_inputs, setup.envs)
+        seeing = parts.check_images(args, self.team, self.image_inputs, setup.envs)
         follow = parts.bridges_of(args, self.team, self.codecs)
         self.engines = parts.engines_of(
             setup,
@@ -253,6 +253,8 @@ class MultiAgentGRPOTrainer(TRLHooks):
             self.codecs,
             self.accelerator,
             sample=LocalSampler(self.team, self.codecs, activate=self.activate, generate=self.generate),
+            images=self.image_inputs,
+            seeing=seeing,
             wrapped=lambda: self.model_wrapped,
         )
         kind = kind_of(args)
@@ -391,6 +393,8 @@ class MultiAgentGRPOTrainer(TRLHooks):
         if batches.num_rows:
             self.log_of_trl.join_policies(batches.num_rows)
             self.report("rollout/frac_rows_updated", 1 - batches.num_left_out / sum(batches.num_rows))
+        if batches.num_tokens:
+            self.report("rollout/frac_tokens_read", batches.num_tokens_read / batches.num_tokens)
         return batches.steps
 
     def _log_generation(

@@ -1,7 +1,8 @@
-"""`PackedScorer`: computes log-probabilities of sequences with each prompt processed once for all its candidates.
+"""`PackedScorer`: computes log-probabilities of sequences with each prompt processed once for all its candidates, and
+each conversation once for all its turns.
 
 TRL's losses, and its old and reference log-probabilities, call one method to score rows of prompt and completion. Here
-that method packs them into one row without padding (`packing.py`), so that a decision's K candidates share their
+that method packs them into one row without padding (`packing/pack.py`), so that a decision's K candidates share their
 prompt, forward and backward. Its result has TRL's shape, and everything else is TRL's.
 
 Before training, a few tokens are scored both ways to check that a model supports this: one that mixes tokens outside
@@ -31,7 +32,8 @@ from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.pixels import ImageInputs
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.update.packed_attention import attending
-from pettingllms_trl.update.packing import pack
+from pettingllms_trl.update.packing.cost import token_price_of
+from pettingllms_trl.update.packing.pack import pack
 from pettingllms_trl.update.positions import counts_padding, takes_positions, with_positions
 
 
@@ -112,6 +114,11 @@ class PackedScorer:
                     stacklevel=2,
                 )
         return self.packable[name]
+
+    def token_price(self, name: str) -> float:
+        """What a token costs a policy's model, by which the way to pack its sequences is chosen."""
+        hidden_size = self._team.weights_of(name).config.get_text_config().hidden_size
+        return token_price_of(self._accelerator.device.type, hidden_size)
 
     def _reason_not_packable(self) -> str | None:
         """Why the active policy's sequences are not packed; empty if the user does not want it, `None` if they are."""
@@ -268,7 +275,7 @@ class PackedScorer:
             width: C.
             isolated: `False`: every token sees all tokens before it in the row, including those of other candidates.
         """
-        packed = pack(ids, mask, width)
+        packed = pack(ids, mask, width, token_price=self.token_price(self._team.active))
         own = self._team.weights_of(self._team.active)
         models = (own, model) if isinstance(model, nn.Module) else (own,)
         with attending(*models), self._accelerator.autocast():

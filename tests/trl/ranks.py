@@ -173,6 +173,7 @@ def take_little_memory() -> None:
         return {**arguments(*args, **kwargs), "kv_cache_memory_bytes": 2**25}
 
     colocated.engine_arguments = with_less
+    os.environ.pop("VLLM_CPU_KVCACHE_SPACE", None)  # it has precedence
 
 
 TRAINERS: list[MultiAgentGRPOTrainer] = []

@@ -88,6 +88,7 @@ SAME = {
     "in turns": spec("full", alternate_every=1, max_steps=4, **ADAM),
     "reward functions": spec("shared", about={"reward_funcs": True}),
     "conversations": spec("lora", history="conversation"),
+    "conversations over micro-steps": spec("full", history="conversation", loss_type="grpo", **INSIDE),
     "an instance is dropped": spec("full", about={"env": "fails", "seeds": [1, 2, 3]}),
     # Of the closer there are fewer rows than micro-steps: in the last optimizer step it has none.
     "too few rows of one": spec(
@@ -149,7 +150,7 @@ def check_same(one: dict[str, Any], other: dict[str, Any], name: str, *, metrics
 
 
 CLOCKS = ("runtime", "per_second", "time", "flos")
-OF_PASSES = ("clip_ratio", "policy_loss", "entropy", "kl", "vespo", "skipped_steps")
+OF_PASSES = ("clip_ratio", "policy_loss", "entropy", "kl", "vespo", "skipped_steps", "frac_tokens_read")
 """TRL's means over the processes' means, each of which counts as much whatever is in it."""
 OF_CALLS = ("sampled_tokens",)
 """The sampler of `ranks.py` tells equal prompts of one call apart, and continuations fall into other calls."""
