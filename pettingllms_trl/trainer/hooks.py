@@ -40,7 +40,7 @@ from pettingllms_trl.role_sampling import NOTHING, SamplingOverrides
 from pettingllms_trl.trainer.dataloading import EvaluatedRows, GenerationPlan, each_generation_once, numbered
 from pettingllms_trl.update.assignment import Assignment
 from pettingllms_trl.update.entropy import EntropyBonus
-from pettingllms_trl.update.micro_batches import Batch, ended_at, rollout_of, with_scaled_items
+from pettingllms_trl.update.micro_batches import Batch, rollout_of, with_scaled_items
 from pettingllms_trl.update.packed_logprobs import PackedScorer, Scores
 from pettingllms_trl.update.pass_metrics import TrainingLog
 from pettingllms_trl.update.step_guard import StepGuard
@@ -202,7 +202,8 @@ class TRLHooks(GRPOTrainer):
         for column, values in table.items():
             self._log_completion_extra(column, list(values))
         self._replayed, self.scorer.chunks, self.scorer.pictures = list(rows), chunks, columns.get("pictures")
-        with override_args(self, num_generations=group_size, eos_token_ids=ended_at(rows, self.eos_token_ids)):
+        eos = {*self.eos_token_ids, *[row["completion"].ids[-1] for row in rows if row["completion"].finish == "stop"]}
+        with override_args(self, num_generations=group_size, eos_token_ids=list(eos)):  # stop words, too, end replies
             batch = self._generate_and_score_completions([{**row, "prompt": row["messages"]} for row in rows])
         if chunks is not None:
             self.log_of_trl.correct_ratios(batch, [row for chunk in chunks for row in chunk])
@@ -210,8 +211,7 @@ class TRLHooks(GRPOTrainer):
 
     def _calculate_rewards(self, inputs: list[dict[str, Any]], *args: Any) -> torch.Tensor:
         """The rewards that the environment gave while it was played. (B, 1)"""
-        rewards = torch.tensor([[row["reward"]] for row in inputs], dtype=torch.float32)
-        return gather(rewards.to(self.accelerator.device))
+        return gather(torch.tensor([[row["reward"]] for row in inputs], device=self.accelerator.device).float())
 
     def correct_for_padding(self, rows: Sequence[dict[str, Any]], assignment: Assignment, *, group_size: int) -> None:
         """See `RowScorer`."""

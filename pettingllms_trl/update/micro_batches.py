@@ -146,20 +146,6 @@ def with_scaled_items(batch: Batch) -> Batch:
     return batch if scale == 1.0 else {**batch, "num_items_in_batch": batch["num_items_in_batch"] * scale}
 
 
-def ended_at(rows: Sequence[Mapping[str, Any]], eos_token_ids: Sequence[int]) -> list[int]:
-    """Ids by which TRL takes a completion for ended: the model's own, and the last of those that a stop word ended.
-
-    Args:
-        rows: As `RowScorer` gets them.
-        eos_token_ids: The model's own.
-    """
-    found = dict.fromkeys(eos_token_ids)
-    for row in rows:
-        if row["completion"].finish == "stop":
-            found[row["completion"].ids[-1]] = None
-    return list(found)
-
-
 def rollout_of(rows: Sequence[Mapping[str, Any]], trainer: Any) -> dict[str, Any]:
     """What a `rollout_func` of TRL returns for sequences that were sampled already, token for token.
 
@@ -167,11 +153,10 @@ def rollout_of(rows: Sequence[Mapping[str, Any]], trainer: Any) -> dict[str, Any
     """
     ends = trainer.eos_token_ids if trainer.mask_truncated_completions else ()
     logprobs = [row["completion"].logprobs for row in rows]
-    masks = [
-        [int(row["counts"] and not (row["completion"].finish == "length" and row["completion"].ids[-1] in ends))]
-        * len(row["completion"].ids)
-        for row in rows
-    ]
+    masks = []
+    for row in rows:
+        is_cut = row["completion"].finish == "length" and row["completion"].ids[-1] in ends
+        masks.append([int(row["counts"] and not is_cut)] * len(row["completion"].ids))
     return {
         **({} if all(map(all, masks)) else {"env_mask": masks}),
         "prompt_ids": [list(row["prompt"].ids) for row in rows],

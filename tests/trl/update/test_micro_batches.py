@@ -10,7 +10,7 @@ import torch
 
 from batches import batch_of, rows_of
 from pettingllms_trl.records import Completion
-from pettingllms_trl.update.micro_batches import Batch, ended_at, rollout_of, split
+from pettingllms_trl.update.micro_batches import Batch, rollout_of, split
 
 
 def scales(steps: list[list[Batch]]) -> list[list[float]]:
@@ -126,7 +126,5 @@ def test_a_completion_that_was_cut_at_the_token_that_ended_another_one_is_left_o
         {"prompt": SimpleNamespace(ids=(1,)), "completion": Completion(ids=ids, text="", finish=how), "counts": True}
         for ids, how in finishes.items()
     ]
-    ends = ended_at(rows, [2])
-    assert ends == [2, 7]
-    trainer = SimpleNamespace(eos_token_ids=ends, mask_truncated_completions=masks)
+    trainer = SimpleNamespace(eos_token_ids=[2, 7], mask_truncated_completions=masks)
     assert rollout_of(rows, trainer).get("env_mask") == expected
