@@ -159,8 +159,7 @@ class _Handler(BaseHTTPRequestHandler):
         if call.reply is None:
             raise RequestError(OVER, 409)
         # Before the client has it, who may ask the same once more at once. To write to one that is gone is no error.
-        if self._is_connected():  # else a second try may have it already
-            call.is_delivered = True
+        call.is_delivered = self._is_connected() or call.is_delivered  # to a second try, before this one was woken up
         try:
             self._send(*DIALECTS[path].write(asked, call.reply, call.number))
         except OSError:  # the client is gone; a second try gets the same answer
