@@ -26,6 +26,7 @@ from accelerate import Accelerator
 from accelerate.utils import DistributedType, gather_object
 from peft import PeftModel
 from torch import nn
+from trl.trainer.utils import pad
 
 from pettingllms_envs.observations import Image
 from pettingllms_trl.config import MultiAgentGRPOConfig
@@ -246,6 +247,30 @@ class PackedScorer:
             scores[chunk] = own
         return scores, None, None
 
+    @torch.no_grad()
+    def totals(self, name: str, rows: Sequence[Sequence[Sequence[int]]], pictures: Pictures) -> list[float]:
+        """Log-probability of each completion, its tokens together. Each process scores some, and is given all.
+
+        Args:
+            name: The policy.
+            rows: The ids of prompts and completions.
+            pictures: That each prompt shows.
+        """
+        self._activate(name)
+        first, step = self._accelerator.process_index, self._accelerator.num_processes
+        own, size, found = rows[first::step], self._args.per_device_train_batch_size, list[float]()
+        with self._team.in_eval_mode():
+            for start in range(0, len(own), size):
+                ids, mask, width = _padded(own[start : start + size], self._accelerator.device)
+                self.pictures = pictures[first::step][start : start + size]
+                scores, _, _ = self.score(self._team.wrapped, ids, mask, width)
+                found += (scores * mask[:, -width:]).sum(dim=1).tolist()
+        self.pictures = None
+        totals = [0.0] * len(rows)
+        for process, part in enumerate(gather_object([found])):
+            totals[process::step] = part
+        return totals
+
     def _seen(
         self, model: Any, ids: torch.Tensor, mask: torch.Tensor, width: int, *, size: int, **options: Any
     ) -> Scores:
@@ -289,6 +314,15 @@ class PackedScorer:
             )
         entropies = None if outputs.entropy is None else packed.of_completions(outputs.entropy)
         return packed.of_completions(outputs.log_probs), entropies
+
+
+def _padded(rows: Sequence[Sequence[Sequence[int]]], device: torch.device) -> tuple[torch.Tensor, torch.Tensor, int]:
+    """Prompts padded on the left and completions on the right, with their mask and the longest completion."""
+    parts = [[torch.tensor(ids, device=device) for ids in part] for part in zip(*rows, strict=True)]
+    sides = list(zip(parts, ("left", "right"), strict=True))
+    ids = torch.cat([pad(part, padding_side=side) for part, side in sides], dim=1)
+    masks = [pad([torch.ones_like(each) for each in part], padding_side=side) for part, side in sides]
+    return ids, torch.cat(masks, dim=1), masks[1].size(1)
 
 
 PROBE_LENGTH = 6
