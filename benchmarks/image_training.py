@@ -79,7 +79,7 @@ GROUP, ROWS = 8, 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Settings of both trainings, which were chosen on the validation split.
+    """Settings of both trainings, to be chosen on the validation split.
 
     Args:
         imitated: Demonstrations that are imitated.
@@ -90,7 +90,7 @@ class Options:
     """
 
     imitated: int = 38_400
-    careless: float = 0.5
+    careless: float = 0.1
     imitation_rate: float = 3e-3
     steps: int = 150
     rate: float = 1e-3

@@ -34,7 +34,7 @@ def main() -> None:
     """Read a run, write the designs and the suite."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path, help="folder of a run of `pettingllms bench` with workflow=designed")
-    parser.add_argument("--member", required=True, help="who plays the members, such as api:Qwen/Qwen3-1.7B")
+    parser.add_argument("--member", required=True, help="agent of the members, such as api:Qwen/Qwen3-1.7B")
     parser.add_argument("--most", type=int, default=10, help="number of designs")
     parser.add_argument("--output", type=Path, default=Path("outputs/searched"))
     options = parser.parse_args()

@@ -62,7 +62,12 @@ class Answering(DataTask[AnswerState]):
         return (*boxes, *(f"```python\nprint({number})\n```\n{self.write(number)}" for number in ("0", "1", "42")))
 
     def generate(
-        self, seed: int, split: str = SPLITS[0], level: int | None = None, problem: str | None = None
+        self,
+        seed: int,
+        split: str = SPLITS[0],
+        level: int | None = None,
+        problem: str | None = None,
+        row: Mapping[str, Any] | None = None,
     ) -> AnswerState:
         """The problem of a seed in a split.
 
@@ -71,12 +76,13 @@ class Answering(DataTask[AnswerState]):
             split: `"train"`, `"validation"` or `"test"`. A benchmark's own data have the last one only.
             level: Only problems of this difficulty; None for all.
             problem: The id of a problem of the split; the seed is not used then.
+            row: The problem itself, see `DataTask.drawn`.
 
         Raises:
             ValueError: There is no such split, level, problem or data.
         """
-        drawn = self.drawn(MathProblem, seed, split, level=level, problem=problem, **self._also())
-        if self.golden_kind not in (None, drawn.kind):
+        drawn = self.drawn(MathProblem, seed, split, level=level, problem=problem, row=row, **self._also())
+        if drawn.has_answer and self.golden_kind not in (None, drawn.kind):
             raise ValueError(f"{self.name} got data={self.data!r} with {drawn}; expected problems of {self.name}.")
         return AnswerState(drawn)
 
@@ -103,6 +109,8 @@ class Answering(DataTask[AnswerState]):
             GraderFailed: The grader itself failed, twice.
         """
         problem = state.problem
+        if not problem.has_answer:
+            return AnswerState(problem, move)
         return AnswerState(problem, move, math.grade(move, problem.answer, **_how(problem)).verdict)
 
     def solved(self, state: AnswerState) -> bool:
@@ -148,6 +156,8 @@ class Answering(DataTask[AnswerState]):
 
     def outcome(self, state: AnswerState) -> Mapping[str, bool | int | float]:
         """`success`, `answered` and `timeout`; see the module."""
+        if not state.problem.has_answer:
+            return {"answered": state.answer is not None}
         return {
             "success": self.solved(state),
             "answered": state.answer is not None,

@@ -248,6 +248,7 @@ class Publisher:
                 policy: get_config_model_id(self._team.weights_of(policy).config) for policy in self._team.profiles
             },
             tags=list(tags),
+            seeing=[policy for policy, profile in self._team.profiles.items() if profile.reads_images],
             settings=self.settings(step=step),
             results=results_of(log_history, num_evaluated),
             note=self._note,

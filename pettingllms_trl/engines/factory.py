@@ -36,7 +36,7 @@ from pettingllms_trl.policies import sampling
 from pettingllms_trl.policies.routing import Routing
 from pettingllms_trl.policies.weights import weights_of
 from pettingllms_trl.processes.tensor_parallel import TensorParallelGroup, tensor_parallel_group
-from pettingllms_trl.records import Engine, Sample, Scored
+from pettingllms_trl.records import Engine, Prompt, Sample, Scored
 from pettingllms_trl.role_sampling import parse
 
 
@@ -166,14 +166,14 @@ class EngineSet:
         for served in self._served:
             served.sync_weights(weights_of(model, served.policies[0]), version)
 
-    def score(self, policy: str, ids: Sequence[int]) -> Sequence[Scored]:
+    def score(self, policy: str, prompt: Prompt) -> Sequence[Scored]:
         """A policy's log-probabilities of a text, on each replica of its engine. Only during a rollout.
 
         Args:
             policy: One of `served`.
-            ids: Token ids; they are truncated to the engine's context.
+            prompt: The text, with its ids, which are truncated to the engine's context.
         """
-        return self._of(policy).engine.score(policy, ids)
+        return self._of(policy).engine.score(policy, prompt)
 
     def _of(self, policy: str) -> ServedPolicies:
         return next(served for served in self._served if policy in {own.name for own in served.policies})

@@ -20,6 +20,7 @@ from peft import (
     set_peft_model_state_dict,
 )
 from peft.tuners.tuners_utils import BaseTunerLayer
+from torch import nn
 from transformers import PreTrainedModel
 
 from pettingllms_trl.policies.routing import REFERENCE
@@ -70,9 +71,28 @@ def attach_adapters(
 
 def activate(model: PeftModel, adapter: str, trained: Sequence[str]) -> None:
     """Route the next forward pass through `adapter`, and keep the gradients of all trained adapters enabled."""
+    if _is_active(model, adapter, trained):
+        return  # PEFT would traverse all modules
     model.set_adapter(adapter, inference_mode=adapter not in trained)
     if trained:
         model.set_requires_grad(list(trained), True)
+
+
+def _is_active(model: PeftModel, adapter: str, trained: Sequence[str]) -> bool:
+    """Whether a model is as `activate` leaves it. PEFT switches all layers alike, so the first one tells."""
+    if model.active_adapters != [adapter]:
+        return False
+    layer = next((module for module in model.modules() if isinstance(module, BaseTunerLayer)), None)
+    if layer is None or layer.disable_adapters or layer.active_adapters != [adapter]:
+        return False
+    weights = [getattr(layer, name) for name in layer.adapter_layer_names]
+    enabled = {
+        name: parameter.requires_grad
+        for each in weights
+        for name in each
+        for parameter in (each[name].parameters() if isinstance(each[name], nn.Module) else [each[name]])
+    }
+    return {adapter, *trained} <= enabled.keys() and all(on == (name in trained) for name, on in enabled.items())
 
 
 @contextmanager

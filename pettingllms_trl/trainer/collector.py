@@ -138,6 +138,7 @@ class RolloutCollector:
         names = {policy.name for policy in learning}
         idle = {agent for agent, policy in self._routing.of_agent.items() if policy not in names}
         partners = idle if self._branched is None else self._routing.of_agent.keys() - self._branched
+        untrained = partners | idle  # in the episodes themselves
         if self._args.max_resamples:
             rows = self._next_rows(self.rows_per_generation)
         else:
@@ -158,7 +159,7 @@ class RolloutCollector:
             played += rows
             scores |= more.scores
             counts = {count: counts.get(count, 0) + number for count, number in more.counts.items()}
-            decisions = [d for episode in episodes for d in episode.decisions if d.agent not in partners | idle]
+            decisions = [d for episode in episodes for d in episode.decisions if d.agent not in untrained]
             selection = select(
                 decisions,
                 self.filters,

@@ -19,7 +19,7 @@ from pettingllms_envs.tasks.archives import Archives
 from pettingllms_envs.tasks.math import Math
 from pettingllms_envs.tasks.plan_path import PlanPath
 from pettingllms_envs.testing import CHECKS, check
-from pettingllms_envs.workflows import designed
+from pettingllms_envs.workflows import design_team
 from pettingllms_envs.workflows.design_leaks import Leaks, answer_in_job, measure_leaks, solved_without_question
 from pettingllms_envs.workflows.designed import Designed
 from pettingllms_envs.workflows.designs import (
@@ -315,7 +315,7 @@ class Counter:
 
 def test_a_tool_of_the_palette_is_run_once_however_often_the_function_is(monkeypatch: pytest.MonkeyPatch) -> None:
     counter = Counter()
-    monkeypatch.setattr(designed, "_tool", {"counter": counter}.__getitem__)
+    monkeypatch.setattr(design_team, "_tool", {"counter": counter}.__getitem__)
     env = made(Design((Member("Count.", (), ("counter",)),)), palette=["counter"])
     env.step("```call counter\none\n```")
     assert "It printed:\n```\ncall 1: one\n```" in shown(env)

@@ -74,5 +74,3 @@ def fan_out(base_url: str, row: Mapping[str, Any]) -> None:
 
 
 TARGETS = {"sequence": sequence, "fan-out": fan_out}
-WAIT = 0.2
-"""Seconds for which the threads of a graph may be kept from their calls on a busy machine."""

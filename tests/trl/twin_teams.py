@@ -23,6 +23,8 @@ from pettingllms_envs.programs import ProgramMaker, program
 PAIR = ("writer", "critic")
 WRITERS = ("writer_0", "writer_1", "writer_2")
 FOUR = (*WRITERS, "judge")
+WAIT = 0.2
+"""Seconds for which threads may be kept from their calls at the same time on a busy machine."""
 
 
 def send(url: str, body: Any) -> Any:

@@ -8,6 +8,7 @@ import random
 import signal
 import time
 from contextlib import suppress
+from importlib.util import find_spec
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,9 @@ SECONDS = 30.0
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["pettingllms_trl.trainer.trainer", "pettingllms_trl.engines.vllm.colocated"])
 
-pytestmark = [pytest.mark.slow, pytest.mark.vllm]
+NEEDS_VLLM = pytest.mark.skipif(find_spec("vllm") is None, reason="needs vllm")
+
+pytestmark = [pytest.mark.slow, pytest.mark.vllm, NEEDS_VLLM]
 
 
 class Lives:

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 from mortal import mortal
 from pettingllms_trl.checkpoints.atomic import newest
-from twin_teams import FOUR, PAIR, as_program, fan_out, sequence
+from twin_teams import FOUR, PAIR, WAIT, as_program, fan_out, sequence
 
 
 STEPS = 5
@@ -30,27 +30,27 @@ CONTEXT.set_forkserver_preload(["pettingllms_trl.trainer.trainer"])
 OF_LANGGRAPH = [pytest.mark.frameworks, pytest.mark.filterwarnings("ignore")]
 
 
-def targets(library: str) -> tuple[Mapping[str, Any], float]:
-    """The teams as functions, or as graphs, and how long is waited for calls at the same time."""
+def targets(library: str) -> Mapping[str, Any]:
+    """The teams as functions, or as graphs."""
     if library == "none":
-        return PLAIN, 0.0
-    from langgraph_teams import TARGETS, WAIT
+        return PLAIN
+    from langgraph_teams import TARGETS
 
-    return TARGETS, WAIT
+    return TARGETS
 
 
 def live(model: str, path: Path, library: str, name: str, way: str, kill_at: int) -> None:
     """Train from the newest checkpoint. The first run to end after `kill_at` others, if not 0, kills the process."""
-    numbers, (teams, wait) = count(1), targets(library)
+    numbers, play = count(1), targets(library)[name]
 
     def target(base_url: str, row: Mapping[str, Any]) -> None:
         number = next(numbers)
-        teams[name](base_url, row)
+        play(base_url, row)
         if 0 < kill_at <= number:  # its rewards are posted, and its end is not known yet
             os.kill(os.getpid(), signal.SIGKILL)
 
     options = WAYS[way]
-    trainer = mortal(model, path, steps=STEPS, env=as_program(name, {name: target}, wait), **options)
+    trainer = mortal(model, path, steps=STEPS, env=as_program(name, {name: target}, WAIT), **options)
     checkpoint = newest(path)
     trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
 

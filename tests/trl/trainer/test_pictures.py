@@ -315,3 +315,32 @@ def test_texts_alone_are_read_once_by_a_model_with_vision(tmp_path: Path) -> Non
         played.append([[c.completion.ids for c in d.candidates] for e in episodes for d in e.decisions])
         trainer.train()
     assert played[0] == played[1]
+
+
+# ---- Checkpoints and the log of rollouts ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_run_resumed_inside_a_generation_has_its_pictures_and_the_same_weights(family: str, tmp_path: Path) -> None:
+    options = {"save_strategy": "steps", "save_steps": 1, "steps_per_generation": 2, "max_steps": 2}
+    whole = trainer_of(tmp_path / "whole", family, **options)
+    whole.train()
+    resumed = trainer_of(tmp_path / "resumed", family, **options)
+    resumed.train(str(tmp_path / "whole" / "checkpoint-1"))
+    assert resumed.rollouts == []  # its one generation is the other run's
+    assert [len(shown) for shown in resumed.batches[0]["pictures"]] == [
+        len(shown) for shown in whole.batches[1]["pictures"]
+    ]
+    weights = weights_of(whole)
+    assert all(torch.equal(value, weights[name]) for name, value in weights_of(resumed).items())
+
+
+def test_the_log_of_rollouts_has_the_files_of_its_images(tmp_path: Path) -> None:
+    trainer = trainer_of(tmp_path, log_rollouts=True)
+    trainer.train()
+    rows = [json.loads(line) for line in (tmp_path / "rollouts" / "episodes.jsonl").read_text().splitlines()]
+    parts = [
+        part for row in rows for step in row["steps"] for message in step["messages"] for part in message["content"]
+    ]
+    shown = {part["digest"] for part in parts if part["type"] == "image"}
+    assert {file.stem for file in (tmp_path / "rollouts" / "media").iterdir()} == shown != set()

@@ -13,7 +13,7 @@ from datasets import Dataset
 from pettingllms_envs.programs import program
 from pettingllms_trl import MultiAgentGRPOTrainer
 from short_runs import KeepsBatches, KeepsRollouts, adapter, around_generation, keep_all_rows, settings
-from twin_teams import NATIVE, as_program, ask, score, send
+from twin_teams import NATIVE, WAIT, as_program, ask, score, send
 
 
 AGENTS = ("writer", "critic")
@@ -35,6 +35,26 @@ def rewriting(base_url: str, row: Any) -> float:
 def team(env: Any, model: str, path: Path, credit: Any = "grpo", **options: Any) -> Team:
     given = {"sampling": "parallel", "num_generations": 2, "per_device_train_batch_size": 2, **options}
     return Team(model, env, settings(path, **given), SEEDS, credit=credit, policies="lora", peft_config=adapter())
+
+
+@pytest.mark.parametrize("masks", [False, True])
+def test_a_reply_that_a_stop_word_ended_is_not_truncated_and_is_trained_on(
+    model_path: str, tmp_path: Path, masks: bool
+) -> None:
+    def stopping(base_url: str, row: Any) -> float:
+        body = {"model": "writer", "messages": [{"role": "user", "content": "?"}], "stop": list(map(chr, range(256)))}
+        answer = send(f"{base_url}/chat/completions", body)
+        finishes.append(answer["choices"][0]["finish_reason"])
+        return float(len(finishes) % 2)
+
+    finishes = list[str]()
+    env = program(stopping, agents=("writer",))
+    trainer = team(env, model_path, tmp_path, mask_truncated_completions=masks)
+    trainer.train()
+    logged = trainer.state.log_history[0]
+    assert set(finishes) == {"stop"}
+    assert logged["completions/clipped_ratio"] == 0.0
+    assert logged["grad_norm"] > 0.0
 
 
 @pytest.mark.parametrize("options", [{}, TREE])
@@ -170,7 +190,7 @@ def test_so_is_a_team_as_a_graph_of_langgraph(
     name: str, model_path: str, tmp_path: Path, options: dict[str, Any], credit: str
 ) -> None:
     pytest.importorskip("langgraph")
-    from langgraph_teams import TARGETS, WAIT
+    from langgraph_teams import TARGETS
 
     check_twins(name, model_path, tmp_path, options, credit, TARGETS, WAIT)
 
