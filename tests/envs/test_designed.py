@@ -477,6 +477,23 @@ def test_leaks_are_counted_beside_what_chance_alone_gives() -> None:
     assert not solved_without_question(path, first, holding("DDRR"), lambda prompt: "I cannot know.")
 
 
+def test_the_chance_of_a_leak_is_that_of_another_questions_answer_however_often_one_is_asked() -> None:
+    path = PlanPath(size=3)
+    first = path.generate(0, board=BOARD["board"])
+    second = path.generate(0, board="@ G .\n. . .\n. . .")  # the oracle says R, which is in "d d r r", too
+    leak = (first, holding("D D R R"))
+    assert measure_leaks(path, [leak], lambda _: "") == Leaks(num=1, in_jobs=1, by_chance=0, without_question=0)
+    assert measure_leaks(path, [leak] * 4, lambda _: "") == Leaks(num=4, in_jobs=4, by_chance=0, without_question=0)
+    both = [leak] * 4 + [(second, holding("Go."))] * 2
+    assert measure_leaks(path, both, lambda _: "") == Leaks(num=6, in_jobs=4, by_chance=4, without_question=0)
+    assert measure_leaks(path, [], lambda _: "") == Leaks(0, 0, 0, 0)
+
+
+def test_an_answer_without_words_and_numbers_stands_in_no_job() -> None:
+    apps = pettingllms_envs.make("apps", workflow="designed").workflow.task
+    assert not answer_in_job(apps, apps.generate(0), holding("Solve the task."))  # its last line is ```
+
+
 def test_a_bot_designs_random_teams_by_what_the_designer_is_shown() -> None:
     sizes = set()
     for seed in range(30):
