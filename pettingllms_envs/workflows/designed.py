@@ -5,7 +5,7 @@ members, so that they share a policy. A design is read and never run. Members ac
 question, its job, the last replies of those it reads and, after the first round, the reply that ended the round
 before. A reply with one block ```call NAME is a call of one of the member's tools; the same member is then asked
 again. The last member's last reply is the team's move, and only one is played. Where calls or characters are used up
-before, it is the last reply so far.
+before, it is the last reply so far, also one that is a call.
 
 Rewards: the team gets what the task pays for the move, `progress` and `success`. The designer pays `size`,
 `member_cost` for each member of its design, or `format`, -0.2, for a design that cannot be read, which ends the

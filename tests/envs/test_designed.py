@@ -296,6 +296,27 @@ def test_a_member_calls_its_own_tool_and_no_other_until_the_calls_are_used_up() 
     assert outcome(env)["cut_short"]
 
 
+CALL = "```call archive_0\nx\n```\n"
+
+
+@pytest.mark.parametrize(("first", "second", "solves"), [("Zulo", "Popos", True), ("Popos", "Zulo", False)])
+def test_when_calls_are_used_up_the_last_call_is_played_and_not_the_first(
+    first: str, second: str, solves: bool
+) -> None:
+    env = made(Design((Member("Search.", (), ("archive_0",)),)), "archives", max_calls=2)
+    env.step(f"{CALL}Answer: {first}")
+    env.step(f"{CALL}Answer: {second}")
+    assert outcome(env) | {"success": solves, "cut_short": True, "member_calls": 2} == outcome(env)
+
+
+def test_the_member_that_uses_the_calls_up_pays_for_it_and_no_other() -> None:
+    env = made(Design((Member("Tell."), Member("Search.", (0,), ("archive_0",)))), "archives", max_calls=3)
+    for reply in ("It is Gafon.", CALL, CALL):
+        env.step(reply)
+    assert outcome(env)["cut_short"]
+    assert env.rewards == {"designer_0": 0.0, "member_0": 0.0, "member_1": -0.2}
+
+
 def test_one_member_may_not_have_both_archives() -> None:
     both = team(member(tools=["archive_0", "archive_1"]))
     assert outcome(made(both, "archives"))["unreadable_design"]
