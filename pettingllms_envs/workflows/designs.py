@@ -21,9 +21,6 @@ from pettingllms_envs.replies import END_OF_THINKING, FENCE
 from pettingllms_envs.tools.calls import strict_json
 
 
-EXAMPLE = (
-    '{"members": [{"job": "...", "reads": [], "tools": []}, {"job": "...", "reads": [0], "tools": []}], "rounds": 1}'
-)
 JOBS = (
     "Solve the task step by step.",
     "Work out the first step, and say what it gives.",
@@ -131,6 +128,12 @@ def write_design(design: Design) -> str:
     """The canonical reply that `read_design` reads as this design."""
     members = [member._asdict() for member in design.members]
     return json.dumps({"members": members, "rounds": design.rounds}, ensure_ascii=False)
+
+
+def example(limits: Limits) -> str:
+    """The form of a design, as designers are shown it: of two members, where that is allowed."""
+    job = "..."[: limits.job_chars]
+    return write_design(Design((Member(job), Member(job, (0,)))[: limits.members]))
 
 
 def random_design(rng: random.Random, limits: Limits, jobs: Sequence[str] = JOBS) -> Design:

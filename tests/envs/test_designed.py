@@ -23,10 +23,10 @@ from pettingllms_envs.workflows import design_team
 from pettingllms_envs.workflows.design_leaks import Leaks, answer_in_job, measure_leaks, solved_without_question
 from pettingllms_envs.workflows.designed import Designed
 from pettingllms_envs.workflows.designs import (
-    EXAMPLE,
     Design,
     Limits,
     Member,
+    example,
     random_design,
     read_design,
     write_design,
@@ -137,7 +137,14 @@ def test_a_job_may_name_the_end_of_thinking(thoughts: str) -> None:
 
 
 def test_the_example_that_designers_are_shown_is_a_design() -> None:
-    assert read_design(EXAMPLE, Limits()) == Design((Member("..."), Member("...", (0,))))
+    assert read_design(example(Limits()), Limits()) == Design((Member("..."), Member("...", (0,))))
+
+
+@pytest.mark.parametrize("limits", [{"members": 1}, {"job_chars": 1}, {"members": 1, "job_chars": 2, "rounds": 1}])
+def test_the_example_is_within_the_limits_that_designers_are_shown_with_it(limits: dict[str, int]) -> None:
+    assert isinstance(read_design(example(Limits(**limits)), Limits(**limits)), Design)
+    env = made(**{f"max_{name}" if name != "job_chars" else name: value for name, value in limits.items()})
+    assert env.observe("designer_0")["system"].endswith(f"nothing else: {example(Limits(**limits))}")
 
 
 AUDITED: list[str] | None = None
@@ -205,7 +212,7 @@ def test_the_largest_design_that_a_setting_allows_is_read_in_half_a_millisecond(
     assert min(seconds) < 0.0005
 
 
-@pytest.mark.parametrize("reply", ["I need two members.", EXAMPLE * 2, "[" * 100_000])
+@pytest.mark.parametrize("reply", ["I need two members.", write_design(PAIR) * 2, "[" * 100_000])
 def test_an_unreadable_design_costs_its_designer_and_ends_the_episode_before_a_member_is_asked(reply: str) -> None:
     env = made(reply)
     assert env.agents == ["designer_0"]
@@ -391,9 +398,13 @@ def test_a_design_costs_by_its_members_whatever_its_length() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"member_cost": 0.25}, "member_cost is 0.25 and max_members is 4; expected .* less than a success"),
-        ({"member_cost": -0.1}, "expected a cost of at least 0"),
-        ({"member_cost": float("nan")}, "expected a cost of at least 0"),
+        (
+            {"member_cost": 0.2, "max_members": 5},
+            "member_cost is 0.2 and max_members is 5; expected .* less than a success",
+        ),
+        ({"member_cost": 0.21, "max_members": 1}, "expected a cost from 0 to 0.2, which a design that cannot be read"),
+        ({"member_cost": -0.1}, "expected a cost from 0 to 0.2"),
+        ({"member_cost": float("nan")}, "expected a cost from 0 to 0.2"),
         ({"alpha": 0.04}, "alpha is 0.04; expected more than 0.04, the costs of 'designed'"),
         ({"max_members": 17}, "max_members is 17; expected a whole number from 1 to 16"),
         ({"max_calls": 0}, "max_calls is 0"),
@@ -450,6 +461,22 @@ def test_a_disguised_question_is_of_the_same_kind_with_other_names_numbers_or_ma
         digits = [letter for letter in maths.show(problem) if letter.isdigit()]
         others = [letter for letter in maths.disguised(problem) if letter.isdigit()]
         assert not any(one == other for one, other in zip(digits, others, strict=bool(others)))
+
+
+@pytest.mark.parametrize("text", [r"Simplify $\frac9x - \frac4x$ for $x > 0$.", r"\sqrt2b, \binom5k and x1y, y07z: 3"])
+def test_every_digit_of_a_disguised_problem_is_another_also_within_a_word(text: str) -> None:
+    maths = Math()
+    shown = maths.disguised(maths.generate(0, row={"problem": text, "answer": "1"}))
+    assert len(shown) == len(f"The problem:\n{text}")
+    for one, other in zip(text, shown.removeprefix("The problem:\n"), strict=True):
+        assert (one != other) is one.isdigit()
+
+
+@pytest.mark.parametrize("text", ["Is it even?", "What is 3² + 1?", "Add ½ to 2.", "What is ٣ + 1?", "Part Ⅷ."])
+def test_a_problem_without_digits_or_with_others_than_0_to_9_is_not_shown_to_a_designer(text: str) -> None:
+    maths = Math()
+    state = maths.generate(0, row={"problem": text, "answer": "1"})
+    assert maths.disguised(state) == "A problem that is not shown."
 
 
 def test_a_designer_that_must_not_know_the_question_is_never_shown_it() -> None:
