@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from pettingllms_envs.core import Unreadable
-from pettingllms_envs.replies import END_OF_THINKING, FENCE
+from pettingllms_envs.replies import END_OF_THINKING
 from pettingllms_envs.tools.calls import strict_json
 
 
@@ -31,7 +31,7 @@ JOBS = (
 """Jobs of random designs. They fit every task, and so hold no answer."""
 
 _OVERHEAD = 100  # characters of a member beside its job
-_FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)\n```", re.S)
+_FENCED = re.compile(r"```(?:json)?[ \t\r]*\n(.*)\n```", re.S | re.I)
 
 
 class Member(NamedTuple):
@@ -78,17 +78,12 @@ def read_design(reply: str, limits: Limits) -> Design | Unreadable:
     The length is checked before anything is parsed, so a reply of any length takes time linear in it. Nothing in it is
     evaluated, and reasons are in fixed words.
     """
-    text = reply.strip()
-    if not text.startswith(("{", FENCE)):  # a job may name the end of thinking, too
-        _, end, rest = text.partition(END_OF_THINKING)
-        text = rest.strip() if end else text
-    if len(text) > limits.chars:
-        return Unreadable(f"its design is longer than {limits.chars} characters")
-    fenced = _FENCED.fullmatch(text)
-    try:
-        found = strict_json(fenced[1] if fenced else text)
-    except (ValueError, RecursionError):
-        return Unreadable("it is not one JSON object")
+    found = _read_json(reply.strip(), limits)
+    _, end, rest = reply.partition(END_OF_THINKING)
+    if end and isinstance(found, Unreadable):  # only then, since a job may name the end of thinking, too
+        found = _read_json(rest.strip(), limits)
+    if isinstance(found, Unreadable):
+        return found
     if not isinstance(found, dict) or set(found) != {"members", "rounds"}:
         return Unreadable("its design has other fields than members and rounds")
     members, rounds = found["members"], found["rounds"]
@@ -103,6 +98,17 @@ def read_design(reply: str, limits: Limits) -> Design | Unreadable:
             return member
         team.append(member)
     return Design(tuple(team), rounds)
+
+
+def _read_json(text: str, limits: Limits) -> Any:
+    """What a text is, alone or in a block."""
+    if len(text) > limits.chars:
+        return Unreadable(f"its design is longer than {limits.chars} characters")
+    fenced = _FENCED.fullmatch(text)
+    try:
+        return strict_json(fenced[1] if fenced else text)
+    except (ValueError, RecursionError):
+        return Unreadable("it is not one JSON object")
 
 
 def _read_member(found: Any, number: int, limits: Limits) -> Member | Unreadable:

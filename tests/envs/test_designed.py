@@ -124,13 +124,17 @@ def test_a_reply_that_is_no_design_is_unreadable_for_a_reason_in_fixed_words(rep
 
 
 @pytest.mark.parametrize(
-    "form", ["{}", " {}\n", "```json\n{}\n```", "```\n{}\n```", "Two of them {{...}}?\n</think>\n{}"]
+    "form",
+    [
+        *("{}", " {}\n", "```json\n{}\n```", "```\n{}\n```", "```JSON\r\n{}\r\n```"),
+        *("Two of them {{...}}?\n</think>\n{}", "{{Two}}</think>{}", "```\nx\n```\n</think>\n```\n{}\n```"),
+    ],
 )
 def test_a_design_may_stand_in_a_block_and_after_thinking(form: str) -> None:
     assert read_design(form.format(write_design(PAIR)), LIMITS) == PAIR
 
 
-@pytest.mark.parametrize("thoughts", ["", "Perhaps one.\n</think>\n"])
+@pytest.mark.parametrize("thoughts", ["", "Perhaps one.\n</think>\n", "{one}</think>", "{" * 1_000 + "</think>"])
 def test_a_job_may_name_the_end_of_thinking(thoughts: str) -> None:
     design = Design((Member("Close </think>."),))
     assert read_design(f"{thoughts}{write_design(design)}", LIMITS) == design
