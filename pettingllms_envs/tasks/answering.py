@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import random
 import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -30,7 +31,7 @@ from pettingllms_envs.replies import last_line
 from pettingllms_envs.tasks.data import DataTask
 
 
-_NUMBER = re.compile(r"(?<![A-Za-z\d])\d+|\d+(?![A-Za-z\d])", re.ASCII)  # not within a word
+_NUMBER = re.compile(r"\d+", re.ASCII)
 MAX_ANSWER = 1_000  # characters; the longest golden answer of OlympiadBench has 198
 
 
@@ -135,11 +136,11 @@ class Answering(DataTask[AnswerState]):
         return text if state.answer is None else f"{text}\nThe answer so far: {quote_inline(self.write(state.answer))}"
 
     def disguised(self, state: AnswerState) -> str:
-        """The problem with other digits, the same for the same number; nothing of it if it has none."""
+        """The problem with other digits, the same for the same number; nothing of it if it has none, or a `²`."""
         statement, rng = state.problem.statement.strip(), seeded("answering disguised", state.problem.digest)
         others = {number: _other_digits(rng, number) for number in dict.fromkeys(_NUMBER.findall(statement))}
-        if not others:
-            return "A problem without numbers, which is not shown."
+        if not others or any(unicodedata.category(each)[0] == "N" for each in _NUMBER.sub("", statement)):
+            return "A problem that is not shown."
         return f"The problem:\n{quote_headings(_NUMBER.sub(lambda found: others[found[0]], statement))}"
 
     def describe(self, before: AnswerState, move: str, after: AnswerState, *, proposed: bool = False) -> str:

@@ -88,29 +88,27 @@ class DesignTeam(JoiningFunctionWorkflow):
         """Ask the members; returns the last reply and who wrote it."""
         agents, last = self.roles[-1].members, len(design.members) - 1
         said: dict[int, str] = {}
-        played: tuple[str, str] | None = None
+        played = "", MEMBER  # a design has a member, who is asked at least once
         num_calls, num_chars = 0, 0
         for number, member in [*enumerate(design.members)] * design.rounds:
             read = [said[each] for each in (*member.reads, last) if each in said]
             notes = [f"Your job:\n{quote(member.job)}", *read, *(manual_of(self._spec(name)) for name in member.tools)]
             ending, agent = self._ending(number == last), agents[number]
             while True:
-                if played is not None and (num_calls == self.max_calls or num_chars >= self.all_chars):
+                if num_calls == self.max_calls or num_chars >= self.all_chars:
                     game.report(cut_short=True)
                     return played
                 ends = num_calls + 1 >= self.max_calls or num_chars + self.reply_chars >= self.all_chars
                 best = partial(self._best_reply, game, member, is_last=number == last, ends=ends)
                 reply = yield Ask(agent, game.show(*notes, ending), best)
+                played = reply, agent  # also a call: who uses the calls up pays for it
                 num_calls, num_chars = num_calls + 1, num_chars + min(len(reply), self.reply_chars)
                 game.report(member_calls=num_calls)
                 call = _call_in(reply, member)
-                if call is None or played is None:
-                    played = reply, agent
                 if call is None:
                     break
                 notes.append(called(call, self._result(game, call)))
             said[number] = game.quote(f"{MEMBER}_{number}", reply)  # as the environment names it, also a lone one
-        assert played is not None  # a design has a member
         return played
 
     def _ending(self, is_last: bool) -> str:

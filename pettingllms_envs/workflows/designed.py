@@ -5,7 +5,7 @@ members, so that they share a policy. A design is read and never run. Members ac
 question, its job, the last replies of those it reads and, after the first round, the reply that ended the round
 before. A reply with one block ```call NAME is a call of one of the member's tools; the same member is then asked
 again. The last member's last reply is the team's move, and only one is played. Where calls or characters are used up
-before, it is the last reply so far.
+before, it is the last reply so far, also one that is a call.
 
 Rewards: the team gets what the task pays for the move, `progress` and `success`. The designer pays `size`,
 `member_cost` for each member of its design, or `format`, -0.2, for a design that cannot be read, which ends the
@@ -24,17 +24,17 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import ClassVar
 
-from pettingllms_envs.core import Role, check_choice, check_whole
+from pettingllms_envs.core import UNREADABLE_PENALTY, Role, check_choice, check_whole
 from pettingllms_envs.features import HasDisguise, HasTools
 from pettingllms_envs.observations import Observation
 from pettingllms_envs.quoting import quote_inline
 from pettingllms_envs.workflows.design_team import MEMBER, MEMBER_JOB, DesignTeam
 from pettingllms_envs.workflows.designs import (
-    EXAMPLE,
     JOBS,
     Design,
     Limits,
     Member,
+    example,
     random_design,
     read_design,
     write_design,
@@ -64,7 +64,8 @@ class Designed(DesignTeam):
         max_rounds: Most rounds of a design, at least 1.
         member_tools: Most tools of a member, at least 0.
         job_chars: Most characters of a job, 1 to 2000.
-        member_cost: What the designer pays for each member, at least 0; for `max_members` less than a success.
+        member_cost: What the designer pays for each member, from 0 to 0.2, so that a design that cannot be read is
+            never cheaper than a team of one; for `max_members` less than a success.
         disguised: Whether the designer is shown a question with other numbers, names or another map, see
             `features.HasDisguise`.
 
@@ -88,10 +89,11 @@ class Designed(DesignTeam):
         check_whole("member_tools", self.member_tools, 0)
         check_whole("max_rounds", self.max_rounds, 1)
         check_choice("disguised", self.disguised, (True, False))
-        if not 0 <= self.member_cost * self.max_members < SUCCESS:
+        if not 0 <= self.member_cost <= -UNREADABLE_PENALTY or self.member_cost * self.max_members >= SUCCESS:
             raise ValueError(
-                f"member_cost is {self.member_cost!r} and max_members is {self.max_members}; expected a cost of at "
-                f"least 0 that for all members is less than a success, {SUCCESS:g}. Lower one of them."
+                f"member_cost is {self.member_cost!r} and max_members is {self.max_members}; expected a cost from 0 "
+                f"to {-UNREADABLE_PENALTY:g}, which a design that cannot be read costs, and for all members less than "
+                f"a success, {SUCCESS:g}. Choose another cost, or fewer members."
             )
         if self.disguised and not isinstance(self.task, HasDisguise):
             raise ValueError(
@@ -123,7 +125,7 @@ class Designed(DesignTeam):
         limits = (
             f"At most {self.max_members} members and {self.max_rounds} rounds, {self.job_chars} characters for a job,"
             f" and {self.member_tools if tools else 0} tools for a member. A member reads earlier members, by their"
-            f" numbers from 0.{tools}\nReply with one JSON object and nothing else: {EXAMPLE}"
+            f" numbers from 0.{tools}\nReply with one JSON object and nothing else: {example(self.limits)}"
         )
         return (
             Role(DESIGNER, job, delayed=True, reply_format=limits),

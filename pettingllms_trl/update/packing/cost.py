@@ -20,7 +20,7 @@ from pettingllms_trl.update.packing.conversations import Size, Trunk, arrange, n
 Way = Literal["rows", "prompts", "conversations"]
 WAYS: tuple[Way, ...] = ("rows", "prompts", "conversations")
 PROMPT, LATER = attrgetter("prompt"), attrgetter("later")
-"""Of a size. If `later` of none has a number there are no conversations."""
+"""Fields of a size. Where every `later` is empty there are no conversations."""
 TOKEN_PRICES: Mapping[str, float] = {"cpu": 8.0, "cuda": 6.0}
 """What a token costs in everything but attention, by kind of device: in pairs of query and key, for each unit of the
 model's hidden size. Of a CPU it was measured (2 to 10 by model, `benchmarks/bench_update.py --fit`); of a GPU it is
