@@ -139,8 +139,9 @@ class MultiAgentGRPOConfig(GRPOConfig):
             Write every training rollout to `output_dir/rollouts`, with all candidates, their rewards and advantages;
             `pettingllms view output_dir/rollouts` makes a page of them. A resumed run goes on in the same files.
         shared_prefix (`bool`, *optional*, defaults to `True`):
-            In the update a prompt goes through the model once for all candidates that answer it, forward and backward;
-            several decisions are laid in one row without padding. Log-probabilities and a generation's gradients are
+            In the update a prompt goes through the model once for all candidates that answer it, forward and backward,
+            and so does a conversation for all its turns in a pass where that is cheaper; several decisions are laid in
+            one row without padding. Log-probabilities and a generation's gradients are
             TRL's but for rounding, except that dropout is drawn once for a prompt, that learned positions are those
             of the prompt without its padding, and that passes and optimizer steps hold other sequences than TRL's:
             this matters with several optimizer steps a generation (`steps_per_generation >

@@ -99,9 +99,9 @@ def check_images(
             unshared.append(agent)
     if unshared:
         warnings.warn(
-            f"shared_prefix=True, but {', '.join(unshared)} observe images: training reads such prompts once for each "
-            "candidate, as TRL does, and shares those without images. Set shared_prefix=False to read all of them so, "
-            "without this warning.",
+            f"shared_prefix=True, but {', '.join(unshared)} observe images: where a policy's prompts have images, "
+            "training reads all its prompts of that generation once for each candidate, as TRL does. Set "
+            "shared_prefix=False to read every policy's so, without this warning.",
             stacklevel=2,
         )
     return seeing
