@@ -141,10 +141,9 @@ class MultiAgentGRPOConfig(GRPOConfig):
         shared_prefix (`bool`, *optional*, defaults to `True`):
             In the update a prompt goes through the model once for all candidates that answer it, forward and backward,
             and so does a conversation for all its turns in a pass where that is cheaper; several decisions are laid in
-            one row without padding. Log-probabilities and a generation's gradients are
-            TRL's but for rounding, except that dropout is drawn once for a prompt, that learned positions are those
-            of the prompt without its padding, and that passes and optimizer steps hold other sequences than TRL's:
-            this matters with several optimizer steps a generation (`steps_per_generation >
+            one row without padding. Log-probabilities and a generation's gradients are TRL's but for rounding, except
+            that dropout is drawn once for what is read once, that learned positions are those of the prompt without
+            its padding, and that passes and optimizer steps hold other sequences than TRL's: this matters with several optimizer steps a generation (`steps_per_generation >
             gradient_accumulation_steps`), with means over the tokens of a micro-step (`loss_type="bnpo"`, an entropy
             bonus), and with `top_entropy_quantile < 1`. Sequences that cannot move a weight (no advantage, no KL term,
             entropy bonus or router loss, `top_entropy_quantile=1`) do not go through the model; they count in every
