@@ -144,11 +144,9 @@ def _loading(name: str, routing: Routing, ids: Mapping[str, str], seeing: Collec
     full = next((policy for policy in routing.trained if policy.adapter is None), None)
     first = adapter or full
     reader = "AutoProcessor" if first and first.name in seeing else "AutoTokenizer"
-    makers = {
-        policy.name: "AutoModelForImageTextToText" if policy.name in seeing else "AutoModelForCausalLM"
-        for policy in (adapter, full)
-        if policy is not None
-    }
+    makers = dict[str, str]()
+    for policy in filter(None, (adapter, full)):
+        makers[policy.name] = "AutoModelForImageTextToText" if policy.name in seeing else "AutoModelForCausalLM"
     lines = [f"from transformers import {', '.join(sorted({*makers.values(), reader}))}", ""]
     if adapter is not None:
         base = ids.get(adapter.name, "path/to/the/base/model")

@@ -81,6 +81,8 @@ class PackedScorer:
         self.only_vision = only_vision
         self.packable: dict[str, bool] = {}
         """Whether a policy's model supports packing, for the policies that were checked."""
+        self.token_prices: dict[str, float] = {}
+        """What a token costs in the model of each of these, by which the way to pack sequences is chosen."""
         self.with_positions: set[str] = set()
         """Policies whose models are given position ids on TRL's path."""
         self.chunks: Sequence[Sequence[int]] | None = None
@@ -116,11 +118,6 @@ class PackedScorer:
                 )
         return self.packable[name]
 
-    def token_price(self, name: str) -> float:
-        """What a token costs a policy's model, by which the way to pack its sequences is chosen."""
-        hidden_size = self._team.weights_of(name).config.get_text_config().hidden_size
-        return token_price_of(self._accelerator.device.type, hidden_size)
-
     def _reason_not_packable(self) -> str | None:
         """Why the active policy's sequences are not packed; empty if the user does not want it, `None` if they are."""
         if not self._args.shared_prefix:
@@ -134,14 +131,16 @@ class PackedScorer:
     def _probe(self) -> str | None:
         """Score a few tokens both ways. Returns how the results differ, or `None`. Draws no random numbers."""
         model = self._team.wrapped
-        vocabulary = self._team.weights_of(self._team.active).config.get_text_config().vocab_size
-        ids, mask = probe_batch(vocabulary, self._accelerator.device)
+        config = self._team.weights_of(self._team.active).config.get_text_config()
+        ids, mask = probe_batch(config.vocab_size, self._accelerator.device)
         training = model.training
         model.eval()
         try:
             with torch.no_grad():
                 expected, _, _ = self._score(model, ids, mask, PROBE_LENGTH)
                 try:
+                    price = token_price_of(self._accelerator.device.type, config.hidden_size)
+                    self.token_prices[self._team.active] = price
                     shared, _ = self._packed(model, ids, mask, PROBE_LENGTH)
                     mixed, _ = self._packed(model, ids, mask, PROBE_LENGTH, isolated=False)
                 except FAILURES as failure:
@@ -300,7 +299,7 @@ class PackedScorer:
             width: C.
             isolated: `False`: every token sees all tokens before it in the row, including those of other candidates.
         """
-        packed = pack(ids, mask, width, token_price=self.token_price(self._team.active))
+        packed = pack(ids, mask, width, token_price=self.token_prices[self._team.active])
         own = self._team.weights_of(self._team.active)
         models = (own, model) if isinstance(model, nn.Module) else (own,)
         with attending(*models), self._accelerator.autocast():

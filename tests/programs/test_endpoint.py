@@ -519,6 +519,24 @@ def test_a_client_that_goes_before_its_answer_leaves_the_decision_to_its_second_
     assert env.rewards == {"writer": 1.0}
 
 
+def test_the_same_that_is_asked_again_after_a_second_try_was_answered_is_another_decision() -> None:
+    def team(base_url: str, row: Any) -> float:
+        url = urllib.parse.urlsplit(f"{base_url}/chat/completions")
+        body = {"model": "writer", "messages": [{"role": "user", "content": "Who?"}]}
+        for _ in range(20):
+            first = http.client.HTTPConnection(url.hostname or "", url.port)
+            first.request("POST", url.path, json.dumps(body))
+            time.sleep(0.005)
+            first.close()
+            found.append(ask(base_url, "writer", "Who?"))
+        return 1.0
+
+    found, replies = list[str](), map(str, range(100))
+    env = program(team, agents=("writer",))()
+    played(env, lambda text: time.sleep(0.02) or next(replies))  # type: ignore[func-returns-value]
+    assert found == list(map(str, range(20)))
+
+
 def test_a_second_try_after_a_reply_that_its_client_did_not_wait_for_gets_that_reply() -> None:
     shown, gone, given = (threading.Event() for _ in range(3))
 
