@@ -143,11 +143,11 @@ class MultiAgentGRPOConfig(GRPOConfig):
             and so does a conversation for all its turns in a pass where that is cheaper; several decisions are laid in
             one row without padding. Log-probabilities and a generation's gradients are TRL's but for rounding, except
             that dropout is drawn once for what is read once, that learned positions are those of the prompt without
-            its padding, and that passes and optimizer steps hold other sequences than TRL's: this matters with several optimizer steps a generation (`steps_per_generation >
-            gradient_accumulation_steps`), with means over the tokens of a micro-step (`loss_type="bnpo"`, an entropy
-            bonus), and with `top_entropy_quantile < 1`. Sequences that cannot move a weight (no advantage, no KL term,
-            entropy bonus or router loss, `top_entropy_quantile=1`) do not go through the model; they count in every
-            denominator, but not in `entropy`, `clip_ratio/*` and `sampling/*`. A model that cannot share prompts is
+            its padding, and that passes and optimizer steps hold other sequences than TRL's: this matters with several
+            optimizer steps a generation (`steps_per_generation > gradient_accumulation_steps`), with means over the
+            tokens of a micro-step (`loss_type="bnpo"`, an entropy bonus), and with `top_entropy_quantile < 1`.
+            Sequences that cannot move a weight (no advantage, no KL term, entropy bonus or router loss,
+            `top_entropy_quantile=1`) do not go through the model; they count in every denominator, but not in `entropy`, `clip_ratio/*` and `sampling/*`. A model that cannot share prompts is
             updated by TRL's path, with a warning when the trainer is created. `False`: TRL's path, bit for bit; with
             learned positions (GPT-2) it is wrong for padded prompts, as TRL's is, and the trainer warns.
         max_tokens_per_microbatch (`int`, *optional*):
