@@ -17,6 +17,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import groupby
 from typing import Any, NamedTuple
 
 
@@ -210,7 +211,7 @@ def _system_of(observation: Mapping[str, Any]) -> list[Message]:
 
 
 def _parts_of(parts: Any, agent: str) -> str | list[Part]:
-    """Parts as a message's content: a `str` if there are no images."""
+    """Parts as a message's content, with neighbouring texts as one: a `str` if there are no images."""
     if isinstance(parts, str) or not isinstance(parts, Sequence):
         raise TypeError(
             f"agent {agent!r} observes a {type(parts).__name__} as 'parts'; expected a list of texts and images."
@@ -221,7 +222,9 @@ def _parts_of(parts: Any, agent: str) -> str | list[Part]:
                 f"agent {agent!r} observes a {type(part).__name__} among its 'parts'; expected texts and "
                 "pettingllms_envs.observations.Image."
             )
-    found = [encodable(part) if isinstance(part, str) else part for part in parts]
+    found = list[Part]()
+    for is_text, own in groupby(parts, lambda part: isinstance(part, str)):
+        found += [encodable("\n".join(own))] if is_text else own
     return found if any(isinstance(part, Image) for part in found) else text_of(found)
 
 

@@ -200,8 +200,8 @@ class ImageInputs:
         return kept
 
     def _types_of(self, ids: Sequence[Sequence[int]]) -> list[list[int]]:
-        types: list[list[int]] = self._processor.create_mm_token_type_ids([list(row) for row in ids])
-        return types
+        places = {*self.place_ids}  # all others are text, also a video's that a policy sampled
+        return [[int(token in places) for token in row] for row in ids]
 
     def _inputs(self, pixels: Sequence[Pixels]) -> dict[str, torch.Tensor]:
         unused = self._processor.unused_input_names

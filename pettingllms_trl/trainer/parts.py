@@ -73,10 +73,18 @@ def check_images(
     Warns that prompts with images are not shared.
 
     Raises:
-        ValueError: One cannot be shown any.
+        ValueError: One cannot be shown any, or not in a conversation.
     """
     seeing, unshared = [], []
+    pictured = [env for (env, *_) in envs.values() if env.metadata.get("view") in ("image", "both")]
+    views = {agent: env.metadata["view"] for env in pictured for agent in env.agents}
+    remembering = agents_with_history(args.history, list(team.routing.of_agent))
     for agent in agents_with_images(envs):
+        if agent in remembering and agent in views:
+            raise ValueError(
+                f"view={views[agent]!r} shows agent {agent!r} a picture in every turn, and history='conversation' may "
+                "only begin with one. Leave history out for this agent, or make the environment with view='text'."
+            )
         policy = team.policies[team.routing.of_agent[agent]]
         if policy.api is not None:  # a function is given the images
             continue
