@@ -16,18 +16,25 @@ from pettingllms_trl.records import POLL_SECONDS, Request, Sample, Sampled
 
 
 class BatchedEngine:
-    """An engine that answers all requests together by one call of a function: plain `generate`, or a test's fake."""
+    """An engine that answers all requests together by one call of a function: plain `generate`, or a test's fake.
+
+    Args:
+        sample: Answers them.
+        during_rollout: Makes a context for each rollout.
+    """
 
     is_batched, is_remote = True, False
 
-    def __init__(self, sample: Sample) -> None:
-        self._sample = sample
+    def __init__(
+        self, sample: Sample, during_rollout: Callable[[], AbstractContextManager[None]] = nullcontext
+    ) -> None:
+        self._sample, self._during_rollout = sample, during_rollout
         self._waiting: list[tuple[int, Request]] = []
 
     def rollout(self, name: str) -> AbstractContextManager[None]:
         """See `Engine`. Nothing is left when it ends but after an error."""
         self._waiting = []
-        return nullcontext()
+        return self._during_rollout()
 
     def submit(self, ticket: int, request: Request) -> None:
         """See `Engine`."""

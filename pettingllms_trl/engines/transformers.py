@@ -15,7 +15,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -30,6 +30,7 @@ from trl.trainer.utils import split_pixel_values_by_grid, unsplit_pixel_values_b
 
 from pettingllms_envs.observations import Image
 from pettingllms_trl.engines.batched import ImageTokens, before_stop, check_lengths, context_of, up_to_stop
+from pettingllms_trl.engines.prefix_cache import PrefixCache
 from pettingllms_trl.policies.codecs import PolicyCodec
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.processes.distributed import replaced_generate
@@ -304,6 +305,7 @@ class LocalSampler:
         codecs: Of each policy with weights here.
         activate: Makes a policy active.
         generate: Samples with the active policy.
+        prefixes: What was read in a rollout. `None`: every prompt is read whole.
     """
 
     def __init__(
@@ -313,9 +315,20 @@ class LocalSampler:
         *,
         activate: Callable[[str], None],
         generate: GenerateAs,
+        prefixes: PrefixCache | None = None,
     ) -> None:
         self._team, self._codecs, self.activate, self._generate = team, codecs, activate, generate
         self._contexts = {name: context_length(team, name) for name in codecs}
+        self._prefixes = prefixes
+
+    @contextmanager
+    def rollout(self) -> Iterator[None]:
+        """A context at whose end the keys and values of prompts are dropped: weights change between rollouts."""
+        try:
+            yield
+        finally:
+            if self._prefixes is not None:
+                self._prefixes.clear()
 
     def __call__(self, requests: Sequence[Request]) -> list[Sampled]:
         """Every request answered by its agent's policy, one policy and one setting of the generator after another."""
@@ -328,9 +341,16 @@ class LocalSampler:
             policy = self._team.policies[name]
             with nullcontext() if policy.is_trained else self._team.as_frozen(policy):
                 self.activate(name)
-                sampled = self._sample(name, [requests[i] for i in own], override)
+                with self._reading_on(name):
+                    sampled = self._sample(name, [requests[i] for i in own], override)
             answers.update(zip(own, sampled, strict=True))
         return [answers[i] for i in range(len(requests))]
+
+    def _reading_on(self, name: str) -> AbstractContextManager[None]:
+        weights = self._team.weights_of(name)
+        if self._prefixes is None or any(module.training for module in noisy_modules(weights)):
+            return nullcontext()
+        return self._prefixes.used_by(weights, name)
 
     def _limited(self, request: Request) -> SamplingOverrides:
         """The settings of a request: its agent's, and the limits that its observation sets."""
