@@ -2,8 +2,9 @@
 
     PYTHONPATH=. python benchmarks/bench_prefixes.py models/smollm2-135m [--episodes 64] [--reply 16] [--batch 64]
 
-Sokoban in six turns with `history="conversation"`, greedily, in float32, one thread. Both ways take turns; printed are
-the positions of prompts that the model computes (padding included), seconds of a processor, and how many replies differ.
+Sokoban in six turns with `history="conversation"`, greedily, in float32, one thread. Both ways take turns; printed
+are the positions of prompts that the model computes (padding included), seconds of a processor, and how many replies
+differ.
 """
 
 from __future__ import annotations
@@ -81,9 +82,9 @@ def main() -> None:
             whole, on = (played(trainer, rows) for trainer in ways.values())
             differ = sum(a != b for a, b in zip(whole[2], on[2], strict=True))
             print(
-                f"{len(rows)} episodes, {len(on[2])} prompts of {on[3]} tokens: {whole[1]} positions in {whole[0]:.1f} s,"
-                f" with the cache {on[1]} ({on[1] / whole[1]:.2f}, {on[1] / on[3]:.2f} of the tokens) in {on[0]:.1f} s"
-                f" ({on[0] / whole[0]:.2f}); {differ} replies differ",
+                f"{len(rows)} episodes, {len(on[2])} prompts, {on[3]} tokens: {whole[1]} positions, {whole[0]:.1f} s, "
+                f"with the cache {on[1]} ({on[1] / whole[1]:.2f}, {on[1] / on[3]:.2f} of the tokens), {on[0]:.1f} s "
+                f"({on[0] / whole[0]:.2f}); {differ} replies differ",
                 flush=True,
             )
 

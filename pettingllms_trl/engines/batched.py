@@ -20,21 +20,19 @@ class BatchedEngine:
 
     Args:
         sample: Answers them.
-        during_rollout: Makes a context for each rollout.
+        rollout: Makes the context of each rollout.
     """
 
     is_batched, is_remote = True, False
 
-    def __init__(
-        self, sample: Sample, during_rollout: Callable[[], AbstractContextManager[None]] = nullcontext
-    ) -> None:
-        self._sample, self._during_rollout = sample, during_rollout
+    def __init__(self, sample: Sample, rollout: Callable[[], AbstractContextManager[Any]] = nullcontext) -> None:
+        self._sample, self._rollout = sample, rollout
         self._waiting: list[tuple[int, Request]] = []
 
     def rollout(self, name: str) -> AbstractContextManager[None]:
         """See `Engine`. Nothing is left when it ends but after an error."""
         self._waiting = []
-        return self._during_rollout()
+        return self._rollout()
 
     def submit(self, ticket: int, request: Request) -> None:
         """See `Engine`."""

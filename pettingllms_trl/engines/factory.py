@@ -111,7 +111,7 @@ class EngineSet:
         in_memory: Policies whose model was given as an object, which may differ from what an engine loads by its
             name.
         sample: Answers requests by `generate`, for policies without another engine.
-        during_rollout: See `BatchedEngine`.
+        rollout: See `BatchedEngine`.
         codecs: Codec of each agent whose policy has weights here.
 
     Attributes:
@@ -127,7 +127,7 @@ class EngineSet:
         in_memory: Collection[str],
         sample: Sample,
         codecs: Mapping[str, PromptCodec],
-        during_rollout: Callable[[], AbstractContextManager[None]] = nullcontext,
+        rollout: Callable[[], AbstractContextManager[Any]] = nullcontext,
     ) -> None:
         self._served: list[ServedPolicies] = []
         self.tensor_parallel: TensorParallelGroup | None = None
@@ -143,7 +143,7 @@ class EngineSet:
                 )
                 for each, engine in zip(groups, engines, strict=True)
             ]
-        batched = BatchedEngine(sample, during_rollout)
+        batched = BatchedEngine(sample, rollout)
         of_policy = {policy.name: served.engine for served in self._served for policy in served.policies}
         of_agent = {agent: of_policy.get(name, batched) for agent, name in routing.of_agent.items()}
         self.engine = EngineRouter(of_agent | _asking(routing, args))

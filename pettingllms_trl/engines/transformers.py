@@ -303,32 +303,27 @@ class LocalSampler:
     Args:
         team: The policies.
         codecs: Of each policy with weights here.
+        prefixes: Keeps what was read in a rollout.
         activate: Makes a policy active.
         generate: Samples with the active policy.
-        prefixes: What was read in a rollout. `None`: every prompt is read whole.
     """
 
     def __init__(
         self,
         team: Team,
         codecs: Mapping[str, PolicyCodec],
+        prefixes: PrefixCache,
         *,
         activate: Callable[[str], None],
         generate: GenerateAs,
-        prefixes: PrefixCache | None = None,
     ) -> None:
         self._team, self._codecs, self.activate, self._generate = team, codecs, activate, generate
         self._contexts = {name: context_length(team, name) for name in codecs}
         self._prefixes = prefixes
 
-    @contextmanager
-    def rollout(self) -> Iterator[None]:
+    def rollout(self) -> AbstractContextManager[Any]:
         """A context at whose end the keys and values of prompts are dropped: weights change between rollouts."""
-        try:
-            yield
-        finally:
-            if self._prefixes is not None:
-                self._prefixes.clear()
+        return self._prefixes
 
     def __call__(self, requests: Sequence[Request]) -> list[Sampled]:
         """Every request answered by its agent's policy, one policy and one setting of the generator after another."""
@@ -341,16 +336,12 @@ class LocalSampler:
             policy = self._team.policies[name]
             with nullcontext() if policy.is_trained else self._team.as_frozen(policy):
                 self.activate(name)
-                with self._reading_on(name):
+                weights = self._team.weights_of(name)
+                is_noisy = any(module.training for module in noisy_modules(weights))
+                with nullcontext() if is_noisy else self._prefixes.used_by(weights, name):
                     sampled = self._sample(name, [requests[i] for i in own], override)
             answers.update(zip(own, sampled, strict=True))
         return [answers[i] for i in range(len(requests))]
-
-    def _reading_on(self, name: str) -> AbstractContextManager[None]:
-        weights = self._team.weights_of(name)
-        if self._prefixes is None or any(module.training for module in noisy_modules(weights)):
-            return nullcontext()
-        return self._prefixes.used_by(weights, name)
 
     def _limited(self, request: Request) -> SamplingOverrides:
         """The settings of a request: its agent's, and the limits that its observation sets."""

@@ -163,7 +163,7 @@ def engines_of(
         team.model,
         in_memory=setup.in_memory,
         sample=sample,
-        during_rollout=sample.rollout,
+        rollout=sample.rollout,
         codecs={
             agent: _prompt_codec(codecs[name], partial(team.overrides_of, agent), images.get(name))
             for agent, name in team.routing.of_agent.items()

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from packed_models import MODELS
-from peft import LoraConfig, get_peft_model
+from datasets import Dataset
+from peft import LoraConfig, PromptTuningConfig, get_peft_model
 from transformers import Qwen2VLConfig, Qwen2VLForConditionalGeneration
 
+from packed_models import MODELS
+from pettingllms_envs import plan_path_v0
+from pettingllms_envs.agents.spec import AgentSpec
+from pettingllms_envs.observations import Limits
+from pettingllms_trl import MultiAgentGRPOTrainer
+from pettingllms_trl.cli.transformers_agents import _Model, open_transformers
 from pettingllms_trl.engines.prefix_cache import BLOCK, PrefixCache
 from pettingllms_trl.engines.transformers import prompts_read_once
+from short_runs import adapter, settings
 
 
 BYTES = 2 * 3 * 2 * BLOCK * 8 * 4
@@ -128,7 +139,8 @@ def test_beyond_its_bound_the_cache_drops_what_was_used_longest_ago_and_reads_it
             assert replies(model, [text(40, seed)]) == expected[seed]
             assert shapes[0] == (1, new)
             assert cache.num_bytes == 3 * BYTES if (seed, new) != (0, 40) else 2 * BYTES
-    cache.clear()
+    with cache:
+        assert cache.num_bytes == 3 * BYTES
     assert cache.num_bytes == 0
 
 
@@ -170,9 +182,15 @@ def vision() -> Any:
     return Qwen2VLForConditionalGeneration(config)
 
 
-@pytest.mark.parametrize("name", ["qwen3-window", "gemma3-windows", "vision"])
-def test_models_that_keep_something_else_generate_as_ever(name: str) -> None:
-    model, cache = vision() if name == "vision" else made(name), PrefixCache()
+def with_virtual_tokens() -> Any:
+    return get_peft_model(made(), PromptTuningConfig(num_virtual_tokens=3, task_type="CAUSAL_LM")).eval()
+
+
+@pytest.mark.parametrize(
+    "make", [partial(made, "qwen3-window"), partial(made, "gemma3-windows"), vision, with_virtual_tokens]
+)
+def test_models_that_keep_something_else_generate_as_ever(make: Any) -> None:
+    model, cache = make(), PrefixCache()
     with cache.used_by(model, "solver"):
         assert "generate" not in vars(model)
 
@@ -186,7 +204,72 @@ def test_beams_several_replies_and_padding_inside_are_left_alone() -> None:
     with cache.used_by(model, "solver"):
         model.generate(input_ids=ids, attention_mask=mask, max_new_tokens=2, num_beams=2, pad_token_id=0)
         model.generate(
-            input_ids=ids, attention_mask=mask, max_new_tokens=2, num_return_sequences=2, do_sample=True, pad_token_id=0
+            input_ids=ids,
+            attention_mask=mask,
+            max_new_tokens=2,
+            num_return_sequences=2,
+            do_sample=True,
+            pad_token_id=0,
         )
         model.generate(input_ids=ids, attention_mask=hole, max_new_tokens=2, pad_token_id=0)
     assert cache.num_bytes == 0
+
+
+# ---- Teams ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_team_plays_on_from_its_earlier_turns_and_with_new_weights_from_the_start(
+    model_path: str, tmp_path: Path
+) -> None:
+    played, read = [], []
+    for shared_prefix in (False, True):
+        trainer = MultiAgentGRPOTrainer(
+            model_path,
+            partial(plan_path_v0.env, size=4, num_turns=3),
+            settings(tmp_path / str(shared_prefix), history="conversation", shared_prefix=shared_prefix),
+            Dataset.from_dict({"seed": range(4)}),
+            policies="lora",
+            peft_config=adapter(),
+        )
+        for name, parameter in trainer.model.named_parameters():
+            if "lora_B" in name:
+                torch.nn.init.normal_(parameter, std=0.2, generator=torch.Generator().manual_seed(len(name)))
+        for scale in (1.0, -1.0):  # of the adapters
+            with torch.no_grad():
+                for name, parameter in trainer.model.named_parameters():
+                    parameter.mul_(scale if "lora_B" in name else 1.0)
+            torch.manual_seed(3)
+            with shapes_of(trainer.model) as shapes:
+                episodes = trainer.play([{"seed": seed} for seed in range(3)])
+            played.append([[c.completion.ids for c in d.candidates] for e in episodes for d in e.decisions])
+            read.append(sum(rows * columns for rows, columns in shapes if columns > 1))
+    assert played[:2] == played[2:]
+    assert played[0] != played[1]
+    assert read[2] < 0.6 * read[0]  # of three turns, the first is read whole
+    assert read[3] < 0.6 * read[1]
+
+
+def test_agents_of_a_benchmark_read_a_dialogue_on_unless_they_are_told_not_to(model_path: str) -> None:
+    def asked(*texts: str) -> Any:
+        roles = ("user", "assistant")
+        messages = [{"role": roles[i % 2], "content": text} for i, text in enumerate(texts)]
+        return SimpleNamespace(agent="a_0", messages=messages, tools=(), seed=0, limits=Limits())
+
+    read, answers = [], []
+    for shared_prefix in ("true", "false"):
+        options = {"max_tokens": 6, "temperature": 0.0, "shared_prefix": shared_prefix}
+        models = open_transformers({"a_0": AgentSpec("transformers", model_path, options)}, 1)
+        (model,) = (each for each in gc.get_objects() if type(each) is _Model)
+        with shapes_of(model._model) as shapes:
+            first = models.agents["a_0"].reply(asked("A" * 60))
+            second = models.agents["a_0"].reply(asked("A" * 60, first.text, "And now?"))
+        models.close()
+        read.append([columns for _, columns in shapes if columns > 1])
+        answers.append((first, second))
+        del model, models
+        gc.collect()
+    assert answers[0] == answers[1]
+    (whole, second), (_, on) = read[1], read[0]
+    assert on <= second - whole + BLOCK
+    with pytest.raises(ValueError, match="shared_prefix is 'no'; expected true or false"):
+        open_transformers({"a_0": AgentSpec("transformers", model_path, {"shared_prefix": "no"})}, 1)
