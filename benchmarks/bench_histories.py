@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from unittest.mock import patch
@@ -29,7 +30,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 import pettingllms_envs
 from pettingllms_trl import Decision, MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 from pettingllms_trl.update import builder
-from pettingllms_trl.update.packing.conversations import sizes_of
+from pettingllms_trl.update.packing.conversations import NONE, sizes_of
 
 
 TASKS: Mapping[str, tuple[str, dict[str, Any]]] = {
@@ -76,7 +77,7 @@ def trainer_of(task: str, history: str, given: argparse.Namespace, tokenizer: An
 @contextmanager
 def each_prompt_once() -> Iterator[None]:
     """As if no prompt went on from another."""
-    alone = lambda prompts, *rest: sizes_of(prompts, rest[0], rest[1], range(len(prompts)))  # noqa: E731
+    alone = lambda *rows: [replace(size, later=NONE, onward=NONE) for size in sizes_of(*rows)]  # noqa: E731
     with patch.object(builder, "sizes_of", alone), packed_as("prompts"):
         yield
 

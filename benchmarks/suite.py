@@ -248,6 +248,14 @@ SUITES = (
         for sampler, replies in (("scripted", "replies scripted: final weights"), ("generate", "transformers samples"))
     ),
     Suite(
+        name="vision_3b",
+        what="a training step of a random Qwen2.5-VL of 3B in bf16 on pictures, adapters; peak memory",
+        command=("bench_vision.py", "--device", "cuda", "--size", "3b"),
+        minutes=4,
+        needs="trl",
+        gpu=True,
+    ),
+    Suite(
         name="step_gpu",
         what="what a training step spends outside the model, 0.6B in bf16",
         command=("bench_step.py", "--size", "0.6B", "--steps", "2"),

@@ -130,6 +130,11 @@ class MultiAgentGRPOConfig(GRPOConfig):
             The policies are trained in turn, for this number of generations each, in the order of the agents that they
             play; the others are frozen meanwhile, and answer each prompt once. `None`: all are trained on every
             generation. For another order give the trainer a `schedule`.
+        image_gain_steps (`int`, *optional*, defaults to `0`):
+            Log `agent/<agent>/image_gain` of the first generation in each `image_gain_steps` optimizer steps: how much
+            likelier an agent's replies are beside the images that it observes than beside those of another instance,
+            in nats for a reply. 0 where its policy does not look at them. It takes two further forward passes of that
+            generation's sequences. `0`: never.
         log_rollouts (`bool`, *optional*, defaults to `False`):
             Write every training rollout to `output_dir/rollouts`, with all candidates, their rewards and advantages;
             `pettingllms view output_dir/rollouts` makes a page of them. A resumed run goes on in the same files.
@@ -212,6 +217,7 @@ class MultiAgentGRPOConfig(GRPOConfig):
     env_timeout: float | None = None
     crash_reward: float | None = None
     history: dict[str, str] | str | None = "none"
+    image_gain_steps: int = 0
     log_rollouts: bool = False
 
     shared_prefix: bool = True
@@ -254,7 +260,7 @@ class MultiAgentGRPOConfig(GRPOConfig):
             if value is not None and value < 1:
                 none = "no turns" if name == "alternate_every" else "no bound"
                 raise ValueError(f"{name}={value}, expected a positive number, or None for {none}")
-        for name in ("num_continuations", "max_resamples"):
+        for name in ("num_continuations", "max_resamples", "image_gain_steps"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)}, expected 0 or more")
         self._check_continuations()

@@ -28,6 +28,7 @@ OF_PICTURES = ("pixel_values", "image_grid_thw", "image_sizes")
 OF_IDS = ("mm_token_type_ids", "token_type_ids")
 BLANK = Picture.new("RGB", (1, 1))
 """Stands in messages for each picture, whose pixels are made already."""
+PLACE: Mapping[str, Any] = {"type": "image", "image": BLANK}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -272,11 +273,11 @@ def naming_torchvision() -> Iterator[None]:
         ) from error
 
 
-def as_parts(messages: Sequence[Message]) -> list[Message]:
-    """Messages as the chat templates of processors take them, with `BLANK` for each image."""
+def as_parts(messages: Sequence[Message], place: Mapping[str, Any] = PLACE) -> list[Message]:
+    """Messages as the chat templates of processors take them, with `place` for each image."""
 
     def part(given: str | Image) -> dict[str, Any]:
-        return {"type": "text", "text": given} if isinstance(given, str) else {"type": "image", "image": BLANK}
+        return {"type": "text", "text": given} if isinstance(given, str) else dict(place)
 
     return [
         {**message, "content": [part(each) for each in ([content] if isinstance(content, str) else content)]}

@@ -20,7 +20,6 @@ from peft import (
     set_peft_model_state_dict,
 )
 from peft.tuners.tuners_utils import BaseTunerLayer
-from torch import nn
 from transformers import PreTrainedModel
 
 from pettingllms_trl.policies.routing import REFERENCE
@@ -82,17 +81,18 @@ def _is_active(model: PeftModel, adapter: str, trained: Sequence[str]) -> bool:
     """Whether a model is as `activate` leaves it. PEFT switches all layers alike, so the first one tells."""
     if model.active_adapters != [adapter]:
         return False
-    layer = next((module for module in model.modules() if isinstance(module, BaseTunerLayer)), None)
-    if layer is None or layer.disable_adapters or layer.active_adapters != [adapter]:
+    for layer in model.modules():
+        if isinstance(layer, BaseTunerLayer):
+            break
+    else:
         return False
-    weights = [getattr(layer, name) for name in layer.adapter_layer_names]
-    enabled = {
-        name: parameter.requires_grad
-        for each in weights
-        for name in each
-        for parameter in (each[name].parameters() if isinstance(each[name], nn.Module) else [each[name]])
-    }
-    return {adapter, *trained} <= enabled.keys() and all(on == (name in trained) for name, on in enabled.items())
+    if layer.disable_adapters or layer.active_adapters != [adapter]:
+        return False
+    enabled, frozen = set[str](), set[str]()
+    for kind in layer.adapter_layer_names:
+        for name, parameter in getattr(layer, kind).named_parameters():
+            (enabled if parameter.requires_grad else frozen).add(name.partition(".")[0])
+    return enabled == {*trained} and frozen.isdisjoint(trained) and adapter in enabled | frozen
 
 
 @contextmanager

@@ -254,7 +254,8 @@ def restore(model: Model, policies: Sequence[Policy], folder: Path, *, at_root: 
         weights, place = weights_of(model, policy), folder if at_root else folder / policy.name
         if policy.adapter is None:
             # Through from_pretrained, which handles shards, tied weights and renamed parameters.
-            saved = type(weights).from_pretrained(place, dtype=weights.dtype)
+            widest = max((p.dtype for p in weights.parameters()), key=lambda dtype: dtype.itemsize)
+            saved = type(weights).from_pretrained(place, dtype=widest)  # a head may be in float32
             weights.load_state_dict(saved.state_dict())
         else:
             weights.load_adapter(str(place), policy.adapter, is_trainable=True)

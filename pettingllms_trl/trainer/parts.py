@@ -62,7 +62,11 @@ def image_inputs_of(team: Team) -> dict[str, ImageInputs]:
 
 
 def check_images(
-    args: MultiAgentGRPOConfig, team: Team, images: Mapping[str, ImageInputs], envs: Mapping[str, Sequence[AECEnv]]
+    args: MultiAgentGRPOConfig,
+    team: Team,
+    images: Mapping[str, ImageInputs],
+    envs: Mapping[str, Sequence[AECEnv]],
+    accelerator: Accelerator,
 ) -> list[str]:
     """The policies with weights here whose agents observe images after the reset.
 
@@ -83,6 +87,12 @@ def check_images(
             raise ValueError(
                 f"agent {agent!r} observes images, which continuous batching does not take. Leave "
                 "use_transformers_continuous_batching out."
+            )
+        if is_fsdp(accelerator) or is_deepspeed(accelerator):
+            raise ValueError(
+                f"agent {agent!r} observes images with weights, gradients or an optimizer that are spread over "
+                "processes (FSDP, DeepSpeed), where one whose rows show none would leave the others waiting for its "
+                "vision part. Use DDP: leave the configuration of accelerate out, or take ddp.yaml."
             )
         seeing.append(policy.name)
         if args.shared_prefix and policy.is_trained:

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from pettingllms_trl.update.packing.conversations import Size, arrange, num_tokens
-from pettingllms_trl.update.packing.cost import cheapest
+from pettingllms_trl.update.packing.cost import LATER, cheapest
 
 
 T = TypeVar("T")
@@ -141,7 +141,7 @@ def assign_by_tokens(
     steps: list[list[Unit]] = [[] for _ in range(num_steps)]
     for i, unit in enumerate(units):
         steps[i * num_steps // len(units)].append(unit)
-    if token_price is not None:
+    if token_price is not None and any(map(LATER, sizes)):
         for start in range(0, num_steps, num_movable):
             steps[start : start + num_movable] = _together(steps[start : start + num_movable], sizes)
     rows, passes, num_tokens_read = [], [], 0
@@ -155,9 +155,8 @@ def assign_by_tokens(
         parts = [*padded, _pad([rest[p::num_processes] for p in range(num_processes)])]
         rows.append(tuple(tuple(row for each in parts for row in each[p]) for p in range(num_processes)))
         passes.append(tuple(len(each[0]) for each in padded))
-    in_passes = (sizes[row] for row in order if row not in left_out)
-    num_tokens = sum(size.prompt + size.completion for size in in_passes)
-    return Assignment(tuple(rows), tuple(passes), num_tokens, num_tokens_read)
+    num_of_passes = sum(sizes[row].prompt + sizes[row].completion for row in order if row not in left_out)
+    return Assignment(tuple(rows), tuple(passes), num_of_passes, num_tokens_read)
 
 
 def cost(rows: Sequence[int], sizes: Sequence[Size], *, token_price: float | None) -> int:

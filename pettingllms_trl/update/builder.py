@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import broadcast_object_list
+from accelerate.utils import broadcast_object_list, send_to_device
 from trl.trainer.utils import shuffle_sequence_dict
 
 from pettingllms_envs.observations import described
@@ -233,11 +233,9 @@ class BatchBuilder:
             for decision in decisions
             for candidate in decision.candidates
         ]
-        columns: dict[str, Any] = {
-            **provenance(decisions, list(self._team.routing.of_agent)),
-            "advantages": torch.tensor(advantages),
-        }
-        columns = {name: values.to(self._accelerator.device) for name, values in columns.items()}
+        of_rows = provenance(decisions, list(self._team.routing.of_agent))
+        of_rows["advantages"] = torch.tensor(advantages)
+        columns: dict[str, Any] = send_to_device(of_rows, self._accelerator.device)
         if any(map(IMAGES, decisions)) or policy.name in self._scorer.only_vision:
             columns["pictures"] = [decision.prompt.images for decision in decisions for _ in decision.candidates]
             for row in rows:
@@ -267,17 +265,11 @@ class BatchBuilder:
         is_shared = self._scorer.is_packable(policy.name) and not has_pictures
         if budget is None and not is_shared:
             return None
-        prompts = [row["prompt"] for row in rows]
-        sizes = sizes_of(
-            [prompt.ids for prompt in prompts],
-            [row["completion"].ids for row in rows],
-            [prompt.key for prompt in prompts],
-            {row for row, prompt in enumerate(prompts) if prompt.images},
-        )
+        sizes = sizes_of([row["prompt"].ids for row in rows], [row["completion"].ids for row in rows])
         if budget is None:
             longest = max(size.prompt for size in sizes) + max(size.completion for size in sizes)
             budget = self._args.per_device_train_batch_size * longest
-        token_price = self._scorer.token_price(policy.name) if is_shared else None
+        token_price = self._scorer.token_prices[policy.name] if is_shared else None
         return partial(assign_by_tokens, sizes, budget=budget, token_price=token_price, left_out=left_out)
 
     def _assigned_passes(

@@ -13,7 +13,7 @@ prompt. Only token ids decide, so sequences share what is equal, whichever insta
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -35,7 +35,8 @@ class Size:
     Args:
         group: Identifies the sequences with the same prompt.
         prompt, completion: Numbers of tokens.
-        later: Numbers of the prompts that begin with this one, its own first.
+        later: Numbers of the prompts that begin with this one, its own first. Empty if none
+            of the pass goes on from another.
         onward: Numbers of the prompts that begin with this one and the completion.
     """
 
@@ -71,33 +72,25 @@ class Trunk:
     branches: list[int] = field(default_factory=list)
 
 
-def sizes_of(
-    prompts: Sequence[Tokens],
-    completions: Sequence[Tokens],
-    groups: Sequence[Hashable] | None = None,
-    alone: Collection[int] = (),
-) -> list[Size]:
-    """The size of each sequence.
-
-    Args:
-        prompts, completions: Token ids of each.
-        groups: What identifies their prompts. `None`: their ids.
-        alone: Sequences that go on from none, and none from them, such as those with images.
-    """
-    distinct = {id(prompt): prompt for prompt in prompts}  # a decision's candidates have the same
-    key_of = {each: _key(prompt) for each, prompt in distinct.items()}
-    keys = [key_of[id(prompt)] for prompt in prompts]
-    ordered = sorted({key for row, key in enumerate(keys) if row not in alone})
+def sizes_of(prompts: Sequence[Tokens], completions: Sequence[Tokens]) -> list[Size]:
+    """The size of each sequence, by the token ids of its prompt and of its completion."""
+    keys: dict[int, bytes] = {}  # by the prompt's id, since a decision's candidates have the same
+    for prompt in prompts:
+        if id(prompt) not in keys:
+            keys[id(prompt)] = _key(prompt)
+    ordered = sorted({*keys.values()})
+    # What begins with a prompt comes right after it.
+    has_conversations = any(map(bytes.startswith, ordered[1:], ordered))
 
     def beginning_with(key: bytes) -> range:
         return range(bisect_left(ordered, key), bisect_left(ordered, key + AFTER))
 
     sizes = []
-    for row, (key, completion) in enumerate(zip(keys, completions, strict=True)):
-        later = NONE if row in alone else beginning_with(key)
+    for prompt, completion in zip(prompts, completions, strict=True):
+        key = keys[id(prompt)]
+        later = beginning_with(key) if has_conversations else NONE
         onward = beginning_with(key + _key(completion)) if len(later) > 1 and len(completion) else NONE
-        group = key if groups is None else groups[row]
-        sizes.append(Size(group, len(prompts[row]), len(completion), later, onward))
+        sizes.append(Size(key, len(prompt), len(completion), later, onward))
     return sizes
 
 
@@ -113,23 +106,25 @@ def arrange(sizes: Sequence[Size], *, by_conversation: bool) -> list[Trunk]:
         sizes: Of the sequences.
         by_conversation: Whether a prompt stands for those that it goes on from. Else every prompt is a trunk.
     """
-    first: dict[Hashable, int] = {}
+    by_prompt: dict[Hashable, Trunk] = {}
     for row, size in enumerate(sizes):
-        first.setdefault(size.group, row)
+        by_prompt.setdefault(size.group, Trunk(row)).branches.append(row)
+    if not by_conversation:
+        return [*by_prompt.values()]
     trunks: dict[int, Trunk] = {}  # by the number of the prompt
     trunk_of: dict[Hashable, Trunk] = {}
 
     def beginning_so(numbers: range) -> list[Trunk]:
         """The longest first."""
-        found = [trunks[number] for number in numbers if number in trunks] if by_conversation else []
+        found = [trunks[number] for number in numbers if number in trunks]
         return sorted(found, key=lambda trunk: (-sizes[trunk.row].prompt, trunk.row))
 
-    for group, row in sorted(first.items(), key=lambda item: -sizes[item[1]].prompt):
-        later = sizes[row].later
-        longer = beginning_so(later)
-        trunk_of[group] = longer[0] if longer else Trunk(row)
-        if later and not longer:
-            trunks[later.start] = trunk_of[group]
+    for row in sorted((trunk.row for trunk in by_prompt.values()), key=lambda row: -sizes[row].prompt):
+        size = sizes[row]
+        longer = beginning_so(size.later)
+        trunk_of[size.group] = longer[0] if longer else Trunk(row)
+        if size.later and not longer:
+            trunks[size.later.start] = trunk_of[size.group]
     taken: dict[int, list[range]] = {}  # places of trunks that have labels
     for row, size in enumerate(sizes):
         for trunk in beginning_so(size.onward):
@@ -145,4 +140,9 @@ def arrange(sizes: Sequence[Size], *, by_conversation: bool) -> list[Trunk]:
 
 def num_tokens(sizes: Sequence[Size], trunks: Sequence[Trunk]) -> int:
     """Tokens that are read: each prompt that is a trunk but for its last token, and the branches."""
-    return sum(sizes[each.row].prompt - 1 + sum(sizes[row].branch for row in each.branches) for each in trunks)
+    tokens = 0
+    for trunk in trunks:
+        tokens += sizes[trunk.row].prompt - 1
+        for row in trunk.branches:
+            tokens += sizes[row].branch
+    return tokens

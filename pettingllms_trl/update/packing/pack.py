@@ -106,7 +106,7 @@ def pack(
     """
     tokens, real = ids.cpu().numpy(), mask.cpu().numpy().astype(bool)
     prompts = [row[seen] for row, seen in zip(tokens[:, :-width], real[:, :-width], strict=True)]
-    assert all(len(prompt) > 0 for prompt in prompts), "a prompt without tokens"
+    assert all(map(len, prompts)), "a prompt without tokens"
     columns = [np.flatnonzero(seen) for seen in real[:, -width:]]
     completions = [row[own] for row, own in zip(tokens[:, -width:], columns, strict=True)]
     way, trunks = cheapest(sizes_of(prompts, completions), token_price, among=WAYS if way is None else (way,))
@@ -139,24 +139,24 @@ def pack(
     def on_device(array: Indices) -> torch.Tensor:
         return torch.from_numpy(array).to(ids.device)
 
-    packed_ids, positions, packed_labels = (
-        on_device(np.concatenate(each))[None] for each in zip(*pieces, strict=True)
-    )
+    packed_ids, positions, packed_labels = map(np.concatenate, zip(*pieces, strict=True))
     starts = on_device(np.array([len(row) - len(branch) for row, branch in zip(rows, own, strict=True)]))
-    longest, longest_branch = (torch.arange(max(map(len, each)), device=ids.device) for each in (rows, own))
     split = way != "rows"
+    of_rows, of_branches = on_device(_filled(rows)), on_device(_filled(own))
+    seen = torch.arange(of_rows.size(1), device=ids.device)
+    visible = seen <= (starts[:, None] + seen[: of_branches.size(1)])[:, None, :, None]
     layout = Layout(
-        rows=on_device(_filled(rows)),
+        rows=of_rows,
         back=on_device(_back(end, shared, own) if split else _back(end, rows)),
         prompts=on_device(_filled(shared)) if split else None,
-        branches=on_device(_filled(own)),
+        branches=of_branches,
         starts=starts,
-        visible=(longest <= (starts[:, None] + longest_branch)[:, None, :, None]) if split else None,
+        visible=visible if split else None,
     )
     return Packed(
-        ids=packed_ids,
-        positions=positions,
-        labels=packed_labels,
+        ids=on_device(packed_ids)[None],
+        positions=on_device(positions)[None],
+        labels=on_device(packed_labels)[None],
         layout=layout,
         target_positions=on_device(np.concatenate([*places.values()])),
         targets=on_device(np.concatenate([row * width + columns[row] for row in places])),

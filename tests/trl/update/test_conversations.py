@@ -29,9 +29,8 @@ def text(ids: Sequence[int]) -> str:
     return "".join("-" if each == IGNORED else chr(each - 2 + ord("a")) for each in ids)
 
 
-def sizes(rows: Sequence[Row], groups: Sequence[Any] | None = None, alone: set[int] | None = None) -> list[Size]:
-    """With a group for each prompt, unless they are given."""
-    return sizes_of([tokens(p) for p, _ in rows], [tokens(c) for _, c in rows], groups, alone or ())
+def sizes(rows: Sequence[Row]) -> list[Size]:
+    return sizes_of([tokens(p) for p, _ in rows], [tokens(c) for _, c in rows])
 
 
 def padded(rows: Sequence[Row]) -> tuple[torch.Tensor, torch.Tensor, int]:
@@ -112,13 +111,6 @@ CASES: dict[str, tuple[list[Row], list[tuple[str, list[int], list[int]]]]] = {
 def test_every_row_hangs_on_the_longest_path_that_begins_with_its_prompt(case: str) -> None:
     rows, expected = CASES[case]
     assert together_by_conversation(rows) == expected
-
-
-def test_prompts_that_differ_in_a_picture_alone_are_read_each_for_itself() -> None:
-    rows = [("abc", "d"), ("abc", "d"), ("abcde", "f"), ("abcde", "g")]
-    keys = [("abc", "one"), ("abc", "other"), ("abcde", "one"), ("abcde", "")]
-    found = arrange(sizes(rows, keys, alone={0, 1, 2}), by_conversation=True)
-    assert [(trunk.row, trunk.inside, trunk.branches) for trunk in found] == [(r, [], [r]) for r in range(4)]
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -34,7 +34,7 @@ from trl import GRPOTrainer
 import pettingllms_trl.trainer.parts
 import twins
 from packed_models import MODELS, PAD, SHAPE, difference, gradients, made, one_by_one, together
-from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Prompt
+from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 from pettingllms_trl.update.assignment import cost
 from pettingllms_trl.update.packed_attention import NAME, attending
 from pettingllms_trl.update.packing.conversations import sizes_of
@@ -67,10 +67,10 @@ def test_a_prompt_stands_once_and_each_branch_begins_with_its_last_token() -> No
     assert packed.ids.size(1) == 8 + 2  # 3 - 1 + 3 + 2 + 1, the last of an empty completion, and 1 - 1 + 2
 
 
-def test_a_prompt_stands_once_for_all_rows_with_its_key() -> None:
-    prompts = [Prompt([], tuple(ids[:3][seen[:3] == 1].tolist())) for ids, seen in zip(IDS, MASK, strict=True)]
+def test_a_prompt_stands_once_for_all_rows_with_its_ids() -> None:
+    prompts = [ids[:3][seen[:3] == 1].tolist() for ids, seen in zip(IDS, MASK, strict=True)]
     completions = [ids[3:][seen[3:] == 1].tolist() for ids, seen in zip(IDS, MASK, strict=True)]
-    sizes = sizes_of([each.ids for each in prompts], completions, [each.key for each in prompts])
+    sizes = sizes_of(prompts, completions)
     assert pack(IDS, MASK, 3).ids.size(1) == cost(range(4), sizes, token_price=token_price_of("cpu", 32))
 
 
