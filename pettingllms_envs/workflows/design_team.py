@@ -14,7 +14,7 @@ from typing import ClassVar
 from pettingllms_envs.core import Role, Tool, ToolResult, ToolSpec, Unreadable, best_reply, check_whole
 from pettingllms_envs.features import HasTools
 from pettingllms_envs.quoting import quote
-from pettingllms_envs.replies import fenced_blocks
+from pettingllms_envs.replies import END_OF_THINKING, fenced_blocks
 from pettingllms_envs.tools import make_tool
 from pettingllms_envs.tools.calls import Call, text_call
 from pettingllms_envs.workflows.channels import Channel
@@ -36,7 +36,7 @@ class DesignTeam(JoiningFunctionWorkflow):
         num_turns: 1: one move is played.
         max_calls: Most replies of all members, those with tool calls among them, at least 1.
         reply_chars: Most characters of a reply that others read, at least 1.
-        all_chars: Most characters of all members' replies, each counted up to `reply_chars`, at least 1.
+        all_chars: Most characters of all members' replies, each counted as others read it, at least 1.
         palette: Names of the installed tools that members may be given, beside the task's own (`features.HasTools`).
 
     Raises:
@@ -90,7 +90,7 @@ class DesignTeam(JoiningFunctionWorkflow):
         said: dict[int, str] = {}
         played = "", MEMBER  # a design has a member, who is asked at least once
         num_calls, num_chars = 0, 0
-        for number, member in [*enumerate(design.members)] * design.rounds:
+        for number, member in (each for _ in range(design.rounds) for each in enumerate(design.members)):
             read = [said[each] for each in (*member.reads, last) if each in said]
             notes = [f"Your job:\n{quote(member.job)}", *read, *(manual_of(self._spec(name)) for name in member.tools)]
             ending, agent = self._ending(number == last), agents[number]
@@ -102,7 +102,8 @@ class DesignTeam(JoiningFunctionWorkflow):
                 best = partial(self._best_reply, game, member, is_last=number == last, ends=ends)
                 reply = yield Ask(agent, game.show(*notes, ending), best)
                 played = reply, agent  # also a call: who uses the calls up pays for it
-                num_calls, num_chars = num_calls + 1, num_chars + min(len(reply), self.reply_chars)
+                num_calls += 1
+                num_chars += len(self.channel.send(agent, reply.rpartition(END_OF_THINKING)[2]).text)
                 game.report(member_calls=num_calls)
                 call = _call_in(reply, member)
                 if call is None:

@@ -307,6 +307,21 @@ def test_a_member_calls_its_own_tool_and_no_other_until_the_calls_are_used_up() 
     assert outcome(env)["cut_short"]
 
 
+def test_what_others_read_and_limits_count_is_the_reply_after_its_thinking_and_without_space_around_it() -> None:
+    env = made(PAIR, reply_chars=50, all_chars=19)
+    env.step(f"<think>{'hm ' * 1_000}</think>\nGo on.{' ' * 1_000}")
+    assert "The member_0 wrote:\n> Go on.\nYour reply" in shown(env)  # 6 characters
+    env.step(BEST)
+    assert outcome(env) | {"success": True, "cut_short": False, "member_calls": 2} == outcome(env)
+
+
+def test_a_design_of_a_billion_rounds_takes_no_more_than_the_replies_that_there_are() -> None:
+    env = made(Design((Member("Go."),), 10**9), max_rounds=10**9, max_calls=2)
+    env.step("Not yet.")
+    env.step(BEST)
+    assert outcome(env) | {"success": True, "cut_short": True, "member_calls": 2} == outcome(env)
+
+
 CALL = "```call archive_0\nx\n```\n"
 
 

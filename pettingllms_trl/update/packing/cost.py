@@ -20,6 +20,7 @@ from pettingllms_trl.update.packing.conversations import Size, Trunk, arrange, n
 Way = Literal["rows", "prompts", "conversations"]
 WAYS: tuple[Way, ...] = ("rows", "prompts", "conversations")
 PROMPT, LATER = attrgetter("prompt"), attrgetter("later")
+"""Fields of a size. Where every `later` is empty there are no conversations."""
 TOKEN_PRICES: Mapping[str, float] = {"cpu": 8.0, "cuda": 6.0}
 """What a token costs in everything but attention, by kind of device: in pairs of query and key, for each unit of the
 model's hidden size. Of a CPU it was measured (2 to 10 by model, `benchmarks/bench_update.py --fit`); of a GPU it is
@@ -50,18 +51,14 @@ def token_price_of(device: str, hidden_size: int) -> float:
 
 def work(sizes: Sequence[Size], trunks: Sequence[Trunk], way: Way) -> Work:
     """What a pass computes that reads these sequences in this way."""
-    number = longest = longest_prompt = longest_branch = 0
-    for trunk in trunks:
-        number += len(trunk.branches)
-        longest_prompt = max(longest_prompt, sizes[trunk.row].prompt - 1)
-        for row in trunk.branches:
-            branch = sizes[row].branch
-            longest_branch = max(longest_branch, branch)
-            longest = max(longest, sizes[row].prompt - 1 + branch)
-    pairs = len(sizes) * longest**2 / 2
-    if way != "rows":
-        pairs = len(trunks) * longest_prompt**2 / 2 + number * longest_branch * longest
-    return Work(num_tokens(sizes, trunks), pairs)
+    tokens = num_tokens(sizes, trunks)
+    branches = [sizes[row] for trunk in trunks for row in trunk.branches]
+    longest = max(size.prompt - 1 + size.branch for size in branches)
+    if way == "rows":
+        return Work(tokens, len(sizes) * longest**2 / 2)
+    prompt = max(sizes[trunk.row].prompt - 1 for trunk in trunks)
+    own = max(size.branch for size in branches)
+    return Work(tokens, len(trunks) * prompt**2 / 2 + len(branches) * own * longest)
 
 
 def cheapest(sizes: Sequence[Size], token_price: float, *, among: Sequence[Way] = WAYS) -> tuple[Way, list[Trunk]]:
@@ -79,6 +76,5 @@ def cheapest(sizes: Sequence[Size], token_price: float, *, among: Sequence[Way] 
     if any(map(LATER, sizes)):
         arranged["conversations"] = arrange(sizes, by_conversation=True)
     ways = [way for way in arranged if way in among] or WAYS[:1]
-    costs = {way: work(sizes, arranged[way], way).cost(token_price) for way in ways}
-    way = min(ways, key=costs.__getitem__)
+    way = min(ways, key=lambda way: work(sizes, arranged[way], way).cost(token_price))
     return way, arranged[way]

@@ -144,14 +144,13 @@ def pack(
     split = way != "rows"
     of_rows, of_branches = on_device(_filled(rows)), on_device(_filled(own))
     seen = torch.arange(of_rows.size(1), device=ids.device)
-    visible = seen <= (starts[:, None] + seen[: of_branches.size(1)])[:, None, :, None]
     layout = Layout(
         rows=of_rows,
         back=on_device(_back(end, shared, own) if split else _back(end, rows)),
         prompts=on_device(_filled(shared)) if split else None,
         branches=of_branches,
         starts=starts,
-        visible=visible if split else None,
+        visible=seen <= (starts[:, None] + seen[: of_branches.size(1)])[:, None, :, None] if split else None,
     )
     return Packed(
         ids=on_device(packed_ids)[None],
