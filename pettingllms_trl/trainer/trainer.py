@@ -44,6 +44,7 @@ from pettingllms_trl.credit.reward_functions import RewardFunction
 from pettingllms_trl.credit.reward_models import load_reward_model
 from pettingllms_trl.credit.selection import num_tokens
 from pettingllms_trl.engines.factory import kind_of
+from pettingllms_trl.engines.prefix_cache import MAX_BYTES, PrefixCache
 from pettingllms_trl.engines.transformers import LocalSampler
 from pettingllms_trl.engines.weight_store import CountsSteps
 from pettingllms_trl.image_gain import image_gains, with_other_images
@@ -253,7 +254,13 @@ class MultiAgentGRPOTrainer(TRLHooks):
             self.team,
             self.codecs,
             self.accelerator,
-            sample=LocalSampler(self.team, self.codecs, activate=self.activate, generate=self.generate),
+            sample=LocalSampler(
+                self.team,
+                self.codecs,
+                PrefixCache(MAX_BYTES if args.shared_prefix and follow else 0),
+                activate=self.activate,
+                generate=self.generate,
+            ),
             images=self.image_inputs,
             seeing=seeing,
             wrapped=lambda: self.model_wrapped,
