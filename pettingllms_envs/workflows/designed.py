@@ -175,8 +175,9 @@ class Designed(DesignTeam):
         return None
 
     def _best_design(self, game: Game) -> str:
-        """A chain of members with the tools that an optimal team calls; one member where there are none."""
+        """A chain of members with the tools that an optimal team calls; one member where it has none, or no time."""
         needed = self.task.tools_needed(game.state) if isinstance(self.task, HasTools) and self.member_tools else ()
-        job, tools = (JOBS[2], [(name,) for name in needed]) if needed else (JOBS[0], [()])
+        has_time = 2 * len(needed) <= self.max_calls  # a call and a reply of each
+        job, tools = (JOBS[2], [(name,) for name in needed]) if needed and has_time else (JOBS[0], [()])
         chain = [Member(job[: self.job_chars], (n - 1,) if n else (), each) for n, each in enumerate(tools)]
         return write_design(Design(tuple(chain[: self.max_members])))

@@ -343,6 +343,14 @@ def test_the_member_that_uses_the_calls_up_pays_for_it_and_no_other() -> None:
     assert env.rewards == {"designer_0": 0.0, "member_0": 0.0, "member_1": -0.2}
 
 
+@pytest.mark.parametrize(("max_calls", "size"), [(1, 1), (3, 1), (4, 2)])
+def test_the_oracle_designs_a_team_that_comes_to_its_end_and_solves_the_task(max_calls: int, size: int) -> None:
+    env = made(None, "archives", max_calls=max_calls)
+    while not any(env.terminations.values()):
+        env.step(env.oracle())
+    assert outcome(env) | {"success": True, "cut_short": False, "team_size": size} == outcome(env)
+
+
 def test_one_member_may_not_have_both_archives() -> None:
     both = team(member(tools=["archive_0", "archive_1"]))
     assert outcome(made(both, "archives"))["unreadable_design"]
