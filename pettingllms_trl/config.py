@@ -147,9 +147,10 @@ class MultiAgentGRPOConfig(GRPOConfig):
             optimizer steps a generation (`steps_per_generation > gradient_accumulation_steps`), with means over the
             tokens of a micro-step (`loss_type="bnpo"`, an entropy bonus), and with `top_entropy_quantile < 1`.
             Sequences that cannot move a weight (no advantage, no KL term, entropy bonus or router loss,
-            `top_entropy_quantile=1`) do not go through the model; they count in every denominator, but not in `entropy`, `clip_ratio/*` and `sampling/*`. A model that cannot share prompts is
-            updated by TRL's path, with a warning when the trainer is created. `False`: TRL's path, bit for bit; with
-            learned positions (GPT-2) it is wrong for padded prompts, as TRL's is, and the trainer warns. While
+            `top_entropy_quantile=1`) do not go through the model; they count in every denominator, but not in
+            `entropy`, `clip_ratio/*` and `sampling/*`. A model that cannot share prompts is updated by TRL's path,
+            with a warning when the trainer is created. `False`: TRL's path, bit for bit; with learned positions
+            (GPT-2) it is wrong for padded prompts, as TRL's is, and the trainer warns. While
             `generate` samples, a prompt is read once for its candidates, too, and with `history="conversation"` from
             where it goes on from what its policy has read in the rollout.
         max_tokens_per_microbatch (`int`, *optional*):
