@@ -223,7 +223,8 @@ def _parts_of(parts: Any, agent: str) -> str | list[Part]:
                 "pettingllms_envs.observations.Image."
             )
     found = list[Part]()
-    for is_text, own in groupby(parts, lambda part: isinstance(part, str)):
+    for is_text, group in groupby(parts, lambda part: isinstance(part, str)):
+        own = list(group)
         found += [encodable("\n".join(own))] if is_text else own
     return found if any(isinstance(part, Image) for part in found) else text_of(found)
 

@@ -102,6 +102,9 @@ def _as_rgb(picture: Picture.Image) -> Picture.Image:
         shown = np.where(greys == picture.info.get("transparency", -1), 255, greys // 257)
         return Picture.fromarray(shown.astype(np.uint8)).convert("RGB")
     if picture.has_transparency_data:
+        key = picture.info.get("transparency")
+        if isinstance(key, tuple) and max(key) > 255:  # of a file of 16 bits, whose pixels Pillow has cut to 8
+            picture.info["transparency"] = tuple(value >> 8 for value in key)
         over = picture.convert("RGBA")
         return Picture.alpha_composite(Picture.new("RGBA", over.size, "white"), over).convert("RGB")
     return picture.convert("RGB")

@@ -44,7 +44,7 @@ class PrefixCache(AbstractContextManager[Any]):
     """
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self._blocks = OrderedDict[tuple[str, Ids], torch.Tensor]()  # (2 * layers, heads, BLOCK, head_dim)
         self.num_bytes = 0
 
@@ -62,7 +62,7 @@ class PrefixCache(AbstractContextManager[Any]):
                 state), or that counts positions by images, generates as ever; so do calls with inputs of images.
             policy: Names the weights that are active.
         """
-        if not self._max_bytes or not _keeps_all_tokens(model):
+        if not self.max_bytes or not _keeps_all_tokens(model):
             yield
             return
         with replaced_generate(model, partial(self._generate, model, model.generate, policy)):
@@ -106,7 +106,7 @@ class PrefixCache(AbstractContextManager[Any]):
                 completion.pop()
         whole = [(*own, *completion) for own, completion in zip(rows, completions, strict=True)]
         self._keep(policy, whole, kwargs["past_key_values"], [width - len(own) for own in rows])
-        while self.num_bytes > self._max_bytes:
+        while self.num_bytes > self.max_bytes:
             self.num_bytes -= self._blocks.popitem(last=False)[1].nbytes
         return sampled
 

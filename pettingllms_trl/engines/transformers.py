@@ -337,8 +337,8 @@ class LocalSampler:
             with nullcontext() if policy.is_trained else self._team.as_frozen(policy):
                 self.activate(name)
                 weights = self._team.weights_of(name)
-                is_noisy = any(module.training for module in noisy_modules(weights))
-                with nullcontext() if is_noisy else self._prefixes.used_by(weights, name):
+                keeps = self._prefixes.max_bytes and not any(module.training for module in noisy_modules(weights))
+                with self._prefixes.used_by(weights, name) if keeps else nullcontext():
                     sampled = self._sample(name, [requests[i] for i in own], override)
             answers.update(zip(own, sampled, strict=True))
         return [answers[i] for i in range(len(requests))]

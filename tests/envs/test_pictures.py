@@ -74,6 +74,14 @@ def test_a_transparent_grey_of_sixteen_bits_is_white_and_its_neighbour_is_not() 
     assert [picture.getpixel((x, 0)) for x in range(3)] == [(0, 0, 0), (255, 255, 255), (128, 128, 128)]
 
 
+def test_a_transparent_colour_of_sixteen_bits_is_white() -> None:
+    colours = (b"\x75\x30\xff\xff\x01\x00", bytes(6))  # (117, 255, 1) and black in 8 bits
+    header = PNG + chunk(b"IHDR", struct.pack(">IIBBBBB", 8, 4, 16, 2, 0, 0, 0)) + chunk(b"tRNS", colours[0])
+    pixels = chunk(b"IDAT", zlib.compress((b"\0" + b"".join(colours) * 4) * 4))
+    picture = opened(Image(header + pixels + chunk(b"IEND", b""), "a board"))
+    assert [picture.getpixel((x, 0)) for x in range(2)] == [(255, 255, 255), (0, 0, 0)]
+
+
 @pytest.mark.parametrize(("size", "expected"), [((1, 1), (4, 4)), ((3, 100), (6, 200)), ((4, 5), (4, 5))])
 def test_a_picture_of_few_rows_is_enlarged(size: tuple[int, int], expected: tuple[int, int]) -> None:
     picture = opened(png_of(Picture.new("RGB", size, (9, 8, 7))))
