@@ -21,6 +21,7 @@ from pettingllms_trl.cli import transformers_agents
 from pettingllms_trl.policies import weights
 from pettingllms_trl.study.machine import made_with
 from pettingllms_trl.update.packed_logprobs import PackedScorer
+from pettingllms_trl.update.packing.cost import token_price_of
 
 
 ROOT = Path(__file__).parents[2]
@@ -34,6 +35,7 @@ BRANCHES = {
     "engines/vllm/colocated.py": HERE,  # sleep mode, memory by share, eager execution
     "engines/vllm/kind.py": "tests/trl/engines/vllm/test_training_with_vllm.py",  # weights over NCCL
     "update/packed_logprobs.py": HERE,  # TensorFloat-32 is not float32
+    "update/packing/cost.py": HERE,  # a token costs less beside its attention
     "checkpoints/checkpointer.py": HERE,  # a checkpoint is loaded to the process's own GPU
     "policies/weights.py": HERE,  # a model per process is not spread over all GPUs
     "cli/vllm_agents.py": HERE,  # graphs are captured
@@ -53,6 +55,12 @@ def test_every_file_with_a_branch_for_gpus_is_in_the_table_with_a_test_file_that
     for path, test in BRANCHES.items():
         assert (PACKAGE / path).is_file()
         assert (ROOT / test).is_file()
+
+
+def test_a_token_costs_as_on_a_gpu_on_every_device_that_has_no_price() -> None:
+    assert token_price_of("cuda", 100) == 600
+    assert token_price_of("xpu", 100) == 600
+    assert token_price_of("cpu", 100) == 800
 
 
 def test_a_result_names_the_gpu_that_it_was_made_on(monkeypatch: pytest.MonkeyPatch) -> None:

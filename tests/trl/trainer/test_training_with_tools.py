@@ -98,8 +98,10 @@ def test_a_function_without_tools_behind_an_api_raises_when_the_trainer_is_creat
         team(qwen, plan_path, tmp_path, policies=policies)
 
 
-def test_images_raise_when_the_trainer_is_created(model_path: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="agent 'drafter_0' observes images, which are not supported yet"):
+def test_images_for_a_policy_that_reads_texts_raise_when_the_trainer_is_created(
+    model_path: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match="agent 'drafter_0' of policy 'drafter' observes images, and its"):
         team(model_path, picture_plan_v0.env, tmp_path)
 
 
