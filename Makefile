@@ -57,11 +57,12 @@ frameworks: ## play the examples of programs with their libraries, an environmen
 	  $(PYTHON) -m venv .bench/$$name && \
 	  .bench/$$name/bin/python -m pip install --disable-pip-version-check -c .bench/named.txt \
 	    -e . pytest tqdm -r examples/programs/$$name.txt && \
-	  .bench/$$name/bin/python -m pytest -m frameworks -W ignore tests/programs/test_frameworks.py $(ARGS) || exit 1; \
+	  OMP_NUM_THREADS=$(OMP_NUM_THREADS) .bench/$$name/bin/python -m pytest -m frameworks -W ignore \
+	    tests/programs/test_frameworks.py $(ARGS) || exit 1; \
 	done
 	@.bench/langgraph/bin/python -m pip install --disable-pip-version-check -c .bench/named.txt -e '.[trl]'
-	@.bench/langgraph/bin/python -m pytest -m frameworks -W ignore tests/trl/trainer/test_program_training.py \
-	  tests/trl/checkpoints/test_program_kill.py tests/trl/trainer/test_two_ranks.py $(ARGS)
+	@OMP_NUM_THREADS=$(OMP_NUM_THREADS) .bench/langgraph/bin/python -m pytest -m frameworks -W ignore \
+	  tests/trl/trainer/test_program_training.py tests/trl/checkpoints/test_program_kill.py tests/trl/trainer/test_two_ranks.py $(ARGS)
 
 bench: $(INSTALLED) ## measure everything beside its peers, a quarter of an hour (ARGS="--only envs,update")
 	@$(BIN)/python benchmarks/suite.py $(ARGS)

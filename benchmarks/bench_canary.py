@@ -26,7 +26,7 @@ from peft import LoraConfig
 from transformers import TrainerCallback
 from transformers.utils import logging
 
-from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Prompt
+from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 from pettingllms_trl.engines import canary as canaries
 from pettingllms_trl.engines.canary import Agreement, begin, compare
 
@@ -83,10 +83,9 @@ class Compares(TrainerCallback):
     def scores(self, policy: str) -> tuple[canaries.Own, canaries.Array]:
         """The log-probabilities of the fixed text here and in the engine."""
         trainer, began = self.trainer, time.perf_counter()
-        message = {"role": "user", "content": canaries.TEXT}
-        ids = list(trainer.codecs[policy].encode([Prompt([message])])[0])[: canaries.MAX_TOKENS]
-        here = trainer.engines.own_logprobs(policy, ids)
-        (scored,) = trainer.engines.engine_set.score(policy, ids)
+        text = trainer.engines.scored_text(policy)
+        here = trainer.engines.own_logprobs(policy, text)
+        (scored,) = trainer.engines.engine_set.score(policy, text)
         self.seconds.append(time.perf_counter() - began)
         return here, canaries.np.array(scored.logprobs)
 

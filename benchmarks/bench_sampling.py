@@ -32,6 +32,7 @@ from transformers.utils import logging
 
 from pettingllms_envs.observations import text_prompt
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
+from pettingllms_trl.engines.prefix_cache import PrefixCache
 from pettingllms_trl.engines.transformers import LocalSampler
 from pettingllms_trl.records import Prompt, Request
 
@@ -175,7 +176,13 @@ def speeds(trainer: Compared, *, num_prompts: int, rounds: int) -> dict[str, tup
     """Tokens per second of each sampler, on the same prompts and weights in turn, round by round."""
     requests = [Request(agent, Prompt(prompt), NUM_CANDIDATES) for agent, prompt in prompts(num_prompts)]
     found: dict[str, list[float]] = {"vLLM": [], "generate": []}
-    generate = LocalSampler(trainer.team, trainer.codecs, activate=trainer.activate, generate=trainer.generate)
+    generate = LocalSampler(
+        trainer.team,
+        trainer.codecs,
+        PrefixCache(max_bytes=0),
+        activate=trainer.activate,
+        generate=trainer.generate,
+    )
     trainer.engines.sync()
     for number in range(rounds + 1):
         began = time.perf_counter()

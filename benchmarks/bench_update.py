@@ -2,10 +2,13 @@
 
     PYTHONPATH=. python benchmarks/bench_update.py [--memory] [--ways] [--json update.json] [--strict]
     PYTHONPATH=. python benchmarks/bench_update.py --flat --shapes 64x16x8
+    PYTHONPATH=. python benchmarks/bench_update.py --tree 6x512x200x64x8 --rounds 3 --memory [--no-history]
+    PYTHONPATH=. python benchmarks/bench_update.py --fit 30
     PYTHONPATH=. python benchmarks/bench_update.py --device cuda --dtype bfloat16 --model qwen3-0.6b \
         --shapes 1024x128x8
 
-A shape is PxCxK: one decision, a prompt of P tokens and K candidates of C tokens each. Both trainers have the same
+A shape is PxCxK: one decision, a prompt of P tokens and K candidates of C tokens each. A tree is TxPxOxCxK: a
+conversation of T turns, with O tokens observed between two (`conversation_updates.py`). Both trainers have the same
 random weights and are given the same batch; a round is `_compute_loss` and its backward of one, then of the other, in
 one process, and what is compared is the median of the rounds' ratios. Gradients are compared, too. Seconds are the
 processor's on a CPU (one thread), the clock's on a GPU. Weights are random: no network.
@@ -23,11 +26,22 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from conversation_updates import (
+    ROWS,
+    SIDES,
+    Amount,
+    Tree,
+    amounts_of,
+    batches_of,
+    cost_of_updates,
+    fit,
+    packed_as,
+)
 from datasets import Dataset
 from figures import Figure, write
 from flat_groups import Shape, compare_flat
@@ -38,6 +52,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 import pettingllms_envs
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
+from pettingllms_trl.update.packing.cost import Way, token_price_of
 
 
 GOALS: Mapping[Shape, tuple[float, float | None]] = {
@@ -51,6 +66,10 @@ MODELS: Mapping[str, dict[str, int]] = {
     "25M": {
         "vocab_size": 4096, "hidden_size": 512, "intermediate_size": 1408, "num_hidden_layers": 7,
         "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 64,
+    },
+    "0.4M": {
+        "vocab_size": 2000, "hidden_size": 96, "intermediate_size": 288, "num_hidden_layers": 3,
+        "num_attention_heads": 6, "num_key_value_heads": 6, "head_dim": 16,
     },
     "qwen3-0.6b": {
         "vocab_size": 151936, "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28,
@@ -184,9 +203,6 @@ def make_batch(setting: Setting, shape: Shape) -> dict[str, Any]:
 
 def flops(setting: Setting, shape: Shape, *, is_shared: bool) -> float:
     """Multiplications and additions of a forward and backward pass, layers computed anew by checkpoints included."""
-    of = MODELS[setting.model]
-    width, heads, head = of["hidden_size"], of["num_attention_heads"], of["head_dim"]
-    per_layer = width * head * 2 * (heads + of["num_key_value_heads"]) + 3 * width * of["intermediate_size"]
     prompt, own, number = shape.prompt, shape.completion, shape.candidates
     if is_shared:
         tokens = prompt + number * own
@@ -194,8 +210,16 @@ def flops(setting: Setting, shape: Shape, *, is_shared: bool) -> float:
     else:
         tokens = number * (prompt + own)
         pairs = number * (prompt + own) ** 2 / 2
-    layers = of["num_hidden_layers"] * (2 * per_layer * tokens + 4 * heads * head * pairs)
-    return (4 if setting.checkpointing else 3) * layers + 3 * 2 * of["vocab_size"] * width * number * own
+    return flops_of(setting, Amount(tokens, pairs, number * own))
+
+
+def flops_of(setting: Setting, amount: Amount) -> float:
+    """The same of any tokens, pairs of query and key, and tokens that are scored."""
+    of = MODELS[setting.model]
+    width, heads, head = of["hidden_size"], of["num_attention_heads"], of["head_dim"]
+    per_layer = width * head * 2 * (heads + of["num_key_value_heads"]) + 3 * width * of["intermediate_size"]
+    layers = of["num_hidden_layers"] * (2 * per_layer * amount.tokens + 4 * heads * head * amount.pairs)
+    return (4 if setting.checkpointing else 3) * layers + 3 * 2 * of["vocab_size"] * width * amount.scored
 
 
 def matrix_rate(setting: Setting) -> float:
@@ -264,16 +288,20 @@ def summarized(
     }
 
 
-def peak(setting: Setting, shape: Shape, which: str) -> int | None:
+def peak(setting: Setting, shape: Shape | Tree, which: str) -> int | None:
     """Bytes that an update takes above its model and gradients; `None` where the GPU has not so many. In a process of
     its own, whose peak it is."""
     with tempfile.TemporaryDirectory() as folder:
         update, model = (of_trl if which == "trl" else of_ours)(setting, folder)
+    if isinstance(shape, Tree):
+        (batch, *_), way = _of_side(setting, shape, which)[0][-1:], SIDES[which]
+        update = packed_as(way)(update)
+    else:
+        batch = make_batch(setting, shape)
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
     small = make_batch(setting, Shape(4, 4, 2))
     update(small)  # what is allocated once
-    batch = make_batch(setting, shape)
     if setting.device == "cpu":
         before = _status("VmRSS")
         update(batch)
@@ -289,11 +317,12 @@ def _status(name: str) -> int:
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(name + ":"))
 
 
-def peaks(given: argparse.Namespace, shape: Shape) -> dict[str, int]:
-    """Of both, each measured in a process of its own; without one for which there was no room."""
+def peaks(given: argparse.Namespace, shape: Shape | Tree) -> dict[str, int]:
+    """Of all, each measured in a process of its own; without one for which there was no room."""
     found = {}
-    for which in ("trl", "ours"):
-        command = [sys.executable, __file__, "--peak", which, "--shapes", "x".join(map(str, _numbers(shape)))]
+    for which in SIDES if isinstance(shape, Tree) else ("trl", "ours"):
+        command = [sys.executable, __file__, "--peak", which]
+        command += ["--tree" if isinstance(shape, Tree) else "--shapes", shape.text]
         command += ["--device", given.device, "--dtype", given.dtype, "--model", given.model]
         command += ["--attention", given.attention, *(["--checkpointing"] if given.checkpointing else [])]
         shown = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ}).stdout
@@ -302,8 +331,79 @@ def peaks(given: argparse.Namespace, shape: Shape) -> dict[str, int]:
     return found
 
 
-def _numbers(shape: Shape) -> tuple[int, int, int]:
-    return shape.prompt, shape.completion, shape.candidates
+def _of_side(setting: Setting, tree: Tree, which: str) -> tuple[list[dict[str, Any]], Way | None]:
+    """The batches of TRL's rows, or all in one, and how that is packed."""
+    rows_each = ROWS if which == "trl" else tree.turns * tree.candidates
+    return batches_of(tree, MODELS[setting.model]["vocab_size"], setting.device, rows_each), SIDES[which]
+
+
+def compare_tree(setting: Setting, tree: Tree, rounds: int) -> dict[str, Any]:
+    """Rounds of TRL's rows, of each prompt once, and of the conversation once, in turn, after one not counted."""
+    with tempfile.TemporaryDirectory() as folder:
+        theirs, ours = of_trl(setting, folder), of_ours(setting, folder)
+    seconds: dict[str, list[float]] = {which: [] for which in SIDES}
+    gradients: dict[str, list[torch.Tensor]] = {}
+    sides = {which: _of_side(setting, tree, which) for which in SIDES}
+    for number in range(rounds + 1):
+        for which, (batches, way) in [*sides.items()]:
+            update, model = theirs if which == "trl" else ours
+            model.zero_grad(set_to_none=False)
+            began = setting.now()
+            with packed_as(way):
+                has_room = all(_has_room(update, batch) for batch in batches)
+            if not has_room:
+                del sides[which]
+                seconds[which].clear()
+            elif number:
+                seconds[which].append(setting.now() - began)
+            else:
+                gradients[which] = [parameter.grad.clone() for parameter in model.parameters()]
+    expected = gradients.get("trl", gradients["conversations"])
+    amounts = amounts_of(tree)
+    work = flops_of(setting, amounts["conversations"]) / matrix_rate(setting)
+    return {
+        "seconds": {which: tuple(each) for which, each in seconds.items()},
+        "amounts": amounts,
+        "errors": {
+            which: max(float((a - b).norm() / b.norm()) for a, b in zip(own, expected, strict=True))
+            for which, own in gradients.items()
+        },
+        "shares": tuple(work / each for each in seconds["conversations"]),
+    }
+
+
+def report_tree(setting: Setting, tree: Tree, found: dict[str, Any], taken: Mapping[str, int]) -> list[Figure]:
+    """Print how much faster than each of the others a conversation is, beside tokens and operations. Its figures."""
+    where = f"{tree}, {setting.model}, {str(setting.dtype).removeprefix('torch.')}, {setting.device}"
+    where += ", checkpointing" if setting.checkpointing else ""
+    own, amounts, seconds = "conversations", found["amounts"], found["seconds"]
+    updates = cost_of_updates(tree, token_price_of(setting.device, MODELS[setting.model]["hidden_size"]))
+    print(
+        f"{where}: {statistics.median(seconds[own] or [math.nan]):.2f} s, {amounts[own].tokens} tokens,"
+        f" {statistics.median(found['shares'] or [math.nan]):.0%} of the matrix product's rate"
+    )
+    print("  tokens read in 2 and 4 updates a generation: " + ", ".join(f"{updates[n]:.2f}x" for n in (2, 4)))
+    figures = []
+    for which, name in (("trl", "TRL GRPOTrainer"), ("prompts", "each prompt once")):
+        ratios = [a / b for a, b in zip(seconds[which], seconds[own], strict=False)] or [math.nan]
+        tokens = amounts[which].tokens / amounts[own].tokens
+        operations = flops_of(setting, amounts[which]) / flops_of(setting, amounts[own])
+        side = own if which == "trl" else which  # whose gradients are compared with TRL's
+        goal = (0.85 if which == "prompts" else 0.7) * min(tokens, operations)
+        less = taken[which] / taken[own] if {which, own} <= taken.keys() else math.nan
+        print(
+            f"  beside {name}: {statistics.median(ratios):.2f}x ({min(ratios):.2f}-{max(ratios):.2f}),"
+            f" goal {goal:.2f}x; tokens {tokens:.2f}x ({amounts[which].tokens}), operations {operations:.2f}x,"
+            f" memory {less:.2f}x less, gradients {found['errors'].get(side, math.nan):.0e}",
+            flush=True,
+        )
+        absent = _without_room({which: seconds[which], "ours": seconds[own]})
+        name_of_figure = f"update of a whole conversation beside {name}, {where}"
+        peer = () if absent else seconds[which]
+        figures.append(
+            Figure(name=name_of_figure, unit="s", ours=seconds[own], peer_name=name, peer=peer, absent=absent)
+        )
+    return figures
 
 
 def seconds_of_ways(setting: Setting, shape: Shape, rounds: int) -> dict[str, tuple[float, ...]]:
@@ -388,7 +488,11 @@ def to_save(setting: Setting, found: dict[str, Any], goal: tuple[float, float | 
 
 
 def _without_room(measured: Mapping[str, Sequence[float]]) -> str:
-    names = [{"trl": "TRL", "ours": "ours"}[which] for which, values in measured.items() if not values]
+    names = [
+        {"trl": "TRL", "ours": "ours", "prompts": "each prompt once"}[which]
+        for which, values in measured.items()
+        if not values
+    ]
     return f"the GPU has no room for {' and '.join(names)}" if names else ""
 
 
@@ -399,8 +503,7 @@ def compile_for_every_shape() -> None:
     torch._dynamo.config.fail_on_recompile_limit_hit = True
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Compare and print."""
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", choices=MODELS, default="25M")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
@@ -409,12 +512,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--checkpointing", action="store_true", help="gradient checkpointing, in both")
     parser.add_argument("--shapes", nargs="+", type=Shape.parse, default=list(GOALS), metavar="PxCxK")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--tree", nargs="+", type=Tree.parse, metavar="TxPxOxCxK", help="whole conversations instead")
+    parser.add_argument("--no-history", action="store_true", help="prompts of a tree stand for themselves")
+    parser.add_argument("--fit", type=int, metavar="N", help="the price of a token, from N passes of any lengths")
     parser.add_argument("--memory", action="store_true", help="peak memory, too, in processes of their own")
     parser.add_argument("--ways", action="store_true", help="other ways to share a prompt, too")
     parser.add_argument("--flat", action="store_true", help="a generation of which some groups have no advantage")
     parser.add_argument("--strict", action="store_true", help="a goal that is missed is an error")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, with every round")
-    parser.add_argument("--peak", choices=("trl", "ours"), help=argparse.SUPPRESS)
+    parser.add_argument("--peak", choices=("ours", *SIDES), help=argparse.SUPPRESS)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Compare and print."""
+    parser = _parser()
     given = parser.parse_args(arguments)
     if given.attention == "flex_attention" and given.device == "cpu":
         parser.error(
@@ -425,8 +537,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     else:
         compile_for_every_shape()
     setting = Setting(given.model, given.device, getattr(torch, given.dtype), given.checkpointing, given.attention)
+    trees = [replace(tree, has_history=not given.no_history) for tree in given.tree or ()]
     if given.peak:
-        print(peak(setting, given.shapes[0], given.peak))
+        print(peak(setting, [*trees, *given.shapes][0], given.peak))
         return
     print(f"{given.model}, {given.device}, {given.dtype}, checkpointing {'on' if given.checkpointing else 'off'}")
     if given.flat:
@@ -435,10 +548,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
         vocabulary = MODELS[given.model]["vocab_size"]
         write(given.json, compare_flat(trainer, model, given.shapes[0], vocabulary, given.rounds, setting.now))
         return
+    if given.fit:
+        with tempfile.TemporaryDirectory() as folder:
+            _, model = of_ours(setting, folder)
+        fit(model, MODELS[given.model], given.fit, given.rounds, setting.now)
+        return
+    figures = list[Figure]()
+    if trees:
+        for tree in trees:
+            found = compare_tree(setting, tree, given.rounds)
+            figures += report_tree(setting, tree, found, peaks(given, tree) if given.memory else {})
+        write(given.json, figures)
+        return
+    all_met = _compare_shapes(setting, given, figures)
+    write(given.json, figures)
+    if given.strict and not all_met:
+        raise SystemExit("a goal is missed")
+
+
+def _compare_shapes(setting: Setting, given: argparse.Namespace, figures: list[Figure]) -> bool:
+    """Print each shape, and add its figures. Whether all goals are met."""
     print(
         f"{'':22s}{'TRL s':>9s}{'ours s':>9s}{'faster':>20s}{'bound':>11s}{'of peak':>9s}{'grad err':>10s}{'less':>7s}"
     )
-    figures, all_met = list[Figure](), True
+    all_met = True
     for shape in given.shapes:
         found = compare(setting, shape, given.rounds)
         if given.memory:
@@ -451,9 +584,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             found["ways"] = seconds_of_ways(setting, shape, given.rounds)
             print("    " + ", ".join(f"{n} {ratio:.2f}x" for n, ratio in speeds(found["ways"]).items()), flush=True)
         figures += to_save(setting, found, goal)
-    write(given.json, figures)
-    if given.strict and not all_met:
-        raise SystemExit("a goal is missed")
+    return all_met
 
 
 if __name__ == "__main__":

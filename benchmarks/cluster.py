@@ -20,7 +20,9 @@ from shared_rows import ENV_THREADS, rollout_seconds
 from simulation import Speed, Workload
 
 from pettingllms_trl.estimate.speed import BETWEEN, FLOPS_OF_TOKEN, INSIDE, PER_NODE, PROMPT, UPDATE_FLOPS
-from pettingllms_trl.update.assignment import Assignment, Size, assign_by_tokens, cost
+from pettingllms_trl.update.assignment import Assignment, assign_by_tokens, cost
+from pettingllms_trl.update.packing.conversations import Size
+from pettingllms_trl.update.packing.cost import token_price_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +169,7 @@ def tokens_of_passes(workload: Workload, num_gpus: int, updates: int = 1) -> int
         start = 0
         for number in passes:
             of_gpu = ([row for row in part[start : start + number] if row is not None] for part in rows)
-            total += max(cost(each, sizes, is_shared=True) for each in of_gpu)
+            total += max(cost(each, sizes, token_price=token_price_of("cuda", 4096)) for each in of_gpu)
             start += number
     return total
 
@@ -187,7 +189,7 @@ def assigned(workload: Workload, num_gpus: int, updates: int = 1) -> tuple[list[
         sizes,
         order,
         budget=ROWS * (PROMPT + max(size.completion for size in sizes)),
-        is_shared=True,
+        token_price=token_price_of("cuda", 4096),
         num_steps=updates * max(1, workload.instances * workload.candidates // per_step),
         num_updates=updates,
         num_processes=num_gpus,

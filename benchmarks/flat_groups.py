@@ -35,6 +35,11 @@ class Shape:
         """`"512x64x8"`."""
         return cls(*map(int, text.split("x")))
 
+    @property
+    def text(self) -> str:
+        """What `parse` reads."""
+        return f"{self.prompt}x{self.completion}x{self.candidates}"
+
     def __str__(self) -> str:
         return f"P={self.prompt} C={self.completion} K={self.candidates}"
 

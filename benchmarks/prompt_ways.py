@@ -20,7 +20,8 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex
 from transformers import AttentionInterface, DynamicCache, PreTrainedModel
 
 from pettingllms_trl.update.packed_attention import attending, configs_of
-from pettingllms_trl.update.packing import pack
+from pettingllms_trl.update.packing import cost as packing_cost
+from pettingllms_trl.update.packing.pack import pack
 
 
 Way = Callable[[PreTrainedModel, torch.Tensor, Shape], torch.Tensor]
@@ -38,11 +39,11 @@ def with_rows(model: PreTrainedModel, ids: torch.Tensor, shape: Shape) -> torch.
     return found.log_probs[:, -shape.completion :]
 
 
-def with_layout(split: bool | None) -> Way:
-    """Ours, attention whole or split."""
+def with_layout(way: packing_cost.Way) -> Way:
+    """Ours, attention whole ("rows") or split ("prompts")."""
 
     def score(model: PreTrainedModel, ids: torch.Tensor, shape: Shape) -> torch.Tensor:
-        packed = pack(ids, torch.ones_like(ids), shape.completion, split=split)
+        packed = pack(ids, torch.ones_like(ids), shape.completion, way=way)
         found = model(
             input_ids=packed.ids,
             attention_mask=torch.ones_like(packed.ids),
@@ -158,7 +159,7 @@ AttentionInterface.register(FLEX, attend_by_blocks)
 
 def ways(*, checkpointing: bool, has_flex: bool) -> dict[str, Way]:
     """By name, rows first."""
-    found = {"rows": with_rows, "whole": with_layout(False), "split": with_layout(True), "mask": with_mask}
+    found = {"rows": with_rows, "whole": with_layout("rows"), "split": with_layout("prompts"), "mask": with_mask}
     if not checkpointing:
         found["cache"] = with_cache
     if has_flex:

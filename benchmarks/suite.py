@@ -133,6 +133,13 @@ SUITES = (
         needs="trl",
     ),
     Suite(
+        name="update_tree",
+        what="the update of a whole conversation, beside TRL's GRPOTrainer and each prompt once",
+        command=("bench_update.py", "--tree", "6x128x50x16x8", "--rounds", "3", "--memory"),
+        minutes=4,
+        needs="trl",
+    ),
+    Suite(
         name="end_to_end",
         what="tokens trained per second beside TRL's GRPOTrainer, on the same prompts and tokens",
         command=("bench_end_to_end.py",),
@@ -186,6 +193,22 @@ SUITES = (
     ),
     *(
         Suite(
+            name=f"update_tree_{size}{'_checkpointing' if flags else ''}",
+            what=f"the update of a whole conversation by a random Qwen3 of {size} in bf16",
+            command=(
+                "bench_update.py",
+                *("--device", "cuda", "--dtype", "bfloat16", "--model", f"qwen3-{size}", "--memory", *flags),
+                *("--tree", "6x512x200x64x8", "4x1024x400x128x8"),
+            ),
+            minutes=3,
+            needs="trl",
+            gpu=True,
+        )
+        for size in ("0.6b", "1.7b")
+        for flags in ((), ("--checkpointing",))
+    ),
+    *(
+        Suite(
             name=f"update_0.6b_flex{'_checkpointing' if flags else ''}",
             what="the same of 0.6b, TRL's GRPOTrainer with transformers' flex_attention",
             command=(
@@ -223,6 +246,14 @@ SUITES = (
             gpu=True,
         )
         for sampler, replies in (("scripted", "replies scripted: final weights"), ("generate", "transformers samples"))
+    ),
+    Suite(
+        name="vision_3b",
+        what="a training step of a random Qwen2.5-VL of 3B in bf16 on pictures, adapters; peak memory",
+        command=("bench_vision.py", "--device", "cuda", "--size", "3b"),
+        minutes=4,
+        needs="trl",
+        gpu=True,
     ),
     Suite(
         name="step_gpu",

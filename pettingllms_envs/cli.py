@@ -22,8 +22,11 @@ import argparse
 import importlib
 import io
 import os
+import signal
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.metadata import EntryPoint, version
 from typing import Any, NoReturn
 
@@ -70,6 +73,21 @@ WIDTH = 200
 """Columns of what goes into a file or to another program, unless COLUMNS is set: tables are seldom wrapped there."""
 
 
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM ends a command as Ctrl-C does, so that the processes that it has started are ended, too."""
+    is_ours = threading.current_thread() is threading.main_thread()
+    is_ours = is_ours and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    if is_ours:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        if is_ours:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+@_terminated_as_interrupted()
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; `argv` defaults to the process's arguments. Returns the exit status."""
     for stream in (sys.stdin, sys.stdout, sys.stderr):

@@ -6,16 +6,18 @@ An observation is one of
 * `{"parts": [...]}`, texts and [`Image`]s in order, with perhaps a `"system"` prompt;
 * `{"messages": [...]}`, a chat, with perhaps `"tools"` that the model may call, and `"limits"` of its reply.
 
-`read_observation` converts all of them to a `Prompt`. A model that reads texts only is given `text_prompt`, which
-raises an error for images: what a model cannot be shown is never left out.
+`read_observation` converts all of them to a `Prompt`.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import groupby
 from typing import Any, NamedTuple
 
 
@@ -27,6 +29,9 @@ CARRIED = ("system", "text", "followup")
 
 ROLES = ("system", "user", "assistant", "tool")
 """Roles of a message in an observation `{"messages": [...]}`."""
+
+DATA_URL = "data:image/png;base64,"
+"""The beginning of a PNG file as an address, as OpenAI's API takes images."""
 
 LAST = ("user", "tool")
 """Roles of a last message, to which a model replies."""
@@ -62,6 +67,27 @@ class Image:
     def digest(self) -> str:
         """SHA-256 of the file, 64 hex digits."""
         return hashlib.sha256(self.png).hexdigest()
+
+    @classmethod
+    def of_url(cls, url: Any, alt: str = "an image") -> Image:
+        """The image of a data URL.
+
+        Raises:
+            ValueError: It is none of a PNG file. Other addresses are not fetched.
+        """
+        if not isinstance(url, str) or not url.startswith(DATA_URL):
+            raise ValueError(
+                f"an image has the address {str(url)[:40]!r}, which is not fetched; expected {DATA_URL}..."
+            )
+        try:
+            return cls(base64.b64decode(url.removeprefix(DATA_URL), validate=True), alt)
+        except binascii.Error as error:
+            raise ValueError(f"an image's address is no base64 ({error}); expected {DATA_URL}...") from None
+
+    @property
+    def url(self) -> str:
+        """The file as a data URL."""
+        return DATA_URL + base64.b64encode(self.png).decode("ascii")
 
     def __repr__(self) -> str:
         return f"Image({self.digest[:16]}, alt={self.alt!r})"
@@ -136,23 +162,6 @@ def read_observation(observation: Any, *, agent: str) -> Prompt:
     )
 
 
-def text_prompt(observation: Any, *, agent: str) -> Prompt:
-    """An observation as a prompt for a model that reads texts only and may call tools.
-
-    Raises:
-        TypeError: As `read_observation`.
-        ValueError: As `read_observation`; or there are images.
-    """
-    prompt = read_observation(observation, agent=agent)
-    if any(not isinstance(message["content"], str) for message in prompt.messages):
-        raise ValueError(
-            f"agent {agent!r} observes images, which are not supported yet: models are shown texts only here. Have "
-            "observe() describe them in the text, or play the environment with `pettingllms bench` and a model behind "
-            "an API that reads images."
-        )
-    return prompt
-
-
 def followup_of(observation: Any) -> str | None:
     """The text for an agent with a history instead of the observation's text, if there is a `"followup"`."""
     followup = observation.get("followup") if isinstance(observation, Mapping) else None
@@ -202,7 +211,7 @@ def _system_of(observation: Mapping[str, Any]) -> list[Message]:
 
 
 def _parts_of(parts: Any, agent: str) -> str | list[Part]:
-    """Parts as a message's content: a `str` if there are no images."""
+    """Parts as a message's content, with neighbouring texts as one: a `str` if there are no images."""
     if isinstance(parts, str) or not isinstance(parts, Sequence):
         raise TypeError(
             f"agent {agent!r} observes a {type(parts).__name__} as 'parts'; expected a list of texts and images."
@@ -213,7 +222,10 @@ def _parts_of(parts: Any, agent: str) -> str | list[Part]:
                 f"agent {agent!r} observes a {type(part).__name__} among its 'parts'; expected texts and "
                 "pettingllms_envs.observations.Image."
             )
-    found = [encodable(part) if isinstance(part, str) else part for part in parts]
+    found = list[Part]()
+    for is_text, group in groupby(parts, lambda part: isinstance(part, str)):
+        own = list(group)
+        found += [encodable("\n".join(own))] if is_text else own
     return found if any(isinstance(part, Image) for part in found) else text_of(found)
 
 

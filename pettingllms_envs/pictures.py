@@ -25,7 +25,10 @@ MOST_ASPECT: Final = 200
 LEAST_SIDE: Final = 4
 """Smaller pictures are enlarged: one of 1 or 3 rows of pixels could be channels to a processor."""
 HEADER: Final = 24  # bytes: the signature, and the length, the name, the width and the height of the first chunk
-UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, IndexError, KeyError, struct.error, zlib.error)
+UNREADABLE = (
+    *(OSError, SyntaxError, ValueError, EOFError, IndexError, KeyError, struct.error, zlib.error),
+    Picture.DecompressionBombError,
+)
 """What Pillow raises for a file that is cut off, or no picture."""
 
 
@@ -46,6 +49,8 @@ def opened(image: Image) -> Picture.Image:
         )
     try:
         with Picture.open(io.BytesIO(image.png), formats=["PNG"]) as picture:
+            if picture.size != (width, height):
+                raise ValueError(f"a second header says {picture.width} x {picture.height}")
             picture.load()
             rgb = _as_rgb(picture)
     except UNREADABLE as error:
@@ -93,8 +98,13 @@ def _kept(part: Any, known: dict[str, Image]) -> Any:
 
 def _as_rgb(picture: Picture.Image) -> Picture.Image:
     if picture.mode.startswith("I"):  # 16 bits of grey, which Pillow's own conversion clips at 255
-        return Picture.fromarray((np.asarray(picture).astype(np.uint32) // 257).astype(np.uint8)).convert("RGB")
+        greys = np.asarray(picture).astype(np.uint32)
+        shown = np.where(greys == picture.info.get("transparency", -1), 255, greys // 257)
+        return Picture.fromarray(shown.astype(np.uint8)).convert("RGB")
     if picture.has_transparency_data:
+        key = picture.info.get("transparency")
+        if isinstance(key, tuple) and max(key) > 255:  # of a file of 16 bits, whose pixels Pillow has cut to 8
+            picture.info["transparency"] = tuple(value >> 8 for value in key)
         over = picture.convert("RGBA")
         return Picture.alpha_composite(Picture.new("RGBA", over.size, "white"), over).convert("RGB")
     return picture.convert("RGB")

@@ -130,21 +130,29 @@ class MultiAgentGRPOConfig(GRPOConfig):
             The policies are trained in turn, for this number of generations each, in the order of the agents that they
             play; the others are frozen meanwhile, and answer each prompt once. `None`: all are trained on every
             generation. For another order give the trainer a `schedule`.
+        image_gain_steps (`int`, *optional*, defaults to `0`):
+            Log `agent/<agent>/image_gain` of the first generation in each `image_gain_steps` optimizer steps: how much
+            likelier an agent's replies are beside the images that it observes than beside those of another instance,
+            in nats for a reply. 0 where its policy does not look at them. It takes two further forward passes of that
+            generation's sequences. `0`: never.
         log_rollouts (`bool`, *optional*, defaults to `False`):
             Write every training rollout to `output_dir/rollouts`, with all candidates, their rewards and advantages;
             `pettingllms view output_dir/rollouts` makes a page of them. A resumed run goes on in the same files.
         shared_prefix (`bool`, *optional*, defaults to `True`):
-            In the update a prompt goes through the model once for all candidates that answer it, forward and backward;
-            several decisions are laid in one row without padding. Log-probabilities and a generation's gradients are
-            TRL's but for rounding, except that dropout is drawn once for a prompt, that learned positions are those
-            of the prompt without its padding, and that passes and optimizer steps hold other sequences than TRL's:
-            this matters with several optimizer steps a generation (`steps_per_generation >
-            gradient_accumulation_steps`), with means over the tokens of a micro-step (`loss_type="bnpo"`, an entropy
-            bonus), and with `top_entropy_quantile < 1`. Sequences that cannot move a weight (no advantage, no KL term,
-            entropy bonus or router loss, `top_entropy_quantile=1`) do not go through the model; they count in every
-            denominator, but not in `entropy`, `clip_ratio/*` and `sampling/*`. A model that cannot share prompts is
-            updated by TRL's path, with a warning when the trainer is created. `False`: TRL's path, bit for bit; with
-            learned positions (GPT-2) it is wrong for padded prompts, as TRL's is, and the trainer warns.
+            In the update a prompt goes through the model once for all candidates that answer it, forward and backward,
+            and so does a conversation for all its turns in a pass where that is cheaper; several decisions are laid in
+            one row without padding. Log-probabilities and a generation's gradients are TRL's but for rounding, except
+            that dropout is drawn once for what is read once, that learned positions are those of the prompt without
+            its padding, and that passes and optimizer steps hold other sequences than TRL's: this matters with several
+            optimizer steps a generation (`steps_per_generation > gradient_accumulation_steps`), with means over the
+            tokens of a micro-step (`loss_type="bnpo"`, an entropy bonus), and with `top_entropy_quantile < 1`.
+            Sequences that cannot move a weight (no advantage, no KL term, entropy bonus or router loss,
+            `top_entropy_quantile=1`) do not go through the model; they count in every denominator, but not in
+            `entropy`, `clip_ratio/*` and `sampling/*`. A model that cannot share prompts is updated by TRL's path,
+            with a warning when the trainer is created. `False`: TRL's path, bit for bit; with learned positions
+            (GPT-2) it is wrong for padded prompts, as TRL's is, and the trainer warns. While
+            `generate` samples, a prompt is read once for its candidates, too, and with `history="conversation"` from
+            where it goes on from what its policy has read in the rollout.
         max_tokens_per_microbatch (`int`, *optional*):
             Most tokens that go through the model together on each process, padding and shared prompts as they are
             passed through it. Passes are of sequences of like length, each weighs as ever, and on all processes they
@@ -210,6 +218,7 @@ class MultiAgentGRPOConfig(GRPOConfig):
     env_timeout: float | None = None
     crash_reward: float | None = None
     history: dict[str, str] | str | None = "none"
+    image_gain_steps: int = 0
     log_rollouts: bool = False
 
     shared_prefix: bool = True
@@ -252,7 +261,7 @@ class MultiAgentGRPOConfig(GRPOConfig):
             if value is not None and value < 1:
                 none = "no turns" if name == "alternate_every" else "no bound"
                 raise ValueError(f"{name}={value}, expected a positive number, or None for {none}")
-        for name in ("num_continuations", "max_resamples"):
+        for name in ("num_continuations", "max_resamples", "image_gain_steps"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)}, expected 0 or more")
         self._check_continuations()

@@ -28,6 +28,7 @@ OF_PICTURES = ("pixel_values", "image_grid_thw", "image_sizes")
 OF_IDS = ("mm_token_type_ids", "token_type_ids")
 BLANK = Picture.new("RGB", (1, 1))
 """Stands in messages for each picture, whose pixels are made already."""
+PLACE: Mapping[str, Any] = {"type": "image", "image": BLANK}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -165,9 +166,42 @@ class ImageInputs:
         """Places that each image has in a prompt."""
         return [self.pixels(image).num_tokens for image in images]
 
+    @property
+    def size(self) -> dict[str, int]:
+        """The bounds of a picture's pixels, or its sides, by their names in the processor's configuration."""
+        return dict(self._part.size)
+
+    @property
+    def place_ids(self) -> list[int]:
+        """The token ids of places."""
+        return [token for token in self._processor.image_token_ids if token is not None]
+
+    def with_one_place(self, ids: Sequence[int], images: Sequence[Image]) -> list[int]:
+        """The ids of a prompt with one place for each picture, as an engine takes them that adds the others itself.
+
+        Raises:
+            ValueError: The processor writes more of a picture than its places.
+        """
+        places, counts = {*self.place_ids}, iter(self.num_tokens(images))
+        if self._processor.tokenizer.convert_tokens_to_ids(self._processor.image_token) not in places:
+            raise ValueError(
+                f"{type(self._processor).__name__} writes more of a picture than its places, so that an engine with a "
+                "processor of its own cannot be given ids; expected one as of Qwen's models. Leave use_vllm out."
+            )
+        kept, num_left = list[int](), 0
+        for token in ids:
+            if token not in places:
+                kept.append(token)
+                continue
+            if not num_left:
+                kept.append(token)
+                num_left = next(counts, 1)
+            num_left -= 1
+        return kept
+
     def _types_of(self, ids: Sequence[Sequence[int]]) -> list[list[int]]:
-        types: list[list[int]] = self._processor.create_mm_token_type_ids([list(row) for row in ids])
-        return types
+        places = {*self.place_ids}  # all others are text, also a video's that a policy sampled
+        return [[int(token in places) for token in row] for row in ids]
 
     def _inputs(self, pixels: Sequence[Pixels]) -> dict[str, torch.Tensor]:
         unused = self._processor.unused_input_names
@@ -239,11 +273,11 @@ def naming_torchvision() -> Iterator[None]:
         ) from error
 
 
-def as_parts(messages: Sequence[Message]) -> list[Message]:
-    """Messages as the chat templates of processors take them, with `BLANK` for each image."""
+def as_parts(messages: Sequence[Message], place: Mapping[str, Any] = PLACE) -> list[Message]:
+    """Messages as the chat templates of processors take them, with `place` for each image."""
 
     def part(given: str | Image) -> dict[str, Any]:
-        return {"type": "text", "text": given} if isinstance(given, str) else {"type": "image", "image": BLANK}
+        return {"type": "text", "text": given} if isinstance(given, str) else dict(place)
 
     return [
         {**message, "content": [part(each) for each in ([content] if isinstance(content, str) else content)]}

@@ -356,12 +356,12 @@ class WeightSync(Protocol):
         """
         ...
 
-    def score(self, policy: str, ids: Sequence[int]) -> Sequence[Scored]:
+    def score(self, policy: str, prompt: Prompt) -> Sequence[Scored]:
         """What each replica thinks of a text, with the weights that it samples from. Not while requests are in flight.
 
         Args:
             policy: Its name.
-            ids: Token ids; they are cut where the engine's context ends.
+            prompt: The text, with its ids, which are cut where the engine's context ends.
         """
         ...
 

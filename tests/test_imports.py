@@ -104,6 +104,7 @@ ALLOWED_IMPORTS = {
         "pettingllms_envs.evaluation",
         "pettingllms_envs.page",
         "pettingllms_envs.tools",
+        "pettingllms_envs.workflows",  # how a designer's reply is read
     },
     # Plain rows in, findings out: the trainer runs these checks, too. Parquet's library is an extra.
     "audit/*.py": {"pyarrow", "pettingllms_envs.audit", "pettingllms_envs.installing"}

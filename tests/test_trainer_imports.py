@@ -22,20 +22,33 @@ ALLOWED = {
     "credit": {"records", "config", "rollout.branching", "policies.escaping"},
     "policies": DATA | {"pixels"},
     # What an engine takes of a GPU is a part of its row, in the terms of the estimate.
-    "engines": DATA | {"policies", "processes", "estimate.runs"},
+    "engines": DATA | {"policies", "processes", "estimate.runs", "pixels"},
     # A row of the engines' table, made of what engines share.
     "engines/vllm": DATA
     | {"policies", "processes", "engines.batched", "engines.kinds", "engines.router", "engines.weight_store"}
-    | {"estimate.runs"},
-    "sft": DATA | {"policies"},
+    | {"estimate.runs", "pixels"},
+    "sft": DATA | {"policies", "pixels"},
     "update": DATA | {"policies", "pixels"},
+    "update/packing": set[str](),  # tokens and lengths alone
     "checkpoints": DATA | {"policies", "processes"},
     "testing": {"config", "trainer"},
     "gguf": set(),  # a file of weights, before any team
+    "image_gain": {"records"},  # what images are worth to a policy
     "pixels": {"records"},  # what processors make of pictures
     "estimate": set(),  # arithmetic on a model's configuration, for the command and for the benchmarks
     "trainer": DATA
-    | {"rollout", "credit", "policies", "processes", "engines", "update", "checkpoints", "console", "pixels"},
+    | {
+        "rollout",
+        "credit",
+        "policies",
+        "processes",
+        "engines",
+        "update",
+        "checkpoints",
+        "console",
+        "pixels",
+        "image_gain",
+    },
     # Its runs are those of `pettingllms train`.
     "study": DATA | {"rollout", "checkpoints", "trainer", "cli"},
     "study/plans": set[str](),

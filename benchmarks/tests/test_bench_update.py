@@ -21,7 +21,7 @@ import prompt_ways  # noqa: E402
 
 import flex_on_cpu  # noqa: E402
 from pettingllms_trl.update.packed_attention import attend  # noqa: E402
-from pettingllms_trl.update.packing import pack  # noqa: E402
+from pettingllms_trl.update.packing.pack import pack  # noqa: E402
 
 
 TINY = {
@@ -84,13 +84,13 @@ def test_flex_attention_is_refused_on_a_cpu(capsys: pytest.CaptureFixture[str]) 
     assert "torch has no backward pass of it; expected --device cuda" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("split", [False, True], ids=["whole", "split"])
+@pytest.mark.parametrize("way", ["rows", "prompts"])
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile:UserWarning")
-def test_flex_attention_over_the_packed_row_finds_what_ours_finds(split: bool) -> None:
+def test_flex_attention_over_the_packed_row_finds_what_ours_finds(way: Any) -> None:
     shape = bench_update.Shape(24, 5, 3)
     ids = torch.arange(2, 26).repeat(3, 1)
     ids = torch.cat([ids, torch.arange(26, 41).view(3, 5)], dim=1)
-    layout = pack(ids, torch.ones_like(ids), 5, split=split).layout
+    layout = pack(ids, torch.ones_like(ids), 5, way=way).layout
     generator = torch.Generator().manual_seed(0)
     query, key, value = (torch.randn(1, heads, 23 + 15, 16, generator=generator) for heads in (4, 2, 2))
     mask = prompt_ways.block_mask(shape, ids.device)

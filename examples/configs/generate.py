@@ -12,6 +12,7 @@ need a team have two each, 1.7B at L2: with paid messages, and unpaid with anoth
 `designed_...` trains a designer and the members of its teams, 1.7B at L1 and L2.
 Two are of a small pretrained model, 135M at L2, which trains on a CPU as well, with settings of its own. `gpus_*` are
 those of docs/gpus.md: vLLM in every process, on one GPU, eight, and two machines of eight, and on a CPU.
+`plan_path_image_...` is of a model with vision, whose describer sees the board as a picture (docs/images.md).
 
 Each file is self-contained, since it is what gets copied, changed, and sent along with a result; TRL has no base
 files. They are generated, so that near-copies cannot drift apart, and a test compares
@@ -104,6 +105,13 @@ LAYOUTS = {
     "L2": Layout("a drafter and a planner, an adapter each on one frozen model", "draft_plan", "lora", adapters=True),
     "L3": Layout("a drafter and a planner, a whole model each", "draft_plan", "full"),
 }
+SEEING = Layout(
+    "a describer that sees the board and a solver that does not, an adapter each on one frozen model",
+    "describer_solver",
+    "lora",
+    adapters=True,
+)
+WITH_VISION = Size("Qwen/Qwen2.5-VL-3B-Instruct", 8)
 DESIGNED_LAYOUTS = {
     "L1": Layout("a designer and the members of its teams share one model", "designed", "shared"),
     "L2": Layout("a designer and its members, an adapter each on one frozen model", "designed", "lora", adapters=True),
@@ -266,6 +274,16 @@ SMALL_INSTANCES: Lines = (
     ("train_seeds: [0, 80]", "20 rollouts of 4 instances, none twice; on a GPU, [0, 6400]"),
     ("train_split: train", ""),
 )
+SEEING_SAMPLING: Lines = (
+    (f"num_generations: {NUM_GENERATIONS}", "K"),
+    ("temperature: 1.0", ""),
+    ("top_p: 1.0", ""),
+    ("max_completion_length: 256", "a board of 6 x 6 or a plan"),
+)
+SEEING_MORE: Lines = (
+    ("shared_prefix: false", "prompts with images are read once for each candidate anyway"),
+    ("image_gain_steps: 10", "agent/describer_0/image_gain: whether it looks"),
+)
 SMALL_SAMPLING: Lines = (
     ("sampling: tree", ""),
     ("num_generations: 8", "K"),
@@ -377,6 +395,20 @@ def files() -> Iterator[tuple[str, str]]:
     for name, (layout, machines) in MACHINES.items():
         yield f"{name}.yaml", on_machines(name, layout, SIZES["8B"], machines)
     yield "gpus_none.yaml", without_gpu("gpus_none")
+    name = "plan_path_image_L2_3B"
+    yield (
+        f"{name}.yaml",
+        render(
+            name,
+            f"plan_path, L2: {SEEING.what}",
+            environment(Game("pettingllms/plan_path-v0", ("size: 6",)), SEEING),
+            SEEING,
+            WITH_VISION,
+            method="For one GPU of 80 GB, on which it has not been run; docs/images.md.",
+            sampled=SEEING_SAMPLING,
+            more=SEEING_MORE,
+        ),
+    )
     layout, size = "L2", "1.7B"
     yield (
         f"mixed_{layout}_{size}.yaml",

@@ -6,7 +6,6 @@ answer are appended to its text as `<tool_call>` blocks, which environments with
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -46,8 +45,7 @@ def _message(message: Message) -> dict[str, Any]:
 
 def _part(part: Part) -> dict[str, Any]:
     if isinstance(part, Image):
-        packed = base64.b64encode(part.png).decode("ascii")
-        return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{packed}"}}
+        return {"type": "image_url", "image_url": {"url": part.url}}
     return {"type": "text", "text": part}
 
 

@@ -117,9 +117,10 @@ class MissingCandidates(FaultCheck):
             self._episodes.of(episode, set).add(episode.sample)
             return
         for decision in episode.decisions:
-            number, wanted = len(decision.candidates), expected if _learns(decision) else 1
-            is_whole = number in (wanted, expected)  # one that does not learn may be branched for those that follow
-            fault = None if is_whole else f"{counted(number, 'candidate')}, expected {wanted}"
+            number = len(decision.candidates)
+            if number == 1 and not _learns(decision):  # no group; it may be branched for those that follow
+                continue
+            fault = None if number == expected else f"{counted(number, 'candidate')}, expected {expected}"
             self._judge(where_of(episode, decision), fault)
 
     def _close(self, key: Any, samples: set[int]) -> None:

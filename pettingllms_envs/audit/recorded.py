@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pettingllms_envs.audit.rows import Candidate, Decision, Episode, Part, Run, Written
@@ -74,7 +74,17 @@ def episode_of(run: Run, row: Row, where: str = "") -> Episode:
         digest=written,
         is_changed=None if written is None else written != digest(row),
         part=_part(training),
+        continued=tuple(each for each in _continued(run, row, where) if each.learns),
     )
+
+
+def _continued(run: Run, row: Row, where: str) -> Iterator[Decision]:
+    """The decisions inside the continuations of an episode's candidates."""
+    for step in row["steps"]:
+        for candidate in step.get("candidates") or ():
+            for each in candidate.get("continuations", ()):
+                for own in each["steps"]:
+                    yield _decision(run, own, f"{where}: a continuation")
 
 
 def _part(training: Mapping[str, int]) -> Part | None:

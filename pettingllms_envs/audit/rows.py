@@ -112,6 +112,7 @@ class Episode:
         digest: Of the row, as it was written with it, or `None`.
         is_changed: Whether the row has another digest now; `None` where none was written.
         part: Which of the run's generations it belongs to, or `None`.
+        continued: Decisions inside continuations that were trained on.
     """
 
     instance: Hashable
@@ -128,6 +129,7 @@ class Episode:
     digest: str | None = None
     is_changed: bool | None = None
     part: Part | None = None
+    continued: tuple[Decision, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -137,8 +137,8 @@ class Series:
         return list(self._bins)
 
     def observe(self, episode: Episode) -> None:
-        """An episode's decisions, and its result for each role that took part."""
-        for decision in episode.decisions:
+        """An episode's decisions, also inside continuations, and its result for each role that took part."""
+        for decision in (*episode.decisions, *episode.continued):
             self._at(role_of(decision.agent), episode.step).observe(decision)
         for role in dict.fromkeys(role_of(decision.agent) for decision in episode.decisions):
             counts = self._at(role, episode.step)

@@ -3,6 +3,7 @@
     pettingllms bench plan_path sokoban --model a --model b      each model on each environment
     pettingllms bench games --model a                            a suite: games, cooperation, code, mathematics, smoke
     pettingllms bench my_suite.yaml                              a suite of your own (docs/benchmarking.md)
+    pettingllms bench math --team FOLDER --row '{"question": "..."}'    one question, and each agent's reply
 
 The server of a model is --base-url, or else OPENAI_BASE_URL with the key OPENAI_API_KEY. --model M@SERVER and
 --base-url SERVER name one of a file of aliases, ~/.config/pettingllms/servers.toml or what PETTINGLLMS_SERVERS says.
@@ -22,7 +23,17 @@ from typing import Any
 from rich.console import Console
 
 from pettingllms_envs.branching import check_replayable
-from pettingllms_envs.commands import add_settings, cooperation, counted, refuse, say, setting, suite, user_errors
+from pettingllms_envs.commands import (
+    add_settings,
+    cooperation,
+    counted,
+    printable,
+    refuse,
+    say,
+    setting,
+    suite,
+    user_errors,
+)
 from pettingllms_envs.commands.runs import (
     DEFAULTS,
     add_agents,
@@ -30,13 +41,14 @@ from pettingllms_envs.commands.runs import (
     asked,
     check_at_least,
     default_output,
-    label_of,
     missing,
     say_problems,
     watched,
 )
 from pettingllms_envs.core import check_choice
 from pettingllms_envs.episodes.files import read
+from pettingllms_envs.evaluation.bench import label_of
+from pettingllms_envs.tools.calls import strict_json
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -55,6 +67,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--level", type=int, metavar="L", help="short for --option level=L")
     what.add_argument("--option", dest="reset_options", action="append", default=[], type=setting, metavar="KEY=VALUE",
                       help="a reset option")  # fmt: skip
+    what.add_argument("--row", type=json_object, metavar="JSON",
+                      help="ask this row alone, such as '{\"question\": \"...\"}', and show the replies")  # fmt: skip
     what.add_argument("--limit", type=int, metavar="N", help="at most N problems (all, where their number is known)")
     what.add_argument("--samples", type=int, metavar="K", help="episodes on each problem (1)")
     what.add_argument("--seed", type=int, metavar="N", help="random seed of all replies (0)")
@@ -90,6 +104,12 @@ def run(args: argparse.Namespace, console: Console) -> int:
         refuse(f"{' and '.join(asked_for)} were given; expected one of them. Ask for each by itself.")
     if several and asked_for:
         refuse(f"{asked_for[0]} got several environments or models; expected one of each. Ask about each by itself.")
+    choosing = [args.split, args.level, args.limit, *args.reset_options]
+    if args.row is not None and (several or asked_for or any(each is not None for each in choosing)):
+        refuse(
+            "--row was given with other problems, environments or models, or a comparison; expected it with one "
+            "environment and one team. Leave the others out."
+        )
     if several:
         return suite.run(args, console)
     args = one_cell(args)
@@ -103,6 +123,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
         path = args.output or default_output(bench.config, label_of(bench, env))
         members = [] if args.blind is None else agents_of(args.blind, bench, env)
     played = watched(bench, path, args, console, bench.env)
+    if args.row is not None:
+        return replies(console, played, path)
     status = told(console, played, path)
     if status > 1 or not asked_for:
         return status
@@ -177,6 +199,30 @@ def one_cell(args: argparse.Namespace) -> argparse.Namespace:
     own = {"env": args.envs[0], "model": next(iter(args.models), None)}
     given = {name: value for name, value in vars(args).items() if value is not None or name not in DEFAULTS}
     return argparse.Namespace(**{**DEFAULTS, **given, **own})
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """The object of `--row`."""
+    try:
+        found = strict_json(text)
+    except (ValueError, RecursionError) as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no JSON ({error}); expected an object") from None
+    if not isinstance(found, dict) or not found:
+        raise argparse.ArgumentTypeError(f'{text!r} is no object with columns; expected {{"question": "..."}}')
+    return found
+
+
+def replies(console: Console, played: Any, path: Path) -> int:
+    """Show what the agents replied, and whether that is right if it is known. Returns the exit status."""
+    for row in read(path) if played.is_kept else ():
+        for step in row["steps"]:
+            say(console, f"\n{step['agent']}:", "bold")
+            say(console, printable(step["reply"]))
+        if row["success"] is not None:
+            say(console, "\nsolved" if row["success"] else "\nnot solved")
+    if played.is_kept:
+        say(console, f"\nThe prompts are in {path}: pettingllms view {path}", "dim")
+    return missing(console, played)
 
 
 def told(console: Console, played: Any, path: Path) -> int:

@@ -15,7 +15,7 @@ from rich.console import Console
 from pettingllms_envs.commands import refuse, say
 from pettingllms_envs.episodes.outputs import write_output
 from pettingllms_envs.evaluation.tables import table
-from pettingllms_envs.studies.report import Bold, Heading, Items, Paragraph, Table
+from pettingllms_envs.studies.report import Bold, Heading, Items, Paragraph, Table, one_line
 
 
 FORMATS = ("table", "md", "csv", "html")
@@ -53,7 +53,7 @@ def give(output: Path | None, console: Console, text: str) -> None:
 
 
 def as_csv(rows: Iterable[Iterable[object]]) -> str:
-    """Rows as CSV, in which lines end as everywhere else, and no text is a formula of a spreadsheet."""
+    """Rows as CSV, in which lines end as everywhere else, and no text has several or is a formula of a spreadsheet."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([_no_formula(cell) for cell in row] for row in rows)
     return text.getvalue()
@@ -61,7 +61,10 @@ def as_csv(rows: Iterable[Iterable[object]]) -> str:
 
 def _no_formula(cell: object) -> object:
     """A text that a spreadsheet would compute, with an apostrophe before it; numbers and a lone dash are none."""
-    if not isinstance(cell, str) or cell == "-" or not cell.startswith(("=", "+", "-", "@", "\t", "\r")):
+    if not isinstance(cell, str):
+        return cell
+    cell = one_line(cell)
+    if cell == "-" or not cell.startswith(("=", "+", "-", "@")):
         return cell
     return cell if re.fullmatch(r"[+-]\d+(\.\d+)?(e[+-]?\d+)?", cell) else f"'{cell}"
 
@@ -72,9 +75,13 @@ def say_blocks(console: Console, blocks: Iterable[Any]) -> None:
         if isinstance(block, Heading):
             say(console, f"\n{block.text}", "bold")
         elif isinstance(block, Items):
-            say(console, "\n".join(["", *(f"* {text}" for text in block.texts)]))
+            say(console, "\n".join(["", *(f"* {one_line(text)}" for text in block.texts)]))
         elif isinstance(block, Table):
-            table(console, block.head, [list(map(starred, row)) for row in block.rows])
+            table(
+                console,
+                list(map(one_line, block.head)),
+                [[one_line(starred(cell)) for cell in row] for row in block.rows],
+            )
         elif isinstance(block, Paragraph):
             say(console, f"\n{block.text}")
 

@@ -21,7 +21,7 @@ from pettingllms_envs.evaluation.data_label import problem_set
 from pettingllms_envs.evaluation.frames import row_of_run, settings_of
 from pettingllms_envs.evaluation.metrics import sum_of_tokens
 from pettingllms_envs.evaluation.tables import duration, rate
-from pettingllms_envs.studies.report import Block, Heading, Items, Table, markdown
+from pettingllms_envs.studies.report import Block, Heading, Items, Table, markdown, one_line
 
 
 HEADS = ("environment", "player", "date", "success [95% interval]", "episodes", "tokens", "wall time", "settings",
@@ -101,13 +101,13 @@ def fault_of(entry: Entry) -> str:
 
 def show(console: Console, shown: Sequence[Entry], broken: Sequence[Entry]) -> None:
     """Print the index. A table of `rich` would take a second for two thousand runs."""
-    rows = [list(HEADS), *map(row_of, shown)]
+    rows = [list(HEADS), *(list(map(one_line, row_of(entry))) for entry in shown)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows if shown else ():
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
         console.file.write(f"{'  '.join(cells).rstrip()}\n")
     for entry in broken:
-        say(console, f"broken: {fault_of(entry)}")
+        say(console, f"broken: {one_line(fault_of(entry))}")
     unfinished = sum(entry.state == "unfinished" for entry in shown)
     said = [counted(len(shown), "run"), *([f"{unfinished} unfinished"] if unfinished else [])]
     say(console, ", ".join([*said, *([f"{len(broken)} more that cannot be read"] if broken else [])]))

@@ -39,7 +39,10 @@ def run(args: argparse.Namespace, console: Console) -> int:
     """Show the leaderboard, or write it."""
     form = format_of(args)
     with user_errors():
-        board = read_board([run for folder in args.folders for run in runs_below(folder)])
+        folders = [
+            folder for folder in args.folders if not folder.is_file()
+        ]  # a shell's `suite/*` has suite.json, too
+        board = read_board([run for folder in folders or args.folders for run in runs_below(folder)])
         if form == "table":
             show(console, board)
         else:
@@ -116,8 +119,15 @@ def blocks(board: Any) -> Iterator[Any]:
         if own := board.not_in_mean:
             said += f" No mean counts {', '.join(own)}, whose problems are not the benchmark's."
         yield Paragraph(said)
-        if notes := dict.fromkeys(f"{cell.column}: {cell.note}" for cell in board.cells.values() if cell.note):
-            yield Items(list(notes))
+        notes = [f"{cell.column}: {cell.note}" for cell in board.cells.values() if cell.note]
+        states = {(cell.column, cell.run.header["versions"].get("source")) for cell in board.cells.values()}
+        notes += [
+            f"{column}: its runs are of {number} states of the code under one version number (versions.source)."
+            for column in board.columns
+            if (number := sum(each == column for each, _ in states)) > 1
+        ]
+        if notes:
+            yield Items(list(dict.fromkeys(notes)))
     if board.comparisons:
         yield Heading("Paired comparisons", 2)
         pairs = [(column, pair) for column, found in board.comparisons.items() for pair in found.pairs]

@@ -7,6 +7,8 @@ It begins as a small example that passes `pettingllms check NAME` at once, to be
     rows        questions of a file, graded by a function: --data questions.jsonl takes your own
     tool        a tool that roles call before they reply, with a task that needs it
     function    a team's conversation as a Python function
+
+`--kind roles --from RUN --episode N` makes a team of the design of an episode on record (docs/designed_teams.md).
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import importlib.util
 import json
 import keyword
 import re
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 
@@ -25,6 +28,7 @@ from rich.console import Console
 
 import pettingllms_envs
 from pettingllms_envs.commands import refuse, say, user_errors
+from pettingllms_envs.commands.design_source import design_source
 from pettingllms_envs.installing import requirement
 from pettingllms_envs.tools import tool_names
 
@@ -65,6 +69,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="for rows: a file of objects with a question and an answer",
     )
+    parser.add_argument("--from", dest="run_folder", type=Path, metavar="RUN",
+                        help="for roles: a run of the workflow designed, one of whose teams it becomes")  # fmt: skip
+    parser.add_argument("--episode", type=int, default=1, metavar="N", help="which one, as the page counts them (1)")
     parser.add_argument("--to", type=Path, default=Path(), metavar="DIR", help="folder to create it in (this one)")
 
 
@@ -78,11 +85,17 @@ def run(args: argparse.Namespace, console: Console) -> int:
             refuse(f"{folder} is there already; expected a new folder. Choose another name, or another --to.")
     if args.data is not None and args.kind != "rows":
         refuse(f"--data is {args.data}, and --kind is {args.kind}; expected data for rows only. Add --kind rows.")
+    if args.run_folder is not None and args.kind != "roles":
+        refuse(f"--from is {args.run_folder}, and --kind is {args.kind}; expected it for roles. Add --kind roles.")
     check_name(args.name)
     if args.kind == "tool" and args.name in tool_names():
         refuse(f"there is a tool {args.name!r}; expected a new name. Choose another.")
     with user_errors():
-        made = files(args.name, args.kind, None if args.data is None else json_lines(args.data))
+        rows = None if args.data is None else json_lines(args.data)
+        if args.run_folder is None:
+            made = files(args.name, args.kind, rows)
+        else:
+            made = files(args.name, "design", source=design_source(args.run_folder, args.episode))
         folder.mkdir()  # fails if it came into being just now, and so nothing is ever overwritten
         for path, text in made.items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -112,13 +125,16 @@ def check_name(name: str) -> None:
         refuse(f"there is a package {name!r}, which the new one would replace; expected a new name. Choose another.")
 
 
-def files(name: str, kind: str = KINDS[0], rows: str | None = None) -> dict[str, str]:
+def files(
+    name: str, kind: str = KINDS[0], rows: str | None = None, source: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """The texts of the package by their paths in its folder.
 
     Args:
         name: The package's name.
-        kind: One of `KINDS`.
+        kind: One of `KINDS`, or `"design"`.
         rows: JSON lines that take the place of the example's.
+        source: Of `"design"`: texts by the words that they take the place of, see `design_source`.
     """
     scaffold = resources.files(pettingllms_envs) / "scaffold"
     own = f"{kind}_v0.py.txt"
@@ -130,7 +146,9 @@ def files(name: str, kind: str = KINDS[0], rows: str | None = None) -> dict[str,
     def named(text: str) -> str:
         text = re.sub(r"(?<=^def )my_game|(?<=\()my_game(?=,)", function, text, flags=re.M)  # of the kind `function`
         text = text.replace("MyGame", class_name).replace("my_game", name)
-        return text.replace("PETTINGLLMS_REQUIREMENT", requirement())
+        text = text.replace("PETTINGLLMS_REQUIREMENT", requirement())
+        # At once, so that the words in a job stay as they are.
+        return re.sub("|".join(source), lambda word: source[word[0]], text) if source else text
 
     made: dict[str, str] = {}
     for file, place in places.items():

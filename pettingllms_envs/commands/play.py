@@ -18,7 +18,7 @@ from rich.console import Console
 
 from pettingllms_envs import rendering
 from pettingllms_envs.aec import TextEnv
-from pettingllms_envs.commands import INTERRUPTED, add_environment, made, refuse, say, user_errors
+from pettingllms_envs.commands import INTERRUPTED, add_environment, made, printable, refuse, say, user_errors
 from pettingllms_envs.core import Unreadable
 from pettingllms_envs.episodes.outputs import check_output, write_output
 from pettingllms_envs.failures import EpisodeRestart
@@ -29,7 +29,6 @@ from pettingllms_envs.replies import FENCE, LETTERS
 ORACLE = ", :oracle a best reply"
 COMMANDS = "Here ? shows the prompt{oracle}, :quit leaves; a line that ends with \\ goes on in the next"
 BLOCKS = "; an empty line after the last block ends a reply with blocks"
-UNPRINTABLE = "\N{REPLACEMENT CHARACTER}"
 GIF = b"GIF89a"
 MAX_SHOWN = 400  # characters of a reply that nobody typed
 
@@ -121,11 +120,11 @@ def _play_texts(args: argparse.Namespace, env: Any, console: Console) -> int:
                 continue
             for message in read_observation(env.observe(agent), agent=agent).messages:
                 calls = [json.dumps(call["function"]) for call in message.get("tool_calls") or ()]
-                text = _printable("\n".join([text_of(message["content"]), *calls]), most=None)
+                text = printable("\n".join([text_of(message["content"]), *calls]))
                 say(console, f"\n{message['role']}: {text}", "dim")
             reply = _typed(console, agent) if args.auto is None else env.action_space(agent).sample()
             if args.auto is not None:
-                say(console, f"\n{agent}: {_printable(reply)}")
+                say(console, f"\n{agent}: {printable(reply, MAX_SHOWN)}")
             with user_errors():
                 env.step(reply)
             outcome = next((info.get("outcome", {}) for info in env.infos.values()), {})
@@ -179,7 +178,7 @@ def _step(args: argparse.Namespace, env: TextEnv, console: Console) -> str:
         reply = _ask(env, agent, console)
     else:
         reply = env.action_space(agent).sample() if args.auto == "random" else env.oracle()
-        say(console, f"\n{agent}: {_printable(reply)}")
+        say(console, f"\n{agent}: {printable(reply, MAX_SHOWN)}")
     env.step(reply)
     scopes = env.snapshot().parts.items()
     parts = [f"{name} {value:+.3g} ({scope})" for scope, named in scopes for name, value in named.items()]
@@ -251,9 +250,3 @@ def _state(env: TextEnv) -> Any:
 def _figures(outcome: Mapping[str, Any]) -> str:
     shown = {name: f"{value:.3g}" if isinstance(value, float) else value for name, value in outcome.items()}
     return ", ".join(f"{name} {value}" for name, value in shown.items())
-
-
-def _printable(reply: str, most: int | None = MAX_SHOWN) -> str:
-    """A text without control characters, shortened if it has more than `most`."""
-    text = "".join(letter if letter.isprintable() or letter == "\n" else UNPRINTABLE for letter in reply)
-    return text if most is None or len(text) <= most else f"{text[:most]} ... ({len(text)} characters)"

@@ -84,7 +84,10 @@ def asked(args: argparse.Namespace) -> tuple[Any, Any]:
     options = {**dict(args.reset_options), **({} if args.level is None else {"level": args.level})}
     with user_errors():
         chosen_settings = benches.without_defaults(chosen_settings, env)
-        chosen = benches.choose(env, name, chosen_settings, split=args.split, options=options, limit=args.limit)
+        if args.row is None:
+            chosen = benches.choose(env, name, chosen_settings, split=args.split, options=options, limit=args.limit)
+        else:
+            chosen = benches.choose_row(env, name, args.row)
         env.reset(seed=chosen.instances[0].seed, options=dict(chosen.instances[0].options) or None)
         for agent in env.agents:
             read_observation(env.observe(agent), agent=agent)  # raises for what no agent can be shown
@@ -114,11 +117,6 @@ def _of_team(args: argparse.Namespace) -> dict[str, Any]:
         own = vars(importlib.import_module(entry.module)).get("TEAM_SETTINGS", ())
         trained = teams.read_team(Path(args.team.partition(",")[0])).settings.get(entry.full_name, []) if own else []
     return {name: value for name, value in trained[0].items() if name in own} if len(trained) == 1 else {}
-
-
-def label_of(bench: Any, env: Any) -> Any:
-    """The label of a benchmark's data, see `evaluation.data_label`."""
-    return data_label.of_env(env, len(bench.chosen.instances))
 
 
 def specs(args: argparse.Namespace, roles: Mapping[str, str], texts: list[str] | None = None) -> dict[str, Any]:
@@ -215,7 +213,10 @@ def about_problems(args: argparse.Namespace, bench: Any, env: Any) -> list[str]:
     num = len(bench.chosen.instances)
     given, defaults = (to_json(env.metadata.get(name, {})) for name in ("settings", "defaults"))
     name = env.metadata.get("name", bench.env)  # of one from a file, as teams have it that were trained on it
-    lines = [data_label.first_line(env, num), *teams.notes(bench.agents.values(), name, given, defaults)]
+    lines = list(teams.notes(bench.agents.values(), name, given, defaults))
+    if bench.chosen.source == "row":
+        return lines
+    lines.insert(0, data_label.first_line(env, num))
     if bench.chosen.source == "seeds" and benches.has_published(bench.env):
         on = data_label.problem_set({"instances": {"source": "seeds", "num": num}})
         lines.append(

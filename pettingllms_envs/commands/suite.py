@@ -24,12 +24,12 @@ from pettingllms_envs.commands.runs import (
     asked,
     check_at_least,
     default_output,
-    label_of,
     watched,
 )
 from pettingllms_envs.episodes import files
 from pettingllms_envs.episodes.index import run_folders
 from pettingllms_envs.evaluation import tables
+from pettingllms_envs.evaluation.bench import label_of
 from pettingllms_envs.evaluation.data_label import problem_set
 from pettingllms_envs.evaluation.suites import OF_ENVIRONMENTS, RECORD, Player, Suite, read_record, read_suite, shipped
 from pettingllms_envs.evaluation.suites import is_suite as is_suite  # `bench` asks

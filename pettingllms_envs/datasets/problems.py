@@ -14,6 +14,9 @@ from pettingllms_envs.retrieval.passages import Passage
 from pettingllms_envs.sandbox.values import CallTest, StdinTest, ToleranceKind
 
 
+NO_ANSWER = "it has no answer"
+"""Why a question is `unjudged` that was given without one."""
+
 OPTIONAL = {"optional": True}
 """Of fields that are part of the digest only where they are set, so that adding one leaves every instance in place."""
 
@@ -47,6 +50,11 @@ class Problem:
             (each.name, value) for each, value in values if not each.metadata.get("optional") or value != each.default
         ]
         object.__setattr__(self, "digest", hashlib.sha256(repr(whole).encode("utf-8", "surrogatepass")).hexdigest())
+
+    @property
+    def has_answer(self) -> bool:
+        """Whether there is anything that a reply can be compared with."""
+        return self.unjudged != NO_ANSWER
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.source!r}, {self.id!r}, {self.digest[:16]!r})"

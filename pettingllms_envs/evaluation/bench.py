@@ -36,7 +36,7 @@ class InstanceSet:
     """The problems of a run.
 
     Args:
-        source: `"published"`, `"data set"` or `"seeds"`.
+        source: `"published"`, `"data set"`, `"seeds"`, or `"row"` of one that was given by itself.
         instances: Their seeds and options.
         content: SHA-256 of what a data set's problems say, 64 hex digits, which changes with an edited row; None of
             other sources.
@@ -159,7 +159,7 @@ def play(
     """
     pools = open_all(bench.agents, concurrency)
     try:
-        label = data_label.of_env(bench.make(), len(bench.chosen.instances))
+        label = label_of(bench, bench.make())
         head = header("bench" if again is None else again.kind, bench.config, pools.versions, layers(), data=label)
         folder = Folder(path, head)
         try:
@@ -249,6 +249,27 @@ def choose(
         seeds = sorted(random.Random(f"{name} {limit}").sample(seeds, limit))
     instances = tuple(Instance(i, seed, options) for i, seed in enumerate(seeds))
     return InstanceSet("data set", instances, _content_digest(env, instances))
+
+
+def choose_row(env: Any, name: str, row: Mapping[str, Any]) -> InstanceSet:
+    """The problem that a row is: the reset option `row` where there is one, else its columns are reset options.
+
+    Raises:
+        ValueError: The environment takes no such row.
+    """
+    known = env.metadata.get("reset_options", {})
+    options = {"row": dict(row)} if "row" in known else dict(row)
+    if unknown := [column for column in options if column not in known]:
+        raise ValueError(
+            f"the row has {', '.join(map(repr, unknown))}, and {name} takes {', '.join(known) or 'no columns'}; "
+            "expected those. Rename or remove the columns."
+        )
+    return InstanceSet("row", (Instance(0, 0, options),))
+
+
+def label_of(bench: Bench, env: Any) -> dict[str, str] | None:
+    """The label of a benchmark's data, see `evaluation.data_label`; None of a row that was given by itself."""
+    return None if bench.chosen.source == "row" else data_label.of_env(env, len(bench.chosen.instances))
 
 
 def without_defaults(settings: Mapping[str, Any], env: Any) -> dict[str, Any]:

@@ -277,6 +277,8 @@ def _unfit(run: Run, report: Mapping[str, Any]) -> str:
         return f"of {planned:,} episodes {' and '.join(left)}; the same command plays them"
     if report["success"] is None:
         return "its environment does not say whether an episode was a success"
+    if (known := report["success"]["episodes"]) < num:
+        return f"{num - known:,} of {num:,} episodes do not say whether they were a success"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""Computes the boards of an episode by replaying it without a model; only for tasks that have boards."""
+"""Makes a run's environments again: boards are computed by replaying an episode, limits of designs are read."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ import pettingllms_envs
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.core import Tool, ToolResult
 from pettingllms_envs.episodes.files import made_with
+from pettingllms_envs.evaluation.bench import workflow_of
 from pettingllms_envs.features import Board
 from pettingllms_envs.tools import make_tool
+from pettingllms_envs.workflows.designed import Designed
+from pettingllms_envs.workflows.designs import Limits
 
 
 Picture = list[list[int]]
@@ -37,18 +40,26 @@ class Boards:
 
     def of(self, row: Mapping[str, Any]) -> list[Picture | None]:
         """The board before each step and at the end; None from the step on where the replay differs."""
+        env, pictures = self._env(row), list[Picture | None]()
+        if env is not None and isinstance(env.workflow.task, Board):
+            pictures.extend(self._replayed(env, row))
+        return pictures + [None] * (len(row["steps"]) + 1 - len(pictures))
+
+    def limits(self, row: Mapping[str, Any]) -> Limits | None:
+        """What the designs of the row's environment may ask for; None where nobody designs."""
+        workflow = workflow_of(self._env(row)) if self._env(row) else None
+        return workflow.limits if isinstance(workflow, Designed) else None
+
+    def _env(self, row: Mapping[str, Any]) -> TextEnv | None:
+        """The row's environment, made once; None if it cannot be made here."""
         try:
             name, settings = made_with(self._header, row)
         except ValueError:  # it would start a program of the record's
-            return [None] * (len(row["steps"]) + 1)
+            return None
         key = json.dumps([name, settings])
         if key not in self._envs:
             self._envs[key] = _made(name, settings)
-        env = self._envs[key]
-        pictures: list[Picture | None] = []
-        if env is not None:
-            pictures.extend(self._replayed(env, row))
-        return pictures + [None] * (len(row["steps"]) + 1 - len(pictures))
+        return self._envs[key]
 
     def _replayed(self, env: TextEnv, row: Mapping[str, Any]) -> Iterator[Picture]:
         # What a program or another tool returned is a part of the state, but not of the board.
@@ -67,19 +78,18 @@ class Boards:
 
 
 def _made(env: str, settings: dict[str, Any]) -> TextEnv | None:
-    """The environment, if it is known here and has boards. Tools are not called, since they change no board."""
-    try:
-        pettingllms_envs.find(env)
-    except ValueError:
-        return None
+    """The environment, if it is here and still has these settings. Tools are not called; they change no board."""
     if settings.get("workflow") == "tool_plan":
         settings["executor"] = lambda program: ToolResult("")
-    if given := settings.get("role_tools"):
-        by_role = given.items() if isinstance(given, Mapping) else [("", given)]
-        idle = {role: [_Idle(make_tool(tool)) for tool in tools] for role, tools in by_role}
-        settings["role_tools"] = idle if isinstance(given, Mapping) else idle[""]
-    made = pettingllms_envs.make(env, **settings)
-    return made if isinstance(made, TextEnv) and isinstance(made.workflow.task, Board) else None
+    try:
+        if given := settings.get("role_tools"):
+            by_role = given.items() if isinstance(given, Mapping) else [("", given)]
+            idle = {role: [_Idle(make_tool(tool)) for tool in tools] for role, tools in by_role}
+            settings["role_tools"] = idle if isinstance(given, Mapping) else idle[""]
+        made = pettingllms_envs.make(env, **settings)
+    except (ValueError, TypeError, ImportError):
+        return None
+    return made if isinstance(made, TextEnv) else None
 
 
 class _Idle:

@@ -27,7 +27,7 @@ from pettingllms_envs.page.summary import summary
 
 PIECE = 20  # episodes that are unpacked together
 LIBRARIES = ("vendor/htm-preact.js", "vendor/d3.js", "vendor/plot.js", "vendor/diff.js")
-SCRIPTS = (*LIBRARIES, "data.js", "filters.js", "summary.js", "tree.js", "episode.js", "app.js")
+SCRIPTS = (*LIBRARIES, "data.js", "filters.js", "summary.js", "tree.js", "design.js", "episode.js", "app.js")
 
 
 def build(run: Path, output: Path | None = None) -> Path:
@@ -63,7 +63,7 @@ def page(run: Path) -> str:
     for row in files.read(run):
         for column, value in zip(columns, index_of(row), strict=True):
             column.append(value)
-        episode = episode_of(row, boards.of(row), systems)
+        episode = episode_of(row, boards.of(row), systems, boards.limits(row))
         digests |= dict.fromkeys(digest for step in row["steps"] for digest in digests_of(step))
         has_candidates |= any(len(step["candidates"]) > 1 for step in episode["steps"])
         piece.append(episode)

@@ -6,7 +6,10 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pettingllms_envs.core import Unreadable
 from pettingllms_envs.episodes.figures import of_row
+from pettingllms_envs.workflows.designed import DESIGNER
+from pettingllms_envs.workflows.designs import Limits, read_design
 
 
 Row = Mapping[str, Any]
@@ -64,31 +67,35 @@ def index_of(row: Row) -> list[Any]:
     ]
 
 
-def episode_of(row: Row, boards: Sequence[Any], systems: dict[str, int]) -> dict[str, Any]:
+def episode_of(
+    row: Row, boards: Sequence[Any], systems: dict[str, int], limits: Limits | None = None
+) -> dict[str, Any]:
     """An episode as the page unpacks it.
 
     Args:
         row: The episode.
         boards: Boards before each step and at the end; None where there is none.
         systems: System prompts by number; new ones are added.
+        limits: What designs may ask for, if the first agent writes one.
     """
     instance = row["instance"]
     options = "".join(f", {key}={value!r}" for key, value in (instance["options"] or {}).items())
     return {
         "tools": row.get("tools", []),
-        "steps": [_step(step, board, systems) for step, board in zip(row["steps"], boards, strict=False)],
+        "steps": [_step(step, board, systems, limits) for step, board in zip(row["steps"], boards, strict=False)],
         "outcome": row["outcome"] or {},
         "board": boards[-1],
         "address": f"{instance['env']}, seed {instance['seed']}{options}, state {row['state'] or 'unknown'}",
     }
 
 
-def _step(step: Row, board: Any, systems: dict[str, int]) -> dict[str, Any]:
+def _step(step: Row, board: Any, systems: dict[str, int], limits: Limits | None) -> dict[str, Any]:
     prompt, tokens = step["prompt"], step.get("tokens") or {}
     rewards = step.get("rewards") or {}
     candidates = step.get("candidates") or []
     system = prompt.get("system", "")
     images, rounds = _after_text(step.get("messages") or [])
+    limits = limits if step["agent"] == f"{DESIGNER}_0" else None
     return {
         "agent": step["agent"],
         "turn": step["turn"],
@@ -99,6 +106,7 @@ def _step(step: Row, board: Any, systems: dict[str, int]) -> dict[str, Any]:
         "rounds": rounds,
         "tools": step.get("tools"),
         "reply": step["reply"],
+        "design": _design(step["reply"], limits),
         "reasoning": step.get("reasoning"),
         "reward": rewards.get(step["agent"]),
         "parts": _flat(step.get("parts")),
@@ -110,6 +118,11 @@ def _step(step: Row, board: Any, systems: dict[str, int]) -> dict[str, Any]:
         "candidates": [
             {
                 "reply": candidate["reply"],
+                "design": _design(candidate["reply"], limits),
+                "continuations": [
+                    {"return": each["return"], "steps": [_step(own, None, systems, None) for own in each["steps"]]}
+                    for each in candidate.get("continuations", [])
+                ],
                 "reward": candidate["reward"],
                 "advantage": candidate.get("advantage"),
                 "parts": _flat(candidate.get("parts")),
@@ -117,6 +130,16 @@ def _step(step: Row, board: Any, systems: dict[str, int]) -> dict[str, Any]:
             for candidate in candidates
         ],
     }
+
+
+def _design(reply: str, limits: Limits | None) -> dict[str, Any] | None:
+    """The team in a designer's reply, or why there is none."""
+    if limits is None:
+        return None
+    found = read_design(reply, limits)
+    if isinstance(found, Unreadable):
+        return {"unreadable": found.reason}
+    return {"members": [member._asdict() for member in found.members], "rounds": found.rounds}
 
 
 def _after_text(messages: Sequence[Row]) -> tuple[list[Row], Sequence[Row]]:

@@ -1,6 +1,6 @@
 """OpenAI's two ways of asking a model, chat completions and Responses: requests to prompts, replies to answers.
 
-A reply is whole before anything of it is sent, so a stream is a few events. What is not carried, such as a picture or
+A reply is whole before anything of it is sent, so a stream is a few events. What is not carried, such as sound or
 several choices, is an error.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pettingllms_envs.features import CountedReply
-from pettingllms_envs.observations import LAST, Limits, Message, Prompt, read_observation
+from pettingllms_envs.observations import LAST, Image, Limits, Message, Prompt, read_observation
 from pettingllms_envs.programs.replies import read_reply
 
 
@@ -33,6 +33,7 @@ NOT_CARRIED: Mapping[str, Any] = {
 """Fields of a request that no model here can be given, with the value that asks for nothing, as an empty one does."""
 
 TEXTS = ("text", "input_text", "output_text")
+IMAGES = ("image_url", "input_image")
 
 
 class RequestError(Exception):
@@ -163,17 +164,27 @@ def _message(given: Any, number: int) -> Message:
         )
     content = given.get("content")
     if isinstance(content, list):
-        for part in content:
-            if not isinstance(part, Mapping) or part.get("type") not in TEXTS or not isinstance(part.get("text"), str):
-                kind = part.get("type") if isinstance(part, Mapping) else part
-                raise RequestError(f"message {number} has a part of the type {kind!r}; expected texts alone.")
-        content = "".join(part["text"] for part in content)
-    if not isinstance(content, str | None):
+        parts = [_part(part, number) for part in content]
+        content = parts if any(isinstance(part, Image) for part in parts) else "".join(map(str, parts))
+    if not isinstance(content, str | list | None):
         raise RequestError(f"message {number} has a content of the type {type(content).__name__}; expected a text.")
     found: Message = {"role": "system" if role == "developer" else role, "content": content or ""}
     if calls := given.get("tool_calls"):
         found["tool_calls"] = [_call(call, number) for call in calls]
     return found | {key: given[key] for key in ("tool_call_id", "name") if given.get(key)}
+
+
+def _part(part: Any, number: int) -> str | Image:
+    kind = part.get("type") if isinstance(part, Mapping) else None
+    if kind in IMAGES:
+        given = part.get("image_url")
+        try:
+            return Image.of_url(given.get("url") if isinstance(given, Mapping) else given)
+        except ValueError as error:
+            raise RequestError(f"message {number}: {error} Send the PNG file itself, in base64.") from None
+    if kind not in TEXTS or not isinstance(part.get("text"), str):
+        raise RequestError(f"message {number} has a part of the type {kind!r}; expected texts and images.")
+    return str(part["text"])
 
 
 def _call(call: Any, number: int) -> dict[str, Any]:

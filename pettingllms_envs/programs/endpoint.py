@@ -158,12 +158,13 @@ class _Handler(BaseHTTPRequestHandler):
         call.done.wait()
         if call.reply is None:
             raise RequestError(OVER, 409)
-        # Before its client has it, who may ask the same once more at once. To write to one that is gone is no error.
-        call.is_delivered = self._is_connected()
+        # Before the client has it, who may ask the same once more at once. To write to one that is gone is no error.
+        call.is_delivered = self._is_connected() or call.is_delivered  # to a second try, before this one was woken up
         try:
             self._send(*DIALECTS[path].write(asked, call.reply, call.number))
         except OSError:  # the client is gone; a second try gets the same answer
-            call.is_delivered, self.close_connection = False, True
+            call.is_delivered = call.is_delivered and call.is_connected != self._is_connected
+            self.close_connection = True
 
     def _body(self) -> dict[str, Any]:
         length = self.headers.get("content-length", "")

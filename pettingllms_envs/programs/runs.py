@@ -122,8 +122,7 @@ def _ended(status: int, rewards: Sequence[str], last: Sequence[str], session: Se
     try:
         return _read(json.loads(rewards[0]) if rewards else None, session)._replace(wrote=f" It wrote last:{wrote}")
     except ValueError:
-        failure = f"its line with the reward is no JSON; expected such as 'reward: 0.5'. It wrote last:{wrote}"
-        return Ended(failure=failure)
+        return Ended(failure=f"its line with the reward is no JSON; expected 'reward: 0.5'. It wrote last:{wrote}")
 
 
 def _read(given: Any, session: Session) -> Ended:

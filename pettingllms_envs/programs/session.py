@@ -188,7 +188,9 @@ class Session:
 
     def comparable(self, prompt: Prompt, limits: Limits) -> str:
         """What is compared of a request between runs: all of it, without what `normalize` takes out."""
-        text = json.dumps([list(prompt.messages), list(prompt.tools), limits], ensure_ascii=False, indent=1)
+        text = json.dumps(
+            [list(prompt.messages), list(prompt.tools), limits], ensure_ascii=False, indent=1, default=repr
+        )
         return self.hidden(text if self._normalize is None else self._normalize(text))
 
     def hidden(self, text: str) -> str:

@@ -331,4 +331,10 @@ def _cell(text: str) -> str:
 
 def _escaped(text: str) -> str:
     """A text in a line, in which names of models and folders are no markup."""
-    return re.sub(r"([\\<*]|(?<=\])\()", r"\\\1", " ".join(text.splitlines()))
+    return re.sub(r"([\\<*]|(?<=\])\()", r"\\\1", one_line(text))
+
+
+def one_line(text: str) -> str:
+    """A text of a record in a line, with U+FFFD for what a terminal obeys, such as escapes and other directions."""
+    line = " ".join(text.splitlines())
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in line)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import random
 import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -30,7 +31,7 @@ from pettingllms_envs.replies import last_line
 from pettingllms_envs.tasks.data import DataTask
 
 
-_NUMBER = re.compile(r"(?<![A-Za-z\d])\d+|\d+(?![A-Za-z\d])", re.ASCII)  # not within a word
+_NUMBER = re.compile(r"\d+", re.ASCII)
 MAX_ANSWER = 1_000  # characters; the longest golden answer of OlympiadBench has 198
 
 
@@ -62,7 +63,12 @@ class Answering(DataTask[AnswerState]):
         return (*boxes, *(f"```python\nprint({number})\n```\n{self.write(number)}" for number in ("0", "1", "42")))
 
     def generate(
-        self, seed: int, split: str = SPLITS[0], level: int | None = None, problem: str | None = None
+        self,
+        seed: int,
+        split: str = SPLITS[0],
+        level: int | None = None,
+        problem: str | None = None,
+        row: Mapping[str, Any] | None = None,
     ) -> AnswerState:
         """The problem of a seed in a split.
 
@@ -71,12 +77,13 @@ class Answering(DataTask[AnswerState]):
             split: `"train"`, `"validation"` or `"test"`. A benchmark's own data have the last one only.
             level: Only problems of this difficulty; None for all.
             problem: The id of a problem of the split; the seed is not used then.
+            row: The problem itself, see `DataTask.drawn`.
 
         Raises:
             ValueError: There is no such split, level, problem or data.
         """
-        drawn = self.drawn(MathProblem, seed, split, level=level, problem=problem, **self._also())
-        if self.golden_kind not in (None, drawn.kind):
+        drawn = self.drawn(MathProblem, seed, split, level=level, problem=problem, row=row, **self._also())
+        if drawn.has_answer and self.golden_kind not in (None, drawn.kind):
             raise ValueError(f"{self.name} got data={self.data!r} with {drawn}; expected problems of {self.name}.")
         return AnswerState(drawn)
 
@@ -103,6 +110,8 @@ class Answering(DataTask[AnswerState]):
             GraderFailed: The grader itself failed, twice.
         """
         problem = state.problem
+        if not problem.has_answer:
+            return AnswerState(problem, move)
         return AnswerState(problem, move, math.grade(move, problem.answer, **_how(problem)).verdict)
 
     def solved(self, state: AnswerState) -> bool:
@@ -127,11 +136,11 @@ class Answering(DataTask[AnswerState]):
         return text if state.answer is None else f"{text}\nThe answer so far: {quote_inline(self.write(state.answer))}"
 
     def disguised(self, state: AnswerState) -> str:
-        """The problem with other digits, the same for the same number; nothing of it if it has none."""
+        """The problem with other digits, the same for the same number; nothing of it if it has none, or a `²`."""
         statement, rng = state.problem.statement.strip(), seeded("answering disguised", state.problem.digest)
         others = {number: _other_digits(rng, number) for number in dict.fromkeys(_NUMBER.findall(statement))}
-        if not others:
-            return "A problem without numbers, which is not shown."
+        if not others or any(unicodedata.category(each)[0] == "N" for each in _NUMBER.sub("", statement)):
+            return "A problem that is not shown."
         return f"The problem:\n{quote_headings(_NUMBER.sub(lambda found: others[found[0]], statement))}"
 
     def describe(self, before: AnswerState, move: str, after: AnswerState, *, proposed: bool = False) -> str:
@@ -148,6 +157,8 @@ class Answering(DataTask[AnswerState]):
 
     def outcome(self, state: AnswerState) -> Mapping[str, bool | int | float]:
         """`success`, `answered` and `timeout`; see the module."""
+        if not state.problem.has_answer:
+            return {"answered": state.answer is not None}
         return {
             "success": self.solved(state),
             "answered": state.answer is not None,

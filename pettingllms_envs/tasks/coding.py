@@ -14,7 +14,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from pettingllms_envs.core import SPLITS, Unreadable, check_whole
 from pettingllms_envs.datasets.problems import CodeProblem
@@ -86,7 +86,13 @@ class Coding(DataTask[CodingState]):
         object.__setattr__(self, "packages", installed(self.packages))
 
     def generate(
-        self, seed: int, *, split: str = SPLITS[0], level: int | None = None, problem: str | None = None
+        self,
+        seed: int,
+        *,
+        split: str = SPLITS[0],
+        level: int | None = None,
+        problem: str | None = None,
+        row: Mapping[str, Any] | None = None,
     ) -> CodingState:
         """The problem of a seed in a split, and no program yet.
 
@@ -95,12 +101,13 @@ class Coding(DataTask[CodingState]):
             split: `"train"`, `"validation"` or `"test"`.
             level: Only problems of this difficulty; None for all.
             problem: The id of a problem of the split; the seed is not used then.
+            row: The problem itself, see `DataTask.drawn`.
 
         Raises:
             ValueError: There is no such split, level, problem or data.
         """
         fields = {"level": level, "problem": problem, "include_unjudged": self.include_unjudged}
-        chosen = self.drawn(CodeProblem, seed, split, **fields)
+        chosen = self.drawn(CodeProblem, seed, split, row=row, **fields)
         if self.packages:
             chosen = replace(chosen, packages=self.packages)
         counted = self.counted_tests(chosen) if split == SPLITS[0] else None
@@ -125,6 +132,8 @@ class Coding(DataTask[CodingState]):
         Raises:
             SandboxFailed: The sandbox failed, twice.
         """
+        if not state.problem.has_answer:
+            return state._replace(program=move)
         tests = self.counted_tests(state.problem) if state.sampled else None
         graded = grade(state.problem, move, tests=tests, limits=self.limits(state.problem))
         return state._replace(program=move, num_passed=graded.num_passed)
@@ -148,11 +157,11 @@ class Coding(DataTask[CodingState]):
 
     def solved(self, state: CodingState) -> bool:
         """Whether the program passes all golden tests that count."""
-        return state.num_passed == state.num_tests
+        return state.problem.has_answer and state.num_passed == state.num_tests
 
     def value(self, state: CodingState) -> float:
         """The share of golden tests that the program passes."""
-        return state.num_passed / state.num_tests
+        return state.num_passed / state.num_tests if state.problem.has_answer else 0.0
 
     def rules(self) -> str:
         """What counts, what a program may import, and how it gets its input and gives its output."""
@@ -181,6 +190,8 @@ class Coding(DataTask[CodingState]):
 
     def outcome(self, state: CodingState) -> Mapping[str, bool | int | float]:
         """Success and pass rate of the program, golden tests that are not shown; what is known of a tester's cases."""
+        if not state.problem.has_answer:
+            return {}
         seen = state.review
         return {
             "success": self.solved(state),

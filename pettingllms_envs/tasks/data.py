@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 from pettingllms_envs.core import SPLITS, State, check_choice
-from pettingllms_envs.datasets import sampling_order
+from pettingllms_envs.datasets import find_source, sampling_order
+from pettingllms_envs.datasets.given import given_problem
 from pettingllms_envs.datasets.problems import Problem
 from pettingllms_envs.features import DataSet
 from pettingllms_envs.tasks.base import OpenTask
@@ -43,7 +44,12 @@ class DataTask(OpenTask[State]):
     remedy: ClassVar[str]
     """How to play the benchmark itself."""
     # Which levels and ids there are depends on the data.
-    instance_fields: ClassVar[Mapping[str, tuple[object, ...]]] = {"split": SPLITS, "level": (), "problem": ()}
+    instance_fields: ClassVar[Mapping[str, tuple[object, ...]]] = {
+        "split": SPLITS,
+        "level": (),
+        "problem": (),
+        "row": (),
+    }
 
     @property
     def data_set(self) -> DataSet:
@@ -51,12 +57,19 @@ class DataTask(OpenTask[State]):
         is_own = self.data is None or str(self.data).startswith("own:")
         return DataSet(str(self.data or self.own), *((self.benchmark, self.remedy) if is_own else ()))
 
-    def drawn(self, kind: type[Kind], seed: int, split: str | None, **fields: Any) -> Kind:
+    def drawn(
+        self, kind: type[Kind], seed: int, split: str | None, *, row: Mapping[str, Any] | None = None, **fields: Any
+    ) -> Kind:
         """The problem of a seed, of this kind; `fields` narrow the choice, see `sampling_order.draw`.
 
+        With a `row` it is that problem, see `pettingllms_envs.datasets.given`.
+
         Raises:
-            ValueError: There is no such split, level, problem or data, or the problem is of another kind.
+            ValueError: There is no such split, level, problem or data, or the problem is of another kind; or the row
+                has not the columns of one.
         """
+        if row is not None:
+            return given_problem(row, kind, find_source(self.data or self.own, layout=self.layout).layout)
         splits: Sequence[Any] = self.instance_fields["split"]
         split = splits[0] if split is None else split
         check_choice("split", split, splits)

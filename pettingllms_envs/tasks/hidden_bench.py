@@ -23,7 +23,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from pettingllms_envs.core import Unreadable
 from pettingllms_envs.datasets.normalization import short_answer
@@ -73,7 +73,7 @@ class HiddenBench(DataTask[ProfileState]):
     remedy: ClassVar[str] = (
         "pettingllms data prepare YuxuanLi1225/HiddenBench and --set data=YuxuanLi1225__HiddenBench for it"
     )
-    instance_fields: ClassVar[Mapping[str, tuple[object, ...]]] = {"split": ("test",), "problem": ()}
+    instance_fields: ClassVar[Mapping[str, tuple[object, ...]]] = {"split": ("test",), "problem": (), "row": ()}
     blind_replies: ClassVar[tuple[str, ...]] = (
         "I agree.",
         "Vote: yes",
@@ -81,18 +81,21 @@ class HiddenBench(DataTask[ProfileState]):
         "Vote: A",
     )
 
-    def generate(self, seed: int, split: str | None = None, problem: str | None = None) -> ProfileState:
+    def generate(
+        self, seed: int, split: str | None = None, problem: str | None = None, row: Mapping[str, Any] | None = None
+    ) -> ProfileState:
         """The task of a seed.
 
         Args:
             seed: Any whole number.
             split: `"test"`, also for None.
             problem: The id of a task; the seed then decides only who knows which fact and the order of the options.
+            row: The task itself, see `DataTask.drawn`.
 
         Raises:
             ValueError: There is no such split, task or data.
         """
-        drawn = self.drawn(HiddenProfile, seed, split, problem=problem)
+        drawn = self.drawn(HiddenProfile, seed, split, problem=problem, row=row)
         num = len(drawn.hidden)
         rng = seeded("hidden_bench", "v0", seed, drawn.digest)
         order = rng.sample(range(num), num)

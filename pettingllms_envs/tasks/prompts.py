@@ -96,7 +96,9 @@ class Prompts(RowTask):
             return described_rows(self.data, self.table())
         return DataSet("samples", "a benchmark", "--set data=FILE")
 
-    def generate(self, seed: int, *, split: str | None = None, prompt: Any = None, answer: Any = None) -> RowState:
+    def generate(  # type: ignore[override]  # of a row, its columns are the options
+        self, seed: int, *, split: str | None = None, prompt: Any = None, answer: Any = None
+    ) -> RowState:
         """The prompt that is given, or the row of a seed in a split.
 
         Raises:

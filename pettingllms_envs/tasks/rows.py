@@ -21,7 +21,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -30,6 +30,7 @@ from typing import Any, ClassVar, NamedTuple
 from pettingllms_envs.core import SPLITS, check_choice
 from pettingllms_envs.datasets import BadRow, Problem, normalization
 from pettingllms_envs.datasets.files import read_rows
+from pettingllms_envs.datasets.problems import NO_ANSWER
 from pettingllms_envs.datasets.rows import words
 from pettingllms_envs.features import DataSet
 from pettingllms_envs.quoting import quote_headings
@@ -86,8 +87,8 @@ class RowTask(OpenTask[RowState]):
 
     @property  # which splits there are depends on the file
     def instance_fields(self) -> Mapping[str, tuple[object, ...]]:  # type: ignore[override]
-        """`split`: those that have rows."""
-        return {"split": tuple(self.table())}
+        """`split`: those that have rows; `row`: the row itself."""
+        return {"split": tuple(self.table()), "row": ()}
 
     def table(self) -> Mapping[str, tuple[RowProblem, ...]]:
         """The rows by split, see `read_table`.
@@ -102,13 +103,19 @@ class RowTask(OpenTask[RowState]):
         """The rows, and how many are in which split."""
         return described_rows(str(self.file or "rows"), self.table())
 
-    def generate(self, seed: int, *, split: str | None = None) -> RowState:
-        """The row of a seed in a split, by default the first that has rows.
+    def generate(self, seed: int, *, split: str | None = None, row: Mapping[str, Any] | None = None) -> RowState:
+        """The row of a seed in a split, by default the first that has rows; or the row that is given.
+
+        That is not graded if it lacks a column that all rows of the table have, such as the answer.
 
         Raises:
-            ValueError: The split has no rows, or the file cannot be used.
+            ValueError: The split has no rows, the file cannot be used, or the row has no question.
         """
         table = self.table()
+        if row is not None:
+            problem = problem_of(row, self.name, "the row")
+            columns = set.intersection(*({*json.loads(each.written)} for own in table.values() for each in own))
+            return RowState(problem if columns <= {*row, "id", "split"} else replace(problem, unjudged=NO_ANSWER))
         split = next(iter(table)) if split is None else split
         check_choice("split", split, tuple(table))
         return RowState(table[split][seed % len(table[split])])
@@ -127,6 +134,8 @@ class RowTask(OpenTask[RowState]):
         Raises:
             ValueError: The score is not in [0, 1].
         """
+        if not state.problem.has_answer:
+            return RowState(state.problem, move)
         score = float(self.grade(state.row, move))
         if not 0 <= score <= 1:
             raise ValueError(f"grade() of {self.name} returned {score}; expected a score from 0 to 1. Scale it.")
@@ -139,6 +148,10 @@ class RowTask(OpenTask[RowState]):
     def value(self, state: RowState) -> float:
         """The score."""
         return state.score
+
+    def outcome(self, state: RowState) -> Mapping[str, bool | int | float]:
+        """Whether it is solved, if it is graded."""
+        return {"success": self.solved(state)} if state.problem.has_answer else {}
 
 
 def described_rows(name: str, table: Mapping[str, Sequence[RowProblem]]) -> DataSet:

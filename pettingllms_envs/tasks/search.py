@@ -28,7 +28,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from pettingllms_envs.core import Unreadable, check_whole
 from pettingllms_envs.datasets.problems import QuestionProblem
@@ -148,7 +148,12 @@ class Search(DataTask[SearchState]):
             _remote(self.url, self.corpus_digest, self.patience)  # raises ValueError for one that is none
 
     def generate(
-        self, seed: int, split: str | None = None, level: int | None = None, problem: str | None = None
+        self,
+        seed: int,
+        split: str | None = None,
+        level: int | None = None,
+        problem: str | None = None,
+        row: Mapping[str, Any] | None = None,
     ) -> SearchState:
         """The question of a seed in a split.
 
@@ -157,14 +162,15 @@ class Search(DataTask[SearchState]):
             split: `"train"` (also for None), `"validation"` or `"test"`.
             level: Only questions of this difficulty; None for all.
             problem: The id of a question of the split; the seed is not used then.
+            row: The question itself, see `DataTask.drawn`.
 
         Raises:
             ValueError: There is no such split, level, question or data; it has no passages, or names none as needed.
         """
-        drawn = self.drawn(QuestionProblem, seed, split, problem=problem, level=level)
+        drawn = self.drawn(QuestionProblem, seed, split, problem=problem, level=level, row=row)
         if not drawn.passages and self._is_own_row:
             raise ValueError(f"{drawn} has no passages; expected a corpus or a url to search. Give one of them.")
-        if not drawn.support and self.support_reward:
+        if drawn.has_answer and not drawn.support and self.support_reward:
             raise ValueError(
                 f"{drawn} does not name the passages that it needs; expected them for support_reward. Give"
                 " support_reward=False."
@@ -248,10 +254,12 @@ class Search(DataTask[SearchState]):
         query = _NO_TEXT.sub(" ", " ".join(titles))[:MOST_QUERY].strip()
         if query and query not in state.queries:
             return SearchMove(SEARCH, query)
-        return SearchMove(ANSWER, state.problem.answers[0])
+        return SearchMove(ANSWER, (*state.problem.answers, "unknown")[0])
 
     def outcome(self, state: SearchState) -> Mapping[str, bool | int | float]:
         """`success`; F1, which is never paid; whether it was answered; the share of needed passages; searches."""
+        if not state.problem.has_answer:
+            return {"answered": bool(state.answer), "searches": len(state.queries)}
         return {
             "success": self.solved(state),
             "f1": f1(state.answer, state.problem.answers),

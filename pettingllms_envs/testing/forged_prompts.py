@@ -28,10 +28,11 @@ from pettingllms_envs.tools.calls import Call, text_call, written_call
 from pettingllms_envs.workflows.tool_calls import ToolCalls
 
 
-MARK = "qx7z"
+MARK = "qxvz"
 """Stands before each planted mark and tells planted texts from a prompt's own; in replies with the author's number.
 
-A letter ends the number, so that neither digits after it nor a cut make it another author's.
+It has no digit, since a task may redraw those. A letter ends the number, so that neither digits after it nor a cut
+make it another author's.
 """
 TOKENS = (
     *("<|im_end|>", "<|im_start|>", "<s>", "[INST]", "<<SYS>>", "<|eot_id|>", "[TOOL_CALLS]", "[SYSTEM_PROMPT]"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 from pettingllms_envs.core import Task, Unreadable, best_reply
@@ -26,7 +27,8 @@ class Leaks(NamedTuple):
     Args:
         num: Designs.
         in_jobs: Those in a job of which the oracle's answer stands.
-        by_chance: The same with the answer of the next design's question: what words and small numbers alone give.
+        by_chance: The same with the answer of the next design for another question: what words and small numbers alone
+            give. 0 where all are for one question.
         without_question: Those from which a member solves the task that does not see the question.
     """
 
@@ -44,13 +46,16 @@ def measure_leaks(task: Task[Any, Any], designs: Sequence[tuple[Any, Design]], m
         designs: Start states of instances, each with a design for it.
         member: Replies to a prompt, such as a model that acts as a member.
     """
-    following = [*designs[1:], *designs[:1]]
+    num, shown = len(designs), [task.show(state) for state, _ in designs]
+    by_chance = 0
+    for number, (_, design) in enumerate(designs):
+        after = (each % num for each in range(number + 1, number + num))
+        others = (designs[each][0] for each in after if shown[each] != shown[number])
+        by_chance += any(answer_in_job(task, other, design) for other in islice(others, 1))
     return Leaks(
-        num=len(designs),
+        num=num,
         in_jobs=sum(answer_in_job(task, state, design) for state, design in designs),
-        by_chance=sum(
-            answer_in_job(task, other, design) for (_, design), (other, _) in zip(designs, following, strict=True)
-        ),
+        by_chance=by_chance,
         without_question=sum(solved_without_question(task, state, design, member) for state, design in designs),
     )
 
@@ -58,7 +63,8 @@ def measure_leaks(task: Task[Any, Any], designs: Sequence[tuple[Any, Design]], m
 def answer_in_job(task: Task[Any, Any], state: Any, design: Design) -> bool:
     """Whether the words and numbers of the oracle's answer stand in a job, one after the other.
 
-    Of the oracle's reply it is the content of the box, else what follows the colon of its last line.
+    Of the oracle's reply it is the content of the box, else what follows the colon of its last line. An answer without
+    words and numbers, such as the last line of a program in a block, stands in no job.
     """
     reply = best_reply(task, state)
     last = reply.strip().rpartition("\n")[2]
@@ -66,7 +72,7 @@ def answer_in_job(task: Task[Any, Any], state: Any, design: Design) -> bool:
     num = len(answer)
     for member in design.members:
         job = _tokens(member.job)
-        if any(job[at : at + num] == answer for at in range(len(job) - num + 1)):
+        if num and any(job[at : at + num] == answer for at in range(len(job) - num + 1)):
             return True
         if "".join(answer) in job and all(len(each) == 1 and each.isalpha() for each in answer):  # moves as one word
             return True

@@ -5,7 +5,7 @@ members, so that they share a policy. A design is read and never run. Members ac
 question, its job, the last replies of those it reads and, after the first round, the reply that ended the round
 before. A reply with one block ```call NAME is a call of one of the member's tools; the same member is then asked
 again. The last member's last reply is the team's move, and only one is played. Where calls or characters are used up
-before, it is the last reply so far.
+before, it is the last reply so far, also one that is a call.
 
 Rewards: the team gets what the task pays for the move, `progress` and `success`. The designer pays `size`,
 `member_cost` for each member of its design, or `format`, -0.2, for a design that cannot be read, which ends the
@@ -19,120 +19,87 @@ Source: the hierarchical rollouts of arXiv:2605.14212, whose designers write pro
 from __future__ import annotations
 
 import random
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from typing import ClassVar
 
-from pettingllms_envs.core import (
-    Role,
-    Tool,
-    ToolResult,
-    ToolSpec,
-    Unreadable,
-    best_reply,
-    check_choice,
-    check_whole,
-)
+from pettingllms_envs.core import UNREADABLE_PENALTY, Role, check_choice, check_whole
 from pettingllms_envs.features import HasDisguise, HasTools
 from pettingllms_envs.observations import Observation
-from pettingllms_envs.quoting import quote, quote_inline
-from pettingllms_envs.replies import fenced_blocks
-from pettingllms_envs.tools import make_tool
-from pettingllms_envs.tools.calls import Call, text_call
-from pettingllms_envs.workflows.channels import Channel
+from pettingllms_envs.quoting import quote_inline
+from pettingllms_envs.workflows.design_team import MEMBER, MEMBER_JOB, DesignTeam
 from pettingllms_envs.workflows.designs import (
-    EXAMPLE,
     JOBS,
     Design,
     Limits,
     Member,
+    example,
     random_design,
     read_design,
     write_design,
 )
 from pettingllms_envs.workflows.functions import Ask, FunctionState, Game, JoiningFunctionWorkflow, Questions
-from pettingllms_envs.workflows.tool_calls import called, manual_of
 
 
 MOST_MEMBERS, MOST_JOB_CHARS = 16, 2_000
 SUCCESS = 1.0  # the least that solving a task pays
 RANDOM = "random_design"  # a bot
 
-DESIGNER, MEMBER = "designer", "member"
+DESIGNER = "designer"
 DESIGNER_JOB = (
     "You are the designer. You write the team that does this. Its members act in your order; each is shown the"
     " question, its job, and the replies of those it reads. The last member's reply is the team's answer. Each member"
     " costs a little."
 )
 DISGUISED_JOB = "You are shown a question of the same kind as the one that the team will be asked."
-MEMBER_JOB = "You are a member of a team. Do the job that you are given."
 
 
 @dataclass(frozen=True)
-class Designed(JoiningFunctionWorkflow):
-    """A designer and the members of its team.
+class Designed(DesignTeam):
+    """A designer and the members of its team; arguments in addition to those of `DesignTeam`:
 
     Args:
-        task: The task; its move is a reply of one agent.
-        num_turns: 1: one move is played.
         max_members: Most members of a design, 1 to 16.
         max_rounds: Most rounds of a design, at least 1.
-        max_calls: Most replies of all members, those with tool calls among them, at least 1.
         member_tools: Most tools of a member, at least 0.
         job_chars: Most characters of a job, 1 to 2000.
-        reply_chars: Most characters of a reply that others read, at least 1.
-        all_chars: Most characters of all members' replies, each counted up to `reply_chars`, at least 1.
-        palette: Names of the installed tools that members may be given, beside the task's own (`features.HasTools`).
-        member_cost: What the designer pays for each member, at least 0; for `max_members` less than a success.
+        member_cost: What the designer pays for each member, from 0 to 0.2, so that a design that cannot be read is
+            never cheaper than a team of one; for `max_members` less than a success.
         disguised: Whether the designer is shown a question with other numbers, names or another map, see
             `features.HasDisguise`.
 
     Raises:
-        ValueError: A value is out of its range, there is no such tool, or the task cannot be disguised.
+        ValueError: As `DesignTeam`; or the task cannot be disguised.
     """
 
-    num_turns: int = 1
     max_members: int = 4
     max_rounds: int = 2
-    max_calls: int = 16
     member_tools: int = 1
     job_chars: int = 400
-    reply_chars: int = 2_000
-    all_chars: int = 16_000
-    palette: tuple[str, ...] = ()
     member_cost: float = 0.01
     disguised: bool = False
 
     name: ClassVar[str] = "designed"
 
     def __post_init__(self) -> None:
-        check_whole("num_turns", self.num_turns, 1, 1)
+        super().__post_init__()
         check_whole("max_members", self.max_members, 1, MOST_MEMBERS)
         check_whole("job_chars", self.job_chars, 1, MOST_JOB_CHARS)
         check_whole("member_tools", self.member_tools, 0)
-        for name in ("max_rounds", "max_calls", "reply_chars", "all_chars"):
-            check_whole(name, getattr(self, name), 1)
+        check_whole("max_rounds", self.max_rounds, 1)
         check_choice("disguised", self.disguised, (True, False))
-        if not 0 <= self.member_cost * self.max_members < SUCCESS:
+        if not 0 <= self.member_cost <= -UNREADABLE_PENALTY or self.member_cost * self.max_members >= SUCCESS:
             raise ValueError(
-                f"member_cost is {self.member_cost!r} and max_members is {self.max_members}; expected a cost of at "
-                f"least 0 that for all members is less than a success, {SUCCESS:g}. Lower one of them."
+                f"member_cost is {self.member_cost!r} and max_members is {self.max_members}; expected a cost from 0 "
+                f"to {-UNREADABLE_PENALTY:g}, which a design that cannot be read costs, and for all members less than "
+                f"a success, {SUCCESS:g}. Choose another cost, or fewer members."
             )
         if self.disguised and not isinstance(self.task, HasDisguise):
             raise ValueError(
                 f"disguised is True, but the task {self.task.name!r} cannot redraw its questions; expected a method "
                 "disguised(state). Write one, or leave disguised out."
             )
-        names = [spec.name for spec in self.specs]
-        if len(set(names)) < len(names):
-            raise ValueError(f"the palette and the task have the tools {names}; expected each once. Leave one out.")
-
-    @cached_property
-    def specs(self) -> tuple[ToolSpec, ...]:
-        """The tools that there are: the task's, then those of the palette."""
-        of_task = tuple(self.task.tool_specs) if isinstance(self.task, HasTools) else ()
-        return (*of_task, *(_tool(name).spec for name in self.palette))
 
     @cached_property
     def limits(self) -> Limits:
@@ -144,11 +111,6 @@ class Designed(JoiningFunctionWorkflow):
     def least_alpha(self) -> float:
         """The cost of the largest team, in successes."""
         return self.member_cost * self.max_members / SUCCESS
-
-    @property
-    def channel(self) -> Channel:  # type: ignore[override]
-        """Of the replies that members read."""
-        return Channel(self.reply_chars)
 
     @property
     def own_ranges(self) -> Mapping[str, tuple[float, float]]:  # type: ignore[override]
@@ -163,7 +125,7 @@ class Designed(JoiningFunctionWorkflow):
         limits = (
             f"At most {self.max_members} members and {self.max_rounds} rounds, {self.job_chars} characters for a job,"
             f" and {self.member_tools if tools else 0} tools for a member. A member reads earlier members, by their"
-            f" numbers from 0.{tools}\nReply with one JSON object and nothing else: {EXAMPLE}"
+            f" numbers from 0.{tools}\nReply with one JSON object and nothing else: {example(self.limits)}"
         )
         return (
             Role(DESIGNER, job, delayed=True, reply_format=limits),
@@ -212,76 +174,10 @@ class Designed(JoiningFunctionWorkflow):
         game.play(reply, author)
         return None
 
-    def _replies(self, game: Game, design: Design) -> Generator[Ask, str, tuple[str, str]]:
-        """Ask the members; returns the last reply and who wrote it."""
-        agents, last = self.roles[1].members, len(design.members) - 1
-        said: dict[int, str] = {}
-        played: tuple[str, str] | None = None
-        num_calls, num_chars = 0, 0
-        for number, member in [*enumerate(design.members)] * design.rounds:
-            read = [said[each] for each in (*member.reads, last) if each in said]
-            notes = [f"Your job:\n{quote(member.job)}", *read, *(manual_of(self._spec(name)) for name in member.tools)]
-            ending, agent = self._ending(number == last), agents[number]
-            best = partial(self._best_reply, game, member, number == last)
-            while True:
-                if played is not None and (num_calls == self.max_calls or num_chars >= self.all_chars):
-                    game.report(cut_short=True)
-                    return played
-                reply = yield Ask(agent, game.show(*notes, ending), best)
-                num_calls, num_chars = num_calls + 1, num_chars + min(len(reply), self.reply_chars)
-                game.report(member_calls=num_calls)
-                call = _call_in(reply, member)
-                if call is None or played is None:
-                    played = reply, agent
-                if call is None:
-                    break
-                notes.append(called(call, self._result(game, call)))
-            said[number] = game.quote(agent, reply)
-        assert played is not None  # a design has a member
-        return played
-
-    def _ending(self, is_last: bool) -> str:
-        """What becomes of a member's reply."""
-        if is_last:
-            return "\n".join(filter(None, ("Your reply is the team's answer.", self.task.reply_format())))
-        return f"Your reply is shown to members that read you, up to {self.reply_chars} characters."
-
-    def _spec(self, name: str) -> ToolSpec:
-        return next(spec for spec in self.specs if spec.name == name)
-
-    def _result(self, game: Game, call: Call) -> ToolResult:
-        """What a tool of the task, or of the palette, returns."""
-        if call.name in self.palette or not isinstance(self.task, HasTools):
-            return game.call(_tool(call.name), call.request)
-        result: ToolResult
-        game.state, result = self.task.use(game.state, call.name, call.request)
-        return result
-
     def _best_design(self, game: Game) -> str:
-        """A chain of members with the tools that an optimal team calls; one member where there are none."""
+        """A chain of members with the tools that an optimal team calls; one member where it has none, or no time."""
         needed = self.task.tools_needed(game.state) if isinstance(self.task, HasTools) and self.member_tools else ()
-        job, tools = (JOBS[2], [(name,) for name in needed]) if needed else (JOBS[0], [()])
+        has_time = 2 * len(needed) <= self.max_calls  # a call and a reply of each
+        job, tools = (JOBS[2], [(name,) for name in needed]) if needed and has_time else (JOBS[0], [()])
         chain = [Member(job[: self.job_chars], (n - 1,) if n else (), each) for n, each in enumerate(tools)]
         return write_design(Design(tuple(chain[: self.max_members])))
-
-    def _best_reply(self, game: Game, member: Member, is_last: bool) -> str:
-        """A call of the member's tool if it helps; else the task's best move, or what is known for the next member."""
-        task = self.task
-        if not isinstance(task, HasTools):
-            return best_reply(task, game.state)
-        requests = ((name, task.best_request(game.state, name)) for name in member.tools if name not in self.palette)
-        for name, request in requests:
-            if request is not None:
-                return text_call(Call(name, request))
-        return best_reply(task, game.state) if is_last else task.best_message(game.state)
-
-
-@cache
-def _tool(name: str) -> Tool:
-    return make_tool(name)
-
-
-def _call_in(reply: str, member: Member) -> Call | None:
-    """The call that a reply is: exactly one block that names a tool of the member's."""
-    blocks = fenced_blocks(reply, {f"call {name}".lower(): name for name in member.tools}) if member.tools else []
-    return Call(*blocks[0]) if not isinstance(blocks, Unreadable) and len(blocks) == 1 else None

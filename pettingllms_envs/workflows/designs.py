@@ -17,13 +17,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from pettingllms_envs.core import Unreadable
-from pettingllms_envs.replies import END_OF_THINKING, FENCE
+from pettingllms_envs.replies import END_OF_THINKING
 from pettingllms_envs.tools.calls import strict_json
 
 
-EXAMPLE = (
-    '{"members": [{"job": "...", "reads": [], "tools": []}, {"job": "...", "reads": [0], "tools": []}], "rounds": 1}'
-)
 JOBS = (
     "Solve the task step by step.",
     "Work out the first step, and say what it gives.",
@@ -34,7 +31,7 @@ JOBS = (
 """Jobs of random designs. They fit every task, and so hold no answer."""
 
 _OVERHEAD = 100  # characters of a member beside its job
-_FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)\n```", re.S)
+_FENCED = re.compile(r"```(?:json)?[ \t\r]*\n(.*)\n```", re.S | re.I)
 
 
 class Member(NamedTuple):
@@ -81,17 +78,12 @@ def read_design(reply: str, limits: Limits) -> Design | Unreadable:
     The length is checked before anything is parsed, so a reply of any length takes time linear in it. Nothing in it is
     evaluated, and reasons are in fixed words.
     """
-    text = reply.strip()
-    if not text.startswith(("{", FENCE)):  # a job may name the end of thinking, too
-        _, end, rest = text.partition(END_OF_THINKING)
-        text = rest.strip() if end else text
-    if len(text) > limits.chars:
-        return Unreadable(f"its design is longer than {limits.chars} characters")
-    fenced = _FENCED.fullmatch(text)
-    try:
-        found = strict_json(fenced[1] if fenced else text)
-    except (ValueError, RecursionError):
-        return Unreadable("it is not one JSON object")
+    found = _read_json(reply.strip(), limits)
+    _, end, rest = reply.partition(END_OF_THINKING)
+    if end and isinstance(found, Unreadable):  # only then, since a job may name the end of thinking, too
+        found = _read_json(rest.strip(), limits)
+    if isinstance(found, Unreadable):
+        return found
     if not isinstance(found, dict) or set(found) != {"members", "rounds"}:
         return Unreadable("its design has other fields than members and rounds")
     members, rounds = found["members"], found["rounds"]
@@ -106,6 +98,17 @@ def read_design(reply: str, limits: Limits) -> Design | Unreadable:
             return member
         team.append(member)
     return Design(tuple(team), rounds)
+
+
+def _read_json(text: str, limits: Limits) -> Any:
+    """What a text is, alone or in a block."""
+    if len(text) > limits.chars:
+        return Unreadable(f"its design is longer than {limits.chars} characters")
+    fenced = _FENCED.fullmatch(text)
+    try:
+        return strict_json(fenced[1] if fenced else text)
+    except (ValueError, RecursionError):
+        return Unreadable("it is not one JSON object")
 
 
 def _read_member(found: Any, number: int, limits: Limits) -> Member | Unreadable:
@@ -131,6 +134,12 @@ def write_design(design: Design) -> str:
     """The canonical reply that `read_design` reads as this design."""
     members = [member._asdict() for member in design.members]
     return json.dumps({"members": members, "rounds": design.rounds}, ensure_ascii=False)
+
+
+def example(limits: Limits) -> str:
+    """The form of a design, as designers are shown it: of two members, where that is allowed."""
+    job = "..."[: limits.job_chars]
+    return write_design(Design((Member(job), Member(job, (0,)))[: limits.members]))
 
 
 def random_design(rng: random.Random, limits: Limits, jobs: Sequence[str] = JOBS) -> Design:

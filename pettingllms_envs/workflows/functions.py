@@ -48,6 +48,7 @@ from pettingllms_envs.core import (
     system_prompt,
 )
 from pettingllms_envs.observations import Observation, Prompt
+from pettingllms_envs.replies import END_OF_THINKING
 from pettingllms_envs.workflows.channels import Channel, Sent
 
 
@@ -127,8 +128,8 @@ class Game:
         return "\n".join(filter(None, lines))
 
     def quote(self, sender: str, reply: str) -> str:
-        """A reply as a message for another agent's prompt; see `pettingllms_envs.workflows.channels`."""
-        sent: Sent = self.channel.send(sender, reply)
+        """A reply, without its thinking, as a message for another agent's prompt; see `workflows.channels`."""
+        sent: Sent = self.channel.send(sender, reply.rpartition(END_OF_THINKING)[2])
         self.num_messages += 1
         self.message_chars += len(sent.text)
         return sent.shown

@@ -34,6 +34,7 @@ from torch.distributed.tensor import DTensor
 from transformers import TrainerControl, TrainerState
 from transformers.trainer import TRAINER_STATE_NAME
 
+from pettingllms_envs.observations import Image
 from pettingllms_trl.checkpoints import atomic
 from pettingllms_trl.checkpoints.configuration import (
     MODEL,
@@ -257,7 +258,7 @@ class Checkpointer:
     def save_state(self, folder: Path, *, micro_step: int, generation: Any) -> None:
         """Write the place within a generation and the state of all parts.
 
-        Tensors, numbers and strings only, so that it loads with `weights_only=True`.
+        Tensors, numbers, strings and images only, so that it loads with `weights_only=True`.
 
         Args:
             folder: The checkpoint's.
@@ -313,7 +314,8 @@ class Checkpointer:
             return None
         device = self._accelerator.device
         # torch knows no "cpu:0", as the device of one process among several is called.
-        state = torch.load(path, map_location="cpu" if device.type == "cpu" else device, weights_only=True)
+        with torch.serialization.safe_globals([Image]):  # of the rows of a generation
+            state = torch.load(path, map_location="cpu" if device.type == "cpu" else device, weights_only=True)
         if state.get("format") != FORMAT:
             raise ValueError(
                 f"{path} was written by another version of pettingllms, in an older layout (format "

@@ -5,7 +5,7 @@ TRL's model card assumes one model, with weights at the root.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,7 @@ def team_card(
     routing: Routing,
     sources: Mapping[str, str],
     tags: Sequence[str],
+    seeing: Collection[str] = (),
     settings: Mapping[str, Any] | None = None,
     results: Sequence[Result] = (),
     note: str = "",
@@ -68,6 +69,7 @@ def team_card(
         sources: For each policy with weights, the id or path of its model or of its adapter's base. Paths are not
             shown, since they exist only on this machine.
         tags: Tags for the Hub's search.
+        seeing: The policies that read images.
         settings: Settings of the environment and of the training, by name.
         results: Results of evaluations.
         note: A sentence about the data that the team was trained and evaluated on.
@@ -107,7 +109,7 @@ def team_card(
             *_table(["evaluation", "success", "95% interval", "episodes", "after step"], map(_of_result, results)),
             *_table(["setting", ""], [(setting, f"`{value}`") for setting, value in (settings or {}).items()]),
             "```python",
-            *_loading(name, routing, ids),
+            *_loading(name, routing, ids, seeing),
             "```",
             "",
         ]
@@ -136,20 +138,25 @@ def _what(policy: Policy, source: str | None) -> str:
     return f"the base model{frozen}" if policy.is_base else f"a full model{of}{frozen}"
 
 
-def _loading(name: str, routing: Routing, ids: Mapping[str, str]) -> list[str]:
+def _loading(name: str, routing: Routing, ids: Mapping[str, str], seeing: Collection[str]) -> list[str]:
     """Code that loads the first policy of each kind."""
-    lines = ["from transformers import AutoModelForCausalLM, AutoTokenizer", ""]
     adapter = next((policy for policy in routing.trained if policy.adapter is not None), None)
     full = next((policy for policy in routing.trained if policy.adapter is None), None)
+    first = adapter or full
+    reader = "AutoProcessor" if first and first.name in seeing else "AutoTokenizer"
+    makers = dict[str, str]()
+    for policy in filter(None, (adapter, full)):
+        makers[policy.name] = "AutoModelForImageTextToText" if policy.name in seeing else "AutoModelForCausalLM"
+    lines = [f"from transformers import {', '.join(sorted({*makers.values(), reader}))}", ""]
     if adapter is not None:
         base = ids.get(adapter.name, "path/to/the/base/model")
         lines = [
             "from peft import PeftModel",
             *lines,
-            f'base = AutoModelForCausalLM.from_pretrained("{base}")',
+            f'base = {makers[adapter.name]}.from_pretrained("{base}")',
             f'model = PeftModel.from_pretrained(base, "{name}", subfolder="{adapter.name}")',
         ]
     if full is not None:
-        lines.append(f'model = AutoModelForCausalLM.from_pretrained("{name}", subfolder="{full.name}")')
-    first = adapter or full
-    return [*lines, f'tokenizer = AutoTokenizer.from_pretrained("{name}", subfolder="{first.name}")' if first else ""]
+        lines.append(f'model = {makers[full.name]}.from_pretrained("{name}", subfolder="{full.name}")')
+    what = "processor" if reader == "AutoProcessor" else "tokenizer"
+    return [*lines, f'{what} = {reader}.from_pretrained("{name}", subfolder="{first.name}")' if first else ""]

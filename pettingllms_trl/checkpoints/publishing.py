@@ -154,7 +154,9 @@ class Publisher:
         """The policy of each agent and how it is loaded, as in `team.json`."""
         team, routing = self._team, self._team.routing
         configs = {name: team.weights_of(name).config for name in team.profiles}
-        root = "adapter" if isinstance(team.model, PeftModel) else "model"
+        root = None
+        if team.is_plain:
+            root = "adapter" if isinstance(team.model, PeftModel) else "model"
         return team_facts(
             environment=self._environment,
             step=step,
@@ -169,7 +171,7 @@ class Publisher:
                 if routing.of_agent[agent] in configs
             },
             histories=dict.fromkeys(self._agents_with_history, "conversation"),
-            root=root if team.is_plain else None,
+            root=root,
             settings=self._settings_by_name(),
         )
 
@@ -248,6 +250,7 @@ class Publisher:
                 policy: get_config_model_id(self._team.weights_of(policy).config) for policy in self._team.profiles
             },
             tags=list(tags),
+            seeing=[policy for policy, profile in self._team.profiles.items() if profile.reads_images],
             settings=self.settings(step=step),
             results=results_of(log_history, num_evaluated),
             note=self._note,

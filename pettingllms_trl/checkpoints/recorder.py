@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from pettingllms_envs.episodes import files
+from pettingllms_envs.episodes.media import write_image
 from pettingllms_envs.episodes.prompts import recorded, with_tools
+from pettingllms_envs.observations import Image
 from pettingllms_trl.records import Candidate, ContinuationPlace, Decision, Episode, role_of
 
 
@@ -151,8 +153,10 @@ class RolloutRecorder:
             self._is_open = True
         return self._num
 
-    def write(self, made: Sequence[Mapping[str, Any]]) -> None:
-        """Append the rows of a generation; `begin` was called for its step."""
+    def write(self, made: Sequence[Mapping[str, Any]], images: Iterable[Image] = ()) -> None:
+        """Append the rows of a generation, and the images that they show; `begin` was called for its step."""
+        for image in images:  # first: no row is without its files
+            write_image(self._run.parent, image)
         with open(self._episodes, "a", encoding="ascii") as stream:
             stream.writelines(json.dumps(row) + "\n" for row in made)
         for row in made:

@@ -57,7 +57,9 @@ class EstimatedConfig(MultiAgentGRPOConfig):
         sharding (`str`, *optional*, defaults to `"ddp"`):
             With --estimate: which of `examples/accelerate_configs` it is launched with, ddp, zero2, zero3 or fsdp2.
         prompt_tokens (`int`, *optional*, defaults to `500`):
-            With --estimate: tokens of the longest prompt.
+            With --estimate: tokens of the longest prompt, those of its images included.
+        image_tokens (`int`, *optional*, defaults to `0`):
+            With --estimate: of these, tokens of images: of Qwen2.5-VL one for each 28 x 28 pixels.
     """
 
     estimate: bool = False
@@ -65,6 +67,7 @@ class EstimatedConfig(MultiAgentGRPOConfig):
     num_gpus: int = 1
     sharding: str = "ddp"
     prompt_tokens: int = PROMPT
+    image_tokens: int = 0
 
     def __post_init__(self) -> None:
         for name in ("num_gpus", "prompt_tokens"):
@@ -157,6 +160,7 @@ def plan_of(given: TrainArguments, args: EstimatedConfig, config: ModelConfig) -
         num_iterations=args.num_iterations,
         sampling_width=2 if args.bf16 or args.fp16 else 4,
         max_steps=max(args.max_steps, 0),
+        image_tokens=args.image_tokens,
     )
 
 
@@ -206,7 +210,7 @@ def _counted(
             f"the configuration of {source!r} cannot be loaded: {error} Without a network, give a folder that has the "
             "model's config.json as model_name_or_path; the estimate reads nothing else."
         ) from error
-    dtype = _dtype(config, model)
+    dtype, shape = _dtype(config, model), shape_of(model, peft_config)
 
     @cache
     def passes(rows: int, length: int, is_sharded: bool) -> PassBytes:
@@ -219,9 +223,10 @@ def _counted(
             in_bfloat16=args.bf16,
             checkpointing=args.gradient_checkpointing,
             peft_config=peft_config,
+            patches=args.image_tokens * shape.patches,
         )
 
-    return shape_of(model, peft_config), passes, dtype.itemsize
+    return shape, passes, dtype.itemsize
 
 
 def _beta(policy: Policy, args: EstimatedConfig) -> float:

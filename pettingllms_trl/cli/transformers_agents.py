@@ -26,11 +26,12 @@ from transformers import (
 from pettingllms_envs.agents import AgentSpec
 from pettingllms_trl.cli.local_agents import OF_POLICY, SAMPLED, LocalModel, Models, open_models, sampling_of
 from pettingllms_trl.engines.batched import BatchedEngine, before_stop
+from pettingllms_trl.engines.prefix_cache import MAX_BYTES, PrefixCache
 from pettingllms_trl.policies.profiles import eos_token_ids
 from pettingllms_trl.records import Completion, Request, Sampled
 
 
-OPTIONS = (*SAMPLED, *OF_POLICY, "device", "dtype")
+OPTIONS = (*SAMPLED, *OF_POLICY, "device", "dtype", "shared_prefix")
 
 
 def open_transformers(specs: Mapping[str, AgentSpec], concurrency: int) -> Models:
@@ -44,7 +45,7 @@ def open_transformers(specs: Mapping[str, AgentSpec], concurrency: int) -> Model
         model = _Model(own, tokenizers, stopped := threading.Event())
         return LocalModel(BatchedEngine(model.sample), model.max_length, stopped)
 
-    of_model = ("device", "dtype", "revision")
+    of_model = ("device", "dtype", "revision", "shared_prefix")
     agents, threads = open_models(specs, concurrency, make, options=OPTIONS, of_model=of_model)
     versions = {each.__name__: each.__version__ for each in (torch, transformers, peft)}
     return Models(agents, versions, threads)
@@ -64,6 +65,8 @@ class _Model:
     ) -> None:
         specs = list(of_agent.values())
         options, name = specs[0].options, specs[0].target or ""
+        if (shares := str(options.get("shared_prefix", True)).lower()) not in ("true", "false"):
+            raise ValueError(f"shared_prefix is {options['shared_prefix']!r}; expected true or false.")
         device = options.get("device", "cuda" if torch.cuda.is_available() else "cpu")
         model = AutoModelForCausalLM.from_pretrained(
             name, dtype=options.get("dtype", "auto"), revision=options.get("revision") or "main"
@@ -84,6 +87,7 @@ class _Model:
                 model = PeftModel.from_pretrained(model, path, adapter_name=name)
         self._model = model.to(device).eval()
         self._of_agent, self._stopped = of_agent, stopped
+        self._prefixes = PrefixCache(MAX_BYTES if shares == "true" else 0)
 
     def sample(self, requests: Sequence[Request]) -> Sequence[Sampled]:
         """Replies in the order of the requests, sampled in batches of one adapter, tokenizer and sampling."""
@@ -99,7 +103,8 @@ class _Model:
             if adapter is not None:
                 self._model.set_adapter(self._adapters[adapter])
             is_bare = adapter is None and isinstance(self._model, PeftModel)
-            with self._model.disable_adapter() if is_bare else nullcontext():
+            bare = self._model.disable_adapter() if is_bare else nullcontext()
+            with bare, self._prefixes.used_by(self._model, adapter or ""):
                 answers.update(zip(batch, self._sample_alike(own), strict=True))
         return [answers[i] for i in range(len(requests))]
 

@@ -16,18 +16,23 @@ from pettingllms_trl.records import POLL_SECONDS, Request, Sample, Sampled
 
 
 class BatchedEngine:
-    """An engine that answers all requests together by one call of a function: plain `generate`, or a test's fake."""
+    """An engine that answers all requests together by one call of a function: plain `generate`, or a test's fake.
+
+    Args:
+        sample: Answers them.
+        rollout: Makes the context of each rollout.
+    """
 
     is_batched, is_remote = True, False
 
-    def __init__(self, sample: Sample) -> None:
-        self._sample = sample
+    def __init__(self, sample: Sample, rollout: Callable[[], AbstractContextManager[Any]] = nullcontext) -> None:
+        self._sample, self._rollout = sample, rollout
         self._waiting: list[tuple[int, Request]] = []
 
     def rollout(self, name: str) -> AbstractContextManager[None]:
         """See `Engine`. Nothing is left when it ends but after an error."""
         self._waiting = []
-        return nullcontext()
+        return self._rollout()
 
     def submit(self, ticket: int, request: Request) -> None:
         """See `Engine`."""

@@ -19,19 +19,22 @@ are not, movements are looked at only when they are well above rounding.
 
 from __future__ import annotations
 
+import io
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
+from PIL import Image as Picture
 
+from pettingllms_envs.observations import Image
 from pettingllms_trl.engines.factory import EngineSet
 from pettingllms_trl.engines.weight_store import StaleWeights, WeightsVersion
 from pettingllms_trl.policies.routing import Policy
 from pettingllms_trl.processes.on_all import on_all
-from pettingllms_trl.records import Scored
+from pettingllms_trl.records import Prompt, Scored
 
 
 Array: TypeAlias = np.ndarray[tuple[int], np.dtype[np.float64]]
@@ -47,6 +50,16 @@ SELECT name FROM cities WHERE population > 100000 ORDER BY name;
 Il faut cultiver notre jardin. Der Rest ist Schweigen."""
 """The scored text: prose, reasoning, code, so that any training changes some of its log-probabilities."""
 MAX_TOKENS = 256
+"""Of the text; those of a picture come before it."""
+
+
+def picture() -> Image:
+    """Scored before the text by policies that are shown images. Processors resize it, some of them in other ways."""
+    rows, columns = np.indices((76, 100), dtype=np.uint8)
+    file = io.BytesIO()
+    Picture.fromarray(np.stack([3 * rows, 2 * columns, rows * columns], axis=-1)).save(file, "PNG")
+    return Image(file.getvalue(), "a pattern")
+
 
 SMALLEST_NOISE = 1e-6
 """Least noise in nats between two float32 programs; it is measured as 0 if both start with adapters of zeros."""
@@ -184,8 +197,8 @@ class Canary:
     Args:
         engines: The engines of the run.
         policies: The policies by name.
-        tokenize: Encodes a text, given a policy's name.
-        score: Returns the trainer's log-probability of each token but the first, given a policy's name and token ids.
+        text_of: Returns the text that a policy scores, with its ids, given its name.
+        score: Returns the trainer's log-probability of each token but the first, given a policy's name and the text.
         action: What to do about a stale engine.
         every: Optimizer steps from one comparison to the next.
         largest_at_start: See `begin`.
@@ -196,14 +209,14 @@ class Canary:
         engines: EngineSet,
         policies: dict[str, Policy],
         *,
-        tokenize: Callable[[str, str], Sequence[int]],
-        score: Callable[[str, Sequence[int]], Own],
+        text_of: Callable[[str], Prompt],
+        score: Callable[[str, Prompt], Own],
         action: Literal["stop", "warn"],
         every: int,
         largest_at_start: float,
     ) -> None:
         self._engines, self._policies = engines, policies
-        self._tokenize, self._score = tokenize, score
+        self._text_of, self._score = text_of, score
         self._action, self._every, self._largest = action, every, largest_at_start
         self._compared: dict[str, WeightsVersion] = {}
         self._agreements: dict[tuple[str, str], Agreement] = {}
@@ -229,18 +242,18 @@ class Canary:
         due = [name for name in self._engines.served if self._is_due(name, version)]
         if not due:
             return {}
-        texts = {name: list(self._tokenize(name, TEXT))[:MAX_TOKENS] for name in due}
+        texts = {name: self._text_of(name) for name in due}
         # All of them before any engine is asked: sharded weights are gathered for it, so that no process may be away.
-        own = {name: self._score(name, ids) for name, ids in texts.items()}
+        own = {name: self._score(name, text) for name, text in texts.items()}
         found = on_all(lambda: self._compare_all(texts, own, version, step))
         return {name: max(differences[name] for differences in found) for name in due}
 
     def _compare_all(
-        self, texts: Mapping[str, Sequence[int]], of_trainer: Mapping[str, Own], version: WeightsVersion, step: int
+        self, texts: Mapping[str, Prompt], of_trainer: Mapping[str, Own], version: WeightsVersion, step: int
     ) -> dict[str, float]:
         differences = dict.fromkeys(texts, 0.0)
         # All of them before any is found stale: processes that share an engine score together.
-        answers = {name: self._engines.score(name, ids) for name, ids in texts.items()}
+        answers = {name: self._engines.score(name, text) for name, text in texts.items()}
         for name in texts:
             self._compared[name] = version
             own = of_trainer[name]
@@ -285,7 +298,8 @@ class Canary:
             )
         message += (
             ". What was sampled since then is off-policy. See that nobody else gives weights to the engine, call "
-            "trainer.weights_changed() after changing weights by hand, and resume from a checkpoint of before"
+            "trainer.weights_changed() after changing weights by hand, and resume from a checkpoint of before. Where "
+            "a policy is shown images, see that trainer and engine make the same pixels of one"
         )
         if self._action == "stop":
             raise StaleWeights(f"{message}; canary='warn' goes on instead.")

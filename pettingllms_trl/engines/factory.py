@@ -15,7 +15,8 @@ The cost is memory for the weights, which is divided by model size.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from importlib.util import find_spec
 from typing import Any
@@ -36,7 +37,7 @@ from pettingllms_trl.policies import sampling
 from pettingllms_trl.policies.routing import Routing
 from pettingllms_trl.policies.weights import weights_of
 from pettingllms_trl.processes.tensor_parallel import TensorParallelGroup, tensor_parallel_group
-from pettingllms_trl.records import Engine, Sample, Scored
+from pettingllms_trl.records import Engine, Prompt, Sample, Scored
 from pettingllms_trl.role_sampling import parse
 
 
@@ -110,6 +111,7 @@ class EngineSet:
         in_memory: Policies whose model was given as an object, which may differ from what an engine loads by its
             name.
         sample: Answers requests by `generate`, for policies without another engine.
+        rollout: See `BatchedEngine`.
         codecs: Codec of each agent whose policy has weights here.
 
     Attributes:
@@ -125,6 +127,7 @@ class EngineSet:
         in_memory: Collection[str],
         sample: Sample,
         codecs: Mapping[str, PromptCodec],
+        rollout: Callable[[], AbstractContextManager[Any]] = nullcontext,
     ) -> None:
         self._served: list[ServedPolicies] = []
         self.tensor_parallel: TensorParallelGroup | None = None
@@ -140,7 +143,7 @@ class EngineSet:
                 )
                 for each, engine in zip(groups, engines, strict=True)
             ]
-        batched = BatchedEngine(sample)
+        batched = BatchedEngine(sample, rollout)
         of_policy = {policy.name: served.engine for served in self._served for policy in served.policies}
         of_agent = {agent: of_policy.get(name, batched) for agent, name in routing.of_agent.items()}
         self.engine = EngineRouter(of_agent | _asking(routing, args))
@@ -166,14 +169,14 @@ class EngineSet:
         for served in self._served:
             served.sync_weights(weights_of(model, served.policies[0]), version)
 
-    def score(self, policy: str, ids: Sequence[int]) -> Sequence[Scored]:
+    def score(self, policy: str, prompt: Prompt) -> Sequence[Scored]:
         """A policy's log-probabilities of a text, on each replica of its engine. Only during a rollout.
 
         Args:
             policy: One of `served`.
-            ids: Token ids; they are truncated to the engine's context.
+            prompt: The text, with its ids, which are truncated to the engine's context.
         """
-        return self._of(policy).engine.score(policy, ids)
+        return self._of(policy).engine.score(policy, prompt)
 
     def _of(self, policy: str) -> ServedPolicies:
         return next(served for served in self._served if policy in {own.name for own in served.policies})

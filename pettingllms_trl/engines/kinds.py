@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.engines.batched import Decode
 from pettingllms_trl.estimate.runs import EngineOptions, Place
+from pettingllms_trl.pixels import ImageInputs
 from pettingllms_trl.policies.routing import Policy, Routing
 from pettingllms_trl.processes.tensor_parallel import TensorParallelGroup
 from pettingllms_trl.records import PolicyEngine, Prompt
@@ -47,12 +48,14 @@ class PromptCodec:
         decode: Decodes sampled ids.
         stop_token_ids: Token ids that end a completion, in addition to those in the model's `generation_config.json`.
         overrides: Returns the agent's sampling overrides, which are others in evaluations.
+        images: Makes the model's inputs of pictures; `None`: the policy reads texts only.
     """
 
     tokenize: Callable[[Prompt], Sequence[int]]
     decode: Decode
     stop_token_ids: Sequence[int] = ()
     overrides: Callable[[], SamplingOverrides] = SamplingOverrides
+    images: ImageInputs | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

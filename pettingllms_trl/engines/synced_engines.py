@@ -9,16 +9,18 @@ the canary compares its log-probabilities with the trainer's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 
 import torch
 from accelerate import Accelerator
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
-from pettingllms_trl.engines.canary import LARGEST_AT_START, Array, Canary, Own
+from pettingllms_trl.engines.canary import LARGEST_AT_START, MAX_TOKENS, TEXT, Array, Canary, Own, picture
 from pettingllms_trl.engines.factory import EngineSet, kind_of
 from pettingllms_trl.engines.weight_store import WeightsVersion
+from pettingllms_trl.pixels import ImageInputs
 from pettingllms_trl.policies.codecs import PolicyCodec
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.processes.on_all import entered_on_all
@@ -38,6 +40,7 @@ class SyncedEngines:
         engines: That sample for them.
         codecs: Of each policy with weights here.
         accelerator: The trainer's.
+        images: What makes the inputs of pictures, of each policy whose agents are shown images.
         whole_weights: A context in which weights that are sharded over processes are gathered on each.
         scoring: A context in which all processes can run the same forward pass.
         activate: Makes a policy active.
@@ -51,17 +54,18 @@ class SyncedEngines:
         codecs: Mapping[str, PolicyCodec],
         accelerator: Accelerator,
         *,
+        images: Mapping[str, ImageInputs],
         whole_weights: Callable[[], AbstractContextManager[None]],
         scoring: Callable[[], AbstractContextManager[None]],
         activate: Callable[[str], None],
     ) -> None:
         self._args, self._team, self._accelerator = args, team, accelerator
-        self._kind = kind_of(args)
+        self._codecs, self._images, self._kind = codecs, images, kind_of(args)
         self._whole_weights, self._scoring, self._activate = whole_weights, scoring, activate
         self.engine_set = engines
         self.version = WeightsVersion()
         """Of the weights that the trainer holds."""
-        self.canary = self._make_canary(codecs)
+        self.canary = self._make_canary()
 
     @contextmanager
     def rollout(self, seed: str, *, step: int, report: Callable[[str, float], None]) -> Iterator[Engine]:
@@ -99,7 +103,7 @@ class SyncedEngines:
         """Any weights may have changed."""
         self.version = self.version.after_change_by_hand()
 
-    def _make_canary(self, codecs: Mapping[str, PolicyCodec]) -> Canary | None:
+    def _make_canary(self) -> Canary | None:
         args = self._args
         if not self._kind.has_weights or args.canary is None:
             return None
@@ -108,23 +112,35 @@ class SyncedEngines:
         return Canary(
             self.engine_set,
             self._team.policies,
-            tokenize=lambda name, text: codecs[name].encode([Prompt([{"role": "user", "content": text}])])[0],
+            text_of=self.scored_text,
             score=self.own_logprobs,
             action=args.canary,
             every=CANARY_STEPS,
             largest_at_start=LARGEST_AT_START["float32" if is_exact else "other"],
         )
 
+    def scored_text(self, name: str) -> Prompt:
+        """The text that the canary compares a policy by, after a picture if its agents are shown some."""
+        prompt, longest = Prompt([{"role": "user", "content": TEXT}]), MAX_TOKENS
+        if name in self._images:
+            image = picture()
+            prompt = Prompt([{"role": "user", "content": [image, TEXT]}], images=(image,))
+            longest += sum(self._images[name].num_tokens(prompt.images))
+        return replace(prompt, ids=tuple(self._codecs[name].encode([prompt])[0][:longest]))
+
     @torch.no_grad()
-    def own_logprobs(self, name: str, ids: Sequence[int]) -> Own:
+    def own_logprobs(self, name: str, text: Prompt) -> Own:
         """A policy's log-probabilities of a text by the weights that the trainer holds, at temperature 1.
 
         With sharded weights a forward pass gathers them layer by layer, on all processes.
         """
         team, args = self._team, self._args
         policy, model = team.policies[name], team.model
-        tokens = torch.tensor([ids], device=self._accelerator.device)
+        tokens = torch.tensor([text.ids], device=self._accelerator.device)
         inputs = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
+        if text.images:
+            inputs |= self._images[name].of_batch(tokens, [text.images], width=0)
+            del inputs["num_images"]  # TRL's, for its splits of batches
         with self._scoring(), team.in_eval_mode(), nullcontext() if policy.is_trained else team.as_frozen(policy):
             self._activate(name)
             with self._accelerator.autocast():

@@ -15,7 +15,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -30,6 +30,7 @@ from trl.trainer.utils import split_pixel_values_by_grid, unsplit_pixel_values_b
 
 from pettingllms_envs.observations import Image
 from pettingllms_trl.engines.batched import ImageTokens, before_stop, check_lengths, context_of, up_to_stop
+from pettingllms_trl.engines.prefix_cache import PrefixCache
 from pettingllms_trl.policies.codecs import PolicyCodec
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.processes.distributed import replaced_generate
@@ -302,6 +303,7 @@ class LocalSampler:
     Args:
         team: The policies.
         codecs: Of each policy with weights here.
+        prefixes: Keeps what was read in a rollout.
         activate: Makes a policy active.
         generate: Samples with the active policy.
     """
@@ -310,12 +312,18 @@ class LocalSampler:
         self,
         team: Team,
         codecs: Mapping[str, PolicyCodec],
+        prefixes: PrefixCache,
         *,
         activate: Callable[[str], None],
         generate: GenerateAs,
     ) -> None:
         self._team, self._codecs, self.activate, self._generate = team, codecs, activate, generate
         self._contexts = {name: context_length(team, name) for name in codecs}
+        self._prefixes = prefixes
+
+    def rollout(self) -> AbstractContextManager[Any]:
+        """A context at whose end the keys and values of prompts are dropped: weights change between rollouts."""
+        return self._prefixes
 
     def __call__(self, requests: Sequence[Request]) -> list[Sampled]:
         """Every request answered by its agent's policy, one policy and one setting of the generator after another."""
@@ -328,7 +336,10 @@ class LocalSampler:
             policy = self._team.policies[name]
             with nullcontext() if policy.is_trained else self._team.as_frozen(policy):
                 self.activate(name)
-                sampled = self._sample(name, [requests[i] for i in own], override)
+                weights = self._team.weights_of(name)
+                keeps = self._prefixes.max_bytes and not any(module.training for module in noisy_modules(weights))
+                with self._prefixes.used_by(weights, name) if keeps else nullcontext():
+                    sampled = self._sample(name, [requests[i] for i in own], override)
             answers.update(zip(own, sampled, strict=True))
         return [answers[i] for i in range(len(requests))]
 

@@ -19,13 +19,21 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from transformers import AttentionInterface, AttentionMaskInterface, AutoModelForCausalLM, PretrainedConfig
+from transformers import AttentionInterface, AttentionMaskInterface, PretrainedConfig
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+from pettingllms_trl.estimate.shapes import auto_class, vision_tower
 
 
 CAUSAL = "pettingllms_causal"
 """Name of attention by `scaled_dot_product_attention` without a mask: transformers makes one for fake tensors, which
 it cannot look into, and so takes a kernel that keeps more."""
+
+
+OF_LAYER, OF_ENDS = 24, 10
+"""Numbers for each patch and hidden unit that a layer of a vision tower keeps until the backward pass, and what is
+before and after its layers: as `LiveBytes` counts them of Qwen2.5-VL's in float32, and as is assumed of all. A tower
+looks into the sizes of its images, and cannot run on tensors without storage."""
 
 
 class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has not annotated it
@@ -88,24 +96,36 @@ def pass_bytes(
     in_bfloat16: bool,
     checkpointing: bool,
     peft_config: PeftConfig | None = None,
+    patches: int = 0,
 ) -> PassBytes:
     """What a pass through the layers takes.
 
     Args:
-        config: Of a causal language model.
+        config: Of a causal language model, with or without vision.
         rows, length: Sequences of a pass, and the tokens of each.
+        patches: Of the images of each sequence, which a vision tower reads.
         dtype: Of the weights.
         in_bfloat16: Whether the pass is under autocast (`bf16=True`), which copies float32 weights.
         checkpointing: Whether layers are computed again in the backward pass.
         peft_config: Of the adapter that is trained; `None`: all weights are.
     """
     with torch.device("meta"):
-        model: Any = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=CAUSAL)
+        model: Any = auto_class(config).from_config(config, dtype=dtype, attn_implementation=CAUSAL)
         if peft_config is not None:
             model = get_peft_model(model, peft_config)
     with FakeTensorMode():
         _put_on_cpu(model)
-        return measured_pass(model, rows=rows, length=length, in_bfloat16=in_bfloat16, checkpointing=checkpointing)
+        found = measured_pass(model, rows=rows, length=length, in_bfloat16=in_bfloat16, checkpointing=checkpointing)
+    tower = vision_tower(model, config)
+    if tower is None or not patches:
+        return found
+    width = 2 if in_bfloat16 else dtype.itemsize
+    layers = getattr(config.vision_config, "depth", None) or config.vision_config.num_hidden_layers
+    inputs = rows * patches * config.vision_config.hidden_size * width  # of each layer
+    if not any(parameter.requires_grad for parameter in tower.parameters()):  # nothing is kept for a backward pass
+        return PassBytes(max(found.peak, OF_LAYER * inputs), found.kept)
+    kept = (layers * (1 if checkpointing else OF_LAYER) + OF_ENDS) * inputs
+    return PassBytes(found.peak + kept + OF_LAYER * inputs * checkpointing, found.kept + kept)
 
 
 def measured_pass(model: Any, *, rows: int, length: int, in_bfloat16: bool, checkpointing: bool) -> PassBytes:

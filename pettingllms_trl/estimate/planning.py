@@ -98,8 +98,9 @@ class Estimate:
 
     @property
     def trained_rate(self) -> float:
-        """Completion tokens that are sampled and trained a second, with `PROMPT` and `COMPLETION` tokens."""
-        tokens = 1 + PROMPT / (COMPLETION * self.plan.num_candidates)
+        """Completion tokens that are sampled and trained a second, with `PROMPT` and `COMPLETION` tokens. Candidates
+        share their prompt unless it has images."""
+        tokens = 1 + PROMPT / (COMPLETION * (1 if self.plan.image_tokens else self.plan.num_candidates))
         return 1 / (1 / self.sampled_rate + tokens / self.update_rate)
 
 
@@ -134,7 +135,7 @@ def estimate(plan: RunPlan) -> Estimate:
         rollout=in_rollout,
         engines=engines,
         sampled_rate=_sampled_rate(plan, engines),
-        update_rate=plan.num_gpus * update_rate(plan.gpu, max(m.shape.parameters for m in _trained(plan))),
+        update_rate=plan.num_gpus * update_rate(plan.gpu, max(_read_by_a_token(plan, m) for m in _trained(plan))),
         network=_network(plan),
         problems=(*_too_large(plan, in_update, in_rollout), *_too_long(plan, engines), *_too_short(plan, engines)),
     )
@@ -142,6 +143,12 @@ def estimate(plan: RunPlan) -> Estimate:
 
 def _trained(plan: RunPlan) -> list[ModelPlan]:
     return [model for model in plan.models if model.trained]
+
+
+def _read_by_a_token(plan: RunPlan, model: ModelPlan) -> float:
+    """Parameters that a token of the update goes through on average; of the vision tower its patches do."""
+    patches = plan.image_tokens * model.shape.patches / (PROMPT + COMPLETION)
+    return model.shape.parameters - model.shape.vision + model.shape.vision * patches
 
 
 def _of_pass(plan: RunPlan) -> dict[str, float]:
@@ -218,7 +225,7 @@ def _sampled_rate(plan: RunPlan, engines: Sequence[EnginePlan]) -> float:
     seconds = sum(
         decoding_step(
             plan.gpu,
-            model.shape.parameters / plan.tensor_parallel,
+            (model.shape.parameters - model.shape.vision) / plan.tensor_parallel,
             model.shape.kv_values * plan.sampling_width / plan.tensor_parallel,
             sequences=each,
             context=CONTEXT,
@@ -265,6 +272,9 @@ def _too_long(plan: RunPlan, engines: Sequence[EnginePlan]) -> list[str]:
         for model in plan.models
         if plan.prompt >= plan.limit(model)
     ]
+    found += [
+        f"a prompt of {plan.prompt:,} tokens does not hold {plan.image_tokens:,} of images; prompt_tokens counts both."
+    ] * (plan.image_tokens > plan.prompt)
     return found
 
 

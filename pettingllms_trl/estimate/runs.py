@@ -118,6 +118,7 @@ class RunPlan:
         max_envs: Most instances in play at a time on each process; `None`: all.
         is_parallel: Whether an instance is one sequence (`sampling="parallel"`) instead of K.
         prompt, completion: Tokens of a prompt, and most of a completion.
+        image_tokens: Of a prompt, those of its images.
         rows: Sequences of a pass of the update (`per_device_train_batch_size`).
         accumulation: Passes of an update (`gradient_accumulation_steps`).
         num_iterations: How often a rollout is trained on.
@@ -147,6 +148,7 @@ class RunPlan:
     num_iterations: int
     sampling_width: int
     max_steps: int = 0
+    image_tokens: int = 0
 
     @property
     def num_players(self) -> int:

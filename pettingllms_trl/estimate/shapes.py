@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from peft import PeftConfig, get_peft_model
-from transformers import AutoModelForCausalLM, PretrainedConfig
+from torch import nn
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, PretrainedConfig, PreTrainedModel
 
 
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
@@ -25,6 +27,8 @@ class Shape:
         vocabulary: Number of token ids.
         kv_values: Numbers that the KV cache holds for a token: a key and a value in every layer.
         context: Longest sequence that the model was made for.
+        vision: Parameters of the tower that reads images; 0 of a model without one.
+        patches: Patches of an image for each of its tokens.
     """
 
     parameters: int
@@ -34,13 +38,40 @@ class Shape:
     vocabulary: int
     kv_values: int
     context: int
+    vision: int = 0
+    patches: int = 0
+
+
+def auto_class(config: PretrainedConfig) -> Any:
+    """The class of transformers that makes a model of a configuration, as `create_model_from_path` of TRL does."""
+    return AutoModelForImageTextToText if hasattr(config, "vision_config") else AutoModelForCausalLM
+
+
+def vision_tower(model: nn.Module, config: PretrainedConfig) -> nn.Module | None:
+    """The part of a model that reads images; `None`: it reads texts only."""
+    kind = config.vision_config.model_type if hasattr(config, "vision_config") else None
+    parts = (part for part in model.modules() if isinstance(part, PreTrainedModel))
+    return next((part for part in parts if part.config.model_type == kind), None)
+
+
+def _patches(config: PretrainedConfig) -> int:
+    vision = config.vision_config
+    if hasattr(vision, "spatial_merge_size"):  # of Qwen: neighbours become a token
+        return int(vision.spatial_merge_size) ** 2
+    if hasattr(config, "mm_tokens_per_image"):  # of Gemma: all images have as many
+        return int(vision.image_size // vision.patch_size) ** 2 // int(config.mm_tokens_per_image)
+    raise ValueError(
+        f"the model {config.name_or_path or config.model_type!r} does not say how many patches of an image become a "
+        "token; expected a vision_config with spatial_merge_size, as of Qwen's models, or mm_tokens_per_image, as of "
+        "Gemma 3. Leave --estimate out."
+    )
 
 
 def shape_of(config: PretrainedConfig, peft_config: PeftConfig | None = None) -> Shape:
     """Count a model's parameters, and those of an adapter on it.
 
     Args:
-        config: Of a causal language model, as `AutoConfig` loads it.
+        config: Of a causal language model, with or without vision, as `AutoConfig` loads it.
         peft_config: Of the adapter.
 
     Raises:
@@ -58,7 +89,9 @@ def shape_of(config: PretrainedConfig, peft_config: PeftConfig | None = None) ->
     head_dim = getattr(text, "head_dim", None) or text.hidden_size // heads
     kv_heads = getattr(text, "num_key_value_heads", None) or heads
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config)
+        model = auto_class(config).from_config(config)
+        tower = vision_tower(model, config)
+        vision = 0 if tower is None else sum(parameter.numel() for parameter in tower.parameters())
         parameters = model.num_parameters()
         head = model.get_output_embeddings().weight.numel()
         adapter = 0
@@ -72,4 +105,6 @@ def shape_of(config: PretrainedConfig, peft_config: PeftConfig | None = None) ->
         vocabulary=text.vocab_size,
         kv_values=text.num_hidden_layers * 2 * kv_heads * head_dim,
         context=text.max_position_embeddings,
+        vision=vision,
+        patches=_patches(config) if vision else 0,
     )

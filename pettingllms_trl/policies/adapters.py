@@ -70,9 +70,29 @@ def attach_adapters(
 
 def activate(model: PeftModel, adapter: str, trained: Sequence[str]) -> None:
     """Route the next forward pass through `adapter`, and keep the gradients of all trained adapters enabled."""
+    if _is_active(model, adapter, trained):
+        return  # PEFT would traverse all modules
     model.set_adapter(adapter, inference_mode=adapter not in trained)
     if trained:
         model.set_requires_grad(list(trained), True)
+
+
+def _is_active(model: PeftModel, adapter: str, trained: Sequence[str]) -> bool:
+    """Whether a model is as `activate` leaves it. PEFT switches all layers alike, so the first one tells."""
+    if model.active_adapters != [adapter]:
+        return False
+    for layer in model.modules():
+        if isinstance(layer, BaseTunerLayer):
+            break
+    else:
+        return False
+    if layer.disable_adapters or layer.active_adapters != [adapter]:
+        return False
+    enabled, frozen = set[str](), set[str]()
+    for kind in layer.adapter_layer_names:
+        for name, parameter in getattr(layer, kind).named_parameters():
+            (enabled if parameter.requires_grad else frozen).add(name.partition(".")[0])
+    return enabled == {*trained} and frozen.isdisjoint(trained) and adapter in enabled | frozen
 
 
 @contextmanager

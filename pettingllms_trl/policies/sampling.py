@@ -60,19 +60,11 @@ def check(args: Any, overrides: Mapping[str, SamplingOverrides], routing: Routin
         routing: The policy of each agent.
 
     Raises:
-        ValueError: Overrides name no agent, or one behind an API, give two temperatures to one trained policy, or have
-            stop words while completions without an end-of-sequence token are masked out of the loss.
+        ValueError: Overrides name no agent, or one behind an API, or give two temperatures to one trained policy.
     """
     own = of_agents(overrides, list(routing.of_agent))
     temperatures(own, routing, args.temperature)
     _check_weights(own, routing, "role_sampling")
-    for agent, override in own.items():
-        if override.stop and args.mask_truncated_completions:
-            raise ValueError(
-                f"stop={list(override.stop)} for {agent!r} with mask_truncated_completions=True: TRL takes a "
-                "completion for truncated that does not end with the model's own token, and all that a stop word "
-                "ended would be left out of the loss. Leave one of them out."
-            )
 
 
 def check_evaluation(overrides: Mapping[str, SamplingOverrides], routing: Routing) -> None:

@@ -26,6 +26,7 @@ from accelerate.utils import DistributedType, set_seed
 from peft import PeftConfig, PeftModel
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin
+from transformers.conversion_mapping import get_model_conversion_mapping
 from trl.models.utils import prepare_deepspeed, prepare_fsdp
 from trl.trainer.utils import add_fused_lm_head, disable_dropout_in_model
 
@@ -209,6 +210,14 @@ class Team:
             aux_loss_enabled=enabled,
             **of_reference,
         )
+
+    @property
+    def is_loaded_by_trl(self) -> bool:
+        """Whether transformers' trainer can read a checkpoint: one model plays all agents, whose parameters have
+        the same names in files. Others, as of a whole model with vision, it does not find, and leaves as they are."""
+        is_whole = isinstance(self.model, PreTrainedModel)
+        is_renamed = is_whole and bool(get_model_conversion_mapping(self.model, add_legacy=False))
+        return self.is_plain and not is_renamed
 
     # ---- One policy at a time -------------------------------------------------------------------------------------
 

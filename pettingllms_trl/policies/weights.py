@@ -233,15 +233,15 @@ def save(
             weights.save_pretrained(str(parent), selected_adapters=[policy.adapter], state_dict=own)
 
 
-def restore(model: Model, policies: Sequence[Policy], folder: Path) -> None:
-    """Load what `save` wrote into the same model.
+def restore(model: Model, policies: Sequence[Policy], folder: Path, *, at_root: bool = False) -> None:
+    """Load what `save` wrote into the same model, or with `at_root` what transformers' trainer wrote of the only one.
 
     Raises:
         ValueError: A policy has no weights there, or weights of another kind. Nothing was loaded then.
     """
     for policy in policies:
         kind = "config.json" if policy.adapter is None else "adapter_config.json"
-        if not (folder / policy.name / kind).is_file():
+        if not at_root and not (folder / policy.name / kind).is_file():
             known = [path.relative_to(folder).as_posix() for path in folder.glob("*/*config.json")]
             found = ", ".join(
                 sorted(name for name in known if name.endswith(("/config.json", "/adapter_config.json")))
@@ -251,10 +251,11 @@ def restore(model: Model, policies: Sequence[Policy], folder: Path) -> None:
                 f"{found or 'none'}). Resume with the policies that it was saved with."
             )
     for policy in policies:
-        weights, place = weights_of(model, policy), folder / policy.name
+        weights, place = weights_of(model, policy), folder if at_root else folder / policy.name
         if policy.adapter is None:
             # Through from_pretrained, which handles shards, tied weights and renamed parameters.
-            saved = type(weights).from_pretrained(place, dtype=weights.dtype)
+            widest = max((p.dtype for p in weights.parameters()), key=lambda dtype: dtype.itemsize)
+            saved = type(weights).from_pretrained(place, dtype=widest)  # a head may be in float32
             weights.load_state_dict(saved.state_dict())
         else:
             weights.load_adapter(str(place), policy.adapter, is_trainable=True)

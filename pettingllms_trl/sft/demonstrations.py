@@ -4,6 +4,10 @@ A line of a file is an object with `role` (a role or an agent), `prompt` and `co
 `success` (whether the episode ended so), perhaps `tools`, and perhaps `split`, which must be `"train"`:
 
     {"role": "planner", "prompt": "Turn 1 of 4. ...", "completion": "Moves: R U", "success": true, "split": "train"}
+
+An image of a prompt is a PNG file in its data URL, as OpenAI's API takes it, with its description:
+
+    {"type": "image_url", "image_url": {"url": "data:image/png;base64,..."}, "alt": "the board"}
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from typing import Any
 
 from pettingzoo import AECEnv
 
-from pettingllms_envs.observations import text_prompt
+from pettingllms_envs.observations import Image, images_of, read_observation
 from pettingllms_trl.records import Episode, Prompt, role_of
 
 
@@ -87,13 +91,17 @@ def by_oracle(
                 continue
             bot = bots.get(role_of(agent))
             reply = str(game.oracle() if bot is None else game.bot(bot))
-            messages, tools = text_prompt(env.observe(agent), agent=agent)
-            decisions.append((role_of(agent), Prompt(messages, tools=tools), reply))
+            decisions.append((role_of(agent), _shown(env.observe(agent), agent), reply))
             env.step(reply)
             outcome = env.infos.get(agent, {}).get("outcome", {})
         success = bool(outcome.get("success", True))
         for role, prompt, reply in decisions:
             yield Demonstration(role=role, prompt=prompt, reply=reply, success=success)
+
+
+def _shown(observation: Any, agent: str) -> Prompt:
+    messages, tools = read_observation(observation, agent=agent)
+    return Prompt(messages, images=tuple(images_of(messages)), tools=tuple(tools))
 
 
 def of_episodes(episodes: Iterable[Episode]) -> Iterator[Demonstration]:
@@ -120,11 +128,17 @@ def of_episodes(episodes: Iterable[Episode]) -> Iterator[Demonstration]:
 def write(path: Path, demonstrations: Iterable[Demonstration], *, split: str = TRAIN) -> int:
     """Write a line for each, to be read by `read`; returns their number."""
     lines = [
-        json.dumps({"role": d.role, **d.row(), "success": d.success, "split": split}, ensure_ascii=False)
+        json.dumps(
+            {"role": d.role, **d.row(), "success": d.success, "split": split}, ensure_ascii=False, default=_written
+        )
         for d in demonstrations
     ]
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return len(lines)
+
+
+def _written(image: Image) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": image.url}, "alt": image.alt}
 
 
 def read(path: Path) -> Iterator[Demonstration]:
@@ -157,9 +171,19 @@ def _read(given: Any) -> Demonstration:
     reply = _reply(given["completion"])
     prompt, role = given["prompt"], str(given["role"])
     messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
-    messages, tools = text_prompt({"messages": messages, "tools": given.get("tools")}, agent=role)
-    shown = Prompt(messages, tools=tuple(tools))
+    messages = [{**each, "content": _content(each["content"])} for each in messages]
+    shown = _shown({"messages": messages, "tools": given.get("tools")}, role)
     return Demonstration(role=role, prompt=shown, reply=reply, success=given["success"])
+
+
+def _content(given: Any) -> Any:
+    """A message's content with its images."""
+    if not isinstance(given, list):
+        return given
+    return [
+        Image.of_url(part["image_url"]["url"], part.get("alt", "an image")) if isinstance(part, dict) else part
+        for part in given
+    ]
 
 
 def _reply(given: Any) -> str:

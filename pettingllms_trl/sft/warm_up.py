@@ -20,11 +20,15 @@ from typing import Any
 from accelerate.utils import set_seed
 from datasets import Dataset
 from peft import PeftConfig, PeftModel
-from transformers import AutoProcessor, AutoTokenizer, PreTrainedTokenizerBase, ProcessorMixin
+from transformers import AutoProcessor, PreTrainedTokenizerBase, ProcessorMixin
 from trl import SFTConfig, SFTTrainer
 from trl.trainer.utils import create_model_from_path, get_config_model_id
 
+from pettingllms_envs.observations import images_of
+from pettingllms_envs.pictures import opened
+from pettingllms_trl.pixels import as_parts, naming_torchvision
 from pettingllms_trl.policies.adapters import attach_adapters
+from pettingllms_trl.policies.codecs import CANNOT_SEE
 from pettingllms_trl.policies.escaping import PromptEscape
 from pettingllms_trl.policies.routing import Policy, Routing, route
 from pettingllms_trl.policies.tool_templates import why_unsupported
@@ -87,7 +91,7 @@ def warm_up(
         trainer = SFTTrainer(
             model=start,
             args=own_args,
-            train_dataset=_dataset(_escaped(rows[policy.name], processing)),
+            train_dataset=_dataset(_with_pictures(_escaped(rows[policy.name], processing), processing)),
             processing_class=processing,
         )
         trainer.train()
@@ -99,9 +103,10 @@ def warm_up(
 def _processor_of(model: Any, args: SFTConfig) -> Any:
     """A model's own tokenizer or processor, loaded as `SFTTrainer` does."""
     revision = (args.model_init_kwargs or {}).get("revision")
-    return AutoProcessor.from_pretrained(
-        get_config_model_id(model.config), revision=revision, trust_remote_code=args.trust_remote_code
-    )
+    with naming_torchvision():
+        return AutoProcessor.from_pretrained(
+            get_config_model_id(model.config), revision=revision, trust_remote_code=args.trust_remote_code
+        )
 
 
 def _escaped(rows: Sequence[dict[str, Any]], processing: Any) -> list[dict[str, Any]]:
@@ -111,7 +116,7 @@ def _escaped(rows: Sequence[dict[str, Any]], processing: Any) -> list[dict[str, 
         ValueError: A row has tools, and the chat template does not write them.
     """
     tokenizer = processing.tokenizer if isinstance(processing, ProcessorMixin) else processing
-    escape = PromptEscape(tokenizer)
+    escape = PromptEscape(tokenizer, processing.chat_template)
     if not any("tools" in row for row in rows):
         return [{**row, **{part: list(escape.plain(row[part])) for part in ("prompt", "completion")}} for row in rows]
 
@@ -130,6 +135,29 @@ def _escaped(rows: Sequence[dict[str, Any]], processing: Any) -> list[dict[str, 
         own = {"tools": list(tools)} if "tools" in row else {}
         found.append({**row, **own, "prompt": list(prompt), "completion": list(escape.plain(row["completion"]))})
     return found
+
+
+def _with_pictures(rows: Sequence[dict[str, Any]], processing: Any) -> Sequence[dict[str, Any]]:
+    """Rows as TRL takes them if some show images: contents as parts, and the pictures in a column of their own.
+
+    Raises:
+        ValueError: They do, and the model reads none, or a row has tools, which TRL would leave out.
+    """
+    shown = [images_of(row["prompt"]) for row in rows]
+    if not any(shown):
+        return rows
+    image = next(own for own in shown if own)[0]
+    if not isinstance(processing, ProcessorMixin):
+        raise ValueError(f"a demonstration shows {image!r}, and {CANNOT_SEE}")
+    if any("tools" in row for row in rows):
+        raise ValueError(
+            f"demonstrations of a policy show images ({image!r}) and tools; expected one of them, since SFTTrainer "
+            "leaves tools out beside images. Make the environment with tool_calls='text', or leave either out."
+        )
+    return [
+        {**row, "prompt": as_parts(row["prompt"], {"type": "image"}), "images": [opened(image) for image in own]}
+        for row, own in zip(rows, shown, strict=True)
+    ]
 
 
 def _dataset(rows: Sequence[dict[str, Any]]) -> Dataset:
@@ -151,7 +179,7 @@ def _start(model: Any, args: SFTConfig, quantization_config: Any) -> Any:
 
 
 def _tokenizer(given: PreTrainedTokenizerBase | str | None) -> PreTrainedTokenizerBase | None:
-    return AutoTokenizer.from_pretrained(given) if isinstance(given, str) else given
+    return AutoProcessor.from_pretrained(given) if isinstance(given, str) else given
 
 
 def rows_of(

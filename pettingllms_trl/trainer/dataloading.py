@@ -102,6 +102,10 @@ class GenerationPlan:
         """The number, from 0, of the generation that an optimizer step trains on."""
         return int(step * self._args.gradient_accumulation_steps // self.micro_steps)
 
+    def is_due(self, step: int, every: int) -> bool:
+        """Whether the generation that begins with a step is the first in each `every` of them."""
+        return step % every < max(self.micro_steps // self._args.gradient_accumulation_steps, 1)
+
     def name(self, step: int, micro_step: int) -> str:
         """Name of a generation: the optimizer step in which it begins; the second one of a step is "7.1"."""
         further = micro_step % self._args.gradient_accumulation_steps // self.micro_steps

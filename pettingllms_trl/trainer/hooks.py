@@ -85,7 +85,7 @@ class TRLHooks(GRPOTrainer):
         self.evaluation, self.eval_rows_played = "eval", 0  # the one in progress, and its rows of all processes
         self._replayed: list[dict[str, Any]] = []  # the sequences that TRL scores now
         super().__init__(*args, **kwargs)
-        self.rollout_func = lambda prompts, trainer: rollout_of(self._replayed)  # to __init__ TRL would warn
+        self.rollout_func = lambda prompts, trainer: rollout_of(self._replayed, trainer)  # to __init__ TRL would warn
         self.plan = GenerationPlan(self.args, num_processes=self.accelerator.num_processes)
         self.eval_rows = EvaluatedRows(self.accelerator)
         several = len(self.routing.trained) > 1
@@ -197,12 +197,13 @@ class TRLHooks(GRPOTrainer):
         group_size: int,
         chunks: Sequence[Sequence[int]] | None = None,
     ) -> Batch:
-        """See `RowScorer`. TRL's own pipeline, with a `rollout_func` that returns the tokens already sampled."""
+        """See `RowScorer`. TRL's pipeline, which groups consecutive rows, with tokens that are already sampled."""
         self.activate(policy)
         for column, values in table.items():
             self._log_completion_extra(column, list(values))
         self._replayed, self.scorer.chunks, self.scorer.pictures = list(rows), chunks, columns.get("pictures")
-        with override_args(self, num_generations=group_size):  # TRL groups consecutive rows by K
+        eos = {*self.eos_token_ids, *[row["completion"].ids[-1] for row in rows if row["completion"].finish == "stop"]}
+        with override_args(self, num_generations=group_size, eos_token_ids=list(eos)):  # stop words, too, end replies
             batch = self._generate_and_score_completions([{**row, "prompt": row["messages"]} for row in rows])
         if chunks is not None:
             self.log_of_trl.correct_ratios(batch, [row for chunk in chunks for row in chunk])
@@ -210,8 +211,7 @@ class TRLHooks(GRPOTrainer):
 
     def _calculate_rewards(self, inputs: list[dict[str, Any]], *args: Any) -> torch.Tensor:
         """The rewards that the environment gave while it was played. (B, 1)"""
-        rewards = torch.tensor([[row["reward"]] for row in inputs], dtype=torch.float32)
-        return gather(rewards.to(self.accelerator.device))
+        return gather(torch.tensor([[row["reward"]] for row in inputs], device=self.accelerator.device).float())
 
     def correct_for_padding(self, rows: Sequence[dict[str, Any]], assignment: Assignment, *, group_size: int) -> None:
         """See `RowScorer`."""
@@ -447,15 +447,15 @@ class TRLHooks(GRPOTrainer):
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         self.engines.after_load()
-        if self.team.is_plain or self.is_fsdp_enabled:  # FSDP2's shards are read back from a file of its own
+        if self.team.is_loaded_by_trl or self.is_fsdp_enabled:  # FSDP2's shards are read back from a file of its own
             super()._load_from_checkpoint(resume_from_checkpoint, model)
         else:
             own = self.accelerator.unwrap_model(self.model if model is None else model)
-            weights.restore(own, self.routing.trained, Path(resume_from_checkpoint))
+            weights.restore(own, self.routing.trained, Path(resume_from_checkpoint), at_root=self.team.is_plain)
 
     def _load_best_model(self) -> None:
         self.engines.after_load()
-        if self.team.is_plain or self.is_deepspeed_enabled or self.is_fsdp_enabled:
+        if self.team.is_loaded_by_trl or self.is_deepspeed_enabled or self.is_fsdp_enabled:
             super()._load_best_model()
         else:  # transformers looks for weights at the root only, and goes on without
             self._load_from_checkpoint(self.state.best_model_checkpoint)

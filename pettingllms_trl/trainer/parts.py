@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -62,32 +62,57 @@ def image_inputs_of(team: Team) -> dict[str, ImageInputs]:
 
 
 def check_images(
-    args: MultiAgentGRPOConfig, team: Team, images: Mapping[str, ImageInputs], envs: Mapping[str, Sequence[AECEnv]]
-) -> None:
-    """Raise `ValueError` if an agent observes images after the reset, and its policy cannot be shown any; warn that
-    prompts with images are not shared."""
-    unshared = []
+    args: MultiAgentGRPOConfig,
+    team: Team,
+    images: Mapping[str, ImageInputs],
+    envs: Mapping[str, Sequence[AECEnv]],
+    accelerator: Accelerator,
+) -> list[str]:
+    """The policies with weights here whose agents observe images after the reset.
+
+    Warns that prompts with images are not shared.
+
+    Raises:
+        ValueError: One cannot be shown any, or not in a conversation.
+    """
+    seeing, unshared = [], []
+    pictured = [env for (env, *_) in envs.values() if env.metadata.get("view") in ("image", "both")]
+    views = {agent: env.metadata["view"] for env in pictured for agent in env.agents}
+    remembering = agents_with_history(args.history, list(team.routing.of_agent))
     for agent in agents_with_images(envs):
+        if agent in remembering and agent in views:
+            raise ValueError(
+                f"view={views[agent]!r} shows agent {agent!r} a picture in every turn, and history='conversation' may "
+                "only begin with one. Leave history out for this agent, or make the environment with view='text'."
+            )
         policy = team.policies[team.routing.of_agent[agent]]
         if policy.api is not None:  # a function is given the images
             continue
         if policy.name not in images:
             raise ValueError(f"agent {agent!r} of policy {policy.name!r} observes images, and {CANNOT_SEE}")
         images[policy.name].check(f"agent {agent!r} of policy {policy.name!r}")
-        if kind_of(args).has_weights or args.use_transformers_continuous_batching:
+        if args.use_transformers_continuous_batching and not kind_of(args).has_weights:
             raise ValueError(
-                f"agent {agent!r} observes images, which are sampled by transformers' `generate` alone; expected no "
-                "other engine. Leave use_vllm and use_transformers_continuous_batching out."
+                f"agent {agent!r} observes images, which continuous batching does not take. Leave "
+                "use_transformers_continuous_batching out."
             )
+        if is_fsdp(accelerator) or is_deepspeed(accelerator):
+            raise ValueError(
+                f"agent {agent!r} observes images with weights, gradients or an optimizer that are spread over "
+                "processes (FSDP, DeepSpeed), where one whose rows show none would leave the others waiting for its "
+                "vision part. Use DDP: leave the configuration of accelerate out, or take ddp.yaml."
+            )
+        seeing.append(policy.name)
         if args.shared_prefix and policy.is_trained:
             unshared.append(agent)
     if unshared:
         warnings.warn(
-            f"shared_prefix=True, but {', '.join(unshared)} observe images: training reads such prompts once for each "
-            "candidate, as TRL does, and shares those without images. Set shared_prefix=False to read all of them so, "
-            "without this warning.",
+            f"shared_prefix=True, but {', '.join(unshared)} observe images: where a policy's prompts have images, "
+            "training reads all its prompts of that generation once for each candidate, as TRL does. Set "
+            "shared_prefix=False to read every policy's so, without this warning.",
             stacklevel=2,
         )
+    return seeing
 
 
 def trained_parts(team: Team) -> dict[str, tuple[int, int]]:
@@ -134,6 +159,8 @@ def engines_of(
     accelerator: Accelerator,
     *,
     sample: LocalSampler,
+    images: Mapping[str, ImageInputs],
+    seeing: Collection[str],
     wrapped: Callable[[], Any],
 ) -> SyncedEngines:
     """What turns messages into replies.
@@ -144,6 +171,8 @@ def engines_of(
         codecs: Of each policy with weights here.
         accelerator: The trainer's.
         sample: Samples with the trainer's own models.
+        images: What makes the inputs of pictures, of each policy that reads them.
+        seeing: Policies whose agents are shown images.
         wrapped: Returns the trainer's model as accelerate has prepared it.
     """
     engines = EngineSet(
@@ -152,8 +181,9 @@ def engines_of(
         team.model,
         in_memory=setup.in_memory,
         sample=sample,
+        rollout=sample.rollout,
         codecs={
-            agent: _prompt_codec(codecs[name], partial(team.overrides_of, agent))
+            agent: _prompt_codec(codecs[name], partial(team.overrides_of, agent), images.get(name))
             for agent, name in team.routing.of_agent.items()
             if name in codecs
         },
@@ -164,19 +194,23 @@ def engines_of(
         engines,
         codecs,
         accelerator,
+        images={name: images[name] for name in seeing},
         whole_weights=lambda: gathered(wrapped(), accelerator),
         scoring=lambda: scoring(wrapped(), accelerator),
         activate=sample.activate,
     )
 
 
-def _prompt_codec(codec: PolicyCodec, overrides: Callable[[], SamplingOverrides]) -> PromptCodec:
+def _prompt_codec(
+    codec: PolicyCodec, overrides: Callable[[], SamplingOverrides], images: ImageInputs | None
+) -> PromptCodec:
     """A policy's codec as engines take it, for an agent with these overrides."""
     return PromptCodec(
         tokenize=lambda prompt: codec.thinking(overrides().enable_thinking).encode([prompt])[0],
         decode=lambda ids: codec.decode([ids])[0],
         stop_token_ids=codec.stop_token_ids,
         overrides=overrides,
+        images=images,
     )
 
 

@@ -187,7 +187,13 @@ class GenerationReporter:
             before=log.begin(step),
             first=self._collector.rows_played.number - len(generation.rows),
         )
-        log.write(made)
+        shown = {
+            image.digest: image
+            for episode in generation.played.episodes
+            for decision in (*episode.decisions, *episode.continuations)
+            for image in decision.prompt.images
+        }
+        log.write(made, shown.values())
 
     def _make_recorder(self) -> recorder.RolloutRecorder:
         """Training rollouts are written by one process, for each knows all episodes."""

@@ -149,6 +149,9 @@ class Setup:
         check_reward_columns(rewards, datasets, curricula)
         check_delayed_roles(envs, learning, scheme, args, reward_functions=rewards.names)
         probes = [pool[0] for pool in envs.values()]  # in the form in which they are branched
+        branched = None if args.branch_at is None else _named_agents("branch_at", args.branch_at, agents)
+        if branched is not None and train_dataset is not None:
+            _check_branched(probes, branched, learning, args)
         weigh = weigher(probes, alpha=args.alpha, weights=args.reward_parts, functions=rewards.names)
         if processing_class is not None:
             check_chat_template(processing_class)
@@ -182,7 +185,7 @@ class Setup:
             weigh=weigh,
             note=choice.note,
             spared=spared_columns(made, list(datasets.values()), read_columns(rewards)),
-            branched=None if args.branch_at is None else _named_agents("branch_at", args.branch_at, agents),
+            branched=branched,
             dataset=Dataset.from_dict({"seed": [args.seed]}) if train_dataset is None else train_dataset,
             trains=train_dataset is not None,
         )
@@ -230,6 +233,19 @@ def _check_paid(envs: Sequence[AECEnv], rewards: RewardFunctions) -> None:
                 f"{env.metadata['name']} leaves rewards to reward functions, and there are none; expected some, or "
                 "nothing is learnt. Give reward_funcs=..., or where rows have an answer grader='exact' or 'math'."
             )
+
+
+def _check_branched(
+    envs: Sequence[AECEnv], branched: Collection[str], learning: Collection[str], args: MultiAgentGRPOConfig
+) -> None:
+    """Warn if an agent that learns acts before anything branches, so that its first replies are never trained."""
+    first = sorted({env.agent_selection for env in envs} & {*learning} - {*branched})
+    if first and args.process_index == 0:
+        warnings.warn(
+            f"branch_at is {args.branch_at!r}, but {', '.join(first)} acts first, and what it replies before the "
+            "first branch is not trained. Name it in branch_at, or freeze its policy with Policy(trainable=False).",
+            stacklevel=4,
+        )
 
 
 def _named_agents(option: str, names: Sequence[str], agents: Sequence[str]) -> frozenset[str]:

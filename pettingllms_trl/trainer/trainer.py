@@ -44,8 +44,10 @@ from pettingllms_trl.credit.reward_functions import RewardFunction
 from pettingllms_trl.credit.reward_models import load_reward_model
 from pettingllms_trl.credit.selection import num_tokens
 from pettingllms_trl.engines.factory import kind_of
+from pettingllms_trl.engines.prefix_cache import MAX_BYTES, PrefixCache
 from pettingllms_trl.engines.transformers import LocalSampler
 from pettingllms_trl.engines.weight_store import CountsSteps
+from pettingllms_trl.image_gain import image_gains, with_other_images
 from pettingllms_trl.pixels import naming_torchvision
 from pettingllms_trl.policies.codecs import PolicyCodec
 from pettingllms_trl.policies.profiles import check_chat_template
@@ -54,7 +56,7 @@ from pettingllms_trl.policies.routing import Policy
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.processes.distributed import check_is_loaded, check_sharding
 from pettingllms_trl.processes.row_sharing import row_sharing
-from pettingllms_trl.records import Episode, Row, Stateful
+from pettingllms_trl.records import Decision, Episode, Row, Stateful
 from pettingllms_trl.rollout.curriculum import Curriculum
 from pettingllms_trl.rollout.env_checks import Env
 from pettingllms_trl.rollout.play import EnvironmentSource
@@ -245,14 +247,22 @@ class MultiAgentGRPOTrainer(TRLHooks):
             for name, profile in self.team.profiles.items()
         }
         parts.check_tools(self.team, self.codecs, setup.envs)
-        parts.check_images(args, self.team, self.image_inputs, setup.envs)
+        seeing = parts.check_images(args, self.team, self.image_inputs, setup.envs, self.accelerator)
         follow = parts.bridges_of(args, self.team, self.codecs)
         self.engines = parts.engines_of(
             setup,
             self.team,
             self.codecs,
             self.accelerator,
-            sample=LocalSampler(self.team, self.codecs, activate=self.activate, generate=self.generate),
+            sample=LocalSampler(
+                self.team,
+                self.codecs,
+                PrefixCache(MAX_BYTES if args.shared_prefix and follow else 0),
+                activate=self.activate,
+                generate=self.generate,
+            ),
+            images=self.image_inputs,
+            seeing=seeing,
             wrapped=lambda: self.model_wrapped,
         )
         kind = kind_of(args)
@@ -391,6 +401,8 @@ class MultiAgentGRPOTrainer(TRLHooks):
         if batches.num_rows:
             self.log_of_trl.join_policies(batches.num_rows)
             self.report("rollout/frac_rows_updated", 1 - batches.num_left_out / sum(batches.num_rows))
+        if batches.num_tokens:
+            self.report("rollout/frac_tokens_read", batches.num_tokens_read / batches.num_tokens)
         return batches.steps
 
     def _log_generation(
@@ -399,12 +411,23 @@ class MultiAgentGRPOTrainer(TRLHooks):
         step = self.state.global_step
         metrics = self.reporter.metrics_of(generation, step=step, is_first=self._step == 0)
         self.report_all(with_absent_parts(metrics, self.log_of_trl.values["train"]), "train")
+        if self.args.image_gain_steps and self.plan.is_due(step, self.args.image_gain_steps):
+            gains = self._image_gains(generation.decisions)
+            self.report_all({f"agent/{agent}/image_gain": [gain] for agent, gain in gains.items()}, "train")
         self.token_budget.add(int(generation.played.counts["sampled_tokens"]))
         self.report("rollout/total_sampled_tokens", self.token_budget.num_generated, replace=True)
         if self.args.max_resamples:
             data_epoch = self.collector.rows_played.number / len(self.plan.sampler(self.train_dataset))
             self.report("rollout/data_epoch", data_epoch, replace=True)
         self.reporter.observe(generation, advantages, of_continuations, step=step)
+
+    def _image_gains(self, decisions: Sequence[Decision]) -> dict[str, float]:
+        policy_of, inputs = self.routing.of_agent, self.image_inputs
+        swapped = with_other_images(
+            [decision for decision in decisions if policy_of[decision.agent] in inputs],
+            lambda decision: inputs[policy_of[decision.agent]].num_tokens(decision.prompt.images),
+        )
+        return image_gains(swapped, lambda agent, *rows: self.scorer.totals(policy_of[agent], *rows))
 
     def play(
         self, rows: Sequence[Row], *, num_episodes: int = 1, name: str = "play", max_envs: int | None = None

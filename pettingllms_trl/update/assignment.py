@@ -12,9 +12,10 @@ the processes would deadlock.
 `None` is a padding row: its mask is zero, and it counts nowhere.
 
 `assign_by_tokens` bounds the tokens of a pass instead of its rows. A pass takes as many sequences as fit into its
-budget: of similar length where it is padded, long and short ones where prompts are packed (`packing.py`), so that all
-processes have about as many tokens. Packed sequences with the same prompt stay together; a group larger than the
-budget is divided evenly. All processes have the same number of passes in a micro-step, and of rows in a pass.
+budget: of similar length where it is padded, long and short ones where prompts are packed (`packing`), so that all
+processes have about as many tokens. Packed sequences of a conversation stay together, or with the same prompt where
+there are no others; what is larger than the budget is divided evenly, between turns first. All processes have the same
+number of passes in a micro-step, and of rows in a pass.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from pettingllms_trl.update.packing import num_tokens
+from pettingllms_trl.update.packing.conversations import Size, arrange, num_tokens
+from pettingllms_trl.update.packing.cost import LATER, cheapest
 
 
 T = TypeVar("T")
@@ -40,10 +42,14 @@ class Assignment:
             processes have the same number.
         passes: For each micro-step the number of its rows in each forward pass, the same for each process. The rows
             after those of the last pass go through none. `None`: not decided yet.
+        num_tokens: Of the rows that go through a pass, each with its prompt, if the passes were bounded by tokens.
+        num_tokens_read: That the model reads for these, padding included.
     """
 
     rows: tuple[tuple[tuple[int | None, ...], ...], ...]
     passes: tuple[tuple[int, ...], ...] | None = None
+    num_tokens: int = 0
+    num_tokens_read: int = 0
 
     @property
     def num_here(self) -> tuple[int, ...]:
@@ -97,21 +103,7 @@ def values_of(rows: Sequence[int | None], values: Sequence[T], padding: T) -> li
     return [padding if row is None else values[row] for row in rows]
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
-    """The size of a sequence.
-
-    Args:
-        group: Identifies the sequences with the same prompt.
-        prompt, completion: Numbers of tokens.
-    """
-
-    group: Hashable
-    prompt: int
-    completion: int
-
-
-Unit = tuple[int, ...]
+Unit = Sequence[int]
 """Rows that go through the model together."""
 
 
@@ -120,9 +112,10 @@ def assign_by_tokens(
     order: Sequence[int],
     *,
     budget: int,
-    is_shared: bool,
+    token_price: float | None,
     num_steps: int,
     num_updates: int = 1,
+    num_movable: int = 1,
     num_processes: int = 1,
     left_out: Collection[int] = (),
 ) -> Assignment:
@@ -132,44 +125,61 @@ def assign_by_tokens(
         sizes: Size of each row.
         order: The indices of the rows, shuffled.
         budget: Most tokens of a pass on one process. A larger row has a pass of its own.
-        is_shared: Whether a pass is packed, with each prompt once and no padding. Else it is padded to its longest
-        row.
+        token_price: Of the model, if a pass is packed in the cheapest way, without padding. `None`: it is padded to
+            its longest row.
         num_steps: Micro-steps per generation.
         num_updates: Optimizer steps per generation. If there are fewer groups, they are divided, so that no optimizer
             step is without rows.
+        num_movable: Micro-steps, from the first on, among which rows may move so that conversations stay together.
         num_processes: Number of processes. Each has the same number of rows in a pass, with padding rows (`None`).
         left_out: Rows that are in no pass. They count in their micro-step, and come last in it.
     """
     # The rows of a micro-step depend neither on the budget nor on the processes, and so neither does the update.
-    units = _groups(sizes, order) if is_shared else [(row,) for row in order]
+    units = _groups(sizes, order) if token_price is not None else [(row,) for row in order]
     if len(units) < num_updates:
         units = [part for unit in units for part in _parts(unit, math.ceil(num_updates / len(units)))]
     steps: list[list[Unit]] = [[] for _ in range(num_steps)]
     for i, unit in enumerate(units):
         steps[i * num_steps // len(units)].append(unit)
-    rows, passes = [], []
+    if token_price is not None and any(map(LATER, sizes)):
+        for start in range(0, num_steps, num_movable):
+            steps[start : start + num_movable] = _together(steps[start : start + num_movable], sizes)
+    rows, passes, num_tokens_read = [], [], 0
     for step in steps:
         own = [kept for unit in step if (kept := tuple(row for row in unit if row not in left_out))]
-        by_length = sorted(_divide(own, sizes, budget, is_shared), key=lambda unit: _length(unit, sizes))
-        of_pass = _passes(by_length, sizes, budget, is_shared, num_processes)
+        by_length = sorted(_divide(own, sizes, budget, token_price), key=lambda unit: _length(unit, sizes))
+        of_pass = _passes(by_length, sizes, budget, token_price, num_processes)
+        num_tokens_read += sum(cost(part, sizes, token_price=token_price) for each in of_pass for part in each)
         padded = [_pad(each) for each in of_pass]
         rest = [row for unit in step for row in unit if row in left_out]
         parts = [*padded, _pad([rest[p::num_processes] for p in range(num_processes)])]
         rows.append(tuple(tuple(row for each in parts for row in each[p]) for p in range(num_processes)))
         passes.append(tuple(len(each[0]) for each in padded))
-    return Assignment(tuple(rows), tuple(passes))
+    num_of_passes = sum(sizes[row].prompt + sizes[row].completion for row in order if row not in left_out)
+    return Assignment(tuple(rows), tuple(passes), num_of_passes, num_tokens_read)
 
 
-def cost(rows: Sequence[int], sizes: Sequence[Size], *, is_shared: bool) -> int:
+def cost(rows: Sequence[int], sizes: Sequence[Size], *, token_price: float | None) -> int:
     """Tokens of a pass with these rows, padding included."""
     if not rows:
         return 0
-    if not is_shared:
-        return len(rows) * (max(sizes[row].prompt for row in rows) + max(sizes[row].completion for row in rows))
-    groups: dict[Hashable, list[Size]] = {}
-    for row in rows:
-        groups.setdefault(sizes[row].group, []).append(sizes[row])
-    return sum(num_tokens(own[0].prompt, [size.completion for size in own]) for own in groups.values())
+    own = [sizes[row] for row in rows]
+    if token_price is not None:
+        return num_tokens(own, cheapest(own, token_price)[1])
+    return len(rows) * (max(size.prompt for size in own) + max(size.completion for size in own))
+
+
+def _together(steps: Sequence[list[Unit]], sizes: Sequence[Size]) -> list[list[Unit]]:
+    """The rows of these micro-steps, those of a conversation as a unit, by turn. Unchanged where there is none."""
+    rows = [row for step in steps for unit in step for row in unit]
+    trunks = arrange([sizes[row] for row in rows], by_conversation=True)
+    if len(trunks) == len({sizes[row].group for row in rows}):
+        return [*steps]
+    moved: list[list[Unit]] = [[] for _ in steps]
+    for i, trunk in enumerate(trunks):
+        own = [rows[each] for each in sorted(trunk.inside + trunk.branches)]
+        moved[i * len(steps) // len(trunks)].append(tuple(sorted(own, key=lambda row: sizes[row].prompt)))
+    return moved
 
 
 def _groups(sizes: Sequence[Size], order: Sequence[int]) -> list[Unit]:
@@ -180,20 +190,31 @@ def _groups(sizes: Sequence[Size], order: Sequence[int]) -> list[Unit]:
     return [tuple(rows) for rows in groups.values()]
 
 
-def _divide(units: Sequence[Unit], sizes: Sequence[Size], budget: int, is_shared: bool) -> list[Unit]:
-    """The units, with those over the budget divided evenly."""
-    divided = []
-    for unit in units:
+def _divide(units: Sequence[Unit], sizes: Sequence[Size], budget: int, token_price: float | None) -> list[Unit]:
+    """The units, with those over the budget divided evenly: between turns, and a turn that is still too large."""
+
+    def fitting(parts: Sequence[Unit]) -> list[Sequence[Unit]]:
+        """The least number of pieces, of as many parts each, that are within the budget; else one for each part."""
         number = 1
-        while number < len(unit) and any(
-            cost(part, sizes, is_shared=is_shared) > budget for part in _parts(unit, number)
+        while number < len(parts) and any(
+            cost(_joined(piece), sizes, token_price=token_price) > budget for piece in _parts(parts, number)
         ):
             number += 1
-        divided += _parts(unit, number)
+        return _parts(parts, number)
+
+    divided = []
+    for unit in units:
+        for turns in fitting(_groups(sizes, unit) if token_price is not None else [unit]):
+            rows = [(row,) for row in _joined(turns)]
+            divided += [_joined(each) for each in ([rows] if len(turns) > 1 else fitting(rows))]
     return divided
 
 
-def _parts(unit: Unit, number: int) -> list[Unit]:
+def _joined(units: Sequence[Unit]) -> Unit:
+    return tuple(row for unit in units for row in unit)
+
+
+def _parts(unit: Sequence[T], number: int) -> list[Sequence[T]]:
     """Divide a unit as evenly as possible, without empty parts."""
     number = min(number, len(unit))
     return [unit[len(unit) * i // number : len(unit) * (i + 1) // number] for i in range(number)]
@@ -204,7 +225,7 @@ def _length(unit: Unit, sizes: Sequence[Size]) -> float:
 
 
 def _passes(
-    units: Sequence[Unit], sizes: Sequence[Size], budget: int, is_shared: bool, num_processes: int
+    units: Sequence[Unit], sizes: Sequence[Size], budget: int, token_price: float | None, num_processes: int
 ) -> list[list[list[int]]]:
     """For each pass the rows of each process, a unit for each after another until one would exceed its budget.
 
@@ -213,16 +234,18 @@ def _passes(
     they are packed long units and short ones are mixed, which leaves more to choose from.
     """
 
+    is_packed = token_price is not None
+
     def tokens(rows: Sequence[int]) -> int:
-        return cost(rows, sizes, is_shared=is_shared)
+        return cost(rows, sizes, token_price=token_price)
 
     def fits(parts: Sequence[Sequence[int]]) -> bool:
         """Of the rows of each process. Where passes are padded a padding row is as long as the others beside it."""
         most = max(map(len, parts))
-        return all(tokens(rows) * (1 if is_shared else most / len(rows)) <= budget for rows in parts if rows)
+        return all(tokens(rows) * (1 if is_packed else most / len(rows)) <= budget for rows in parts if rows)
 
     columns = [units[start : start + num_processes] for start in range(0, len(units), num_processes)]
-    if is_shared and num_processes > 1:
+    if is_packed and num_processes > 1:
         columns = [columns[i // 2] if i % 2 else columns[-1 - i // 2] for i in range(len(columns))]
     passes: list[list[list[int]]] = []
     for column in columns:

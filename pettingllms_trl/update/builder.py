@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import broadcast_object_list
+from accelerate.utils import broadcast_object_list, send_to_device
 from trl.trainer.utils import shuffle_sequence_dict
 
 from pettingllms_envs.observations import described
@@ -24,9 +24,10 @@ from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.policies.routing import Policy
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.records import Completion, Decision
-from pettingllms_trl.update.assignment import Assignment, Size, assign, assign_by_tokens, values_of
+from pettingllms_trl.update.assignment import Assignment, assign, assign_by_tokens, values_of
 from pettingllms_trl.update.micro_batches import Batch, ShardInfo, select_rows, split, tokens
 from pettingllms_trl.update.packed_logprobs import PackedScorer
+from pettingllms_trl.update.packing.conversations import sizes_of
 from pettingllms_trl.update.step_guard import provenance
 
 
@@ -84,11 +85,15 @@ class MicroBatches:
         steps: For each micro-step its forward passes, each with its `policy`.
         num_rows: Sequences of each policy that has some.
         num_left_out: Of all these, how many go through no forward pass.
+        num_tokens: Of all others, each with its prompt, where passes are bounded by their tokens.
+        num_tokens_read: That the model reads for these, padding included.
     """
 
     steps: list[list[Batch]]
     num_rows: tuple[int, ...]
     num_left_out: int
+    num_tokens: int
+    num_tokens_read: int
 
 
 class BatchBuilder:
@@ -119,6 +124,7 @@ class BatchBuilder:
         self._num_steps = args.steps_per_generation
         # Optimizer steps for which a generation is passed through once.
         self._num_updates = max(self._num_steps // args.gradient_accumulation_steps, 1)
+        self._num_movable = num_movable_of(args)
         self._split = partial(
             split,
             num_steps=self._num_steps,
@@ -145,6 +151,7 @@ class BatchBuilder:
         steps: list[list[Batch]] = [[] for _ in range(self._num_steps)]
         num_rows: list[int] = []
         num_left_out = 0
+        assignments: list[Assignment] = []
         for policy in learning:
             own = [i for i, d in enumerate(decisions) if of_agent[d.agent] == policy.name]
             if not own:
@@ -155,10 +162,12 @@ class BatchBuilder:
             left_out = frozenset() if has_pictures else self.rows_without_gradient(policy, of_policy, flat)
             num_rows.append(len(flat))
             num_left_out += len(left_out)
-            passes = self._passes_of(policy, of_policy, flat, left_out, table(of_policy))
+            passes, assignment = self._passes_of(policy, of_policy, flat, left_out, table(of_policy))
+            assignments += [] if assignment is None else [assignment]
             for step, more in zip(steps, passes, strict=True):
                 step.extend({**piece, "policy": policy.name} for piece in more)
-        return MicroBatches(steps, tuple(num_rows), num_left_out)
+        num_tokens, num_read = (sum(map(attrgetter(n), assignments)) for n in ("num_tokens", "num_tokens_read"))
+        return MicroBatches(steps, tuple(num_rows), num_left_out, num_tokens, num_read)
 
     def rows_without_gradient(
         self, policy: Policy, decisions: Sequence[Decision], advantages: Sequence[float]
@@ -202,8 +211,9 @@ class BatchBuilder:
         advantages: Sequence[float],
         left_out: Collection[int],
         table: Columns,
-    ) -> list[list[Batch]]:
-        """One policy's passes of each micro-step; with several processes, this process's part of them.
+    ) -> tuple[list[list[Batch]], Assignment | None]:
+        """One policy's passes of each micro-step, and how its rows were assigned to them; with several processes, this
+        process's part of them.
 
         Args:
             policy: Of the decisions.
@@ -223,11 +233,9 @@ class BatchBuilder:
             for decision in decisions
             for candidate in decision.candidates
         ]
-        columns: dict[str, Any] = {
-            **provenance(decisions, list(self._team.routing.of_agent)),
-            "advantages": torch.tensor(advantages),
-        }
-        columns = {name: values.to(self._accelerator.device) for name, values in columns.items()}
+        of_rows = provenance(decisions, list(self._team.routing.of_agent))
+        of_rows["advantages"] = torch.tensor(advantages)
+        columns: dict[str, Any] = send_to_device(of_rows, self._accelerator.device)
         if any(map(IMAGES, decisions)) or policy.name in self._scorer.only_vision:
             columns["pictures"] = [decision.prompt.images for decision in decisions for _ in decision.candidates]
             for row in rows:
@@ -238,12 +246,12 @@ class BatchBuilder:
         by_tokens = self._assignment_by_tokens(policy, rows, left_out, has_pictures="pictures" in columns)
         if by_tokens is None and self._accelerator.num_processes == 1:
             batch = self._rows.score_rows(policy.name, rows, table=table, columns=columns, group_size=group_size)
-            passes = self._split(shuffle_sequence_dict(batch), shard=None)
+            passes, assignment = self._split(shuffle_sequence_dict(batch), shard=None), None
         else:
-            passes = self._assigned_passes(policy, rows, table, columns, by_tokens, group_size)
+            passes, assignment = self._assigned_passes(policy, rows, table, columns, by_tokens, group_size)
         self._scorer.pictures = None
         self._rows.log_advantages(advantages, group_size=group_size)
-        return passes
+        return passes, assignment
 
     def _assignment_by_tokens(
         self, policy: Policy, rows: Sequence[Row], left_out: Collection[int], *, has_pictures: bool
@@ -257,11 +265,12 @@ class BatchBuilder:
         is_shared = self._scorer.is_packable(policy.name) and not has_pictures
         if budget is None and not is_shared:
             return None
-        sizes = [Size(row["prompt"].key, len(row["prompt"].ids), len(row["completion"].ids)) for row in rows]
+        sizes = sizes_of([row["prompt"].ids for row in rows], [row["completion"].ids for row in rows])
         if budget is None:
             longest = max(size.prompt for size in sizes) + max(size.completion for size in sizes)
             budget = self._args.per_device_train_batch_size * longest
-        return partial(assign_by_tokens, sizes, budget=budget, is_shared=is_shared, left_out=left_out)
+        token_price = self._scorer.token_prices[policy.name] if is_shared else None
+        return partial(assign_by_tokens, sizes, budget=budget, token_price=token_price, left_out=left_out)
 
     def _assigned_passes(
         self,
@@ -271,7 +280,7 @@ class BatchBuilder:
         columns: Mapping[str, Any],
         by_tokens: Callable[..., Assignment] | None,
         group_size: int,
-    ) -> list[list[Batch]]:
+    ) -> tuple[list[list[Batch]], Assignment]:
         """Passes that are assigned before they are made: by their tokens, or this process's part of them.
 
         The rows of a group may go to several processes, for their advantages are known already. Metrics and tables
@@ -285,7 +294,9 @@ class BatchBuilder:
             chunks = _chunks(together.rows_of(0), together)
             batch = score(rows, table=table, columns=columns, group_size=group_size, chunks=chunks)
             order = _shuffled(len(rows))
-            assignment = by_tokens(order, num_steps=self._num_steps, num_updates=self._num_updates)
+            assignment = by_tokens(
+                order, num_steps=self._num_steps, num_updates=self._num_updates, num_movable=self._num_movable
+            )
             rows_here = assignment.rows_of(0)
             batch = select_rows(batch, torch.tensor(rows_here, device=device), trim=False)
         else:
@@ -294,7 +305,11 @@ class BatchBuilder:
                 assignment = assign(order, num_steps=self._num_steps, num_processes=num_processes)
             else:
                 assignment = by_tokens(
-                    order, num_steps=self._num_steps, num_updates=self._num_updates, num_processes=num_processes
+                    order,
+                    num_steps=self._num_steps,
+                    num_updates=self._num_updates,
+                    num_movable=self._num_movable,
+                    num_processes=num_processes,
                 )
             rows_here = assignment.rows_of(self._accelerator.process_index)
             own = torch.tensor([0 if row is None else row for row in rows_here])
@@ -316,7 +331,18 @@ class BatchBuilder:
         num_tokens = torch.tensor([tokens(batch, part) for part in here], device=device)
         num_tokens = self._accelerator.reduce(num_tokens, reduction="sum")
         shard = ShardInfo(num_processes, num_here, assignment.num_rows, num_tokens.tolist(), assignment.passes)
-        return self._split(batch, shard=shard)
+        return self._split(batch, shard=shard), assignment
+
+
+def num_movable_of(args: MultiAgentGRPOConfig) -> int:
+    """Micro-steps among which a row may move and weigh the same: those of an optimizer step, unless the loss or the
+    entropy bonus is a mean over a micro-step's tokens."""
+    num_steps, of_update = args.steps_per_generation or 1, args.gradient_accumulation_steps
+    if args.loss_type == "bnpo" or args.entropy_coef != 0.0 or args.use_adaptive_entropy:
+        return 1
+    if of_update % num_steps == 0:
+        return num_steps
+    return of_update if num_steps % of_update == 0 else 1
 
 
 def _places(decisions: Sequence[Decision], *, has_continuations: bool) -> dict[str, list[Any]]:

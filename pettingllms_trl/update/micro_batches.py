@@ -146,10 +146,17 @@ def with_scaled_items(batch: Batch) -> Batch:
     return batch if scale == 1.0 else {**batch, "num_items_in_batch": batch["num_items_in_batch"] * scale}
 
 
-def rollout_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What a `rollout_func` of TRL returns for sequences that were sampled already, token for token."""
+def rollout_of(rows: Sequence[Mapping[str, Any]], trainer: Any) -> dict[str, Any]:
+    """What a `rollout_func` of TRL returns for sequences that were sampled already, token for token.
+
+    With `mask_truncated_completions`, those that were cut off at a token that has ended another one are left out here.
+    """
+    ends = trainer.eos_token_ids if trainer.mask_truncated_completions else ()
     logprobs = [row["completion"].logprobs for row in rows]
-    masks = [[int(row["counts"])] * len(row["completion"].ids) for row in rows]
+    masks = []
+    for row in rows:
+        is_cut = row["completion"].finish == "length" and row["completion"].ids[-1] in ends
+        masks.append([int(row["counts"] and not is_cut)] * len(row["completion"].ids))
     return {
         **({} if all(map(all, masks)) else {"env_mask": masks}),
         "prompt_ids": [list(row["prompt"].ids) for row in rows],

@@ -1,4 +1,4 @@
-"""Attention for a packed row (`packing.py`): every token sees what it would see if its sequence were alone.
+"""Attention for a packed row (`packing/pack.py`): every token sees what it would see if its sequence were alone.
 
 It is registered with transformers as an attention implementation, like "sdpa" and "flash_attention_2", so that it
 works with any model that uses transformers' attention interface. The layout is passed in the forward's keyword
@@ -23,7 +23,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import AttentionInterface, AttentionMaskInterface, PretrainedConfig
 from transformers.masking_utils import causal_mask_function
 
-from pettingllms_trl.update.packing import Layout
+from pettingllms_trl.update.packing.pack import Layout
 
 
 NAME = "pettingllms_shared_prefix"

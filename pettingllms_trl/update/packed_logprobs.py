@@ -1,7 +1,8 @@
-"""`PackedScorer`: computes log-probabilities of sequences with each prompt processed once for all its candidates.
+"""`PackedScorer`: computes log-probabilities of sequences with each prompt processed once for all its candidates, and
+each conversation once for all its turns.
 
 TRL's losses, and its old and reference log-probabilities, call one method to score rows of prompt and completion. Here
-that method packs them into one row without padding (`packing.py`), so that a decision's K candidates share their
+that method packs them into one row without padding (`packing/pack.py`), so that a decision's K candidates share their
 prompt, forward and backward. Its result has TRL's shape, and everything else is TRL's.
 
 Before training, a few tokens are scored both ways to check that a model supports this: one that mixes tokens outside
@@ -25,13 +26,15 @@ from accelerate import Accelerator
 from accelerate.utils import DistributedType, gather_object
 from peft import PeftModel
 from torch import nn
+from trl.trainer.utils import pad
 
 from pettingllms_envs.observations import Image
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.pixels import ImageInputs
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.update.packed_attention import attending
-from pettingllms_trl.update.packing import pack
+from pettingllms_trl.update.packing.cost import token_price_of
+from pettingllms_trl.update.packing.pack import pack
 from pettingllms_trl.update.positions import counts_padding, takes_positions, with_positions
 
 
@@ -78,6 +81,8 @@ class PackedScorer:
         self.only_vision = only_vision
         self.packable: dict[str, bool] = {}
         """Whether a policy's model supports packing, for the policies that were checked."""
+        self.token_prices: dict[str, float] = {}
+        """What a token costs in the model of each of these, by which the way to pack sequences is chosen."""
         self.with_positions: set[str] = set()
         """Policies whose models are given position ids on TRL's path."""
         self.chunks: Sequence[Sequence[int]] | None = None
@@ -126,14 +131,16 @@ class PackedScorer:
     def _probe(self) -> str | None:
         """Score a few tokens both ways. Returns how the results differ, or `None`. Draws no random numbers."""
         model = self._team.wrapped
-        vocabulary = self._team.weights_of(self._team.active).config.get_text_config().vocab_size
-        ids, mask = probe_batch(vocabulary, self._accelerator.device)
+        config = self._team.weights_of(self._team.active).config.get_text_config()
+        ids, mask = probe_batch(config.vocab_size, self._accelerator.device)
         training = model.training
         model.eval()
         try:
             with torch.no_grad():
                 expected, _, _ = self._score(model, ids, mask, PROBE_LENGTH)
                 try:
+                    price = token_price_of(self._accelerator.device.type, config.hidden_size)
+                    self.token_prices[self._team.active] = price
                     shared, _ = self._packed(model, ids, mask, PROBE_LENGTH)
                     mixed, _ = self._packed(model, ids, mask, PROBE_LENGTH, isolated=False)
                 except FAILURES as failure:
@@ -239,6 +246,30 @@ class PackedScorer:
             scores[chunk] = own
         return scores, None, None
 
+    @torch.no_grad()
+    def totals(self, name: str, rows: Sequence[Sequence[Sequence[int]]], pictures: Pictures) -> list[float]:
+        """Log-probability of each completion, its tokens together. Each process scores some, and is given all.
+
+        Args:
+            name: The policy.
+            rows: The ids of prompts and completions.
+            pictures: That each prompt shows.
+        """
+        self._activate(name)
+        first, step = self._accelerator.process_index, self._accelerator.num_processes
+        own, size, found = rows[first::step], self._args.per_device_train_batch_size, list[float]()
+        with self._team.in_eval_mode():
+            for start in range(0, len(own), size):
+                ids, mask, width = _padded(own[start : start + size], self._accelerator.device)
+                self.pictures = pictures[first::step][start : start + size]
+                scores, _, _ = self.score(self._team.wrapped, ids, mask, width)
+                found += (scores * mask[:, -width:]).sum(dim=1).tolist()
+        self.pictures = None
+        totals = [0.0] * len(rows)
+        for process, part in enumerate(gather_object([found])):
+            totals[process::step] = part
+        return totals
+
     def _seen(
         self, model: Any, ids: torch.Tensor, mask: torch.Tensor, width: int, *, size: int, **options: Any
     ) -> Scores:
@@ -268,7 +299,7 @@ class PackedScorer:
             width: C.
             isolated: `False`: every token sees all tokens before it in the row, including those of other candidates.
         """
-        packed = pack(ids, mask, width)
+        packed = pack(ids, mask, width, token_price=self.token_prices[self._team.active])
         own = self._team.weights_of(self._team.active)
         models = (own, model) if isinstance(model, nn.Module) else (own,)
         with attending(*models), self._accelerator.autocast():
@@ -282,6 +313,15 @@ class PackedScorer:
             )
         entropies = None if outputs.entropy is None else packed.of_completions(outputs.entropy)
         return packed.of_completions(outputs.log_probs), entropies
+
+
+def _padded(rows: Sequence[Sequence[Sequence[int]]], device: torch.device) -> tuple[torch.Tensor, torch.Tensor, int]:
+    """Prompts padded on the left and completions on the right, with their mask and the longest completion."""
+    parts = [[torch.tensor(ids, device=device) for ids in part] for part in zip(*rows, strict=True)]
+    sides = list(zip(parts, ("left", "right"), strict=True))
+    ids = torch.cat([pad(part, padding_side=side) for part, side in sides], dim=1)
+    masks = [pad([torch.ones_like(each) for each in part], padding_side=side) for part, side in sides]
+    return ids, torch.cat(masks, dim=1), masks[1].size(1)
 
 
 PROBE_LENGTH = 6

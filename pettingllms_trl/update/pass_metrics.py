@@ -227,8 +227,9 @@ class TrainingLog:
         num_dealt = sum(assignment.num_here) * self._accelerator.num_processes
         for column in columns:
             column.extend(assignment.restore_order([column.pop() for _ in range(num_dealt)][::-1]))
-        completions = [row["completion"].ids for row in rows]
-        corrected = of_completions([len(ids) for ids in completions], [ids[-1] in ends for ids in completions])
+        completions = [row["completion"] for row in rows]
+        terminated = [each.finish == "stop" or each.ids[-1] in ends for each in completions]
+        corrected = of_completions([len(each.ids) for each in completions], terminated)
         if group_size > 1:
             rewards = torch.tensor([row["reward"] for row in rows]).view(-1, group_size)
             std = nanstd(rewards) if self._scale == "batch" else nanstd(rewards, dim=1)

@@ -344,6 +344,19 @@ def sound_with_a_frozen_partner() -> tuple[Row, list[Row]]:
     return tree_header(), rows
 
 
+def sound_with_continuations() -> tuple[Row, list[Row]]:
+    """The planner learns in continuations of the drafter's candidates alone."""
+    rows = tree_rows()
+    for row in rows:
+        for drafted, planned in zip(row["steps"][::2], row["steps"][1::2], strict=True):
+            for one, other in zip(drafted["candidates"], planned["candidates"], strict=True):
+                alone = {**other, "chosen": True}
+                one["continuations"] = [{"return": 0.0, "steps": [{**planned, "candidates": [alone]}]}]
+            played = next(each for each in planned["candidates"] if each["chosen"])
+            planned["candidates"] = [{**played, "advantage": None}]
+    return tree_header(), rows
+
+
 def sound_that_has_learned() -> tuple[Row, list[Row]]:
     """In the last third replies repeat themselves and groups are flat, for the return rose from 1 to 2."""
     rows = tree_rows(12)
@@ -378,6 +391,7 @@ def sound_with_a_credit_of_no_sum() -> tuple[Row, list[Row]]:
         sound_tree,
         sound_parallel,
         sound_with_a_frozen_partner,
+        sound_with_continuations,
         sound_that_has_learned,
         sound_with_a_credit_of_no_sum,
         sound_judged_by_returns,
@@ -394,6 +408,12 @@ def test_every_check_of_a_sound_tree_has_looked_at_something() -> None:
     assert {finding.status for finding in findings.values()} == {"passed"}
     assert len(findings) == 21
     assert findings["uneven learning"].text == "shares of the sum of absolute advantages: drafter 50%, planner 50%."
+
+
+def test_a_role_that_learns_in_continuations_alone_is_one_that_learns_and_has_no_groups_of_candidates() -> None:
+    findings = findings_of(*sound_with_continuations())
+    assert findings["uneven learning"].text == "shares of the sum of absolute advantages: drafter 50%, planner 50%."
+    assert findings["missing candidates"].text == "32 groups: 4 in each."  # the drafter's
 
 
 def paid_rows(kind: str) -> tuple[Row, list[Row]]:

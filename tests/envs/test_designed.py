@@ -19,14 +19,14 @@ from pettingllms_envs.tasks.archives import Archives
 from pettingllms_envs.tasks.math import Math
 from pettingllms_envs.tasks.plan_path import PlanPath
 from pettingllms_envs.testing import CHECKS, check
-from pettingllms_envs.workflows import designed
+from pettingllms_envs.workflows import design_team
 from pettingllms_envs.workflows.design_leaks import Leaks, answer_in_job, measure_leaks, solved_without_question
 from pettingllms_envs.workflows.designed import Designed
 from pettingllms_envs.workflows.designs import (
-    EXAMPLE,
     Design,
     Limits,
     Member,
+    example,
     random_design,
     read_design,
     write_design,
@@ -124,20 +124,31 @@ def test_a_reply_that_is_no_design_is_unreadable_for_a_reason_in_fixed_words(rep
 
 
 @pytest.mark.parametrize(
-    "form", ["{}", " {}\n", "```json\n{}\n```", "```\n{}\n```", "Two of them {{...}}?\n</think>\n{}"]
+    "form",
+    [
+        *("{}", " {}\n", "```json\n{}\n```", "```\n{}\n```", "```JSON\r\n{}\r\n```"),
+        *("Two of them {{...}}?\n</think>\n{}", "{{Two}}</think>{}", "```\nx\n```\n</think>\n```\n{}\n```"),
+    ],
 )
 def test_a_design_may_stand_in_a_block_and_after_thinking(form: str) -> None:
     assert read_design(form.format(write_design(PAIR)), LIMITS) == PAIR
 
 
-@pytest.mark.parametrize("thoughts", ["", "Perhaps one.\n</think>\n"])
+@pytest.mark.parametrize("thoughts", ["", "Perhaps one.\n</think>\n", "{one}</think>", "{" * 1_000 + "</think>"])
 def test_a_job_may_name_the_end_of_thinking(thoughts: str) -> None:
     design = Design((Member("Close </think>."),))
     assert read_design(f"{thoughts}{write_design(design)}", LIMITS) == design
 
 
 def test_the_example_that_designers_are_shown_is_a_design() -> None:
-    assert read_design(EXAMPLE, Limits()) == Design((Member("..."), Member("...", (0,))))
+    assert read_design(example(Limits()), Limits()) == Design((Member("..."), Member("...", (0,))))
+
+
+@pytest.mark.parametrize("limits", [{"members": 1}, {"job_chars": 1}, {"members": 1, "job_chars": 2, "rounds": 1}])
+def test_the_example_is_within_the_limits_that_designers_are_shown_with_it(limits: dict[str, int]) -> None:
+    assert isinstance(read_design(example(Limits(**limits)), Limits(**limits)), Design)
+    env = made(**{f"max_{name}" if name != "job_chars" else name: value for name, value in limits.items()})
+    assert env.observe("designer_0")["system"].endswith(f"nothing else: {example(Limits(**limits))}")
 
 
 AUDITED: list[str] | None = None
@@ -205,7 +216,7 @@ def test_the_largest_design_that_a_setting_allows_is_read_in_half_a_millisecond(
     assert min(seconds) < 0.0005
 
 
-@pytest.mark.parametrize("reply", ["I need two members.", EXAMPLE * 2, "[" * 100_000])
+@pytest.mark.parametrize("reply", ["I need two members.", write_design(PAIR) * 2, "[" * 100_000])
 def test_an_unreadable_design_costs_its_designer_and_ends_the_episode_before_a_member_is_asked(reply: str) -> None:
     env = made(reply)
     assert env.agents == ["designer_0"]
@@ -296,6 +307,50 @@ def test_a_member_calls_its_own_tool_and_no_other_until_the_calls_are_used_up() 
     assert outcome(env)["cut_short"]
 
 
+def test_what_others_read_and_limits_count_is_the_reply_after_its_thinking_and_without_space_around_it() -> None:
+    env = made(PAIR, reply_chars=50, all_chars=19)
+    env.step(f"<think>{'hm ' * 1_000}</think>\nGo on.{' ' * 1_000}")
+    assert "The member_0 wrote:\n> Go on.\nYour reply" in shown(env)  # 6 characters
+    env.step(BEST)
+    assert outcome(env) | {"success": True, "cut_short": False, "member_calls": 2} == outcome(env)
+
+
+def test_a_design_of_a_billion_rounds_takes_no_more_than_the_replies_that_there_are() -> None:
+    env = made(Design((Member("Go."),), 10**9), max_rounds=10**9, max_calls=2)
+    env.step("Not yet.")
+    env.step(BEST)
+    assert outcome(env) | {"success": True, "cut_short": True, "member_calls": 2} == outcome(env)
+
+
+CALL = "```call archive_0\nx\n```\n"
+
+
+@pytest.mark.parametrize(("first", "second", "solves"), [("Zulo", "Popos", True), ("Popos", "Zulo", False)])
+def test_when_calls_are_used_up_the_last_call_is_played_and_not_the_first(
+    first: str, second: str, solves: bool
+) -> None:
+    env = made(Design((Member("Search.", (), ("archive_0",)),)), "archives", max_calls=2)
+    env.step(f"{CALL}Answer: {first}")
+    env.step(f"{CALL}Answer: {second}")
+    assert outcome(env) | {"success": solves, "cut_short": True, "member_calls": 2} == outcome(env)
+
+
+def test_the_member_that_uses_the_calls_up_pays_for_it_and_no_other() -> None:
+    env = made(Design((Member("Tell."), Member("Search.", (0,), ("archive_0",)))), "archives", max_calls=3)
+    for reply in ("It is Gafon.", CALL, CALL):
+        env.step(reply)
+    assert outcome(env)["cut_short"]
+    assert env.rewards == {"designer_0": 0.0, "member_0": 0.0, "member_1": -0.2}
+
+
+@pytest.mark.parametrize(("max_calls", "size"), [(1, 1), (3, 1), (4, 2)])
+def test_the_oracle_designs_a_team_that_comes_to_its_end_and_solves_the_task(max_calls: int, size: int) -> None:
+    env = made(None, "archives", max_calls=max_calls)
+    while not any(env.terminations.values()):
+        env.step(env.oracle())
+    assert outcome(env) | {"success": True, "cut_short": False, "team_size": size} == outcome(env)
+
+
 def test_one_member_may_not_have_both_archives() -> None:
     both = team(member(tools=["archive_0", "archive_1"]))
     assert outcome(made(both, "archives"))["unreadable_design"]
@@ -315,7 +370,7 @@ class Counter:
 
 def test_a_tool_of_the_palette_is_run_once_however_often_the_function_is(monkeypatch: pytest.MonkeyPatch) -> None:
     counter = Counter()
-    monkeypatch.setattr(designed, "_tool", {"counter": counter}.__getitem__)
+    monkeypatch.setattr(design_team, "_tool", {"counter": counter}.__getitem__)
     env = made(Design((Member("Count.", (), ("counter",)),)), palette=["counter"])
     env.step("```call counter\none\n```")
     assert "It printed:\n```\ncall 1: one\n```" in shown(env)
@@ -370,9 +425,13 @@ def test_a_design_costs_by_its_members_whatever_its_length() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"member_cost": 0.25}, "member_cost is 0.25 and max_members is 4; expected .* less than a success"),
-        ({"member_cost": -0.1}, "expected a cost of at least 0"),
-        ({"member_cost": float("nan")}, "expected a cost of at least 0"),
+        (
+            {"member_cost": 0.2, "max_members": 5},
+            "member_cost is 0.2 and max_members is 5; expected .* less than a success",
+        ),
+        ({"member_cost": 0.21, "max_members": 1}, "expected a cost from 0 to 0.2, which a design that cannot be read"),
+        ({"member_cost": -0.1}, "expected a cost from 0 to 0.2"),
+        ({"member_cost": float("nan")}, "expected a cost from 0 to 0.2"),
         ({"alpha": 0.04}, "alpha is 0.04; expected more than 0.04, the costs of 'designed'"),
         ({"max_members": 17}, "max_members is 17; expected a whole number from 1 to 16"),
         ({"max_calls": 0}, "max_calls is 0"),
@@ -431,6 +490,22 @@ def test_a_disguised_question_is_of_the_same_kind_with_other_names_numbers_or_ma
         assert not any(one == other for one, other in zip(digits, others, strict=bool(others)))
 
 
+@pytest.mark.parametrize("text", [r"Simplify $\frac9x - \frac4x$ for $x > 0$.", r"\sqrt2b, \binom5k and x1y, y07z: 3"])
+def test_every_digit_of_a_disguised_problem_is_another_also_within_a_word(text: str) -> None:
+    maths = Math()
+    shown = maths.disguised(maths.generate(0, row={"problem": text, "answer": "1"}))
+    assert len(shown) == len(f"The problem:\n{text}")
+    for one, other in zip(text, shown.removeprefix("The problem:\n"), strict=True):
+        assert (one != other) is one.isdigit()
+
+
+@pytest.mark.parametrize("text", ["Is it even?", "What is 3² + 1?", "Add ½ to 2.", "What is ٣ + 1?", "Part Ⅷ."])
+def test_a_problem_without_digits_or_with_others_than_0_to_9_is_not_shown_to_a_designer(text: str) -> None:
+    maths = Math()
+    state = maths.generate(0, row={"problem": text, "answer": "1"})
+    assert maths.disguised(state) == "A problem that is not shown."
+
+
 def test_a_designer_that_must_not_know_the_question_is_never_shown_it() -> None:
     env = made(PAIR, "archives", disguised=True)
     name = env.workflow.task.world(env.snapshot().play.task).chain.names[0]
@@ -475,6 +550,23 @@ def test_leaks_are_counted_beside_what_chance_alone_gives() -> None:
 
     assert measure_leaks(path, designs, obedient) == Leaks(num=2, in_jobs=1, by_chance=0, without_question=1)
     assert not solved_without_question(path, first, holding("DDRR"), lambda prompt: "I cannot know.")
+
+
+def test_the_chance_of_a_leak_is_that_of_another_questions_answer_however_often_one_is_asked() -> None:
+    path = PlanPath(size=3)
+    first = path.generate(0, board=BOARD["board"])
+    second = path.generate(0, board="@ G .\n. . .\n. . .")  # the oracle says R, which is in "d d r r", too
+    leak = (first, holding("D D R R"))
+    assert measure_leaks(path, [leak], lambda _: "") == Leaks(num=1, in_jobs=1, by_chance=0, without_question=0)
+    assert measure_leaks(path, [leak] * 4, lambda _: "") == Leaks(num=4, in_jobs=4, by_chance=0, without_question=0)
+    both = [leak] * 4 + [(second, holding("Go."))] * 2
+    assert measure_leaks(path, both, lambda _: "") == Leaks(num=6, in_jobs=4, by_chance=4, without_question=0)
+    assert measure_leaks(path, [], lambda _: "") == Leaks(0, 0, 0, 0)
+
+
+def test_an_answer_without_words_and_numbers_stands_in_no_job() -> None:
+    apps = pettingllms_envs.make("apps", workflow="designed").workflow.task
+    assert not answer_in_job(apps, apps.generate(0), holding("Solve the task."))  # its last line is ```
 
 
 def test_a_bot_designs_random_teams_by_what_the_designer_is_shown() -> None:

@@ -105,7 +105,7 @@ def without(site: Site) -> tuple[Any, Any]:
     code = compile(ast.fix_missing_locations(ast.Module([node], [])), site.module, "exec")
     (inner,) = (each for each in code.co_consts if getattr(each, "co_name", "") == site.function)
     found = vars(vars(module)[site.owner])[site.function] if site.owner else vars(module)[site.function]
-    return getattr(found, "fget", found), inner
+    return getattr(found, "fget", getattr(found, "func", found)), inner  # of a property, or one that is cached
 
 
 def echo(program: str) -> ToolResult:
@@ -179,6 +179,7 @@ ENVIRONMENTS: dict[str, tuple[Callable[[], TextEnv], ...]] = {
     "search": (made("search"),),
     "channels": (made("archives"),),
     "conversation": (made("conversation"),),
+    "design_team": (made("archives", workflow="designed"),),
     "designed": (made("archives", workflow="designed"), lambda: TextEnv(Designed(Forged()))),
     "discussion": (made("hidden_bench"),),
     "searchers": (made("search"),),

@@ -90,7 +90,7 @@ def test_rows_come_from_a_list_a_data_set_or_a_file(kind: str, tmp_path: Path) -
         env.reset(seed=seed)
         shown.append(env.last()[0]["text"])
     assert sorted(shown) == ["Turn 1 of 2.\nIs 91 a prime?", "Turn 1 of 2.\nIs 97 a prime?"]
-    assert env.metadata["reset_options"] == {"split": ("train", "test")}
+    assert env.metadata["reset_options"] == {"split": ("train", "test"), "row": ()}
     assert env.metadata["delayed_roles"] == []
 
 

@@ -25,8 +25,18 @@ def chunk(name: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
 
+def ihdr(width: int, height: int) -> bytes:
+    return chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
+
+
 def header_of(width: int, height: int) -> bytes:
-    return PNG + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
+    return PNG + ihdr(width, height)
+
+
+def with_transparent_grey(png: bytes, grey: int) -> Image:
+    """The file of 16 bits with that grey as transparent."""
+    at = png.index(b"IDAT") - 4
+    return Image(png[:at] + chunk(b"tRNS", struct.pack(">H", grey)) + png[at:], "a board")
 
 
 RED_AND_CLEAR = Picture.fromarray(np.array([[[255, 0, 0, 255], [9, 9, 9, 0]]] * 8, dtype=np.uint8).repeat(4, 1))
@@ -59,6 +69,19 @@ def test_sixteen_bits_are_scaled_and_not_clipped() -> None:
     ]
 
 
+def test_a_transparent_grey_of_sixteen_bits_is_white_and_its_neighbour_is_not() -> None:
+    picture = opened(with_transparent_grey(png_of(Picture.fromarray(GREYS)).png, 257))
+    assert [picture.getpixel((x, 0)) for x in range(3)] == [(0, 0, 0), (255, 255, 255), (128, 128, 128)]
+
+
+def test_a_transparent_colour_of_sixteen_bits_is_white() -> None:
+    colours = (b"\x75\x30\xff\xff\x01\x00", bytes(6))  # (117, 255, 1) and black in 8 bits
+    header = PNG + chunk(b"IHDR", struct.pack(">IIBBBBB", 8, 4, 16, 2, 0, 0, 0)) + chunk(b"tRNS", colours[0])
+    pixels = chunk(b"IDAT", zlib.compress((b"\0" + b"".join(colours) * 4) * 4))
+    picture = opened(Image(header + pixels + chunk(b"IEND", b""), "a board"))
+    assert [picture.getpixel((x, 0)) for x in range(2)] == [(255, 255, 255), (0, 0, 0)]
+
+
 @pytest.mark.parametrize(("size", "expected"), [((1, 1), (4, 4)), ((3, 100), (6, 200)), ((4, 5), (4, 5))])
 def test_a_picture_of_few_rows_is_enlarged(size: tuple[int, int], expected: tuple[int, int]) -> None:
     picture = opened(png_of(Picture.new("RGB", size, (9, 8, 7))))
@@ -81,8 +104,22 @@ WHOLE = png_of(Picture.fromarray(np.random.default_rng(0).integers(0, 255, (64, 
         (header_of(8, 8), "cannot be decoded"),
         (WHOLE[:200], "cannot be decoded"),
         (WHOLE[:100] + b"\xff" * 50 + WHOLE[150:], "cannot be decoded"),
+        (header_of(8, 8) + ihdr(5000, 5000) + chunk(b"IDAT", b""), "a second header says 5000 x 5000"),
+        (header_of(8, 8) + ihdr(20_000, 20_000) + chunk(b"IDAT", b""), "cannot be decoded .DecompressionBombError"),
     ],
-    ids=["empty", "zeros", "no width", "huge", "enormous", "narrow", "no pixels", "cut off", "broken"],
+    ids=[
+        "empty",
+        "zeros",
+        "no width",
+        "huge",
+        "enormous",
+        "narrow",
+        "no pixels",
+        "cut off",
+        "broken",
+        "grows",
+        "explodes",
+    ],
 )
 def test_what_cannot_be_shown_is_an_error_with_the_digest(png: bytes, message: str) -> None:
     image = Image(png, "a board")

@@ -62,6 +62,25 @@ def test_a_partial_score_is_paid_as_progress_and_only_1_is_success(tmp_path: Pat
     assert isinstance(task.parse("  "), Unreadable)
 
 
+@pytest.mark.parametrize(
+    ("row", "outcome"),
+    [
+        ({"question": "2 + 2?", "answer": "4"}, {"success": True}),
+        ({"question": "2 + 2?", "answer": "5", "note": "kept"}, {"success": False}),
+        ({"question": "2 + 2?"}, {}),
+    ],
+)
+def test_a_row_that_is_given_is_graded_if_it_has_the_columns_of_the_others(
+    row: dict[str, str], outcome: dict[str, bool], tmp_path: Path
+) -> None:
+    rows = [{"question": "1 + 1?", "answer": "2", "id": "a", "split": "test"}, {"question": "1?", "answer": "1"}]
+    task = task_on(tmp_path / "rows.jsonl", rows)
+    state = task.apply(task.generate(0, row=row), "4")
+    assert (task.show(state), task.outcome(state)) == ("2 + 2?", outcome)
+    with pytest.raises(ValueError, match="the row has the question None; expected a text"):
+        task.generate(0, row={"answer": "4"})
+
+
 def test_a_score_out_of_range_is_an_error_of_the_grading_function(tmp_path: Path) -> None:
     task = task_on(tmp_path / "rows.jsonl", [{"question": "1 + 1?", "answer": "2"}], score=7)
     with pytest.raises(ValueError, match=r"grade\(\) of half returned 7\.0; expected a score from 0 to 1"):
@@ -70,7 +89,7 @@ def test_a_score_out_of_range_is_an_error_of_the_grading_function(tmp_path: Path
 
 def test_a_split_without_rows_is_not_offered(tmp_path: Path) -> None:
     task = task_on(tmp_path / "rows.jsonl", [{"question": "1 + 1?", "answer": "2", "split": "test"}])
-    assert task.instance_fields == {"split": ("test",)}
+    assert task.instance_fields == {"split": ("test",), "row": ()}
     with pytest.raises(ValueError, match=r"split is 'train'; expected one of 'test'"):
         task.generate(0, split="train")
 

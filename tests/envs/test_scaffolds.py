@@ -19,6 +19,8 @@ import pytest
 import pettingllms_envs
 from pettingllms_envs import cli, installing, testing
 from pettingllms_envs.commands import new
+from pettingllms_envs.episodes import files
+from pettingllms_envs.workflows.designs import Design, Member, write_design
 
 
 ROOT = Path(__file__).parents[2]
@@ -136,7 +138,7 @@ ROWS = (
 def test_rows_of_ones_own_are_played_and_graded_at_once(made: Callable[..., Any], tmp_path: Path) -> None:
     module = made("capitals", "--kind", "rows", "--data", write(tmp_path / "mine.jsonl", *ROWS))
     env = module.env(workflow="single")
-    assert env.metadata["reset_options"] == {"split": ("train", "test")}
+    assert env.metadata["reset_options"] == {"split": ("train", "test"), "row": ()}
     env.reset(seed=5, options={"split": "test"})
     assert env.snapshot().play.task.row["note"] == "kept"
     assert "Capital of Chad?" in env.observe("planner_0")["text"]
@@ -243,3 +245,70 @@ def test_a_new_tool_is_not_called_like_one_that_exists(tmp_path: Path, capsys: A
     assert cli.main(["new", "python", "--kind", "tool", "--to", str(tmp_path)]) == 2
     assert "there is a tool 'python'; expected a new name" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+HOSTILE_JOB = (
+    'MyGame my_game TASK_CLASS DESIGN_ROUNDS """\n\'\'\' + __import__("os").abort() + \\"\\N{BULLET} \ud800 {0} "'
+    + "Then go on from what you read, step by step, until there is no step left to be taken. " * 3
+)
+DESIGNS = [
+    Design((Member("Find the source.", (), ("archive_1",)), Member(HOSTILE_JOB, (0,), ("archive_0",))), 2),
+    Design((Member(HOSTILE_JOB),), 2),
+]
+
+
+@pytest.fixture
+def designs(tmp_path: Path) -> Path:
+    """A run of episodes with a design each, and of one without."""
+    for number, first in enumerate([*map(write_design, DESIGNS), "Two members should do."]):
+        replies = [first, "```call archive_1\nRamin\n```", "I go on.", "```call archive_0\nGafon\n```"]
+        (tmp_path / "replies.json").write_text(json.dumps([*replies, *["Answer: Popos"] * 9]))
+        options = ["--set", "workflow=designed", "--set", "size=8", "--set", "max_calls=5", "--set", "job_chars=500"]
+        agents = f"scripted:{tmp_path / 'replies.json'}"
+        run = ["bench", "archives", *options, "--agents", agents, "--limit", "1", "--output"]
+        assert cli.main([*run, str(tmp_path / str(number))]) == 0
+    rows = [row for number in range(3) for row in files.read(tmp_path / str(number))]
+    for number, row in enumerate(rows):
+        row["instance"]["index"] = number
+    files.write_rows(tmp_path / "0" / "episodes.jsonl", rows)
+    return tmp_path / "0"
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_package_of_a_design_shows_its_members_the_same_prompts(
+    number: int, designs: Path, made: Callable[..., Any]
+) -> None:
+    module = made(f"scribes_{number}", "--kind", "roles", "--from", str(designs), "--episode", str(number))
+    (team,) = [kind for kind in vars(module).values() if isinstance(kind, type) and "design" in vars(kind)]
+    assert team.design == DESIGNS[number - 1]  # type: ignore[attr-defined]
+    row = files.read(designs)[number - 1]
+    env = module.env()
+    env.reset(seed=row["instance"]["seed"], options=row["instance"]["options"])
+    assert len(row["steps"]) > 2
+    for step in row["steps"][1:]:
+        assert (env.agent_selection, env.observe(env.agent_selection)) == (step["agent"], step["prompt"])
+        env.step(step["reply"])
+    assert env.standing()
+    testing.conforms(module.env, make_parallel=module.parallel_env, seeds=range(2), only=set(testing.CHECKS) - SLOW)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--kind roles --from RUN --episode 3", "episode 3 of RUN has no design: it is not one JSON object;"),
+        ("--kind roles --from RUN --episode 4", "--episode is 4, and RUN has 3; expected one of them, from 1."),
+        ("--kind game --from RUN", "expected it for roles. Add --kind roles."),
+        ("--kind roles --from OTHER", "is one of plan_path_v0, in which nobody designs; expected workflow=designed."),
+        ("--kind roles --from NONE", "NONE/run.json: No such file or directory;"),
+    ],
+)
+def test_an_episode_without_a_design_makes_no_package(
+    options: str, message: str, designs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other"
+    assert cli.main(["bench", "plan_path", "--agents", "oracle", "--limit", "1", "--output", str(other)]) == 0
+    for word, path in (("RUN", designs), ("OTHER", other), ("NONE", tmp_path / "none")):
+        options, message = options.replace(word, str(path)), message.replace(word, str(path))
+    assert cli.main(["new", "scribes", "--to", str(tmp_path), *options.split()]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "scribes").exists()

@@ -16,7 +16,7 @@ from pettingllms_envs.agents.base import AgentFailed, Null, Oracle, Reply, Reque
 from pettingllms_envs.episodes import files
 from pettingllms_envs.episodes.episode import Instance, RunLimits, Stopped, derived_seed, episode
 from pettingllms_envs.episodes.replay import replay
-from pettingllms_envs.observations import text_prompt
+from pettingllms_envs.observations import read_observation
 
 
 DOCS = Path(__file__).parents[2] / "docs" / "records.md"
@@ -208,9 +208,9 @@ def test_an_observation_that_is_no_text_is_an_error_of_the_environment() -> None
 )
 def test_what_no_prompt_carries_raises_and_is_never_dropped(observation: Any, given: str) -> None:
     with pytest.raises(TypeError, match=rf"agent 'a' {given}; expected text under 'system', .* Wrap the environment"):
-        text_prompt(observation, agent="a")
+        read_observation(observation, agent="a")
     observation = {"text": "hi", "system": None, "followup": "more"}
-    assert text_prompt(observation, agent="a").messages == [{"role": "user", "content": "hi"}]
+    assert read_observation(observation, agent="a").messages == [{"role": "user", "content": "hi"}]
 
 
 class Telling(Echo):

@@ -63,6 +63,12 @@ def played(name: str, successes: str, env: str = "game_v0", model: str | None = 
     return Run(name, header(**whole), rows)
 
 
+def wordless(run: Run, index: int) -> Run:
+    """The run, with an episode that does not say whether it was a success."""
+    run.rows[index]["success"] = None
+    return run
+
+
 def table(board: Leaderboard) -> dict[str, dict[str, float]]:
     return {
         player: {
@@ -127,6 +133,7 @@ def test_what_five_pairs_cannot_tell_the_first_of_them_alone_could() -> None:
         (played("odd", "1111", settings={"size": 5}), "no other plays game_v0 so: size 5 (in the table default)"),
         (played("odd", "1111", max_steps=9), "no other plays game_v0 so: max_steps 9 (in the table null)"),
         (played("odd", "11e1"), "of 4 episodes 1 are errors; the same command plays them"),
+        (wordless(played("odd", "1111"), 3), "1 of 4 episodes do not say whether they were a success"),
         (played("odd", "11-e"), "of 4 episodes 1 are errors and 1 are missing; the same command plays them"),
         (played("odd", "1111", instances=None), "it does not say how many episodes it has"),
         (played("odd", "1010", model="a"), "z is the same run, and counts"),
@@ -190,6 +197,14 @@ def test_runs_of_another_version_of_the_package_are_left_out() -> None:
     assert board.left_out == [("a", said)]
     later = [Run("c", runs[2].header, [{**each, "timing": {"began": 999.0, "seconds": 1.0}} for each in runs[2].rows])]
     assert list(leaderboard([runs[0], *later]).players) == ["c"]
+
+
+def test_runs_of_several_states_of_the_code_are_said_to_be_so() -> None:
+    runs = [played(name, "10") for name in "abc"]
+    said = "game_v0: its runs are of 2 states of the code under one version number (versions.source)."
+    assert "versions.source" not in text_of(leaderboard(runs), "md")
+    runs[0].header["versions"]["source"] = "another"
+    assert said in text_of(leaderboard(runs), "md")
 
 
 def test_one_name_for_different_agents_is_a_row_for_each() -> None:
@@ -416,7 +431,7 @@ def test_a_name_is_no_formula_no_markup_and_no_line_of_its_own() -> None:
     names = ["=1+1", "@SUM(A1)", "+1", "-2+3", "a\n| b <i>*c*", "**best**", "[x](u)", "\\*d*"]
     board = leaderboard([played(f"r/{i}", "10", model=name) for i, name in enumerate(names)])
     shown = {line[1]: line[2] for line in csv.reader(io.StringIO(text_of(board, "csv")))}
-    assert set(shown) == {"player", "'=1+1", "'@SUM(A1)", "+1", "'-2+3", *names[4:]}
+    assert set(shown) == {"player", "'=1+1", "'@SUM(A1)", "+1", "'-2+3", "a | b <i>*c*", *names[5:]}
     assert shown["+1"] == "0.5"
     lines = text_of(board, "md").splitlines()
     for name in ("a \\| b \\<i>\\*c\\*", "\\*\\*best\\*\\*", "[x]\\(u)", "\\\\\\*d\\*"):
@@ -424,6 +439,27 @@ def test_a_name_is_no_formula_no_markup_and_no_line_of_its_own() -> None:
     page = text_of(board, "html")
     assert "<td>**best**</td><td><strong>50.0%" in page
     assert "<i>" not in page
+
+
+def test_no_name_has_an_escape_or_a_line_break_of_a_terminal(run: Command) -> None:
+    run("bench plan_path --agents null --limit 2 --output r")
+    path = Path("r/run.json")
+    record = json.loads(path.read_text("utf-8"))
+    for own in record["config"]["agents"].values():
+        own.update(kind="api", target="a\x1b[31mRED\n\u202eabc")
+    path.write_text(json.dumps(record))
+    for command in ("leaderboard r", "runs r"):
+        for form in ("table", "md", "csv"):
+            status, out, err = run(f"{command} --format {form}")
+            assert (status, err) == (0, "")
+            assert "a\ufffd[31mRED \ufffdabc" in out
+
+
+def test_a_shells_glob_over_a_suites_folder_names_its_record_too(run: Command) -> None:
+    run("bench plan_path --agents null --limit 2 --output suite/r")
+    Path("suite/suite.json").write_text("{}")
+    assert run("leaderboard suite/r suite/suite.json") == run("leaderboard suite/r")
+    assert run("leaderboard suite/suite.json")[0] == 2
 
 
 def test_an_index_of_two_thousand_runs_takes_two_seconds_more_than_the_version(run: Command, tmp_path: Path) -> None:

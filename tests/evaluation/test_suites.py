@@ -129,7 +129,7 @@ def test_the_suites_that_are_documented_are_shipped() -> None:
 
 def cells(suite: str, **given: Any) -> list[Namespace]:
     parsed = suite_of(yaml.safe_load(suite), default_name="s", source="s.yaml")
-    args = {"settings": [], "reset_options": [], "agents": [], "team": None, **given}
+    args = {"settings": [], "reset_options": [], "agents": [], "team": None, "row": None, **given}
     return [cell.args for cell in cells_of(Namespace(**args), parsed)]
 
 

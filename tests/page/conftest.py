@@ -1,5 +1,6 @@
 """Runs to make pages of: real games, scripted replies, one error, one rollout of a training."""
 
+import json
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +9,9 @@ from typing import Any
 import pytest
 
 import pettingllms_envs
+from pettingllms_envs import cli
 from pettingllms_envs.episodes import files
+from pettingllms_envs.workflows.designs import Design, Member, write_design
 
 
 HOSTILE = "</script><script>document.title = 'taken'</script><b>bold</b> \ud800 …"
@@ -80,11 +83,13 @@ def rows(name: str, num: int, *, num_candidates: int = 1) -> list[dict[str, Any]
     return made
 
 
-def write_run(folder: Path, made: list[dict[str, Any]], kind: str = "bench") -> Path:
+def write_run(
+    folder: Path, made: list[dict[str, Any]], kind: str = "bench", settings: dict[str, Any] | None = None
+) -> Path:
     """The run's two files."""
-    env = pettingllms_envs.make(made[0]["instance"]["env"])
-    roles = {agent: agent.removesuffix("_0") for agent in env.possible_agents}
-    config = {"env": made[0]["instance"]["env"], "settings": {}, "roles": roles}
+    env = pettingllms_envs.make(made[0]["instance"]["env"], **(settings or {}))
+    roles = {agent: agent.rpartition("_")[0] for agent in env.possible_agents}
+    config = {"env": made[0]["instance"]["env"], "settings": settings or {}, "roles": roles}
     folder.mkdir(parents=True, exist_ok=True)
     files.write_rows(folder / "episodes.jsonl", made)
     files.write_json(folder / "run.json", files.header(kind, config, {}))
@@ -119,3 +124,40 @@ def many(tmp_path: Path) -> Callable[[int], Path]:
         return write_run(tmp_path / "many", made)
 
     return make
+
+
+TEAM = Design((Member("Find the source."), Member(HOSTILE, (0,), ("archive_0",)), Member("Answer.", (0, 1))), 2)
+
+
+@pytest.fixture
+def designs(tmp_path: Path) -> Path:
+    """Two episodes of teams that were designed: one plays, and of the other nobody can read the design.
+
+    As in a training, the first design was one of two, and the other one was played to its end twice.
+    """
+    replies = [write_design(TEAM), HOSTILE, "```call archive_0\nwho\n```", *["I see."] * 4, "Answer: nobody"]
+    made = [designed(tmp_path / str(index), own) for index, own in enumerate((replies, [HOSTILE]))]
+    made[1]["instance"]["index"] = 1
+    design, *members = made[0]["steps"]
+    other = {"reply": write_design(Design((Member("Go."),))), "parts": None, "chosen": False, "advantage": -0.5}
+    member = members[0] | {"candidates": [candidate(members[0])]}
+    turns = [{"return": value, "steps": [member]} for value in (1.25, -0.01)]
+    design["candidates"] = [candidate(design), other | {"reward": -0.01, "continuations": turns}]
+    return write_run(tmp_path / "designs", made, "rollouts", {"workflow": "designed", "size": 8})
+
+
+def designed(folder: Path, replies: list[str]) -> dict[str, Any]:
+    """An episode with these replies."""
+    folder.mkdir()
+    (folder / "replies.json").write_text(json.dumps(replies))
+    options = "--workflow designed --set size=8 --limit 1 --output"
+    agents = f"scripted:{folder / 'replies.json'}"
+    assert cli.main(["bench", "archives", "--agents", agents, *options.split(), str(folder / "run")]) == 0
+    (row,) = files.read(folder / "run")
+    return row
+
+
+def candidate(step: dict[str, Any]) -> dict[str, Any]:
+    """A step as the candidate that was played on."""
+    reward = step["rewards"][step["agent"]]
+    return {"reply": step["reply"], "reward": reward, "parts": None, "chosen": True, "advantage": 0.5}

@@ -79,6 +79,29 @@ def test_the_page_of_a_training_is_sound(training: str, width: int, dark: bool) 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)
+def test_the_page_of_designs_is_sound_and_a_member_leads_to_its_reply(designs: Path, width: int, dark: bool) -> None:
+    page = {"url": f"{build(designs).as_uri()}#/1", "width": width, "dark": dark}
+    (found,) = visit({**page, "keys": ["Tab"] * 24})
+    reached = [words.split(",")[0] for words in found["focus"]]
+    member, design = (reached.index(words) + 1 for words in ("button member_1", "summary played to the end 2 times"))
+    opened, moved = visit(
+        {**page, "keys": [*["Tab"] * design, "Enter", "Tab", "Enter"], "read": "document.body.innerText"},
+        {**page, "keys": [*["Tab"] * member, "Enter"], "read": "document.querySelector('.step.now').id"},
+    )
+    for each in (found, opened, moved):
+        expect_sound(each)
+    assert opened["focus"][-1] == "summary prompt"
+    for words in (
+        "continuation 1, return 1.25",
+        "<script>document.title = 'taken'</script>",
+        "reads member_0, member_1",
+    ):
+        assert words in opened["read"]
+    assert moved["read"] == "step-2"
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
 def test_the_pages_of_a_leaderboard_and_an_index_are_sound(
     width: int, dark: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -373,3 +373,29 @@ def test_images_and_tool_calls_of_a_prompt_are_shown_and_what_they_say_stays_tex
     for words in ("calls add call_0_0", f"program: {hostile}", "<b>tool call_0_0</b>", f"42 {hostile}", "1 tool<"):
         assert words in seen
     assert "<title>taken" not in seen
+
+
+def test_designs_are_read_for_the_page_and_others_say_why_not(designs: Path) -> None:
+    (first, *members), (unreadable,) = (episode["steps"] for episode in blocks(page(designs))["piece-0"])
+    assert first["design"]["rounds"] == 2
+    assert [(each["reads"], each["tools"]) for each in first["design"]["members"]] == [
+        ([], []),
+        ([0], ["archive_0"]),
+        ([0, 1], []),
+    ]
+    assert [each["design"]["members"][0]["job"] for each in first["candidates"]] == ["Find the source.", "Go."]
+    went_on = first["candidates"][1]["continuations"]
+    assert [(each["return"], [step["agent"] for step in each["steps"]]) for each in went_on] == [
+        (1.25, ["member_0"]),
+        (-0.01, ["member_0"]),
+    ]
+    assert {step["design"] for step in members} == {None}
+    assert unreadable["design"] == {"unreadable": "it is not one JSON object"}
+
+
+def test_a_run_whose_environment_cannot_be_made_here_has_a_page_without_designs(designs: Path) -> None:
+    header = files.read_header(designs)
+    header["config"]["settings"]["palette"] = ["a tool of elsewhere"]
+    files.write_json(designs / "run.json", header)
+    episodes = blocks(page(designs))["piece-0"]
+    assert [episode["steps"][0]["design"] for episode in episodes] == [None, None]

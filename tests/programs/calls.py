@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 
@@ -67,3 +69,11 @@ def returns_of(env: Any, replies: Iterable[str], seed: int = 0) -> tuple[dict[st
         steps.append(dict(env.rewards))
     assert all(env.terminations.values())
     return {agent: sum(step[agent] for step in steps) for agent in env.possible_agents}, steps
+
+
+def assert_ends(process: int) -> None:
+    """Wait until a process has ended, at most 10 s."""
+    until, place = time.monotonic() + 10, Path(f"/proc/{process}")
+    while place.exists() and "Z" not in (place / "stat").read_text().split()[2]:
+        assert time.monotonic() < until
+        time.sleep(0.01)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import io
 import itertools
 import json
 import logging
@@ -15,9 +16,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from PIL import Image as Picture
 
 from calls import ask, chat, played, send
-from pettingllms_envs.observations import Limits
+from pettingllms_envs.observations import Image, Limits
 from pettingllms_envs.programs import endpoint, program
 
 
@@ -48,6 +50,41 @@ def answers(call: Callable[[str], Any], reply: str = "Yes.", agents: Any = AGENT
     played(env, lambda text: "0" if text == "the end" else reply)
     env.close()
     return found[0]
+
+
+def shown(url: str) -> dict[str, Any]:
+    """A request with a text, an image and a text."""
+    content = [
+        {"type": "text", "text": "Look:"},
+        {"type": "image_url", "image_url": {"url": url}},
+        {"type": "text", "text": "Moves?"},
+    ]
+    return {"messages": [{"role": "user", "content": content}]}
+
+
+def test_an_image_in_a_data_url_is_a_part_of_what_the_agent_observes_in_its_place() -> None:
+    file = io.BytesIO()
+    Picture.new("RGB", (8, 8)).save(file, "PNG")
+    image = Image(file.getvalue(), "a board")
+    in_responses = [
+        {"type": "input_text", "text": "Look:"},
+        {"type": "input_image", "image_url": image.url},
+        {"type": "input_text", "text": "Moves?"},
+    ]
+
+    def team(base_url: str, row: Any) -> float:
+        send(f"{base_url}/chat/completions", {"model": "writer", **shown(image.url)})
+        send(f"{base_url}/responses", {"model": "writer", "input": [{"role": "user", "content": in_responses}]})
+        return 1.0
+
+    env = program(team, agents=["writer"])()
+    env.reset(seed=0)
+    for _ in range(2):
+        observed = env.observe("writer")
+        assert observed["messages"] == [{"role": "user", "content": ["Look:", Image(image.png, "an image"), "Moves?"]}]
+        assert env.observation_space("writer").contains(observed)
+        env.step("Yes.")
+    env.close()
 
 
 def test_a_chat_completion_has_the_reply_and_why_it_ended() -> None:
@@ -229,7 +266,11 @@ def test_an_agent_is_named_by_the_header_else_by_the_model_and_a_lone_one_by_any
         ({"messages": []}, "expected a user's or a tool's"),
         ({"messages": [{"role": "system", "content": "Be good."}]}, "expected a user's or a tool's"),
         ({"messages": [{"role": "robot", "content": "x"}]}, "message 0 has the role 'robot'"),
-        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "of the type 'image_url'"),
+        ({"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]}, "of the type 'input_audio'"),
+        (shown("https://example.org/board.png"), "'https://example.org/board.png', which is not fetched"),
+        (shown("data:image/jpeg;base64,AAAA"), "expected data:image/png;base64,..."),
+        (shown("data:image/png;base64,@"), "is no base64"),
+        (shown("data:image/png;base64,AAAA"), "expected a PNG file"),
         ({"messages": [{"role": "user", "content": 7}]}, "a content of the type int"),
         ({"messages": [{"role": "tool", "tool_call_id": "x", "content": "5"}]}, "no message before has made"),
         ({"messages": "Who?"}, "messages is no list"),
@@ -476,6 +517,24 @@ def test_a_client_that_goes_before_its_answer_leaves_the_decision_to_its_second_
     env.step("I.")
     assert env.terminations == {"writer": True}
     assert env.rewards == {"writer": 1.0}
+
+
+def test_the_same_that_is_asked_again_after_a_second_try_was_answered_is_another_decision() -> None:
+    def team(base_url: str, row: Any) -> float:
+        url = urllib.parse.urlsplit(f"{base_url}/chat/completions")
+        body = {"model": "writer", "messages": [{"role": "user", "content": "Who?"}]}
+        for _ in range(20):
+            first = http.client.HTTPConnection(url.hostname or "", url.port)
+            first.request("POST", url.path, json.dumps(body))
+            time.sleep(0.005)
+            first.close()
+            found.append(ask(base_url, "writer", "Who?"))
+        return 1.0
+
+    found, replies = list[str](), map(str, range(100))
+    env = program(team, agents=("writer",))()
+    played(env, lambda text: time.sleep(0.02) or next(replies))  # type: ignore[func-returns-value]
+    assert found == list(map(str, range(20)))
 
 
 def test_a_second_try_after_a_reply_that_its_client_did_not_wait_for_gets_that_reply() -> None:

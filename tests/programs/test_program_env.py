@@ -9,7 +9,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from calls import ask, chat, played, returns_of, send
+from calls import ask, assert_ends, chat, played, returns_of, send
 from pettingllms_envs.programs import ProgramFailed, program
 from pettingllms_envs.programs.endpoint import endpoint
 
@@ -317,10 +316,7 @@ def test_a_program_that_hangs_is_a_failure_and_its_processes_are_ended(tmp_path:
     os.kill(child, 0)
     with pytest.raises(ProgramFailed, match=r"hangs: no call and no end within timeout=1.5 s"):
         env.step("a")
-    until = time.monotonic() + 10
-    while Path(f"/proc/{child}").exists() and "Z" not in Path(f"/proc/{child}/stat").read_text().split()[2]:
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    assert_ends(child)
 
 
 def test_calls_that_are_open_at_the_end_of_the_program_or_made_later_get_an_error() -> None:

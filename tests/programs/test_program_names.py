@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import io
 import json
+import signal
+import subprocess
 import sys
+import time
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 import pettingllms_envs
+from calls import assert_ends
 from pettingllms_envs import cli, testing
 from pettingllms_envs.episodes.files import read, read_header
 from pettingllms_envs.programs import program
@@ -276,6 +280,24 @@ def test_a_failed_episode_is_an_error_row_with_what_the_program_wrote_last(name:
     assert rows[0]["error"]["kind"] == "environment"
     assert rows[0]["error"]["message"].endswith("KeyError: 0")
     assert json.loads((Path("out") / "report.json").read_text())["episodes"]["errors"] == {"environment": 2}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_ends_a_command_ends_the_processes_of_its_programs(tmp_path: Path, number: int) -> None:
+    pid, file = tmp_path / "pid", tmp_path / "hanging.py"
+    line = ["sh", "-c", f"echo $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 60"]
+    file.write_text(
+        f"from pettingllms_envs.programs import program\nteam = program({line!r}, agents=('writer',), timeout=60)\n"
+    )
+    command = [sys.executable, "-m", "pettingllms_envs.cli", "bench", f"{file}:team", "--agents", "random"]
+    bench = subprocess.Popen([*command, "--limit", "1", "--output", str(tmp_path / "run")], stdout=subprocess.DEVNULL)
+    until = time.monotonic() + 60
+    while not pid.exists():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    bench.send_signal(number)
+    assert bench.wait(20) == 130
+    assert_ends(int(pid.read_text()))
 
 
 def test_a_program_of_a_script_has_the_name_of_its_function() -> None:

@@ -38,6 +38,13 @@ TRANSFER: dict[str, Any] = {
     "/finish_weight_update": {},
 }
 """What vLLM's own weight transfer is asked, and answers."""
+RENEWING = (
+    *("/collective_rpc", "/reset_encoder_cache", "/reset_prefix_cache"),
+    *("/update_weight_version", "/weight_info"),
+)
+"""What a server in development mode is asked when it is given new weights."""
+PLACE = 5
+"""The token of a picture's place, as of the processor of `tiny_vlms`."""
 HELLO = [{"role": "user", "content": "abc"}]  # to the fake: the tokens 97, 98, 99
 
 
@@ -57,6 +64,8 @@ class FakeVLLM(ThreadingHTTPServer):
         transfer: Requests that give it a whole model.
         drops, drops_loads: So many completions, or loads, are cut off before their answer.
         refuses_loads: So many loads are refused.
+        sees, num_places: Whether it takes pictures, and how many tokens each has to it.
+        seen: Requests with pictures.
         serves_as: The name under which it answers, if it answers with another model than was asked for.
     """
 
@@ -80,6 +89,8 @@ class FakeVLLM(ThreadingHTTPServer):
         self.weight_version = "default"
         self.drops = self.drops_loads = self.refuses_loads = 0
         self.serves_as: str | None = None
+        self.sees, self.num_places = True, 4
+        self.seen: list[dict[str, Any]] = []
         self.adapters: dict[str, str] = {}
         self.completions: list[dict[str, Any]] = []
         self.log: list[tuple[str, str]] = []
@@ -103,12 +114,14 @@ class FakeVLLM(ThreadingHTTPServer):
             return 200, {"data": [{"id": self.model, "parent": None, "max_model_len": 4096}, *adapters]}
         if path == "/v1/completions":
             return self.complete(body)
+        if path == "/inference/v1/generate":
+            return self.generate(body) if self.sees else (403, "Restart vllm serve with --enable-scale-out.")
         if path == "/restart":  # of the tests alone
             return 200, self.restart()
         if path in TRANSFER:
             self.transfer.append((path, body))
             return 200, TRANSFER[path]
-        if path in ("/collective_rpc", "/reset_prefix_cache", "/update_weight_version", "/weight_info"):
+        if path in RENEWING:
             return self.renew(path, body) if self.reloads else (404, {"detail": "Not Found"})
         if not self.takes_adapters:
             return 404, {"detail": "Not Found"}
@@ -129,6 +142,20 @@ class FakeVLLM(ThreadingHTTPServer):
             self.drops_loads -= 1
             return None
         return 200, "Success"
+
+    def generate(self, body: dict[str, Any]) -> tuple[int, Any]:
+        """As `complete`; of a picture's place it makes as many as it is told by `num_places`."""
+        self.seen.append(body)
+        counts = [self.num_places if token == PLACE else 1 for token in body["token_ids"]]
+        ids = [token for token, count in zip(body["token_ids"], counts, strict=True) for _ in range(count)]
+        reply = self.complete({"prompt": ids, "model": body["model"], **body["sampling_params"]})
+        assert reply is not None
+        status, answer = reply
+        answer |= {"prompt_token_ids": ids, "prompt_logprobs": answer["choices"][0].get("prompt_logprobs")}
+        for choice in answer["choices"]:
+            sampled = choice.get("logprobs")
+            choice["logprobs"] = sampled and {"content": [{"logprob": one} for one in sampled["token_logprobs"]]}
+        return status, answer
 
     def renew(self, path: str, body: dict[str, Any] | None) -> tuple[int, Any]:
         if path == "/weight_info":
@@ -231,15 +258,17 @@ def engine_on(
         folder: For weights.
         of_agent: The policy of each agent.
         adapters: Policies that are adapters; both of `TEAM` by default.
-        options: Of the configuration, and of `VllmServer` its `max_requests` and `open_transfer`.
+        options: Of the configuration, of `VllmServer` its `max_requests` and `open_transfer`, and `images` of codecs.
     """
     own = {name: options.pop(name) for name in ("max_requests", "open_transfer") if name in options}
+    images = options.pop("images", None)
     options = {"vllm_server_timeout": 5.0, "max_completion_length": 8, **options}
     args = MultiAgentGRPOConfig(str(folder), use_cpu=True, bf16=False, **options)
     codec = PromptCodec(
         tokenize=lambda prompt: [ord(letter) for letter in prompt.messages[-1]["content"]],
         decode=lambda ids: "".join(map(chr, ids)),
         stop_token_ids=[7],
+        images=images,
     )
     return VllmServer(
         urls,

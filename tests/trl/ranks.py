@@ -39,7 +39,9 @@ from pettingllms_trl.engines import synced_engines
 from pettingllms_trl.processes.distributed import gathered
 from pettingllms_trl.processes.row_sharing import row_sharing
 from pettingllms_trl.trainer.collector import Generation
+from picture_books import PictureBook
 from third_party import Relay
+from tiny_vlms import FAMILIES
 from twin_teams import WAIT, as_program
 
 
@@ -81,6 +83,14 @@ class Flat(Uneven):
             self.rewards = dict.fromkeys(self.possible_agents, 0.0)
 
 
+class FewPictures(PictureBook):
+    """Shows pictures in every sixth of its instances, so that there may be some on one process alone."""
+
+    def show(self, seed: int) -> Any:
+        shown = [] if seed % 6 else super().show(seed)["parts"]
+        return {"parts": [*shown, f"Question {seed}?"]}  # by which replies are told apart
+
+
 class Lewd(Uneven):
     """Gives, in one of its instances, a reward that is none."""
 
@@ -104,6 +114,7 @@ def of_length(completion_ids: list[list[int]], log_extra: Any, **_: Any) -> list
 
 ENVIRONMENTS = {
     "flat": Flat,
+    "few pictures": FewPictures,
     "uneven": Uneven,
     "fails": Fails,
     "not a number": Lewd,
@@ -173,6 +184,7 @@ def take_little_memory() -> None:
         return {**arguments(*args, **kwargs), "kv_cache_memory_bytes": 2**25}
 
     colocated.engine_arguments = with_less
+    os.environ.pop("VLLM_CPU_KVCACHE_SPACE", None)  # it has precedence
 
 
 TRAINERS: list[MultiAgentGRPOTrainer] = []
@@ -184,6 +196,8 @@ class Ranked(MultiAgentGRPOTrainer):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.is_real = self.is_slow = False
+        self.first_word = 5
+        self.num_seeing: list[int] = []
         self.passes: list[tuple[str, int]] = []
         self.num_played: list[int] = []
         self.sampled: list[dict[Any, Any]] = []
@@ -200,12 +214,13 @@ class Ranked(MultiAgentGRPOTrainer):
         for ids in prompt_ids:
             rng = random.Random(f"{list(ids)}/{seen[str(list(ids))]}")
             seen[str(list(ids))] += 1
-            words = [rng.randrange(5, 200) for _ in range(rng.randint(1, 7))]
+            words = [rng.randrange(self.first_word, 200) for _ in range(rng.randint(1, 7))]
             completions.append([*words, *self.eos_token_ids[:1]] if rng.random() < 0.7 else words)
         return completions, None
 
     def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         self.passes.append((inputs["policy"], len(inputs["advantages"])))
+        self.num_seeing.append(sum(map(bool, inputs.get("pictures", ()))))
         return super().compute_loss(model, inputs, *args, **kwargs)
 
 
@@ -270,6 +285,7 @@ def trained(
         args,
         rows,
         eval_rows,
+        processing_class=FAMILIES[spec["family"]][0]() if "family" in spec else None,
         policies=policies(layout, path),
         credit=spec.get("credit", "at_grpo"),
         filters=odd_ones if spec.get("filters") else None,
@@ -282,6 +298,7 @@ def trained(
     )
     TRAINERS.append(trainer)
     trainer.is_real = spec.get("real", False)
+    trainer.first_word = spec.get("first_word", trainer.first_word)
     collect = trainer.collector.collect
 
     def recorded(rows: Any, *, name: str, **kwargs: Any) -> Generation:
@@ -326,7 +343,8 @@ def main(specs: Path, out: Path) -> None:
             weights = {name: p.detach().clone() for name, p in model.named_parameters()}
         if spec.get("save"):
             trainer.save_model(str(out / f"{spec['name']}-saved"))
-        reports = gather_object([(trainer.passes, sum(trainer.num_played), [e.instance for e in played])])
+        about = (trainer.passes, sum(trainer.num_played), [e.instance for e in played], trainer.num_seeing)
+        reports = gather_object([about])
         if trainer.is_world_process_zero():
             report = {
                 "weights": weights,
@@ -338,9 +356,10 @@ def main(specs: Path, out: Path) -> None:
                     **{name: list(values) for name, values in trainer._logs["rewards"].items()},
                     **{name: list(values) for name, values in trainer._logs["extra"].items()},
                 },
-                "passes": [passes for passes, _, _ in reports],
-                "num_played": [number for _, number, _ in reports],
-                "episodes": [instances for _, _, instances in reports],
+                "passes": [passes for passes, _, _, _ in reports],
+                "num_played": [number for _, number, _, _ in reports],
+                "episodes": [instances for _, _, instances, _ in reports],
+                "num_seeing": [numbers for _, _, _, numbers in reports],
                 "kind": trainer.accelerator.distributed_type.value,
                 "is_sharded": isinstance(trainer.model_wrapped, FSDPModule),
                 "stopped_by": trainer.stopped_by,

@@ -16,7 +16,7 @@ from torch import nn
 from transformers import Qwen3ForCausalLM
 
 from pettingllms_trl import Completion, MultiAgentGRPOTrainer
-from pettingllms_trl.records import NamedTensors, Request, Sampled, Scored
+from pettingllms_trl.records import NamedTensors, Prompt, Request, Sampled, Scored
 from short_runs import settings
 from third_party import Relay
 
@@ -74,11 +74,11 @@ class Shadow:
                 tensor.copy_(given[name])
 
     @torch.no_grad()
-    def score(self, policy: str, ids: Sequence[int]) -> Sequence[Scored]:
+    def score(self, policy: str, prompt: Prompt) -> Sequence[Scored]:
         """See `ColocatedVllm`."""
         if policy in self._adapters:
             self.model.set_adapter(policy)
-        tokens = torch.tensor([ids])
+        tokens = torch.tensor([prompt.ids])
         scores = self.model(tokens).logits[0, :-1].float().log_softmax(-1).gather(-1, tokens[0, 1:, None])
         return (Scored("this process", f"{policy}-v{self.given.count(policy)}", tuple(scores[:, 0].tolist())),)
 
@@ -122,7 +122,14 @@ def shadowed(
     engines: list[Shadow] = []
 
     def colocated(
-        group: Any, weights: Any, args: Any, tensor_parallel: None, *, memory_share: float, options: Mapping[str, Any]
+        group: Any,
+        weights: Any,
+        args: Any,
+        tensor_parallel: None,
+        *,
+        memory_share: float,
+        images: None,
+        options: Mapping[str, Any],
     ) -> Shadow:
         engines.append(Shadow(path, weights, options["adapters"], options["params"], dtype))
         return engines[-1]

@@ -101,7 +101,7 @@ def asked(made: tuple[Any, Any], model: Any) -> dict[str, Any]:
     answers: dict[int, Any] = {}
     with engine.rollout("test"):
         policy = "opener" if hasattr(model, "peft_config") else "team"
-        (score,) = engine.score(policy, list(range(3, 40)))
+        (score,) = engine.score(policy, Prompt([], tuple(range(3, 40))))
         if group is None:
             play(engine, answers)
         else:

@@ -93,6 +93,8 @@ class Engine:
         self.said.append(method)
         self.given = list(kwargs)
 
+    def reset_encoder_cache(self) -> None: ...
+
     def reset_prefix_cache(self) -> bool:
         return True
 

@@ -112,7 +112,8 @@ FACTORY_REFUSED = Refused(
     error=TypeError, message="no argument 'environment_factory'", given={"environment_factory": "env"}
 )
 LIGER = "Liger's loss is gone from TRL 1.16"
-IMAGES = "observations are text; images are not supported"
+IMAGES = "test_vision_examples.py"
+SEEING_VLLM = "engines/vllm/test_vllm_pictures.py, `-m vllm`, with a real engine"
 NO_EVAL_LOSS = "`eval_reward` and outcomes are logged, no `eval_loss`: a group-relative loss says nothing there"
 VLLM = "skipped in TRL; ours with a real engine: test_training_with_vllm.py and test_equals_trl_vllm.py, `-m vllm`"
 
@@ -419,16 +420,16 @@ CASES: tuple[Case, ...] = (
     passes("test_correct_reward_processing_classes_list", Checks(name="reward_processing_classes")),
     passes("test_single_reward_model_with_single_processing_class", Checks(name="reward_processing_classes")),
     # ---- TestGRPOTrainerVLM ----
-    elsewhere("test_train_vlm", IMAGES),
-    elsewhere("test_train_vlm_with_pad_to_multiple_of", IMAGES),
-    elsewhere("test_train_vlm_beta_non_zero", IMAGES),
-    elsewhere("test_train_vlm_peft", IMAGES),
-    elsewhere("test_train_vlm_and_importance_sampling", IMAGES),
-    elsewhere("test_train_vlm_and_liger", IMAGES),
-    elsewhere("test_train_vlm_and_vllm", IMAGES),
-    elsewhere("test_train_vlm_multi_image", IMAGES),
-    elsewhere("test_train_vlm_log_multimodal_false", IMAGES),
-    elsewhere("test_train_with_tools_multimodal_response", IMAGES),
+    passes("test_train_vlm", why=f"{IMAGES}; test_equals_trl_pictures.py, equal to TRL"),
+    passes("test_train_vlm_with_pad_to_multiple_of", why=IMAGES),
+    passes("test_train_vlm_beta_non_zero", why=f"{IMAGES}; test_equals_trl_pictures.py, equal to TRL"),
+    passes("test_train_vlm_peft", why=IMAGES),
+    passes("test_train_vlm_and_importance_sampling", why=IMAGES),
+    elsewhere("test_train_vlm_and_liger", LIGER),
+    passes("test_train_vlm_and_vllm", why=SEEING_VLLM),
+    passes("test_train_vlm_multi_image", why=f"{IMAGES}; test_equals_trl_pictures.py, equal to TRL"),
+    passes("test_train_vlm_log_multimodal_false", why=f"{IMAGES}; the table has descriptions, never images"),
+    elsewhere("test_train_with_tools_multimodal_response", TOOLS),
     # ---- TestGRPOTrainerSlow ----
     elsewhere("test_train_with_liger_grpo_kernel", LIGER),
     elsewhere("test_train_with_liger_grpo_kernel_and_peft", LIGER),
@@ -438,8 +439,10 @@ CASES: tuple[Case, ...] = (
         "inherited with `_generate_single_turn`; it needs a GPU, and has not been run on one",
         Inherits(method="_tokenize_prompts"),
     ),
-    elsewhere("test_vlm_training", IMAGES),
-    elsewhere("test_vlm_processor_vllm_colocate_mode", IMAGES),
+    differs(
+        "test_vlm_training", "of adapters on a large model, on a GPU; ours with tiny ones: test_picture_policies.py"
+    ),
+    passes("test_vlm_processor_vllm_colocate_mode", why=SEEING_VLLM),
     passes("test_train_vllm", why=VLLM),
 )
 

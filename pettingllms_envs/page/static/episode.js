@@ -55,7 +55,7 @@ function Changes({ before, after }) {
   return html`<pre>${parts.map((part) => html`<span class=${part.added ? "added" : part.removed ? "removed" : "same"}>${part.value.replace(/\n$/, "")}</span>`)}</pre>`;
 }
 
-function Step({ step, number, before, now, diff, tree, tools }) {
+function Step({ step, number, before, now, diff, tree, tools, steps, onPick }) {
   const box = useRef(null);
   useEffect(() => { if (now && number) box.current.scrollIntoView({ block: "nearest" }); }, [now]);
   const tokens = [step.prompt_tokens !== null && `${step.prompt_tokens} prompt`, step.completion_tokens !== null && `${step.completion_tokens} completion`].filter(Boolean);
@@ -77,6 +77,7 @@ function Step({ step, number, before, now, diff, tree, tools }) {
           ${diff && before ? html`<div class="soft">changes since this agent's last reply</div><${Changes} before=${before.reply} after=${step.reply} />` : step.reply ? html`<${Text} text=${step.reply} />` : html`<pre class="soft">(nothing)</pre>`}
         </div>
         <${Parts} parts=${step.parts} />
+        ${step.design && html`<${Design} design=${step.design} steps=${steps} onPick=${onPick} />`}
         ${tree && step.candidates.length > 1 && html`<details open=${now}><summary>${step.candidates.length} candidates</summary><${Candidates} step=${step} /></details>`}
       </div>
     </div>
@@ -100,7 +101,7 @@ function Episode({ row, now, setNow, diff, tree }) {
       <span class="push"></span><span class="soft mono">${Object.entries(episode.outcome).map(([name, value]) => `${name} ${typeof value === "number" ? short(value) : value}`).join(", ")}</span></div>
     ${row.error && html`<div class="error"><b class="bad">Error, no verdict.</b> ${row.error}</div>`}
     ${tree && branches && html`<${Tree} steps=${episode.steps} now=${now} onPick=${setNow} />`}
-    ${episode.steps.map((step, k) => html`<${Step} step=${step} number=${k} before=${before[k]} now=${k === now} diff=${diff} tree=${tree} tools=${step.tools === null ? null : episode.tools[step.tools]} key=${k} />`)}
+    ${episode.steps.map((step, k) => html`<${Step} step=${step} number=${k} before=${before[k]} now=${k === now} diff=${diff} tree=${tree} tools=${step.tools === null ? null : episode.tools[step.tools]} steps=${episode.steps} onPick=${setNow} key=${k} />`)}
     ${episode.board !== null && html`<div class="step"><header><span class="soft">the end</span></header><div class="body"><${Board} board=${episode.board} /></div></div>`}
     <p class="soft mono">${episode.address}</p>`;
 }

@@ -29,9 +29,16 @@ function Tree({ steps, now, onPick }) {
   </svg></div>`;
 }
 
+/** The reward and the advantage of a candidate. */
+function Worth({ of }) {
+  return html`<span>reward ${short(of.reward)}</span>${(of.advantage ?? null) !== null && html`<span class=${of.advantage < 0 ? "bad" : "good"}>advantage ${short(of.advantage)}</span>`}`;
+}
+
 function Candidates({ step }) {
   return html`<div class="candidates">${step.candidates.map((candidate, c) => html`<div class=${c === step.chosen ? "candidate chosen" : "candidate"}>
     <div class="bar"><b>candidate ${c + 1}</b>${c === step.chosen && html`<span class="good">played on</span>`}
-      <span>reward ${short(candidate.reward)}</span>${candidate.advantage !== null && html`<span class=${candidate.advantage < 0 ? "bad" : "good"}>advantage ${short(candidate.advantage)}</span>`}</div>
-    <${Parts} parts=${candidate.parts} />${candidate.reply ? html`<${Text} text=${candidate.reply} />` : html`<pre class="soft">(nothing)</pre>`}</div>`)}</div>`;
+      <${Worth} of=${candidate} /></div>
+    <${Parts} parts=${candidate.parts} />${candidate.reply ? html`<${Text} text=${candidate.reply} />` : html`<pre class="soft">(nothing)</pre>`}
+    ${candidate.design && html`<${Design} design=${candidate.design} />`}
+    ${candidate.continuations.length > 0 && html`<${Continuations} of=${candidate.continuations} />`}</div>`)}</div>`;
 }

@@ -17,6 +17,7 @@ import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +30,12 @@ from vllm.platforms import current_platform
 from vllm.sampling_params import RequestOutputKind
 from vllm.usage.usage_lib import UsageContext
 
+from pettingllms_envs.pictures import opened
 from pettingllms_trl.engines.vllm.adapters import check_adapters
 from pettingllms_trl.engines.vllm.engine import VllmEngine
 from pettingllms_trl.engines.vllm.params import VllmParams, VllmRequest
 from pettingllms_trl.engines.weight_store import AdapterVersion, StaleWeights
-from pettingllms_trl.records import POLL_SECONDS, NamedTensors, Sampled, Scored
+from pettingllms_trl.records import POLL_SECONDS, NamedTensors, Prompt, Sampled, Scored
 
 
 SHARED_MEMORY = Path("/dev/shm")
@@ -83,6 +85,7 @@ class ColocatedVllm(VllmEngine):
         self._names = itertools.count()
         self._waiting: dict[str, VllmRequest] = {}
         self._can_sleep = bool(arguments.get("enable_sleep_mode"))
+        self._pixels = arguments.get("mm_processor_kwargs")
         self._sleep()
 
     @property
@@ -109,6 +112,7 @@ class ColocatedVllm(VllmEngine):
             self._store.remove(written)
         else:
             self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(state)})
+        self._engine.reset_encoder_cache()  # of pictures, which the scheduler takes for computed
         if not self._engine.reset_prefix_cache():
             raise StaleWeights("vLLM keeps what it computed with old weights: some request still holds on to it")
 
@@ -132,14 +136,18 @@ class ColocatedVllm(VllmEngine):
 
     def _send(self, asked: VllmRequest, served: AdapterVersion | None) -> None:
         detokenize = bool(asked.parameters["stop"])  # it looks for them in the text
-        name = self._add(asked.prompt.ids, served, **asked.parameters, detokenize=detokenize)
+        name = self._add(asked.agent, asked.prompt, served, **asked.parameters, detokenize=detokenize)
         self._waiting[name] = asked
 
-    def _add(self, prompt_ids: Sequence[int], served: AdapterVersion | None, **parameters: Any) -> str:
+    def _add(self, agent: str, prompt: Prompt, served: AdapterVersion | None, **parameters: Any) -> str:
         name = str(next(self._names))
+        pictures = [opened(image) for image in prompt.images]
         self._engine.add_request(
             name,
-            {"prompt_token_ids": list(prompt_ids)},
+            {
+                "prompt_token_ids": self._params.given_ids(agent, prompt),
+                **({"multi_modal_data": {"image": pictures}} if pictures else {}),
+            },
             SamplingParams(**parameters, output_kind=RequestOutputKind.FINAL_ONLY, flat_logprobs=True),
             lora_request=None if served is None else self._loras[served.policy],
         )
@@ -152,6 +160,7 @@ class ColocatedVllm(VllmEngine):
     def _answer(self, output: RequestOutput) -> tuple[int, Sampled]:
         asked = self._waiting.pop(output.request_id)
         self._check_sampled_by(output, self._of_agent[asked.agent])
+        self._check_ids(asked.agent, asked.prompt, output)
         completions = []
         for choice in output.outputs:
             ids, logprobs = choice.token_ids, choice.logprobs and choice.logprobs.logprobs  # None: not asked for
@@ -165,7 +174,11 @@ class ColocatedVllm(VllmEngine):
         if found != served:
             raise StaleWeights(f"an answer of {found} for policy {policy!r}, expected one of {served}")
 
-    def score(self, policy: str, ids: Sequence[int]) -> Sequence[Scored]:
+    def _check_ids(self, agent: str, prompt: Prompt, output: RequestOutput) -> None:
+        if prompt.images:
+            self._params.check_ids(agent, prompt, output.prompt_token_ids, f"mm_processor_kwargs={self._pixels}")
+
+    def score(self, policy: str, prompt: Prompt) -> Sequence[Scored]:
         """See `WeightSync`.
 
         vLLM computes a scored prompt from its first token on: keys and values that it has kept are not read
@@ -174,16 +187,19 @@ class ColocatedVllm(VllmEngine):
 
         Raises:
             StaleWeights: Requests are in flight, or the engine used other weights than the policy's.
+            ValueError: Its ids of a prompt with pictures are others than the trainer's.
         """
         self._check_idle(f"a text to be scored by policy {policy!r}")
         served = self._serving[policy] if self._adapters else None
         one_token = {"temperature": 0.0, "max_tokens": 1, "prompt_logprobs": 0, "detokenize": False}
-        self._add(ids[: self.max_model_len - 1], served, **one_token)
+        prompt, agent = replace(prompt, ids=prompt.ids[: self.max_model_len - 1]), self._agent_of(policy)
+        self._add(agent, prompt, served, **one_token)
         outputs: list[RequestOutput] = []
         while not outputs:
             outputs = self._engine.step()
         (output,) = outputs
         self._check_sampled_by(output, policy)
+        self._check_ids(agent, prompt, output)
         weights = served.name if served else f"{policy}-v{self._versions.get(policy, 0)}"
         return (Scored("this process", weights, tuple(output.prompt_logprobs.logprobs)),)
 

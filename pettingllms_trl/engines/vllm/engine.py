@@ -129,6 +129,10 @@ class VllmEngine(ABC):
         asked = self._params.ask(ticket, request, self.max_model_len)
         self._send(asked, self._serving.get(policy))
 
+    def _agent_of(self, policy: str) -> str:
+        """One of the agents that a policy decides for."""
+        return next(agent for agent, name in self._of_agent.items() if name == policy)
+
     # ---- What each does in its own way ------------------------------------------------------------------------------
 
     @property

@@ -23,6 +23,7 @@ from pettingllms_trl.engines.kinds import EngineKind, Group, GroupOfTrainer, Pro
 from pettingllms_trl.engines.vllm.params import VllmParams
 from pettingllms_trl.engines.vllm.weight_transfer import NcclTransfer
 from pettingllms_trl.estimate.runs import EngineOptions, Place
+from pettingllms_trl.pixels import ImageInputs
 from pettingllms_trl.processes.tensor_parallel import TensorParallelGroup
 from pettingllms_trl.records import PolicyEngine
 
@@ -87,8 +88,11 @@ def make(
             engines.append(_on_servers(urls, each.group, args, ports=ports, options=options))
         else:
             share = next(shares)
+            images = next((codecs[agent].images for agent in each.of_agent if codecs[agent].images is not None), None)
             engines.append(
-                _colocated(each.group, each.weights, args, tensor_parallel, memory_share=share, options=options)
+                _colocated(
+                    each.group, each.weights, args, tensor_parallel, memory_share=share, images=images, options=options
+                )
             )
     return engines
 
@@ -167,6 +171,7 @@ def _colocated(
     tensor_parallel: TensorParallelGroup | None,
     *,
     memory_share: float,
+    images: ImageInputs | None,
     options: Mapping[str, Any],
 ) -> PolicyEngine:
     name = get_config_model_id(weights.config)
@@ -181,11 +186,25 @@ def _colocated(
     dtype = "auto" if args.bf16 or args.fp16 else "float32"
     quantization = {"quantization": "bitsandbytes"} if _in_4_bit(weights) else {}
     arguments = {"model": name, "dtype": dtype, **engine_arguments(args, memory_share=memory_share), **quantization}
+    if images is not None:
+        arguments |= {
+            "mm_processor_kwargs": {"size": images.size},  # the trainer's, whatever the folder says
+            "limit_mm_per_prompt": {"video": 0},  # none is shown, and what would be reserved for one is large
+            "enable_tower_connector_lora": _adapts_vision(weights),  # else vLLM drops those parts of an adapter
+        }
     if tensor_parallel is None:
         return ColocatedVllm(arguments, **options)
     from pettingllms_trl.engines.vllm.tensor_parallel import TensorParallelVllm
 
     return TensorParallelVllm(arguments, group=tensor_parallel, **options)
+
+
+def _adapts_vision(weights: Any) -> bool:
+    """Whether an adapter is on more than the language part of a model with vision."""
+    if not isinstance(weights, PeftModel):
+        return False
+    language = {id(parameter) for parameter in weights.get_base_model().get_decoder().parameters()}
+    return any(".lora_" in name and id(parameter) not in language for name, parameter in weights.named_parameters())
 
 
 def _check_max_length(given: int | None, context: int | None, name: str) -> None:

@@ -16,6 +16,7 @@ from trl import GRPOConfig
 
 from pettingllms_trl.engines.batched import before_stop, check_lengths
 from pettingllms_trl.engines.kinds import PromptCodec
+from pettingllms_trl.pixels import ImageInputs
 from pettingllms_trl.records import Completion, Finish, Prompt, Request
 from pettingllms_trl.role_sampling import SamplingOverrides
 
@@ -80,7 +81,8 @@ class VllmParams:
             **(args.generation_kwargs or {}),
         }
         parameters = {
-            agent: {**common, "stop_token_ids": list(codec.stop_token_ids)} for agent, codec in codecs.items()
+            agent: {**common, "stop_token_ids": list(codec.stop_token_ids), **_no_places(codec, common)}
+            for agent, codec in codecs.items()
         }
         return cls(codecs, parameters, seed=str(args.seed))
 
@@ -115,6 +117,37 @@ class VllmParams:
         parameters["stop"] = [*(parameters["stop"] or ()), *limits.stop]
         return VllmRequest(ticket, request.agent, prompt, parameters)
 
+    def given_ids(self, agent: str, prompt: Prompt) -> list[int]:
+        """A prompt's ids as vLLM is given them: it adds the places of a picture itself, after the first."""
+        if not prompt.images:
+            return list(prompt.ids)
+        return self._images(agent).with_one_place(prompt.ids, prompt.images)
+
+    def check_ids(self, agent: str, prompt: Prompt, found: Sequence[int], limits: str) -> None:
+        """Check that vLLM made of a prompt with pictures the very ids that the trainer has.
+
+        Args:
+            agent: The acting agent.
+            prompt: The prompt.
+            found: Its ids, as vLLM read them.
+            limits: How large vLLM takes pictures to be, and where that is set, for the error.
+
+        Raises:
+            ValueError: It made others.
+        """
+        if tuple(found) != tuple(prompt.ids):
+            images = self._images(agent)
+            raise ValueError(
+                f"a prompt of agent {agent!r} has {len(prompt.ids)} tokens with {images.num_tokens(prompt.images)} of "
+                f"its pictures, and vLLM read {len(found)}; expected the same. Pictures are bounded by {images.size} "
+                f"here, and there by {limits}. Set equal bounds."
+            )
+
+    def _images(self, agent: str) -> ImageInputs:
+        images = self._codecs[agent].images
+        assert images is not None, f"a prompt of agent {agent!r} with images that its codec does not read"
+        return images
+
     def completion(
         self, asked: VllmRequest, ids: Sequence[int], logprobs: Sequence[float] | None, finish: str | None = None
     ) -> Completion:
@@ -128,6 +161,13 @@ class VllmParams:
     def _parameters(self, agent: str) -> dict[str, Any]:
         """An agent's sampling parameters, with the overrides that apply at present."""
         return {**self._of_agent[agent], **_own(self._codecs[agent].overrides())}
+
+
+def _no_places(codec: PromptCodec, common: Mapping[str, Any]) -> dict[str, Any]:
+    """No place of a picture is sampled: a sequence has one for each token of the prompt's pictures, and no other."""
+    if codec.images is None:
+        return {}
+    return {"logit_bias": {**(common.get("logit_bias") or {}), **dict.fromkeys(codec.images.place_ids, -100.0)}}
 
 
 def _own(override: SamplingOverrides) -> dict[str, Any]:

@@ -7,17 +7,23 @@ is given again once, however many ask. A whole model is not given again here; se
 
 from __future__ import annotations
 
+import base64
+import io
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from threading import Lock
 from typing import Any
 
 from pettingllms_envs.agents.server import Server, ServerRefused
+from pettingllms_envs.observations import Image
+from pettingllms_envs.pictures import opened
 from pettingllms_trl.engines.weight_store import AdapterVersion, StaleWeights
 
 
 AS_LOADED = "default"
 """vLLM's name for the weights that a server was started with."""
+SEEING = "/inference/v1/generate"
+"""The endpoint that takes pictures beside token ids, which that of completions does not."""
 
 
 class VllmReplica:
@@ -44,31 +50,39 @@ class VllmReplica:
         """Its URL."""
         return self._server.url
 
-    def complete(self, version: AdapterVersion | None, body: Mapping[str, Any]) -> Any:
+    def complete(self, version: AdapterVersion | None, body: Mapping[str, Any], images: Sequence[Image] = ()) -> Any:
         """The answer to a request of the completions endpoint, of these weights and no others.
 
         Args:
             version: An adapter that was loaded. `None`: the model itself.
             body: Of the request, without `model`.
+            images: Of the prompt, whose token ids have one place for each. They go to an endpoint of their own.
 
         Raises:
             ServerUnreachable: The server does not answer; the rollout would not be complete without it.
             ServerRefused: It rejects the request.
             StaleWeights: It answered with other weights than the current ones.
+            ValueError: It was started without the endpoint that takes images.
         """
+        path, body = ("/v1/completions", body) if not images else (SEEING, _seeing(body, images))
         model = self.model if version is None else served_name(version)
         body = {**body, "model": model}
         num_loads = self._num_loads[model]
         try:
-            answer = self._server.post("/v1/completions", body)
+            answer = self._server.post(path, body)
         except ServerRefused as refusal:
+            if refusal.status == 403 and images:
+                raise ValueError(
+                    f"{refusal}. Expected a server that takes pictures beside token ids: start it with "
+                    "--enable-scale-out."
+                ) from refusal
             if refusal.status != 404 or version is None:
                 raise
             self._load_again(version, num_loads)
-            answer = self._server.post("/v1/completions", body)
+            answer = self._server.post(path, body)
         if answer["model"] != model:
             raise StaleWeights(f"{self.url} answered with {answer['model']!r}, expected {model!r}")
-        return answer
+        return _as_completions(answer) if images else answer
 
     # ---- Adapters -------------------------------------------------------------------------------------------------
 
@@ -138,6 +152,7 @@ class VllmReplica:
             ServerRefused: It is not in development mode.
             StaleWeights: It keeps what it computed with the old weights.
         """
+        self._server.post("/reset_encoder_cache", {})  # of pictures
         if not self._server.post("/reset_prefix_cache", {})["success"]:  # as while it has requests
             raise StaleWeights(f"{self.url} keeps what it computed with old weights. Let no other run use it.")
         self._server.post("/update_weight_version", {"new_version": name})
@@ -160,6 +175,34 @@ class VllmReplica:
                 f"{self.url} gives the only token allowed the log-probability {logprob:.3f}, expected 0: it does not "
                 "report the distribution that it samples from. Start it with --logprobs-mode processed_logprobs."
             )
+
+
+def _seeing(body: Mapping[str, Any], images: Sequence[Image]) -> dict[str, Any]:
+    """A request of the completions endpoint as the one that takes pictures has it."""
+    return {
+        "token_ids": body["prompt"],
+        "content_parts": [{"type": "image_url", "url": _data_url(image)} for image in images],
+        "sampling_params": {name: body[name] for name in body if name not in ("prompt", "return_token_ids")},
+        "return_token_ids": True,
+    }
+
+
+def _data_url(image: Image) -> str:
+    """An image with the pixels that the trainer has: vLLM would convert palettes and transparency in its own way."""
+    file = io.BytesIO()
+    opened(image).save(file, "PNG")
+    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode('ascii')}"
+
+
+def _as_completions(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """An answer of the endpoint that takes pictures as the completions endpoint has it."""
+    of_prompt = {name: answer[name] for name in ("prompt_token_ids", "prompt_logprobs")}
+
+    def as_completion(choice: Mapping[str, Any]) -> dict[str, Any]:
+        sampled = (choice["logprobs"] or {}).get("content") or ()  # of a text that is scored there are none
+        return {**choice, **of_prompt, "logprobs": {"token_logprobs": [token["logprob"] for token in sampled]}}
+
+    return {**answer, "choices": [as_completion(choice) for choice in answer["choices"]]}
 
 
 def served_name(version: AdapterVersion) -> str:

@@ -33,6 +33,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -50,7 +51,7 @@ from pettingllms_trl.engines.vllm.replica import AS_LOADED, VllmReplica, served_
 from pettingllms_trl.engines.vllm.weight_transfer import FileTransfer, WeightTransfer
 from pettingllms_trl.engines.weight_store import AdapterVersion, StaleWeights
 from pettingllms_trl.processes.on_all import on_all, on_main
-from pettingllms_trl.records import POLL_SECONDS, NamedTensors, Sampled, Scored
+from pettingllms_trl.records import POLL_SECONDS, NamedTensors, Prompt, Sampled, Scored
 
 
 Choices = Sequence[Mapping[str, Any]]
@@ -200,28 +201,33 @@ class VllmServer(VllmEngine):
     def _send(self, asked: VllmRequest, served: AdapterVersion | None) -> None:
         replica = self._replicas[asked.ticket % len(self._replicas)]
         read = partial(self._read, replica, asked)
-        self._threads.send(asked.ticket, _complete, replica, served, asked, read=read)
+        ids = self._params.given_ids(asked.agent, asked.prompt)
+        self._threads.send(asked.ticket, _complete, replica, served, asked, ids, read=read)
 
     def step(self, timeout: float = POLL_SECONDS) -> Sequence[tuple[int, Sampled]]:
         """See `Engine`. Raises what a request raised."""
         return self._threads.answered(timeout)
 
-    def score(self, policy: str, ids: Sequence[int]) -> Sequence[Scored]:
+    def score(self, policy: str, prompt: Prompt) -> Sequence[Scored]:
         """See `WeightSync`. The main process scores on every replica; the others share them, and score on none.
 
         Raises:
             ServerUnreachable, ServerRefused, StaleWeights: See `VllmReplica.complete`.
+            ValueError: A replica's ids of a prompt with pictures are others than the trainer's, or it takes none.
         """
         if not self._is_main:  # vLLM on CPUs with adapters dies of two requests with `prompt_logprobs` in one batch
             return ()
-        ids = list(ids[: self.max_model_len - 1])
+        prompt, agent = replace(prompt, ids=prompt.ids[: self.max_model_len - 1]), self._agent_of(policy)
+        ids, version = self._params.given_ids(agent, prompt), self._serving.get(policy)
         body = {"prompt": ids, "max_tokens": 1, "temperature": 0.0, "prompt_logprobs": 0}
-        version = self._serving.get(policy)
 
         def ask(replica: VllmReplica) -> Scored:
-            (choice,) = replica.complete(version, body)["choices"]
+            (choice,) = replica.complete(version, body, prompt.images)["choices"]
+            self._check_ids(replica, agent, prompt, choice)
             found = choice["prompt_logprobs"][1:]  # of the first token there is none
-            logprobs = tuple(float(each[str(token)]["logprob"]) for token, each in zip(ids[1:], found, strict=True))
+            logprobs = tuple(
+                float(each[str(token)]["logprob"]) for token, each in zip(prompt.ids[1:], found, strict=True)
+            )
             return Scored(replica.url, replica.weights() if version is None else served_name(version), logprobs)
 
         return tuple(self._on_each(ask))
@@ -229,6 +235,7 @@ class VllmServer(VllmEngine):
     def _read(self, replica: VllmReplica, asked: VllmRequest, choices: Choices) -> Sampled:
         completions = []
         for choice in choices:
+            self._check_ids(replica, asked.agent, asked.prompt, choice)
             ids, logprobs = choice.get("token_ids"), choice["logprobs"]["token_logprobs"]
             if not ids or len(ids) != len(logprobs) or tuple(choice["prompt_token_ids"]) != asked.prompt.ids:
                 raise RuntimeError(
@@ -239,11 +246,18 @@ class VllmServer(VllmEngine):
             completions.append(self._params.completion(asked, ids, logprobs, choice["finish_reason"]))
         return Sampled(asked.prompt, tuple(completions))
 
+    def _check_ids(self, replica: VllmReplica, agent: str, prompt: Prompt, choice: Mapping[str, Any]) -> None:
+        if prompt.images:
+            limits = f"--mm-processor-kwargs of {replica.url}, or else its model's folder"
+            self._params.check_ids(agent, prompt, choice["prompt_token_ids"], limits)
 
-def _complete(replica: VllmReplica, version: AdapterVersion | None, asked: VllmRequest) -> Choices:
+
+def _complete(replica: VllmReplica, version: AdapterVersion | None, asked: VllmRequest, ids: Sequence[int]) -> Choices:
     """Send a request and wait for its answer, on a separate thread. Raises what `VllmReplica.complete` raises."""
-    body = {**asked.parameters, "prompt": list(asked.prompt.ids), "return_token_ids": True}
-    choices = sorted(replica.complete(version, body)["choices"], key=lambda choice: choice["index"])
+    body = {**asked.parameters, "prompt": ids, "return_token_ids": True}
+    choices = sorted(
+        replica.complete(version, body, asked.prompt.images)["choices"], key=lambda choice: choice["index"]
+    )
     number = asked.parameters["n"]
     assert len(choices) == number, f"{replica.url}: {len(choices)} choices for n={number}"
     return choices

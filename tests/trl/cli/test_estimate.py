@@ -14,7 +14,8 @@ import yaml
 from pettingllms_trl.cli import __main__ as cli
 from pettingllms_trl.cli import estimate
 from pettingllms_trl.cli.estimate import estimated
-from pettingllms_trl.estimate.activations import PassBytes
+from pettingllms_trl.estimate.activations import OF_ENDS, OF_LAYER, PassBytes
+from tiny_vlms import FAMILIES
 
 
 RUN = {
@@ -109,6 +110,30 @@ def test_policies_become_models_adapters_and_references(
 ) -> None:
     models = estimated(run(tmp_path, model_path, policies=policies)).plan.models
     assert [(m.is_trained, m.num_adapters, m.num_references) for m in models] == expected
+
+
+@pytest.mark.parametrize("family", ["qwen", "gemma"])
+def test_images_cost_memory_and_time_where_their_tower_is_trained(family: str, tmp_path: Path) -> None:
+    make_processor, make_model = FAMILIES[family]
+    model = make_model(make_processor())
+    model.config.save_pretrained(tmp_path)
+    tower = model.model.visual if family == "qwen" else model.model.vision_tower
+    told = {"policies": "shared", "prompt_tokens": 40, "bf16": False, "dtype": "float32"}
+    blind = estimated(run(tmp_path, str(tmp_path), **told))
+    seeing = estimated(run(tmp_path, str(tmp_path), **told, image_tokens=16))
+    shape = seeing.plan.models[0].shape
+    assert shape.parameters == model.num_parameters()
+    assert shape.vision == tower.num_parameters()
+    # 4 rows of 16 tokens of 4 patches each and 64 hidden units, in float32; 2 layers, of which one is computed anew.
+    activations = "activations and logits"
+    assert shape.patches == 4
+    assert seeing.update[activations] - blind.update[activations] == (2 + OF_ENDS + OF_LAYER) * 4 * 16 * 4 * 64 * 4
+    # Of the patches of 16 tokens among the 800 that are assumed of a sequence.
+    text = shape.parameters - shape.vision
+    slower = (text + shape.vision * 64 / 800) / text
+    assert blind.update_rate / seeing.update_rate == pytest.approx(slower)
+    problems = estimated(run(tmp_path, str(tmp_path), **told, image_tokens=41)).problems
+    assert "a prompt of 40 tokens does not hold 41 of images; prompt_tokens counts both." in " ".join(problems)
 
 
 def test_what_samples_is_read_from_the_options_of_vllm(tmp_path: Path, model_path: str) -> None:

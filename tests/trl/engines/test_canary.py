@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,7 @@ import torch
 from pettingllms_trl import MultiAgentGRPOConfig, Policy
 from pettingllms_trl.engines.canary import Agreement, Canary, Own, begin, compare
 from pettingllms_trl.engines.weight_store import StaleWeights, WeightsVersion
-from pettingllms_trl.records import Scored
+from pettingllms_trl.records import Prompt, Scored
 from shadow import shadowed
 from short_runs import adapter
 
@@ -138,15 +137,15 @@ def test_all_policies_are_scored_before_one_is_found_stale() -> None:
         def given(self, policy: str) -> int:
             return 0
 
-        def score(self, policy: str, ids: Sequence[int]) -> list[Scored]:
+        def score(self, policy: str, prompt: Prompt) -> list[Scored]:
             asked.append(policy)
-            return [Scored("this process", policy, (-3.0,) * (len(ids) - 1))]
+            return [Scored("this process", policy, (-3.0,) * (len(prompt.ids) - 1))]
 
     canary = Canary(
         Off(),
         {name: Policy(adapter=name) for name in Off.served},
-        tokenize=lambda name, text: range(9),
-        score=lambda name, ids: exactly(np.zeros(len(ids) - 1)),
+        text_of=lambda name: Prompt([], tuple(range(9))),
+        score=lambda name, prompt: exactly(np.zeros(len(prompt.ids) - 1)),
         action="stop",
         every=1,
         largest_at_start=0.5,
@@ -197,13 +196,13 @@ def test_in_a_run_in_bfloat16_the_direction_is_known_in_float32_where_the_weight
     trainer, (engine,) = shadowed(monkeypatch, model_path, tmp_path, bf16=True, canary=None)
     trainer.train()  # from here on accelerate casts in the model's own forward
     trainer.play([{"seed": 1}])
-    ids = list(range(5, 105))
-    own, (scored,) = trainer.engines.own_logprobs("base", ids), engine.score("base", ids)
+    text = Prompt([], tuple(range(5, 105)))
+    own, (scored,) = trainer.engines.own_logprobs("base", text), engine.score("base", text)
     assert own.exact is not None
     assert np.abs(own.exact - scored.logprobs).max() < 1e-5
     assert np.abs(own.working - scored.logprobs).max() > 1e-3
     trainer.model.bfloat16()
-    assert trainer.engines.own_logprobs("base", ids).exact is None
+    assert trainer.engines.own_logprobs("base", text).exact is None
 
 
 def test_other_weights_at_the_start_are_found(

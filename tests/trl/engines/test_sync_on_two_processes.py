@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +19,7 @@ from pettingllms_trl.engines.canary import Canary, Own
 from pettingllms_trl.engines.vllm.kind import _shares
 from pettingllms_trl.engines.weight_store import ServedPolicies, StaleWeights, WeightsVersion, check_one_version
 from pettingllms_trl.policies.routing import Policy
-from pettingllms_trl.records import NamedTensors, Scored
+from pettingllms_trl.records import NamedTensors, Prompt, Scored
 from two_processes import FORKS, in_two_processes
 
 
@@ -132,16 +132,16 @@ class Scores:
     def given(self, policy: str) -> int:
         return 0
 
-    def score(self, policy: str, ids: Sequence[int]) -> list[Scored]:
+    def score(self, policy: str, prompt: Prompt) -> list[Scored]:
         if self.fails:
             raise MemoryError("no answer")
-        return [Scored("this process", f"{policy}-v0", tuple(-1.0 - self.off for _ in ids))]
+        return [Scored("this process", f"{policy}-v0", tuple(-1.0 - self.off for _ in prompt.ids))]
 
 
-def own(policy: str, ids: Sequence[int]) -> Own:
+def own(policy: str, prompt: Prompt) -> Own:
     """The trainer's forward pass, which gathers weights from both processes."""
     distributed.barrier()
-    exact = np.full(len(ids), -1.0)
+    exact = np.full(len(prompt.ids), -1.0)
     return Own(exact, exact)
 
 
@@ -150,7 +150,7 @@ def canary_of(engines: Any) -> Canary:
     return Canary(
         engines,
         policies,
-        tokenize=lambda name, text: [1, 2, 3],
+        text_of=lambda name: Prompt([], (1, 2, 3)),
         score=own,
         action="stop",
         every=1,
@@ -187,7 +187,7 @@ def test_of_several_engines_the_largest_difference_is_reported_on_all(
     def check(process: int) -> dict[str, float]:
         engines: Any = Scores(off=0.01 * (process + 1), fails=False)
         if process == 1 and not compares_on_1:  # as with servers, which the main process compares
-            engines.score = lambda policy, ids: ()
+            engines.score = lambda policy, prompt: ()
         return canary_of(engines).check(WeightsVersion(), step=0)
 
     for differences in in_two_processes(check, tmp_path):

@@ -16,8 +16,10 @@ from transformers import (
     Qwen3Config,
     Qwen3ForCausalLM,
 )
+from transformers.models.qwen2_5_vl.configuration_qwen2_5_vl import Qwen2_5_VLVisionConfig
+from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VisionTransformerPretrainedModel
 
-from pettingllms_trl.estimate.activations import LiveBytes, measured_pass, pass_bytes
+from pettingllms_trl.estimate.activations import OF_ENDS, OF_LAYER, LiveBytes, measured_pass, pass_bytes
 from pettingllms_trl.estimate.gpus import GPUS, find_gpu
 from pettingllms_trl.estimate.memory import (
     Weights,
@@ -193,6 +195,34 @@ def test_with_checkpoints_a_layer_keeps_its_input() -> None:
 
 
 # ---- GPUs -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_what_a_vision_tower_keeps_is_assumed_as_it_was_counted(checkpointing: bool) -> None:
+    vision = Qwen2_5_VLVisionConfig(
+        depth=4,
+        hidden_size=320,
+        intermediate_size=3420 // 4,
+        num_heads=4,
+        out_hidden_size=512,
+        fullatt_block_indexes=[1, 3],
+    )
+    tower = Qwen2_5_VisionTransformerPretrainedModel._from_config(vision, attn_implementation="sdpa").train()
+    if checkpointing:
+        tower.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    for parameter in tower.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    known = [*tower.parameters(), *tower.buffers(), *(p.grad for p in tower.parameters() if p.grad is not None)]
+    patches = 2 * 16 * 16  # of two pictures with 224 x 224 pixels
+    with LiveBytes(known) as live:
+        read = tower(torch.randn(patches, 3 * 2 * 14 * 14), grid_thw=torch.tensor([[1, 16, 16]] * 2)).pooler_output
+        kept = live.now
+        torch.autograd.backward(read, torch.ones_like(read))
+    inputs = 4 * patches * 320
+    layers = 4 if checkpointing else 4 * OF_LAYER
+    assert kept == pytest.approx((layers + OF_ENDS) * inputs, rel=0.1)
+    again = OF_LAYER if checkpointing else 0  # the layer that is computed anew
+    assert live.peak == pytest.approx((layers + OF_ENDS + again) * inputs, rel=0.1)
 
 
 def test_gpus_are_found_as_people_write_them() -> None:

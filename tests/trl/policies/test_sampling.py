@@ -103,7 +103,6 @@ def test_a_yaml_file_gives_it_as_a_mapping(tmp_path: Path) -> None:
             {},
             r"given for 'drafter_0', who is an API, expected a policy with weights",
         ),
-        ("lora", {"planner": {"stop": ["."]}}, {"mask_truncated_completions": True}, r"stop=\['\.'\] for 'planner_0'"),
     ],
 )
 def test_what_a_team_cannot_meet_is_refused(

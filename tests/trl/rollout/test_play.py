@@ -15,7 +15,7 @@ from pettingzoo import AECEnv
 
 from group_checks import check_groups
 from pettingllms_envs import plan_path_v0
-from pettingllms_envs.observations import text_prompt
+from pettingllms_envs.observations import read_observation
 from pettingllms_trl.engines.batched import BatchedEngine
 from pettingllms_trl.records import Completion, Decision, Episode, Request, Sample, Sampled
 from pettingllms_trl.trainer.rollout_checks import UnsoundRollouts
@@ -120,7 +120,7 @@ def replayed(row: Any, episode: Episode, make_env: Callable[[], AECEnv]) -> dict
     returns = dict.fromkeys(env.possible_agents, 0.0)
     for decision in episode.decisions:
         assert env.agent_selection == decision.agent
-        assert decision.prompt.messages == text_prompt(env.observe(decision.agent), agent=decision.agent).messages
+        assert decision.prompt.messages == read_observation(env.observe(decision.agent), agent=decision.agent).messages
         if decision.state is not None:
             assert decision.state == env.unwrapped.state_hash()
         env.step(decision.played.completion.text)
@@ -375,7 +375,7 @@ def test_an_observation_that_is_not_text_is_refused(observation: Any, given: str
 )
 def test_what_no_prompt_carries_raises_and_is_never_dropped(observation: Any, given: str) -> None:
     with pytest.raises(TypeError, match=rf"agent 'a' {given}; expected text under 'system', .* Wrap the environment"):
-        text_prompt(observation, agent="a")
+        read_observation(observation, agent="a")
 
 
 @pytest.mark.parametrize(
@@ -391,7 +391,7 @@ def test_what_no_prompt_carries_raises_and_is_never_dropped(observation: Any, gi
     ],
 )
 def test_text_becomes_chat_messages(observation: Any, messages: Any) -> None:
-    assert text_prompt(observation, agent="a").messages == messages
+    assert read_observation(observation, agent="a").messages == messages
 
 
 # ---- The check of the invariant -----------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import pytest
 
 from designed_runs import designed, roomy_model
 from mortal import Mortal
-from pettingllms_trl import Alternate
+from pettingllms_trl import Alternate, Policy
 from short_runs import keep_all_rows
 
 
@@ -88,6 +88,13 @@ def test_in_a_tree_all_members_candidates_answer_one_prompt(model: str, tmp_path
     agents = {d.agent for e in run.rollouts[0] for d in e.decisions}
     assert {log[f"agent/{agent}/frac_exact_groups"] for agent in agents} == {1.0}
     assert all(len(d.candidates) == 2 for e in run.rollouts[0] for d in e.decisions)
+
+
+def test_it_is_said_where_what_the_first_agent_replies_is_never_trained(model: str, tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match=r"branch_at is \['member'\], but designer_0 acts first, and what it replies"):
+        designed(model, tmp_path, branch_at=["member"])
+    frozen = {"designer": Policy(trainable=False), "member": "walker"}
+    designed(model, tmp_path, branch_at=["member"], policies=frozen)  # a warning would be an error
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from peft import LoraConfig
 from transformers import PreTrainedTokenizerFast
 
 from pettingllms_trl import MultiAgentGRPOTrainer, Policy
+from pettingllms_trl.trainer import parts
 from picture_books import PictureBook, as_image, drawn, parts_of
 from short_runs import settings
 from third_party import letters
@@ -281,3 +282,18 @@ def test_the_parts_of_an_observation_stay_in_their_order(tmp_path: Path) -> None
     )
     assert not isinstance(first, str)
     assert not isinstance(second, str)
+
+
+def test_images_beside_weights_that_are_spread_over_processes_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "is_fsdp", lambda accelerator: True)
+    processor = qwen_processor()
+    with pytest.raises(ValueError, match=r"'solver_0' observes images with weights, .* Use DDP"):
+        MultiAgentGRPOTrainer(
+            qwen(processor),
+            PictureBook,
+            settings(tmp_path),
+            Dataset.from_dict({"seed": [0, 1]}),
+            processing_class=processor,
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from datasets import Dataset
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
+from pettingllms_envs import plan_path_v0
 from pettingllms_trl import MultiAgentGRPOTrainer
 from pettingllms_trl.policies.escaping import control_tokens
 from pettingllms_trl.records import Prompt
@@ -272,6 +274,20 @@ def test_a_conversation_keeps_the_places_of_its_first_picture(tmp_path: Path) ->
     assert sum(len(batch["pictures"]) for batch in trainer.batches) == 24
 
 
+def test_a_place_of_videos_that_was_sampled_is_text_in_the_next_prompt(tmp_path: Path) -> None:
+    trainer = trainer_of(tmp_path, env=FirstSees, history="conversation", max_completion_length=4)
+    tokenizer = trainer.processing_class.tokenizer
+    video, place = map(tokenizer.convert_tokens_to_ids, ("<|video_pad|>", "<|image_pad|>"))
+    likelier = 6.0 * torch.nn.functional.one_hot(torch.tensor(video), len(tokenizer))
+    trainer.model.lm_head.register_forward_hook(lambda _, args, logits: logits + likelier)
+    trainer.train()
+    prompts = [decision.prompt for episode in trainer.rollouts[0] for decision in episode.decisions]
+    shown = [prompt for prompt in prompts if prompt.images and video in prompt.ids]
+    assert shown
+    types = trainer.image_inputs["base"].of_rows([shown[0].ids], [shown[0].images])["mm_token_type_ids"]
+    assert types == [[int(token == place) for token in shown[0].ids]]
+
+
 class SeesAgain(FirstSees):
     def step(self, action: str | None) -> None:
         super().step(action)
@@ -282,6 +298,26 @@ def test_a_conversation_of_several_pictures_is_refused_in_words(tmp_path: Path) 
     trainer = trainer_of(tmp_path, env=SeesAgain, history="conversation", max_completion_length=4)
     with pytest.raises(ValueError, match="several pictures are not supported"):
         trainer.train()
+
+
+@pytest.mark.parametrize("view", ["image", "both"])
+def test_a_conversation_of_boards_as_pictures_is_refused_when_the_trainer_is_created(
+    view: str, tmp_path: Path
+) -> None:
+    env = partial(plan_path_v0.env, workflow="single", size=4, num_turns=3, view=view)
+    with pytest.raises(ValueError, match=rf"view={view!r} shows agent 'planner_0' a picture in every turn"):
+        trainer_of(tmp_path, env=env, history="conversation")
+    trainer_of(tmp_path, env=env)
+
+
+def test_texts_beside_a_picture_are_written_as_they_are_without_it(tmp_path: Path) -> None:
+    class Feedback(PictureBook):
+        def show(self, seed: int) -> Any:
+            return {"parts": ["Turn 1.", "Feedback.", *([as_image(drawn(seed))] if seed else [])]}
+
+    trainer = trainer_of(tmp_path, env=Feedback)
+    for episode in trainer.play([{"seed": 0}, {"seed": 1}], num_episodes=1):
+        assert "Turn 1.\nFeedback.<" in trainer.processing_class.tokenizer.decode(episode.decisions[0].prompt.ids)
 
 
 # ---- generate -------------------------------------------------------------------------------------------------------
@@ -315,3 +351,32 @@ def test_texts_alone_are_read_once_by_a_model_with_vision(tmp_path: Path) -> Non
         played.append([[c.completion.ids for c in d.candidates] for e in episodes for d in e.decisions])
         trainer.train()
     assert played[0] == played[1]
+
+
+# ---- Checkpoints and the log of rollouts ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_run_resumed_inside_a_generation_has_its_pictures_and_the_same_weights(family: str, tmp_path: Path) -> None:
+    options = {"save_strategy": "steps", "save_steps": 1, "steps_per_generation": 2, "max_steps": 2}
+    whole = trainer_of(tmp_path / "whole", family, **options)
+    whole.train()
+    resumed = trainer_of(tmp_path / "resumed", family, **options)
+    resumed.train(str(tmp_path / "whole" / "checkpoint-1"))
+    assert resumed.rollouts == []  # its one generation is the other run's
+    assert [len(shown) for shown in resumed.batches[0]["pictures"]] == [
+        len(shown) for shown in whole.batches[1]["pictures"]
+    ]
+    weights = weights_of(whole)
+    assert all(torch.equal(value, weights[name]) for name, value in weights_of(resumed).items())
+
+
+def test_the_log_of_rollouts_has_the_files_of_its_images(tmp_path: Path) -> None:
+    trainer = trainer_of(tmp_path, log_rollouts=True)
+    trainer.train()
+    rows = [json.loads(line) for line in (tmp_path / "rollouts" / "episodes.jsonl").read_text().splitlines()]
+    parts = [
+        part for row in rows for step in row["steps"] for message in step["messages"] for part in message["content"]
+    ]
+    shown = {part["digest"] for part in parts if part["type"] == "image"}
+    assert {file.stem for file in (tmp_path / "rollouts" / "media").iterdir()} == shown != set()

@@ -37,6 +37,26 @@ def team(env: Any, model: str, path: Path, credit: Any = "grpo", **options: Any)
     return Team(model, env, settings(path, **given), SEEDS, credit=credit, policies="lora", peft_config=adapter())
 
 
+@pytest.mark.parametrize("masks", [False, True])
+def test_a_reply_that_a_stop_word_ended_is_not_truncated_and_is_trained_on(
+    model_path: str, tmp_path: Path, masks: bool
+) -> None:
+    def stopping(base_url: str, row: Any) -> float:
+        body = {"model": "writer", "messages": [{"role": "user", "content": "?"}], "stop": list(map(chr, range(256)))}
+        answer = send(f"{base_url}/chat/completions", body)
+        finishes.append(answer["choices"][0]["finish_reason"])
+        return float(len(finishes) % 2)
+
+    finishes = list[str]()
+    env = program(stopping, agents=("writer",))
+    trainer = team(env, model_path, tmp_path, mask_truncated_completions=masks)
+    trainer.train()
+    logged = trainer.state.log_history[0]
+    assert set(finishes) == {"stop"}
+    assert logged["completions/clipped_ratio"] == 0.0
+    assert logged["grad_norm"] > 0.0
+
+
 @pytest.mark.parametrize("options", [{}, TREE])
 def test_what_a_program_does_to_the_text_changes_no_id_that_is_trained_on(
     model_path: str, tmp_path: Path, options: dict[str, Any]

@@ -320,6 +320,16 @@ def test_a_rollout_function_masks_tokens_of_the_environment_with_env_mask():
     assert expected in source, moved("`env_mask` of rollout_func in GRPOTrainer._generate", expected, "not in it")
 
 
+@pytest.mark.parametrize("method", ["_generate", "_generate_and_score_completions"])
+def test_a_completion_is_truncated_if_its_last_token_is_no_end(method):
+    source = ast.unparse(syntax_tree(getattr(GRPOTrainer, method)))
+    for expected in (
+        "eos_and_pad = [*self.eos_token_ids, self._tokenizer.pad_token_id]",
+        "is_truncated = torch.tensor([ids[-1] not in eos_and_pad for ids in completion_ids",
+    ):
+        assert expected in source, moved(f"what is truncated in GRPOTrainer.{method}", expected, "not in it")
+
+
 def test_generation_happens_once_per_steps_per_generation_times_num_iterations():
     expected = {
         "model",
@@ -393,6 +403,7 @@ def test_the_constructor_sets_the_attributes_we_read_and_replace():
         "eos_token_ids",
         "generation_config",
         "loss_type",
+        "mask_truncated_completions",
         "num_generations",
         "num_generations_eval",
         "num_iterations",

@@ -33,6 +33,7 @@ from launches import (
     spec,
     two,
 )
+from tiny_vlms import FAMILIES
 
 
 MOST = 1e-6
@@ -88,6 +89,7 @@ SAME = {
     "in turns": spec("full", alternate_every=1, max_steps=4, **ADAM),
     "reward functions": spec("shared", about={"reward_funcs": True}),
     "conversations": spec("lora", history="conversation"),
+    "conversations over micro-steps": spec("full", history="conversation", loss_type="grpo", **INSIDE),
     "an instance is dropped": spec("full", about={"env": "fails", "seeds": [1, 2, 3]}),
     # Of the closer there are fewer rows than micro-steps: in the last optimizer step it has none.
     "too few rows of one": spec(
@@ -149,7 +151,7 @@ def check_same(one: dict[str, Any], other: dict[str, Any], name: str, *, metrics
 
 
 CLOCKS = ("runtime", "per_second", "time", "flos")
-OF_PASSES = ("clip_ratio", "policy_loss", "entropy", "kl", "vespo", "skipped_steps")
+OF_PASSES = ("clip_ratio", "policy_loss", "entropy", "kl", "vespo", "skipped_steps", "frac_tokens_read")
 """TRL's means over the processes' means, each of which counts as much whatever is in it."""
 OF_CALLS = ("sampled_tokens",)
 """The sampler of `ranks.py` tells equal prompts of one call apart, and continuations fall into other calls."""
@@ -209,6 +211,26 @@ def test_teams_of_langgraph_are_trained_by_two_processes_as_by_one(model_path: s
     launched(tmp_path / "two", LANGGRAPH, model_path, *two())
     for name in LANGGRAPH:
         check_same(report(tmp_path / "one", name), report(tmp_path / "two", name), name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_two_processes_train_as_one_where_one_of_them_has_no_pictures(family: str, tmp_path: Path) -> None:
+    make_processor, make_model = FAMILIES[family]
+    make_model(make_processor(), initializer_range=0.1).save_pretrained(tmp_path / "model")
+    # Words that are no control tokens.
+    about = {"env": "few pictures", "family": family, "model": str(tmp_path / "model"), "first_word": 7}
+    few = {"num_generations": 2, "learning_rate": 0.05, "shared_prefix": False, **TOGETHER}
+    specs = {"L2": spec("lora", about=about, **few)}
+    specs["L1, bounded tokens"] = spec("shared", about=about, **few, max_tokens_per_microbatch=200, beta=0.1)
+    launched(tmp_path / "one", specs, "")
+    launched(tmp_path / "two", specs, "", *two())
+    for name in specs:
+        one, other = report(tmp_path / "one", name), report(tmp_path / "two", name)
+        check_same(one, other, f"{family} {name}")
+        seeing = list(zip(*other["num_seeing"], strict=True))
+        assert sum(map(sum, seeing)) == sum(one["num_seeing"][0]) > 0  # each row with a picture once
+        assert any(min(pair) == 0 < max(pair) for pair in seeing), seeing
 
 
 @pytest.mark.slow

@@ -21,7 +21,8 @@ import flex_on_cpu
 import twins
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 from pettingllms_trl.update.packed_attention import attending
-from pettingllms_trl.update.packing import pack
+from pettingllms_trl.update.packing.cost import Way
+from pettingllms_trl.update.packing.pack import pack
 from third_party import OneShot
 
 
@@ -72,8 +73,8 @@ def of_rows(model: nn.Module) -> dict[str, torch.Tensor]:
     return gradients(model, found.log_probs[:, -7:])
 
 
-def of_packed(model: nn.Module, *, split: bool) -> dict[str, torch.Tensor]:
-    packed = pack(*batch(), 7, split=split)
+def of_packed(model: nn.Module, *, way: Way) -> dict[str, torch.Tensor]:
+    packed = pack(*batch(), 7, way=way)
     with attending(model):
         found = model(
             input_ids=packed.ids,
@@ -98,15 +99,15 @@ def assert_alike(found: dict[str, torch.Tensor], expected: dict[str, torch.Tenso
     assert {n for n, g in expected.items() if (found[n] - g).norm() > 1e-5 * g.norm()} == set()
 
 
-@pytest.mark.parametrize("split", [False, True], ids=["whole", "split"])
+@pytest.mark.parametrize("way", ["rows", "prompts"])
 @pytest.mark.parametrize("window", [None, 5], ids=["causal", "window"])
 def test_a_packed_row_has_the_gradients_of_rows_one_by_one_and_calls_no_flex_attention(
-    window: int | None, split: bool, monkeypatch: pytest.MonkeyPatch
+    window: int | None, way: Way, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = of_rows(made("sdpa", window=window))
     monkeypatch.setattr(transformers_flex, "compile_friendly_flex_attention", None)
     model = made("flex_attention", window=window)
-    assert_alike(of_packed(model, split=split), expected)
+    assert_alike(of_packed(model, way=way), expected)
     assert model.config._attn_implementation == "flex_attention"
 
 
@@ -118,7 +119,7 @@ def test_rows_one_by_one_under_flex_attention_have_the_same_gradients(
     model = made("flex_attention", window=window)
     found = of_rows(model)
     assert calls == [16, 16]
-    assert_alike(of_packed(model, split=True), found)
+    assert_alike(of_packed(model, way="prompts"), found)
 
 
 def test_a_run_with_flex_attention_shares_prompts_and_trains_as_one_with_sdpa(

@@ -21,10 +21,15 @@ from batches import batch_of, rows_of
 from decisions import decision
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.records import Decision
-from pettingllms_trl.update.assignment import Size, assign_by_tokens
+from pettingllms_trl.update.assignment import assign_by_tokens
 from pettingllms_trl.update.micro_batches import ShardInfo, split
+from pettingllms_trl.update.packing.conversations import Size
+from pettingllms_trl.update.packing.cost import token_price_of
 from short_runs import keep_all_rows
 from third_party import OneShot, Relay
+
+
+PRICE = token_price_of("cpu", 512)
 
 
 class AllRows(MultiAgentGRPOTrainer):
@@ -107,7 +112,16 @@ def made(
     )
 
 
-OVER_PASSES = ("entropy", "clip_ratio", "vespo/", "sampling/", "frac_rows_updated", "time", "per_second")
+OVER_PASSES = (
+    "entropy",
+    "clip_ratio",
+    "vespo/",
+    "sampling/",
+    "frac_rows_updated",
+    "frac_tokens_read",
+    "time",
+    "per_second",
+)
 """Of what is logged: of the rows that go through the model, or of the clock."""
 
 
@@ -252,7 +266,7 @@ def test_rows_left_out_stay_in_their_micro_step_and_every_process_has_as_many_pa
     sizes = [Size(group, 10 + 7 * group, 1 + (3 * group + k) % 5) for group in range(7) for k in range(4)]
     order = rng.sample(range(28), 28)
     left_out = frozenset(row for row in range(28) if rng.random() < share)
-    common = {"budget": 60, "is_shared": True, "num_steps": num_steps, "num_processes": num_processes}
+    common = {"budget": 60, "token_price": PRICE, "num_steps": num_steps, "num_processes": num_processes}
     dealt = assign_by_tokens(sizes, order, left_out=left_out, **common)
     whole = assign_by_tokens(sizes, order, **common)
     assert dealt.num_rows == whole.num_rows

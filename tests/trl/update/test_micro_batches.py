@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 import torch
 
 from batches import batch_of, rows_of
-from pettingllms_trl.update.micro_batches import Batch, split
+from pettingllms_trl.records import Completion
+from pettingllms_trl.update.micro_batches import Batch, rollout_of, split
 
 
 def scales(steps: list[list[Batch]]) -> list[list[float]]:
@@ -110,3 +114,17 @@ def test_with_more_micro_steps_than_rows_the_last_have_no_pass() -> None:
     steps = split(batch_of([2, 3]), num_steps=4, max_rows=2, token_mean=False)
     assert [[rows_of(piece) for piece in passes] for passes in steps] == [[[0]], [[1]], [], []]
     assert scales(steps) == [[2], [2], [], []]
+
+
+@pytest.mark.parametrize(("masks", "expected"), [(True, [[1, 1], [0, 0], [1, 1], [1, 1]]), (False, None)])
+def test_a_completion_that_was_cut_at_the_token_that_ended_another_one_is_left_out_where_those_are(
+    masks: bool, expected: Any
+) -> None:
+    # A stop word has ended the first at 7, where the second was cut. TRL leaves out the third. The model's end is 2.
+    finishes = {(5, 7): "stop", (6, 7): "length", (5, 6): "length", (5, 2): "stop"}
+    rows = [
+        {"prompt": SimpleNamespace(ids=(1,)), "completion": Completion(ids=ids, text="", finish=how), "counts": True}
+        for ids, how in finishes.items()
+    ]
+    trainer = SimpleNamespace(eos_token_ids=[2, 7], mask_truncated_completions=masks)
+    assert rollout_of(rows, trainer).get("env_mask") == expected

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -17,22 +17,12 @@ import pytest
 import test_equals_trl_sampler
 import torch
 from datasets import Dataset
-from peft import LoraConfig, get_peft_model
 from test_equals_trl import CASES, LAYOUTS, LOSSES
-from torch import nn
 from transformers import (
     BloomConfig,
     BloomForCausalLM,
     Gemma2Config,
     Gemma2ForCausalLM,
-    Gemma3ForCausalLM,
-    Gemma3TextConfig,
-    GPT2Config,
-    GPT2LMHeadModel,
-    LlamaConfig,
-    LlamaForCausalLM,
-    MistralConfig,
-    MistralForCausalLM,
     MixtralConfig,
     MixtralForCausalLM,
     PreTrainedModel,
@@ -40,18 +30,19 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 from trl import GRPOTrainer
-from trl.trainer.utils import add_fused_lm_head
 
 import pettingllms_trl.trainer.parts
 import twins
-from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Prompt
+from packed_models import MODELS, PAD, SHAPE, difference, gradients, made, one_by_one, together
+from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
+from pettingllms_trl.update.assignment import cost
 from pettingllms_trl.update.packed_attention import NAME, attending
-from pettingllms_trl.update.packing import Packed, num_tokens, pack
+from pettingllms_trl.update.packing.conversations import sizes_of
+from pettingllms_trl.update.packing.cost import Way, token_price_of
+from pettingllms_trl.update.packing.pack import pack
 from short_runs import keep_all_rows
 from third_party import OneShot, Relay
 
-
-PAD = 0
 
 # ---- The row, by hand -----------------------------------------------------------------------------------------------
 
@@ -73,16 +64,14 @@ def test_a_prompt_stands_once_and_each_branch_begins_with_its_last_token() -> No
     assert packed.ids.tolist() == [[A, B, C, X, Y, C, Z, C, D, Z]]
     assert packed.positions.tolist() == [[0, 1, 2, 3, 4, 2, 3, 2, 0, 1]]
     assert packed.labels.tolist() == [[-100, -100, X, Y, END, Z, END, -100, Z, END]]
-    assert packed.ids.size(1) == num_tokens(3, [3, 2, 0]) + num_tokens(1, [2]) == 8 + 2
+    assert packed.ids.size(1) == 8 + 2  # 3 - 1 + 3 + 2 + 1, the last of an empty completion, and 1 - 1 + 2
 
 
-def test_a_prompt_stands_once_for_all_rows_with_its_key() -> None:
-    rows: dict[Any, tuple[Prompt, list[int]]] = {}
-    for ids, seen in zip(IDS, MASK, strict=True):
-        prompt = Prompt([], tuple(ids[:3][seen[:3] == 1].tolist()))
-        rows.setdefault(prompt.key, (prompt, []))[1].append(int(seen[3:].sum()))
-    expected = sum(num_tokens(len(prompt.ids), lengths) for prompt, lengths in rows.values())
-    assert pack(IDS, MASK, 3).ids.size(1) == expected
+def test_a_prompt_stands_once_for_all_rows_with_its_ids() -> None:
+    prompts = [ids[:3][seen[:3] == 1].tolist() for ids, seen in zip(IDS, MASK, strict=True)]
+    completions = [ids[3:][seen[3:] == 1].tolist() for ids, seen in zip(IDS, MASK, strict=True)]
+    sizes = sizes_of(prompts, completions)
+    assert pack(IDS, MASK, 3).ids.size(1) == cost(range(4), sizes, token_price=token_price_of("cpu", 32))
 
 
 def test_values_of_the_row_go_back_to_the_tokens_that_they_predict() -> None:
@@ -91,9 +80,9 @@ def test_values_of_the_row_go_back_to_the_tokens_that_they_predict() -> None:
     assert packed.of_completions(values).tolist() == [[2, 3, 4], [8, 9, 0], [5, 6, 0], [0, 0, 0]]
 
 
-@pytest.mark.parametrize("split", [False, True])
-def test_attention_finds_every_token_of_a_sequence_where_the_row_has_it(split: bool) -> None:
-    layout = pack(IDS, MASK, 3, split=split).layout
+@pytest.mark.parametrize("way", ["rows", "prompts"])
+def test_attention_finds_every_token_of_a_sequence_where_the_row_has_it(way: Way) -> None:
+    layout = pack(IDS, MASK, 3, way=way).layout
     own = [row[:n].tolist() for row, n in zip(layout.rows, (5, 4, 3, 2), strict=True)]
     assert own == [[0, 1, 2, 3, 4], [0, 1, 5, 6], [0, 1, 7], [8, 9]]
     assert layout.starts.tolist() == [2, 2, 2, 0]
@@ -113,59 +102,6 @@ def test_prompts_are_attended_apart_where_that_costs_less(prompt: int, completio
 
 # ---- Models ---------------------------------------------------------------------------------------------------------
 
-SHAPE: dict[str, Any] = {
-    "vocab_size": 97,
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 8,
-    "max_position_embeddings": 128,
-    "pad_token_id": PAD,
-    "bos_token_id": None,
-    "eos_token_id": 1,
-    "initializer_range": 0.3,
-}
-WINDOWS = ["sliding_attention", "full_attention", "sliding_attention"]
-MODELS: dict[str, Callable[[], PreTrainedModel]] = {
-    "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**SHAPE)),
-    "qwen3-tied": lambda: Qwen3ForCausalLM(Qwen3Config(**SHAPE, tie_word_embeddings=True)),
-    "qwen3-window": lambda: Qwen3ForCausalLM(
-        Qwen3Config(**SHAPE, use_sliding_window=True, sliding_window=6, max_window_layers=1)
-    ),
-    "llama-mha": lambda: LlamaForCausalLM(LlamaConfig(**{**SHAPE, "num_key_value_heads": 4})),
-    "mistral-window": lambda: MistralForCausalLM(MistralConfig(**SHAPE, sliding_window=5)),
-    "gemma3-windows": lambda: Gemma3ForCausalLM(
-        Gemma3TextConfig(**SHAPE, sliding_window=6, layer_types=WINDOWS, query_pre_attn_scalar=3)
-    ),
-    "gpt2": lambda: GPT2LMHeadModel(
-        GPT2Config(
-            vocab_size=97, n_embd=32, n_layer=3, n_head=4, initializer_range=0.3, bos_token_id=1, eos_token_id=1,
-            attn_pdrop=0.0, embd_pdrop=0.0, resid_pdrop=0.0,
-        )
-    ),
-    "mixtral": lambda: MixtralForCausalLM(MixtralConfig(**SHAPE, num_local_experts=4)),
-}  # fmt: skip
-
-
-def made(name: str, *, lora: bool = False, checkpointing: str = "") -> nn.Module:
-    torch.manual_seed(0)
-    model = MODELS[name]()
-    model.generation_config.validate = lambda *_, **__: None  # type: ignore[method-assign]
-    add_fused_lm_head(model, temperature=0.7, outputs=("log_probs", "entropy"))
-    model.config.use_cache = False
-    if checkpointing:
-        model.gradient_checkpointing_enable({"use_reentrant": checkpointing == "reentrant"})
-        model.enable_input_require_grads()
-    if not lora:
-        return model.train()
-    adapted = get_peft_model(model, LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM"))
-    for parameter in adapted.parameters():
-        if parameter.requires_grad:  # B of LoRA begins at zero, and A then has no gradient
-            nn.init.normal_(parameter, std=0.2)
-    return adapted.train()
-
 
 def batch(prompt_lengths: tuple[int, ...] = (9, 9), width: int = 7) -> tuple[torch.Tensor, torch.Tensor]:
     """Two groups, of three and two, and completions from none to `width` tokens."""
@@ -181,49 +117,12 @@ def batch(prompt_lengths: tuple[int, ...] = (9, 9), width: int = 7) -> tuple[tor
     return ids, mask
 
 
-def one_by_one(model: nn.Module, ids: torch.Tensor, mask: torch.Tensor, width: int) -> tuple[torch.Tensor, ...]:
-    labels = ids.masked_fill(mask == 0, -100)
-    labels[:, :-width] = -100
-    found = model(input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True)
-    return found.log_probs[:, -width:], found.entropy[:, -width:]
-
-
-def together(model: nn.Module, packed: Packed) -> tuple[torch.Tensor, ...]:
-    found = model(
-        input_ids=packed.ids,
-        attention_mask=torch.ones_like(packed.ids),
-        position_ids=packed.positions,
-        shift_labels=packed.labels,
-        shared_prefix=packed.layout,
-        fused_lm_head=True,
-    )
-    return packed.of_completions(found.log_probs), packed.of_completions(found.entropy)
-
-
-def gradients(model: nn.Module, scores: tuple[torch.Tensor, ...]) -> dict[str, torch.Tensor]:
-    """Of a sum in which every token of every row has a weight of its own."""
-    log_probs, entropies = scores
-    weights = torch.randn(log_probs.shape, generator=torch.Generator().manual_seed(2))
-    model.zero_grad()
-    (log_probs * weights + entropies * weights.flip(0)).sum().backward()
-    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
-
-
-def difference(found: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor]) -> float:
-    """The largest of all parameters' relative differences; of those with next to no gradient, of the whole's."""
-    assert found.keys() == expected.keys()
-    whole = torch.stack([g.norm() for g in expected.values()]).norm()
-    if whole == 0:  # a step whose groups have one reward each
-        return max(float(g.norm()) for g in found.values())
-    return max(float((found[n] - g).norm() / g.norm().clamp(min=1e-2 * whole)) for n, g in expected.items())
-
-
-@pytest.mark.parametrize("split", [False, True], ids=["whole", "split"])
+@pytest.mark.parametrize("way", ["rows", "prompts"])
 @pytest.mark.parametrize("checkpointing", ["", "checkpointed", "reentrant"])
 @pytest.mark.parametrize("lora", [False, True], ids=["full", "lora"])
 @pytest.mark.parametrize("name", MODELS)
 def test_log_probabilities_entropies_and_gradients_are_those_of_each_row_alone(
-    name: str, lora: bool, checkpointing: str, split: bool
+    name: str, lora: bool, checkpointing: str, way: Way
 ) -> None:
     if lora and name in ("gpt2", "mixtral"):
         pytest.skip("PEFT warns of Conv1D, and has no layer for experts in one tensor")
@@ -232,7 +131,7 @@ def test_log_probabilities_entropies_and_gradients_are_those_of_each_row_alone(
     expected = one_by_one(model, ids, mask, 7)
     of_rows = gradients(model, expected)
     with attending(model):
-        found = together(model, pack(ids, mask, 7, split=split))
+        found = together(model, pack(ids, mask, 7, way=way))
         of_row = gradients(model, found)
     torch.testing.assert_close(found[0], expected[0], rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(found[1], expected[1], rtol=1e-5, atol=1e-5)
@@ -240,16 +139,14 @@ def test_log_probabilities_entropies_and_gradients_are_those_of_each_row_alone(
 
 
 @pytest.mark.parametrize("lengths", [(9, 4), (1, 6), (1, 1)])
-@pytest.mark.parametrize("split", [False, True], ids=["whole", "split"])
-def test_prompts_of_different_lengths_and_of_one_token_share_a_row(lengths: tuple[int, int], split: bool) -> None:
-    if split and max(lengths) == 1:
-        split = False  # nothing is in common
+@pytest.mark.parametrize("way", ["rows", "prompts"])
+def test_prompts_of_different_lengths_and_of_one_token_share_a_row(lengths: tuple[int, int], way: Way) -> None:
     model = made("gemma3-windows")
     ids, mask = batch(lengths)
     expected = one_by_one(model, ids, mask, 7)
     of_rows = gradients(model, expected)
     with attending(model):
-        found = together(model, pack(ids, mask, 7, split=split))
+        found = together(model, pack(ids, mask, 7, way=way))
         of_row = gradients(model, found)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
     assert difference(of_row, of_rows) < 1e-5

@@ -9,8 +9,13 @@ import pytest
 import torch
 
 from batches import batch_of, rows_of
-from pettingllms_trl.update.assignment import Assignment, Size, assign_by_tokens, cost
+from pettingllms_trl.update.assignment import Assignment, assign_by_tokens, cost
 from pettingllms_trl.update.micro_batches import ShardInfo, split
+from pettingllms_trl.update.packing.conversations import Size
+from pettingllms_trl.update.packing.cost import token_price_of
+
+
+PRICE = token_price_of("cpu", 512)
 
 
 def groups(num_groups: int, num_candidates: int) -> list[Size]:
@@ -34,9 +39,9 @@ def passes_of(dealt: Assignment) -> list[list[list[list[int]]]]:
 def test_a_pass_costs_its_prompts_once_where_they_are_shared_and_its_padding_where_not() -> None:
     sizes = [Size("a", 10, 3), Size("a", 10, 5), Size("b", 4, 0)]
     # 9 + 3 + 5 tokens of the first group, and 3 + 1 of the second, whose completion is empty.
-    assert cost([0, 1, 2], sizes, is_shared=True) == 17 + 4
-    assert cost([0, 1, 2], sizes, is_shared=False) == 3 * (10 + 5)
-    assert cost([], sizes, is_shared=True) == 0
+    assert cost([0, 1, 2], sizes, token_price=PRICE) == 17 + 4
+    assert cost([0, 1, 2], sizes, token_price=None) == 3 * (10 + 5)
+    assert cost([], sizes, token_price=PRICE) == 0
 
 
 @pytest.mark.parametrize("is_shared", [True, False])
@@ -50,14 +55,19 @@ def test_every_row_comes_once_and_every_pass_keeps_its_budget(
     sizes = groups(num_groups, num_candidates)
     order = random.Random(0).sample(range(len(sizes)), len(sizes))
     dealt = assign_by_tokens(
-        sizes, order, budget=budget, is_shared=is_shared, num_steps=num_steps, num_processes=num_processes
+        sizes,
+        order,
+        budget=budget,
+        token_price=PRICE if is_shared else None,
+        num_steps=num_steps,
+        num_processes=num_processes,
     )
     steps = passes_of(dealt)
     assert len(steps) == num_steps
     hands = [rows for passes in steps for hands in passes for rows in hands]
     assert sorted(row for rows in hands for row in rows) == list(range(len(sizes)))
     for rows in hands:
-        assert len(rows) <= 1 or cost(rows, sizes, is_shared=is_shared) <= budget
+        assert len(rows) <= 1 or cost(rows, sizes, token_price=PRICE if is_shared else None) <= budget
     for passes in steps:
         assert all(any(hands) for hands in passes), "a pass without rows"
 
@@ -75,7 +85,12 @@ def test_whatever_the_sizes_all_processes_have_equal_passes_within_the_budget_an
         sizes = [Size(group, prompts[group], draw.randint(0, draw.choice([3, 99]))) for group in groups_of]
         order = draw.sample(range(number), number)
         left_out = {row for row in range(number) if draw.random() < 0.3} if is_shared else set[int]()
-        options = {"budget": budget, "is_shared": is_shared, "num_steps": num_steps, "left_out": left_out}
+        options = {
+            "budget": budget,
+            "token_price": PRICE if is_shared else None,
+            "num_steps": num_steps,
+            "left_out": left_out,
+        }
         dealt = assign_by_tokens(sizes, order, num_processes=num_processes, **options)
         alone = assign_by_tokens(sizes, order, **options)
         assert dealt.passes is not None
@@ -89,7 +104,7 @@ def test_whatever_the_sizes_all_processes_have_equal_passes_within_the_budget_an
                     here = [next(places) for _ in range(size)]
                     real = [row for row in here if row is not None]
                     assert not left_out & {*real}
-                    tokens = cost(real, sizes, is_shared=is_shared)
+                    tokens = cost(real, sizes, token_price=PRICE if is_shared else None)
                     if not is_shared and real:  # a padding row is padded to the longest beside it
                         tokens = tokens // len(real) * len(here)
                     assert tokens <= budget or len(here) == 1 or (is_shared and len(real) == 1)
@@ -104,7 +119,7 @@ def test_groups_that_fit_stay_whole_and_others_are_divided_evenly(
     num_processes: int, expected: list[list[list[int]]]
 ) -> None:
     sizes = [Size("small", 5, 2)] * 4 + [Size("large", 50, 10)] * 4  # 12 and 89 tokens
-    dealt = assign_by_tokens(sizes, range(8), budget=70, is_shared=True, num_steps=1, num_processes=num_processes)
+    dealt = assign_by_tokens(sizes, range(8), budget=70, token_price=PRICE, num_steps=1, num_processes=num_processes)
     # Half of the large group is 69 tokens. What is left for one of two processes goes to both, 59 tokens for each: the
     # small group and the other half do not fit beside them.
     assert passes_of(dealt) == [expected]
@@ -112,45 +127,45 @@ def test_groups_that_fit_stay_whole_and_others_are_divided_evenly(
 
 def test_passes_are_of_neighbours_in_length() -> None:
     sizes = [Size(g, length, 1) for g, length in enumerate([90, 10, 50, 20, 80, 40])]
-    (passes,) = passes_of(assign_by_tokens(sizes, range(6), budget=130, is_shared=False, num_steps=1))
+    (passes,) = passes_of(assign_by_tokens(sizes, range(6), budget=130, token_price=None, num_steps=1))
     # Padded to their longest: 3 x 41 tokens, 2 x 81 would be too many.
     assert passes == [[[1, 3, 5]], [[2]], [[4]], [[0]]]
 
 
 def test_processes_have_alike_much_to_do() -> None:
     sizes = [Size(g, 10 * (g + 1), 10) for g in range(8)]
-    dealt = assign_by_tokens(sizes, range(8), budget=1000, is_shared=True, num_steps=1, num_processes=2)
+    dealt = assign_by_tokens(sizes, range(8), budget=1000, token_price=PRICE, num_steps=1, num_processes=2)
     ((hands,),) = passes_of(dealt)
     # The two longest, the two shortest, and so on inwards; the longer of two to the process with fewer tokens.
     assert hands == [[7, 0, 5, 2], [6, 1, 4, 3]]
-    assert [cost(rows, sizes, is_shared=True) for rows in hands] == [216, 216]
+    assert [cost(rows, sizes, token_price=PRICE) for rows in hands] == [216, 216]
 
 
 def test_an_outlier_is_made_up_for_by_shorter_groups_beside_it() -> None:
     sizes = [Size(g, 1, length) for g, length in enumerate([10, 20, 30, 40, 50, 100])]
     ((hands,),) = passes_of(
-        assign_by_tokens(sizes, range(6), budget=1000, is_shared=True, num_steps=1, num_processes=2)
+        assign_by_tokens(sizes, range(6), budget=1000, token_price=PRICE, num_steps=1, num_processes=2)
     )
     # 100 and 50; then 20 to the second, 10 to the first; then 40 and 30.
-    assert [cost(rows, sizes, is_shared=True) for rows in hands] == [100 + 10 + 30, 50 + 20 + 40]
+    assert [cost(rows, sizes, token_price=PRICE) for rows in hands] == [100 + 10 + 30, 50 + 20 + 40]
 
 
 @pytest.mark.parametrize(("num_updates", "expected"), [(1, [8, 0, 0, 0]), (2, [4, 0, 4, 0]), (4, [2, 2, 2, 2])])
 def test_no_optimizer_step_is_without_rows_where_there_are_enough(num_updates: int, expected: list[int]) -> None:
     sizes = [Size("one", 30, 3)] * 8
-    dealt = assign_by_tokens(sizes, range(8), budget=10_000, is_shared=True, num_steps=4, num_updates=num_updates)
+    dealt = assign_by_tokens(sizes, range(8), budget=10_000, token_price=PRICE, num_steps=4, num_updates=num_updates)
     assert list(dealt.num_rows) == expected
 
 
 def test_all_processes_are_at_work_where_there_are_fewer_groups() -> None:
     sizes = [Size("one", 30, 3)] * 8
-    dealt = assign_by_tokens(sizes, range(8), budget=10_000, is_shared=True, num_steps=1, num_processes=2)
+    dealt = assign_by_tokens(sizes, range(8), budget=10_000, token_price=PRICE, num_steps=1, num_processes=2)
     assert passes_of(dealt) == [[[[0, 1, 2, 3], [4, 5, 6, 7]]]]
 
 
 def test_groups_of_different_sizes_are_filled_up_to_the_larger() -> None:
     sizes = [Size("a", 30, 3)] * 3 + [Size("b", 30, 3)] * 2
-    dealt = assign_by_tokens(sizes, range(5), budget=10_000, is_shared=True, num_steps=1, num_processes=2)
+    dealt = assign_by_tokens(sizes, range(5), budget=10_000, token_price=PRICE, num_steps=1, num_processes=2)
     assert dealt.rows == (((0, 1, 2), (3, 4, None)),)
     assert (dealt.num_here, dealt.num_rows, dealt.num_padding_rows) == ((3,), (5,), 1)
 
@@ -182,7 +197,7 @@ def test_a_micro_step_has_the_same_rows_whatever_the_budget_and_the_processes(
                 sizes,
                 order,
                 budget=budget,
-                is_shared=is_shared,
+                token_price=PRICE if is_shared else None,
                 num_steps=4,
                 num_updates=2,
                 num_processes=num_processes,
@@ -196,6 +211,6 @@ def test_a_micro_step_has_the_same_rows_whatever_the_budget_and_the_processes(
 
 def test_a_padding_row_is_as_long_as_those_beside_it() -> None:
     sizes = [Size(g, *of_row) for g, of_row in enumerate([(50, 50), (90, 10), (50, 50), (10, 90), (55, 50)])]
-    dealt = assign_by_tokens(sizes, range(5), budget=400, is_shared=False, num_steps=1, num_processes=2)
+    dealt = assign_by_tokens(sizes, range(5), budget=400, token_price=None, num_steps=1, num_processes=2)
     # Three rows of 55 + 50 would fit on the first process; but then the second has two of 90 + 90 and one of padding.
     assert passes_of(dealt) == [[[[0, 2], [1, 3]], [[4], []]]]

@@ -71,7 +71,7 @@ def test_a_text_is_scored_by_the_main_process_alone_once_on_each_replica(
     def work(process: int) -> list[str]:
         engine = engine_on(urls, tmp_path)
         engine.load("opener", ADAPTER.items(), 1)
-        return [scored.place for scored in engine.score("opener", [97, 98, 99])]
+        return [scored.place for scored in engine.score("opener", Prompt([], (97, 98, 99)))]
 
     assert in_two_processes(work, tmp_path) == [urls, []]
 

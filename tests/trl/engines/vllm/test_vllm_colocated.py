@@ -271,7 +271,7 @@ def test_a_text_is_scored_as_hugging_face_does_at_temperature_1_with_the_weights
         renew(engine, "opener", adapter(peft_model, "opener"))
         for _ in range(2):
             with engine.rollout("score"):
-                (scored,) = engine.score("opener", ids)
+                (scored,) = engine.score("opener", Prompt(LONG, tuple(ids)))
             assert (scored.place, scored.weights) == ("this process", f"opener-v{number}")
             peft_model.set_adapter("opener")
             with torch.no_grad():
@@ -281,7 +281,7 @@ def test_a_text_is_scored_as_hugging_face_does_at_temperature_1_with_the_weights
         assert _rms(expected - before) > 100 * EXACT  # those of the weights before
         before = expected
         update(peft_model, "opener", answer)
-    long = [5] * 600
+    long = Prompt([], (5,) * 600)
     with engine.rollout("long"):
         assert len(engine.score("opener", long)[0].logprobs) == 510  # of a context of 512, with one to be sampled
 

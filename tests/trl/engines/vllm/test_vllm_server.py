@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,20 +12,24 @@ import pytest
 import torch
 from datasets import Dataset
 from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
+from PIL import Image as Picture
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
-from fake_vllm import ADAPTER, HELLO, LORA, TEAM, WHOLE, FakeVLLM, answers_of, engine_on, fakes
+from fake_vllm import ADAPTER, HELLO, LORA, PLACE, TEAM, WHOLE, FakeVLLM, answers_of, engine_on, fakes
 from pettingllms_envs.agents.server import ServerUnreachable
 from pettingllms_trl import MultiAgentGRPOConfig
 from pettingllms_trl.engines.kinds import PromptCodec
 from pettingllms_trl.engines.vllm.params import VllmParams
 from pettingllms_trl.engines.vllm.server import VllmServer
 from pettingllms_trl.engines.weight_store import StaleWeights
+from pettingllms_trl.pixels import ImageInputs, PixelCache
 from pettingllms_trl.records import Prompt, Request, Sampled, Scored
+from picture_books import as_image, drawn
 from plays import play
 from real_vllm import served
 from short_runs import settings
 from third_party import Relay
+from tiny_vlms import qwen_processor
 
 
 @pytest.fixture
@@ -63,6 +69,59 @@ def test_candidates_of_a_prompt_are_one_request_answered_by_ids_as_they_were_sam
         assert completion.logprobs == (-0.5, -1.0)
 
 
+@pytest.fixture
+def seeing(connect: Callable[..., VllmServer]) -> Callable[..., VllmServer]:
+    images = ImageInputs(qwen_processor(), PixelCache())
+    return lambda server: connect([server], {"solver_0": "shared"}, {}, images=images)
+
+
+PICTURE = as_image(drawn(1))  # of 56 x 56 pixels, which are 4 places of 28 x 28
+SHOWN = Prompt([], (97, *[PLACE] * 4, 98), (PICTURE,))
+
+
+def test_a_picture_goes_beside_ids_with_one_place_for_it_and_the_ids_that_come_back_are_the_trainers(
+    fake: Callable[..., FakeVLLM], seeing: Callable[..., VllmServer]
+) -> None:
+    server = fake()
+    engine = seeing(server)
+    requests = {4: Request("solver_0", SHOWN, 3), 5: Request("solver_0", Prompt(HELLO), 1)}
+    answers = ask(engine, requests)
+    (body,) = server.seen
+    assert body["token_ids"] == [97, PLACE, 98]
+    asked = {"n": 3, "logprobs": 0, "max_tokens": 8, "logit_bias": {str(PLACE): -100.0}}  # no place is sampled
+    assert asked.items() <= body["sampling_params"].items()
+    (part,) = body["content_parts"]
+    sent = Picture.open(io.BytesIO(base64.b64decode(part["url"].removeprefix("data:image/png;base64,"))))
+    assert sent.tobytes() == drawn(1).tobytes()
+    assert answers[4].prompt == SHOWN
+    assert [each.logprobs for each in answers[4].completions] == [(-0.5, -1.0)] * 3
+    assert len(server.completions) == 2  # the prompt of text went there itself
+    with engine.rollout("score"):
+        (scored,) = engine.score("shared", SHOWN)
+    assert scored.logprobs == (*[-PLACE / 1000] * 4, -0.098)
+
+
+def test_a_server_that_makes_other_ids_of_a_picture_or_takes_none_is_an_error(
+    fake: Callable[..., FakeVLLM], seeing: Callable[..., VllmServer]
+) -> None:
+    server = fake()
+    server.num_places = 6
+    engine = seeing(server)
+    message = (
+        r"of agent 'solver_0' has 6 tokens with \[4\] of its pictures, and vLLM read 8; expected the same. Pictures "
+        r"are bounded by {'longest_edge': 12544, 'shortest_edge': 3136} here, and there by --mm-processor-kwargs of "
+        r"http://127.0.0.1:\d+, or else its model's folder. Set equal bounds."
+    )
+    with engine.rollout("test"):
+        with pytest.raises(ValueError, match=message):
+            answers_of(engine, {0: Request("solver_0", SHOWN, 1)})
+        with pytest.raises(ValueError, match=message):
+            engine.score("shared", SHOWN)
+        server.sees = False
+        with pytest.raises(ValueError, match="takes pictures beside token ids: start it with --enable-scale-out"):
+            answers_of(engine, {1: Request("solver_0", SHOWN, 1)})
+
+
 def test_an_episode_stays_on_its_replica_and_the_same_rollout_is_seeded_the_same(
     fake: Callable[..., FakeVLLM], connect: Callable[..., VllmServer]
 ) -> None:
@@ -98,6 +157,9 @@ def test_a_new_version_is_loaded_on_every_replica_before_the_old_one_goes(
     assert sorted(b["model"] for b in servers[0].completions) == [f"{run}/closer-v1", f"{run}/opener-v2"]
 
 
+TEXT = Prompt([], (97, 98, 99))
+
+
 def test_a_text_is_scored_by_every_replica_with_the_weights_that_it_samples_from(
     fake: Callable[..., FakeVLLM], connect: Callable[..., VllmServer]
 ) -> None:
@@ -107,16 +169,17 @@ def test_a_text_is_scored_by_every_replica_with_the_weights_that_it_samples_from
     servers[1].adapters.clear()  # restarted: it is given the adapter again
     weights = f"{servers[0].folder.name}/opener-v1"
     logprobs = (-0.098, -0.099)
-    assert engine.score("opener", [97, 98, 99]) == tuple(Scored(s.url, weights, logprobs) for s in servers)
+    assert engine.score("opener", TEXT) == tuple(Scored(s.url, weights, logprobs) for s in servers)
     engine = connect(servers, {"solver_0": "shared"}, {})
-    assert [scored.weights for scored in engine.score("shared", [97, 98, 99])] == ["default"] * 2
+    assert [scored.weights for scored in engine.score("shared", TEXT)] == ["default"] * 2
     engine.load("shared", WHOLE.items(), 1)
     weights = f"{servers[0].folder.name}/shared-v1"
-    assert [scored.weights for scored in engine.score("shared", [97, 98, 99])] == [weights] * 2
-    assert len(engine.score("shared", [97] * 5000)[0].logprobs) == 4094  # of a context of 4096, with one to be sampled
+    assert [scored.weights for scored in engine.score("shared", TEXT)] == [weights] * 2
+    long = Prompt([], (97,) * 5000)
+    assert len(engine.score("shared", long)[0].logprobs) == 4094  # of a context of 4096, with one to be sampled
     servers[0].serves_as = "another"
     with pytest.raises(StaleWeights, match=r"answered with 'another', expected 'base'"):
-        engine.score("shared", [97, 98, 99])
+        engine.score("shared", TEXT)
 
 
 def test_two_runs_on_one_server_do_not_take_each_others_adapters(

@@ -78,6 +78,7 @@ def test_a_whole_model_is_announced_and_sent_tensor_by_tensor_to_each_replica(
             ("/update_weights", announced("embed", "bfloat16", [3, 2])),
             ("/update_weights", announced("norm", "float32", [2])),
             ("/finish_weight_update", {}),
+            ("/reset_encoder_cache", {}),
             ("/reset_prefix_cache", {}),
             ("/update_weight_version", {"new_version": server.weight_version}),
         ]

@@ -1,4 +1,5 @@
-"""Packs sequences into one row with each prompt once, so that a decision's K candidates share their prompt.
+"""Packs sequences into one row with each prompt once, so that a decision's K candidates share their prompt, and the
+turns of a conversation what came before them.
 
     prompt   a b c          packed    a b | c x y | c z
     answers  x y !          position  0 1 | 2 3 4 | 2 3
@@ -6,19 +7,23 @@
 
 A candidate's branch starts with the prompt's last token, which predicts its first one, so that every position predicts
 a single token; its last token predicts nothing and is left out. There is no padding. Only attention needs to know
-which token sees which (`packed_attention.py`): all other layers of a transformer process each token separately.
+which token sees which (`../packed_attention.py`): all other layers of a transformer process each token separately.
 
-A decision has P - 1 + K * C tokens instead of K * (P + C).
+A decision has P - 1 + K * C tokens instead of K * (P + C). A prompt that another one goes on from is not there a
+second time: its candidates are branches of the longest such prompt, which has the labels of the one that was played on
+(`conversations.py`), where that costs less (`cost.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+
+from pettingllms_trl.update.packing.conversations import sizes_of
+from pettingllms_trl.update.packing.cost import WAYS, Way, cheapest, token_price_of
 
 
 Indices = NDArray[np.int64]
@@ -28,15 +33,16 @@ IGNORED = -100
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Layout:
-    """The positions of each sequence in a packed row: R sequences of at most L tokens, in G groups with one prompt.
+    """The positions of each sequence in a packed row: R sequences of at most L tokens, each of which begins with one
+    of G prompts or with a part of it. Sequences that lie inside a prompt are not among them.
 
     Args:
         rows: (R, L) positions in the row of each sequence's tokens, in their order; padded with any position.
         back: (T,) index of each token in `rows`, flattened, or, with `prompts`, in `prompts` and then `branches`.
-        prompts: (G, S) positions of each group's common tokens; padded. `None`: attention runs sequence by sequence,
-            which costs less if prompts are short.
+        prompts: (G, S) positions of each prompt's tokens but the last; padded. `None`: attention runs sequence by
+            sequence, which costs less if prompts are short.
         branches: (R, B) positions of each sequence's own tokens; padded.
-        starts: (R,) how many tokens of a sequence are not its own.
+        starts: (R,) how many tokens of a sequence are a prompt's.
         visible: (R, 1, B, L) with `prompts`: which tokens of a sequence each of its own sees. Used by every layer.
     """
 
@@ -81,85 +87,80 @@ class Packed:
         return flat.index_copy(0, self.targets, values[0].index_select(0, self.target_positions)).view(self.shape)
 
 
-def num_tokens(prompt: int, completions: Sequence[int]) -> int:
-    """Tokens of a packed group: its prompt once, and its completions, each counted as at least one token."""
-    return prompt - 1 + sum(max(length, 1) for length in completions)
-
-
-def pack(ids: torch.Tensor, mask: torch.Tensor, width: int, *, split: bool | None = None) -> Packed:
+def pack(
+    ids: torch.Tensor,
+    mask: torch.Tensor,
+    width: int,
+    *,
+    token_price: float = token_price_of("cpu", 1024),  # a constant
+    way: Way | None = None,
+) -> Packed:
     """Pack padded sequences into one row without padding.
 
     Args:
         ids: (B, P + C) prompts, padded on the left, and completions, padded on the right.
         mask: (B, P + C) 1 for tokens, 0 for padding. Every prompt has a token; a completion may have none.
         width: C.
-        split: Whether prompts and branches attend separately. `None`: if it costs less.
+        token_price: Of the model, by which the cheapest way is found.
+        way: How they are read. `None`: in the cheapest way.
     """
     tokens, real = ids.cpu().numpy(), mask.cpu().numpy().astype(bool)
+    prompts = [row[seen] for row, seen in zip(tokens[:, :-width], real[:, :-width], strict=True)]
+    assert all(map(len, prompts)), "a prompt without tokens"
+    columns = [np.flatnonzero(seen) for seen in real[:, -width:]]
+    completions = [row[own] for row, own in zip(tokens[:, -width:], columns, strict=True)]
+    way, trunks = cheapest(sizes_of(prompts, completions), token_price, among=WAYS if way is None else (way,))
     pieces: list[tuple[Indices, Indices, Indices]] = []  # tokens, positions, labels
     shared: list[Indices] = []
     own: list[Indices] = []
     rows: list[Indices] = []
-    target_positions: list[Indices] = []
-    targets: list[Indices] = []
+    places: dict[int, Indices] = {}  # of the labels of each sequence
     end = 0
-    for prompt, members in _groups(tokens[:, :-width], real[:, :-width]):
-        common = np.arange(end, end + len(prompt) - 1)
-        pieces.append((prompt[:-1], np.arange(len(common)), np.full(len(common), IGNORED)))
-        shared.append(common)
+    for trunk in trunks:
+        common = prompts[trunk.row][:-1]
+        shared.append(np.arange(end, end + len(common)))
+        labels = np.full(len(common), IGNORED)
+        pieces.append((common, np.arange(len(common)), labels))
         end += len(common)
-        for row in members:
-            columns = np.flatnonzero(real[row, -width:])
-            completion = tokens[row, -width:][columns]
-            branch = np.append(prompt[-1:], completion[:-1])
+        for row in trunk.inside:
+            first = len(prompts[row]) - 1
+            labels[first : first + len(completions[row])] = completions[row]
+            places[row] = shared[-1][first : first + len(completions[row])]
+        for row in trunk.branches:
+            completion, before = completions[row], len(prompts[row]) - 1
+            branch = np.append(prompts[row][-1:], completion[:-1])
             place = np.arange(end, end + len(branch))
-            pieces.append((branch, len(common) + place - end, completion if len(completion) else np.array([IGNORED])))
+            pieces.append((branch, before + place - end, completion if len(completion) else np.array([IGNORED])))
             own.append(place)
-            rows.append(np.append(common, place))
-            target_positions.append(place[: len(completion)])
-            targets.append(row * width + columns)
+            rows.append(np.append(shared[-1][:before], place))
+            places[row] = place[: len(completion)]
             end += len(branch)
 
     def on_device(array: Indices) -> torch.Tensor:
         return torch.from_numpy(array).to(ids.device)
 
-    ids_of_row, positions, labels = (on_device(np.concatenate(each))[None] for each in zip(*pieces, strict=True))
-    split = _costs_less_split(rows, shared, own) if split is None else split
+    packed_ids, positions, packed_labels = map(np.concatenate, zip(*pieces, strict=True))
     starts = on_device(np.array([len(row) - len(branch) for row, branch in zip(rows, own, strict=True)]))
-    longest, longest_branch = (torch.arange(max(map(len, each)), device=ids.device) for each in (rows, own))
+    split = way != "rows"
+    of_rows, of_branches = on_device(_filled(rows)), on_device(_filled(own))
+    seen = torch.arange(of_rows.size(1), device=ids.device)
     layout = Layout(
-        rows=on_device(_filled(rows)),
+        rows=of_rows,
         back=on_device(_back(end, shared, own) if split else _back(end, rows)),
         prompts=on_device(_filled(shared)) if split else None,
-        branches=on_device(_filled(own)),
+        branches=of_branches,
         starts=starts,
-        visible=(longest <= (starts[:, None] + longest_branch)[:, None, :, None]) if split else None,
+        visible=seen <= (starts[:, None] + seen[: of_branches.size(1)])[:, None, :, None] if split else None,
     )
     return Packed(
-        ids=ids_of_row,
-        positions=positions,
-        labels=labels,
+        ids=on_device(packed_ids)[None],
+        positions=on_device(positions)[None],
+        labels=on_device(packed_labels)[None],
         layout=layout,
-        target_positions=on_device(np.concatenate(target_positions)),
-        targets=on_device(np.concatenate(targets)),
+        target_positions=on_device(np.concatenate([*places.values()])),
+        targets=on_device(np.concatenate([row * width + columns[row] for row in places])),
         shape=(len(tokens), width),
     )
-
-
-def _groups(prompts: Indices, real: NDArray[np.bool_]) -> list[tuple[Indices, list[int]]]:
-    """The distinct prompts, without padding, each with its rows. Merged by token ids: none of them has images."""
-    groups: dict[bytes, tuple[Indices, list[int]]] = {}
-    for row, (padded, seen) in enumerate(zip(prompts, real, strict=True)):
-        prompt = padded[seen]
-        assert len(prompt) > 0, "a prompt without tokens"
-        groups.setdefault(prompt.tobytes(), (prompt, []))[1].append(row)
-    return list(groups.values())
-
-
-def _costs_less_split(rows: list[Indices], shared: list[Indices], own: list[Indices]) -> bool:
-    """Whether split attention computes fewer pairs of query and key: a causal kernel skips half, a mask none."""
-    longest, common, branch = max(map(len, rows)), max(map(len, shared)), max(map(len, own))
-    return common > 0 and len(shared) * common**2 / 2 + len(rows) * branch * longest < len(rows) * longest**2 / 2
 
 
 def _filled(places: list[Indices]) -> Indices:

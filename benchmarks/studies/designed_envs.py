@@ -1,0 +1,96 @@
+"""The environments of `designed.yaml`: teams that are designed, and the same teams with a design that nobody learns.
+
+`archives` and `plan_path` have the workflows `designed`, and `fixed`, whose members are asked exactly as those of
+`designed`, without a designer. Its setting `team` names one of ten designs; `random`, a readable one that is drawn for
+each question by the question's words; or `one`, one agent with the tools of all.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pettingllms_envs.assembly import assemble
+from pettingllms_envs.core import check_choice
+from pettingllms_envs.tasks.archives import Archives
+from pettingllms_envs.tasks.plan_path import PlanPath
+from pettingllms_envs.workflows.designed import RANDOM, Designed
+from pettingllms_envs.workflows.designs import JOBS, Design, Member, random_design
+from pettingllms_envs.workflows.functions import Game, Questions
+
+
+SOLVE, FIRST, USE, CHECK, GO_ON = JOBS
+ZERO, ONE = ("archive_0",), ("archive_1",)
+ALONE = "one"
+
+
+def chain(*members: Member) -> Design:
+    """Each reads the one before."""
+    return Design(tuple(each._replace(reads=(i - 1,) if i else ()) for i, each in enumerate(members)))
+
+
+TEAMS: Mapping[str, Mapping[str, Design]] = {
+    "archives": {
+        "zero": chain(Member(USE, (), ZERO)),
+        "zero_one": chain(Member(USE, (), ZERO), Member(USE, (), ONE)),
+        "one_zero": chain(Member(USE, (), ONE), Member(USE, (), ZERO)),
+        "zero_one_zero": chain(Member(USE, (), ZERO), Member(USE, (), ONE), Member(USE, (), ZERO)),
+        "one_zero_one": chain(Member(USE, (), ONE), Member(USE, (), ZERO), Member(USE, (), ONE)),
+        "zero_one_judge": chain(Member(USE, (), ZERO), Member(USE, (), ONE), Member(GO_ON)),
+        "one_zero_judge": chain(Member(USE, (), ONE), Member(USE, (), ZERO), Member(GO_ON)),
+        "both_judge": Design((Member(USE, (), ZERO), Member(USE, (), ONE), Member(SOLVE, (0, 1)))),
+        "zero_one_all": Design((Member(USE, (), ZERO), Member(USE, (0,), ONE), Member(CHECK, (0, 1), ZERO))),
+        "one_zero_all": Design((Member(USE, (), ONE), Member(USE, (0,), ZERO), Member(CHECK, (0, 1), ONE))),
+        ALONE: Design((Member(SOLVE, (), (*ZERO, *ONE)),)),
+    },
+    "plan_path": {
+        ALONE: chain(Member(SOLVE)),
+        "go_on_alone": chain(Member(GO_ON)),
+        "solve_check": chain(Member(SOLVE), Member(CHECK)),
+        "solve_check_check": chain(Member(SOLVE), Member(CHECK), Member(CHECK)),
+        "solve_go_on": chain(Member(SOLVE), Member(GO_ON)),
+        "first_go_on": chain(Member(FIRST), Member(GO_ON)),
+        "first_go_on_twice": chain(Member(FIRST), Member(GO_ON), Member(GO_ON)),
+        "first_go_on_check": chain(Member(FIRST), Member(GO_ON), Member(CHECK)),
+        "two_solve_check": Design((Member(SOLVE), Member(SOLVE), Member(CHECK, (0, 1)))),
+        "first_solve_check": Design((Member(FIRST), Member(SOLVE, (0,)), Member(CHECK, (0, 1)))),
+    },
+}
+"""Ten designs for each task, and for archives one agent that may search both."""
+
+
+@dataclass(frozen=True)
+class Fixed(Designed):
+    """The members of a team that nobody learns to design. The role `designer` is never asked, and so takes no part.
+
+    Args:
+        team: A name of `TEAMS`, or `"random"`.
+    """
+
+    team: str = "random"
+
+    name: ClassVar[str] = "fixed"
+
+    def __post_init__(self) -> None:
+        Designed.__post_init__(self)
+        check_choice("team", self.team, ("random", *TEAMS[self.task.name]))
+
+    def design(self, game: Game) -> Design:
+        """The team of this question."""
+        if self.team != "random":
+            return TEAMS[self.task.name][self.team]
+        return random_design(random.Random(f"{RANDOM} {self.task.show(game.state)}"), self.limits)
+
+    def questions(self, game: Game) -> Questions:
+        """The members in order, then the move."""
+        design = self.design(game)
+        size = len(design.members)
+        game.report(unreadable_design=False, team_size=size, team_of_one=size == 1, member_calls=0, cut_short=False)
+        reply, author = yield from self._replies(game, design)
+        game.play(reply, author)
+
+
+archives = assemble(Archives, __name__, (Designed, Fixed), name="designed_archives_v0").raw_env
+plan_path = assemble(PlanPath, __name__, (Designed, Fixed), name="designed_plan_path_v0").raw_env

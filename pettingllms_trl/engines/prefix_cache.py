@@ -1,0 +1,157 @@
+"""Keys and values of what a model has read, so that a prompt that begins with it is read from there on.
+
+A turn of a conversation begins with all of its earlier turns. `generate` would read them again; here it finds them in
+blocks of 16 tokens, as vLLM's automatic prefix caching does. A block belongs to all tokens up to its end and to a
+policy, so conversations share what they have in common, and adapters share nothing.
+
+Logits are the same but for rounding, whatever the cache holds. What it does not hold is read.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from transformers import DynamicCache, GenerationConfig
+from transformers.cache_utils import DynamicLayer
+
+from pettingllms_trl.processes.distributed import replaced_generate
+
+
+BLOCK = 16
+"""Tokens, as in vLLM."""
+
+MAX_BYTES = 2**32
+"""4 GiB: in float32, 93,000 tokens of a model of 135M; in bfloat16, 37,000 of one of 1.7B."""
+
+Ids = tuple[int, ...]
+
+
+class PrefixCache(AbstractContextManager[Any]):
+    """Keys and values by the policy and the tokens that were read. As a context it is emptied at the end.
+
+    Weights are not to change meanwhile.
+
+    Args:
+        max_bytes: Beyond, the blocks that were not used for longest are dropped; a batch in progress may exceed it.
+            0: every prompt is read whole.
+    """
+
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        self.max_bytes = max_bytes
+        self._blocks = OrderedDict[tuple[str, Ids], torch.Tensor]()  # (2 * layers, heads, BLOCK, head_dim)
+        self.num_bytes = 0
+
+    def __exit__(self, *error: object) -> None:
+        self._blocks.clear()
+        self.num_bytes = 0
+
+    @contextmanager
+    def used_by(self, model: Any, policy: str) -> Iterator[None]:
+        """Within, `model.generate` reads of its prompts what is not here.
+
+        Args:
+            model: A causal model of transformers, or PEFT's around one, that draws no random numbers in its forward
+                pass. One whose layers keep something else than keys and values of all tokens (a sliding window, a
+                state), or that counts positions by images, generates as ever; so do calls with inputs of images.
+            policy: Names the weights that are active.
+        """
+        if not self.max_bytes or not _keeps_all_tokens(model):
+            yield
+            return
+        with replaced_generate(model, partial(self._generate, model, model.generate, policy)):
+            yield
+
+    def _generate(self, model: Any, plain: Callable[..., Any], policy: str, **kwargs: Any) -> Any:
+        ids, mask = kwargs["input_ids"], kwargs["attention_mask"]  # (B, P), padded on the left
+        config = kwargs.get("generation_config") or model.generation_config
+
+        def asked(name: str) -> Any:
+            return kwargs.get(name, getattr(config, name, None))
+
+        if (
+            sum(isinstance(value, torch.Tensor) for value in kwargs.values()) > 2  # inputs of images
+            or any((asked(name) or 1) > 1 for name in ("num_beams", "num_return_sequences"))
+            or asked("cache_implementation") is not None
+            or asked("use_cache") is False
+            or bool((mask.diff(dim=1) < 0).any())
+        ):
+            return plain(**kwargs)
+        pad, width = asked("pad_token_id"), ids.shape[1]
+        rows = [tuple(each[own.bool()].tolist()) for each, own in zip(ids, mask, strict=True)]
+        if kwargs.get("past_key_values") is None:
+            # Rows with as many new tokens are read together, to within a factor of 2; then all go on.
+            groups: dict[int, list[int]] = {}
+            for row, own in enumerate(rows):
+                groups.setdefault((len(own) - BLOCK * len(self._find(policy, own))).bit_length(), []).append(row)
+            for group in groups.values() if len(groups) > 1 else ():
+                some = [rows[row] for row in group]
+                longest, cache = max(map(len, some)), self._assembled(model, policy, some)
+                read = {"input_ids": ids[group, -longest:], "attention_mask": mask[group, -longest:]}
+                settings = GenerationConfig(max_new_tokens=1, do_sample=False, pad_token_id=pad)
+                more = {name: kwargs[name] for name in ("synced_gpus",) if name in kwargs}  # as in `read_once`
+                plain(**read, generation_config=settings, past_key_values=cache, **more)
+                self._keep(policy, some, cache, [longest - len(own) for own in some])
+            kwargs["past_key_values"] = self._assembled(model, policy, rows)
+        sampled = plain(**kwargs)
+        completions = [row[width:].tolist() for row in getattr(sampled, "sequences", sampled)]
+        for completion in completions:
+            while completion and completion[-1] == pad:
+                completion.pop()
+        whole = [(*own, *completion) for own, completion in zip(rows, completions, strict=True)]
+        self._keep(policy, whole, kwargs["past_key_values"], [width - len(own) for own in rows])
+        while self.num_bytes > self.max_bytes:
+            self.num_bytes -= self._blocks.popitem(last=False)[1].nbytes
+        return sampled
+
+    def _find(self, policy: str, ids: Ids) -> list[torch.Tensor]:
+        """The blocks of a prompt, all but its last token at most: that is to be read for what follows."""
+        keys = ((policy, ids[:end]) for end in range(BLOCK, len(ids), BLOCK))
+        return [self._blocks[key] for key in itertools.takewhile(self._blocks.__contains__, keys)]
+
+    def _assembled(self, model: Any, policy: str, rows: Sequence[Ids]) -> DynamicCache:
+        """Of each row as many tokens as leave all rows equally many to read, padded on the left."""
+        found, cache = [self._find(policy, ids) for ids in rows], DynamicCache(config=model.config)
+        new = max(len(ids) - BLOCK * len(blocks) for ids, blocks in zip(rows, found, strict=True))
+        if (width := max(map(len, rows)) - new) == 0:
+            return cache
+        one = next(blocks[0] for blocks in found if blocks)
+        parts = one.new_zeros(one.shape[0], len(rows), one.shape[1], width, one.shape[3])
+        for row, (ids, blocks) in enumerate(zip(rows, found, strict=True)):
+            if (own := len(ids) - new) > 0:
+                parts[:, row, :, width - own :] = torch.cat(blocks, dim=2)[:, :, :own]
+        for layer, (keys, values) in enumerate(zip(parts[::2], parts[1::2], strict=True)):
+            cache.update(keys, values, layer)
+        return cache
+
+    def _keep(self, policy: str, rows: Sequence[Ids], cache: Any, starts: Sequence[int]) -> None:
+        """Whole blocks of rows of a cache, which begin at these columns."""
+        parts = [part for layer in cache.layers for part in (layer.keys, layer.values)]
+        if not cache.get_seq_length() or len({(part.shape, part.device) for part in parts}) > 1:
+            return
+        for row, (ids, start) in enumerate(zip(rows, starts, strict=True)):
+            read = min(len(ids), cache.get_seq_length() - start)  # the last token that was sampled was not
+            for end in range(read // BLOCK * BLOCK, 0, -BLOCK):  # from the end, which is dropped first
+                key, columns = (policy, ids[:end]), slice(start + end - BLOCK, start + end)
+                if key not in self._blocks:
+                    self._blocks[key] = torch.stack([part[row, :, columns] for part in parts])
+                    self.num_bytes += self._blocks[key].nbytes
+                self._blocks.move_to_end(key)
+
+
+def _keeps_all_tokens(model: Any) -> bool:
+    """Whether a model's cache has keys and values of all tokens, at positions that padding does not shift."""
+    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+    return (
+        "position_ids" in inspect.signature(type(inner).forward).parameters
+        and not any(hasattr(module, "rope_deltas") for module in inner.modules())
+        and not getattr(getattr(model, "active_peft_config", None), "is_prompt_learning", False)  # tokens before ids
+        and inner._supports_default_dynamic_cache()
+        and all(type(layer) is DynamicLayer for layer in DynamicCache(config=inner.config).layers)
+    )

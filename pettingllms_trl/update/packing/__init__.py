@@ -1,0 +1,1 @@
+"""Sequences packed into one row: what they share, the cheapest way to read it, and the row."""
