@@ -31,6 +31,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any, ClassVar
@@ -300,11 +301,28 @@ def demonstrations(task: str, options: Options, seed: int, is_blind: bool) -> li
     return found
 
 
+def instances(split: str) -> list[Any]:
+    """The distinct instances of a split that are played."""
+    states = {repr(state): state for seed in range(4 * NUM_PLAYED) for state in [GAME.generate(seed, split=split)]}
+    assert len(states) >= NUM_PLAYED
+    return list(states.values())[:NUM_PLAYED]
+
+
+def best_moves(split: str) -> tuple[str, float]:
+    """Of all replies of at most five moves the one that solves most training instances, and its success in a split."""
+
+    def success(moves: str, states: Sequence[Any]) -> float:
+        return fmean(GAME.solved(GAME.apply(state, moves)) for state in states)
+
+    known = [GAME.generate(FIRST_SEED + seed) for seed in range(500)]
+    replies = ["".join(moves) for length in range(1, 6) for moves in product("UDLR", repeat=length)]
+    best = max(replies, key=lambda moves: success(moves, known))
+    return best, success(best, instances(split))
+
+
 def scores(player: Player, task: str, split: str, *, is_blind: bool) -> list[float]:
     """Of each instance whether it was solved, or the share of tiles that were described right."""
-    states = {repr(state): state for seed in range(4 * NUM_PLAYED) for state in [GAME.generate(seed, split=split)]}
-    played = list(states.values())[:NUM_PLAYED]
-    assert len(played) == NUM_PLAYED, "distinct instances"
+    played = instances(split)
     pictures = [other_picture(state) if is_blind else board_picture(GAME, state) for state in played]
     found = []
     for state, reply in zip(played, player.replies(pictures, MAX_TOKENS[task]), strict=True):
@@ -425,6 +443,8 @@ def main() -> None:
     options = Options(**{name: getattr(args, name) for name in asdict(Options())})
     results = []
     quiet()
+    if args.task == "planner":
+        print("best constant reply: {}, success {:.3f}".format(*best_moves(args.split)))
     for seed in args.seeds:
         print(f"{args.task}, seed {seed}, {args.split} split, {options}", flush=True)
         results.append(run(args.task, options, seed, args.split, is_alone=args.alone))
