@@ -114,8 +114,7 @@ class ImageInputs:
     @property
     def place_tokens(self) -> tuple[str, ...]:
         """The tokens that stand for an image: in the text that a template writes, and at its places."""
-        ids = filter(None, self._processor.image_token_ids)
-        places = map(self._processor.tokenizer.convert_ids_to_tokens, ids)
+        places = map(self._processor.tokenizer.convert_ids_to_tokens, self.place_ids)
         return (*self._processor.all_special_multimodal_tokens, *places)
 
     def pixels(self, image: Image) -> Pixels:
@@ -135,7 +134,7 @@ class ImageInputs:
             ValueError: A row has another number of places than its pictures have tokens.
         """
         found = [[self.pixels(image) for image in own] for own in images]
-        places = set(self._processor.image_token_ids)
+        places = {*self.place_ids}
         for row, own in zip(ids, found, strict=True):
             num_places, expected = sum(token in places for token in row), [pixels.num_tokens for pixels in own]
             if num_places != sum(expected):
@@ -144,8 +143,10 @@ class ImageInputs:
                     f"{expected}, which makes {sum(expected)}. Expected the same number: is the chat template that of "
                     "the processor, and are its limits of pixels those of the server that samples?"
                 )
-        types = {} if self._types is None else {self._types: self._types_of(ids)}
-        return {**self._inputs([pixels for own in found for pixels in own]), **types}
+        inputs: dict[str, Any] = self._inputs([pixels for own in found for pixels in own])
+        if self._types is not None:  # all that are no places are text, also a video's that a policy sampled
+            inputs[self._types] = [[int(token in places) for token in row] for row in ids]
+        return inputs
 
     def of_batch(self, ids: torch.Tensor, images: Sequence[Sequence[Image]], width: int) -> dict[str, Any]:
         """The same as tensors on the ids' device, and `num_images` of each row, as TRL scores a batch.
@@ -199,10 +200,6 @@ class ImageInputs:
             num_left -= 1
         return kept
 
-    def _types_of(self, ids: Sequence[Sequence[int]]) -> list[list[int]]:
-        places = {*self.place_ids}  # all others are text, also a video's that a policy sampled
-        return [[int(token in places) for token in row] for row in ids]
-
     def _inputs(self, pixels: Sequence[Pixels]) -> dict[str, torch.Tensor]:
         unused = self._processor.unused_input_names
         return {name: tensor for name, tensor in _joined(pixels).items() if name not in unused}
@@ -221,7 +218,7 @@ class ImageInputs:
             )
         written = self._processor.replace_image_token(made, 0)
         token_ids = self._processor.tokenizer(written, add_special_tokens=False)["input_ids"]
-        return Pixels(made, sum(token in self._processor.image_token_ids for token in token_ids))
+        return Pixels(made, sum(token in self.place_ids for token in token_ids))
 
     @contextmanager
     def _answering(self, pixels: Sequence[Pixels]) -> Iterator[None]:

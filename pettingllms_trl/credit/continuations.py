@@ -26,8 +26,8 @@ def continuation_advantages(
 
     The group of a decision has all decisions of its agent at its turn in the continuations of the same decision's
     candidates: at most `num_generations * num_continuations`, of which only those that continue the same candidate
-    begin in the same state. With `group="candidate"` it has only these, `num_continuations` at most, and whoever acts
-    first in them has the same prompt in all.
+    begin in the same state. With `group="candidate"` it has only these, `num_continuations` at most, and the agent
+    that acts first in them has the same prompt in all.
 
     The baseline is unbiased all the same. Continuations of one decision are sampled independently, given its
     candidates and the randomness of the environment. So for a decision in one of them, with prompt `s` and reply `a`,

@@ -40,7 +40,7 @@ from pettingllms_trl.role_sampling import NOTHING, SamplingOverrides
 from pettingllms_trl.trainer.dataloading import EvaluatedRows, GenerationPlan, each_generation_once, numbered
 from pettingllms_trl.update.assignment import Assignment
 from pettingllms_trl.update.entropy import EntropyBonus
-from pettingllms_trl.update.micro_batches import Batch, rollout_of, with_scaled_items
+from pettingllms_trl.update.micro_batches import Batch, ends_of, rollout_of, with_scaled_items
 from pettingllms_trl.update.packed_logprobs import PackedScorer, Scores
 from pettingllms_trl.update.pass_metrics import TrainingLog
 from pettingllms_trl.update.step_guard import StepGuard
@@ -201,9 +201,9 @@ class TRLHooks(GRPOTrainer):
         self.activate(policy)
         for column, values in table.items():
             self._log_completion_extra(column, list(values))
-        self._replayed, self.scorer.chunks, self.scorer.pictures = list(rows), chunks, columns.get("pictures")
-        eos = {*self.eos_token_ids, *[row["completion"].ids[-1] for row in rows if row["completion"].finish == "stop"]}
-        with override_args(self, num_generations=group_size, eos_token_ids=list(eos)):  # stop words, too, end replies
+        self._replayed = list(rows)
+        as_scored = override_args(self, num_generations=group_size, eos_token_ids=ends_of(rows, self.eos_token_ids))
+        with as_scored, self.scorer.scoring(pictures=columns.get("pictures"), chunks=chunks):
             batch = self._generate_and_score_completions([{**row, "prompt": row["messages"]} for row in rows])
         if chunks is not None:
             self.log_of_trl.correct_ratios(batch, [row for chunk in chunks for row in chunk])

@@ -162,7 +162,9 @@ class BatchBuilder:
             left_out = frozenset() if has_pictures else self.rows_without_gradient(policy, of_policy, flat)
             num_rows.append(len(flat))
             num_left_out += len(left_out)
-            passes, assignment = self._passes_of(policy, of_policy, flat, left_out, table(of_policy))
+            passes, assignment = self._passes_of(
+                policy, of_policy, flat, left_out, table(of_policy), has_pictures=has_pictures
+            )
             assignments += [] if assignment is None else [assignment]
             for step, more in zip(steps, passes, strict=True):
                 step.extend({**piece, "policy": policy.name} for piece in more)
@@ -211,6 +213,8 @@ class BatchBuilder:
         advantages: Sequence[float],
         left_out: Collection[int],
         table: Columns,
+        *,
+        has_pictures: bool,
     ) -> tuple[list[list[Batch]], Assignment | None]:
         """One policy's passes of each micro-step, and how its rows were assigned to them; with several processes, this
         process's part of them.
@@ -221,6 +225,7 @@ class BatchBuilder:
             advantages: Of all their candidates.
             left_out: The rows (candidates) that go through no forward pass.
             table: The user's columns of the completions table.
+            has_pictures: Whether the model is given pictures beside the ids.
         """
         rows: list[Row] = [
             {
@@ -236,20 +241,19 @@ class BatchBuilder:
         of_rows = provenance(decisions, list(self._team.routing.of_agent))
         of_rows["advantages"] = torch.tensor(advantages)
         columns: dict[str, Any] = send_to_device(of_rows, self._accelerator.device)
-        if any(map(IMAGES, decisions)) or policy.name in self._scorer.only_vision:
+        if has_pictures:
             columns["pictures"] = [decision.prompt.images for decision in decisions for _ in decision.candidates]
             for row in rows:
                 row["messages"] = described(row["messages"])
         table = {**_places(decisions, has_continuations=self._args.train_continuations), **table}
         sizes = {len(decision.candidates) for decision in decisions}  # 1 in parallel episodes and in continuations
         group_size = sizes.pop() if len(sizes) == 1 else 1
-        by_tokens = self._assignment_by_tokens(policy, rows, left_out, has_pictures="pictures" in columns)
+        by_tokens = self._assignment_by_tokens(policy, rows, left_out, has_pictures=has_pictures)
         if by_tokens is None and self._accelerator.num_processes == 1:
             batch = self._rows.score_rows(policy.name, rows, table=table, columns=columns, group_size=group_size)
             passes, assignment = self._split(shuffle_sequence_dict(batch), shard=None), None
         else:
             passes, assignment = self._assigned_passes(policy, rows, table, columns, by_tokens, group_size)
-        self._scorer.pictures = None
         self._rows.log_advantages(advantages, group_size=group_size)
         return passes, assignment
 

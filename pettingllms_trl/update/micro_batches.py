@@ -146,6 +146,11 @@ def with_scaled_items(batch: Batch) -> Batch:
     return batch if scale == 1.0 else {**batch, "num_items_in_batch": batch["num_items_in_batch"] * scale}
 
 
+def ends_of(rows: Sequence[Mapping[str, Any]], eos_token_ids: Sequence[int]) -> list[int]:
+    """The ids that end a completion for TRL: the model's own, and those with which a stop word has ended one."""
+    return [*{*eos_token_ids, *(row["completion"].ids[-1] for row in rows if row["completion"].finish == "stop")}]
+
+
 def rollout_of(rows: Sequence[Mapping[str, Any]], trainer: Any) -> dict[str, Any]:
     """What a `rollout_func` of TRL returns for sequences that were sampled already, token for token.
 

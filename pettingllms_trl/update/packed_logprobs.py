@@ -85,10 +85,8 @@ class PackedScorer:
         """What a token costs in the model of each of these, by which the way to pack sequences is chosen."""
         self.with_positions: set[str] = set()
         """Policies whose models are given position ids on TRL's path."""
-        self.chunks: Sequence[Sequence[int]] | None = None
-        """Rows of the current batch that are scored together."""
-        self.pictures: Pictures | None = None
-        """Of the rows that are scored now; `None`: the batch has none."""
+        self._pictures: Pictures | None = None
+        self._chunks: Sequence[Sequence[int]] | None = None
 
     def try_all(self) -> None:
         """Check each trained policy's model, unless its weights are partitioned over processes: those are checked when
@@ -185,18 +183,28 @@ class PackedScorer:
         return full and is_highest and self._accelerator.mixed_precision == "no"
 
     @contextmanager
+    def scoring(self, *, pictures: Pictures | None, chunks: Sequence[Sequence[int]] | None = None) -> Iterator[None]:
+        """Within, a batch is scored.
+
+        Args:
+            pictures: Of each row; `None`: the batch has none.
+            chunks: Rows that are scored together; `None`: as many as TRL asks for.
+        """
+        self._pictures, self._chunks = pictures, chunks
+        try:
+            yield
+        finally:
+            self._pictures = self._chunks = None
+
+    @contextmanager
     def attending(self, name: str, pictures: Pictures | None = None) -> Iterator[None]:
         """Score a pass of a policy's sequences with their `pictures`; use packed attention for one without any. Until
         its backward pass is over, since gradient checkpointing recomputes layers there.
 
         In a run that resumes inside a generation, this is the first use of weights partitioned over processes."""
-        self.pictures = pictures
-        if pictures is None and self.is_packable(name):
-            with attending(self._team.weights_of(name)):
-                yield
-        else:
+        is_packed = pictures is None and self.is_packable(name)
+        with attending(self._team.weights_of(name)) if is_packed else self.scoring(pictures=pictures):
             yield
-        self.pictures = None
 
     def score(
         self,
@@ -221,7 +229,7 @@ class PackedScorer:
         active = self._team.active
         if active in self.with_positions:
             model = with_positions(model)
-        if self.pictures is not None:
+        if self._pictures is not None:
             options = {"compute_entropy": compute_entropy, "compute_aux_loss": compute_aux_loss}
             return self._seen(model, ids, mask, width, size=batch_size or len(ids), **options)
         is_plain = all(given is None for given in of_images.values())
@@ -236,13 +244,13 @@ class PackedScorer:
                 compute_aux_loss=compute_aux_loss,
                 **of_images,
             )
-        if batch_size is None or self.chunks is None:
+        if batch_size is None or self._chunks is None:
             scores, entropies = self._packed(model, ids, mask, width)
             return scores, entropies if compute_entropy else None, None
-        found = [self._packed(model, ids[chunk], mask[chunk], width)[0] for chunk in self.chunks]
+        found = [self._packed(model, ids[chunk], mask[chunk], width)[0] for chunk in self._chunks]
         dtype = found[0].dtype if found else torch.float32
         scores = torch.full((len(ids), width), math.nan, dtype=dtype, device=ids.device)
-        for chunk, own in zip(self.chunks, found, strict=True):
+        for chunk, own in zip(self._chunks, found, strict=True):
             scores[chunk] = own
         return scores, None, None
 
@@ -261,10 +269,9 @@ class PackedScorer:
         with self._team.in_eval_mode():
             for start in range(0, len(own), size):
                 ids, mask, width = _padded(own[start : start + size], self._accelerator.device)
-                self.pictures = pictures[first::step][start : start + size]
-                scores, _, _ = self.score(self._team.wrapped, ids, mask, width)
+                with self.scoring(pictures=pictures[first::step][start : start + size]):
+                    scores, _, _ = self.score(self._team.wrapped, ids, mask, width)
                 found += (scores * mask[:, -width:]).sum(dim=1).tolist()
-        self.pictures = None
         totals = [0.0] * len(rows)
         for process, part in enumerate(gather_object([found])):
             totals[process::step] = part
@@ -274,10 +281,10 @@ class PackedScorer:
         self, model: Any, ids: torch.Tensor, mask: torch.Tensor, width: int, *, size: int, **options: Any
     ) -> Scores:
         """Score rows with their pictures as TRL does, which is given the pixels of `size` rows at a time."""
-        assert self.pictures is not None
+        assert self._pictures is not None
         inputs, found = self._images[self._team.active], list[Scores]()
         for rows in torch.split(torch.arange(len(ids)), size):
-            own = inputs.of_batch(ids[rows], [self.pictures[row] for row in rows], width)
+            own = inputs.of_batch(ids[rows], [self._pictures[row] for row in rows], width)
             found.append(self._score(model, ids[rows], mask[rows], width, **options, **own))
         if len(found) > 1:
             return torch.cat([scores for scores, _, _ in found]), None, None

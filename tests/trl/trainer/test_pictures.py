@@ -52,12 +52,11 @@ def weights_of(trainer: Any) -> dict[str, torch.Tensor]:
 
 def log_probs(trainer: Book, batch: dict[str, Any], pictures: Any = None) -> torch.Tensor:
     """Of the completions' tokens of a batch, 0 where masked."""
-    trainer.scorer.pictures = batch.get("pictures") if pictures is None else pictures
     trainer.model.eval()
     ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
     mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
-    scores, _, _ = trainer.scorer.score(trainer.model, ids, mask, batch["completion_ids"].size(1))
-    trainer.scorer.pictures = None
+    with trainer.scorer.scoring(pictures=batch.get("pictures") if pictures is None else pictures):
+        scores, _, _ = trainer.scorer.score(trainer.model, ids, mask, batch["completion_ids"].size(1))
     return scores * batch["completion_mask"]
 
 
