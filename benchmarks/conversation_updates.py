@@ -202,14 +202,7 @@ def seconds_of_ways(
             began = now()
             packed = pack(ids, mask, batch["completion_ids"].size(1), way=way)
             with attending(model):
-                found = model(
-                    input_ids=packed.ids,
-                    attention_mask=torch.ones_like(packed.ids),
-                    position_ids=packed.positions,
-                    shift_labels=packed.labels,
-                    shared_prefix=packed.layout,
-                    fused_lm_head=True,
-                )
+                found = model(**packed.inputs)
                 packed.of_completions(found.log_probs).sum().backward()
             seconds[way].append(now() - began)
     return {way: min(each) for way, each in seconds.items()}

@@ -44,14 +44,7 @@ def with_layout(way: packing_cost.Way) -> Way:
 
     def score(model: PreTrainedModel, ids: torch.Tensor, shape: Shape) -> torch.Tensor:
         packed = pack(ids, torch.ones_like(ids), shape.completion, way=way)
-        found = model(
-            input_ids=packed.ids,
-            attention_mask=torch.ones_like(packed.ids),
-            position_ids=packed.positions,
-            shift_labels=packed.labels,
-            shared_prefix=packed.layout,
-            fused_lm_head=True,
-        )
+        found = model(**packed.inputs)
         return packed.of_completions(found.log_probs)
 
     return score

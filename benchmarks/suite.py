@@ -177,32 +177,19 @@ SUITES = (
     ),
     *(
         Suite(
-            name=f"update_{size}{'_checkpointing' if flags else ''}",
-            what=f"loss and gradients of a random Qwen3 of {size} in bf16, packed, beside TRL's GRPOTrainer",
+            name=f"update_{kind}{size}{'_checkpointing' if flags else ''}",
+            what=f"{what} of a random Qwen3 of {size} in bf16, packed, beside TRL's GRPOTrainer",
             command=(
                 "bench_update.py",
-                *("--device", "cuda", "--dtype", "bfloat16", "--model", f"qwen3-{size}", "--memory", *flags),
-                *("--shapes", *GPU_SHAPES),
+                *("--device", "cuda", "--dtype", "bfloat16", "--model", f"qwen3-{size}", "--memory", *flags, *shapes),
             ),
             minutes=3,
             needs="trl",
             gpu=True,
         )
-        for size in ("0.6b", "1.7b")
-        for flags in ((), ("--checkpointing",))
-    ),
-    *(
-        Suite(
-            name=f"update_tree_{size}{'_checkpointing' if flags else ''}",
-            what=f"the update of a whole conversation by a random Qwen3 of {size} in bf16",
-            command=(
-                "bench_update.py",
-                *("--device", "cuda", "--dtype", "bfloat16", "--model", f"qwen3-{size}", "--memory", *flags),
-                *("--tree", "6x512x200x64x8", "4x1024x400x128x8"),
-            ),
-            minutes=3,
-            needs="trl",
-            gpu=True,
+        for kind, what, shapes in (
+            ("", "loss and gradients", ("--shapes", *GPU_SHAPES)),
+            ("tree_", "the update by a whole conversation", ("--tree", "6x512x200x64x8", "4x1024x400x128x8")),
         )
         for size in ("0.6b", "1.7b")
         for flags in ((), ("--checkpointing",))

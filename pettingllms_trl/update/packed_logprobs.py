@@ -309,15 +309,9 @@ class PackedScorer:
         packed = pack(ids, mask, width, token_price=self.token_prices[self._team.active])
         own = self._team.weights_of(self._team.active)
         models = (own, model) if isinstance(model, nn.Module) else (own,)
+        layout = packed.layout if isolated else packed.layout.as_single_sequence()
         with attending(*models), self._accelerator.autocast():
-            outputs = model(
-                input_ids=packed.ids,
-                attention_mask=torch.ones_like(packed.ids),
-                position_ids=packed.positions,
-                shift_labels=packed.labels,
-                shared_prefix=packed.layout if isolated else packed.layout.as_single_sequence(),
-                fused_lm_head=True,
-            )
+            outputs = model(**packed.inputs | {"shared_prefix": layout})
         entropies = None if outputs.entropy is None else packed.of_completions(outputs.entropy)
         return packed.of_completions(outputs.log_probs), entropies
 

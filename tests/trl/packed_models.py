@@ -91,14 +91,7 @@ def one_by_one(model: nn.Module, ids: torch.Tensor, mask: torch.Tensor, width: i
 
 
 def together(model: nn.Module, packed: Packed) -> tuple[torch.Tensor, ...]:
-    found = model(
-        input_ids=packed.ids,
-        attention_mask=torch.ones_like(packed.ids),
-        position_ids=packed.positions,
-        shift_labels=packed.labels,
-        shared_prefix=packed.layout,
-        fused_lm_head=True,
-    )
+    found = model(**packed.inputs)
     return packed.of_completions(found.log_probs), packed.of_completions(found.entropy)
 
 

@@ -17,6 +17,7 @@ second time: its candidates are branches of the longest such prompt, which has t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -80,6 +81,18 @@ class Packed:
     target_positions: torch.Tensor
     targets: torch.Tensor
     shape: tuple[int, int]
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The arguments of a model with packed attention, whose output has log-probabilities and no logits."""
+        return {
+            "input_ids": self.ids,
+            "attention_mask": torch.ones_like(self.ids),
+            "position_ids": self.positions,
+            "shift_labels": self.labels,
+            "shared_prefix": self.layout,
+            "fused_lm_head": True,
+        }
 
     def of_completions(self, values: torch.Tensor) -> torch.Tensor:
         """Map values of the row's positions, (1, T), to the tokens that they predict, (B, C), with 0 elsewhere."""

@@ -76,14 +76,7 @@ def of_rows(model: nn.Module) -> dict[str, torch.Tensor]:
 def of_packed(model: nn.Module, *, way: Way) -> dict[str, torch.Tensor]:
     packed = pack(*batch(), 7, way=way)
     with attending(model):
-        found = model(
-            input_ids=packed.ids,
-            attention_mask=torch.ones_like(packed.ids),
-            position_ids=packed.positions,
-            shift_labels=packed.labels,
-            shared_prefix=packed.layout,
-            fused_lm_head=True,
-        )
+        found = model(**packed.inputs)
         return gradients(model, packed.of_completions(found.log_probs))
 
 
