@@ -66,7 +66,7 @@ def test_a_job_ends_when_a_thread_was_free_for_it_and_had_done_it() -> None:
     clock = SimulatedClock()
     threads = SimulatedThreads(clock, 2)
     for ticket, seconds in enumerate((3.0, 1.0, 2.0)):
-        threads.submit(ticket, lambda seconds=seconds: clock.work(seconds))
+        threads.submit(ticket, lambda seconds=seconds: clock.work(seconds), None)
     assert threads.done(block=False) == []
     assert (threads.done(block=True), clock.now()) == ([(1, None)], 1.0)
     clock.spend(2.5)
@@ -77,7 +77,7 @@ def test_a_job_ends_when_a_thread_was_free_for_it_and_had_done_it() -> None:
 def test_what_an_environment_works_goes_by_in_the_job_that_works_it_and_candidates_may_be_kept_in_turn() -> None:
     clock = SimulatedClock()
     threads, seen = SimulatedThreads(clock, 2), []
-    threads.submit(0, lambda: (seen.append(threads.now()), clock.work(3.0), seen.append(threads.now())))
+    threads.submit(0, lambda: (seen.append(threads.now()), clock.work(3.0), seen.append(threads.now())), None)
     assert seen == [0.0, 3.0]
     assert (threads.num_workers, SimulatedThreads(clock, 2, in_turn=True).num_workers) == (2, 1)
 

@@ -315,8 +315,8 @@ def test_what_others_read_and_limits_count_is_the_reply_after_its_thinking_and_w
     assert outcome(env) | {"success": True, "cut_short": False, "member_calls": 2} == outcome(env)
 
 
-def test_a_design_of_a_billion_rounds_takes_no_more_than_the_replies_that_there_are() -> None:
-    env = made(Design((Member("Go."),), 10**9), max_rounds=10**9, max_calls=2)
+def test_a_design_of_more_rounds_than_fit_into_any_memory_takes_no_more_than_the_replies_that_there_are() -> None:
+    env = made(Design((Member("Go."),), 10**30), max_rounds=10**30, max_calls=2)
     env.step("Not yet.")
     env.step(BEST)
     assert outcome(env) | {"success": True, "cut_short": True, "member_calls": 2} == outcome(env)
@@ -420,6 +420,11 @@ def test_a_design_costs_by_its_members_whatever_its_length() -> None:
         for reply in (team(member()), team(member(job="Draw." * 60)), f"  {team(member())}{' ' * 300}")
     ]
     assert paid == [-0.05] * 3
+
+
+def test_a_team_of_one_costs_at_most_what_an_unreadable_design_does() -> None:
+    most = {"member_cost": 0.2, "max_members": 4}
+    assert [made(reply, **most).rewards["designer_0"] for reply in (team(member()), "A design.")] == [-0.2, -0.2]
 
 
 @pytest.mark.parametrize(

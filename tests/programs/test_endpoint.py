@@ -8,7 +8,9 @@ import itertools
 import json
 import logging
 import os
+import queue
 import socket
+import struct
 import threading
 import time
 import urllib.parse
@@ -519,22 +521,51 @@ def test_a_client_that_goes_before_its_answer_leaves_the_decision_to_its_second_
     assert env.rewards == {"writer": 1.0}
 
 
-def test_the_same_that_is_asked_again_after_a_second_try_was_answered_is_another_decision() -> None:
+@pytest.mark.parametrize("is_reset", [False, True])
+def test_the_same_that_is_asked_again_after_a_second_try_was_answered_is_another_decision(
+    is_reset: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown, known_gone, answered = (threading.Event() for _ in range(3))
+    late = queue.SimpleQueue[threading.Thread]()
+    looks = endpoint._Handler._is_connected
+
+    def first_is_late(handler: Any) -> bool:
+        if "x-first" in handler.headers and known_gone.is_set():  # in its own thread, once there is a reply
+            late.put(threading.current_thread())
+            answered.wait()
+        elif "x-first" in handler.headers and not looks(handler):  # in the thread of the second try
+            known_gone.set()
+        return looks(handler)
+
     def team(base_url: str, row: Any) -> float:
         url = urllib.parse.urlsplit(f"{base_url}/chat/completions")
         body = {"model": "writer", "messages": [{"role": "user", "content": "Who?"}]}
-        for _ in range(20):
-            first = http.client.HTTPConnection(url.hostname or "", url.port)
-            first.request("POST", url.path, json.dumps(body))
-            time.sleep(0.005)
+        first = http.client.HTTPConnection(url.hostname or "", url.port)
+        first.request("POST", url.path, json.dumps(body), {"x-first": "yes"})
+        shown.wait()
+        if is_reset:  # so that writing to it fails
+            first.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             first.close()
-            found.append(ask(base_url, "writer", "Who?"))
+        else:
+            first.sock.shutdown(socket.SHUT_WR)
+        found.append(ask(base_url, "writer", "Who?"))
+        answered.set()
+        late.get().join()
+        found.append(ask(base_url, "writer", "Who?"))
+        first.close()
         return 1.0
 
-    found, replies = list[str](), map(str, range(100))
+    monkeypatch.setattr(endpoint._Handler, "_is_connected", first_is_late)
+    found: list[str] = []
     env = program(team, agents=("writer",))()
-    played(env, lambda text: time.sleep(0.02) or next(replies))  # type: ignore[func-returns-value]
-    assert found == list(map(str, range(20)))
+    env.reset(seed=0)
+    shown.set()
+    known_gone.wait()
+    env.step("I.")
+    assert env.terminations == {"writer": False}
+    env.step("You.")
+    assert found == ["I.", "You."]
+    env.close()
 
 
 def test_a_second_try_after_a_reply_that_its_client_did_not_wait_for_gets_that_reply() -> None:
