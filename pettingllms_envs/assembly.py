@@ -127,6 +127,7 @@ def assemble(
         settings = restored(settings, *kinds)
         written = {key: value for key, value in settings.items() if all(in_files(kind, key) for kind in kinds)}
         turns = num_turns if max_cycles is None else max_cycles
+        _check_types({"num_turns": turns, "alpha": alpha, **settings}, defaults[workflow])
         joined = _join(by_name, workflow, task, turns, settings)
         forms = joined.forms if isinstance(joined, HasForms) else None
         _check_alpha(joined, alpha)
@@ -232,6 +233,16 @@ def _join(
         own["num_turns"] = DEFAULT_NUM_TURNS if num_turns is None else num_turns
     joined: Workflow[Any] = workflows[name](task=task(**settings), **own)
     return joined
+
+
+def _check_types(settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+    """Raise ValueError for a flag that is neither True nor False, and for a number that is one of them."""
+    for name, value in settings.items():
+        kind, is_flag = type(defaults.get(name)), isinstance(value, bool)
+        if kind is bool and not is_flag:
+            raise ValueError(f"{name} is {value!r}; expected one of True, False.")
+        if (kind in (int, float) and is_flag) or (kind is float and not isinstance(value, int | float)):
+            raise ValueError(f"{name} is {value!r}; expected a number, such as {defaults[name]!r}. Choose another.")
 
 
 def _check_alpha(workflow: Workflow[Any], alpha: float) -> None:

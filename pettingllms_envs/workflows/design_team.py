@@ -56,6 +56,8 @@ class DesignTeam(JoiningFunctionWorkflow):
         check_whole("num_turns", self.num_turns, 1, 1)
         for name in ("max_calls", "reply_chars", "all_chars"):
             check_whole(name, getattr(self, name), 1)
+        if not isinstance(self.palette, tuple) or not all(isinstance(name, str) for name in self.palette):
+            raise ValueError(f"palette is {self.palette!r}; expected names of installed tools, such as ['python'].")
         names = [spec.name for spec in self.specs]
         if len(set(names)) < len(names):
             raise ValueError(f"the palette and the task have the tools {names}; expected each once. Leave one out.")

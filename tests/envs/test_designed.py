@@ -443,11 +443,22 @@ def test_a_team_of_one_costs_at_most_what_an_unreadable_design_does() -> None:
         ({"num_turns": 2}, "num_turns is 2"),
         ({"palette": ["os"]}, "the name of a tool is 'os'"),
         ({"palette": ["python", "python"]}, "expected each once"),
+        ({"palette": "python"}, r"palette is 'python'; expected names of installed tools, such as \['python'\]"),
+        ({"palette": [1]}, r"palette is \(1,\); expected names"),
+        ({"disguised": 1}, "disguised is 1; expected one of True, False"),
+        ({"max_members": True}, "max_members is True; expected a number, such as 4"),
+        ({"member_cost": "0.1"}, "member_cost is '0.1'; expected a number, such as 0.01"),
+        ({"alpha": True}, "alpha is True; expected a number"),
     ],
 )
 def test_settings_under_which_a_team_could_cheat_raise_when_the_environment_is_made(settings: Any, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         made(**settings)
+
+
+def test_a_limit_is_no_truth_value_also_where_the_class_is_called() -> None:
+    with pytest.raises(ValueError, match="max_members is True; expected a whole number from 1 to 16"):
+        Designed(PlanPath(size=3), max_members=True)
 
 
 def test_every_limit_is_part_of_the_configurations_digest() -> None:

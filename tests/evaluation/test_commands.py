@@ -295,6 +295,15 @@ def test_crossplay_of_equals_has_one_agent_of_the_row_among_those_of_the_column(
     ), err
 
 
+def test_a_bot_that_cannot_play_all_roles_is_refused_for_others_before_an_episode(run: Run, tmp_path: Path) -> None:
+    status, _, err = run("bench plan_path --workflow designed --agents bot:random_design --limit 1 --output y")
+    words = (
+        "member is to be played by the bot 'random_design'; expected it for designer alone. Name another agent, such"
+    )
+    assert (status, words in " ".join(err.split())) == (2, True), err
+    assert not (tmp_path / "y").exists()
+
+
 def test_crossplay_of_agents_that_compete_has_every_run_in_every_seat(run: Run) -> None:
     for agent in ("oracle", "null"):
         run(f"bench kuhn_poker --agents {agent} --limit 20 --output {agent}")
