@@ -79,8 +79,12 @@ def assemble(
     """
     own_tools = role_tools or {}
     by_name = {workflow.name: workflow for workflow in workflows}
-    of_all: dict[str, Any] = {"workflow": workflows[0].name, "num_turns": DEFAULT_NUM_TURNS, "alpha": 1.0}
-    of_all |= {"view": VIEWS[0]} if hasattr(task, "tiles") else {}
+    of_all: dict[str, Any] = {
+        "workflow": workflows[0].name,
+        "num_turns": DEFAULT_NUM_TURNS,
+        "alpha": 1.0,
+        **({"view": VIEWS[0]} if hasattr(task, "tiles") else {}),
+    }
     defaults = {name: {**of_all, **_defaults(task), **_defaults(kind)} for name, kind in by_name.items()}
     last = module.rpartition(".")[2]
     own_name = last if name is None and re.fullmatch(VERSIONED, last, re.ASCII) else name
