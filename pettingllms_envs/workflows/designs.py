@@ -30,7 +30,7 @@ JOBS = (
 )
 """Jobs of random designs. They fit every task, and so hold no answer."""
 
-_OVERHEAD = 100  # characters of a member beside its job
+_OVERHEAD = 100  # characters of a member beside its job and tools
 _FENCED = re.compile(r"```(?:json)?[ \t\r]*\n(.*)\n```", re.S | re.I)
 
 
@@ -69,7 +69,8 @@ class Limits(NamedTuple):
     @property
     def chars(self) -> int:
         """Most characters of a design: twice what it needs, for white space and escaped letters."""
-        return 2 * self.members * (self.job_chars + _OVERHEAD)
+        tools = sum(len(name) + len('"", ') for name in self.palette)
+        return 2 * self.members * (self.job_chars + _OVERHEAD + tools)
 
 
 def read_design(reply: str, limits: Limits) -> Design | Unreadable:

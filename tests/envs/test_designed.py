@@ -74,7 +74,7 @@ TOOLS = "the tools of a member are no list of up to 1 of those that there are"
 JOB = "a job is no text of 1 to 20 characters"
 ROUNDS = "its rounds are no whole number from 1 to 2"
 SIZE = "its members are no list of 1 to 3"
-LENGTH = "its design is longer than 720 characters"  # 2 * 3 * (20 + 100)
+LENGTH = "its design is longer than 780 characters"  # 2 * 3 * (20 + 100 + 10)
 
 UNREADABLE = [
     ("", NOT_ONE),
@@ -149,6 +149,14 @@ def test_the_example_is_within_the_limits_that_designers_are_shown_with_it(limit
     assert isinstance(read_design(example(Limits(**limits)), Limits(**limits)), Design)
     env = made(**{f"max_{name}" if name != "job_chars" else name: value for name, value in limits.items()})
     assert env.observe("designer_0")["system"].endswith(f"nothing else: {example(Limits(**limits))}")
+
+
+@pytest.mark.parametrize("job_chars", [1, 400])
+def test_a_design_with_all_tools_that_a_member_may_have_is_read(job_chars: int) -> None:
+    palette = tuple(f"{'search_of_one_archive_' * 3}{number}" for number in range(12))
+    limits = Limits(members=16, job_chars=job_chars, palette=palette, member_tools=12)
+    design = Design(tuple(Member("x" * job_chars, tuple(range(number)), palette) for number in range(16)))
+    assert read_design(write_design(design), limits) == design
 
 
 AUDITED: list[str] | None = None
