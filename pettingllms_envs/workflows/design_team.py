@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from typing import ClassVar
 
-from pettingllms_envs.core import Role, Tool, ToolResult, ToolSpec, Unreadable, best_reply, check_whole
+from pettingllms_envs.core import Role, ToolResult, ToolSpec, Unreadable, best_reply, check_whole
 from pettingllms_envs.features import HasTools
 from pettingllms_envs.quoting import quote
 from pettingllms_envs.replies import END_OF_THINKING, fenced_blocks
@@ -143,9 +143,7 @@ class DesignTeam(JoiningFunctionWorkflow):
         return best_reply(task, game.state) if is_last else task.best_message(game.state)
 
 
-@cache
-def _tool(name: str) -> Tool:
-    return make_tool(name)
+_tool = cache(make_tool)
 
 
 def _call_in(reply: str, member: Member) -> Call | None:

@@ -39,7 +39,7 @@ from pettingllms_envs.workflows.designs import (
     read_design,
     write_design,
 )
-from pettingllms_envs.workflows.functions import Ask, FunctionState, Game, JoiningFunctionWorkflow, Questions
+from pettingllms_envs.workflows.functions import Ask, FunctionState, Game, Questions
 
 
 MOST_MEMBERS, MOST_JOB_CHARS = 16, 2_000
@@ -151,7 +151,7 @@ class Designed(DesignTeam):
         """The question to the agent; never the question itself to a designer that must not know it."""
         if role == DESIGNER and self.disguised:
             return self.shown_to_designer(state.start)
-        return JoiningFunctionWorkflow.observe(self, state, role)
+        return super().observe(state, role)
 
     def shown_to_designer(self, task_state: object) -> str:
         """The question, perhaps another one of its kind."""

@@ -79,10 +79,11 @@ def read_design(reply: str, limits: Limits) -> Design | Unreadable:
     The length is checked before anything is parsed, so a reply of any length takes time linear in it. Nothing in it is
     evaluated, and reasons are in fixed words.
     """
-    found = _read_json(reply.strip(), limits)
-    _, end, rest = reply.partition(END_OF_THINKING)
-    if end and isinstance(found, Unreadable):  # only then, since a job may name the end of thinking, too
-        found = _read_json(rest.strip(), limits)
+    # The whole reply comes first, since a job may name the end of thinking; and so may a thought.
+    for text in (reply, reply.partition(END_OF_THINKING)[2], reply.rpartition(END_OF_THINKING)[2]):
+        found = _read_json(text.strip(), limits)
+        if not isinstance(found, Unreadable):
+            break
     if isinstance(found, Unreadable):
         return found
     if not isinstance(found, dict) or set(found) != {"members", "rounds"}:

@@ -127,7 +127,12 @@ def test_a_reply_that_is_no_design_is_unreadable_for_a_reason_in_fixed_words(rep
     "form",
     [
         *("{}", " {}\n", "```json\n{}\n```", "```\n{}\n```", "```JSON\r\n{}\r\n```"),
-        *("Two of them {{...}}?\n</think>\n{}", "{{Two}}</think>{}", "```\nx\n```\n</think>\n```\n{}\n```"),
+        *(
+            "Two of them {{...}}?\n</think>\n{}",
+            "{{Two}}</think>{}",
+            "End by </think>?\n</think>{}",
+            "```\nx\n```\n</think>\n```\n{}\n```",
+        ),
     ],
 )
 def test_a_design_may_stand_in_a_block_and_after_thinking(form: str) -> None:

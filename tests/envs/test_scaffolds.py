@@ -297,6 +297,7 @@ def test_a_package_of_a_design_shows_its_members_the_same_prompts(
     [
         ("--kind roles --from RUN --episode 3", "episode 3 of RUN has no design: it is not one JSON object;"),
         ("--kind roles --from RUN --episode 4", "--episode is 4, and RUN has 3; expected one of them, from 1."),
+        ("--kind roles --episode 2", "--episode is 2 without a run; expected it with --from"),
         ("--kind game --from RUN", "expected it for roles. Add --kind roles."),
         ("--kind roles --from OTHER", "is one of plan_path_v0, in which nobody designs; expected workflow=designed."),
         ("--kind roles --from SEEN", "episode 1 of SEEN was played with view; expected it without, for the team"),
