@@ -107,8 +107,8 @@ def check_images(
             unshared.append(agent)
     if unshared:
         warnings.warn(
-            f"shared_prefix=True, but images are observed by {', '.join(unshared)}: where a policy's prompts have images, "
-            "training reads all its prompts of that generation once for each candidate, as TRL does. Set "
+            f"shared_prefix=True, but images are observed by {', '.join(unshared)}: where a policy's prompts have "
+            "images, training reads all its prompts of that generation once for each candidate, as TRL does. Set "
             "shared_prefix=False to read every policy's so, without this warning.",
             stacklevel=2,
         )
