@@ -192,13 +192,15 @@ def play(
 
 
 def _check_bots(agents: Mapping[str, AgentSpec], env: Any) -> None:
-    """Raise ValueError if a bot is to play a role that it cannot."""
+    """Raise ValueError if a bot is to play an agent that it cannot."""
     workflow = workflow_of(env)
-    for agent, role in roles_of(env).items() if isinstance(workflow, HasBotRoles) else ():
-        if agents[agent].kind == "bot" and role not in workflow.bot_roles:
+    for agent, role in roles_of(env).items():
+        plays = not isinstance(workflow, HasBotRoles) or role in workflow.bot_roles
+        known = env.metadata.get("bots", ()) if plays else ()
+        if agents[agent].kind == "bot" and agents[agent].target not in (None, *known):
             raise ValueError(
-                f"{role} is to be played by the bot {agents[agent].target!r}; expected it for "
-                f"{', '.join(workflow.bot_roles)} alone. Name another agent, such as {role}=oracle."
+                f"{agent} is to be played by the bot {agents[agent].target!r}; expected one of "
+                f"{env.metadata['name']} for the {role}: {', '.join(known) or 'it has none'}. Choose another agent."
             )
 
 
