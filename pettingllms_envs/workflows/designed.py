@@ -44,7 +44,7 @@ from pettingllms_envs.workflows.functions import Ask, FunctionState, Game, Quest
 
 MOST_MEMBERS, MOST_JOB_CHARS = 16, 2_000
 SUCCESS = 1.0  # the least that solving a task pays
-RANDOM = "random_design"  # a bot
+RANDOM = "random_design"  # a bot, as a baseline
 
 DESIGNER = "designer"
 DESIGNER_JOB = (
@@ -81,6 +81,7 @@ class Designed(DesignTeam):
     disguised: bool = False
 
     name: ClassVar[str] = "designed"
+    bots: ClassVar[tuple[str, ...]] = (RANDOM,)
     bot_roles: ClassVar[tuple[str, ...]] = (DESIGNER,)
 
     def __post_init__(self) -> None:
@@ -131,11 +132,6 @@ class Designed(DesignTeam):
             Role(DESIGNER, job, delayed=True, reply_format=limits),
             Role(MEMBER, MEMBER_JOB, delayed=True, count=self.max_members, reply_format=""),
         )
-
-    @property
-    def bots(self) -> tuple[str, ...]:
-        """A designer of random teams, as a baseline."""
-        return (RANDOM,)
 
     def bot(self, state: FunctionState, name: str) -> str:
         """A random design, drawn by what the designer is shown.

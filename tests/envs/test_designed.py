@@ -459,9 +459,10 @@ def test_a_team_of_one_costs_at_most_what_an_unreadable_design_does() -> None:
         ({"palette": "python"}, r"palette is 'python'; expected names of installed tools, such as \['python'\]"),
         ({"palette": [1]}, r"palette is \(1,\); expected names"),
         ({"disguised": 1}, "disguised is 1; expected one of True, False"),
-        ({"max_members": True}, "max_members is True; expected a number, such as 4"),
-        ({"member_cost": "0.1"}, "member_cost is '0.1'; expected a number, such as 0.01"),
-        ({"alpha": True}, "alpha is True; expected a number"),
+        ({"max_members": True}, "max_members is True; expected a number. Choose another."),
+        ({"member_cost": "0.1"}, "member_cost is '0.1'; expected a number"),
+        ({"alpha": True}, "alpha is True; expected the weight of the team's rewards, finite and at least 0"),
+        ({"alpha": "1"}, "alpha is '1'; expected the weight"),
     ],
 )
 def test_settings_under_which_a_team_could_cheat_raise_when_the_environment_is_made(settings: Any, said: str) -> None:
