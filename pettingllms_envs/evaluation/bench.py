@@ -193,14 +193,14 @@ def play(
 
 def _check_bots(agents: Mapping[str, AgentSpec], env: Any) -> None:
     """Raise ValueError if a bot is to play an agent that it cannot."""
-    workflow = workflow_of(env)
-    for agent, role in roles_of(env).items():
-        plays = not isinstance(workflow, HasBotRoles) or role in workflow.bot_roles
+    workflow, roles = workflow_of(env), roles_of(env)
+    for agent, name in ((agent, spec.target) for agent, spec in agents.items() if spec.kind == "bot"):
+        plays = not isinstance(workflow, HasBotRoles) or roles[agent] in workflow.bot_roles
         known = env.metadata.get("bots", ()) if plays else ()
-        if agents[agent].kind == "bot" and agents[agent].target not in (None, *known):
+        if name is not None and name not in known:
             raise ValueError(
-                f"{agent} is to be played by the bot {agents[agent].target!r}; expected one of "
-                f"{env.metadata['name']} for the {role}: {', '.join(known) or 'it has none'}. Choose another agent."
+                f"{agent} is to be played by the bot {name!r}; expected one of {env.metadata['name']} for the "
+                f"{roles[agent]}: {', '.join(known) or 'it has none'}. Choose another agent."
             )
 
 
