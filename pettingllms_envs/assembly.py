@@ -79,12 +79,8 @@ def assemble(
     """
     own_tools = role_tools or {}
     by_name = {workflow.name: workflow for workflow in workflows}
-    of_all: dict[str, Any] = {
-        "workflow": workflows[0].name,
-        "num_turns": DEFAULT_NUM_TURNS,
-        "alpha": 1.0,
-        **({"view": VIEWS[0]} if hasattr(task, "tiles") else {}),
-    }
+    of_all: dict[str, Any] = {"workflow": workflows[0].name, "num_turns": DEFAULT_NUM_TURNS, "alpha": 1.0}
+    of_all |= {"view": VIEWS[0]} if hasattr(task, "tiles") else {}
     defaults = {name: {**of_all, **_defaults(task), **_defaults(kind)} for name, kind in by_name.items()}
     last = module.rpartition(".")[2]
     own_name = last if name is None and re.fullmatch(VERSIONED, last, re.ASCII) else name
@@ -131,7 +127,6 @@ def assemble(
         settings = restored(settings, *kinds)
         written = {key: value for key, value in settings.items() if all(in_files(kind, key) for kind in kinds)}
         turns = num_turns if max_cycles is None else max_cycles
-        _check_types(settings, *kinds)
         joined = _join(by_name, workflow, task, turns, settings)
         forms = joined.forms if isinstance(joined, HasForms) else None
         _check_alpha(joined, alpha)
@@ -220,6 +215,7 @@ def _join(
     settings: dict[str, Any],
 ) -> Workflow[Any]:
     """The workflow of that name over the task; takes the workflow's own settings out of `settings`."""
+    _check_types(settings, task, workflows[name])
     own = {key: settings.pop(key) for key in _settings(workflows[name]) & settings.keys()}
     for other, kind in workflows.items():
         if stray := sorted(_settings(kind) & settings.keys()):
