@@ -26,6 +26,7 @@ from pettingllms_envs.core import (
     State,
     Transition,
     Unreadable,
+    check_choice,
     part_ranges,
     situation,
 )
@@ -87,6 +88,10 @@ class AnswerRounds(LimitedMessages, BaseWorkflow[State, str]):
     task: AnsweringTask[State]
     capacity: int = 2000
     until_agreed: bool = True
+
+    def __post_init__(self) -> None:
+        LimitedMessages.__post_init__(self)
+        check_choice("until_agreed", self.until_agreed, (True, False))
 
     @property
     def roles(self) -> tuple[Role, ...]:

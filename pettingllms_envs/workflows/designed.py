@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import ClassVar
 
-from pettingllms_envs.core import UNREADABLE_PENALTY, Role, check_whole
+from pettingllms_envs.core import UNREADABLE_PENALTY, Role, check_choice, check_whole
 from pettingllms_envs.features import HasDisguise, HasTools
 from pettingllms_envs.observations import Observation
 from pettingllms_envs.quoting import quote_inline
@@ -90,6 +90,7 @@ class Designed(DesignTeam):
         check_whole("job_chars", self.job_chars, 1, MOST_JOB_CHARS)
         check_whole("member_tools", self.member_tools, 0)
         check_whole("max_rounds", self.max_rounds, 1)
+        check_choice("disguised", self.disguised, (True, False))
         if not 0 <= self.member_cost <= -UNREADABLE_PENALTY or self.member_cost * self.max_members >= SUCCESS:
             raise ValueError(
                 f"member_cost is {self.member_cost!r} and max_members is {self.max_members}; expected a cost from 0 "

@@ -150,6 +150,7 @@ class SingleCoder(LoneCoder):
 
     def __post_init__(self) -> None:
         LoneCoder.__post_init__(self)
+        check_choice("tools", self.tools, (True, False))
         check_choice("max_cases", self.max_cases, range(1, 17))
 
     @property
