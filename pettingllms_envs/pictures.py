@@ -1,5 +1,7 @@
 """Opens the images of observations: any PNG file becomes an RGB picture of a bounded size, or is an error.
 
+`image_of` makes an image of a picture in a row of data.
+
 Models with vision take RGB pictures of 8 bits a channel. Here, and only here, other files are converted: palettes,
 greys and 16 bits to RGB, transparent pixels as on white paper. What cannot be shown raises ValueError with the image's
 digest, before its pixels are decoded where its header says so.
@@ -24,12 +26,38 @@ MOST_ASPECT: Final = 200
 """Longest side over the shortest: Qwen's processors take no more."""
 LEAST_SIDE: Final = 4
 """Smaller pictures are enlarged: one of 1 or 3 rows of pixels could be channels to a processor."""
+MODES: Final = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
+"""Modes of Pillow in which PNG files hold a picture."""
 HEADER: Final = 24  # bytes: the signature, and the length, the name, the width and the height of the first chunk
 UNREADABLE = (
     *(OSError, SyntaxError, ValueError, EOFError, IndexError, KeyError, struct.error, zlib.error),
     Picture.DecompressionBombError,
 )
 """What Pillow raises for a file that is cut off, or no picture."""
+
+
+def image_of(given: Any) -> Image:
+    """A picture of a row as an image: one of Pillow, the bytes of its file, or a data URL.
+
+    Raises:
+        TypeError: It is no picture.
+        ValueError: It cannot be decoded, has more than `MOST_PIXELS`, or the address is none of a PNG file.
+    """
+    if isinstance(given, Image):
+        return given
+    if isinstance(given, str):
+        return Image.of_url(given)
+    file = io.BytesIO()
+    try:
+        picture = Picture.open(io.BytesIO(given)) if isinstance(given, bytes) else given
+        if not isinstance(picture, Picture.Image):
+            raise TypeError(f"a {type(given).__name__} is no picture")
+        if picture.width * picture.height > MOST_PIXELS:
+            raise ValueError(f"it has {picture.width} x {picture.height} pixels; expected at most {MOST_PIXELS}")
+        (picture if picture.mode in MODES else picture.convert("RGB")).save(file, "PNG")
+    except UNREADABLE as error:
+        raise ValueError(f"a picture cannot be kept ({type(error).__name__}: {error})") from None
+    return Image(file.getvalue(), "an image")
 
 
 def opened(image: Image) -> Picture.Image:

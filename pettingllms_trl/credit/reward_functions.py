@@ -14,7 +14,8 @@ Prompts and completions have the format that TRL gives them for a data set of th
 | a dict             | lists of messages (conversational) | one message each: `completion[0]["content"]` is the text |
 
 An agent with `history="conversation"` has lists of messages from its second turn on. Where the environment says which
-replies are judged (`pettingllms_envs.conversation`), the prompt is the row's own column `prompt`, in its format.
+replies are judged (`pettingllms_envs.conversation`), the prompt is the row's own column `prompt`, in its format, with
+the pictures of `image` or `images` in its messages.
 
 A function is numbered (`format_2`) if its name is that of another one, or of a part of the environment's reward.
 """
@@ -34,6 +35,7 @@ from typing import Any, TypeAlias
 
 from torch import nn
 from transformers import PreTrainedTokenizerBase
+from trl.data_utils import prepare_multimodal_messages
 from trl.trainer.utils import (
     get_callable_name,
     get_config_model_id,
@@ -42,7 +44,7 @@ from trl.trainer.utils import (
     start_event_loop_in_daemon,
 )
 
-from pettingllms_trl.records import PendingDecision
+from pettingllms_trl.records import PendingDecision, Row
 
 
 RewardFunction: TypeAlias = Callable[..., Any] | nn.Module | str
@@ -224,13 +226,20 @@ def _texts(decision: PendingDecision) -> dict[str, list[Any]]:
     messages = decision.prompt.messages
     prompt: Any = messages[0]["content"] if decision.is_text else list(messages)
     if decision.is_of_team:
-        prompt = decision.row.get("prompt", prompt)
+        prompt = _with_pictures(decision.row.get("prompt", prompt), decision.row)
     if isinstance(prompt, str):
         return {"prompts": [prompt] * len(texts), "completions": texts}
     return {
         "prompts": [prompt] * len(texts),
         "completions": [[{"role": "assistant", "content": text}] for text in texts],
     }
+
+
+def _with_pictures(prompt: Any, row: Row) -> Any:
+    """Chat messages of a row with its pictures, as TRL gives them."""
+    images = [row.get("image")] if row.get("images") is None else row["images"]
+    images = [each for each in images if each is not None]
+    return prepare_multimodal_messages(prompt, images) if images and not isinstance(prompt, str) else prompt
 
 
 def _end(thread: threading.Thread, loop: asyncio.AbstractEventLoop) -> None:
