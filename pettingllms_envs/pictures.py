@@ -26,8 +26,6 @@ MOST_ASPECT: Final = 200
 """Longest side over the shortest: Qwen's processors take no more."""
 LEAST_SIDE: Final = 4
 """Smaller pictures are enlarged: one of 1 or 3 rows of pixels could be channels to a processor."""
-MODES: Final = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
-"""Modes of Pillow in which PNG files hold a picture."""
 HEADER: Final = 24  # bytes: the signature, and the length, the name, the width and the height of the first chunk
 UNREADABLE = (
     *(OSError, SyntaxError, ValueError, EOFError, IndexError, KeyError, struct.error, zlib.error),
@@ -37,26 +35,24 @@ UNREADABLE = (
 
 
 def image_of(given: Any) -> Image:
-    """A picture of a row as an image: one of Pillow, the bytes of its file, or a data URL.
+    """A picture of a row, of Pillow or the bytes of its file, as an RGB image.
 
     Raises:
         TypeError: It is no picture.
-        ValueError: It cannot be decoded, has more than `MOST_PIXELS`, or the address is none of a PNG file.
+        ValueError: It cannot be decoded, or has more than `MOST_PIXELS`.
     """
     if isinstance(given, Image):
         return given
-    if isinstance(given, str):
-        return Image.of_url(given)
     file = io.BytesIO()
     try:
         picture = Picture.open(io.BytesIO(given)) if isinstance(given, bytes) else given
         if not isinstance(picture, Picture.Image):
             raise TypeError(f"a {type(given).__name__} is no picture")
         if picture.width * picture.height > MOST_PIXELS:
-            raise ValueError(f"it has {picture.width} x {picture.height} pixels; expected at most {MOST_PIXELS}")
-        (picture if picture.mode in MODES else picture.convert("RGB")).save(file, "PNG")
+            raise ValueError(f"{picture.width} x {picture.height} pixels; expected at most {MOST_PIXELS}")
+        picture.convert("RGB").save(file, "PNG")  # as processors do it
     except UNREADABLE as error:
-        raise ValueError(f"a picture cannot be kept ({type(error).__name__}: {error})") from None
+        raise ValueError(f"a picture cannot be decoded, {type(error).__name__}: {error}") from None
     return Image(file.getvalue(), "an image")
 
 

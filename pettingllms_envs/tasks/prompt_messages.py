@@ -19,7 +19,6 @@ PROMPT: Final = "prompt"
 """The column that may hold a text or a list of chat messages, as in TRL's data sets."""
 PICTURES: Final = ("image", "images")
 """Columns with pictures, as in TRL's data sets."""
-PLACE: Final = {"type": "image"}
 
 
 def messages_of(row: Mapping[str, Any]) -> list[Message]:
@@ -28,60 +27,54 @@ def messages_of(row: Mapping[str, Any]) -> list[Message]:
     Raises:
         ValueError: A part is neither a text nor a picture, or places and pictures differ in number.
     """
-    prompt, given = row[PROMPT], row.get("images")
+    prompt, pictures = row[PROMPT], pictures_of(row)
     messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
-    pictures = [each for each in ([row.get("image")] if given is None else given) if each is not None]
-    num_places = sum(_is_place(part) for message in messages for part in _parts(message))
-    first = next((i for i, message in enumerate(messages) if _is_users_text(message)), None)
-    if pictures and not num_places and first is not None:
-        text = {"type": "text", "text": messages[first]["content"]}
-        messages[first] = {**messages[first], "content": [*[PLACE] * len(pictures), text]}
-        num_places = len(pictures)
-    if num_places != len(pictures):
+    contents = [message.get("content") if isinstance(message, Mapping) else None for message in messages]
+    places = [part for parts in contents if isinstance(parts, list) for part in parts if _is_place(part)]
+    for i, text in enumerate(contents):
+        if pictures and not places and isinstance(text, str) and messages[i].get("role") == "user":
+            places = [{"type": "image"}] * len(pictures)
+            messages[i] = {**messages[i], "content": [*places, {"type": "text", "text": text}]}
+    if len(places) != len(pictures):
         raise ValueError(
-            f"the prompt has {num_places} places {PLACE}, and {' and '.join(PICTURES)} have {len(pictures)} pictures; "
-            "expected as many. Correct the prompt, or leave the pictures out."
+            f"the prompt has {len(places)} places {{'type': 'image'}}, and {' and '.join(PICTURES)} have "
+            f"{len(pictures)} pictures; expected as many. Correct the prompt, or leave the pictures out."
         )
     left = iter(pictures)
-    return [_shown(message, left) for message in messages]
+    return [_shown(message, left) if isinstance(message, Mapping) else message for message in messages]
 
 
-def _is_users_text(message: Any) -> bool:
-    return isinstance(message, Mapping) and message.get("role") == "user" and isinstance(message.get("content"), str)
-
-
-def _parts(message: Any) -> list[Any]:
-    content = message.get("content") if isinstance(message, Mapping) else None
-    return content if isinstance(content, list) else []
+def pictures_of(row: Mapping[str, Any]) -> list[Any]:
+    """The pictures in the columns of a row."""
+    given = row.get("images")
+    return [each for each in ([row.get("image")] if given is None else given) if each is not None]
 
 
 def _is_place(part: Any) -> bool:
     return isinstance(part, Mapping) and part.get("type") == "image" and part.get("image") is None
 
 
-def _shown(message: Any, pictures: Iterator[Any]) -> Any:
+def _shown(message: Mapping[str, Any], pictures: Iterator[Any]) -> Message:
     """A message with its text quoted, which leaves usual texts as they are. A system message stays as it is: it is an
     instruction, and may well name tokens such as `<think>`. Keys whose value is None, which Arrow adds, are left out.
     """
-    if not isinstance(message, Mapping):
-        return message
     kept = {key: value for key, value in message.items() if value is not None}
     quote = str if kept.get("role") == "system" else quote_headings
     content = kept.get("content")
     if isinstance(content, str):
         kept["content"] = quote(content)
     elif isinstance(content, list):
-        parts = groupby((_part(part, pictures) for part in content), lambda part: isinstance(part, str))
+        parts = groupby([_part(part, pictures) for part in content], lambda part: isinstance(part, str))
         shown: list[Any] = [each for is_text, own in parts for each in ([quote("".join(own))] if is_text else own)]
         kept["content"] = shown if any(isinstance(each, Image) for each in shown) else "".join(shown)
     return kept
 
 
-def _part(part: Any, pictures: Iterator[Any]) -> Any:
+def _part(part: Any, pictures: Iterator[Any]) -> str | Image:
     """A part as a text or an `Image`; a place is given the next picture."""
     kind = part.get("type") if isinstance(part, Mapping) else None
     if kind == "text" and isinstance(part.get("text"), str):
-        return part["text"]
+        return str(part["text"])
     if kind not in ("image", "image_url"):
         raise ValueError(f"the prompt has a part of the type {kind!r}; expected 'text' or 'image'. Leave it out.")
     given = next(pictures) if _is_place(part) else part.get(kind)

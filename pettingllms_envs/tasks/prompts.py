@@ -89,7 +89,7 @@ class Prompts(RowTask):
             return described_rows(self.data, self.table())
         return DataSet("samples", "a benchmark", "--set data=FILE")
 
-    def generate(  # type: ignore[override]  # of a row, its columns are the options
+    def generate(  # of a row, its columns are the options
         self, seed: int, *, split: str | None = None, prompt: Any = None, **columns: Any
     ) -> RowState:
         """The prompt that is given, or the row of a seed in a split.

@@ -38,7 +38,7 @@ from pettingllms_envs.features import DataSet
 from pettingllms_envs.observations import DATA_URL, text_of
 from pettingllms_envs.quoting import quote_headings
 from pettingllms_envs.tasks.base import OpenTask
-from pettingllms_envs.tasks.prompt_messages import PICTURES, PROMPT, messages_of
+from pettingllms_envs.tasks.prompt_messages import PROMPT, messages_of
 
 
 ENOUGH_ROWS = 50
@@ -251,16 +251,14 @@ def problem_of(row: Mapping[str, Any], source: str, where: str, column: str = "q
             for pictures than there are.
     """
     question = row.get(column)
-    has_pictures = column == PROMPT and isinstance(question, str) and any(map(row.get, PICTURES))
-    if column == PROMPT and isinstance(question, list) and question and isinstance(question[-1], Mapping):
-        question = question[-1].get("content")
-        has_pictures = isinstance(question, list) or any(map(row.get, PICTURES))
+    is_chat = column == PROMPT and isinstance(question, list) and question and isinstance(question[-1], Mapping)
+    question = question[-1].get("content") if is_chat else question
     try:
         written = json.dumps(dict(row), ensure_ascii=False, default=_data_url)
     except (TypeError, ValueError) as error:
         expected = "what JSON has, and pictures"
         raise ValueError(f"{where} cannot be kept ({error}); expected {expected}. Remove that column.") from None
-    if question and has_pictures:
+    if is_chat and isinstance(question, list):
         try:
             question = text_of(messages_of(json.loads(written))[-1]["content"])
         except ValueError as error:

@@ -61,10 +61,6 @@ _SHOWN_FIELDS = ("statement", "fn_name", "starter_code", "tests", "passages", "s
 """Fields of problems that prompts show."""
 _FIXED = (*ROLES, "text", "image", "image_url")
 """What says whose message, or what a part, is."""
-_WHY = (
-    "a text was planted after each text of the row, also after the name of a file; expected rows that hold their "
-    "pictures, as data URLs or of Pillow (docs/new_function.md)"
-)
 
 
 def check_forged_prompts(case: Case) -> str:
@@ -269,7 +265,7 @@ class _WithRows(TextEnv):
             fields = {field.name: getattr(problem, field.name) for field in dataclasses.fields(problem)}
             planted = {name: _in_texts(fields[name]) for name in _SHOWN_FIELDS if name in fields}
             state = state._replace(problem=dataclasses.replace(problem, **planted))
-            with blaming(lambda: _WHY):
+            with blaming(lambda: "a text was planted after each text of the row but data URLs of pictures"):
                 self._now = self._current._replace(play=self.workflow.start(state))
 
 

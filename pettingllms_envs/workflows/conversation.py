@@ -180,11 +180,10 @@ class Conversation(BaseWorkflow[RowState, str]):
 
 
 def _followed(content: str | Sequence[Part], *notes: str) -> str | list[Part]:
-    """A message's content with notes after its last text."""
+    """A message's content with notes after it."""
     if isinstance(content, str):
         return "\n\n".join(filter(None, [content, *notes]))
-    *parts, last = content
-    return [*parts, _followed(last, *notes)] if isinstance(last, str) else [*content, _followed("", *notes)]
+    return [*content, "\n" + "\n\n".join(notes)]  # what joins neighbouring texts adds a line break
 
 
 def _checked(names: Sequence[Any]) -> tuple[str, ...]:

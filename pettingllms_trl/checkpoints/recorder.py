@@ -9,11 +9,12 @@ import hashlib
 import json
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+from PIL.Image import Image as Picture
 
 from pettingllms_envs.episodes import files
 from pettingllms_envs.episodes.media import write_image
@@ -333,8 +334,6 @@ def _plain(value: Any) -> Any:
         value = value.item()
     if isinstance(value, list | dict):
         return json.loads(json.dumps(value, default=_plain))  # keys become text, by which the digest sorts them
-    if isinstance(value, str | int | float | bool | None):
-        return value
-    with suppress(TypeError, ValueError):
+    if isinstance(value, Picture):
         return {"image": image_of(value).digest}
-    return str(value)
+    return value if isinstance(value, str | int | float | bool | None) else str(value)

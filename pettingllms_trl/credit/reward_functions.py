@@ -44,7 +44,8 @@ from trl.trainer.utils import (
     start_event_loop_in_daemon,
 )
 
-from pettingllms_trl.records import PendingDecision, Row
+from pettingllms_envs.tasks.prompt_messages import pictures_of
+from pettingllms_trl.records import PendingDecision
 
 
 RewardFunction: TypeAlias = Callable[..., Any] | nn.Module | str
@@ -226,20 +227,15 @@ def _texts(decision: PendingDecision) -> dict[str, list[Any]]:
     messages = decision.prompt.messages
     prompt: Any = messages[0]["content"] if decision.is_text else list(messages)
     if decision.is_of_team:
-        prompt = _with_pictures(decision.row.get("prompt", prompt), decision.row)
+        prompt, pictures = decision.row.get("prompt", prompt), pictures_of(decision.row)
+        if pictures and not isinstance(prompt, str):
+            prompt = prepare_multimodal_messages(prompt, pictures)  # as TRL gives it
     if isinstance(prompt, str):
         return {"prompts": [prompt] * len(texts), "completions": texts}
     return {
         "prompts": [prompt] * len(texts),
         "completions": [[{"role": "assistant", "content": text}] for text in texts],
     }
-
-
-def _with_pictures(prompt: Any, row: Row) -> Any:
-    """Chat messages of a row with its pictures, as TRL gives them."""
-    images = [row.get("image")] if row.get("images") is None else row["images"]
-    images = [each for each in images if each is not None]
-    return prepare_multimodal_messages(prompt, images) if images and not isinstance(prompt, str) else prompt
 
 
 def _end(thread: threading.Thread, loop: asyncio.AbstractEventLoop) -> None:
