@@ -76,15 +76,15 @@ class Image:
         """
         if not isinstance(url, str) or not url.startswith(DATA_URL):
             raise ValueError(
-                f"an image has the address {str(url)[:40]!r}, which is not fetched; expected the data URL of a PNG "
-                f"file, {DATA_URL}... Open the file, and give its url: Image(Path(...).read_bytes(), 'a cat').url"
+                f"an image has the address {str(url)[:40]!r}, which is not fetched; expected {DATA_URL}..., a file "
+                "in base64. Open it, Image(path.read_bytes(), 'a cat'), and give its url."
             )
         try:
             png = base64.b64decode(url.removeprefix(DATA_URL), validate=True)
         except ValueError:
             raise ValueError(
-                f"an image has the address {url[:40]!r}... of {len(url)} characters, which is no base64; expected "
-                f"{DATA_URL} and the bytes of a PNG file in base64. Give Image.url."
+                f"an image has the address {url[:40]!r}, which is no base64 throughout its {len(url)} characters; "
+                f"expected {DATA_URL}... Give the url of an Image."
             ) from None
         return cls(png, alt)
 

@@ -1,8 +1,8 @@
 """The chat messages of a row's `prompt`, with the pictures of the row in them, as TRL's trainers put them there.
 
 Pictures are in the column `images`, a list, or else in `image`. They take the places `{"type": "image"}` of the
-messages, in order; without such places they stand before the first user's text. A part may also bring a picture of its
-own: `{"type": "image", "image": ...}`, or `{"type": "image_url", "image_url": {"url": ...}}`.
+messages, in order; if a user's message is a plain text, they stand before the first such text. A part may also bring a
+picture of its own: `{"type": "image", "image": ...}`, or `{"type": "image_url", "image_url": {"url": ...}}`.
 """
 
 from __future__ import annotations
@@ -29,15 +29,14 @@ def messages_of(row: Mapping[str, Any]) -> list[Message]:
     """
     prompt, pictures = row[PROMPT], pictures_of(row)
     messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
-    contents = [message.get("content") if isinstance(message, Mapping) else None for message in messages]
-    places = [part for parts in contents if isinstance(parts, list) for part in parts if _is_place(part)]
-    for i, text in enumerate(contents):
-        if pictures and not places and isinstance(text, str) and messages[i].get("role") == "user":
-            places = [{"type": "image"}] * len(pictures)
-            messages[i] = {**messages[i], "content": [*places, {"type": "text", "text": text}]}
-    if len(places) != len(pictures):
+    first = next((i for i, message in enumerate(messages) if _is_text_of_user(message)), None)
+    if pictures and first is not None:
+        text = {"type": "text", "text": messages[first]["content"]}
+        messages[first] = {**messages[first], "content": [*[{"type": "image"}] * len(pictures), text]}
+    num_places = sum(_is_place(part) for message in messages for part in _parts_of(message))
+    if num_places != len(pictures):
         raise ValueError(
-            f"the prompt has {len(places)} places {{'type': 'image'}}, and {' and '.join(PICTURES)} have "
+            f"the prompt has {num_places} places {{'type': 'image'}}, and {' and '.join(PICTURES)} have "
             f"{len(pictures)} pictures; expected as many. Correct the prompt, or leave the pictures out."
         )
     left = iter(pictures)
@@ -48,6 +47,15 @@ def pictures_of(row: Mapping[str, Any]) -> list[Any]:
     """The pictures in the columns of a row."""
     given = row.get("images")
     return [each for each in ([row.get("image")] if given is None else given) if each is not None]
+
+
+def _is_text_of_user(message: Any) -> bool:
+    return isinstance(message, Mapping) and message.get("role") == "user" and isinstance(message.get("content"), str)
+
+
+def _parts_of(message: Any) -> list[Any]:
+    content = message.get("content") if isinstance(message, Mapping) else None
+    return content if isinstance(content, list) else []
 
 
 def _is_place(part: Any) -> bool:

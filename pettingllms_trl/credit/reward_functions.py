@@ -44,7 +44,7 @@ from trl.trainer.utils import (
     start_event_loop_in_daemon,
 )
 
-from pettingllms_envs.tasks.prompt_messages import pictures_of
+from pettingllms_envs.tasks.prompt_messages import PICTURES, pictures_of
 from pettingllms_trl.records import PendingDecision
 
 
@@ -227,9 +227,9 @@ def _texts(decision: PendingDecision) -> dict[str, list[Any]]:
     messages = decision.prompt.messages
     prompt: Any = messages[0]["content"] if decision.is_text else list(messages)
     if decision.is_of_team:
-        prompt, pictures = decision.row.get("prompt", prompt), pictures_of(decision.row)
-        if pictures and not isinstance(prompt, str):
-            prompt = prepare_multimodal_messages(prompt, pictures)  # as TRL gives it
+        prompt = decision.row.get("prompt", prompt)
+        if not isinstance(prompt, str) and any(column in decision.row for column in PICTURES):
+            prompt = prepare_multimodal_messages(prompt, pictures_of(decision.row))  # as TRL gives it
     if isinstance(prompt, str):
         return {"prompts": [prompt] * len(texts), "completions": texts}
     return {
