@@ -8,7 +8,7 @@ picture of its own: `{"type": "image", "image": ...}`, or `{"type": "image_url",
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, Final
 
 from pettingllms_envs.observations import Image, Message
@@ -29,33 +29,27 @@ def messages_of(row: Mapping[str, Any]) -> list[Message]:
     """
     prompt, pictures = row[PROMPT], pictures_of(row)
     messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
-    first = next((i for i, message in enumerate(messages) if _is_text_of_user(message)), None)
-    if pictures and first is not None:
-        text = {"type": "text", "text": messages[first]["content"]}
-        messages[first] = {**messages[first], "content": [*[{"type": "image"}] * len(pictures), text]}
-    num_places = sum(_is_place(part) for message in messages for part in _parts_of(message))
+    if not all(isinstance(message, Mapping) for message in messages):
+        return messages  # which reading the observation will refuse
+    texts = [each for each in messages if each.get("role") == "user" and isinstance(each.get("content"), str)]
+    if pictures and texts:
+        parts = [*[{"type": "image"}] * len(pictures), {"type": "text", "text": texts[0]["content"]}]
+        messages = [{**each, "content": parts} if each is texts[0] else each for each in messages]
+    contents = [each["content"] for each in messages if isinstance(each.get("content"), list)]
+    num_places = sum(map(_is_place, chain.from_iterable(contents)))
     if num_places != len(pictures):
         raise ValueError(
             f"the prompt has {num_places} places {{'type': 'image'}}, and {' and '.join(PICTURES)} have "
             f"{len(pictures)} pictures; expected as many. Correct the prompt, or leave the pictures out."
         )
     left = iter(pictures)
-    return [_shown(message, left) if isinstance(message, Mapping) else message for message in messages]
+    return [_shown(message, left) for message in messages]
 
 
 def pictures_of(row: Mapping[str, Any]) -> list[Any]:
     """The pictures in the columns of a row."""
     given = row.get("images")
     return [each for each in ([row.get("image")] if given is None else given) if each is not None]
-
-
-def _is_text_of_user(message: Any) -> bool:
-    return isinstance(message, Mapping) and message.get("role") == "user" and isinstance(message.get("content"), str)
-
-
-def _parts_of(message: Any) -> list[Any]:
-    content = message.get("content") if isinstance(message, Mapping) else None
-    return content if isinstance(content, list) else []
 
 
 def _is_place(part: Any) -> bool:

@@ -14,6 +14,8 @@ Instead of a `file`, a class may have `rows`: a list of dicts, or a `datasets.Da
 `question` and whatever else `grade` reads. One with a `split` is in that split, all others are divided by the words of
 their question (80% train, 10% validation, 10% test), so that no copy of a question is in two splits. Seed s is row s
 modulo their number, in the order of their digests: the seeds 0 to n - 1 are all rows of a split once.
+
+Pictures, of Pillow or `observations.Image`s, are kept as data URLs, and take part in a row's digest and split.
 """
 
 from __future__ import annotations
