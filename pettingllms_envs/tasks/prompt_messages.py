@@ -72,7 +72,7 @@ def _shown(message: Mapping[str, Any], pictures: Iterator[Any]) -> Message:
     return kept
 
 
-def _part(part: Any, pictures: Iterator[Any]) -> str | Image:
+def _part(part: Any, pictures: Iterator[Any]) -> Any:
     """A part as a text or an `Image`; a place is given the next picture."""
     kind = part.get("type") if isinstance(part, Mapping) else None
     if kind == "text" and isinstance(part.get("text"), str):

@@ -252,7 +252,7 @@ def problem_of(row: Mapping[str, Any], source: str, where: str, column: str = "q
         ValueError: It has no question, something that is neither JSON nor a picture, or a prompt with other places
             for pictures than there are.
     """
-    question = row.get(column)
+    question: Any = row.get(column)
     is_chat = column == PROMPT and isinstance(question, list) and question and isinstance(question[-1], Mapping)
     question = question[-1].get("content") if is_chat else question
     try:
