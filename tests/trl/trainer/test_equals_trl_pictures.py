@@ -95,9 +95,12 @@ def rows_with_an_image(num_rows: int) -> Dataset:
 DATA_SETS = {"image": rows_with_an_image, "images": rows_of_trl}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("family", "column"), [("qwen", "image"), ("qwen", "images"), ("gemma", "image"), ("gemma", "images")]
+    ("family", "column"),
+    [
+        ("qwen", "image"),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in (("qwen", "images"), ("gemma", "images"))),
+    ],
 )
 def test_a_conversation_about_rows_with_pictures_trains_as_with_trl(family: str, column: str, tmp_path: Path) -> None:
     make_processor, make_model = FAMILIES[family]
