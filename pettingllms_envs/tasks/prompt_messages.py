@@ -27,7 +27,8 @@ def messages_of(row: Mapping[str, Any]) -> list[Message]:
     Raises:
         ValueError: A part is neither a text nor a picture, or places and pictures differ in number.
     """
-    prompt, pictures = row[PROMPT], pictures_of(row)
+    prompt, given = row[PROMPT], row.get("images")
+    pictures = [each for each in ([row.get("image")] if given is None else given) if each is not None]
     messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
     if not all(isinstance(message, Mapping) for message in messages):
         return messages  # which reading the observation will refuse
@@ -44,12 +45,6 @@ def messages_of(row: Mapping[str, Any]) -> list[Message]:
         )
     left = iter(pictures)
     return [_shown(message, left) for message in messages]
-
-
-def pictures_of(row: Mapping[str, Any]) -> list[Any]:
-    """The pictures in the columns of a row."""
-    given = row.get("images")
-    return [each for each in ([row.get("image")] if given is None else given) if each is not None]
 
 
 def _is_place(part: Any) -> bool:

@@ -44,7 +44,6 @@ from trl.trainer.utils import (
     start_event_loop_in_daemon,
 )
 
-from pettingllms_envs.tasks.prompt_messages import PICTURES, pictures_of
 from pettingllms_trl.records import PendingDecision
 
 
@@ -228,8 +227,9 @@ def _texts(decision: PendingDecision) -> dict[str, list[Any]]:
     prompt: Any = messages[0]["content"] if decision.is_text else list(messages)
     if decision.is_of_team:
         prompt = decision.row.get("prompt", prompt)
-        if not isinstance(prompt, str) and any(column in decision.row for column in PICTURES):
-            prompt = prepare_multimodal_messages(prompt, pictures_of(decision.row))  # as TRL gives it
+        if not isinstance(prompt, str) and {"image", "images"} & decision.row.keys():
+            pictures = decision.row.get("images") or [decision.row.get("image")]
+            prompt = prepare_multimodal_messages(prompt, [each for each in pictures if each is not None])  # as in TRL
     if isinstance(prompt, str):
         return {"prompts": [prompt] * len(texts), "completions": texts}
     return {
