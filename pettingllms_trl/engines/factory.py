@@ -127,7 +127,7 @@ class EngineSet:
         in_memory: Collection[str],
         sample: Sample,
         codecs: Mapping[str, PromptCodec],
-        rollout: Callable[[], AbstractContextManager[Any]] = nullcontext,
+        rollout: AbstractContextManager[Any] | None = None,
     ) -> None:
         self._served: list[ServedPolicies] = []
         self.tensor_parallel: TensorParallelGroup | None = None

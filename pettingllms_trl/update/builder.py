@@ -25,7 +25,7 @@ from pettingllms_trl.policies.routing import Policy
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.records import Completion, Decision
 from pettingllms_trl.update.assignment import Assignment, assign, assign_by_tokens, values_of
-from pettingllms_trl.update.micro_batches import Batch, ShardInfo, select_rows, split, tokens
+from pettingllms_trl.update.micro_batches import Batch, ShardInfo, ends_of, select_rows, split, tokens
 from pettingllms_trl.update.packed_logprobs import PackedScorer
 from pettingllms_trl.update.packing.conversations import sizes_of
 from pettingllms_trl.update.step_guard import provenance
@@ -150,8 +150,7 @@ class BatchBuilder:
         of_agent = self._team.routing.of_agent
         steps: list[list[Batch]] = [[] for _ in range(self._num_steps)]
         num_rows: list[int] = []
-        num_left_out = 0
-        assignments: list[Assignment] = []
+        num_left_out = num_tokens = num_tokens_read = 0
         for policy in learning:
             own = [i for i, d in enumerate(decisions) if of_agent[d.agent] == policy.name]
             if not own:
@@ -165,11 +164,12 @@ class BatchBuilder:
             passes, assignment = self._passes_of(
                 policy, of_policy, flat, left_out, table(of_policy), has_pictures=has_pictures
             )
-            assignments += [] if assignment is None else [assignment]
+            if assignment is not None:
+                num_tokens += assignment.num_tokens
+                num_tokens_read += assignment.num_tokens_read
             for step, more in zip(steps, passes, strict=True):
-                step.extend({**piece, "policy": policy.name} for piece in more)
-        num_tokens, num_read = (sum(map(attrgetter(n), assignments)) for n in ("num_tokens", "num_tokens_read"))
-        return MicroBatches(steps, tuple(num_rows), num_left_out, num_tokens, num_read)
+                step += [{**piece, "policy": policy.name} for piece in more]
+        return MicroBatches(steps, tuple(num_rows), num_left_out, num_tokens, num_tokens_read)
 
     def rows_without_gradient(
         self, policy: Policy, decisions: Sequence[Decision], advantages: Sequence[float]
@@ -269,10 +269,15 @@ class BatchBuilder:
         is_shared = self._scorer.is_packable(policy.name) and not has_pictures
         if budget is None and not is_shared:
             return None
-        sizes = sizes_of([row["prompt"].ids for row in rows], [row["completion"].ids for row in rows])
+        prompts = [row["prompt"].ids for row in rows]
+        completions = [row["completion"].ids for row in rows]
         if budget is None:
-            longest = max(size.prompt for size in sizes) + max(size.completion for size in sizes)
-            budget = self._args.per_device_train_batch_size * longest
+            budget = self._args.per_device_train_batch_size * (max(map(len, prompts)) + max(map(len, completions)))
+        if is_shared and self._args.mask_truncated_completions:  # what TRL masks is not packed
+            profile = self._team.profiles[policy.name]
+            ends = {*ends_of(rows, profile.eos_token_ids), profile.tokenizer.pad_token_id}
+            completions = [ids if ids[-1] in ends else () for ids in completions]
+        sizes = sizes_of(prompts, completions)
         token_price = self._scorer.token_prices[policy.name] if is_shared else None
         return partial(assign_by_tokens, sizes, budget=budget, token_price=token_price, left_out=left_out)
 

@@ -173,9 +173,13 @@ def attending(*models: nn.Module) -> Iterator[None]:
 
 def configs_of(*models: nn.Module) -> tuple[PretrainedConfig, ...]:
     """The configurations of models and of all models within them, each once."""
-    # `getattr` would make every module without one search its submodules.
-    configs = (vars(module).get("config") for model in models for module in model.modules())
-    return tuple({id(config): config for config in configs if isinstance(config, PretrainedConfig)}.values())
+    found: dict[int, PretrainedConfig] = {}
+    for model in models:
+        for module in model.modules():
+            # `getattr` would make every module without one search its submodules.
+            if isinstance(config := vars(module).get("config"), PretrainedConfig):
+                found[id(config)] = config
+    return tuple(found.values())
 
 
 AttentionInterface.register(NAME, attend)
