@@ -13,8 +13,6 @@ torch = pytest.importorskip("torch")
 import conversation_updates  # noqa: E402
 from conversation_updates import Amount, Tree, amounts_of  # noqa: E402
 
-from pettingllms_trl.update.packing.cost import WAYS  # noqa: E402
-
 
 TREE = Tree.parse("2x10x5x4x3")
 

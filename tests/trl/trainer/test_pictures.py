@@ -71,7 +71,7 @@ class OnlyPictures(PictureBook):
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("shared_prefix", [False, True])
-@pytest.mark.filterwarnings("ignore:shared_prefix=True, but solver_0")
+@pytest.mark.filterwarnings("ignore:shared_prefix=True, but images are observed by solver_0")
 def test_instances_that_differ_in_their_picture_alone_are_played_and_trained_apart(
     family: str, shared_prefix: bool, tmp_path: Path
 ) -> None:
@@ -342,7 +342,7 @@ def test_texts_beside_a_picture_are_written_as_they_are_without_it(tmp_path: Pat
 # ---- generate -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("ignore:shared_prefix=True, but solver_0")
+@pytest.mark.filterwarnings("ignore:shared_prefix=True, but images are observed by solver_0")
 def test_generate_reads_the_picture_of_a_decision_once_for_its_candidates(tmp_path: Path) -> None:
     seen, played = [], []
     for shared_prefix in (False, True):
@@ -388,6 +388,19 @@ def test_a_run_resumed_inside_a_generation_has_its_pictures_and_the_same_weights
     ]
     weights = weights_of(whole)
     assert all(torch.equal(value, weights[name]) for name, value in weights_of(resumed).items())
+
+
+def test_a_resumed_run_whose_processor_makes_pictures_of_another_size_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"save_strategy": "steps", "save_steps": 1}
+    trainer_of(tmp_path / "whole", max_steps=1, **options).train()
+    processor = qwen_processor()
+    processor.image_processor.size = {"shortest_edge": 3136, "longest_edge": 7056}
+    monkeypatch.setitem(FAMILIES, "qwen", (lambda: processor, qwen))
+    resumed = trainer_of(tmp_path / "resumed", max_steps=2, **options)
+    with pytest.warns(UserWarning, match="size of pictures of base .*12544.*7056"):
+        resumed.train(str(tmp_path / "whole" / "checkpoint-1"))
 
 
 def test_the_log_of_rollouts_has_the_files_of_its_images(tmp_path: Path) -> None:
