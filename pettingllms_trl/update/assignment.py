@@ -92,9 +92,7 @@ def assign(order: Sequence[int], *, num_steps: int, num_processes: int) -> Assig
     for step in range(num_steps):
         rows = order[start : start + size + (step < longer)]
         start += len(rows)
-        most = -(-len(rows) // num_processes)
-        parts = (tuple(rows[process::num_processes]) for process in range(num_processes))
-        steps.append(tuple(part + (None,) * (most - len(part)) for part in parts))
+        steps.append(tuple(_pad([rows[process::num_processes] for process in range(num_processes)])))
     return Assignment(tuple(steps))
 
 

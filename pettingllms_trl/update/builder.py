@@ -122,9 +122,13 @@ class BatchBuilder:
         self._rows, self._has_group_means = rows, has_group_means
         assert args.steps_per_generation is not None
         self._num_steps = args.steps_per_generation
-        # Optimizer steps for which a generation is passed through once.
-        self._num_updates = max(self._num_steps // args.gradient_accumulation_steps, 1)
-        self._num_movable = num_movable_of(args)
+        self._assign_by_tokens = partial(
+            assign_by_tokens,
+            num_steps=self._num_steps,
+            # Optimizer steps for which a generation is passed through once.
+            num_updates=max(self._num_steps // args.gradient_accumulation_steps, 1),
+            num_movable=num_movable_of(args),
+        )
         self._split = partial(
             split,
             num_steps=self._num_steps,
@@ -279,7 +283,7 @@ class BatchBuilder:
             completions = [ids if ids[-1] in ends else () for ids in completions]
         sizes = sizes_of(prompts, completions)
         token_price = self._scorer.token_prices[policy.name] if is_shared else None
-        return partial(assign_by_tokens, sizes, budget=budget, token_price=token_price, left_out=left_out)
+        return partial(self._assign_by_tokens, sizes, budget=budget, token_price=token_price, left_out=left_out)
 
     def _assigned_passes(
         self,
@@ -299,13 +303,11 @@ class BatchBuilder:
         score = partial(self._rows.score_rows, policy.name)
         if num_processes == 1:
             assert by_tokens is not None
-            together = by_tokens(range(len(rows)), num_steps=1)
+            together = by_tokens(range(len(rows)), num_steps=1, num_updates=1, num_movable=1)
             chunks = _chunks(together.rows_of(0), together)
             batch = score(rows, table=table, columns=columns, group_size=group_size, chunks=chunks)
             order = _shuffled(len(rows))
-            assignment = by_tokens(
-                order, num_steps=self._num_steps, num_updates=self._num_updates, num_movable=self._num_movable
-            )
+            assignment = by_tokens(order)
             rows_here = assignment.rows_of(0)
             batch = select_rows(batch, torch.tensor(rows_here, device=device), trim=False)
         else:
@@ -313,13 +315,7 @@ class BatchBuilder:
             if by_tokens is None:
                 assignment = assign(order, num_steps=self._num_steps, num_processes=num_processes)
             else:
-                assignment = by_tokens(
-                    order,
-                    num_steps=self._num_steps,
-                    num_updates=self._num_updates,
-                    num_movable=self._num_movable,
-                    num_processes=num_processes,
-                )
+                assignment = by_tokens(order, num_processes=num_processes)
             rows_here = assignment.rows_of(self._accelerator.process_index)
             own = torch.tensor([0 if row is None else row for row in rows_here])
             eos = self._team.profiles[policy.name].eos_token_ids[0]

@@ -171,15 +171,11 @@ def attending(*models: nn.Module) -> Iterator[None]:
             config._attn_implementation_internal = implementation
 
 
-def configs_of(*models: nn.Module) -> tuple[PretrainedConfig, ...]:
-    """The configurations of models and of all models within them, each once."""
-    found: dict[int, PretrainedConfig] = {}
-    for model in models:
-        for module in model.modules():
-            # `getattr` would make every module without one search its submodules.
-            if isinstance(config := vars(module).get("config"), PretrainedConfig):
-                found[id(config)] = config
-    return tuple(found.values())
+def configs_of(*models: nn.Module) -> list[PretrainedConfig]:
+    """The configurations of models and of all modules within them, some of which have the same."""
+    # `getattr` would make every module without one search its submodules.
+    configs = [vars(module).get("config") for model in models for module in model.modules()]
+    return [config for config in configs if isinstance(config, PretrainedConfig)]
 
 
 AttentionInterface.register(NAME, attend)

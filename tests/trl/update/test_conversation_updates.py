@@ -189,7 +189,7 @@ class RowByRow(Scripted):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.builder._num_movable = 1
+        self.builder._assign_by_tokens = partial(self.builder._assign_by_tokens, num_movable=1)
 
     def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
         return GRPOTrainer._get_per_token_logps_and_entropies(self, *args, **kwargs)
