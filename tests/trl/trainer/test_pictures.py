@@ -99,6 +99,7 @@ def prompt_seed(trainer: Book, instance: int) -> int:
     return int(trainer.rollout_rows[0][instance]["seed"])
 
 
+@pytest.mark.filterwarnings("ignore:shared_prefix=True, but images are observed")
 def test_what_a_model_has_seen_is_not_kept_under_ids_that_other_pictures_have(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
