@@ -181,7 +181,7 @@ def engines_of(
         team.model,
         in_memory=setup.in_memory,
         sample=sample,
-        rollout=sample.rollout,
+        rollout=sample.prefixes,
         codecs={
             agent: _prompt_codec(codecs[name], partial(team.overrides_of, agent), images.get(name))
             for agent, name in team.routing.of_agent.items()

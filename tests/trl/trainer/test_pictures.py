@@ -16,12 +16,14 @@ from transformers import PreTrainedTokenizerFast
 
 from pettingllms_envs import plan_path_v0
 from pettingllms_trl import MultiAgentGRPOTrainer
+from pettingllms_trl.engines.prefix_cache import PrefixCache
 from pettingllms_trl.policies.escaping import control_tokens
 from pettingllms_trl.records import Prompt
+from pettingllms_trl.trainer import trainer as trainer_module
 from pettingllms_trl.update.micro_batches import select_rows
 from picture_books import PictureBook, as_image, drawn
 from short_runs import KeepsBatches, KeepsRollouts, settings
-from tiny_vlms import FAMILIES, QWEN_TEMPLATE, qwen, qwen_processor
+from tiny_vlms import FAMILIES, QWEN_TEMPLATE, gemma, gemma_processor, qwen, qwen_processor
 
 
 SEEDS = 8
@@ -95,6 +97,25 @@ def test_instances_that_differ_in_their_picture_alone_are_played_and_trained_apa
 
 def prompt_seed(trainer: Book, instance: int) -> int:
     return int(trainer.rollout_rows[0][instance]["seed"])
+
+
+@pytest.mark.filterwarnings("ignore:shared_prefix=True, but images are observed")
+def test_what_a_model_has_seen_is_not_kept_under_ids_that_other_pictures_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = list[int]()
+
+    class Watched(PrefixCache):
+        def __exit__(self, *error: object) -> None:
+            kept.append(self.num_bytes)
+            super().__exit__(*error)
+
+    monkeypatch.setattr(trainer_module, "PrefixCache", Watched)
+    model = gemma(gemma_processor())
+    model.config.text_config.layer_types = ["full_attention"] * 2  # a window's keys and values are never kept
+    monkeypatch.setitem(FAMILIES, "gemma", (gemma_processor, lambda *_, **__: type(model)(model.config)))
+    trainer_of(tmp_path, "gemma", env=OnlyPictures, history="conversation", shared_prefix=True).train()
+    assert kept == [0]
 
 
 # ---- A batch is its rows -------------------------------------------------------------------------------------------
