@@ -33,8 +33,8 @@ from transformers import (
 )
 from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
 
+from pettingllms_envs.observations import images_of, read_observation
 from pettingllms_trl.config import MultiAgentGRPOConfig
-from pettingllms_trl.rollout.env_checks import agents_with_images
 from pettingllms_trl.trainer.trainer import MultiAgentGRPOTrainer
 
 
@@ -73,7 +73,7 @@ def train_briefly(make_env: Callable[[], Any], folder: str | Path, *, num_steps:
     """
     env = make_env()
     env.reset(seed=0)
-    sees = agents_with_images({"": [env]})
+    sees = any(images_of(read_observation(env.observe(agent), agent=agent).messages) for agent in env.agents)
     path = Path(folder) / "model"
     model = save_tiny_gemma(path) if sees else save_tiny_model(path, byte_tokenizer())
     trainer = MultiAgentGRPOTrainer(
