@@ -84,7 +84,7 @@ class ImageInputs:
 
     def __init__(self, processor: Any, cache: PixelCache) -> None:
         self._processor, self._cache, self._lock = processor, cache, RLock()
-        self._part = getattr(processor, "image_processor", None)  # some processors have none, see `check`
+        self._part: Any = getattr(processor, "image_processor", None)  # some processors have none, see `check`
 
     @cached_property
     def _types(self) -> str | None:

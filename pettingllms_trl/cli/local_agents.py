@@ -25,7 +25,6 @@ from trl.data_utils import prepare_multimodal_messages
 
 from pettingllms_envs.agents import AgentFailed, AgentRefused, AgentSpec, Reply
 from pettingllms_envs.agents import Request as AgentRequest
-from pettingllms_envs.agents.base import CARRIES
 from pettingllms_envs.observations import images_of
 from pettingllms_trl.pixels import ImageInputs, PixelCache, naming_torchvision
 from pettingllms_trl.policies.codecs import PolicyCodec
@@ -61,18 +60,17 @@ def sampling_of(spec: AgentSpec, defaults: Mapping[str, Any]) -> dict[str, Any]:
     return {"temperature": 1.0, "max_tokens": MAX_TOKENS, "stop": [], **defaults, **given}
 
 
-def load_processing_class(spec: AgentSpec) -> Any:
-    """The processor or tokenizer of the option `tokenizer`, or the model's own, with a chat template."""
+def load_processing_class(spec: AgentSpec) -> tuple[Any, ImageInputs | None]:
+    """The processor or tokenizer of the option `tokenizer`, or the model's own, and what makes inputs of images."""
     path = spec.options.get("tokenizer")
-    own = {"revision": spec.options.get("revision") or "main"} if path is None else {}
-    options = {"padding_side": "left", **own}
+    options = {"padding_side": "left", **({} if path else {"revision": spec.options.get("revision") or "main"})}
     try:
         with naming_torchvision():
             loaded = AutoProcessor.from_pretrained(path or spec.target, **options)
     except OSError:  # a tokenizer alone
         loaded = AutoTokenizer.from_pretrained(path or spec.target, **options)
     check_chat_template(loaded)
-    return loaded
+    return loaded, ImageInputs(loaded, PixelCache()) if isinstance(loaded, ProcessorMixin) else None
 
 
 def codec_of(spec: AgentSpec, processing_class: Any, images: ImageInputs | None = None) -> PolicyCodec:
@@ -101,9 +99,7 @@ def _encode(
     profile: PolicyProfile, prompts: Sequence[Sequence[Message]], tools: Tools, template_kwargs: Mapping[str, Any]
 ) -> Sequence[Sequence[int]]:
     """See `pettingllms_trl.policies.codecs.Tokenize`."""
-    written = [
-        prepare_multimodal_messages(list(prompt)) if profile.reads_images else list(prompt) for prompt in prompts
-    ]
+    written = [prepare_multimodal_messages([*each]) if profile.reads_images else [*each] for each in prompts]
     ids: Sequence[Sequence[int]] = profile.processing_class.apply_chat_template(
         written,
         tools=list(tools) or None,
@@ -126,7 +122,7 @@ class ChatAgent:
         max_length: Most tokens of prompt and reply together.
     """
 
-    carries = CARRIES
+    carries = ("images", "tools")
 
     def __init__(
         self, name: str, spec: AgentSpec, codec: PolicyCodec, ask: Callable[[Request], Sampled], *, max_length: int
@@ -292,11 +288,7 @@ def open_models(
     for own in groups.values():
         of_path = {spec.options.get("tokenizer"): spec for spec in own.values()}
         made = {path: load_processing_class(spec) for path, spec in of_path.items()}
-        images = {
-            path: ImageInputs(each, PixelCache()) for path, each in made.items() if isinstance(each, ProcessorMixin)
-        }
-        paths = {agent: spec.options.get("tokenizer") for agent, spec in own.items()}
-        codecs = {agent: codec_of(own[agent], made[path], images.get(path)) for agent, path in paths.items()}
+        codecs = {agent: codec_of(spec, *made[spec.options.get("tokenizer")]) for agent, spec in own.items()}
         model = make(own, codecs)
         threads.append(EngineThread(model.engine, concurrency, model.stopped))
         for agent, spec in own.items():
