@@ -4,6 +4,7 @@
     python benchmarks/image_training.py --task describer        # the describer of describer_solver, and its twin
     python benchmarks/image_training.py --split validation --seeds 100 --alone --rate 1e-3    # to choose settings
     python benchmarks/image_training.py --seeds 0 --steps 2 --imitated 640   # whether it runs
+    python benchmarks/image_training.py --seeds 0 --output teams   # to play them: pettingllms bench --team, see below
 
 The board is Plan-Path's of 4 x 4 cells, two of them blocked, and one reply is an episode. (Of 3 x 3 cells there are
 156 instances in the test split.) A Qwen2.5-VL of 0.3M parameters imitates careless replies, some of which belong to
@@ -15,7 +16,12 @@ Both play the same 300 instances of the test split, greedily, none of which is a
 trained on. What is reported: the paired difference of seeing and blind; and that of the seeing model with its own
 pictures and with those of other instances, as `pettingllms bench --blind` has it. Of the planner it is of success, of
 the describer of the share of tiles that it has right, beside the best constant answer. The solver of the describer's
-team is a function that plays the board that it reads.
+team is a function that plays the board that it reads. The image gain is the mean of the last 25 steps, in nats.
+
+`--output` keeps the teams. The planner is played by `pettingllms bench plan_path --workflow single --set size=4
+--set blocked=0.125 --set num_turns=1 --set view=image --team teams/planner_0_seeing --temperature 0 --blind planner`,
+whose 330 first seeds of the test split (`--limit 330`) are the same 300 instances. It needs torchvision, as the
+processor of any Qwen2.5-VL.
 """
 
 from __future__ import annotations
