@@ -265,8 +265,8 @@ def naming_torchvision() -> Iterator[None]:
         raise ImportError(
             f"the processor of a model with vision needs torchvision, which is not installed ({str(error).strip()}). "
             "Install it, in the build of your torch (pip install torchvision --index-url ..., see pytorch.org); or "
-            "give a processor that needs none as processing_class: its image part one of transformers' classes whose "
-            "name ends with Pil, such as Qwen2VLImageProcessorPil, and no part for videos."
+            "take a model whose processor has no part for videos, such as Gemma 3's: transformers then needs Pillow "
+            "alone."
         ) from error
 
 

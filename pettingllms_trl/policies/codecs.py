@@ -29,8 +29,9 @@ from pettingllms_trl.records import Message, Prompt, Tools
 
 
 CANNOT_SEE = (
-    "its policy reads texts only. Expected a model with vision and its processor. Give them (Policy(model=..., "
-    "tokenizer=processor), or the trainer's model and processing_class), or have observe() describe it in words."
+    "its policy reads texts only (it has a tokenizer and no processor). Expected a model with vision and its "
+    "processor. Give them (Policy(model=..., tokenizer=processor), or the trainer's model and processing_class), or "
+    "have observe() describe it in words."
 )
 Content = str | Sequence[Part]
 Ids = Sequence[int]

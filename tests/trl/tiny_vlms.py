@@ -1,7 +1,12 @@
-"""Tiny models with vision and their processors, made here from nothing: no network, and no torchvision."""
+"""Tiny models with vision and their processors, made here from nothing: no network, and no torchvision.
+
+python tests/trl/tiny_vlms.py FOLDER    # saves a Gemma 3 and its processor
+"""
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -166,3 +171,15 @@ def gemma(processor: Gemma3Processor, *, initializer_range: float = 0.02) -> Gem
 
 
 FAMILIES = {"qwen": (qwen_processor, qwen), "gemma": (gemma_processor, gemma)}
+
+
+def save_gemma(folder: str | Path) -> str:
+    """What a trainer loads by the folder's name."""
+    processor = gemma_processor()
+    gemma(processor).save_pretrained(folder)
+    processor.save_pretrained(folder)
+    return str(folder)
+
+
+if __name__ == "__main__":
+    save_gemma(sys.argv[1])

@@ -145,8 +145,8 @@ def test_pictures_for_a_model_that_reads_texts_are_refused_with_what_helps(model
     request = asked(as_image(drawn(3)), "Moves?")
     assert images_of(request.messages)
     message = (
-        rf"{model_path} cannot play solver_0: a prompt shows Image\(.*\), and its policy reads texts only. Expected "
-        "a model with vision and its processor"
+        rf"{model_path} cannot play solver_0: a prompt shows Image\(.*\), and its policy reads texts only .* "
+        "Expected a model with vision and its processor"
     )
     with opened(AgentSpec("transformers", model_path, GREEDY)) as agent, pytest.raises(AgentRefused, match=message):
         agent.reply(request)

@@ -227,7 +227,7 @@ def test_a_processor_that_needs_torchvision_is_an_error_that_names_two_ways_out(
         "video_processor": {"video_processor_type": "Qwen2VLVideoProcessor"},
     }
     file.write_text(json.dumps({**json.loads(file.read_text()), **video}))
-    with pytest.raises(ImportError, match=r"pip install torchvision.*ends with Pil, such as Qwen2VLImageProcessorPil"):
+    with pytest.raises(ImportError, match=r"pip install torchvision.*such as Gemma 3's"):
         MultiAgentGRPOTrainer(str(tmp_path / "model"), PictureBook, settings(tmp_path))
 
 

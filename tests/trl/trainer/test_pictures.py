@@ -370,6 +370,19 @@ def test_a_run_resumed_inside_a_generation_has_its_pictures_and_the_same_weights
     assert all(torch.equal(value, weights[name]) for name, value in weights_of(resumed).items())
 
 
+def test_a_resumed_run_whose_processor_makes_pictures_of_another_size_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"save_strategy": "steps", "save_steps": 1}
+    trainer_of(tmp_path / "whole", max_steps=1, **options).train()
+    processor = qwen_processor()
+    processor.image_processor.size = {"shortest_edge": 3136, "longest_edge": 7056}
+    monkeypatch.setitem(FAMILIES, "qwen", (lambda: processor, qwen))
+    resumed = trainer_of(tmp_path / "resumed", max_steps=2, **options)
+    with pytest.warns(UserWarning, match="size of pictures of base .*12544.*7056"):
+        resumed.train(str(tmp_path / "whole" / "checkpoint-1"))
+
+
 def test_the_log_of_rollouts_has_the_files_of_its_images(tmp_path: Path) -> None:
     trainer = trainer_of(tmp_path, log_rollouts=True)
     trainer.train()
