@@ -12,7 +12,6 @@ An observation is one of
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -77,12 +76,17 @@ class Image:
         """
         if not isinstance(url, str) or not url.startswith(DATA_URL):
             raise ValueError(
-                f"an image has the address {str(url)[:40]!r}, which is not fetched; expected {DATA_URL}..."
+                f"an image has the address {str(url)[:40]!r}, which is not fetched; expected {DATA_URL}..., a file "
+                "in base64. Open it, Image(path.read_bytes(), 'a cat'), and give its url."
             )
         try:
-            return cls(base64.b64decode(url.removeprefix(DATA_URL), validate=True), alt)
-        except binascii.Error as error:
-            raise ValueError(f"an image's address is no base64 ({error}); expected {DATA_URL}...") from None
+            png = base64.b64decode(url.removeprefix(DATA_URL), validate=True)
+        except ValueError:
+            raise ValueError(
+                f"an image has the address {url[:40]!r}, which is no base64 throughout its {len(url)} characters; "
+                f"expected {DATA_URL}... Give the url of an Image."
+            ) from None
+        return cls(png, alt)
 
     @property
     def url(self) -> str:

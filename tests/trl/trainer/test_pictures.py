@@ -69,7 +69,7 @@ class OnlyPictures(PictureBook):
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("shared_prefix", [False, True])
-@pytest.mark.filterwarnings("ignore:shared_prefix=True, but solver_0")
+@pytest.mark.filterwarnings("ignore:shared_prefix=True, but images are observed by solver_0")
 def test_instances_that_differ_in_their_picture_alone_are_played_and_trained_apart(
     family: str, shared_prefix: bool, tmp_path: Path
 ) -> None:
@@ -322,7 +322,7 @@ def test_texts_beside_a_picture_are_written_as_they_are_without_it(tmp_path: Pat
 # ---- generate -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("ignore:shared_prefix=True, but solver_0")
+@pytest.mark.filterwarnings("ignore:shared_prefix=True, but images are observed by solver_0")
 def test_generate_reads_the_picture_of_a_decision_once_for_its_candidates(tmp_path: Path) -> None:
     seen, played = [], []
     for shared_prefix in (False, True):
