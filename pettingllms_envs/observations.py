@@ -223,8 +223,8 @@ def _parts_of(parts: Any, agent: str) -> str | list[Part]:
     for part in parts:
         if not isinstance(part, str | Image):
             raise TypeError(
-                f"agent {agent!r} observes a {type(part).__name__} among its 'parts'; expected texts and "
-                "pettingllms_envs.observations.Image."
+                f"agent {agent!r} observes a {type(part).__module__}.{type(part).__name__} among its parts; expected "
+                "texts and pettingllms_envs.observations.Image(png, description)."
             )
     found = list[Part]()
     for is_text, group in groupby(parts, lambda part: isinstance(part, str)):
@@ -240,7 +240,8 @@ def _check_keys(observation: Mapping[str, Any], known: Sequence[str], agent: str
             raise TypeError(
                 f"agent {agent!r} observes {key!r}, a {type(value).__name__}; expected text under "
                 f"{', '.join(map(repr, known))} and nothing else, since models are shown no more. Wrap the "
-                "environment so that observe() puts it into the text, or leaves it out."
+                "environment so that observe() puts it into the text (a picture into 'parts', a list of texts and "
+                "observations.Image), or leaves it out."
             )
 
 
