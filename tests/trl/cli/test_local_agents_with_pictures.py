@@ -19,6 +19,7 @@ from pettingllms_trl import MultiAgentGRPOTrainer
 from pettingllms_trl.cli import transformers_agents
 from pettingllms_trl.cli.transformers_agents import open_transformers
 from pettingllms_trl.engines.prefix_cache import PrefixCache
+from pettingllms_trl.testing import MAX_POSITIONS
 from picture_books import PictureBook, as_image, drawn, played
 from short_runs import adapter, settings
 from tiny_vlms import FAMILIES
@@ -157,6 +158,6 @@ def test_pictures_without_room_for_a_reply_are_counted(tmp_path: Path) -> None:
     picture = as_image(drawn(3))
     with (
         opened(AgentSpec("transformers", str(path), GREEDY)) as agent,
-        pytest.raises(AgentFailed, match=r"tokens, \[4, 4\] of its 2 images; expected fewer than 2048"),
+        pytest.raises(AgentFailed, match=r"tokens, \[4, 4\] of its 2 images; expected fewer than"),
     ):
-        agent.reply(asked(picture, "A" * 2100, picture))
+        agent.reply(asked(picture, "A" * MAX_POSITIONS, picture))
