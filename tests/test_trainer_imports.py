@@ -31,7 +31,7 @@ ALLOWED = {
     "update": DATA | {"policies", "pixels"},
     "update/packing": set[str](),  # tokens and lengths alone
     "checkpoints": DATA | {"policies", "processes"},
-    "testing": {"config", "trainer"},
+    "testing": {"config", "rollout.env_checks", "trainer"},
     "gguf": set(),  # a file of weights, before any team
     "image_gain": {"records"},  # what images are worth to a policy
     "pixels": {"records"},  # what processors make of pictures
@@ -56,7 +56,7 @@ ALLOWED = {
     | {"rollout", "checkpoints", "trainer", "study.cells", "study.machine", "study.plans"},
     "cli": DATA
     | {"rollout", "credit", "policies", "engines", "update", "checkpoints", "trainer", "cli"}
-    | {"estimate", "sft", "processes.distributed"},
+    | {"estimate", "sft", "processes.distributed", "pixels"},
 }
 OF_TRL = {
     *("_metrics", "_logs", "_buffered_inputs", "_signature_columns", "_last_loaded_step"),
