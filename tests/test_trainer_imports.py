@@ -31,7 +31,7 @@ ALLOWED = {
     "update": DATA | {"policies", "pixels"},
     "update/packing": set[str](),  # tokens and lengths alone
     "checkpoints": DATA | {"policies", "processes"},
-    "testing": {"config", "rollout.env_checks", "trainer"},
+    "testing": {"config", "trainer"},
     "gguf": set(),  # a file of weights, before any team
     "image_gain": {"records"},  # what images are worth to a policy
     "pixels": {"records"},  # what processors make of pictures
