@@ -253,8 +253,8 @@ def test_a_decision_of_one_turn_is_laid_out_as_ever(prompt: int, reply: int, way
 
 def test_the_way_depends_on_lengths_and_the_price_of_a_token_alone() -> None:
     # Beside the two turns, eight long replies to a short prompt. Tokens: 1,614, or 1,610 by conversation. Pairs of 12
-    # rows of at most 201 tokens, copied: 12 * 201 * (201 + 64) / 2; by prompt three of 5**2 / 2, and 12 * 200 * 201; by
-    # conversation two, and 11.
+    # rows of at most 201 tokens, copied: 12 * 201 * (201 + 64) / 2; by prompt three of 5**2 / 2, and 12 * 200 * 201;
+    # by conversation two, and 11.
     rows = [*TWO_TURNS, *(("yz", letter * 200) for letter in "abcdefgh")]
     of_rows = sizes(rows)
     found = {way: work(of_rows, arrange(of_rows, by_conversation=way == "conversations"), way) for way in WAYS}
