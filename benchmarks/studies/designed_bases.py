@@ -1,4 +1,4 @@
-"""Makes what the runs of `designed.yaml` and `designed_plan_path.yaml` start from: a model for all methods and seeds.
+"""Makes what the runs of `designed.yaml` start from: a model for all methods and seeds.
 
     python benchmarks/studies/designed_bases.py archives --work FOLDER
 
@@ -19,6 +19,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,12 +45,20 @@ VARYING = re.compile(
 )
 """Lines that say what a question is about: they are read word by word."""
 NAME = re.compile(r"\b[ptrg][0-9]\b")
-EPISODES = {"archives": {"designed": 4000, "fixed": 1500}, "plan_path": {"designed": 1200}}
-"""Of the warm-up, by workflow; the fixed team is one agent."""
-
-
-STUDIES = {"archives": "designed.yaml", "plan_path": "designed_plan_path.yaml"}
-"""Where the settings of an environment are."""
+BOTH = {"workflow": "fixed", "member_tools": 2}
+FACT = re.compile(r"^([ptrg][0-9]) (\w+) ([ptrg][0-9])$", re.M)
+EPISODES: dict[str, list[tuple[int, dict[str, Any]]]] = {
+    "archives": [
+        (8000, {"workflow": "designed"}),
+        (8000, {"workflow": "designed", "disguised": True}),
+        (2000, {**BOTH, "team": "one"}),
+        (1000, {**BOTH, "team": "check"}),
+    ],
+    "plan_path": [(2000, {"workflow": "designed"}), (2000, {"workflow": "designed", "disguised": True})],
+}
+"""Of the warm-up: how many, and of which form; one agent, and one that checks, may search both archives."""
+EASY = 0.25
+"""Share that is kept of what is learned first: designs, and replies of members that have searched nothing."""
 
 
 def texts_of(name: str, settings: dict[str, Any], episodes: int) -> Iterator[str]:
@@ -64,21 +73,35 @@ def texts_of(name: str, settings: dict[str, Any], episodes: int) -> Iterator[str
             env.step(reply)
 
 
+def spelled(text: str, reply: str) -> str:
+    """A member's reply that begins with the fact that it is taken from, as a tool printed it, which is easier to learn.
+
+    `t3` becomes `Say: mouth t3`, and before `Answer: t3`, or a call with `t3`, comes that line.
+    """
+    asked, name = text.partition("\n")[0].split(), NAME.search(reply)
+    for _, relation, found in FACT.findall(text.partition("printed")[2]):
+        if name is not None and found == name[0] and relation in asked:
+            fact = f"Say: {relation} {found}"
+            return fact if reply == found else f"{fact}\n{reply}"
+    return reply
+
+
 def demonstrated(name: str, settings: dict[str, Any], share: float) -> Iterator[Demonstration]:
     """Of random designs, and of one agent: what the designer and the oracle reply, in a random order.
 
     Left out are members' replies that name what their prompt does not say, for they are guesses.
     """
-    rows = []
-    for workflow, episodes in EPISODES[name].items():
-        own = {"team": "one", "member_tools": 2} if workflow == "fixed" else {}
-        env = make(f"{HERE / 'designed_envs.py'}:{name}", workflow=workflow, **settings, **own)
+    rows, rng = [], random.Random(1)
+    for episodes, own in EPISODES[name]:
+        env = make(f"{HERE / 'designed_envs.py'}:{name}", **settings, **own)
         seeds = range(FIRST_SEED, FIRST_SEED + round(episodes * share))
         for each in by_oracle(env, seeds, bots={"designer": "random_design"}):
-            shown = set(NAME.findall(each.prompt.messages[-1]["content"]))
-            if each.role == "designer" or set(NAME.findall(each.reply)) <= shown:
-                rows.append(each)
-    random.Random(1).shuffle(rows)
+            text = each.prompt.messages[-1]["content"]
+            is_easy = each.role == "designer" or (name == "archives" and "printed" not in text)
+            is_known = each.role == "designer" or set(NAME.findall(each.reply)) <= set(NAME.findall(text))
+            if is_known and rng.random() < (EASY if is_easy else 1.0):
+                rows.append(replace(each, reply=spelled(text, each.reply)))
+    rng.shuffle(rows)
     yield from rows
 
 
@@ -123,8 +146,8 @@ def main() -> None:
     options = parser.parse_args()
     name = options.environment
     torch.set_num_threads(1)
-    study = HERE / STUDIES[name]
-    settings = dict(yaml.safe_load(study.read_text("utf-8"))["environments"][name]["env_kwargs"])
+    study = yaml.safe_load(HERE.joinpath("designed.yaml").read_text("utf-8"))
+    settings = dict(study["environments"][name]["env_kwargs"])
     start(name, settings, options.work / "start")
     file = options.work / "demonstrations.jsonl"
     print(f"{write(file, demonstrated(name, settings, options.episodes))} replies to imitate")
