@@ -74,7 +74,7 @@ def texts_of(name: str, settings: dict[str, Any], episodes: int) -> Iterator[str
 
 
 def spelled(text: str, reply: str) -> str:
-    """A member's reply that begins with the fact that it is taken from, as a tool printed it, which is easier to learn.
+    """A member's reply with the fact that it is taken from, as a tool printed it, in front: that is easier to learn.
 
     `t3` becomes `Say: mouth t3`, and before `Answer: t3`, or a call with `t3`, comes that line.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -62,7 +62,7 @@ class Team:
 
 
 def play(
-    team: Team, fields: Mapping[str, Any], seeds: Iterable[int], split: str, designs: Sequence[str] = ()
+    team: Team, fields: Mapping[str, Any], seeds: Sequence[int], split: str, designs: Sequence[str] = ()
 ) -> list[Episode]:
     """An episode for each seed, in their order.
 
@@ -73,7 +73,7 @@ def play(
         split: Theirs.
         designs: What the designer replies in each episode; by default what the team does.
     """
-    envs = [make(fields["env_id"], **fields["env_kwargs"]) for _ in (seeds := list(seeds))]
+    envs = [make(fields["env_id"], **fields["env_kwargs"]) for _ in seeds]
     replied: dict[int, str] = dict(enumerate(designs))
     for env, seed in zip(envs, seeds, strict=True):
         env.reset(seed=seed, options={"split": split})

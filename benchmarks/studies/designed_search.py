@@ -3,50 +3,46 @@
     python benchmarks/studies/designed_search.py benchmarks/studies/designed.yaml archives --seed 11 --output FOLDER
 
 writes `FOLDER/team.json`. The untrained members play different designs on questions of the training split, in four
-rounds of a quarter of the study's tokens each; after each the best quarter stays, by its successes so far.
+rounds of a quarter of the study's tokens each; after each the best third stays, by its successes so far.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import random
 from pathlib import Path
 
 from designed_play import Team, play, torch
 
-from pettingllms_envs.core import Unreadable
-from pettingllms_envs.registry import make
 from pettingllms_envs.studies.results import Cell
-from pettingllms_envs.workflows.designs import read_design, write_design
 from pettingllms_trl.study.plans.study_file import read_study
 
 
-ROUNDS, KEPT = 4, 4
+ROUNDS, KEPT = 4, 3
 """Rounds, and the share that stays after each is one in so many."""
-NUM_DESIGNS, AT_ONCE = KEPT**ROUNDS, 256
+NUM_DESIGNS, AT_ONCE = KEPT**ROUNDS, 128
 
 
 def search(study_file: Path, environment: str, seed: int) -> str:
     """The best design found."""
     study = read_study(study_file)
-    fields = study.run(Cell(phase="evaluation", environment=environment, method="untrained", seed=seed)).config[
-        "train"
-    ]
+    cell = Cell(phase="evaluation", environment=environment, method="untrained", seed=seed)
+    fields = study.run(cell).config["train"]
     torch.manual_seed(seed)
     team, rng = Team(fields["model_name_or_path"]), random.Random(seed)
-    questions = (rng.randrange(*fields["train_seeds"]) for _ in itertools.count())
 
-    limits = make(fields["env_id"], **fields["env_kwargs"]).unwrapped.workflow.limits
+    def questions(number: int) -> list[int]:
+        return [rng.randrange(*fields["train_seeds"]) for _ in range(number)]
+
     wins: dict[str, int] = {}
     while len(wins) < NUM_DESIGNS:
-        for each in play(team, fields, itertools.islice(questions, AT_ONCE), "train"):
-            if not isinstance(design := read_design(each.design, limits), Unreadable):
-                wins.setdefault(write_design(design), 0)
+        for each in play(team, fields, questions(AT_ONCE), "train"):
+            if not each.outcome["unreadable_design"]:
+                wins[each.design] = wins.get(each.design, 0) + each.outcome["success"]
     for round in range(1, ROUNDS + 1):
         while team.num_generated < round * study.tokens / ROUNDS:
             played = list(wins) * max(1, AT_ONCE // len(wins))
-            for each in play(team, fields, itertools.islice(questions, len(played)), "train", played):
+            for each in play(team, fields, questions(len(played)), "train", played):
                 wins[each.design] += each.outcome["success"]
         best = sorted(wins, key=lambda design: -wins[design])
         wins = {design: wins[design] for design in best[: len(wins) // KEPT]}

@@ -177,12 +177,13 @@ def test_the_search_finds_the_design_that_wins_with_the_tokens_of_a_run(
         replies = list(given) or [designs[seed % 4] for seed in seeds]
         team.num_generated += 10 * len(replies)
         spent.append(team.num_generated)
-        return [designed_play.Episode(each, {"success": each == designs[2]}) for each in replies]
+        outcomes = [{"success": each == designs[2], "unreadable_design": False} for each in replies]
+        return [designed_play.Episode(*each) for each in zip(replies, outcomes, strict=True)]
 
     monkeypatch.setattr(designed_search, "Team", FakeTeam)
     monkeypatch.setattr(designed_search, "play", fake_play)
     monkeypatch.setattr(designed_search, "ROUNDS", 1)
-    monkeypatch.setattr(designed_search, "NUM_DESIGNS", 4)
+    monkeypatch.setattr(designed_search, "NUM_DESIGNS", 3)
     arguments = [str(STUDY), "archives", "--seed", "1", "--output", str(tmp_path)]
     assert printed(designed_search, arguments, monkeypatch, capsys).strip() == designs[2]
     assert tmp_path.joinpath("team.json").read_text("utf-8") == designs[2]
