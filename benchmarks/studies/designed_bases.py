@@ -18,8 +18,8 @@ import os
 import random
 import re
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +29,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
 import yaml
+from designed_envs import ALONE, TEAMS
 from transformers import AddedToken, AutoModelForCausalLM, AutoTokenizer
 
+from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.registry import make
 from pettingllms_trl.cli.sft import prepare as prepare_sft
 from pettingllms_trl.sft.demonstrations import FIRST_SEED, Demonstration, by_oracle, write
@@ -45,20 +47,20 @@ VARYING = re.compile(
 )
 """Lines that say what a question is about: they are read word by word."""
 NAME = re.compile(r"\b[ptrg][0-9]\b")
-BOTH = {"workflow": "fixed", "member_tools": 2}
-FACT = re.compile(r"^([ptrg][0-9]) (\w+) ([ptrg][0-9])$", re.M)
+FACT = re.compile(r"^(?:[ptrg][0-9]|> Say:) (\w+) ([ptrg][0-9])$", re.M)
+"""What a tool printed, or a member told."""
 EPISODES: dict[str, list[tuple[int, dict[str, Any]]]] = {
     "archives": [
-        (8000, {"workflow": "designed"}),
-        (8000, {"workflow": "designed", "disguised": True}),
-        (2000, {**BOTH, "team": "one"}),
-        (1000, {**BOTH, "team": "check"}),
+        (6000, {"workflow": "designed"}),
+        (6000, {"workflow": "designed", "disguised": True}),
+        *((400, {"workflow": "fixed", "team": each}) for each in TEAMS["archives"] if each not in ALONE),
+        *((400, {"workflow": "fixed", "team": each, "member_tools": 2}) for each in ALONE),
     ],
     "plan_path": [(2000, {"workflow": "designed"}), (2000, {"workflow": "designed", "disguised": True})],
 }
-"""Of the warm-up: how many, and of which form; one agent, and one that checks, may search both archives."""
+"""Of the warm-up: how many, and of which form. Random teams are seldom right, so fixed ones are shown, too."""
 EASY = 0.25
-"""Share that is kept of what is learned first: designs, and replies of members that have searched nothing."""
+"""Share that is kept of what is learned first in archives: designs, and replies of members without a fact."""
 
 
 def texts_of(name: str, settings: dict[str, Any], episodes: int) -> Iterator[str]:
@@ -73,13 +75,14 @@ def texts_of(name: str, settings: dict[str, Any], episodes: int) -> Iterator[str
             env.step(reply)
 
 
-def spelled(text: str, reply: str) -> str:
-    """A member's reply with the fact that it is taken from, as a tool printed it, in front: that is easier to learn.
+def spelled(env: TextEnv, oracle: Callable[[], str]) -> str:
+    """The oracle's reply with the fact that it is taken from, as a tool printed it, in front: that is learned sooner.
 
     `t3` becomes `Say: mouth t3`, and before `Answer: t3`, or a call with `t3`, comes that line.
     """
+    text, reply = env.observe(env.agent_selection)["text"], oracle()
     asked, name = text.partition("\n")[0].split(), NAME.search(reply)
-    for _, relation, found in FACT.findall(text.partition("printed")[2]):
+    for relation, found in FACT.findall(text):
         if name is not None and found == name[0] and relation in asked:
             fact = f"Say: {relation} {found}"
             return fact if reply == found else f"{fact}\n{reply}"
@@ -94,13 +97,14 @@ def demonstrated(name: str, settings: dict[str, Any], share: float) -> Iterator[
     rows, rng = [], random.Random(1)
     for episodes, own in EPISODES[name]:
         env = make(f"{HERE / 'designed_envs.py'}:{name}", **settings, **own)
+        vars(env.unwrapped)["oracle"] = partial(spelled, env.unwrapped, env.unwrapped.oracle)  # others read it, too
         seeds = range(FIRST_SEED, FIRST_SEED + round(episodes * share))
         for each in by_oracle(env, seeds, bots={"designer": "random_design"}):
             text = each.prompt.messages[-1]["content"]
-            is_easy = each.role == "designer" or (name == "archives" and "printed" not in text)
+            is_easy = name == "archives" and (each.role == "designer" or not FACT.search(text))
             is_known = each.role == "designer" or set(NAME.findall(each.reply)) <= set(NAME.findall(text))
             if is_known and rng.random() < (EASY if is_easy else 1.0):
-                rows.append(replace(each, reply=spelled(text, each.reply)))
+                rows.append(each)
     rng.shuffle(rows)
     yield from rows
 
@@ -161,7 +165,7 @@ def main() -> None:
         "learning_rate": options.rate,
         "per_device_train_batch_size": 32,
         "num_train_epochs": 1,
-        "lr_scheduler_type": "constant_with_warmup",
+        "lr_scheduler_type": "cosine",
         "warmup_steps": 20,
         "logging_steps": 50,
         "seed": 1,

@@ -25,7 +25,8 @@ from pettingllms_envs.workflows.functions import Game, Questions
 SOLVE, FIRST, USE, CHECK, GO_ON = JOBS
 ZERO, ONE = ("archive_0",), ("archive_1",)
 BOTH = (*ZERO, *ONE)
-ALONE = "one"
+ALONE = ("one", "check")
+"""In archives these may search both."""
 
 
 def chain(*members: Member) -> Design:
@@ -45,11 +46,11 @@ TEAMS: Mapping[str, Mapping[str, Design]] = {
         "both_judge": Design((Member(USE, (), ZERO), Member(USE, (), ONE), Member(SOLVE, (0, 1)))),
         "zero_one_all": Design((Member(USE, (), ZERO), Member(USE, (0,), ONE), Member(CHECK, (0, 1), ZERO))),
         "one_zero_all": Design((Member(USE, (), ONE), Member(USE, (0,), ZERO), Member(CHECK, (0, 1), ONE))),
-        ALONE: Design((Member(SOLVE, (), BOTH),)),
+        "one": Design((Member(SOLVE, (), BOTH),)),
         "check": chain(Member(SOLVE, (), BOTH), Member(CHECK, (), BOTH)),
     },
     "plan_path": {
-        ALONE: chain(Member(SOLVE)),
+        "one": chain(Member(SOLVE)),
         "go_on_alone": chain(Member(GO_ON)),
         "check": chain(Member(SOLVE), Member(CHECK)),
         "solve_check_twice": chain(Member(SOLVE), Member(CHECK), Member(CHECK)),
@@ -61,7 +62,7 @@ TEAMS: Mapping[str, Mapping[str, Design]] = {
         "first_solve_check": Design((Member(FIRST), Member(SOLVE, (0,)), Member(CHECK, (0, 1)))),
     },
 }
-"""Ten designs for each task, and for archives one agent that may search both."""
+"""Ten designs for each task, and for archives two of one agent, or policy, alone."""
 
 
 @dataclass(frozen=True)
