@@ -20,7 +20,7 @@ from pettingllms_trl.study.plans.study_file import read_study
 
 ROUNDS, KEPT = 4, 3
 """Rounds, and the share that stays after each is one in so many."""
-NUM_DESIGNS, AT_ONCE = KEPT**ROUNDS, 128
+NUM_DESIGNS, AT_ONCE = KEPT**ROUNDS, 256
 
 
 def search(study_file: Path, environment: str, seed: int) -> str:
