@@ -40,7 +40,10 @@ def measured(fields: Mapping[str, Any], team: Team, number: int) -> dict[str, fl
     ((usual, times),) = Counter(each.design for each in episodes).most_common(1)
     constant = play(team, fields, seeds, split, [usual] * len(episodes))
     system = workflow.system(f"{MEMBER}_0")
-    leaks = measure_leaks(workflow.task, designs, lambda text: team.replies(MEMBER, [(system, text)])[0])
+    prompts: list[tuple[str, str]] = []  # those of the members without the question, to be asked all at once
+    measure_leaks(workflow.task, designs, lambda text: prompts.append((system, text)) or "")
+    replies = iter(team.replies(MEMBER, prompts))
+    leaks = measure_leaks(workflow.task, designs, lambda _: next(replies))
     return {
         "asked": len(episodes),
         "readable": len(designs),
