@@ -4,11 +4,12 @@
 
 writes `benchmarks/studies/bases/designed_archives`, which is committed, so that a run can be repeated from the same
 weights. On the processor that they were made on, an AMD EPYC, it gives both committed models again, byte for byte, in
-80 CPU seconds for archives and 20 for Plan-Path.
+130 CPU seconds for archives and 70 for Plan-Path.
 
 A model of `bases.py`, which knows the task's replies and gives careless ones, gets a token for each line that its
 prompts repeat and for each part of a design. Then it is warmed up by `pettingllms sft`: the designer's replies are
-random readable designs, and the members' those of the oracle, where they can know them.
+random readable designs, to its prompt with `disguised` and without, and the members' those of the oracle, where they
+can know them. In archives members are also those of the fixed teams and of one agent, alone and checking itself.
 """
 
 from __future__ import annotations
