@@ -1,12 +1,11 @@
 """What trained designers write, in the runs of an environment of `designed.yaml`, over all seeds.
 
-    python benchmarks/studies/designed_leaks.py benchmarks/studies/designed.yaml archives --work WORK \
-        --methods designed disguised untrained
+    python benchmarks/studies/designed_leaks.py benchmarks/studies/designed.yaml archives --work WORK
 
-WORK is the folder that `pettingllms study --work` was given. For each method and seed, and then for all seeds: the
-share of readable designs, team sizes and success on the questions of the evaluation; success where the most frequent
-of these designs is played for every question; and `measure_leaks` of the readable designs, whether the answer stands
-in a job. Its member without the question is the run's own.
+WORK is the folder that `pettingllms study --work` was given. For `designed` and `disguised`, before training and
+after, for each seed and then for all: of so many designs (`asked`) the readable ones, those of the most frequent kind
+(`usual`), members and teams of one; episodes that succeed, also where the most frequent design is played for every
+question; and `measure_leaks`, whether the answer stands in a job. Its member without the question is the run's own.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ import argparse
 import json
 from collections import Counter
 from collections.abc import Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -62,23 +62,23 @@ def main() -> None:
     parser.add_argument("study", type=Path)
     parser.add_argument("environment", choices=["archives", "plan_path"])
     parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--methods", nargs="+", default=["designed", "disguised", "untrained"])
+    parser.add_argument("--methods", nargs="+", default=["designed", "disguised"])
     parser.add_argument("--seeds", type=int, nargs="+", help="those of the study")
     parser.add_argument("--number", type=int, default=300, help="of questions")
     given = parser.parse_args()
     torch.set_num_threads(1)
     study = read_study(given.study)
-    for method in given.methods:
+    for method, when in product(given.methods, ("before training", "after")):
         total: Counter[str] = Counter()
         for seed in given.seeds or study.seeds:
             cell = Cell(phase="evaluation", environment=given.environment, method=method, seed=seed, setting={})
             fields = study.run(cell).config["train"]
-            folder = given.work.joinpath("runs", *cell.parts, "team") if study.methods[method].trained else None
+            folder = given.work.joinpath("runs", *cell.parts, "team") if when == "after" else None
             torch.manual_seed(seed)
             found = measured(fields, Team(fields["model_name_or_path"], folder), given.number)
-            print(json.dumps({"method": method, "seed": seed, **found}), flush=True)
+            print(json.dumps({"method": method, "when": when, "seed": seed, **found}), flush=True)
             total.update(found)
-        print(json.dumps({"method": method, "seed": "all", **total}), flush=True)
+        print(json.dumps({"method": method, "when": when, "seed": "all", **total}), flush=True)
 
 
 if __name__ == "__main__":

@@ -148,15 +148,17 @@ def test_designs_that_are_given_are_played_with_the_questions_in_their_order() -
     assert 0 < team.num_generated <= 2 * 24
 
 
-def test_leaks_are_counted_for_each_method_and_seed_and_added(
+def test_leaks_are_counted_before_and_after_training_for_each_seed_and_added(
     work: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    arguments = [str(STUDY), "plan_path", "--work", str(work), "--methods", "designed", "untrained", "--seeds", "1"]
+    arguments = [str(STUDY), "plan_path", "--work", str(work), "--methods", "designed", "--seeds", "1"]
     text = printed(designed_leaks, [*arguments, "--number", "5"], monkeypatch, capsys)
     rows = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
-    names = [(row.pop("method"), row.pop("seed")) for row in rows]
-    assert names == [("designed", 1), ("designed", "all"), ("untrained", 1), ("untrained", "all")]
+    names = [(row.pop("method"), row.pop("when"), row.pop("seed")) for row in rows]
+    whens = ("before training", 1), ("before training", "all"), ("after", 1), ("after", "all")
+    assert names == [("designed", *each) for each in whens]
     assert rows[0] == rows[1]  # of one seed
+    assert rows[2] == rows[3]
     assert all(0 < row["readable"] == row["num"] <= row["asked"] == 5 for row in rows)
 
 
