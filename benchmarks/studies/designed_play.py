@@ -48,6 +48,8 @@ class Team:
 
     def replies(self, role: str, prompts: Sequence[tuple[str, str]]) -> list[str]:
         """A sampled reply to each system prompt and text."""
+        if not prompts:
+            return []
         if self.has_adapters:
             self.model.set_adapter(role)
         chats = [[{"role": "system", "content": own}, {"role": "user", "content": text}] for own, text in prompts]
