@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -173,7 +174,8 @@ def cost_of_updates(tree: Tree, token_price: float, number: int = 16) -> dict[in
 
 
 def shapes(number: int, seed: int, most: int) -> list[list[Tree]]:
-    """Passes of one to three conversations of any lengths, of at most so many tokens with each prompt once."""
+    """Passes of one to three conversations or sequences of self-contained prompts, of any lengths, and of at most so
+    many tokens with each prompt once."""
     draw, found = random.Random(seed), list[list[Tree]]()
 
     def between(least: int, most: int) -> int:
@@ -181,7 +183,14 @@ def shapes(number: int, seed: int, most: int) -> list[list[Tree]]:
 
     while len(found) < number:
         trees = [
-            Tree(draw.randint(1, 6), between(8, 600), between(4, 250), between(8, 600), draw.choice([2, 4, 8]))
+            Tree(
+                draw.randint(1, 6),
+                between(8, 600),
+                between(4, 250),
+                between(8, 600),
+                draw.choice([2, 4, 8]),
+                has_history=draw.random() < 0.5,
+            )
             for _ in range(draw.randint(1, 3))
         ]
         if most / 10 < sum(amounts_of(tree)["prompts"].tokens for tree in trees) < most:
@@ -192,13 +201,13 @@ def shapes(number: int, seed: int, most: int) -> list[list[Tree]]:
 def seconds_of_ways(
     model: nn.Module, vocabulary: int, trees: Sequence[Tree], rounds: int, now: Callable[[], float]
 ) -> dict[Way, float]:
-    """Least seconds of a forward and backward pass in each way."""
+    """Least seconds of a forward and backward pass in each way that there is."""
     rows = [row for seed, tree in enumerate(trees) for row in tree.rows(vocabulary, seed)]
     batch = batch_of(rows, 1, str(next(model.parameters()).device))
     ids, mask = (torch.cat([batch[f"prompt_{name}"], batch[f"completion_{name}"]], dim=1) for name in ("ids", "mask"))
-    seconds: dict[Way, list[float]] = {way: [] for way in WAYS}
+    seconds: dict[Way, list[float]] = {way: [] for way in works_of(trees)}
     for _ in range(rounds):
-        for way in WAYS:
+        for way in seconds:
             began = now()
             packed = pack(ids, mask, batch["completion_ids"].size(1), way=way)
             with attending(model):
@@ -209,10 +218,11 @@ def seconds_of_ways(
 
 
 def works_of(trees: Sequence[Tree]) -> dict[Way, Work]:
-    """What each way computes."""
+    """What each way computes; only where prompts go on from others there are conversations."""
     rows = [row for seed, tree in enumerate(trees) for row in tree.rows(1000, seed)]
     sizes = sizes_of(*zip(*rows, strict=True))
-    return {way: work(sizes, arrange(sizes, by_conversation=way == "conversations"), way) for way in WAYS}
+    ways = WAYS if any(size.later for size in sizes) else WAYS[:2]
+    return {way: work(sizes, arrange(sizes, by_conversation=way == "conversations"), way) for way in ways}
 
 
 def fitted(measured: Sequence[tuple[int, Mapping[Way, Work], Mapping[Way, float]]]) -> float:
@@ -224,7 +234,7 @@ def fitted(measured: Sequence[tuple[int, Mapping[Way, Work], Mapping[Way, float]
     lines: list[NDArray[np.float64]] = []
     for hidden_size, works, seconds in measured:
         own = np.array(
-            [[works[way].tokens * hidden_size**2, works[way].pairs * hidden_size, seconds[way]] for way in WAYS]
+            [[works[way].tokens * hidden_size**2, works[way].pairs * hidden_size, seconds[way]] for way in seconds]
         )
         lines += [*((own - own.mean(axis=0)) / statistics.fmean(seconds.values()))]
     table = np.array(lines)
@@ -235,15 +245,17 @@ def fitted(measured: Sequence[tuple[int, Mapping[Way, Work], Mapping[Way, float]
 def fit(model: Any, of_model: Mapping[str, int], number: int, rounds: int, now: Callable[[], float]) -> None:
     """Print how much slower than the fastest each way is, and which the trainer takes; and the price that fits."""
     hidden_size, device = of_model["hidden_size"], next(model.parameters()).device.type
-    measured, slower = [], []
+    measured, slower, fastest = [], [], Counter[Way]()
     seconds_of_ways(model, of_model["vocab_size"], [Tree(2, 20, 5, 5, 2)], 1, now)  # what is done once
     for trees in shapes(number, seed=1, most=1500 if hidden_size > 96 else 3500):
         seconds = seconds_of_ways(model, of_model["vocab_size"], trees, rounds, now)
         measured.append((hidden_size, works_of(trees), seconds))
         own, best = chosen(trees, hidden_size, device), min(seconds.values())
         slower.append(seconds[own] / best)
+        fastest[min(seconds, key=seconds.__getitem__)] += 1
         times = ", ".join(f"{way} {each / best:.2f}" for way, each in seconds.items())
         print(f"{times}; taken: {own}, {slower[-1]:.2f}   {'; '.join(map(str, trees))}", flush=True)
+    print("fastest: " + ", ".join(f"{way} {number}" for way, number in fastest.items()))
     print(f"taken: at most {max(slower):.2f} times the seconds of the fastest; a token costs {fitted(measured):.1f}")
 
 

@@ -4,6 +4,7 @@
     python benchmarks/image_training.py --task describer        # the describer of describer_solver, and its twin
     python benchmarks/image_training.py --split validation --seeds 100 --alone --rate 1e-3    # to choose settings
     python benchmarks/image_training.py --seeds 0 --steps 2 --imitated 640   # whether it runs
+    python benchmarks/image_training.py --seeds 0 --output teams   # to play them: pettingllms bench --team, see below
 
 The board is Plan-Path's of 4 x 4 cells, two of them blocked, and one reply is an episode. (Of 3 x 3 cells there are
 156 instances in the test split.) A Qwen2.5-VL of 0.3M parameters imitates careless replies, some of which belong to
@@ -15,7 +16,12 @@ Both play the same 300 instances of the test split, greedily, none of which is a
 trained on. What is reported: the paired difference of seeing and blind; and that of the seeing model with its own
 pictures and with those of other instances, as `pettingllms bench --blind` has it. Of the planner it is of success, of
 the describer of the share of tiles that it has right, beside the best constant answer. The solver of the describer's
-team is a function that plays the board that it reads.
+team is a function that plays the board that it reads. The image gain is the mean of the last 25 steps, in nats.
+
+`--output` keeps the teams. The planner is played by `pettingllms bench plan_path --workflow single --set size=4
+--set blocked=0.125 --set num_turns=1 --set view=image --team teams/planner_0_seeing --temperature 0 --blind planner`,
+whose 330 first seeds of the test split (`--limit 330`) are the same 300 instances. It needs torchvision, as the
+processor of any Qwen2.5-VL.
 """
 
 from __future__ import annotations
@@ -52,6 +58,7 @@ from transformers import (
     ProgressCallback,
     Qwen2_5_VLConfig,
     Qwen2_5_VLForConditionalGeneration,
+    Qwen2_5_VLProcessor,
     TrainerCallback,
 )
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
@@ -334,51 +341,59 @@ def scores(player: Player, task: str, split: str, *, is_blind: bool) -> list[flo
     return found
 
 
-def train(task: str, base: Path, processor: StillProcessor, options: Options, seed: int, is_blind: bool) -> Any:
-    """AT-GRPO from the weights of a folder. Returns the model."""
-    with tempfile.TemporaryDirectory() as folder:
-        args = MultiAgentGRPOConfig(
-            output_dir=folder,
-            per_device_train_batch_size=GROUP * ROWS,
-            num_generations=GROUP,
-            max_completion_length=MAX_TOKENS[task],
-            max_steps=options.steps,
-            learning_rate=options.rate,
-            seed=seed,
-            **{**REINFORCEMENT, "disable_tqdm": True},
+def train(task: str, folder: Path, processor: StillProcessor, options: Options, seed: int, is_blind: bool) -> Any:
+    """AT-GRPO from the weights of a folder, where the team is saved. Returns the model and what pictures gained."""
+    args = MultiAgentGRPOConfig(
+        output_dir=str(folder),
+        per_device_train_batch_size=GROUP * ROWS,
+        num_generations=GROUP,
+        max_completion_length=MAX_TOKENS[task],
+        max_steps=options.steps,
+        learning_rate=options.rate,
+        image_gain_steps=1,
+        seed=seed,
+        **{**REINFORCEMENT, "disable_tqdm": True},
+    )
+    trainer = MultiAgentGRPOTrainer(
+        Qwen2_5_VLForConditionalGeneration.from_pretrained(folder, dtype="float32"),
+        lambda: env_of(task, is_blind),
+        args,
+        Dataset.from_dict({"seed": range(1_000_000)}),
+        processing_class=processor,
+        policies="shared" if task == "planner" else {"describer": Policy(), "solver": Policy(api=solves)},
+    )
+    for callback in (ProgressCallback, PrinterCallback):
+        trainer.remove_callback(callback)
+    trainer.add_callback(course := Course(f"{task}_0"))
+    trainer.train()
+    trainer.save_model()
+    for file in folder.rglob("processor_config.json"):  # as transformers loads it, if torchvision is installed
+        file.write_text(file.read_text().replace(StillProcessor.__name__, Qwen2_5_VLProcessor.__name__))
+        file.with_name("video_preprocessor_config.json").write_text(
+            '{"video_processor_type": "Qwen2VLVideoProcessor"}'
         )
-        trainer = MultiAgentGRPOTrainer(
-            Qwen2_5_VLForConditionalGeneration.from_pretrained(base, dtype="float32"),
-            lambda: env_of(task, is_blind),
-            args,
-            Dataset.from_dict({"seed": range(1_000_000)}),
-            processing_class=processor,
-            policies="shared" if task == "planner" else {"describer": Policy(), "solver": Policy(api=solves)},
-        )
-        for callback in (ProgressCallback, PrinterCallback):
-            trainer.remove_callback(callback)
-        trainer.add_callback(Course(f"agent/{task}_0/reward"))
-        trainer.train()
-        return trainer.model
+    return trainer.model, course.image_gains[-25:]
 
 
 class Course(TrainerCallback):
-    """Prints the mean reward of every 25 steps.
+    """Prints the mean reward and the mean image gain of every 25 steps.
 
     Args:
-        figure: Its name in the logs.
+        agent: The agent that is trained.
     """
 
-    def __init__(self, figure: str) -> None:
-        self._figure, self._values = figure, list[float]()
+    def __init__(self, agent: str) -> None:
+        self._agent, self._rewards, self.image_gains = agent, list[float](), list[float]()
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, float], **kwargs: Any) -> None:
-        """Keep the step's reward."""
-        if self._figure in logs:
-            self._values.append(logs[self._figure])
-            if len(self._values) % 25 == 0:
-                mean = fmean(self._values[-25:])
-                print(f"  step {len(self._values)}: reward {mean:.3f}, {time.process_time():.0f} CPU s", flush=True)
+        """Keep the step's figures."""
+        if f"agent/{self._agent}/reward" in logs:
+            self._rewards.append(logs[f"agent/{self._agent}/reward"])
+            self.image_gains.append(logs[f"agent/{self._agent}/image_gain"])
+            if len(self._rewards) % 25 == 0:
+                reward, gain = fmean(self._rewards[-25:]), fmean(self.image_gains[-25:])
+                print(f"  step {len(self._rewards)}: reward {reward:.3f}, image gain {gain:.2f},"
+                      f" {time.process_time():.0f} CPU s", flush=True)  # fmt: skip
 
 
 def difference(one: Sequence[float], other: Sequence[float]) -> dict[str, float]:
@@ -388,9 +403,10 @@ def difference(one: Sequence[float], other: Sequence[float]) -> dict[str, float]
     return {"first": fmean(one), "second": fmean(other), "mean": fmean(each), "low": low, "high": high}
 
 
-def run(task: str, options: Options, seed: int, split: str, *, is_alone: bool) -> dict[str, Any]:
-    """Make, train and play a seeing model and, unless it is alone, its blind twin."""
+def run(task: str, options: Options, seed: int, split: str, *, is_alone: bool, output: Path) -> dict[str, Any]:
+    """Make, train, save and play a seeing model and, unless it is alone, its blind twin."""
     played: dict[str, list[float]] = {}
+    gains: dict[str, dict[str, float]] = {}
     for name, is_blind in (("seeing", False), *(() if is_alone else (("blind", True),))):
         rows = {each: demonstrations(each, options, seed, is_blind) for each in STAGES[task]}
         texts = [reply for own in rows.values() for _, reply in own[:2000]]
@@ -405,9 +421,11 @@ def run(task: str, options: Options, seed: int, split: str, *, is_alone: bool) -
             player = Player(model, processor, each)
             player.imitate(own, options.imitation_rate)
         played[f"{name}, imitated"] = scores(player, task, split, is_blind=is_blind)
-        with tempfile.TemporaryDirectory() as folder:
-            player.model.save_pretrained(folder)
-            player.model = train(task, Path(folder), processor, options, seed, is_blind)
+        folder = output / f"{task}_{seed}_{name}"
+        player.model.save_pretrained(folder)
+        player.model, of_steps = train(task, folder, processor, options, seed, is_blind)
+        low, high = studentized_bootstrap(of_steps)
+        gains[name] = {"mean": fmean(of_steps), "low": low, "high": high}
         played[name] = scores(player, task, split, is_blind=is_blind)
         if not is_blind:
             played["seeing, other pictures"] = scores(player, task, split, is_blind=True)
@@ -420,7 +438,8 @@ def run(task: str, options: Options, seed: int, split: str, *, is_alone: bool) -
     }
     if task == "describer":
         found["seeing - best constant"] = difference(played["seeing"], [best_constant(GAME).share] * NUM_PLAYED)
-    return {"task": task, "seed": seed, "split": split, "options": asdict(options), "differences": found}
+    return {"task": task, "seed": seed, "split": split, "options": asdict(options), "differences": found,
+            "image gain": gains}  # fmt: skip
 
 
 def main() -> None:
@@ -431,6 +450,7 @@ def main() -> None:
     parser.add_argument("--split", choices=("validation", "test"), default="test", help="what is played (test)")
     parser.add_argument("--alone", action="store_true", help="without the blind twin, to choose settings")
     parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--output", type=Path, metavar="FOLDER", help="where teams are saved, for pettingllms bench")
     for name, kind in (
         ("imitated", int),
         ("careless", float),
@@ -447,13 +467,17 @@ def main() -> None:
         print("best constant reply: {}, success {:.3f}".format(*best_moves(args.split)))
     for seed in args.seeds:
         print(f"{args.task}, seed {seed}, {args.split} split, {options}", flush=True)
-        results.append(run(args.task, options, seed, args.split, is_alone=args.alone))
+        with tempfile.TemporaryDirectory() as temporary:
+            output = args.output or Path(temporary)
+            results.append(run(args.task, options, seed, args.split, is_alone=args.alone, output=output))
         for name, found in results[-1]["differences"].items():
             print(
                 f"  {name:24} {SCORE[args.task]} {found['first']:.3f} - {found['second']:.3f} ="
                 f" {found['mean']:+.3f} [{found['low']:+.3f}, {found['high']:+.3f}]",
                 flush=True,
             )
+        for name, gain in results[-1]["image gain"].items():
+            print(f"  image gain, {name}: {gain['mean']:.2f} [{gain['low']:.2f}, {gain['high']:.2f}] nats", flush=True)
     if args.json:
         args.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 

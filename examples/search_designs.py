@@ -25,7 +25,7 @@ def designs_of(run: Path) -> dict[str, list[bool]]:
     """The readable designs of a run, each with the successes of its episodes, the best first."""
     found: dict[str, list[bool]] = defaultdict(list)
     for row in stream(run):
-        if row["error"] is None and not row["outcome"]["unreadable_design"]:
+        if row["error"] is None and row["outcome"].get("unreadable_design") is False:
             found[row["steps"][0]["reply"]].append(bool(row["outcome"]["success"]))
     return dict(sorted(found.items(), key=lambda item: -sum(item[1]) / len(item[1])))
 
@@ -41,12 +41,16 @@ def main() -> None:
 
     config = read_header(options.run)["config"]
     designs = list(designs_of(options.run))[: options.most]
+    if not designs:
+        parser.error(
+            f"{options.run} has no design that can be read; expected some. Play more, or with workflow=designed."
+        )
     options.output.mkdir(parents=True, exist_ok=True)
     teams = {}
     for number, design in enumerate(designs):
         file = options.output / f"design_{number}.json"
         file.write_text(json.dumps([design]), "utf-8")
-        teams[f"design_{number}"] = {"designer": f"scripted:{file}", "member": options.member}
+        teams[f"design_{number}"] = {"designer": f"scripted:{file.resolve()}", "member": options.member}
     suite = {"environments": [{"env": config["env"], "set": config["settings"]}], "teams": teams}
     (options.output / "suite.yaml").write_text(yaml.safe_dump(suite, sort_keys=False), "utf-8")
     print(f"{len(designs)} designs, and {options.output / 'suite.yaml'}, which plays each of them on all questions")

@@ -147,7 +147,7 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
         check_view(view, workflow)
         if name is not None and not re.fullmatch(VERSIONED, name, re.ASCII):
             raise ValueError(f"name is {name!r}; expected a name with its version, such as 'council_v0'.")
-        if not 0 <= alpha < math.inf:
+        if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not 0 <= alpha < math.inf:
             raise ValueError(f"alpha is {alpha!r}; expected the weight of the team's rewards, finite and at least 0.")
         if render_mode is not None:
             check_choice("render_mode", render_mode, RENDER_MODES)

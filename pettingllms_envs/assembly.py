@@ -215,6 +215,7 @@ def _join(
     settings: dict[str, Any],
 ) -> Workflow[Any]:
     """The workflow of that name over the task; takes the workflow's own settings out of `settings`."""
+    _check_types(settings, task, workflows[name])
     own = {key: settings.pop(key) for key in _settings(workflows[name]) & settings.keys()}
     for other, kind in workflows.items():
         if stray := sorted(_settings(kind) & settings.keys()):
@@ -234,9 +235,22 @@ def _join(
     return joined
 
 
+def _check_types(settings: Mapping[str, Any], *kinds: Any) -> None:
+    """Raise ValueError for a flag that is neither True nor False, and for a number that is one of them, or a text."""
+    fields = [field for kind in kinds if dataclasses.is_dataclass(kind) for field in dataclasses.fields(kind)]
+    for name, annotation in ((field.name, field.type) for field in fields if field.name in settings):
+        value, kind = settings[name], getattr(annotation, "__name__", annotation)
+        is_flag = isinstance(value, bool)
+        if kind == "bool" and not is_flag:
+            raise ValueError(f"{name} is {value!r}; expected one of True, False.")
+        if (kind in ("int", "float") and is_flag) or (kind == "float" and not isinstance(value, int | float)):
+            raise ValueError(f"{name} is {value!r}; expected a number. Choose another.")
+
+
 def _check_alpha(workflow: Workflow[Any], alpha: float) -> None:
     """Raise ValueError unless a success is worth more than what the workflow's costs can add up to."""
-    if isinstance(workflow, HasLeastAlpha) and alpha <= workflow.least_alpha:
+    is_number = isinstance(alpha, int | float)  # else `TextEnv` raises
+    if is_number and isinstance(workflow, HasLeastAlpha) and alpha <= workflow.least_alpha:
         raise ValueError(
             f"alpha is {alpha!r}; expected more than {workflow.least_alpha:g}, the costs of {workflow.name!r}, or "
             "failing cheaply could pay more than succeeding. Raise it, or lower the costs."

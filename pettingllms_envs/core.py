@@ -406,6 +406,6 @@ def check_choice(name: str, value: object, choices: Sequence[object]) -> None:
 
 def check_whole(name: str, value: object, least: int, most: int | None = None) -> None:
     """Raise ValueError unless the value is a whole number in a range; `most` is None for no limit."""
-    if not isinstance(value, int) or value < least or (most is not None and value > most):
+    if not isinstance(value, int) or isinstance(value, bool) or value < least or (most is not None and value > most):
         expected = f"of at least {least}" if most is None else f"from {least} to {most}"
         raise ValueError(f"{name} is {value!r}; expected a whole number {expected}. Choose another.")

@@ -189,6 +189,15 @@ class HasBots(Protocol):
 
 
 @runtime_checkable
+class HasBotRoles(Protocol):
+    """An optional feature of a workflow with bots that cannot play every role."""
+
+    @property
+    def bot_roles(self) -> Sequence[str]:
+        """The roles that they play."""
+
+
+@runtime_checkable
 class HasDigest(Protocol):
     """An optional feature of a task: a digest of its state that is faster than `repr`, for states of a megabyte."""
 

@@ -24,9 +24,9 @@ Reward = Callable[[Mapping[str, Any], str], float]
 def conversation(roles: Sequence[str], **settings: Any) -> Callable[[], TextEnv]:
     """What makes conversations about a prompt, for `MultiAgentGRPOTrainer(env=...)`.
 
-    Rows are those of a data set for TRL's trainers: a `prompt`, and columns that reward functions read. The prompt
-    goes to the first role, each one after it reads the prompt and what was said. Reward functions judge the last
-    reply, and what they give counts for every role.
+    Rows are those of a data set for TRL's trainers: a `prompt`, perhaps pictures in `image` or `images`, and columns
+    that reward functions read. The prompt goes to the first role, each one after it reads the prompt and what was
+    said. Reward functions judge the last reply, and what they give counts for every role.
 
         env=conversation(roles=["solver", "critic", "solver"], instructions={"critic": "Find the first mistake."})
 
@@ -64,7 +64,8 @@ def function(
     team. See `pettingllms_envs.workflows.functions` for what a function may do.
 
     Args:
-        rows: A file, a list of dicts, or a `datasets.Dataset`, see `pettingllms_envs.tasks.rows`.
+        rows: A file, a list of dicts, or a `datasets.Dataset`, perhaps with pictures, see
+            `pettingllms_envs.tasks.rows`.
         reward: From a row and a reply to a score from 0 to 1; 1 is success. It is to compare the reply, not to run it.
         roles: By name, what a role's system prompt says; all of them are trained by what comes of their replies. Or
             `pettingllms_envs.core.Role`s, for several agents of a role, or one that is paid for its own step.

@@ -12,7 +12,6 @@ An observation is one of
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -77,12 +76,17 @@ class Image:
         """
         if not isinstance(url, str) or not url.startswith(DATA_URL):
             raise ValueError(
-                f"an image has the address {str(url)[:40]!r}, which is not fetched; expected {DATA_URL}..."
+                f"an image has the address {str(url)[:40]!r}, which is not fetched; expected {DATA_URL}..., a file "
+                "in base64. Open it, Image(path.read_bytes(), 'a cat'), and give its url."
             )
         try:
-            return cls(base64.b64decode(url.removeprefix(DATA_URL), validate=True), alt)
-        except binascii.Error as error:
-            raise ValueError(f"an image's address is no base64 ({error}); expected {DATA_URL}...") from None
+            png = base64.b64decode(url.removeprefix(DATA_URL), validate=True)
+        except ValueError:
+            raise ValueError(
+                f"an image has the address {url[:40]!r}, which is no base64 throughout its {len(url)} characters; "
+                f"expected {DATA_URL}... Give the url of an Image."
+            ) from None
+        return cls(png, alt)
 
     @property
     def url(self) -> str:
@@ -219,8 +223,8 @@ def _parts_of(parts: Any, agent: str) -> str | list[Part]:
     for part in parts:
         if not isinstance(part, str | Image):
             raise TypeError(
-                f"agent {agent!r} observes a {type(part).__name__} among its 'parts'; expected texts and "
-                "pettingllms_envs.observations.Image."
+                f"agent {agent!r} observes a {type(part).__module__}.{type(part).__name__} among its parts; expected "
+                "texts and pettingllms_envs.observations.Image(png, description)."
             )
     found = list[Part]()
     for is_text, group in groupby(parts, lambda part: isinstance(part, str)):
@@ -236,7 +240,8 @@ def _check_keys(observation: Mapping[str, Any], known: Sequence[str], agent: str
             raise TypeError(
                 f"agent {agent!r} observes {key!r}, a {type(value).__name__}; expected text under "
                 f"{', '.join(map(repr, known))} and nothing else, since models are shown no more. Wrap the "
-                "environment so that observe() puts it into the text, or leaves it out."
+                "environment so that observe() puts it into the text (a picture into 'parts', a list of texts and "
+                "observations.Image), or leaves it out."
             )
 
 

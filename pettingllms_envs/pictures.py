@@ -1,5 +1,7 @@
 """Opens the images of observations: any PNG file becomes an RGB picture of a bounded size, or is an error.
 
+`image_of` makes an image of a picture in a row of data.
+
 Models with vision take RGB pictures of 8 bits a channel. Here, and only here, other files are converted: palettes,
 greys and 16 bits to RGB, transparent pixels as on white paper. What cannot be shown raises ValueError with the image's
 digest, before its pixels are decoded where its header says so.
@@ -30,6 +32,28 @@ UNREADABLE = (
     Picture.DecompressionBombError,
 )
 """What Pillow raises for a file that is cut off, or no picture."""
+
+
+def image_of(given: Any) -> Image:
+    """A picture of a row, of Pillow or the bytes of its file, as an RGB image.
+
+    Raises:
+        TypeError: It is no picture.
+        ValueError: It cannot be decoded, or has more than `MOST_PIXELS`.
+    """
+    if isinstance(given, Image):
+        return given
+    file = io.BytesIO()
+    try:
+        picture = Picture.open(io.BytesIO(given)) if isinstance(given, bytes) else given
+        if not isinstance(picture, Picture.Image):
+            raise TypeError(f"a {type(given).__name__} is no picture")
+        if picture.width * picture.height > MOST_PIXELS:
+            raise ValueError(f"{picture.width} x {picture.height} pixels; expected at most {MOST_PIXELS}")
+        picture.convert("RGB").save(file, "PNG")  # as processors do it
+    except UNREADABLE as error:
+        raise ValueError(f"a picture cannot be decoded, {type(error).__name__}: {error}") from None
+    return Image(file.getvalue(), "an image")
 
 
 def opened(image: Image) -> Picture.Image:

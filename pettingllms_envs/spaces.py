@@ -86,11 +86,11 @@ class ChatText(_ChatSpace[str]):
 
 
 class ChatParts(_ChatSpace[tuple[Any, ...]]):
-    """The space of texts and images in any order, as tuples. All instances are equal."""
+    """The space of texts and images in any order, as lists or tuples. All instances are equal."""
 
     def contains(self, x: Any) -> bool:
-        """Whether `x` is a tuple of `str` and `Image`."""
-        return isinstance(x, tuple) and all(isinstance(part, str | Image) for part in x)
+        """Whether `x` is a list or tuple of `str` and `Image`."""
+        return isinstance(x, list | tuple) and all(isinstance(part, str | Image) for part in x)
 
     def sample(self, mask: Any = None, probability: Any = None) -> tuple[Any, ...]:
         """A text and an image of one pixel."""

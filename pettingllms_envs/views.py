@@ -39,7 +39,7 @@ def check_view(view: object, workflow: Workflow[Any]) -> None:
     if own := [role.name for role in workflow.roles if role.observes != "text"]:
         raise ValueError(
             f"view is {view!r}, but the role {own[0]!r} observes more than a text; expected roles that are shown the "
-            "board as text. Leave view out, or tool_calls='native'."
+            "board as text. Leave out view, or what makes it so (tool_calls='native')."
         )
 
 

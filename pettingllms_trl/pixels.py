@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from threading import RLock
 from typing import Any
 
 import torch
@@ -74,7 +75,7 @@ class PixelCache:
 
 
 class ImageInputs:
-    """Makes the inputs of a model with vision from ids and pictures.
+    """Makes the inputs of a model with vision from ids and pictures, for one thread after another.
 
     Args:
         processor: The policy's, with an image part.
@@ -82,11 +83,8 @@ class ImageInputs:
     """
 
     def __init__(self, processor: Any, cache: PixelCache) -> None:
-        self._processor, self._cache = processor, cache
-
-    @cached_property
-    def _part(self) -> Any:
-        return self._processor.image_processor
+        self._processor, self._cache, self._lock = processor, cache, RLock()
+        self._part: Any = getattr(processor, "image_processor", None)  # some processors have none, see `check`
 
     @cached_property
     def _types(self) -> str | None:
@@ -104,7 +102,7 @@ class ImageInputs:
         Raises:
             ValueError: It does not.
         """
-        if not hasattr(self._processor, "image_processor"):
+        if self._part is None:
             raise ValueError(
                 f"{who} observes images, and {type(self._processor).__name__} has no image part. Expected one with an "
                 "image_processor."
@@ -119,7 +117,8 @@ class ImageInputs:
 
     def pixels(self, image: Image) -> Pixels:
         """What the processor makes of an image."""
-        return self._cache.of((id(self), image.digest), lambda: self._made_of(opened(image)))
+        with self._lock:
+            return self._cache.of((id(self), image.digest), lambda: self._made_of(opened(image)))
 
     @contextmanager
     def writing(self, images: Sequence[Image]) -> Iterator[None]:
@@ -222,11 +221,12 @@ class ImageInputs:
 
     @contextmanager
     def _answering(self, pixels: Sequence[Pixels]) -> Iterator[None]:
-        self._processor.image_processor = _Answer(self._part, _joined(pixels))
-        try:
-            yield
-        finally:
-            self._processor.image_processor = self._part
+        with self._lock:
+            self._processor.image_processor = _Answer(self._part, _joined(pixels))
+            try:
+                yield
+            finally:
+                self._processor.image_processor = self._part
 
 
 class _Answer:
@@ -265,8 +265,8 @@ def naming_torchvision() -> Iterator[None]:
         raise ImportError(
             f"the processor of a model with vision needs torchvision, which is not installed ({str(error).strip()}). "
             "Install it, in the build of your torch (pip install torchvision --index-url ..., see pytorch.org); or "
-            "give a processor that needs none as processing_class: its image part one of transformers' classes whose "
-            "name ends with Pil, such as Qwen2VLImageProcessorPil, and no part for videos."
+            "take a model whose processor has no part for videos, such as Gemma 3's: transformers then needs Pillow "
+            "alone."
         ) from error
 
 

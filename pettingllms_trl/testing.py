@@ -3,7 +3,8 @@
     def test_a_tiny_model_trains_in_it(tmp_path):
         train_briefly(my_game_v0.env, tmp_path)
 
-`python -m pettingllms_trl.testing FOLDER` saves such a model in a folder, for trying commands with it.
+`python -m pettingllms_trl.testing FOLDER` saves such a model in a folder, for trying commands with it;
+with `--vision`, one that reads images.
 
 The model has random weights and writes nothing that makes sense, so its replies are replaced by samples of the agents'
 action spaces and by the oracle's. The run shows that prompts are rendered, episodes are branched, rewards arrive and
@@ -22,8 +23,17 @@ import torch
 from datasets import Dataset
 from peft import LoraConfig
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+from transformers import (
+    Gemma3Config,
+    Gemma3ForConditionalGeneration,
+    Gemma3Processor,
+    PreTrainedTokenizerFast,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
 
+from pettingllms_envs.observations import images_of, read_observation
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.trainer.trainer import MultiAgentGRPOTrainer
 
@@ -33,6 +43,16 @@ CHAT_TEMPLATE = (
     "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
 )
 SPECIAL_TOKENS = ("<|pad|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>")
+GEMMA_TOKENS = (
+    *("<pad>", "<start_of_turn>", "<end_of_turn>"),
+    *("<start_of_image>", "<end_of_image>", "<image_soft_token>"),
+)
+GEMMA_TEMPLATE = (
+    "{% for m in messages %}<start_of_turn>{{ m['role'] }}\n"
+    "{% if m['content'] is string %}{{ m['content'] }}{% else %}{% for c in m['content'] %}"
+    "{% if c['type'] == 'image' %}<start_of_image>{% else %}{{ c['text'] }}{% endif %}{% endfor %}{% endif %}"
+    "<end_of_turn>\n{% endfor %}{% if add_generation_prompt %}<start_of_turn>assistant\n{% endif %}"
+)
 MAX_POSITIONS = 16_384
 NUM_CANDIDATES = 2
 
@@ -51,8 +71,11 @@ def train_briefly(make_env: Callable[[], Any], folder: str | Path, *, num_steps:
     Raises:
         ValueError: The environment cannot be trained in.
     """
-    model = save_tiny_model(Path(folder) / "model", byte_tokenizer())
     env = make_env()
+    env.reset(seed=0)
+    sees = any(images_of(read_observation(env.observe(agent), agent=agent).messages) for agent in env.agents)
+    path = Path(folder) / "model"
+    model = save_tiny_gemma(path) if sees else save_tiny_model(path, byte_tokenizer())
     trainer = MultiAgentGRPOTrainer(
         model,
         make_env,
@@ -66,6 +89,7 @@ def train_briefly(make_env: Callable[[], Any], folder: str | Path, *, num_steps:
             save_strategy="no",
             report_to="none",
             disable_tqdm=True,
+            shared_prefix=not sees,
             use_cpu=True,
             bf16=False,
         ),
@@ -74,7 +98,8 @@ def train_briefly(make_env: Callable[[], Any], folder: str | Path, *, num_steps:
         peft_config=LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM"),
     )
     replies = _replies(env, num_steps)
-    trainer.processing_class.batch_decode = lambda rows, **_: [replies[ids[0] % len(replies)] for ids in rows]
+    tokenizer = trainer.processing_class.tokenizer if sees else trainer.processing_class
+    tokenizer.batch_decode = lambda rows, **_: [replies[ids[0] % len(replies)] for ids in rows]
     trainer.train()
     return trainer
 
@@ -91,22 +116,76 @@ def _replies(env: Any, num_instances: int) -> list[str]:
     return replies
 
 
-def byte_tokenizer() -> PreTrainedTokenizerFast:
-    """A tokenizer with a token for each byte, and a chat template."""
+def tokenizer_of_bytes(special: Sequence[str], template: str, **tokens: Any) -> PreTrainedTokenizerFast:
+    """A tokenizer with a token for each byte, after the special ones."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocabulary = {token: i for i, token in enumerate([*SPECIAL_TOKENS, *alphabet])}
+    vocabulary = {token: i for i, token in enumerate([*special, *alphabet])}
     inner = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     inner.decoder = decoders.ByteLevel()
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=inner,
-        pad_token="<|pad|>",
-        eos_token="<|end|>",
-        additional_special_tokens=list(SPECIAL_TOKENS[2:]),
-        padding_side="left",
-    )
-    tokenizer.chat_template = CHAT_TEMPLATE
+    inner.add_special_tokens(list(special))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, padding_side="left", **tokens)
+    tokenizer.chat_template = template
     return tokenizer
+
+
+def byte_tokenizer() -> PreTrainedTokenizerFast:
+    """A tokenizer with a token for each byte, and a chat template."""
+    others = list(SPECIAL_TOKENS[2:])
+    return tokenizer_of_bytes(
+        SPECIAL_TOKENS, CHAT_TEMPLATE, pad_token="<|pad|>", eos_token="<|end|>", additional_special_tokens=others
+    )
+
+
+def gemma_processor() -> Gemma3Processor:
+    """A processor for which each picture has 4 places, whatever its size."""
+    names = {"boi_token": "<start_of_image>", "eoi_token": "<end_of_image>", "image_token": "<image_soft_token>"}
+    tokenizer = tokenizer_of_bytes(
+        GEMMA_TOKENS, GEMMA_TEMPLATE, eos_token="<end_of_turn>", pad_token="<pad>", extra_special_tokens=names
+    )
+    part = Gemma3ImageProcessorPil(size={"height": 56, "width": 56})
+    return Gemma3Processor(part, tokenizer, chat_template=GEMMA_TEMPLATE, image_seq_length=4)
+
+
+def gemma(processor: Gemma3Processor, *, initializer_range: float = 0.02) -> Gemma3ForConditionalGeneration:
+    """A Gemma 3 of 2 layers of each part with random weights, the same every time."""
+    tokenizer = processor.tokenizer
+    ends = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id, "bos_token_id": None}
+    width = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
+    torch.manual_seed(0)
+    model = Gemma3ForConditionalGeneration(
+        Gemma3Config(
+            text_config={
+                **width,
+                **ends,
+                "vocab_size": len(tokenizer),
+                "num_key_value_heads": 2,
+                "head_dim": 16,
+                "query_pre_attn_scalar": 16,
+                "max_position_embeddings": MAX_POSITIONS,
+                "sliding_window": 512,
+                "layer_types": ["sliding_attention", "full_attention"],
+                "initializer_range": initializer_range,
+            },
+            vision_config={**width, "image_size": 56, "patch_size": 14},
+            mm_tokens_per_image=4,
+            image_token_index=tokenizer.image_token_id,
+            boi_token_index=tokenizer.boi_token_id,
+            eoi_token_index=tokenizer.eoi_token_id,
+            initializer_range=initializer_range,
+            **ends,
+        )
+    )
+    torch.nn.init.normal_(model.model.multi_modal_projector.mm_input_projection_weight, std=0.1)  # of zeros else
+    return model
+
+
+def save_tiny_gemma(folder: Path) -> str:
+    """Save `gemma`, a model with vision, and its processor, which needs no torchvision; returns the folder."""
+    processor = gemma_processor()
+    gemma(processor).save_pretrained(folder)
+    processor.save_pretrained(folder)
+    return str(folder)
 
 
 def save_tiny_model(
@@ -146,9 +225,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Save a tiny model in a folder. Its attention heads have 64 dimensions, the fewest that vLLM takes on a CPU."""
     parser = argparse.ArgumentParser(description="Make a tiny model with random weights, for trying commands.")
     parser.add_argument("folder", type=Path, help="where to, such as outputs/tiny")
-    folder = parser.parse_args(argv).folder
-    # At the usual initializer range of 0.02 the norms of queries and keys divide by next to nothing.
-    path = save_tiny_model(folder, byte_tokenizer(), hidden_size=64, head_dim=64, initializer_range=0.1)
+    parser.add_argument("--vision", action="store_true", help="a Gemma 3 that reads images, in place of a Qwen3")
+    given = parser.parse_args(argv)
+    if given.vision:
+        path = save_tiny_gemma(given.folder)
+    else:
+        # At the usual initializer range of 0.02 the norms of queries and keys divide by next to nothing.
+        path = save_tiny_model(given.folder, byte_tokenizer(), hidden_size=64, head_dim=64, initializer_range=0.1)
     sys.stdout.write(f"A model with random weights is in {path}.\n")
 
 

@@ -68,7 +68,8 @@ ALLOWED_IMPORTS = {
     # Pillow is imported when a picture is drawn.
     "views.py": {CORE, FEATURES, "pettingllms_envs.observations", "pettingllms_envs.rendering"},
     "tasks/*.py": {CORE, FEATURES, "pettingllms_envs.instances", "pettingllms_envs.replies", "pettingllms_envs.tasks"}
-    | {"pettingllms_envs.retrieval", QUOTING}
+    | {"pettingllms_envs.retrieval", "pettingllms_envs.observations", QUOTING}
+    | {"pettingllms_envs.pictures"}  # imported where a row has some
     | JUDGING,
     "workflows/*.py": {CORE, FEATURES, "pettingllms_envs.observations", "pettingllms_envs.tools"}
     | {"pettingllms_envs.views"}

@@ -56,7 +56,7 @@ ALLOWED = {
     | {"rollout", "checkpoints", "trainer", "study.cells", "study.machine", "study.plans"},
     "cli": DATA
     | {"rollout", "credit", "policies", "engines", "update", "checkpoints", "trainer", "cli"}
-    | {"estimate", "sft", "processes.distributed"},
+    | {"estimate", "sft", "processes.distributed", "pixels"},
 }
 OF_TRL = {
     *("_metrics", "_logs", "_buffered_inputs", "_signature_columns", "_last_loaded_step"),

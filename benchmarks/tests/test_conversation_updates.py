@@ -13,8 +13,6 @@ torch = pytest.importorskip("torch")
 import conversation_updates  # noqa: E402
 from conversation_updates import Amount, Tree, amounts_of  # noqa: E402
 
-from pettingllms_trl.update.packing.cost import WAYS  # noqa: E402
-
 
 TREE = Tree.parse("2x10x5x4x3")
 
@@ -66,5 +64,5 @@ def test_the_price_of_a_token_is_found_again() -> None:
     measured = []
     for trees in conversation_updates.shapes(6, seed=0, most=2000):
         works = conversation_updates.works_of(trees)
-        measured.append((64, works, {way: works[way].cost(5.0 * 64) * 64 + 7.0 for way in WAYS}))
+        measured.append((64, works, {way: each.cost(5.0 * 64) * 64 + 7.0 for way, each in works.items()}))
     assert conversation_updates.fitted(measured) == pytest.approx(5.0)

@@ -15,18 +15,25 @@ MOST_UNREADABLE = 0.5
 
 
 class UnreadableDesigns:
-    """Counts episodes by what their outcome says of `unreadable_design`, as the workflow `designed` reports it."""
+    """Counts designs that cannot be read, as the workflow `designed` reports them: all that were sampled.
+
+    The outcome of an episode is that of one design, and which one goes on in a tree is no matter of chance.
+    """
 
     def __init__(self) -> None:
         self._num = self._num_unreadable = 0
         self._latest: deque[bool] = deque(maxlen=LATEST)
 
-    def observe(self, outcome: Mapping[str, Any] | None) -> None:
-        """Take in the outcome of an episode."""
-        if outcome is not None and isinstance(unreadable := outcome.get("unreadable_design"), bool):
-            self._num += 1
-            self._num_unreadable += unreadable
-            self._latest.append(unreadable)
+    def observe(self, row: Mapping[str, Any]) -> None:
+        """Take in an episode as it is recorded."""
+        unreadable = (row["outcome"] or {}).get("unreadable_design")
+        if not isinstance(unreadable, bool):
+            return
+        parts = [each["parts"] for each in row["steps"][0].get("candidates", ()) if each["parts"] is not None]
+        found = [any("format" in scope for scope in each.values()) for each in parts] or [unreadable]
+        self._num += len(found)
+        self._num_unreadable += sum(found)
+        self._latest.extend(found)
 
     def conclude(self) -> list[Finding]:
         """A warning where more than half cannot be read, of all and of the latest; nothing where none was designed."""

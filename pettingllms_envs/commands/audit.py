@@ -116,7 +116,7 @@ def _of_record(path: Path) -> tuple[str, list[Finding]]:
     whole, designs, number = Audit(run), UnreadableDesigns(), 0
     for number, row in enumerate(files.stream(path), 1):  # how many there were
         whole.observe(episode_of(run, row, f"line {number}"))
-        designs.observe(row["outcome"])
+        designs.observe(row)
     if not number:
         refuse(f"{path} has no episode yet; expected at least one. Wait for it, or name another run.")
     kind = "a training" if run.is_training else "a benchmark"

@@ -87,6 +87,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
         refuse(f"--data is {args.data}, and --kind is {args.kind}; expected data for rows only. Add --kind rows.")
     if args.run_folder is not None and args.kind != "roles":
         refuse(f"--from is {args.run_folder}, and --kind is {args.kind}; expected it for roles. Add --kind roles.")
+    if args.run_folder is None and args.episode != 1:
+        refuse(f"--episode is {args.episode} without a run; expected it with --from RUN. Add it, or leave it out.")
     check_name(args.name)
     if args.kind == "tool" and args.name in tool_names():
         refuse(f"there is a tool {args.name!r}; expected a new name. Choose another.")

@@ -129,7 +129,14 @@ def _parquet(path: Path, read: Callable[[int], None]) -> Iterator[Row]:
             for group in range(file.num_row_groups):
                 for batch in file.iter_batches(batch_size=BATCH, row_groups=[group]):
                     rows: list[dict[str, Any]] = batch.to_pylist()
-                    yield from rows
+                    yield from ({name: _without_path(value) for name, value in row.items()} for row in rows)
                 read(path.stat().st_size // file.num_row_groups)
     except pyarrow.ArrowException as error:
         raise ValueError(f"{path} is damaged ({error}); expected a parquet file. Get it again.") from error
+
+
+def _without_path(value: Any) -> Any:
+    """A value, of a picture as `datasets` writes it only the bytes of its file."""
+    if isinstance(value, list):
+        return list(map(_without_path, value))
+    return value["bytes"] or value if isinstance(value, dict) and value.keys() == {"bytes", "path"} else value

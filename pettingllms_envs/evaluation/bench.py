@@ -21,6 +21,7 @@ from pettingllms_envs.episodes.schema import of_bench_config
 from pettingllms_envs.evaluation import data_label, metrics
 from pettingllms_envs.evaluation.agent_pools import WITHOUT_MODEL, open_all
 from pettingllms_envs.evaluation.runner import Folder, Plan, RunResult, instances_digest, run
+from pettingllms_envs.features import HasBotRoles
 from pettingllms_envs.instances import published
 from pettingllms_envs.settings import check_survives, to_json
 from pettingllms_envs.suggestions import did_you_mean
@@ -157,9 +158,11 @@ def play(
         ValueError: An agent cannot be created, before anything is played; or the folder has another run.
         OSError: The folder cannot be written.
     """
+    env = bench.make()
+    _check_bots(bench.agents, env)
     pools = open_all(bench.agents, concurrency)
     try:
-        label = label_of(bench, bench.make())
+        label = label_of(bench, env)
         head = header("bench" if again is None else again.kind, bench.config, pools.versions, layers(), data=label)
         folder = Folder(path, head)
         try:
@@ -186,6 +189,19 @@ def play(
     if ended.refused and not ended.rows:
         raise ValueError(ended.why)
     return BenchResult(head, report, ended, is_kept)
+
+
+def _check_bots(agents: Mapping[str, AgentSpec], env: Any) -> None:
+    """Raise ValueError if a bot is to play an agent that it cannot."""
+    workflow, roles = workflow_of(env), roles_of(env)
+    for agent, name in ((agent, spec.target) for agent, spec in agents.items() if spec.kind == "bot"):
+        plays = not isinstance(workflow, HasBotRoles) or roles[agent] in workflow.bot_roles
+        known = env.metadata.get("bots", ()) if plays else ()
+        if name is not None and name not in known:
+            raise ValueError(
+                f"{agent} is to be played by the bot {name!r}; expected one of {env.metadata['name']} for the "
+                f"{roles[agent]}: {', '.join(known) or 'it has none'}. Choose another agent."
+            )
 
 
 def _was_answered(bench: Bench, ended: RunResult) -> bool:

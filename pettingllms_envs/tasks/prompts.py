@@ -1,8 +1,9 @@
 """Prompts: rows with a `prompt`, as data sets for TRL's trainers have them, to be answered by a team.
 
 Rules: none but what the prompt says. A move is a whole reply; the last one is the answer.
-Instances: the reset option `prompt`, a text or a list of chat messages, with perhaps the right `answer`; or else, by
-seed and split, a row of the file `data` with these columns (`pettingllms_envs.tasks.rows` says how rows are divided).
+Instances: the reset option `prompt`, a text or a list of chat messages, with perhaps the right `answer`, and pictures
+(`pettingllms_envs.tasks.prompt_messages`); or else, by seed and split, a row of the file `data` with these columns
+(`pettingllms_envs.tasks.rows` says how rows are divided).
 Rewards: none, if they are left to a trainer's reward functions. With a `grader` an answer that equals the row's
 `answer` pays `success` 1 and, times `alpha`, `progress` 1, 2 in all by default: `"exact"` compares the whole reply,
 without case and white space, `"math"` what its last `\\boxed{}` holds, see `pettingllms_envs.graders.math`. Only then
@@ -20,16 +21,8 @@ from typing import Any, ClassVar
 from pettingllms_envs.core import SPLITS, check_choice
 from pettingllms_envs.features import DataSet
 from pettingllms_envs.graders import math
-from pettingllms_envs.tasks.rows import (
-    PROMPT,
-    RowProblem,
-    RowState,
-    RowTask,
-    described_rows,
-    divided,
-    problem_of,
-    read_table,
-)
+from pettingllms_envs.tasks.prompt_messages import PICTURES, PROMPT
+from pettingllms_envs.tasks.rows import RowProblem, RowState, RowTask, described_rows, divided, problem_of, read_table
 
 
 GRADERS = ("", "exact", "math")
@@ -81,8 +74,8 @@ class Prompts(RowTask):
 
     @property
     def instance_fields(self) -> Mapping[str, tuple[object, ...]]:  # type: ignore[override]
-        """The prompt and the answer of a row, or the split of the file's rows."""
-        return {PROMPT: (), "answer": (), "split": tuple(self.table())}
+        """The prompt, the pictures and the answer of a row, or the split of the file's rows."""
+        return {**dict.fromkeys((PROMPT, *PICTURES, "answer"), ()), "split": tuple(self.table())}
 
     @property
     def required_options(self) -> tuple[str, ...]:
@@ -96,18 +89,18 @@ class Prompts(RowTask):
             return described_rows(self.data, self.table())
         return DataSet("samples", "a benchmark", "--set data=FILE")
 
-    def generate(  # type: ignore[override]  # of a row, its columns are the options
-        self, seed: int, *, split: str | None = None, prompt: Any = None, answer: Any = None
+    def generate(  # of a row, its columns are the options
+        self, seed: int, *, split: str | None = None, prompt: Any = None, **columns: Any
     ) -> RowState:
         """The prompt that is given, or the row of a seed in a split.
 
         Raises:
-            ValueError: There is no such split, or the prompt is neither a text nor a list of chat messages.
+            ValueError: There is no such split, the prompt is neither a text nor a list of chat messages, or its
+                places for pictures are not as many as the row's pictures.
         """
         if prompt is None:
             return RowTask.generate(self, seed, split=split)
-        row = {PROMPT: prompt, **({} if answer is None else {"answer": answer})}
-        return RowState(problem_of(row, "prompts", "the row", PROMPT))
+        return RowState(problem_of({PROMPT: prompt, **columns}, "prompts", "the row", PROMPT))
 
     def rules(self) -> str:
         """The prompt says what to do."""

@@ -14,12 +14,16 @@ Instead of a `file`, a class may have `rows`: a list of dicts, or a `datasets.Da
 `question` and whatever else `grade` reads. One with a `split` is in that split, all others are divided by the words of
 their question (80% train, 10% validation, 10% test), so that no copy of a question is in two splits. Seed s is row s
 modulo their number, in the order of their digests: the seeds 0 to n - 1 are all rows of a split once.
+
+Pictures, of Pillow or `observations.Image`s, are kept as data URLs, and take part in a row's digest and split.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
+import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -33,14 +37,15 @@ from pettingllms_envs.datasets.files import read_rows
 from pettingllms_envs.datasets.problems import NO_ANSWER
 from pettingllms_envs.datasets.rows import words
 from pettingllms_envs.features import DataSet
+from pettingllms_envs.observations import DATA_URL, text_of
 from pettingllms_envs.quoting import quote_headings
 from pettingllms_envs.tasks.base import OpenTask
+from pettingllms_envs.tasks.prompt_messages import PROMPT, messages_of
 
 
-PROMPT = "prompt"
-"""The column that may hold a text or a list of chat messages, as in TRL's data sets."""
 ENOUGH_ROWS = 50
 """Rows of a split whose answers are compared, to find out whether they are right by a reward."""
+_URL = re.compile(rf"{DATA_URL}[\w+/=]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
@@ -223,9 +228,10 @@ def divided(
     for number, row in enumerate(rows):
         where = f"row {number} of {source}"
         if not isinstance(row, Mapping):
-            raise ValueError(f"{where}: {row}; expected an object. Fix it.")
+            raise ValueError(f"{where}: {str(row)[:100]}; expected an object. Fix it.")
         problem = problem_of(row, source, where, column)
-        split = row.get("split") or normalization.split(problem.statement)
+        pictures = [hashlib.sha256(url.encode()).hexdigest() for url in _URL.findall(problem.written)]
+        split = row.get("split") or normalization.split(" ".join([problem.statement, *pictures]))
         check_choice(f"the split of {where}", split, SPLITS)
         found[split].add(problem)
     if not any(found.values()):
@@ -234,7 +240,7 @@ def divided(
 
 
 def problem_of(row: Mapping[str, Any], source: str, where: str, column: str = "question") -> RowProblem:
-    """A row as a problem; one without an `id` has that of its content.
+    """A row as a problem; one without an `id` has that of its content. Pictures are kept as data URLs.
 
     Args:
         row: The row.
@@ -243,17 +249,30 @@ def problem_of(row: Mapping[str, Any], source: str, where: str, column: str = "q
         column: As in `read_table`. Of chat messages the last one is the statement.
 
     Raises:
-        ValueError: It has no question, or something that JSON cannot hold.
+        ValueError: It has no question, something that is neither JSON nor a picture, or a prompt with other places
+            for pictures than there are.
     """
-    question = row.get(column)
-    if column == PROMPT and isinstance(question, list) and question and isinstance(question[-1], Mapping):
-        question = question[-1].get("content")
+    question: Any = row.get(column)
+    is_chat = column == PROMPT and isinstance(question, list) and question and isinstance(question[-1], Mapping)
+    question = question[-1].get("content") if is_chat else question
+    try:
+        written = json.dumps(dict(row), ensure_ascii=False, default=_data_url)
+    except (TypeError, ValueError) as error:
+        expected = "what JSON has, and pictures"
+        raise ValueError(f"{where} cannot be kept ({error}); expected {expected}. Remove that column.") from None
+    if is_chat and isinstance(question, list):
+        try:
+            question = text_of(messages_of(json.loads(written))[-1]["content"])
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from None
     if not isinstance(question, str) or not question.strip():
         expected = "a text, or chat messages of which the last one is a text" if column == PROMPT else "a text"
-        raise ValueError(f"{where} has the {column} {row.get(column)!r}; expected {expected}. Fix it.")
-    try:
-        written = json.dumps(dict(row), ensure_ascii=False)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{where} cannot be kept ({error}); expected what JSON has. Remove that column.") from None
+        raise ValueError(f"{where} has the {column} {reprlib.repr(row.get(column))}; expected {expected}. Fix it.")
     name = words(row, "id") or hashlib.sha256(written.encode("utf-8", "surrogatepass")).hexdigest()[:12]
     return RowProblem(source=source, id=name, statement=question, written=written)
+
+
+def _data_url(value: Any) -> str:
+    from pettingllms_envs.pictures import image_of  # Pillow is loaded only by those who look
+
+    return image_of(value).url

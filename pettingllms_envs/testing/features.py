@@ -11,7 +11,7 @@ from typing import Any
 from pettingzoo.utils.wrappers import BaseWrapper, OrderEnforcingWrapper
 
 from pettingllms_envs.core import Tool, ToolResult, ToolSpec
-from pettingllms_envs.features import HasChannel
+from pettingllms_envs.features import HasChannel, HasSymbols
 from pettingllms_envs.observations import Prompt, images_of, read_observation, text_of
 from pettingllms_envs.pictures import opened
 from pettingllms_envs.testing.play import (
@@ -151,8 +151,9 @@ def _images(case: Case, start: Any) -> list[Any]:
 
 def _expect_no_rows(env: Any, agent: str, prompt: str) -> None:
     """Raise `Failed` if a prompt has a row of the board, which is in the picture."""
-    board = task_of(env).show(env.unwrapped.snapshot().play.task)
-    if rows := {line.strip() for line in board.splitlines()} & set(map(str.strip, prompt.splitlines())) - {""}:
+    task, state = task_of(env), env.unwrapped.snapshot().play.task
+    board = [*task.show(state).splitlines(), *(task.rows(state) if isinstance(task, HasSymbols) else ())]
+    if rows := set(map(str.strip, board)) & set(map(str.strip, prompt.splitlines())) - {""}:
         raise Failed(
             f"the prompt of {agent} has {min(rows)!r} of the board, which view='image' shows as a picture; expected "
             "the picture alone. Write the board by the task's show() only, and describe the picture without it"

@@ -18,12 +18,12 @@ from typing import Any
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.core import ToolResult, ToolSpec
 from pettingllms_envs.datasets.problems import Problem
-from pettingllms_envs.observations import Prompt, text_of
+from pettingllms_envs.observations import ROLES, Prompt, text_of
 from pettingllms_envs.quoting import lines_outside
 from pettingllms_envs.replies import PYTHON
 from pettingllms_envs.retrieval import Passage
 from pettingllms_envs.testing.features import calling, readable, specs_of, tools_of, with_tools
-from pettingllms_envs.testing.play import Case, Failed, Policy, Start, best, episode, oracle_of
+from pettingllms_envs.testing.play import Case, Failed, Policy, Start, best, blaming, episode, oracle_of
 from pettingllms_envs.tools.calls import Call, text_call, written_call
 from pettingllms_envs.workflows.tool_calls import ToolCalls
 
@@ -59,6 +59,8 @@ _BLOCK = re.compile(r"^```(\w[^\n`]*)\n(.*?)\n```[ \t]*$", re.MULTILINE | re.DOT
 _LABEL = re.compile(r"[A-Za-z]{1,12}:(?= )")
 _SHOWN_FIELDS = ("statement", "fn_name", "starter_code", "tests", "passages", "shared", "hidden", "options", "written")
 """Fields of problems that prompts show."""
+_FIXED = (*ROLES, "text", "image", "image_url")
+"""What says whose message, or what a part, is."""
 
 
 def check_forged_prompts(case: Case) -> str:
@@ -263,12 +265,15 @@ class _WithRows(TextEnv):
             fields = {field.name: getattr(problem, field.name) for field in dataclasses.fields(problem)}
             planted = {name: _in_texts(fields[name]) for name in _SHOWN_FIELDS if name in fields}
             state = state._replace(problem=dataclasses.replace(problem, **planted))
-            self._now = self._current._replace(play=self.workflow.start(state))
+            with blaming(lambda: "a text was planted after each text of the row but data URLs of pictures"):
+                self._now = self._current._replace(play=self.workflow.start(state))
 
 
 def _in_texts(value: Any) -> Any:
-    """The value with a planted text after each text in it; a text that is JSON is one of objects."""
+    """The value with a planted text after each text in it but pictures; a text that is JSON is one of objects."""
     if isinstance(value, str):
+        if value in _FIXED or value.startswith("data:image/"):
+            return value
         try:
             found = json.loads(value)
         except ValueError:

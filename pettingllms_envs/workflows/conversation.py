@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 from pettingllms_envs.core import Role, Transition, check_choice, part_ranges, play
-from pettingllms_envs.observations import Message, Prompt, read_observation
-from pettingllms_envs.quoting import quote_headings
+from pettingllms_envs.observations import Part, Prompt, read_observation
+from pettingllms_envs.tasks.prompt_messages import messages_of
 from pettingllms_envs.tasks.prompts import Prompts
-from pettingllms_envs.tasks.rows import PROMPT, RowState
+from pettingllms_envs.tasks.rows import RowState
 from pettingllms_envs.workflows.base import BaseWorkflow
 from pettingllms_envs.workflows.channels import Channel, Sent
 
@@ -110,13 +110,11 @@ class Conversation(BaseWorkflow[RowState, str]):
         Raises:
             ValueError: Its prompt cannot be shown to a model.
         """
-        messages = _messages_of(task_state)
+        messages = messages_of(task_state.row)
         try:
             read_observation({"messages": messages}, agent=self.order[0])
         except TypeError as error:
             raise ValueError(str(error)) from None
-        if not all(isinstance(message["content"], str) for message in messages):
-            raise ValueError(f"the prompt of row {task_state.problem.id} has images; expected texts. Leave it out.")
         return ConversationState(task_state)
 
     def actor(self, state: ConversationState) -> str:
@@ -129,7 +127,7 @@ class Conversation(BaseWorkflow[RowState, str]):
 
     def observe(self, state: ConversationState, role: str) -> Prompt:
         """The row's prompt, with what was said so far; the first speaker's is the row's own."""
-        messages = _messages_of(state.task)
+        messages = messages_of(state.task.row)
         history = self.history if isinstance(self.history, str) else self.history.get(role, "all")
         said = {"all": state.replies, "last": state.replies[-1:], "none": ()}[history]
         notes = [sent.shown for sent in said]
@@ -137,10 +135,10 @@ class Conversation(BaseWorkflow[RowState, str]):
             notes.append(f"You are the {role}. Write your reply.")
         if notes:
             last = messages.pop() if messages[-1]["role"] == "user" else {"role": "user", "content": ""}
-            messages.append({**last, "content": "\n\n".join(filter(None, [last["content"], *notes]))})
+            messages.append({**last, "content": _followed(last["content"], *notes)})
         if system := self.system(role):
             first = messages.pop(0) if messages[0]["role"] == "system" else {"role": "system", "content": ""}
-            messages.insert(0, {**first, "content": "\n\n".join(filter(None, [first["content"], system]))})
+            messages.insert(0, {**first, "content": _followed(first["content"], system)})
         return Prompt(messages)
 
     def step(self, state: ConversationState, reply: str) -> Transition[ConversationState]:
@@ -181,21 +179,11 @@ class Conversation(BaseWorkflow[RowState, str]):
         return Role(name, self.system(name), delayed=is_delayed, observes="messages", reply_format="")
 
 
-def _messages_of(state: RowState) -> list[Message]:
-    """The prompt of a row as chat messages, with the texts of the data set quoted."""
-    prompt = state.row[PROMPT]
-    return list(map(_quoted, [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt))
-
-
-def _quoted(message: Any) -> Any:
-    """A message with its text quoted, which leaves usual texts as they are. A system message stays as it is: it is an
-    instruction, and may well name tokens such as `<think>`. Keys whose value is None, which Arrow adds, are left out.
-    """
-    if not isinstance(message, Mapping):
-        return message
-    kept = {key: value for key, value in message.items() if value is not None}
-    is_quoted = kept.get("role") != "system" and isinstance(kept.get("content"), str)
-    return {**kept, "content": quote_headings(kept["content"])} if is_quoted else kept
+def _followed(content: str | Sequence[Part], *notes: str) -> str | list[Part]:
+    """A message's content with notes after it."""
+    if isinstance(content, str):
+        return "\n\n".join(filter(None, [content, *notes]))
+    return [*content, "\n" + "\n\n".join(notes)]  # what joins neighbouring texts adds a line break
 
 
 def _checked(names: Sequence[Any]) -> tuple[str, ...]:

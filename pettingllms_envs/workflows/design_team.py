@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from typing import ClassVar
 
-from pettingllms_envs.core import Role, Tool, ToolResult, ToolSpec, Unreadable, best_reply, check_whole
+from pettingllms_envs.core import Role, ToolResult, ToolSpec, Unreadable, best_reply, check_whole
 from pettingllms_envs.features import HasTools
 from pettingllms_envs.quoting import quote
 from pettingllms_envs.replies import END_OF_THINKING, fenced_blocks
@@ -56,6 +56,8 @@ class DesignTeam(JoiningFunctionWorkflow):
         check_whole("num_turns", self.num_turns, 1, 1)
         for name in ("max_calls", "reply_chars", "all_chars"):
             check_whole(name, getattr(self, name), 1)
+        if not isinstance(self.palette, tuple) or not all(isinstance(name, str) for name in self.palette):
+            raise ValueError(f"palette is {self.palette!r}; expected names of installed tools, such as ['python'].")
         names = [spec.name for spec in self.specs]
         if len(set(names)) < len(names):
             raise ValueError(f"the palette and the task have the tools {names}; expected each once. Leave one out.")
@@ -141,9 +143,7 @@ class DesignTeam(JoiningFunctionWorkflow):
         return best_reply(task, game.state) if is_last else task.best_message(game.state)
 
 
-@cache
-def _tool(name: str) -> Tool:
-    return make_tool(name)
+_tool = cache(make_tool)
 
 
 def _call_in(reply: str, member: Member) -> Call | None:

@@ -39,12 +39,12 @@ from pettingllms_envs.workflows.designs import (
     read_design,
     write_design,
 )
-from pettingllms_envs.workflows.functions import Ask, FunctionState, Game, JoiningFunctionWorkflow, Questions
+from pettingllms_envs.workflows.functions import Ask, FunctionState, Game, Questions
 
 
 MOST_MEMBERS, MOST_JOB_CHARS = 16, 2_000
 SUCCESS = 1.0  # the least that solving a task pays
-RANDOM = "random_design"  # a bot
+RANDOM = "random_design"  # a bot, as a baseline
 
 DESIGNER = "designer"
 DESIGNER_JOB = (
@@ -81,6 +81,8 @@ class Designed(DesignTeam):
     disguised: bool = False
 
     name: ClassVar[str] = "designed"
+    bots: ClassVar[tuple[str, ...]] = (RANDOM,)
+    bot_roles: ClassVar[tuple[str, ...]] = (DESIGNER,)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -132,11 +134,6 @@ class Designed(DesignTeam):
             Role(MEMBER, MEMBER_JOB, delayed=True, count=self.max_members, reply_format=""),
         )
 
-    @property
-    def bots(self) -> tuple[str, ...]:
-        """A designer of random teams, as a baseline."""
-        return (RANDOM,)
-
     def bot(self, state: FunctionState, name: str) -> str:
         """A random design, drawn by what the designer is shown.
 
@@ -151,7 +148,7 @@ class Designed(DesignTeam):
         """The question to the agent; never the question itself to a designer that must not know it."""
         if role == DESIGNER and self.disguised:
             return self.shown_to_designer(state.start)
-        return JoiningFunctionWorkflow.observe(self, state, role)
+        return super().observe(state, role)
 
     def shown_to_designer(self, task_state: object) -> str:
         """The question, perhaps another one of its kind."""

@@ -30,7 +30,7 @@ JOBS = (
 )
 """Jobs of random designs. They fit every task, and so hold no answer."""
 
-_OVERHEAD = 100  # characters of a member beside its job
+_OVERHEAD = 100  # characters of a member beside its job and tools
 _FENCED = re.compile(r"```(?:json)?[ \t\r]*\n(.*)\n```", re.S | re.I)
 
 
@@ -69,7 +69,8 @@ class Limits(NamedTuple):
     @property
     def chars(self) -> int:
         """Most characters of a design: twice what it needs, for white space and escaped letters."""
-        return 2 * self.members * (self.job_chars + _OVERHEAD)
+        tools = sum(len(name) + len('"", ') for name in self.palette)
+        return 2 * self.members * (self.job_chars + _OVERHEAD + tools)
 
 
 def read_design(reply: str, limits: Limits) -> Design | Unreadable:
@@ -78,10 +79,11 @@ def read_design(reply: str, limits: Limits) -> Design | Unreadable:
     The length is checked before anything is parsed, so a reply of any length takes time linear in it. Nothing in it is
     evaluated, and reasons are in fixed words.
     """
-    found = _read_json(reply.strip(), limits)
-    _, end, rest = reply.partition(END_OF_THINKING)
-    if end and isinstance(found, Unreadable):  # only then, since a job may name the end of thinking, too
-        found = _read_json(rest.strip(), limits)
+    # The whole reply comes first, since a job may name the end of thinking; and so may a thought.
+    for text in (reply, reply.partition(END_OF_THINKING)[2], reply.rpartition(END_OF_THINKING)[2]):
+        found = _read_json(text.strip(), limits)
+        if not isinstance(found, Unreadable):
+            break
     if isinstance(found, Unreadable):
         return found
     if not isinstance(found, dict) or set(found) != {"members", "rounds"}:

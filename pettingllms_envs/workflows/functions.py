@@ -104,6 +104,7 @@ class Game:
         self._num_calls = 0
         self._has_ended_turn = False
         self._unread = ""
+        self._unreadable: set[str] = set()  # of this turn, charged already
         self._parts: dict[str, dict[str, float]] = {}
         self.reported: dict[str, bool | int | float | str] = {}
 
@@ -144,16 +145,21 @@ class Game:
         if not isinstance(found, Unreadable):
             return found
         self.pay(role, "format", UNREADABLE_PENALTY)
+        self._unreadable.add(reply)
         self._unread += f"Last turn the {role}'s reply was unreadable: {found.reason}. "
         return None
 
     def play(self, reply: str, *roles: str) -> str:
         """Play a reply as the task's move, which ends the turn. Pays as `core.play`, and returns its words.
 
+        A reply that `read` has charged for is not charged again.
+
         Args:
             reply: The move: an agent's reply, or a text that is made of several.
             roles: Who wrote it; each of them pays its costs.
         """
+        if reply in self._unreadable and isinstance(self.task.parse(reply), Unreadable):
+            return self.end_turn()
         author = " and ".join(roles)
         self.state, _, parts, words = play(self.task, self.state, reply, author)
         for scope, named in parts.items():
@@ -165,6 +171,7 @@ class Game:
     def end_turn(self, words: str = "Nothing was played.") -> str:
         """End the turn without a move. Returns what the next turn's prompt says of this one."""
         self.feedback, self._unread = f"{self._unread}{words}", ""
+        self._unreadable.clear()
         self._has_ended_turn = True
         return self.feedback
 

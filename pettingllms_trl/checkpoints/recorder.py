@@ -14,10 +14,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from PIL.Image import Image as Picture
+
 from pettingllms_envs.episodes import files
 from pettingllms_envs.episodes.media import write_image
 from pettingllms_envs.episodes.prompts import recorded, with_tools
 from pettingllms_envs.observations import Image
+from pettingllms_envs.pictures import image_of
 from pettingllms_trl.records import Candidate, ContinuationPlace, Decision, Episode, role_of
 
 
@@ -326,9 +329,11 @@ def _parts(candidate: Candidate, scope: str) -> dict[str, dict[str, float]] | No
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it: NumPy numbers become Python numbers, other objects text."""
+    """A value as JSON has it: NumPy numbers become Python numbers, pictures their digests, other objects text."""
     if hasattr(value, "item"):
         value = value.item()
     if isinstance(value, list | dict):
-        return json.loads(json.dumps(value))  # keys become text, by which the digest sorts them
+        return json.loads(json.dumps(value, default=_plain))  # keys become text, by which the digest sorts them
+    if isinstance(value, Picture):
+        return {"image": image_of(value).digest}
     return value if isinstance(value, str | int | float | bool | None) else str(value)

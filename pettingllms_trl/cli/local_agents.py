@@ -17,17 +17,18 @@ import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers import AutoProcessor, AutoTokenizer, GenerationConfig, ProcessorMixin
+from trl.data_utils import prepare_multimodal_messages
 
 from pettingllms_envs.agents import AgentFailed, AgentRefused, AgentSpec, Reply
 from pettingllms_envs.agents import Request as AgentRequest
-from pettingllms_trl.policies.escaping import PromptEscape
-from pettingllms_trl.policies.profiles import check_chat_template
-from pettingllms_trl.policies.tool_templates import why_unsupported
+from pettingllms_envs.observations import images_of
+from pettingllms_trl.pixels import ImageInputs, PixelCache, naming_torchvision
+from pettingllms_trl.policies.codecs import PolicyCodec
+from pettingllms_trl.policies.profiles import PolicyProfile, check_chat_template
 from pettingllms_trl.records import Engine, Message, Prompt, Request, Sampled, Tools
 
 
@@ -59,15 +60,55 @@ def sampling_of(spec: AgentSpec, defaults: Mapping[str, Any]) -> dict[str, Any]:
     return {"temperature": 1.0, "max_tokens": MAX_TOKENS, "stop": [], **defaults, **given}
 
 
-def tokenizer_of(spec: AgentSpec) -> PreTrainedTokenizerBase:
-    """That of the option `tokenizer`, or the model's own, with a chat template and something to pad with."""
+def load_processing_class(spec: AgentSpec) -> tuple[Any, ImageInputs | None]:
+    """The processor or tokenizer of the option `tokenizer`, or the model's own, and what makes inputs of images."""
     path = spec.options.get("tokenizer")
-    own = {"revision": spec.options.get("revision") or "main"} if path is None else {}
-    tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(path or spec.target, padding_side="left", **own)
-    check_chat_template(tokenizer)
+    options = {"padding_side": "left", **({} if path else {"revision": spec.options.get("revision") or "main"})}
+    try:
+        with naming_torchvision():
+            loaded = AutoProcessor.from_pretrained(path or spec.target, **options)
+    except OSError:  # a tokenizer alone
+        loaded = AutoTokenizer.from_pretrained(path or spec.target, **options)
+    check_chat_template(loaded)
+    return loaded, ImageInputs(loaded, PixelCache()) if isinstance(loaded, ProcessorMixin) else None
+
+
+def codec_of(spec: AgentSpec, processing_class: Any, images: ImageInputs | None = None) -> PolicyCodec:
+    """What writes an agent's prompts, as in its training.
+
+    Args:
+        spec: What the agent was told.
+        processing_class: A tokenizer, or a processor.
+        images: Of a processor.
+    """
+    tokenizer = processing_class if images is None else processing_class.tokenizer
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
-    return tokenizer
+    profile = PolicyProfile(
+        processing_class=processing_class,
+        tokenizer=tokenizer,
+        eos_token_ids=[tokenizer.eos_token_id],
+        generation_config=GenerationConfig(),
+        reads_images=images is not None,
+    )
+    of_template = spec.options.get("extra", {}).get("chat_template_kwargs", {})
+    return PolicyCodec(profile, tokenize=_encode, chat_template=None, chat_template_kwargs=of_template, images=images)
+
+
+def _encode(
+    profile: PolicyProfile, prompts: Sequence[Sequence[Message]], tools: Tools, template_kwargs: Mapping[str, Any]
+) -> Sequence[Sequence[int]]:
+    """See `pettingllms_trl.policies.codecs.Tokenize`."""
+    written = [prepare_multimodal_messages([*each]) if profile.reads_images else [*each] for each in prompts]
+    ids: Sequence[Sequence[int]] = profile.processing_class.apply_chat_template(
+        written,
+        tools=list(tools) or None,
+        add_generation_prompt=True,
+        return_dict=True,
+        tokenize=True,
+        **template_kwargs,
+    )["input_ids"]
+    return ids
 
 
 class ChatAgent:
@@ -76,48 +117,40 @@ class ChatAgent:
     Args:
         name: Of the agent.
         spec: What it was told.
-        tokenizer: Of its policy.
+        codec: Of its policy.
         ask: Answers a request.
         max_length: Most tokens of prompt and reply together.
     """
 
-    carries = ("tools",)
+    carries = ("images", "tools")
 
     def __init__(
-        self,
-        name: str,
-        spec: AgentSpec,
-        tokenizer: PreTrainedTokenizerBase,
-        ask: Callable[[Request], Sampled],
-        *,
-        max_length: int,
+        self, name: str, spec: AgentSpec, codec: PolicyCodec, ask: Callable[[Request], Sampled], *, max_length: int
     ) -> None:
-        self._name, self._tokenizer, self._ask, self._max_length = name, tokenizer, ask, max_length
-        self._escape = PromptEscape(tokenizer)
+        self._name, self._codec, self._ask, self._max_length = name, codec, ask, max_length
         adapter = spec.options.get("adapter")
         self._model = (spec.target or "") if adapter is None else f"{spec.target} + {adapter}"
-        self._template: Mapping[str, Any] = spec.options.get("extra", {}).get("chat_template_kwargs", {})
 
     def reply(self, request: AgentRequest) -> Reply:
         """See `Agent`.
 
         Raises:
             AgentFailed: There is no room for a reply.
-            AgentRefused: The prompt has tools, and the chat template does not write them.
+            AgentRefused: The prompt has tools or images, and its policy cannot be shown them.
         """
-        if request.tools and (why := self._why_without_tools):
-            raise AgentRefused(
-                f"{request.agent} observes tools, and the chat template of {self._model} {why}. Expected a template "
-                "with tools, such as Qwen's. Choose another model, or make the environment with tool_calls='text'."
-            )
-        (escaped,), tools = self._escape([[dict(message) for message in request.messages]], request.tools)
-        messages = list(escaped)
-        ids = self._ids(messages, tools)
+        messages, images = [dict(message) for message in request.messages], tuple(images_of(request.messages))
+        prompt = Prompt(messages, images=images, tools=request.tools)
+        try:
+            ids = tuple(self._codec.encode([prompt])[0])
+        except ValueError as error:
+            raise AgentRefused(f"{self._model} cannot play {request.agent}: {error}") from error
         if len(ids) >= self._max_length:
+            of_images = f", {self._codec.image_tokens(images)} of its {len(images)} images" if images else ""
             raise AgentFailed(
-                "refused", f"the prompt has {len(ids)} tokens; expected fewer than {self._max_length}, the context."
+                "refused",
+                f"the prompt has {len(ids)} tokens{of_images}; expected fewer than {self._max_length}, the context.",
             )
-        asked = Request(self._name, Prompt(messages, tuple(ids), tools=tools), 1, request.seed, request.limits)
+        asked = Request(self._name, replace(prompt, ids=ids), 1, request.seed, request.limits)
         (completion,) = self._ask(asked).completions
         return Reply(
             text=completion.text,
@@ -126,16 +159,6 @@ class ChatAgent:
             finish=completion.finish,
             model=self._model,
         )
-
-    def _ids(self, messages: Sequence[Message], tools: Tools) -> list[int]:
-        ids: list[int] = self._tokenizer.apply_chat_template(
-            list(messages), tools=list(tools) or None, add_generation_prompt=True, return_dict=False, **self._template
-        )
-        return ids
-
-    @cached_property
-    def _why_without_tools(self) -> str:
-        return why_unsupported(lambda messages, tools: str(self._tokenizer.decode(self._ids(messages, tools))))
 
 
 class EngineThread:
@@ -238,7 +261,7 @@ class LocalModel(NamedTuple):
 def open_models(
     specs: Mapping[str, AgentSpec],
     concurrency: int,
-    make: Callable[[Mapping[str, AgentSpec], Mapping[str, PreTrainedTokenizerBase]], LocalModel],
+    make: Callable[[Mapping[str, AgentSpec], Mapping[str, PolicyCodec]], LocalModel],
     *,
     options: Sequence[str],
     of_model: Sequence[str],
@@ -248,7 +271,7 @@ def open_models(
     Args:
         specs: What each agent was told.
         concurrency: Requests that an engine has at once.
-        make: Makes the model of some agents, from their specs and tokenizers.
+        make: Makes the model of some agents, from their specs and codecs.
         options: All options of the kind.
         of_model: Those of them that agents which share a model have in common.
 
@@ -264,11 +287,11 @@ def open_models(
     threads: list[EngineThread] = []
     for own in groups.values():
         of_path = {spec.options.get("tokenizer"): spec for spec in own.values()}
-        made = {path: tokenizer_of(spec) for path, spec in of_path.items()}
-        tokenizers = {agent: made[spec.options.get("tokenizer")] for agent, spec in own.items()}
-        model = make(own, tokenizers)
+        made = {path: load_processing_class(spec) for path, spec in of_path.items()}
+        codecs = {agent: codec_of(spec, *made[spec.options.get("tokenizer")]) for agent, spec in own.items()}
+        model = make(own, codecs)
         threads.append(EngineThread(model.engine, concurrency, model.stopped))
         for agent, spec in own.items():
             ask = threads[-1].ask
-            agents[agent] = ChatAgent(agent, spec, tokenizers[agent], ask, max_length=model.max_length)
+            agents[agent] = ChatAgent(agent, spec, codecs[agent], ask, max_length=model.max_length)
     return agents, threads

@@ -12,7 +12,6 @@ import torch
 import transformers
 from peft import PeftModel
 from transformers import (
-    AutoModelForCausalLM,
     LogitsProcessor,
     LogitsProcessorList,
     MinPLogitsWarper,
@@ -22,11 +21,13 @@ from transformers import (
     TopKLogitsWarper,
     TopPLogitsWarper,
 )
+from trl.trainer.utils import create_model_from_path
 
 from pettingllms_envs.agents import AgentSpec
 from pettingllms_trl.cli.local_agents import OF_POLICY, SAMPLED, LocalModel, Models, open_models, sampling_of
 from pettingllms_trl.engines.batched import BatchedEngine, before_stop
 from pettingllms_trl.engines.prefix_cache import MAX_BYTES, PrefixCache
+from pettingllms_trl.policies.codecs import PolicyCodec
 from pettingllms_trl.policies.profiles import eos_token_ids
 from pettingllms_trl.records import Completion, Request, Sampled
 
@@ -41,8 +42,8 @@ def open_transformers(specs: Mapping[str, AgentSpec], concurrency: int) -> Model
         ValueError: An option that there is not, or a model without a chat template.
     """
 
-    def make(own: Mapping[str, AgentSpec], tokenizers: Mapping[str, Any]) -> LocalModel:
-        model = _Model(own, tokenizers, stopped := threading.Event())
+    def make(own: Mapping[str, AgentSpec], codecs: Mapping[str, PolicyCodec]) -> LocalModel:
+        model = _Model(own, codecs, stopped := threading.Event())
         return LocalModel(BatchedEngine(model.sample), model.max_length, stopped)
 
     of_model = ("device", "dtype", "revision", "shared_prefix")
@@ -56,28 +57,28 @@ class _Model:
 
     Args:
         of_agent: Of those that it plays, which differ in adapter, tokenizer and sampling alone.
-        tokenizers: Theirs.
+        codecs: Theirs.
         stopped: Once set, no further token is sampled.
     """
 
     def __init__(
-        self, of_agent: Mapping[str, AgentSpec], tokenizers: Mapping[str, Any], stopped: threading.Event
+        self, of_agent: Mapping[str, AgentSpec], codecs: Mapping[str, PolicyCodec], stopped: threading.Event
     ) -> None:
         specs = list(of_agent.values())
         options, name = specs[0].options, specs[0].target or ""
         if (shares := str(options.get("shared_prefix", True)).lower()) not in ("true", "false"):
             raise ValueError(f"shared_prefix is {options['shared_prefix']!r}; expected true or false.")
         device = options.get("device", "cuda" if torch.cuda.is_available() else "cpu")
-        model = AutoModelForCausalLM.from_pretrained(
-            name, dtype=options.get("dtype", "auto"), revision=options.get("revision") or "main"
+        model = create_model_from_path(
+            name, dtype=options.get("dtype", "auto"), revision=options.get("revision") or "main", device_map=None
         )
         config = model.config.get_text_config()
         self.max_length: int = getattr(config, "max_position_embeddings", None) or 2**31
         own = model.generation_config.to_diff_dict()
         defaults = {key: own[key] for key in ("temperature", "top_p", "top_k") if own.get(key) is not None}
         self._sampling = {agent: sampling_of(spec, defaults) for agent, spec in of_agent.items()}
-        self._tokenizers = tokenizers
-        self._eos = {agent: eos_token_ids(model, each) for agent, each in tokenizers.items()}
+        self._codecs = codecs
+        self._eos = {agent: eos_token_ids(model, codec.tokenizer) for agent, codec in codecs.items()}
         paths = dict.fromkeys(filter(None, (spec.options.get("adapter") for spec in specs)))
         self._adapters = {path: f"adapter_{i}" for i, path in enumerate(paths)}
         for path, name in self._adapters.items():
@@ -116,8 +117,12 @@ class _Model:
     def _sample_alike(self, requests: Sequence[Request]) -> list[Sampled]:
         """One batch. (B, T)"""
         device, agent = self._model.device, requests[0].agent
-        tokenizer, eos = self._tokenizers[agent], self._eos[agent]
+        eos, tokenizer, images = self._eos[agent], self._codecs[agent].tokenizer, self._codecs[agent].images
         batch = tokenizer.pad({"input_ids": [list(request.prompt.ids) for request in requests]}, return_tensors="pt")
+        batch, shown = batch.to(device), [request.prompt.images for request in requests]
+        if images is not None and any(shown):
+            batch.update(images.of_batch(batch["input_ids"], shown, 0))
+            del batch["num_images"]
         sampling = self._sampling[agent]
         stop = [*sampling["stop"], *requests[0].limits.stop]
         lengths = [
@@ -129,7 +134,7 @@ class _Model:
             for request in requests
         ]
         sampled = self._model.generate(
-            **batch.to(device),
+            **batch,
             max_new_tokens=max(lengths),
             do_sample=False,  # the noise of `_Seeded` makes the most likely token a sampled one
             temperature=None,
@@ -141,6 +146,7 @@ class _Model:
             stopping_criteria=StoppingCriteriaList([_Unless(self._stopped)]),
             logits_processor=_processors(sampling, [request.seed or 0 for request in requests], device),
             **({"stop_strings": stop, "tokenizer": tokenizer} if stop else {}),
+            **({"suppress_tokens": images.place_ids} if images is not None else {}),
         )
         rows = sampled[:, batch["input_ids"].shape[1] :].tolist()
         return [

@@ -17,8 +17,9 @@ from vllm.platforms import current_platform
 from pettingllms_envs.agents import AgentSpec
 from pettingllms_trl.cli.local_agents import OF_POLICY, SAMPLED, LocalModel, Models, open_models, sampling_of
 from pettingllms_trl.engines.kinds import PromptCodec
-from pettingllms_trl.engines.vllm.colocated import ColocatedVllm
+from pettingllms_trl.engines.vllm.colocated import ColocatedVllm, image_arguments
 from pettingllms_trl.engines.vllm.params import VllmParams
+from pettingllms_trl.policies.codecs import PolicyCodec
 
 
 ENGINE: Mapping[str, type] = {
@@ -40,15 +41,15 @@ def open_vllm(specs: Mapping[str, AgentSpec], concurrency: int) -> Models:
         ValueError: An option that there is not, or a model without a chat template.
     """
 
-    def make(own: Mapping[str, AgentSpec], tokenizers: Mapping[str, Any]) -> LocalModel:
-        engine = _engine(own, tokenizers, concurrency)
+    def make(own: Mapping[str, AgentSpec], codecs: Mapping[str, PolicyCodec]) -> LocalModel:
+        engine = _engine(own, codecs, concurrency)
         return LocalModel(engine, engine.max_model_len)
 
     agents, threads = open_models(specs, concurrency, make, options=OPTIONS, of_model=(*ENGINE, "revision"))
     return Models(agents, {"vllm": vllm.__version__}, threads)
 
 
-def _engine(specs: Mapping[str, AgentSpec], tokenizers: Mapping[str, Any], concurrency: int) -> ColocatedVllm:
+def _engine(specs: Mapping[str, AgentSpec], codecs: Mapping[str, PolicyCodec], concurrency: int) -> ColocatedVllm:
     """An engine of one model, with the adapters on disk that its agents play by."""
     first = next(iter(specs.values()))
     arguments: dict[str, Any] = {
@@ -58,6 +59,9 @@ def _engine(specs: Mapping[str, AgentSpec], tokenizers: Mapping[str, Any], concu
     }
     paths = {agent: spec.options.get("adapter") for agent, spec in specs.items()}
     names = {path: "model" if path is None else f"adapter_{i}" for i, path in enumerate(dict.fromkeys(paths.values()))}
+    images = next((codec.images for codec in codecs.values() if codec.images is not None), None)
+    if images is not None:
+        arguments |= image_arguments(images, adapts_vision=True)
     own = EngineArgs(**arguments).create_model_config().get_diff_sampling_param()
     defaults = {name: value for name, value in own.items() if name in OWN_SAMPLING}
     engine = ColocatedVllm(
@@ -69,7 +73,7 @@ def _engine(specs: Mapping[str, AgentSpec], tokenizers: Mapping[str, Any], concu
         of_agent={agent: names[path] for agent, path in paths.items()},
         adapters={name: PeftConfig.from_pretrained(path) for path, name in names.items() if path is not None},
         params=VllmParams(
-            {agent: _codec(tokenizer) for agent, tokenizer in tokenizers.items()},
+            {agent: _codec(codec) for agent, codec in codecs.items()},
             {agent: sampling_of(spec, defaults) for agent, spec in specs.items()},
             seed="bench",
         ),
@@ -81,11 +85,9 @@ def _engine(specs: Mapping[str, AgentSpec], tokenizers: Mapping[str, Any], concu
     return engine
 
 
-def _codec(tokenizer: Any) -> PromptCodec:
-    """Prompts come as ids; see `ChatAgent`."""
+def _codec(codec: PolicyCodec) -> PromptCodec:
     return PromptCodec(
-        tokenize=lambda prompt: tokenizer.apply_chat_template(
-            prompt.messages, tools=list(prompt.tools) or None, add_generation_prompt=True, return_dict=False
-        ),
-        decode=partial(tokenizer.decode, skip_special_tokens=True),
+        tokenize=lambda prompt: codec.encode([prompt])[0],
+        decode=partial(codec.tokenizer.decode, skip_special_tokens=True),
+        images=codec.images,
     )

@@ -14,7 +14,8 @@ Prompts and completions have the format that TRL gives them for a data set of th
 | a dict             | lists of messages (conversational) | one message each: `completion[0]["content"]` is the text |
 
 An agent with `history="conversation"` has lists of messages from its second turn on. Where the environment says which
-replies are judged (`pettingllms_envs.conversation`), the prompt is the row's own column `prompt`, in its format.
+replies are judged (`pettingllms_envs.conversation`), the prompt is the row's own column `prompt`, in its format, with
+the pictures of `image` or `images` in its messages.
 
 A function is numbered (`format_2`) if its name is that of another one, or of a part of the environment's reward.
 """
@@ -34,6 +35,7 @@ from typing import Any, TypeAlias
 
 from torch import nn
 from transformers import PreTrainedTokenizerBase
+from trl.data_utils import prepare_multimodal_messages
 from trl.trainer.utils import (
     get_callable_name,
     get_config_model_id,
@@ -225,6 +227,9 @@ def _texts(decision: PendingDecision) -> dict[str, list[Any]]:
     prompt: Any = messages[0]["content"] if decision.is_text else list(messages)
     if decision.is_of_team:
         prompt = decision.row.get("prompt", prompt)
+        if not isinstance(prompt, str) and {"image", "images"} & decision.row.keys():
+            pictures = decision.row.get("images") or [decision.row.get("image")]
+            prompt = prepare_multimodal_messages(prompt, [each for each in pictures if each is not None])  # as in TRL
     if isinstance(prompt, str):
         return {"prompts": [prompt] * len(texts), "completions": texts}
     return {

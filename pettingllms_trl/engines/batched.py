@@ -20,19 +20,19 @@ class BatchedEngine:
 
     Args:
         sample: Answers them.
-        rollout: Makes the context of each rollout.
+        rollout: The context of each rollout.
     """
 
     is_batched, is_remote = True, False
 
-    def __init__(self, sample: Sample, rollout: Callable[[], AbstractContextManager[Any]] = nullcontext) -> None:
-        self._sample, self._rollout = sample, rollout
+    def __init__(self, sample: Sample, rollout: AbstractContextManager[Any] | None = None) -> None:
+        self._sample, self._rollout = sample, rollout or nullcontext()
         self._waiting: list[tuple[int, Request]] = []
 
     def rollout(self, name: str) -> AbstractContextManager[None]:
         """See `Engine`. Nothing is left when it ends but after an error."""
         self._waiting = []
-        return self._rollout()
+        return self._rollout
 
     def submit(self, ticket: int, request: Request) -> None:
         """See `Engine`."""

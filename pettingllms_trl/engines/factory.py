@@ -15,8 +15,8 @@ The cost is memory for the weights, which is divided by model size.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from importlib.util import find_spec
 from typing import Any
@@ -127,7 +127,7 @@ class EngineSet:
         in_memory: Collection[str],
         sample: Sample,
         codecs: Mapping[str, PromptCodec],
-        rollout: Callable[[], AbstractContextManager[Any]] = nullcontext,
+        rollout: AbstractContextManager[Any] | None = None,
     ) -> None:
         self._served: list[ServedPolicies] = []
         self.tensor_parallel: TensorParallelGroup | None = None

@@ -6,7 +6,7 @@
 to its last token; the keys and values are handed to all rows of it, and `generate` goes on from there as ever. The
 random numbers that it draws are the same, and so are the logits but for rounding.
 
-That holds where a forward pass draws no random numbers. A model with dropout in training mode (`noisy_modules`) is to
+That holds where a forward pass draws no random numbers. A model with dropout in training mode (`draws_noise`) is to
 read every row: then each candidate is sampled under a mask of its own, from the random numbers of a plain `generate`.
 """
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -51,7 +51,7 @@ def prompts_read_once(model: Any, images: Sequence[Images] | None = None) -> Ite
             forward pass draws random numbers now reads every row.
         images: Of each row, whose inputs are among the arguments of `generate`; `None`: there are none.
     """
-    if any(module.training for module in noisy_modules(model)):
+    if draws_noise(model):
         yield
         return
     plain = model.generate
@@ -74,9 +74,9 @@ def prompts_read_once(model: Any, images: Sequence[Images] | None = None) -> Ite
         yield
 
 
-def noisy_modules(model: nn.Module) -> tuple[nn.Module, ...]:
-    """The modules that draw random numbers in training mode: those that drop something, or add noise."""
-    return tuple(module for module in model.modules() if _has_noise(module))
+def draws_noise(model: nn.Module) -> bool:
+    """Whether a forward pass draws random numbers: a module in training mode drops something, or adds noise."""
+    return any(module.training and _has_noise(module) for module in model.modules())
 
 
 def _has_noise(module: nn.Module) -> bool:
@@ -319,11 +319,8 @@ class LocalSampler:
     ) -> None:
         self._team, self._codecs, self.activate, self._generate = team, codecs, activate, generate
         self._contexts = {name: context_length(team, name) for name in codecs}
-        self._prefixes = prefixes
-
-    def rollout(self) -> AbstractContextManager[Any]:
-        """A context at whose end the keys and values of prompts are dropped: weights change between rollouts."""
-        return self._prefixes
+        self.prefixes = prefixes
+        """The context of a rollout: at its end keys and values are dropped, since weights change between rollouts."""
 
     def __call__(self, requests: Sequence[Request]) -> list[Sampled]:
         """Every request answered by its agent's policy, one policy and one setting of the generator after another."""
@@ -337,8 +334,10 @@ class LocalSampler:
             with nullcontext() if policy.is_trained else self._team.as_frozen(policy):
                 self.activate(name)
                 weights = self._team.weights_of(name)
-                keeps = self._prefixes.max_bytes and not any(module.training for module in noisy_modules(weights))
-                with self._prefixes.used_by(weights, name) if keeps else nullcontext():
+                # They are found by ids, which say nothing of pictures.
+                keeps = self.prefixes.max_bytes and not any(requests[i].prompt.images for i in own)
+                keeps = keeps and not draws_noise(weights)
+                with self.prefixes.used_by(weights, name) if keeps else nullcontext():
                     sampled = self._sample(name, [requests[i] for i in own], override)
             answers.update(zip(own, sampled, strict=True))
         return [answers[i] for i in range(len(requests))]

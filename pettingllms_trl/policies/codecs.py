@@ -29,8 +29,9 @@ from pettingllms_trl.records import Message, Prompt, Tools
 
 
 CANNOT_SEE = (
-    "its policy reads texts only. Expected a model with vision and its processor. Give them (Policy(model=..., "
-    "tokenizer=processor), or the trainer's model and processing_class), or have observe() describe it in words."
+    "its policy reads texts only (it has a tokenizer and no processor). Expected a model with vision and its "
+    "processor. Give them (Policy(model=..., tokenizer=processor), or the trainer's model and processing_class), or "
+    "have observe() describe it in words."
 )
 Content = str | Sequence[Part]
 Ids = Sequence[int]
@@ -59,7 +60,8 @@ class PolicyCodec:
         chat_template_kwargs: Mapping[str, Any],
         images: ImageInputs | None = None,
     ) -> None:
-        self._profile, self._tokenize, self._images = profile, tokenize, images
+        self._profile, self._tokenize = profile, tokenize
+        self.tokenizer, self.images = profile.tokenizer, images
         self._chat_template, self._chat_template_kwargs = chat_template, dict(chat_template_kwargs)
         self._thinking: dict[bool, PolicyCodec] = {}
         if images is None:
@@ -93,22 +95,22 @@ class PolicyCodec:
                 self.check_tools("an agent")
             escaped, tools = self._escape([self._merged(distinct[key].messages) for key in own], tools)
             if images := [image for key in own for image in distinct[key].images]:
-                if self._images is None:
+                if self.images is None:
                     raise ValueError(f"a prompt shows {images[0]!r}, and {CANNOT_SEE}")
                 escaped = [as_parts(messages) for messages in escaped]
-            with self._images.writing(images) if self._images and images else nullcontext():
+            with self.images.writing(images) if self.images and images else nullcontext():
                 written = self._tokenize(self._profile, escaped, tools, self._chat_template_kwargs)
             ids |= zip(own, written, strict=True)
         return [ids[key] for key in keys]
 
     def inputs_of(self, ids: Sequence[Ids], images: Sequence[Sequence[Image]]) -> dict[str, Any]:
         """The model's inputs beside the ids of prompts, see `ImageInputs.of_rows`, and the `images` themselves."""
-        assert self._images is not None, "prompts with images have been encoded"
-        return {"images": images, **self._images.of_rows(ids, images)}
+        assert self.images is not None, "prompts with images have been encoded"
+        return {"images": images, **self.images.of_rows(ids, images)}
 
     def image_tokens(self, images: Sequence[Image]) -> list[int]:
         """The number of places that each image has in a prompt."""
-        return [] if self._images is None else self._images.num_tokens(images)
+        return [] if self.images is None else self.images.num_tokens(images)
 
     def thinking(self, enabled: bool | None) -> PolicyCodec:
         """The codec whose template is given `enable_thinking`; None: this one."""
@@ -120,7 +122,7 @@ class PolicyCodec:
                 tokenize=self._tokenize,
                 chat_template=self._chat_template,
                 chat_template_kwargs={**self._chat_template_kwargs, "enable_thinking": enabled},
-                images=self._images,
+                images=self.images,
             )
         return self._thinking[enabled]
 
@@ -197,7 +199,7 @@ class PolicyCodec:
         """The text that the chat template makes of messages and tools."""
         plain = list(self._escape.plain(messages))
         text: str = self._profile.processing_class.apply_chat_template(
-            plain if self._images is None else as_parts(plain),
+            plain if self.images is None else as_parts(plain),
             tools=list(tools) or None,
             tokenize=False,
             add_generation_prompt=True,

@@ -79,7 +79,7 @@ def tokenizer_of(
 
 def check_chat_template(tokenizer: PreTrainedTokenizerBase) -> None:
     """Raise `ValueError` for a tokenizer without a chat template."""
-    if tokenizer.chat_template is None:
+    if getattr(tokenizer, "chat_template", None) is None:
         raise ValueError(
             "the tokenizer has no chat template, so an agent's messages cannot be written as a prompt. Use a chat "
             "model, or set `processing_class.chat_template`."

@@ -67,8 +67,8 @@ def warm_up(
         The folder of each policy.
 
     Raises:
-        ValueError: A policy has no successful demonstration, a demonstration is nobody's, or the folder of adapters
-            lacks one. Before any training.
+        ValueError: A policy has no successful demonstration, a demonstration is nobody's, the folder of adapters
+            lacks one, or no reply fits into `max_length`. Before that policy is trained.
     """
     rows = rows_of(demonstrations, routing, chat_template_kwargs)
     if adapters is not None:
@@ -94,6 +94,11 @@ def warm_up(
             train_dataset=_dataset(_with_pictures(_escaped(rows[policy.name], processing), processing)),
             processing_class=processing,
         )
+        if not len(trainer.train_dataset):  # TRL drops a row whose reply is cut off as a whole
+            raise ValueError(
+                f"max_length is {args.max_length} tokens, and no prompt of the policy {policy.name!r} leaves room for "
+                f"its reply; expected a greater one. Set max_length: {4 * (args.max_length or 0)}."
+            )
         trainer.train()
         trainer.save_model(args.output_dir if policy.adapter is not None else str(folder))  # PEFT adds the name itself
         folders[policy.name] = folder

@@ -354,7 +354,7 @@ class TRLHooks(GRPOTrainer):
         if self.processing_class is not profile.processing_class:  # else a role's own sampling would be forgotten
             self._apply_profile(profile)
         with override_args(self, tools=list(tools), chat_template_kwargs=dict(template_kwargs)):  # TRL's are functions
-            ids: Sequence[Sequence[int]] = self._tokenize_prompts([list(prompt) for prompt in prompts])[0]
+            ids: Sequence[Sequence[int]] = self._tokenize_prompts([*map(list, prompts)])[0]
         return ids
 
     def generate(self, prompts: list[Sequence[int]], inputs: dict[str, Any], override: SamplingOverrides) -> Any:

@@ -107,8 +107,8 @@ def check_images(
             unshared.append(agent)
     if unshared:
         warnings.warn(
-            f"shared_prefix=True, but {', '.join(unshared)} observe images: where a policy's prompts have images, "
-            "training reads all its prompts of that generation once for each candidate, as TRL does. Set "
+            f"shared_prefix=True, but images are observed by {', '.join(unshared)}: where a policy's prompts have "
+            "images, training reads all its prompts of that generation once for each candidate, as TRL does. Set "
             "shared_prefix=False to read every policy's so, without this warning.",
             stacklevel=2,
         )
@@ -181,7 +181,7 @@ def engines_of(
         team.model,
         in_memory=setup.in_memory,
         sample=sample,
-        rollout=sample.rollout,
+        rollout=sample.prefixes,
         codecs={
             agent: _prompt_codec(codecs[name], partial(team.overrides_of, agent), images.get(name))
             for agent, name in team.routing.of_agent.items()
@@ -279,6 +279,8 @@ def configuration_of(setup: Setup, team: Team, *, num_processes: int) -> RunConf
             template = str(team.profiles[policy.name].processing_class.chat_template)
             own = {"chat template": f"digest {digest_of(template)}"}
             own |= {field: getattr(policy, field) for field in ("learning_rate", "max_grad_norm", "beta")}
+            if team.profiles[policy.name].reads_images:
+                own["size of pictures"] = dict(team.profiles[policy.name].processing_class.image_processor.size)
             adapter = adapter_name(team, policy)
             if adapter is not None:
                 own["lora_dropout"] = team.weights_of(policy.name).peft_config[adapter].to_dict().get("lora_dropout")

@@ -14,8 +14,8 @@ the processes would deadlock.
 `assign_by_tokens` bounds the tokens of a pass instead of its rows. A pass takes as many sequences as fit into its
 budget: of similar length where it is padded, long and short ones where prompts are packed (`packing`), so that all
 processes have about as many tokens. Packed sequences of a conversation stay together, or with the same prompt where
-there are no others; what is larger than the budget is divided evenly, between turns first. All processes have the same
-number of passes in a micro-step, and of rows in a pass.
+there are no others; what is larger than the budget is divided, between turns first. All processes have the same number
+of passes in a micro-step, and of rows in a pass.
 """
 
 from __future__ import annotations
@@ -92,9 +92,7 @@ def assign(order: Sequence[int], *, num_steps: int, num_processes: int) -> Assig
     for step in range(num_steps):
         rows = order[start : start + size + (step < longer)]
         start += len(rows)
-        most = -(-len(rows) // num_processes)
-        parts = (tuple(rows[process::num_processes]) for process in range(num_processes))
-        steps.append(tuple(part + (None,) * (most - len(part)) for part in parts))
+        steps.append(tuple(_pad([rows[process::num_processes] for process in range(num_processes)])))
     return Assignment(tuple(steps))
 
 
@@ -153,7 +151,7 @@ def assign_by_tokens(
         padded = [_pad(each) for each in of_pass]
         rest = [row for unit in step for row in unit if row in left_out]
         parts = [*padded, _pad([rest[p::num_processes] for p in range(num_processes)])]
-        rows.append(tuple(tuple(row for each in parts for row in each[p]) for p in range(num_processes)))
+        rows.append(tuple(sum(of_process, ()) for of_process in zip(*parts, strict=True)))
         passes.append(tuple(len(each[0]) for each in padded))
     num_of_passes = sum(sizes[row].prompt + sizes[row].completion for row in order if row not in left_out)
     return Assignment(tuple(rows), tuple(passes), num_of_passes, num_tokens_read)
@@ -187,31 +185,30 @@ def _groups(sizes: Sequence[Size], order: Sequence[int]) -> list[Unit]:
     groups: dict[Hashable, list[int]] = {}
     for row in order:
         groups.setdefault(sizes[row].group, []).append(row)
-    return [tuple(rows) for rows in groups.values()]
+    return [*map(tuple, groups.values())]
 
 
 def _divide(units: Sequence[Unit], sizes: Sequence[Size], budget: int, token_price: float | None) -> list[Unit]:
-    """The units, with those over the budget divided evenly: between turns, and a turn that is still too large."""
+    """The units, with those over the budget divided: between turns, the last ones together as far as they fit, since
+    every piece has the whole prompt of its last turn; and a turn that is still too large evenly."""
 
-    def fitting(parts: Sequence[Unit]) -> list[Sequence[Unit]]:
-        """The least number of pieces, of as many parts each, that are within the budget; else one for each part."""
-        number = 1
-        while number < len(parts) and any(
-            cost(_joined(piece), sizes, token_price=token_price) > budget for piece in _parts(parts, number)
-        ):
-            number += 1
-        return _parts(parts, number)
+    def is_over(rows: Unit) -> bool:
+        return cost(rows, sizes, token_price=token_price) > budget
 
-    divided = []
+    divided: list[Unit] = []
     for unit in units:
-        for turns in fitting(_groups(sizes, unit) if token_price is not None else [unit]):
-            rows = [(row,) for row in _joined(turns)]
-            divided += [_joined(each) for each in ([rows] if len(turns) > 1 else fitting(rows))]
+        pieces: list[Unit] = []
+        for turn in reversed(_groups(sizes, unit) if token_price is not None else [unit]):
+            if pieces and not is_over(joined := (*turn, *pieces[-1])):
+                pieces[-1] = joined
+            else:
+                pieces.append(turn)
+        for piece in pieces:
+            number = 1
+            while number < len(piece) and any(map(is_over, _parts(piece, number))):
+                number += 1
+            divided += _parts(piece, number)
     return divided
-
-
-def _joined(units: Sequence[Unit]) -> Unit:
-    return tuple(row for unit in units for row in unit)
 
 
 def _parts(unit: Sequence[T], number: int) -> list[Sequence[T]]:

@@ -25,7 +25,7 @@ from pettingllms_trl.policies.routing import Policy
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.records import Completion, Decision
 from pettingllms_trl.update.assignment import Assignment, assign, assign_by_tokens, values_of
-from pettingllms_trl.update.micro_batches import Batch, ShardInfo, select_rows, split, tokens
+from pettingllms_trl.update.micro_batches import Batch, ShardInfo, ends_of, select_rows, split, tokens
 from pettingllms_trl.update.packed_logprobs import PackedScorer
 from pettingllms_trl.update.packing.conversations import sizes_of
 from pettingllms_trl.update.step_guard import provenance
@@ -122,9 +122,13 @@ class BatchBuilder:
         self._rows, self._has_group_means = rows, has_group_means
         assert args.steps_per_generation is not None
         self._num_steps = args.steps_per_generation
-        # Optimizer steps for which a generation is passed through once.
-        self._num_updates = max(self._num_steps // args.gradient_accumulation_steps, 1)
-        self._num_movable = num_movable_of(args)
+        self._assign_by_tokens = partial(
+            assign_by_tokens,
+            num_steps=self._num_steps,
+            # Optimizer steps for which a generation is passed through once.
+            num_updates=max(self._num_steps // args.gradient_accumulation_steps, 1),
+            num_movable=num_movable_of(args),
+        )
         self._split = partial(
             split,
             num_steps=self._num_steps,
@@ -150,8 +154,7 @@ class BatchBuilder:
         of_agent = self._team.routing.of_agent
         steps: list[list[Batch]] = [[] for _ in range(self._num_steps)]
         num_rows: list[int] = []
-        num_left_out = 0
-        assignments: list[Assignment] = []
+        num_left_out = num_tokens = num_tokens_read = 0
         for policy in learning:
             own = [i for i, d in enumerate(decisions) if of_agent[d.agent] == policy.name]
             if not own:
@@ -165,11 +168,12 @@ class BatchBuilder:
             passes, assignment = self._passes_of(
                 policy, of_policy, flat, left_out, table(of_policy), has_pictures=has_pictures
             )
-            assignments += [] if assignment is None else [assignment]
+            if assignment is not None:
+                num_tokens += assignment.num_tokens
+                num_tokens_read += assignment.num_tokens_read
             for step, more in zip(steps, passes, strict=True):
-                step.extend({**piece, "policy": policy.name} for piece in more)
-        num_tokens, num_read = (sum(map(attrgetter(n), assignments)) for n in ("num_tokens", "num_tokens_read"))
-        return MicroBatches(steps, tuple(num_rows), num_left_out, num_tokens, num_read)
+                step += [{**piece, "policy": policy.name} for piece in more]
+        return MicroBatches(steps, tuple(num_rows), num_left_out, num_tokens, num_tokens_read)
 
     def rows_without_gradient(
         self, policy: Policy, decisions: Sequence[Decision], advantages: Sequence[float]
@@ -269,12 +273,17 @@ class BatchBuilder:
         is_shared = self._scorer.is_packable(policy.name) and not has_pictures
         if budget is None and not is_shared:
             return None
-        sizes = sizes_of([row["prompt"].ids for row in rows], [row["completion"].ids for row in rows])
+        prompts = [row["prompt"].ids for row in rows]
+        completions = [row["completion"].ids for row in rows]
         if budget is None:
-            longest = max(size.prompt for size in sizes) + max(size.completion for size in sizes)
-            budget = self._args.per_device_train_batch_size * longest
+            budget = self._args.per_device_train_batch_size * (max(map(len, prompts)) + max(map(len, completions)))
+        if is_shared and self._args.mask_truncated_completions:  # what TRL masks is not packed
+            profile = self._team.profiles[policy.name]
+            ends = {*ends_of(rows, profile.eos_token_ids), profile.tokenizer.pad_token_id}
+            completions = [ids if ids[-1] in ends else () for ids in completions]
+        sizes = sizes_of(prompts, completions)
         token_price = self._scorer.token_prices[policy.name] if is_shared else None
-        return partial(assign_by_tokens, sizes, budget=budget, token_price=token_price, left_out=left_out)
+        return partial(self._assign_by_tokens, sizes, budget=budget, token_price=token_price, left_out=left_out)
 
     def _assigned_passes(
         self,
@@ -294,13 +303,11 @@ class BatchBuilder:
         score = partial(self._rows.score_rows, policy.name)
         if num_processes == 1:
             assert by_tokens is not None
-            together = by_tokens(range(len(rows)), num_steps=1)
+            together = by_tokens(range(len(rows)), num_steps=1, num_updates=1, num_movable=1)
             chunks = _chunks(together.rows_of(0), together)
             batch = score(rows, table=table, columns=columns, group_size=group_size, chunks=chunks)
             order = _shuffled(len(rows))
-            assignment = by_tokens(
-                order, num_steps=self._num_steps, num_updates=self._num_updates, num_movable=self._num_movable
-            )
+            assignment = by_tokens(order)
             rows_here = assignment.rows_of(0)
             batch = select_rows(batch, torch.tensor(rows_here, device=device), trim=False)
         else:
@@ -308,13 +315,7 @@ class BatchBuilder:
             if by_tokens is None:
                 assignment = assign(order, num_steps=self._num_steps, num_processes=num_processes)
             else:
-                assignment = by_tokens(
-                    order,
-                    num_steps=self._num_steps,
-                    num_updates=self._num_updates,
-                    num_movable=self._num_movable,
-                    num_processes=num_processes,
-                )
+                assignment = by_tokens(order, num_processes=num_processes)
             rows_here = assignment.rows_of(self._accelerator.process_index)
             own = torch.tensor([0 if row is None else row for row in rows_here])
             eos = self._team.profiles[policy.name].eos_token_ids[0]

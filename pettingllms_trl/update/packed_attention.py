@@ -171,11 +171,11 @@ def attending(*models: nn.Module) -> Iterator[None]:
             config._attn_implementation_internal = implementation
 
 
-def configs_of(*models: nn.Module) -> tuple[PretrainedConfig, ...]:
-    """The configurations of models and of all models within them, each once."""
+def configs_of(*models: nn.Module) -> list[PretrainedConfig]:
+    """The configurations of models and of all modules within them, some of which have the same."""
     # `getattr` would make every module without one search its submodules.
-    configs = (vars(module).get("config") for model in models for module in model.modules())
-    return tuple({id(config): config for config in configs if isinstance(config, PretrainedConfig)}.values())
+    configs = [vars(module).get("config") for model in models for module in model.modules()]
+    return [config for config in configs if isinstance(config, PretrainedConfig)]
 
 
 AttentionInterface.register(NAME, attend)

@@ -229,21 +229,12 @@ class PackedScorer:
         active = self._team.active
         if active in self.with_positions:
             model = with_positions(model)
+        options = {"compute_entropy": compute_entropy, "compute_aux_loss": compute_aux_loss}
         if self._pictures is not None:
-            options = {"compute_entropy": compute_entropy, "compute_aux_loss": compute_aux_loss}
             return self._seen(model, ids, mask, width, size=batch_size or len(ids), **options)
         is_plain = all(given is None for given in of_images.values())
         if not (self.packable.get(active, False) and is_plain and not compute_aux_loss):
-            return self._score(
-                model,
-                ids,
-                mask,
-                width,
-                batch_size=batch_size,
-                compute_entropy=compute_entropy,
-                compute_aux_loss=compute_aux_loss,
-                **of_images,
-            )
+            return self._score(model, ids, mask, width, batch_size=batch_size, **options, **of_images)
         if batch_size is None or self._chunks is None:
             scores, entropies = self._packed(model, ids, mask, width)
             return scores, entropies if compute_entropy else None, None

@@ -357,6 +357,15 @@ def test_designs_that_stay_unreadable_are_a_warning_and_other_runs_do_not_speak_
     assert "design" not in run("audit other")[1]
 
 
+def test_all_designs_of_a_tree_are_counted_and_not_only_the_one_that_went_on() -> None:
+    candidates = [{"parts": {"designer": {"format": -0.2}}}] * 3 + [{"parts": {"designer": {"size": -0.02}}}]
+    designs = UnreadableDesigns()
+    for _ in range(4):
+        designs.observe({"outcome": {"unreadable_design": False}, "steps": [{"candidates": candidates}, {}]})
+    (finding,) = designs.conclude()
+    assert (finding.status, finding.text) == ("warning", "75% of 16 designs, 75% of the latest.")
+
+
 @pytest.mark.parametrize(
     ("unreadable", "status"),
     [
@@ -372,7 +381,7 @@ def test_designs_are_unreadable_for_good_if_most_are_in_all_and_of_the_latest(
 ) -> None:
     designs = UnreadableDesigns()
     for each in unreadable:
-        designs.observe({"unreadable_design": each})
-    designs.observe(None)
+        designs.observe({"outcome": {"unreadable_design": each}, "steps": [{}]})
+    designs.observe({"outcome": None, "steps": []})
     (finding,) = designs.conclude()
     assert finding.status == status

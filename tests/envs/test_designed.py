@@ -74,7 +74,7 @@ TOOLS = "the tools of a member are no list of up to 1 of those that there are"
 JOB = "a job is no text of 1 to 20 characters"
 ROUNDS = "its rounds are no whole number from 1 to 2"
 SIZE = "its members are no list of 1 to 3"
-LENGTH = "its design is longer than 720 characters"  # 2 * 3 * (20 + 100)
+LENGTH = "its design is longer than 780 characters"  # 2 * 3 * (20 + 100 + 10)
 
 UNREADABLE = [
     ("", NOT_ONE),
@@ -127,7 +127,12 @@ def test_a_reply_that_is_no_design_is_unreadable_for_a_reason_in_fixed_words(rep
     "form",
     [
         *("{}", " {}\n", "```json\n{}\n```", "```\n{}\n```", "```JSON\r\n{}\r\n```"),
-        *("Two of them {{...}}?\n</think>\n{}", "{{Two}}</think>{}", "```\nx\n```\n</think>\n```\n{}\n```"),
+        *(
+            "Two of them {{...}}?\n</think>\n{}",
+            "{{Two}}</think>{}",
+            "End by </think>?\n</think>{}",
+            "```\nx\n```\n</think>\n```\n{}\n```",
+        ),
     ],
 )
 def test_a_design_may_stand_in_a_block_and_after_thinking(form: str) -> None:
@@ -149,6 +154,14 @@ def test_the_example_is_within_the_limits_that_designers_are_shown_with_it(limit
     assert isinstance(read_design(example(Limits(**limits)), Limits(**limits)), Design)
     env = made(**{f"max_{name}" if name != "job_chars" else name: value for name, value in limits.items()})
     assert env.observe("designer_0")["system"].endswith(f"nothing else: {example(Limits(**limits))}")
+
+
+@pytest.mark.parametrize("job_chars", [1, 400])
+def test_a_design_with_all_tools_that_a_member_may_have_is_read(job_chars: int) -> None:
+    palette = tuple(f"{'search_of_one_archive_' * 3}{number}" for number in range(12))
+    limits = Limits(members=16, job_chars=job_chars, palette=palette, member_tools=12)
+    design = Design(tuple(Member("x" * job_chars, tuple(range(number)), palette) for number in range(16)))
+    assert read_design(write_design(design), limits) == design
 
 
 AUDITED: list[str] | None = None
@@ -443,11 +456,23 @@ def test_a_team_of_one_costs_at_most_what_an_unreadable_design_does() -> None:
         ({"num_turns": 2}, "num_turns is 2"),
         ({"palette": ["os"]}, "the name of a tool is 'os'"),
         ({"palette": ["python", "python"]}, "expected each once"),
+        ({"palette": "python"}, r"palette is 'python'; expected names of installed tools, such as \['python'\]"),
+        ({"palette": [1]}, r"palette is \(1,\); expected names"),
+        ({"disguised": 1}, "disguised is 1; expected one of True, False"),
+        ({"max_members": True}, "max_members is True; expected a number. Choose another."),
+        ({"member_cost": "0.1"}, "member_cost is '0.1'; expected a number"),
+        ({"alpha": True}, "alpha is True; expected the weight of the team's rewards, finite and at least 0"),
+        ({"alpha": "1"}, "alpha is '1'; expected the weight"),
     ],
 )
 def test_settings_under_which_a_team_could_cheat_raise_when_the_environment_is_made(settings: Any, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         made(**settings)
+
+
+def test_a_limit_is_no_truth_value_also_where_the_class_is_called() -> None:
+    with pytest.raises(ValueError, match="max_members is True; expected a whole number from 1 to 16"):
+        Designed(PlanPath(size=3), max_members=True)
 
 
 def test_every_limit_is_part_of_the_configurations_digest() -> None:

@@ -178,7 +178,7 @@ ENVIRONMENTS: dict[str, tuple[Callable[[], TextEnv], ...]] = {
     "rows": (lambda: TextEnv(DraftPlan(Riddles())),),
     "search": (made("search"),),
     "channels": (made("archives"),),
-    "conversation": (made("conversation"),),
+    "prompt_messages": (made("conversation"),),
     "design_team": (made("archives", workflow="designed"),),
     "designed": (made("archives", workflow="designed"), lambda: TextEnv(Designed(Forged()))),
     "discussion": (made("hidden_bench"),),

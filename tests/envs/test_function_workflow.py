@@ -280,6 +280,27 @@ def test_an_unreadable_part_of_a_move_costs_the_role_that_wrote_it(replies: tupl
     )
 
 
+def test_an_unreadable_reply_that_was_read_and_is_then_played_is_charged_once() -> None:
+    def script(game: Game) -> Questions:
+        while game.turns_left:
+            reply = yield Ask("left", game.show())
+            game.read(reply, "left")
+            yield Ask("right", game.show())
+            game.play(reply, "left")
+
+    env = made(script, *HALVES)
+    env.reset(seed=0, options={"board": BOARD})
+    for _ in range(2):  # what was charged in a turn is charged anew in the next one
+        env.step("down")
+        assert env.rewards["left_0"] == -0.2
+        env.step("Well?")
+        assert env.rewards["left_0"] == 0.0
+        assert env.last()[0]["text"].count("unreadable") == 1
+    env.step("Moves: D")
+    env.step("Well?")
+    assert env.infos["left_0"]["rewards"]["progress"] > 0
+
+
 WORKERS = (Role("chief", "You choose."), Role("worker", "You work.", count=3))
 
 

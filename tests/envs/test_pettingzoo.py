@@ -20,7 +20,8 @@ from pettingzoo.utils.conversions import aec_to_parallel_wrapper
 import pettingllms_envs
 from pettingllms_envs import plan_path_v0
 from pettingllms_envs.core import Unreadable
-from pettingllms_envs.spaces import ChatText
+from pettingllms_envs.observations import Image
+from pettingllms_envs.spaces import ChatParts, ChatText
 from pettingllms_envs.tasks.plan_path import PlanPath
 from pettingllms_envs.testing import check
 
@@ -202,6 +203,14 @@ def test_every_string_is_in_the_text_space_and_samples_repeat_under_a_seed() -> 
     assert [pickle.loads(pickle.dumps(space)).sample()] == [copy.deepcopy(space).sample()] == [space.sample()]
     with pytest.raises(ValueError, match="Every str is legal"):
         space.sample(mask=1)
+
+
+def test_the_space_of_parts_has_texts_and_images_in_a_list_or_a_tuple() -> None:
+    space = ChatParts()
+    (text, image) = space.sample()
+    assert isinstance(image, Image)
+    assert all(parts in space for parts in ([text, image], (image, text), [], [text]))
+    assert all(parts not in space for parts in (text, image, [1], [text, None], {text: image}))
 
 
 def test_an_open_loop_of_random_play_through_the_wrapper_warns_of_nothing() -> None:

@@ -297,8 +297,10 @@ def test_a_package_of_a_design_shows_its_members_the_same_prompts(
     [
         ("--kind roles --from RUN --episode 3", "episode 3 of RUN has no design: it is not one JSON object;"),
         ("--kind roles --from RUN --episode 4", "--episode is 4, and RUN has 3; expected one of them, from 1."),
+        ("--kind roles --episode 2", "--episode is 2 without a run; expected it with --from"),
         ("--kind game --from RUN", "expected it for roles. Add --kind roles."),
         ("--kind roles --from OTHER", "is one of plan_path_v0, in which nobody designs; expected workflow=designed."),
+        ("--kind roles --from SEEN", "episode 1 of SEEN was played with view; expected it without, for the team"),
         ("--kind roles --from NONE", "NONE/run.json: No such file or directory;"),
     ],
 )
@@ -307,7 +309,10 @@ def test_an_episode_without_a_design_makes_no_package(
 ) -> None:
     other = tmp_path / "other"
     assert cli.main(["bench", "plan_path", "--agents", "oracle", "--limit", "1", "--output", str(other)]) == 0
-    for word, path in (("RUN", designs), ("OTHER", other), ("NONE", tmp_path / "none")):
+    seen = tmp_path / "seen"
+    pictured = ["bench", "plan_path", "--workflow", "designed", "--set", "view=both", "--agents", "oracle"]
+    assert cli.main([*pictured, "--limit", "1", "--output", str(seen)]) == 0
+    for word, path in (("RUN", designs), ("OTHER", other), ("SEEN", seen), ("NONE", tmp_path / "none")):
         options, message = options.replace(word, str(path)), message.replace(word, str(path))
     assert cli.main(["new", "scribes", "--to", str(tmp_path), *options.split()]) == 2
     assert message in capsys.readouterr().err

@@ -129,9 +129,17 @@ def test_text_of_a_partner_stays_beside_the_picture() -> None:
 class Quotes(Single[Any, Any]):
     """A planner whose prompt has the board a second time."""
 
+    between: ClassVar[str] = " "  # as the task writes it
+
     def observe(self, state: Any, role: str) -> str:
-        rows = "\n".join(" ".join(row) for row in self.task.rows(state.task))  # type: ignore[attr-defined]
+        rows = "\n".join(self.between.join(row) for row in self.task.rows(state.task))  # type: ignore[attr-defined]
         return f"{Single.observe(self, state, role)}\nAgain, as a list:\n{rows[2:]}"
+
+
+class QuotesSymbols(Quotes):
+    """The same without the spaces between cells."""
+
+    between = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +154,11 @@ class Tells(Single[Any, Any]):
         return observed(self.task, state.task, side=80), f"Turn {state.turn}."
 
 
-def test_the_suite_finds_rows_of_the_board_in_prompts_that_show_it_as_a_picture() -> None:
-    report = check(lambda: TextEnv(Quotes(PlanPath(size=4)), view="image"), seeds=range(1), only=["images"])
+@pytest.mark.parametrize("workflow", [Quotes, QuotesSymbols])
+def test_the_suite_finds_rows_of_the_board_in_prompts_that_show_it_as_a_picture(workflow: Any) -> None:
+    report = check(lambda: TextEnv(workflow(PlanPath(size=4)), view="image"), seeds=range(1), only=["images"])
     assert "of the board, which view='image' shows as a picture; expected the picture alone" in str(report)
-    assert check(lambda: TextEnv(Quotes(PlanPath(size=4)), view="both"), seeds=range(1), only=["images"]).ok
+    assert check(lambda: TextEnv(workflow(PlanPath(size=4)), view="both"), seeds=range(1), only=["images"]).ok
 
 
 def test_the_suite_finds_rows_of_the_board_in_the_description_of_a_picture() -> None:

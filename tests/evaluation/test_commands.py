@@ -289,10 +289,20 @@ def test_crossplay_of_equals_has_one_agent_of_the_row_among_those_of_the_column(
     status, _, err = run("crossplay iggi random --figure scores --output x")
     assert (status, "--figure is 'scores'; expected one of" in err, "Did you mean 'score'" in err) == (2, True, True)
     status, _, err = run("bench hanabi --agents bot:iggy --limit 1 --output y")
-    assert (status, "the bot 'iggy'; expected one of hanabi_v0: piers, iggi, outer, flawed, random" in err) == (
+    assert (
+        status,
+        "the bot 'iggy'; expected one of hanabi_v0 for the player: piers, iggi, outer, flawed, random" in err,
+    ) == (
         2,
         True,
     ), err
+
+
+def test_a_bot_that_cannot_play_all_roles_is_refused_for_others_before_an_episode(run: Run, tmp_path: Path) -> None:
+    status, _, err = run("bench plan_path --workflow designed --agents bot:random_design --limit 1 --output y")
+    words = "member_0 is to be played by the bot 'random_design'; expected one of plan_path_v0 for the member: it has"
+    assert (status, words in " ".join(err.split())) == (2, True), err
+    assert not (tmp_path / "y").exists()
 
 
 def test_crossplay_of_agents_that_compete_has_every_run_in_every_seat(run: Run) -> None:

@@ -167,6 +167,7 @@ def test_ten_fixed_designs_and_random_ones_are_compared_with_a_learned_one() -> 
     assert [(each["env"], each["workflow"]) for each in fixed.environments] == [
         ("math", "designed"),
         ("apps", "designed"),
+        ("plan_path", "designed"),
     ]
     designs = {}
     for player in fixed.players:
@@ -178,9 +179,21 @@ def test_ten_fixed_designs_and_random_ones_are_compared_with_a_learned_one() -> 
     assert all(isinstance(each, Design) for each in designs.values())
     single = {(each["env"], each["workflow"]) for each in others.environments}
     assert single == {
-        *((env, workflow) for env in ("math", "apps") for workflow in ("single", "designed")),
+        *((env, workflow) for env in ("math", "apps", "plan_path") for workflow in ("single", "designed")),
         ("math", "self_verification"),
+        ("archives", "full"),
+        ("archives", "designed"),
     }
+
+
+def test_the_fixed_designs_of_archives_are_played_by_members_with_searches() -> None:
+    suite = read_suite(str(ROOT / "examples/suites/designed_archives.yaml"))
+    (entry,) = suite.environments
+    limits = pettingllms_envs.make(entry["env"], workflow=entry["workflow"], **entry["set"]).workflow.limits
+    files = [each.agents[0].removeprefix("designer=scripted:") for each in suite.players[1:]]
+    designs = [read_design((ROOT / file).read_text("utf-8"), limits) for file in files]
+    assert [[len(member.tools) for member in each.members] for each in designs] == [[2], [2], [1, 1], [1, 1]]
+    assert [each.rounds for each in designs] == [1, 2, 1, 1]
 
 
 def test_the_designs_of_a_run_that_did_best_become_a_suite_of_fixed_teams(
@@ -193,6 +206,11 @@ def test_the_designs_of_a_run_that_did_best_become_a_suite_of_fixed_teams(
     )
     runpy.run_path(str(ROOT / "examples/search_designs.py"), run_name="__main__")
     assert capsys.readouterr().out.startswith("3 designs, and found/suite.yaml")
+    monkeypatch.setattr("sys.argv", ["search_designs.py", "runs/none", "--member", "oracle"])
+    assert run("bench plan_path --set size=3 --agents oracle --limit 1 --output runs/none")[0] == 0
+    with pytest.raises(SystemExit):
+        runpy.run_path(str(ROOT / "examples/search_designs.py"), run_name="__main__")
+    assert "runs/none has no design that can be read; expected some." in " ".join(capsys.readouterr().err.split())
     assert run("bench found/suite.yaml --limit 2 --output runs/b")[0] == 0
     written = {file.parent.name: files.read(file) for file in Path("runs/b").rglob("episodes.jsonl")}
     assert len(written) == 3

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from datasets import Dataset
@@ -11,6 +13,7 @@ from pettingzoo import AECEnv
 from PIL import Image as Picture
 from PIL import ImageDraw
 
+from pettingllms_envs.episodes.episode import Instance, RunLimits, episode
 from pettingllms_envs.observations import Image
 from third_party import letters
 
@@ -85,3 +88,49 @@ class PictureBook(AECEnv):
             return
         self.rewards = {"solver_0": letters(action)}
         self.terminations = {"solver_0": True}
+
+
+class Describer(PictureBook):
+    """One agent sees the picture and says what it shows; the other is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.possible_agents = ["seer_0", "teller_0"]
+
+    def reset(self, seed: int | None = None, options: Any = None) -> None:
+        super().reset(seed, options)
+        self.agents, self.said = list(self.possible_agents), ""
+        self.agent_selection = "seer_0"
+        self.infos = {agent: {} for agent in self.agents}
+        self.terminations = dict.fromkeys(self.agents, False)
+        self.truncations = dict.fromkeys(self.agents, False)
+        self.rewards = dict.fromkeys(self.agents, 0.0)
+        self._cumulative_rewards = dict.fromkeys(self.agents, 0.0)
+
+    def observe(self, agent: str) -> Any:
+        return self.shown if agent == "seer_0" else f"It says: {self.said}"
+
+    def step(self, action: str | None) -> None:
+        if action is None:
+            self.agents = self.agents[1:]
+            self.agent_selection = self.agents[0] if self.agents else ""
+            return
+        acting = self.agent_selection
+        self.rewards = {agent: letters(action) if agent == acting else 0.0 for agent in self.agents}
+        self.said = action
+        if acting == "seer_0":
+            self.agent_selection = "teller_0"
+        else:
+            self.terminations = dict.fromkeys(self.agents, True)
+            self.agent_selection = "seer_0"
+
+
+def played(agent: Any, seeds: Sequence[int]) -> list[str]:
+    """The replies of episodes that are played at once."""
+
+    def reply(seed: int) -> str:
+        row = episode(PictureBook(), Instance(seed, seed), 0, {"solver_0": agent}, RunLimits())
+        return str(row["steps"][0]["reply"])
+
+    with ThreadPoolExecutor(len(seeds)) as threads:
+        return list(threads.map(reply, seeds))

@@ -18,6 +18,7 @@ from transformers import AutoTokenizer
 from pettingllms_trl import MultiAgentGRPOConfig
 from pettingllms_trl.checkpoints import checkpointer
 from pettingllms_trl.cli import transformers_agents
+from pettingllms_trl.cli.local_agents import codec_of
 from pettingllms_trl.policies import weights
 from pettingllms_trl.study.machine import made_with
 from pettingllms_trl.update.packed_logprobs import PackedScorer
@@ -310,6 +311,6 @@ def test_bench_takes_the_gpu_where_there_is_one(
     monkeypatch.setattr(torch.nn.Module, "to", to)
     spec: Any = SimpleNamespace(target=model_path, options={})
     monkeypatch.setattr(transformers_agents, "sampling_of", lambda spec, defaults: None)
-    tokenizer = AutoTokenizer.from_pretrained(model_path)
-    transformers_agents._Model({"a_0": spec}, {"a_0": tokenizer}, Mock())
+    codec = codec_of(spec, AutoTokenizer.from_pretrained(model_path))
+    transformers_agents._Model({"a_0": spec}, {"a_0": codec}, Mock())
     assert asked == [expected]

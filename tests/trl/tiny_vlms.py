@@ -1,58 +1,25 @@
-"""Tiny models with vision and their processors, made here from nothing: no network, and no torchvision."""
+"""Tiny models with vision of two families, and their processors: no network, and no torchvision."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import (
-    Gemma3Config,
-    Gemma3ForConditionalGeneration,
-    Gemma3Processor,
-    PreTrainedTokenizerFast,
-    Qwen2_5_VLConfig,
-    Qwen2_5_VLForConditionalGeneration,
-    Qwen2_5_VLProcessor,
-)
-from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
+from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen2_5_VLProcessor
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+
+from pettingllms_trl.testing import GEMMA_TEMPLATE, gemma, gemma_processor, tokenizer_of_bytes
 
 
 QWEN_TOKENS = (
     *("<|endoftext|>", "<|im_start|>", "<|im_end|>"),
     *("<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>"),
 )
-GEMMA_TOKENS = (
-    "<pad>",
-    "<start_of_turn>",
-    "<end_of_turn>",
-    "<start_of_image>",
-    "<end_of_image>",
-    "<image_soft_token>",
+QWEN_TEMPLATE = (
+    GEMMA_TEMPLATE.replace("<start_of_image>", "<|vision_start|><|image_pad|><|vision_end|>")
+    .replace("<start_of_turn>", "<|im_start|>")
+    .replace("<end_of_turn>", "<|im_end|>")
 )
-
-
-def _template(begin: str, end: str, image: str) -> str:
-    return (
-        "{% for m in messages %}" + begin + "{{ m['role'] }}\n"
-        "{% if m['content'] is string %}{{ m['content'] }}{% else %}{% for c in m['content'] %}"
-        "{% if c['type'] == 'image' %}" + image + "{% else %}{{ c['text'] }}{% endif %}{% endfor %}{% endif %}"
-        + end + "\n{% endfor %}{% if add_generation_prompt %}" + begin + "assistant\n{% endif %}"
-    )  # fmt: skip
-
-
-QWEN_TEMPLATE = _template("<|im_start|>", "<|im_end|>", "<|vision_start|><|image_pad|><|vision_end|>")
-GEMMA_TEMPLATE = _template("<start_of_turn>", "<end_of_turn>", "<start_of_image>")
-
-
-def _byte_tokenizer(special: tuple[str, ...], **tokens: Any) -> PreTrainedTokenizerFast:
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    inner = Tokenizer(models.BPE(vocab={token: i for i, token in enumerate([*special, *alphabet])}, merges=[]))
-    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    inner.decoder = decoders.ByteLevel()
-    inner.add_special_tokens(list(special))
-    return PreTrainedTokenizerFast(tokenizer_object=inner, padding_side="left", **tokens)
 
 
 class StillProcessor(Qwen2_5_VLProcessor):
@@ -68,8 +35,7 @@ class StillProcessor(Qwen2_5_VLProcessor):
 
 def qwen_processor() -> StillProcessor:
     """Of pictures of 4 to 16 places of 28 x 28 pixels each."""
-    tokenizer = _byte_tokenizer(QWEN_TOKENS, eos_token="<|im_end|>", pad_token="<|endoftext|>")
-    tokenizer.chat_template = QWEN_TEMPLATE
+    tokenizer = tokenizer_of_bytes(QWEN_TOKENS, QWEN_TEMPLATE, eos_token="<|im_end|>", pad_token="<|endoftext|>")
     size = {"shortest_edge": 4 * 28 * 28, "longest_edge": 16 * 28 * 28}
     return StillProcessor(Qwen2VLImageProcessorPil(size=size), tokenizer, chat_template=QWEN_TEMPLATE)
 
@@ -112,57 +78,6 @@ def qwen(processor: StillProcessor, *, initializer_range: float = 0.02) -> Qwen2
             **ends,
         )
     )
-
-
-def gemma_processor() -> Gemma3Processor:
-    """Of pictures of 4 places each, whatever their size."""
-    names = {"boi_token": "<start_of_image>", "eoi_token": "<end_of_image>", "image_token": "<image_soft_token>"}
-    tokenizer = _byte_tokenizer(GEMMA_TOKENS, eos_token="<end_of_turn>", pad_token="<pad>", extra_special_tokens=names)
-    tokenizer.chat_template = GEMMA_TEMPLATE
-    part = Gemma3ImageProcessorPil(size={"height": 56, "width": 56})
-    return Gemma3Processor(part, tokenizer, chat_template=GEMMA_TEMPLATE, image_seq_length=4)
-
-
-def gemma(processor: Gemma3Processor, *, initializer_range: float = 0.02) -> Gemma3ForConditionalGeneration:
-    """A Gemma 3 of 2 layers of each part with random weights, the same every time."""
-    tokenizer = processor.tokenizer
-    ends = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id, "bos_token_id": None}
-    torch.manual_seed(0)
-    model = Gemma3ForConditionalGeneration(
-        Gemma3Config(
-            text_config={
-                "vocab_size": len(tokenizer),
-                "hidden_size": 64,
-                "intermediate_size": 128,
-                "num_hidden_layers": 2,
-                "num_attention_heads": 4,
-                "num_key_value_heads": 2,
-                "head_dim": 16,
-                "query_pre_attn_scalar": 16,
-                "max_position_embeddings": 2048,
-                "sliding_window": 512,
-                "layer_types": ["sliding_attention", "full_attention"],
-                "initializer_range": initializer_range,
-                **ends,
-            },
-            vision_config={
-                "image_size": 56,
-                "patch_size": 14,
-                "hidden_size": 64,
-                "intermediate_size": 128,
-                "num_hidden_layers": 2,
-                "num_attention_heads": 4,
-            },
-            mm_tokens_per_image=4,
-            image_token_index=tokenizer.image_token_id,
-            boi_token_index=tokenizer.boi_token_id,
-            eoi_token_index=tokenizer.eoi_token_id,
-            initializer_range=initializer_range,
-            **ends,
-        )
-    )
-    torch.nn.init.normal_(model.model.multi_modal_projector.mm_input_projection_weight, std=0.1)  # of zeros else
-    return model
 
 
 FAMILIES = {"qwen": (qwen_processor, qwen), "gemma": (gemma_processor, gemma)}

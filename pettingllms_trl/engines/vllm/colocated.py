@@ -35,6 +35,7 @@ from pettingllms_trl.engines.vllm.adapters import check_adapters
 from pettingllms_trl.engines.vllm.engine import VllmEngine
 from pettingllms_trl.engines.vllm.params import VllmParams, VllmRequest
 from pettingllms_trl.engines.weight_store import AdapterVersion, StaleWeights
+from pettingllms_trl.pixels import ImageInputs
 from pettingllms_trl.records import POLL_SECONDS, NamedTensors, Prompt, Sampled, Scored
 
 
@@ -214,6 +215,15 @@ class ColocatedVllm(VllmEngine):
         if self._can_sleep and self._engine.is_sleeping():
             torch.cuda.empty_cache()  # what the update has let go, torch still holds
             self._engine.wake_up()
+
+
+def image_arguments(images: ImageInputs, *, adapts_vision: bool) -> dict[str, Any]:
+    """Arguments of `vllm.EngineArgs` for prompts with images, whose adapters may be on more than the language part."""
+    return {
+        "mm_processor_kwargs": {"size": images.size},  # the policy's, whatever the folder of its base says
+        "limit_mm_per_prompt": {"video": 0},  # none is shown, and what would be reserved for one is large
+        "enable_tower_connector_lora": adapts_vision,  # else vLLM drops those parts of an adapter
+    }
 
 
 def engine_arguments(args: GRPOConfig, *, memory_share: float = 1.0, on_cpu: bool | None = None) -> dict[str, Any]:

@@ -181,17 +181,17 @@ def _colocated(
             "itself from there. Save it (model.save_pretrained) and give the folder."
         )
     _check_max_length(args.vllm_max_model_length, context_of(weights.config.get_text_config()), name)
-    from pettingllms_trl.engines.vllm.colocated import ColocatedVllm, engine_arguments  # takes seconds to import
+    from pettingllms_trl.engines.vllm.colocated import (
+        ColocatedVllm,
+        engine_arguments,
+        image_arguments,
+    )  # takes seconds to import
 
     dtype = "auto" if args.bf16 or args.fp16 else "float32"
     quantization = {"quantization": "bitsandbytes"} if _in_4_bit(weights) else {}
     arguments = {"model": name, "dtype": dtype, **engine_arguments(args, memory_share=memory_share), **quantization}
     if images is not None:
-        arguments |= {
-            "mm_processor_kwargs": {"size": images.size},  # the trainer's, whatever the folder says
-            "limit_mm_per_prompt": {"video": 0},  # none is shown, and what would be reserved for one is large
-            "enable_tower_connector_lora": _adapts_vision(weights),  # else vLLM drops those parts of an adapter
-        }
+        arguments |= image_arguments(images, adapts_vision=_adapts_vision(weights))
     if tensor_parallel is None:
         return ColocatedVllm(arguments, **options)
     from pettingllms_trl.engines.vllm.tensor_parallel import TensorParallelVllm

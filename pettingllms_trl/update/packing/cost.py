@@ -26,6 +26,10 @@ TOKEN_PRICES: Mapping[str, float] = {"cpu": 8.0, "cuda": 6.0}
 model's hidden size. Of a CPU it was measured (2 to 10 by model, `benchmarks/bench_update.py --fit`); of a GPU it is
 the ratio of operations."""
 
+GATHERED = 64
+"""What the copies of a sequence's keys and values cost where attention goes sequence by sequence: as if each of its
+tokens attended to half as many more. Measured on a CPU, as the prices."""
+
 
 @dataclass(frozen=True, slots=True)
 class Work:
@@ -33,7 +37,7 @@ class Work:
 
     Args:
         tokens: That go through the model's layers.
-        pairs: Of query and key: half of the square under a causal kernel, all under a mask.
+        pairs: Of query and key: half of the square under a causal kernel, and what copies cost; all under a mask.
     """
 
     tokens: int
@@ -55,7 +59,7 @@ def work(sizes: Sequence[Size], trunks: Sequence[Trunk], way: Way) -> Work:
     branches = [sizes[row] for trunk in trunks for row in trunk.branches]
     longest = max(size.prompt - 1 + size.branch for size in branches)
     if way == "rows":
-        return Work(tokens, len(sizes) * longest**2 / 2)
+        return Work(tokens, len(sizes) * longest * (longest + GATHERED) / 2)
     prompt = max(sizes[trunk.row].prompt - 1 for trunk in trunks)
     own = max(size.branch for size in branches)
     return Work(tokens, len(trunks) * prompt**2 / 2 + len(branches) * own * longest)

@@ -19,7 +19,7 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from pettingllms_trl.engines.transformers import noisy_modules, prompts_read_once, read_once
+from pettingllms_trl.engines.transformers import draws_noise, prompts_read_once, read_once
 
 
 SIZES = {"vocab_size": 60, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "head_dim": 16}
@@ -171,7 +171,8 @@ def dropping(p: float) -> Any:
     ],
 )
 def test_a_model_that_draws_random_numbers_is_known_by_its_modules(make: Any, is_noisy: bool) -> None:
-    assert bool(noisy_modules(make())) == is_noisy
+    assert draws_noise(make().train()) == is_noisy
+    assert not draws_noise(make().eval())
 
 
 def test_beams_and_what_is_no_text_are_left_alone() -> None:

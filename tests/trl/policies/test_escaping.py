@@ -16,7 +16,7 @@ from chat_tokenizers import tokenizer_for
 from pettingllms_envs.agents import AgentSpec
 from pettingllms_envs.observations import Limits
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
-from pettingllms_trl.cli.local_agents import ChatAgent
+from pettingllms_trl.cli.local_agents import ChatAgent, codec_of
 from pettingllms_trl.policies.escaping import control_tokens, escape_of
 from pettingllms_trl.policies.routing import route
 from pettingllms_trl.records import Completion, Prompt, Request, Sampled
@@ -310,7 +310,8 @@ def test_a_local_model_that_is_evaluated_reads_the_same_prompt(tokenizer: PreTra
         asked.append(request)
         return Sampled(request.prompt, (Completion(ids=(5,), text="x"),))
 
-    ChatAgent("a_0", AgentSpec("vllm", "model"), tokenizer, ask, max_length=1000).reply(Asked())  # type: ignore[arg-type]
+    spec = AgentSpec("vllm", "model")
+    ChatAgent("a_0", spec, codec_of(spec, tokenizer), ask, max_length=1000).reply(Asked())  # type: ignore[arg-type]
     assert list(asked[0].prompt.ids) == ids_of(tokenizer, escape_of(tokenizer)(Asked.messages))
     assert asked[0].prompt.ids.count(tokenizer.eos_token_id) == 1
 
@@ -327,6 +328,7 @@ def test_a_local_model_that_is_evaluated_reads_what_a_tool_says_of_itself_as_tex
         asked.append(request)
         return Sampled(request.prompt, (Completion(ids=(5,), text="x"),))
 
-    agent = ChatAgent("a_0", AgentSpec("vllm", "model"), tokenizer, ask, max_length=1000)
+    spec = AgentSpec("vllm", "model")
+    agent = ChatAgent("a_0", spec, codec_of(spec, tokenizer), ask, max_length=1000)
     agent.reply(AskedWithTools())  # type: ignore[arg-type]
     assert asked[0].prompt.ids.count(tokenizer.convert_tokens_to_ids("<|im_end|>")) == 2

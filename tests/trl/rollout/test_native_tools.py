@@ -16,7 +16,7 @@ from pettingllms_envs.episodes import files, schema
 from pettingllms_envs.episodes.replay import replay
 from pettingllms_envs.observations import read_observation
 from pettingllms_trl.checkpoints.recorder import RolloutRecorder, header, rows
-from pettingllms_trl.cli.local_agents import ChatAgent
+from pettingllms_trl.cli.local_agents import ChatAgent, codec_of
 from pettingllms_trl.engines.api import ask, check_tools
 from pettingllms_trl.engines.batched import BatchedEngine
 from pettingllms_trl.records import Completion, Episode, Prompt, Request, Sampled
@@ -127,14 +127,17 @@ def test_a_local_model_that_is_evaluated_is_given_tools_or_refuses() -> None:
         env = plan_path()
         env.reset(seed=3)
         env.step("Moves: U")
-        agent = ChatAgent("planner_0", AgentSpec("transformers", name), tokenizer_of(name), ask, max_length=10_000)
+        spec = AgentSpec("transformers", name)
+        agent = ChatAgent("planner_0", spec, codec_of(spec, tokenizer_of(name)), ask, max_length=10_000)
         prompt = read_observation(env.observe("planner_0"), agent="planner_0")
         fields = {"env": env, "agent": "planner_0", "seed": 0, "instance": 0, "sample": 0, "step": 1}
         return agent.reply(AgentRequest(messages=prompt.messages, tools=prompt.tools, **fields)).text
 
     assert reply("qwen3") == CALL
     assert '"name": "add"' in tokenizer_of("qwen3").decode(asked[0].prompt.ids)
-    with pytest.raises(AgentRefused, match="planner_0 observes tools, and the chat template of llama3 does not write"):
+    with pytest.raises(
+        AgentRefused, match=r"llama3 cannot play planner_0: .* tools, and its chat template does not write"
+    ):
         reply("llama3")
     assert len(asked) == 1
 

@@ -271,6 +271,11 @@ def test_whole_models_are_saved_so_that_they_load_alone(policies: str, model_pat
         assert (folder / "tokenizer.json").is_file()
 
 
+def test_replies_that_are_all_cut_off_raise_with_the_length_to_set(model_path: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"max_length is 4 tokens, and no prompt of .* 'drafter' leaves .*: 16"):
+        warm_up(model_path, TWO, route("lora", AGENTS), arguments(tmp_path, max_length=4))
+
+
 def test_equal_seeds_give_equal_adapters_whatever_was_drawn_before(model_path: str, tmp_path: Path) -> None:
     def run(folder: Path) -> dict[str, torch.Tensor]:
         warm_up(model_path, TWO, route("lora", AGENTS), arguments(folder, max_steps=1))

@@ -9,7 +9,8 @@ import pytest
 from datasets import Dataset
 from trl import GRPOTrainer
 
-from picture_books import PictureBook, rows_of_trl
+from pettingllms_envs import conversation
+from picture_books import PictureBook, drawn, rows_of_trl
 from tiny_vlms import FAMILIES
 from twins import Run, assert_equal, our_trainer, run, their_trainer
 
@@ -76,3 +77,65 @@ MORE: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", MORE)
 def test_old_log_probabilities_padding_and_adapters_are_as_with_trl(family: str, name: str, tmp_path: Path) -> None:
     assert_equal(*runs_of(family, MORE[name], tmp_path))
+
+
+# ---- The columns of TRL's data sets --------------------------------------------------------------------------------
+
+
+def rows_with_an_image(num_rows: int) -> Dataset:
+    """Rows as those of TRL's script grpo_vlm.py."""
+    rows = []
+    for seed in range(num_rows):
+        prompt = [{"role": "system", "content": "Think."}, {"role": "user", "content": f"Question {seed % 3}?"}]
+        picture = drawn(seed, ((56, 56), (112, 84))[seed % 2])
+        rows.append({"prompt": prompt, "image": picture, "solution": "P" * (seed % 3)})
+    return Dataset.from_list(rows)
+
+
+DATA_SETS = {"image": rows_with_an_image, "images": rows_of_trl}
+
+
+@pytest.mark.parametrize(
+    ("family", "column"),
+    [
+        ("qwen", "image"),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in (("qwen", "images"), ("gemma", "images"))),
+    ],
+)
+def test_a_conversation_about_rows_with_pictures_trains_as_with_trl(family: str, column: str, tmp_path: Path) -> None:
+    make_processor, make_model = FAMILIES[family]
+    one, other = make_processor(), make_processor()
+    make_model(one).save_pretrained(model := str(tmp_path / "model"))
+    given: list[dict[str, Any]] = []
+
+    def paid(prompts: Any, completions: Any, **columns: Any) -> list[float]:
+        asked = [[part for message in prompt for part in message["content"]] for prompt in prompts]
+        given.append({**columns, "asked": asked})
+        return [float(sum(map(ord, completion[0]["content"])) % 7) for completion in completions]
+
+    rows = DATA_SETS[column](NUM_ROWS)
+    more: dict[str, Any] = {"reward_funcs": paid, "train_dataset": rows}
+    theirs = run(their_trainer(model, tmp_path / "t", dict(OPTIONS), processing_class=one, **more))
+    calls = len(given)
+    more["env"] = conversation(["solver"])
+    ours = run(our_trainer(model, tmp_path / "o", dict(OPTIONS), processing_class=other, **more))
+    assert_equal(theirs, ours)
+    assert any("visual" in name or "vision_tower" in name for name in ours.gradients[0])
+    of_theirs, of_ours = (
+        [each for call in part for each in as_pixels(call, column)] for part in (given[:calls], given[calls:])
+    )
+    assert len(of_theirs) == len(of_ours) > 0
+    assert all(each in of_theirs for each in of_ours)
+
+
+def as_pixels(call: dict[str, Any], column: str) -> list[Any]:
+    """What a reward function was given of each completion: the row's pictures and the prompt's parts."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, list):
+            return list(map(plain, value))
+        if isinstance(value, dict):
+            return {name: plain(each) for name, each in value.items() if each is not None}
+        return value.tobytes() if hasattr(value, "tobytes") else value
+
+    return list(zip(plain(call[column]), plain(call["asked"]), strict=True))

@@ -14,49 +14,13 @@ from transformers import PreTrainedTokenizerFast
 
 from pettingllms_trl import MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.trainer import parts
-from picture_books import PictureBook, as_image, drawn, parts_of
+from picture_books import Describer, PictureBook, as_image, drawn, parts_of
 from short_runs import settings
-from third_party import letters
 from tiny_vlms import gemma, gemma_processor, qwen, qwen_processor
 
 
 WIDE = {"initializer_range": 0.1}
 LORA = {"r": 4, "task_type": "CAUSAL_LM"}
-
-
-class Describer(PictureBook):
-    """One agent sees the picture and says what it shows; the other is told."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.possible_agents = ["seer_0", "teller_0"]
-
-    def reset(self, seed: int | None = None, options: Any = None) -> None:
-        super().reset(seed, options)
-        self.agents, self.said = list(self.possible_agents), ""
-        self.agent_selection = "seer_0"
-        self.infos = {agent: {} for agent in self.agents}
-        self.terminations = dict.fromkeys(self.agents, False)
-        self.truncations = dict.fromkeys(self.agents, False)
-        self.rewards = dict.fromkeys(self.agents, 0.0)
-        self._cumulative_rewards = dict.fromkeys(self.agents, 0.0)
-
-    def observe(self, agent: str) -> Any:
-        return self.shown if agent == "seer_0" else f"It says: {self.said}"
-
-    def step(self, action: str | None) -> None:
-        if action is None:
-            self.agents = self.agents[1:]
-            self.agent_selection = self.agents[0] if self.agents else ""
-            return
-        acting = self.agent_selection
-        self.rewards = {agent: letters(action) if agent == acting else 0.0 for agent in self.agents}
-        self.said = action
-        if acting == "seer_0":
-            self.agent_selection = "teller_0"
-        else:
-            self.terminations = dict.fromkeys(self.agents, True)
-            self.agent_selection = "seer_0"
 
 
 def trained(path: Path, model: Any, *, env: Any = Describer, **more: Any) -> tuple[Any, dict[str, bool]]:
@@ -263,7 +227,7 @@ def test_a_processor_that_needs_torchvision_is_an_error_that_names_two_ways_out(
         "video_processor": {"video_processor_type": "Qwen2VLVideoProcessor"},
     }
     file.write_text(json.dumps({**json.loads(file.read_text()), **video}))
-    with pytest.raises(ImportError, match=r"pip install torchvision.*ends with Pil, such as Qwen2VLImageProcessorPil"):
+    with pytest.raises(ImportError, match=r"pip install torchvision.*such as Gemma 3's"):
         MultiAgentGRPOTrainer(str(tmp_path / "model"), PictureBook, settings(tmp_path))
 
 

@@ -16,12 +16,14 @@ from transformers import PreTrainedTokenizerFast
 
 from pettingllms_envs import plan_path_v0
 from pettingllms_trl import MultiAgentGRPOTrainer
+from pettingllms_trl.engines.prefix_cache import PrefixCache
 from pettingllms_trl.policies.escaping import control_tokens
 from pettingllms_trl.records import Prompt
+from pettingllms_trl.trainer import trainer as trainer_module
 from pettingllms_trl.update.micro_batches import select_rows
 from picture_books import PictureBook, as_image, drawn
 from short_runs import KeepsBatches, KeepsRollouts, settings
-from tiny_vlms import FAMILIES, QWEN_TEMPLATE, qwen, qwen_processor
+from tiny_vlms import FAMILIES, QWEN_TEMPLATE, gemma, gemma_processor, qwen, qwen_processor
 
 
 SEEDS = 8
@@ -69,7 +71,7 @@ class OnlyPictures(PictureBook):
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("shared_prefix", [False, True])
-@pytest.mark.filterwarnings("ignore:shared_prefix=True, but solver_0")
+@pytest.mark.filterwarnings("ignore:shared_prefix=True, but images are observed by solver_0")
 def test_instances_that_differ_in_their_picture_alone_are_played_and_trained_apart(
     family: str, shared_prefix: bool, tmp_path: Path
 ) -> None:
@@ -95,6 +97,25 @@ def test_instances_that_differ_in_their_picture_alone_are_played_and_trained_apa
 
 def prompt_seed(trainer: Book, instance: int) -> int:
     return int(trainer.rollout_rows[0][instance]["seed"])
+
+
+@pytest.mark.filterwarnings("ignore:shared_prefix=True, but images are observed")
+def test_what_a_model_has_seen_is_not_kept_under_ids_that_other_pictures_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = list[int]()
+
+    class Watched(PrefixCache):
+        def __exit__(self, *error: object) -> None:
+            kept.append(self.num_bytes)
+            super().__exit__(*error)
+
+    monkeypatch.setattr(trainer_module, "PrefixCache", Watched)
+    model = gemma(gemma_processor())
+    model.config.text_config.layer_types = ["full_attention"] * 2  # a window's keys and values are never kept
+    monkeypatch.setitem(FAMILIES, "gemma", (gemma_processor, lambda *_, **__: type(model)(model.config)))
+    trainer_of(tmp_path, "gemma", env=OnlyPictures, history="conversation", shared_prefix=True).train()
+    assert kept == [0]
 
 
 # ---- A batch is its rows -------------------------------------------------------------------------------------------
@@ -322,7 +343,7 @@ def test_texts_beside_a_picture_are_written_as_they_are_without_it(tmp_path: Pat
 # ---- generate -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("ignore:shared_prefix=True, but solver_0")
+@pytest.mark.filterwarnings("ignore:shared_prefix=True, but images are observed by solver_0")
 def test_generate_reads_the_picture_of_a_decision_once_for_its_candidates(tmp_path: Path) -> None:
     seen, played = [], []
     for shared_prefix in (False, True):
@@ -368,6 +389,19 @@ def test_a_run_resumed_inside_a_generation_has_its_pictures_and_the_same_weights
     ]
     weights = weights_of(whole)
     assert all(torch.equal(value, weights[name]) for name, value in weights_of(resumed).items())
+
+
+def test_a_resumed_run_whose_processor_makes_pictures_of_another_size_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"save_strategy": "steps", "save_steps": 1}
+    trainer_of(tmp_path / "whole", max_steps=1, **options).train()
+    processor = qwen_processor()
+    processor.image_processor.size = {"shortest_edge": 3136, "longest_edge": 7056}
+    monkeypatch.setitem(FAMILIES, "qwen", (lambda: processor, qwen))
+    resumed = trainer_of(tmp_path / "resumed", max_steps=2, **options)
+    with pytest.warns(UserWarning, match="size of pictures of base .*12544.*7056"):
+        resumed.train(str(tmp_path / "whole" / "checkpoint-1"))
 
 
 def test_the_log_of_rollouts_has_the_files_of_its_images(tmp_path: Path) -> None:

@@ -9,16 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from datasets import Dataset
 
 import pettingllms_envs
-from pettingllms_trl import MultiAgentGRPOTrainer
 from pettingllms_trl.testing import train_briefly
-from short_runs import settings
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["lights_out", "council", "debate", "sql", "reach", "hosted"])
+@pytest.mark.parametrize("name", ["lights_out", "council", "debate", "sql", "reach", "hosted", "pixel_path"])
 def test_a_team_trains_for_three_steps(name: str, tmp_path: Path) -> None:
     if name == "reach":
         pytest.importorskip("mujoco", reason="reach_v0 needs mujoco: pip install mujoco")
@@ -33,12 +30,3 @@ def test_a_team_trains_for_three_steps(name: str, tmp_path: Path) -> None:
 def test_a_team_that_searches_trains_for_three_steps(settings: dict[str, Any], tmp_path: Path) -> None:
     trainer = train_briefly(partial(pettingllms_envs.make, "search", num_turns=1, **settings), tmp_path)
     assert trainer.state.global_step == 3
-
-
-@pytest.mark.slow
-def test_images_are_not_supported_yet_and_the_trainer_says_so_when_it_is_created(
-    model_path: str, tmp_path: Path
-) -> None:
-    env = importlib.import_module("pixel_path_v0").env
-    with pytest.raises(ValueError, match=r"agent 'planner_0' observes images, which are not supported yet"):
-        MultiAgentGRPOTrainer(model_path, env, settings(tmp_path), Dataset.from_dict({"seed": range(4)}))

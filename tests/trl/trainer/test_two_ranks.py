@@ -127,12 +127,17 @@ SHARDED = {
     "L3": spec("full", max_grad_norm=0.0, **INSIDE),
     "mixture": spec("mixture", max_grad_norm=0.0),
     "flat groups": spec("lora", about={"env": "flat"}, **FLAT, max_grad_norm=0.0),
+    "conversations, L2": spec("lora", history="conversation", max_grad_norm=0.0),
+    "conversations, L3": spec(
+        "full", history="conversation", loss_type="grpo", max_grad_norm=0.0, learning_rate=0.1, **INSIDE
+    ),
 }
 OWN_REPLIES = {  # of the model, which each process samples at its own pace
     "L1, greedy": spec("shared", about={"real": True, "evaluate": True, "play": True, "save": True}, **GREEDY),
     "L2, greedy": spec("lora", about={"real": True, "save": True}, **GREEDY, beta=0.1),
     "L3, greedy": spec("full", about={"real": True, "save": True}, **GREEDY, beta=0.1),
     "mixture, greedy": spec("mixture", about={"real": True, "save": True}, **GREEDY, beta=0.1),
+    "conversations, greedy": spec("lora", about={"real": True, "save": True}, **GREEDY, history="conversation"),
 }
 
 

@@ -13,19 +13,17 @@ from peft import LoraConfig
 
 from pettingllms_trl import MultiAgentGRPOTrainer
 from pettingllms_trl.cli.train import make_trainer
+from pettingllms_trl.testing import save_tiny_gemma
 from picture_books import PictureBook
 from shipped_configs import CONFIGS, EXAMPLES, parsed
 from short_runs import settings
-from tiny_vlms import gemma, gemma_processor, qwen, qwen_processor
+from tiny_vlms import qwen, qwen_processor
 
 
 @pytest.fixture
 def model(tmp_path: Path) -> str:
     """A tiny Gemma 3 with its processor, in a folder."""
-    processor = gemma_processor()
-    gemma(processor).save_pretrained(tmp_path / "model")
-    processor.save_pretrained(tmp_path / "model")
-    return str(tmp_path / "model")
+    return save_tiny_gemma(tmp_path / "model")
 
 
 def test_the_script_takes_the_arguments_of_trls_and_trains_a_describer_and_a_solver(

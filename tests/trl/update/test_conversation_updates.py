@@ -20,9 +20,11 @@ from trl import GRPOTrainer
 import twins
 from packed_models import difference
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
+from pettingllms_trl.update import builder, packed_logprobs
 from pettingllms_trl.update.assignment import Assignment, assign_by_tokens, cost
 from pettingllms_trl.update.builder import num_movable_of
 from pettingllms_trl.update.packing.conversations import Size, sizes_of
+from pettingllms_trl.update.packing.pack import Packed, pack
 from short_runs import settings
 from third_party import Relay
 
@@ -83,11 +85,12 @@ def test_a_conversation_over_the_budget_is_cut_between_turns_and_a_turn_over_it_
     # Both halves: 17 + 3 * (2 + 3) = 32 tokens, and 33 + 3 * (2 + 3) = 48; all of it: 33 + 3 * 9 = 60.
     (halves,) = passes_of(assign_by_tokens(sizes, shuffled(sizes), budget=48, token_price=DEAR_TOKENS, num_steps=1))
     assert halves == [{0, 1, 2, 3, 4, 5}, {6, 7, 8, 9, 10, 11}]
-    # The last turn alone has 33 + 9 = 42: it is divided, and the others are by then each for itself.
+    # The last turn alone has 33 + 9 = 42: it is divided. Before it, two have 25 + 3 * (2 + 3) = 40, all three 46.
     (small,) = passes_of(assign_by_tokens(sizes, shuffled(sizes), budget=40, token_price=DEAR_TOKENS, num_steps=1))
-    assert {9, 10, 11} not in small
-    assert all(len({row // 3 for row in rows}) == 1 for rows in small if max(rows) > 8)
-    assert set().union(*small) == {*range(12)}
+    first, others, *divided = sorted(small, key=min)
+    assert first == {0, 1, 2}
+    assert others == {3, 4, 5, 6, 7, 8}
+    assert sorted(map(len, divided)) == [1, 2]
 
 
 def test_self_contained_prompts_stay_in_the_micro_step_that_they_were_in() -> None:
@@ -186,7 +189,7 @@ class RowByRow(Scripted):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.builder._num_movable = 1
+        self.builder._assign_by_tokens = partial(self.builder._assign_by_tokens, num_movable=1)
 
     def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
         return GRPOTrainer._get_per_token_logps_and_entropies(self, *args, **kwargs)
@@ -235,6 +238,36 @@ def test_weights_after_twenty_steps_are_those_of_rows_read_one_by_one(
     assert difference_of_weights(found.weights, expected.weights) < 1e-5
     before = AutoModelForCausalLM.from_pretrained(model_path).state_dict()
     assert difference_of_weights(before, found.weights) > 1e-3
+
+
+class CutOff(Scripted):
+    """The longest replies do not come to their end."""
+
+    def _generate_single_turn(self, prompt_ids: Any, *rest: Any) -> Any:
+        completions, _ = super()._generate_single_turn(prompt_ids, *rest)
+        return [ids if len(ids) < 7 else [*ids[:-1], 5] for ids in completions], None
+
+
+def test_completions_that_are_masked_are_counted_as_they_are_packed(
+    model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assigned, read = list[Assignment](), list[int]()
+
+    def assigning(*args: Any, **kwargs: Any) -> Assignment:
+        assigned.append(assign_by_tokens(*args, **kwargs))
+        return assigned[-1]
+
+    def packing(*args: Any, **kwargs: Any) -> Packed:
+        packed = pack(*args, **kwargs)
+        read.append(packed.ids.size(1))
+        return packed
+
+    monkeypatch.setattr(builder, "assign_by_tokens", assigning)
+    monkeypatch.setattr(packed_logprobs, "pack", packing)
+    of_team(CutOff, model_path, tmp_path, max_steps=1, gradient_accumulation_steps=4, mask_truncated_completions=True)
+    num_passes = sum(map(len, assigned[-1].passes or ()))
+    assert num_passes > 1
+    assert sum(read[-num_passes:]) == assigned[-1].num_tokens_read
 
 
 LAYOUTS: dict[str, dict[str, Any]] = {

@@ -252,18 +252,19 @@ def test_a_decision_of_one_turn_is_laid_out_as_ever(prompt: int, reply: int, way
 
 
 def test_the_way_depends_on_lengths_and_the_price_of_a_token_alone() -> None:
-    # Beside the two turns, eight long replies to a short prompt. Tokens: 414, or 410 by conversation. Pairs of 12 rows
-    # of at most 51 tokens: 12 * 51**2 / 2; by prompt three of 5**2 / 2, and 12 * 50 * 51; by conversation two, and 11.
-    rows = [*TWO_TURNS, *(("yz", letter * 50) for letter in "abcdefgh")]
+    # Beside the two turns, eight long replies to a short prompt. Tokens: 1,614, or 1,610 by conversation. Pairs of 12
+    # rows of at most 201 tokens, copied: 12 * 201 * (201 + 64) / 2; by prompt three of 5**2 / 2, and 12 * 200 * 201; by
+    # conversation two, and 11.
+    rows = [*TWO_TURNS, *(("yz", letter * 200) for letter in "abcdefgh")]
     of_rows = sizes(rows)
     found = {way: work(of_rows, arrange(of_rows, by_conversation=way == "conversations"), way) for way in WAYS}
     assert found == {
-        "rows": Work(414, 15606),
-        "prompts": Work(414, 37.5 + 30600),
-        "conversations": Work(410, 25 + 28050),
+        "rows": Work(1614, 319_590),
+        "prompts": Work(1614, 37.5 + 482_400),
+        "conversations": Work(1610, 25 + 442_200),
     }
-    # Four tokens are worth 12,469 pairs from 3,117.25 on.
-    assert [cheapest(of_rows, price)[0] for price in (0, 3117, 3118)] == ["rows", "rows", "conversations"]
+    # Four tokens are worth 122,635 pairs from 30,658.75 on.
+    assert [cheapest(of_rows, price)[0] for price in (0, 30_658, 30_659)] == ["rows", "rows", "conversations"]
     assert cheapest(of_rows, 0, among=("prompts",))[0] == "prompts"
     assert cheapest(sizes([("a", "b"), ("c", "d")]), 1e9)[0] == "rows"  # nothing to share
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -10,15 +11,18 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
-from peft import LoraConfig
+from peft import LoraConfig, get_peft_model
 from transformers import AutoProcessor, Qwen2_5_VLForConditionalGeneration
 
+from launches import launched, report, two
+from pettingllms_envs.agents import AgentSpec
+from pettingllms_trl.cli.transformers_agents import open_transformers
 from pettingllms_trl.pixels import ImageInputs
 from pettingllms_trl.records import Prompt
-from picture_books import PictureBook, as_image, drawn
+from picture_books import Describer, PictureBook, as_image, drawn, played
 from real_vllm import served
 from tiny_vlms import qwen, qwen_processor
-from vllm_teams import off_by
+from vllm_teams import check_same, off_by, team
 
 
 pytestmark = [
@@ -56,7 +60,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def trained(
-    folder: str, out: Path, *, peft_config: LoraConfig | None = None, most_places: int = 16, **options: Any
+    folder: str,
+    out: Path,
+    *,
+    env: Any = PictureBook,
+    policies: Any = "shared",
+    peft_config: LoraConfig | None = None,
+    most_places: int = 16,
+    **options: Any,
 ) -> Any:
     """A trainer after three steps; each plays the same four rows, so that all but the first have known pictures."""
     from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer  # which warns where vLLM is installed
@@ -79,7 +90,13 @@ def trained(
     processor.image_processor.size["longest_edge"] = most_places * PLACE
     rows = Dataset.from_dict({"seed": range(4)})
     trainer = MultiAgentGRPOTrainer(
-        folder, PictureBook, args, rows, policies="shared", processing_class=processor, peft_config=peft_config
+        None if isinstance(policies, dict) else folder,
+        env,
+        args,
+        rows,
+        policies=policies,
+        processing_class=None if isinstance(policies, dict) else processor,
+        peft_config=peft_config,
     )
     trainer.train()
     return trainer
@@ -134,6 +151,65 @@ def test_vllm_in_the_process_bounds_pictures_as_the_trainer_does(
         r"Pictures are bounded by {.*'longest_edge': 12544} here, and there by mm_processor_kwargs={'size': ",
     ):
         trained(folder, tmp_path, most_places=8)
+
+
+def test_a_policy_that_sees_and_one_that_reads_texts_are_sampled_beside_each_other(
+    folder: str, base_path: str, tmp_path: Path
+) -> None:
+    from pettingllms_trl import Policy
+
+    policies = {"seer": Policy(model=folder), "teller": Policy(model=base_path)}
+    trainer = trained(folder, tmp_path, env=Describer, policies=policies)
+    check_agrees(trainer, "seer")
+    assert list(trainer.image_inputs) == ["seer"]
+    assert not trainer.engines.scored_text("teller").images
+
+
+def test_adapters_of_which_one_agent_sees_and_the_other_reads_are_sampled_by_one_engine(
+    folder: str, tmp_path: Path
+) -> None:
+    config = LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False)
+    check_agrees(trained(folder, tmp_path, env=Describer, policies="lora", peft_config=config), "seer")
+
+
+@pytest.mark.slow
+def test_two_processes_train_as_one_where_one_of_them_has_no_pictures(folder: str, tmp_path: Path) -> None:
+    about = {"env": "few pictures", "real": True}
+    few = {"num_generations": 2, "steps_per_generation": 2, "gradient_accumulation_steps": 2, "shared_prefix": False}
+    specs = {layout: team(layout, about=about, **few) for layout in ("shared", "lora")}
+    launched(tmp_path / "one", specs, folder)
+    launched(tmp_path / "two", specs, folder, *two())
+    for name in specs:
+        one, other = report(tmp_path / "one", name), report(tmp_path / "two", name)
+        check_same(one, other, f"{name}, pictures on one of two")
+        assert any(min(pair) == 0 < max(pair) for pair in zip(*other["num_seeing"], strict=True))
+
+
+def test_bench_with_vllm_replies_as_with_transformers(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By an adapter on both parts, without which the model says the same of every picture."""
+    from pettingllms_trl.cli.vllm_agents import open_vllm
+
+    monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
+    torch.manual_seed(1)
+    config = LoraConfig(
+        r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False
+    )
+    get_peft_model(Qwen2_5_VLForConditionalGeneration.from_pretrained(folder), config).save_pretrained(tmp_path)
+    gc.collect()  # an engine that is forgotten later would take this one's process groups along
+    greedy = {"temperature": 0.0, "max_tokens": 6, "adapter": str(tmp_path)}
+    openers = {
+        "transformers": (open_transformers, greedy),
+        "vllm": (open_vllm, {**greedy, "dtype": "float32", "max_model_len": 512}),
+    }
+    said = {}
+    for kind, (opener, own) in openers.items():
+        models = opener({"solver_0": AgentSpec(kind, folder, own)}, 4)
+        said[kind] = played(models.agents["solver_0"], range(12))
+        models.close()
+    assert said["vllm"] == said["transformers"]
+    assert len(set(said["vllm"])) > 6
 
 
 def test_a_server_is_shown_pictures_with_adapters_and_with_whole_models(folder: str, tmp_path: Path) -> None:
