@@ -1,8 +1,9 @@
 """The environments of `designed.yaml`: teams that are designed, and the same teams with a design that nobody learns.
 
 `archives` and `plan_path` have the workflows `designed`, and `fixed`, whose members are asked exactly as those of
-`designed`, without a designer. Its setting `team` names one of ten designs; `random`, a readable one that is drawn for
-each question by the question's words; or `one`, one agent with the tools of all.
+`designed`, without a designer. Its setting `team` names one of ten designs; `one` or `check`, one agent, perhaps with
+the tools of all, alone or checking itself; `random`, a readable design that is drawn for each question by the
+question's words; or a file with a design.
 """
 
 from __future__ import annotations
