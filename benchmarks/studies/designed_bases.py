@@ -1,14 +1,15 @@
-"""Makes what the runs of `designed.yaml` and `designed_plan_path.yaml` start from: a model for all methods and seeds.
+"""Makes what the runs of `designed.yaml` start from: a model for all methods and seeds.
 
     python benchmarks/studies/designed_bases.py archives --work FOLDER
 
 writes `benchmarks/studies/bases/designed_archives`, which is committed, so that a run can be repeated from the same
 weights. On the processor that they were made on, an AMD EPYC, it gives both committed models again, byte for byte, in
-80 CPU seconds for archives and 20 for Plan-Path.
+130 CPU seconds for archives and 70 for Plan-Path.
 
 A model of `bases.py`, which knows the task's replies and gives careless ones, gets a token for each line that its
 prompts repeat and for each part of a design. Then it is warmed up by `pettingllms sft`: the designer's replies are
-random readable designs, and the members' those of the oracle, where they can know them.
+random readable designs, to its prompt with `disguised` and without, and the members' those of the oracle, where they
+can know them. In archives members are also those of the fixed teams and of one agent, alone and checking itself.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ import os
 import random
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +30,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
 import yaml
+from designed_envs import ALONE, TEAMS
 from transformers import AddedToken, AutoModelForCausalLM, AutoTokenizer
 
+from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.registry import make
 from pettingllms_trl.cli.sft import prepare as prepare_sft
 from pettingllms_trl.sft.demonstrations import FIRST_SEED, Demonstration, by_oracle, write
@@ -44,12 +48,20 @@ VARYING = re.compile(
 )
 """Lines that say what a question is about: they are read word by word."""
 NAME = re.compile(r"\b[ptrg][0-9]\b")
-EPISODES = {"archives": {"designed": 4000, "fixed": 1500}, "plan_path": {"designed": 1200}}
-"""Of the warm-up, by workflow; the fixed team is one agent."""
-
-
-STUDIES = {"archives": "designed.yaml", "plan_path": "designed_plan_path.yaml"}
-"""Where the settings of an environment are."""
+FACT = re.compile(r"^(?:[ptrg][0-9]|> Say:) (\w+) ([ptrg][0-9])$", re.M)
+"""What a tool printed, or a member told."""
+EPISODES: dict[str, list[tuple[int, dict[str, Any]]]] = {
+    "archives": [
+        (6000, {"workflow": "designed"}),
+        (6000, {"workflow": "designed", "disguised": True}),
+        *((400, {"workflow": "fixed", "team": each}) for each in TEAMS["archives"] if each not in ALONE),
+        *((400, {"workflow": "fixed", "team": each, "member_tools": 2}) for each in ALONE),
+    ],
+    "plan_path": [(2000, {"workflow": "designed"}), (2000, {"workflow": "designed", "disguised": True})],
+}
+"""Of the warm-up: how many, and of which form. Random teams are seldom right, so fixed ones are shown, too."""
+EASY = 0.25
+"""Share that is kept of what is learned first in archives: designs, and replies of members without a fact."""
 
 
 def texts_of(name: str, settings: dict[str, Any], episodes: int) -> Iterator[str]:
@@ -64,21 +76,37 @@ def texts_of(name: str, settings: dict[str, Any], episodes: int) -> Iterator[str
             env.step(reply)
 
 
+def spelled(env: TextEnv, oracle: Callable[[], str]) -> str:
+    """The oracle's reply with the fact that it is taken from, as a tool printed it, in front: that is learned sooner.
+
+    `t3` becomes `Say: mouth t3`, and before `Answer: t3`, or a call with `t3`, comes that line.
+    """
+    text, reply = env.observe(env.agent_selection)["text"], oracle()
+    asked, name = text.partition("\n")[0].split(), NAME.search(reply)
+    for relation, found in FACT.findall(text):
+        if name is not None and found == name[0] and relation in asked:
+            fact = f"Say: {relation} {found}"
+            return fact if reply == found else f"{fact}\n{reply}"
+    return reply
+
+
 def demonstrated(name: str, settings: dict[str, Any], share: float) -> Iterator[Demonstration]:
     """Of random designs, and of one agent: what the designer and the oracle reply, in a random order.
 
     Left out are members' replies that name what their prompt does not say, for they are guesses.
     """
-    rows = []
-    for workflow, episodes in EPISODES[name].items():
-        own = {"team": "one", "member_tools": 2} if workflow == "fixed" else {}
-        env = make(f"{HERE / 'designed_envs.py'}:{name}", workflow=workflow, **settings, **own)
+    rows, rng = [], random.Random(1)
+    for episodes, own in EPISODES[name]:
+        env = make(f"{HERE / 'designed_envs.py'}:{name}", **settings, **own)
+        vars(env.unwrapped)["oracle"] = partial(spelled, env.unwrapped, env.unwrapped.oracle)  # others read it, too
         seeds = range(FIRST_SEED, FIRST_SEED + round(episodes * share))
         for each in by_oracle(env, seeds, bots={"designer": "random_design"}):
-            shown = set(NAME.findall(each.prompt.messages[-1]["content"]))
-            if each.role == "designer" or set(NAME.findall(each.reply)) <= shown:
+            text = each.prompt.messages[-1]["content"]
+            is_easy = name == "archives" and (each.role == "designer" or not FACT.search(text))
+            is_known = each.role == "designer" or set(NAME.findall(each.reply)) <= set(NAME.findall(text))
+            if is_known and rng.random() < (EASY if is_easy else 1.0):
                 rows.append(each)
-    random.Random(1).shuffle(rows)
+    rng.shuffle(rows)
     yield from rows
 
 
@@ -123,8 +151,8 @@ def main() -> None:
     options = parser.parse_args()
     name = options.environment
     torch.set_num_threads(1)
-    study = HERE / STUDIES[name]
-    settings = dict(yaml.safe_load(study.read_text("utf-8"))["environments"][name]["env_kwargs"])
+    study = yaml.safe_load(HERE.joinpath("designed.yaml").read_text("utf-8"))
+    settings = dict(study["environments"][name]["env_kwargs"])
     start(name, settings, options.work / "start")
     file = options.work / "demonstrations.jsonl"
     print(f"{write(file, demonstrated(name, settings, options.episodes))} replies to imitate")
@@ -138,7 +166,7 @@ def main() -> None:
         "learning_rate": options.rate,
         "per_device_train_batch_size": 32,
         "num_train_epochs": 1,
-        "lr_scheduler_type": "constant_with_warmup",
+        "lr_scheduler_type": "cosine",
         "warmup_steps": 20,
         "logging_steps": 50,
         "seed": 1,

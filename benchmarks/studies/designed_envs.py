@@ -1,8 +1,9 @@
 """The environments of `designed.yaml`: teams that are designed, and the same teams with a design that nobody learns.
 
 `archives` and `plan_path` have the workflows `designed`, and `fixed`, whose members are asked exactly as those of
-`designed`, without a designer. Its setting `team` names one of ten designs; `random`, a readable one that is drawn for
-each question by the question's words; or `one`, one agent with the tools of all.
+`designed`, without a designer. Its setting `team` names one of ten designs; `one` or `check`, one agent, perhaps with
+the tools of all, alone or checking itself; `random`, a readable design that is drawn for each question by the
+question's words; or a file with a design.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 from pettingllms_envs.assembly import assemble
@@ -17,13 +19,15 @@ from pettingllms_envs.core import check_choice
 from pettingllms_envs.tasks.archives import Archives
 from pettingllms_envs.tasks.plan_path import PlanPath
 from pettingllms_envs.workflows.designed import RANDOM, Designed
-from pettingllms_envs.workflows.designs import JOBS, Design, Member, random_design
+from pettingllms_envs.workflows.designs import JOBS, Design, Member, random_design, read_design
 from pettingllms_envs.workflows.functions import Game, Questions
 
 
 SOLVE, FIRST, USE, CHECK, GO_ON = JOBS
 ZERO, ONE = ("archive_0",), ("archive_1",)
-ALONE = "one"
+BOTH = (*ZERO, *ONE)
+ALONE = ("one", "check")
+"""In archives these may search both."""
 
 
 def chain(*members: Member) -> Design:
@@ -43,13 +47,14 @@ TEAMS: Mapping[str, Mapping[str, Design]] = {
         "both_judge": Design((Member(USE, (), ZERO), Member(USE, (), ONE), Member(SOLVE, (0, 1)))),
         "zero_one_all": Design((Member(USE, (), ZERO), Member(USE, (0,), ONE), Member(CHECK, (0, 1), ZERO))),
         "one_zero_all": Design((Member(USE, (), ONE), Member(USE, (0,), ZERO), Member(CHECK, (0, 1), ONE))),
-        ALONE: Design((Member(SOLVE, (), (*ZERO, *ONE)),)),
+        "one": Design((Member(SOLVE, (), BOTH),)),
+        "check": chain(Member(SOLVE, (), BOTH), Member(CHECK, (), BOTH)),
     },
     "plan_path": {
-        ALONE: chain(Member(SOLVE)),
+        "one": chain(Member(SOLVE)),
         "go_on_alone": chain(Member(GO_ON)),
-        "solve_check": chain(Member(SOLVE), Member(CHECK)),
-        "solve_check_check": chain(Member(SOLVE), Member(CHECK), Member(CHECK)),
+        "check": chain(Member(SOLVE), Member(CHECK)),
+        "solve_check_twice": chain(Member(SOLVE), Member(CHECK), Member(CHECK)),
         "solve_go_on": chain(Member(SOLVE), Member(GO_ON)),
         "first_go_on": chain(Member(FIRST), Member(GO_ON)),
         "first_go_on_twice": chain(Member(FIRST), Member(GO_ON), Member(GO_ON)),
@@ -58,7 +63,7 @@ TEAMS: Mapping[str, Mapping[str, Design]] = {
         "first_solve_check": Design((Member(FIRST), Member(SOLVE, (0,)), Member(CHECK, (0, 1)))),
     },
 }
-"""Ten designs for each task, and for archives one agent that may search both."""
+"""Ten designs for each task, and for archives two of one agent, or policy, alone."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,7 @@ class Fixed(Designed):
     """The members of a team that nobody learns to design. The role `designer` is never asked, and so takes no part.
 
     Args:
-        team: A name of `TEAMS`, or `"random"`.
+        team: A name of `TEAMS`, `"random"`, or a file with a design, `*.json`, which is read when it is played.
     """
 
     team: str = "random"
@@ -75,13 +80,16 @@ class Fixed(Designed):
 
     def __post_init__(self) -> None:
         Designed.__post_init__(self)
-        check_choice("team", self.team, ("random", *TEAMS[self.task.name]))
+        if not self.team.endswith(".json"):
+            check_choice("team", self.team, ("random", *TEAMS[self.task.name]))
 
     def design(self, game: Game) -> Design:
         """The team of this question."""
-        if self.team != "random":
-            return TEAMS[self.task.name][self.team]
-        return random_design(random.Random(f"{RANDOM} {self.task.show(game.state)}"), self.limits)
+        if self.team == "random":
+            return random_design(random.Random(f"{RANDOM} {self.task.show(game.state)}"), self.limits)
+        found = TEAMS[self.task.name].get(self.team) or read_design(Path(self.team).read_text("utf-8"), self.limits)
+        assert isinstance(found, Design), f"no design in {self.team}"
+        return found
 
     def questions(self, game: Game) -> Questions:
         """The members in order, then the move."""

@@ -1,28 +1,24 @@
-"""Whether trained designers write the answer into a job, in the runs of `designed.yaml` or `designed_plan_path.yaml`.
+"""What trained designers write, in the runs of an environment of `designed.yaml`, over all seeds.
 
-    python benchmarks/studies/designed_leaks.py benchmarks/studies/designed_plan_path.yaml --work WORK \
-        --methods designed disguised untrained --seed 1
+    python benchmarks/studies/designed_leaks.py benchmarks/studies/designed.yaml archives --work WORK
 
-WORK is the folder that `pettingllms study --work` was given. For each method: the share of readable designs, the mean
-number of members, and `measure_leaks` of 200 designs, whose member without the question is the run's own.
+WORK is the folder that `pettingllms study --work` was given. For `designed` and `disguised`, before training and
+after, for each seed and then for all: of so many designs (`asked`) the readable ones, those of the most frequent kind
+(`usual`), members and teams of one; episodes that succeed, also where the most frequent design is played for every
+question; and `measure_leaks`, whether the answer stands in a job. Its member without the question is the run's own.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
+from collections import Counter
 from collections.abc import Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
-import torch
-from peft import PeftModel
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from designed_play import MEMBER, Team, play, torch
 
 from pettingllms_envs.core import Unreadable
 from pettingllms_envs.registry import make
@@ -32,70 +28,57 @@ from pettingllms_envs.workflows.designs import read_design
 from pettingllms_trl.study.plans.study_file import read_study
 
 
-class Team:
-    """The adapters of a finished run on its model.
-
-    Args:
-        base: The model's folder.
-        folder: Of the run's `team`; None: without adapters.
-    """
-
-    def __init__(self, base: str, folder: Path | None) -> None:
-        self.tokenizer = AutoTokenizer.from_pretrained(base)
-        self.model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
-        if folder is not None:
-            self.model = PeftModel.from_pretrained(self.model, folder / "designer", adapter_name="designer")
-            self.model.load_adapter(folder / "member", adapter_name="member")
-        self.has_adapters = folder is not None
-
-    def reply(self, role: str, system: str, text: str) -> str:
-        """A sampled reply."""
-        if self.has_adapters:
-            self.model.set_adapter(role)
-        chat = [{"role": "system", "content": system}, {"role": "user", "content": text}]
-        ids = self.tokenizer.apply_chat_template(
-            chat, add_generation_prompt=True, return_tensors="pt", return_dict=True
-        )
-        with torch.no_grad():
-            out = self.model.generate(**ids, do_sample=True, top_k=0, max_new_tokens=24)
-        return str(self.tokenizer.decode(out[0, ids["input_ids"].shape[1] :], skip_special_tokens=True))
-
-
-def measured(fields: Mapping[str, Any], team: Team, number: int) -> Mapping[str, float]:
-    """Of designs for questions of the test split."""
-    env = make(fields["env_id"], **fields["env_kwargs"]).unwrapped
-    workflow, designs = env.workflow, []
-    for seed in range(1000, 1000 + number):
-        env.reset(seed=seed, options={"split": "test"})
-        shown = env.observe("designer_0")
-        design = read_design(team.reply("designer", shown["system"], shown["text"]), workflow.limits)
-        if not isinstance(design, Unreadable):
-            designs.append((workflow.task.generate(seed, "test"), design))
-    system = workflow.system("member_0")
-    leaks = measure_leaks(workflow.task, designs, lambda text: team.reply("member", system, text))
-    size = sum(len(design.members) for _, design in designs) / max(1, len(designs))
-    return {"size": round(size, 2), **leaks._asdict()}
+def measured(fields: Mapping[str, Any], team: Team, number: int) -> dict[str, float]:
+    """Counts over the first questions of the evaluation."""
+    workflow = make(fields["env_id"], **fields["env_kwargs"]).unwrapped.workflow
+    seeds, split = range(*fields["eval_seeds"])[:number], fields["eval_split"]
+    episodes = play(team, fields, seeds, split)
+    designs = []
+    for seed, each in zip(seeds, episodes, strict=True):
+        if not isinstance(design := read_design(each.design, workflow.limits), Unreadable):
+            designs.append((workflow.task.generate(seed, split), design))
+    ((usual, times),) = Counter(each.design for each in episodes).most_common(1)
+    constant = play(team, fields, seeds, split, [usual] * len(episodes))
+    system = workflow.system(f"{MEMBER}_0")
+    prompts: list[tuple[str, str]] = []  # those of the members without the question, to be asked all at once
+    measure_leaks(workflow.task, designs, lambda text: prompts.append((system, text)) or "")
+    replies = iter(team.replies(MEMBER, prompts))
+    leaks = measure_leaks(workflow.task, designs, lambda _: next(replies))
+    return {
+        "asked": len(episodes),
+        "readable": len(designs),
+        "members": sum(len(design.members) for _, design in designs),
+        "teams_of_one": sum(len(design.members) == 1 for _, design in designs),
+        "success": sum(each.outcome["success"] for each in episodes),
+        "usual": times,
+        "success_of_usual": sum(each.outcome["success"] for each in constant),
+        **leaks._asdict(),
+    }
 
 
 def main() -> None:
-    """Print a row for each method."""
+    """Print a row for each method and seed, and a row of their sums."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("study", type=Path)
+    parser.add_argument("environment", choices=["archives", "plan_path"])
     parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--methods", nargs="+", default=["designed", "disguised", "untrained"])
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--number", type=int, default=200, help="of designs")
+    parser.add_argument("--methods", nargs="+", default=["designed", "disguised"])
+    parser.add_argument("--seeds", type=int, nargs="+", help="those of the study")
+    parser.add_argument("--number", type=int, default=300, help="of questions")
     given = parser.parse_args()
     torch.set_num_threads(1)
     study = read_study(given.study)
-    (environment,) = study.environments
-    for method in given.methods:
-        cell = Cell(phase="evaluation", environment=environment, method=method, seed=given.seed, setting={})
-        fields = study.run(cell).config["train"]
-        folder = given.work.joinpath("runs", *cell.parts, "team") if study.methods[method].trained else None
-        torch.manual_seed(given.seed)
-        found = measured(fields, Team(fields["model_name_or_path"], folder), given.number)
-        print(json.dumps({"method": method, "asked": given.number, **found}), flush=True)
+    for method, when in product(given.methods, ("before training", "after")):
+        total: Counter[str] = Counter()
+        for seed in given.seeds or study.seeds:
+            cell = Cell(phase="evaluation", environment=given.environment, method=method, seed=seed, setting={})
+            fields = study.run(cell).config["train"]
+            folder = given.work.joinpath("runs", *cell.parts, "team") if when == "after" else None
+            torch.manual_seed(seed)
+            found = measured(fields, Team(fields["model_name_or_path"], folder), given.number)
+            print(json.dumps({"method": method, "when": when, "seed": seed, **found}), flush=True)
+            total.update(found)
+        print(json.dumps({"method": method, "when": when, "seed": "all", **total}), flush=True)
 
 
 if __name__ == "__main__":
