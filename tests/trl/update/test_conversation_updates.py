@@ -14,7 +14,7 @@ import pytest
 import torch
 from datasets import Dataset
 from test_equals_trl import LOSSES
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 from trl import GRPOTrainer
 
 import twins
@@ -201,7 +201,7 @@ class RowByRow(Scripted):
 
 def of_team(trainer_class: type[MultiAgentGRPOTrainer], model: str, path: Path, **options: Any) -> twins.Run:
     """Three turns of two agents, in four micro-steps for two optimizer steps."""
-    more = {name: options.pop(name) for name in ("policies", "credit") if name in options}
+    more = {name: options.pop(name) for name in ("policies", "credit", "quantization_config") if name in options}
     common = {
         "history": "conversation",
         "steps_per_generation": 4,
@@ -292,3 +292,32 @@ def test_every_layout_has_the_gradients_of_rows_read_one_by_one(name: str, model
         assert found == without_moves
     else:
         assert sum(found) < sum(without_moves)
+
+
+def with_float32(trainer_class: type[MultiAgentGRPOTrainer]) -> type[MultiAgentGRPOTrainer]:
+    """With adapters in float32, which TRL holds in bfloat16 on a base of 4 bits: gradients would be rounded to it."""
+
+    class Float32(trainer_class):  # type: ignore[misc, valid-type]
+        def _attach_team(self) -> None:
+            super()._attach_team()
+            for parameter in self.model.parameters():
+                if parameter.requires_grad:
+                    parameter.data = parameter.data.float()
+
+    return Float32
+
+
+def test_adapters_on_a_base_of_four_bits_have_the_gradients_of_rows_read_one_by_one(
+    model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modules = pytest.importorskip("bitsandbytes.nn.modules", reason="needs bitsandbytes")
+    monkeypatch.setattr(
+        modules, "has_avx512bf16", lambda: False
+    )  # whose kernel, once used to sample, has no gradients
+    four_bits = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.float32)
+    options = {"policies": "lora", "quantization_config": four_bits, "model_init_kwargs": {"dtype": torch.float32}}
+    runs = [of_team(with_float32(each), model_path, tmp_path, **options) for each in (Scripted, RowByRow)]
+    for one, other in zip(runs[0].gradients, runs[1].gradients, strict=True):
+        assert difference(one, other) < 1e-5
+    found, without_moves = (sum(log.get("rollout/frac_tokens_read", 0.0) for log in run.log) for run in runs)
+    assert found < without_moves
