@@ -515,6 +515,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--tree", nargs="+", type=Tree.parse, metavar="TxPxOxCxK", help="whole conversations instead")
     parser.add_argument("--no-history", action="store_true", help="prompts of a tree stand for themselves")
     parser.add_argument("--fit", type=int, metavar="N", help="the price of a token, from N passes of any lengths")
+    parser.add_argument("--seed", type=int, default=1, help="of these passes")
     parser.add_argument("--memory", action="store_true", help="peak memory, too, in processes of their own")
     parser.add_argument("--ways", action="store_true", help="other ways to share a prompt, too")
     parser.add_argument("--flat", action="store_true", help="a generation of which some groups have no advantage")
@@ -551,7 +552,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.fit:
         with tempfile.TemporaryDirectory() as folder:
             _, model = of_ours(setting, folder)
-        fit(model, MODELS[given.model], given.fit, given.rounds, setting.now)
+        fit(model, MODELS[given.model], given.fit, given.rounds, setting.now, seed=given.seed)
         return
     figures = list[Figure]()
     if trees:

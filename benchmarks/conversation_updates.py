@@ -242,12 +242,14 @@ def fitted(measured: Sequence[tuple[int, Mapping[Way, Work], Mapping[Way, float]
     return float(token / pair)
 
 
-def fit(model: Any, of_model: Mapping[str, int], number: int, rounds: int, now: Callable[[], float]) -> None:
+def fit(
+    model: Any, of_model: Mapping[str, int], number: int, rounds: int, now: Callable[[], float], *, seed: int = 1
+) -> None:
     """Print how much slower than the fastest each way is, and which the trainer takes; and the price that fits."""
     hidden_size, device = of_model["hidden_size"], next(model.parameters()).device.type
     measured, slower, fastest = [], [], Counter[Way]()
     seconds_of_ways(model, of_model["vocab_size"], [Tree(2, 20, 5, 5, 2)], 1, now)  # what is done once
-    for trees in shapes(number, seed=1, most=1500 if hidden_size > 96 else 3500):
+    for trees in shapes(number, seed=seed, most=1500 if hidden_size > 96 else 3500):
         seconds = seconds_of_ways(model, of_model["vocab_size"], trees, rounds, now)
         measured.append((hidden_size, works_of(trees), seconds))
         own, best = chosen(trees, hidden_size, device), min(seconds.values())
