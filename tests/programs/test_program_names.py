@@ -290,7 +290,11 @@ def test_a_signal_that_ends_a_command_ends_the_processes_of_its_programs(tmp_pat
         f"from pettingllms_envs.programs import program\nteam = program({line!r}, agents=('writer',), timeout=60)\n"
     )
     command = [sys.executable, "-m", "pettingllms_envs.cli", "bench", f"{file}:team", "--agents", "random"]
-    bench = subprocess.Popen([*command, "--limit", "1", "--output", str(tmp_path / "run")], stdout=subprocess.DEVNULL)
+    bench = subprocess.Popen(
+        [*command, "--limit", "1", "--output", str(tmp_path / "run")],
+        stdout=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # SIGINT is ignored by what a shell starts with &
+    )
     until = time.monotonic() + 60
     while not pid.exists():
         assert time.monotonic() < until

@@ -93,7 +93,7 @@ def test_attention_finds_every_token_of_a_sequence_where_the_row_has_it(way: Way
     assert places[layout.back].tolist() == list(range(10))
 
 
-@pytest.mark.parametrize(("prompt", "completion", "split"), [(64, 8, True), (8, 64, False), (1, 8, False)])
+@pytest.mark.parametrize(("prompt", "completion", "split"), [(64, 8, True), (8, 128, False), (1, 8, False)])
 def test_prompts_are_attended_apart_where_that_costs_less(prompt: int, completion: int, split: bool) -> None:
     ids = torch.ones(4, prompt + completion, dtype=torch.long)
     layout = pack(ids, ids, completion).layout
