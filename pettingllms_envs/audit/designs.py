@@ -17,7 +17,7 @@ MOST_UNREADABLE = 0.5
 class UnreadableDesigns:
     """Counts designs that cannot be read, as the workflow `designed` reports them: all that were sampled.
 
-    The outcome of an episode is that of one design, and which one goes on in a tree is no matter of chance.
+    The outcome of an episode describes one design only, and in a tree that one is not drawn at random.
     """
 
     def __init__(self) -> None:

@@ -279,8 +279,9 @@ def configuration_of(setup: Setup, team: Team, *, num_processes: int) -> RunConf
             template = str(team.profiles[policy.name].processing_class.chat_template)
             own = {"chat template": f"digest {digest_of(template)}"}
             own |= {field: getattr(policy, field) for field in ("learning_rate", "max_grad_norm", "beta")}
-            if team.profiles[policy.name].reads_images:
-                own["size of pictures"] = dict(team.profiles[policy.name].processing_class.image_processor.size)
+            part = getattr(team.profiles[policy.name].processing_class, "image_processor", None)
+            if size := getattr(part, "size", None):
+                own["size of pictures"] = size if isinstance(size, int) else dict(size)
             adapter = adapter_name(team, policy)
             if adapter is not None:
                 own["lora_dropout"] = team.weights_of(policy.name).peft_config[adapter].to_dict().get("lora_dropout")

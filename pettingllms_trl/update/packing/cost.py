@@ -25,7 +25,6 @@ TOKEN_PRICES: Mapping[str, float] = {"cpu": 8.0, "cuda": 6.0}
 """What a token costs in everything but attention, by kind of device: in pairs of query and key, for each unit of the
 model's hidden size. Of a CPU it was measured (2 to 10 by model, `benchmarks/bench_update.py --fit`); of a GPU it is
 the ratio of operations."""
-
 GATHERED = 64
 """What the copies of a sequence's keys and values cost where attention goes sequence by sequence: as if each of its
 tokens attended to half as many more. Measured on a CPU, as the prices."""
