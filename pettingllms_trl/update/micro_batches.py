@@ -141,10 +141,10 @@ def tokens(batch: Batch, rows: torch.Tensor) -> int:
 
 
 def scaled_for(loss_type: str, batch: Batch) -> Batch:
-    """A batch for one of TRL's losses: `loss_scale` multiplies the loss, `router_scale` the coefficient of the router's.
+    """A batch for one of TRL's losses. `loss_scale` multiplies the loss, `router_scale` the coefficient of a router's.
 
-    Losses that divide by the generation's tokens need no scale. Terms that are a mean over the pass (the entropy bonus,
-    a router's loss) need it whatever the loss. TRL clamps its divisors to 1, so none of them may be changed instead.
+    A loss that divides by the generation's tokens needs no scale; terms that are a mean over the pass (entropy bonus,
+    router loss) need it whatever the loss. TRL clamps its divisors to 1, so they cannot be scaled instead.
     """
     if loss_type not in OVER_GENERATION:
         return {**batch, "router_scale": 1.0}
