@@ -82,14 +82,10 @@ def check(quirk: Quirk, rows: list[Any]) -> None:
     assert sum(row["success"] is True for row in rows) == quirk.solved, [row["error"] for row in rows]
     assert found["episodes"]["errors"] == errors == ({"refused": quirk.refused} if quirk.refused else {})
     steps = [row["steps"][-1] for row in rows if not row["error"]]
-    assert [(step["tokens"]["completion"], step["finish"]) for step in steps] == [
-        (quirk.written, quirk.finish)
-    ] * len(steps)
+    assert [(step["tokens"]["completion"], step["finish"]) for step in steps] == [(quirk.written, quirk.finish)] * len(
+        steps
+    )
     (agent,) = found["agents"].values()
     assert agent["unknown_tokens"] == ({quirk.note: len(steps)} if quirk.note else {})
     assert agent["finish_words"] == ({quirk.finish: len(steps)} if quirk.finish == "fin" else {})
     assert agent["cut_off"] == (len(steps) if quirk.finish == "length" else 0)
-
-
-def test_the_table_has_thirty_quirks() -> None:
-    assert len(QUIRKS) == 30

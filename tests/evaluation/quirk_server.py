@@ -1,4 +1,4 @@
-"""A server of OpenAI's protocol with one quirk of those that servers are known to have, and what bench is to make of it.
+"""A server of OpenAI's protocol with one of the quirks that servers are known to have, and what bench makes of it.
 
 It answers Plan-Path as its oracle, and "Add 3 and 2" with the sum. Requests are numbered by their prompt, from 0, in
 the order in which prompts come first.
@@ -140,8 +140,8 @@ QUIRKS: dict[str, Quirk] = {
     "too small a total": Quirk(always(usage=(50, 5, 54)), written=None, note="a total below its parts"),
     "beyond the limit": Quirk(always(usage=(50, 513, 563)), written=None, note="more tokens than the limit"),
     # Statuses.
-    "403": Quirk(of_one_prompt(403, FLAGGED), solved=3, refused=1, requests=5),  # one more to see that it is the prompt
-    "404": Quirk(of_one_prompt(404, error("no endpoint for it"), 1), solved=3, refused=1),
+    "403": Quirk(of_one_prompt(403, FLAGGED), solved=3, refused=1),
+    "404": Quirk(of_one_prompt(404, error("no endpoint")), solved=3, refused=1, requests=5),  # one to be sure
     "409": Quirk(at_first(error("conflict"), 409), **FLAKY),
     "498": Quirk(at_first(error("capacity exceeded"), 498), **FLAKY),
     "quota": Quirk(lambda asked: (429, NO_QUOTA), stops="insufficient_quota", requests=1),
