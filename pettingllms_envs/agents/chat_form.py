@@ -38,11 +38,13 @@ class ServerForm:
         has_long_name: Whether the most tokens are called `max_completion_tokens`, as reasoning models have it.
         has_system: Whether there are system messages; if not, their text is put before the first user's.
         has_answered: Whether it has answered a prompt, so that the URL, the key and the model are right.
+        is_closed: Whether it has refused the simplest prompt, too, so that they are not.
     """
 
     has_long_name: bool = False
     has_system: bool = True
     has_answered: bool = False
+    is_closed: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def applied(self, body: Mapping[str, Any]) -> dict[str, Any]:

@@ -240,16 +240,17 @@ class ChatApi:
     def _answers_another(self, server: Server, body: Mapping[str, Any]) -> bool:
         """Whether the server has answered some prompt, or answers the simplest one now: the access is right."""
         with self._form.lock:
-            if not self._form.has_answered:
+            if not (self._form.has_answered or self._form.is_closed):
                 sure = replace(server, patience=min(server.patience, SECONDS_TO_BE_SURE))
                 try:
                     sure.ask("POST", PATH, {**body, "messages": [{"role": "user", "content": "Hello"}]})
                 except ServerRefused as other:
-                    return other.status not in (*NO_ACCESS, *UNSURE)
+                    self._form.is_closed = other.status in (*NO_ACCESS, *UNSURE)
                 except ServerUnreachable:
-                    return True  # which says nothing of the access
-                self._form.has_answered = True
-            return True
+                    pass  # which says nothing of the access
+                else:
+                    self._form.has_answered = True
+            return not self._form.is_closed
 
     def _served(self) -> str:
         """The server's models, if it lists some and this one is not among them."""

@@ -10,7 +10,7 @@ from pettingllms_trl.engines.vllm.colocated import ColocatedVllm
 from pettingllms_trl.engines.vllm.params import VllmRequest
 from pettingllms_trl.engines.weight_store import AdapterVersion
 from pettingllms_trl.processes.tensor_parallel import TensorParallelGroup
-from pettingllms_trl.records import POLL_SECONDS, Answer, Sampled
+from pettingllms_trl.records import POLL_SECONDS, Answer
 
 
 class TensorParallelVllm(ColocatedVllm):
