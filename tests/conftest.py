@@ -1,6 +1,7 @@
 """What all tests share."""
 
 import gc
+import zlib
 from collections.abc import Iterator
 
 import pytest
@@ -18,3 +19,25 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
     finally:
         gc.enable()
         gc.freeze()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--shard", default="1/1", metavar="I/N", help="run the I-th of N parts of the selected tests")
+
+
+@pytest.hookimpl(trylast=True)  # after -m and -k have deselected theirs
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the tests of one shard: by a hash of their ids, which leaves each test where it is when others are added."""
+    index, number = shard_of(config.getoption("--shard"))
+    others = [item for item in items if zlib.crc32(item.nodeid.encode()) % number != index - 1]
+    if others:
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if zlib.crc32(item.nodeid.encode()) % number == index - 1]
+
+
+def shard_of(text: str) -> tuple[int, int]:
+    """I and N of `I/N`."""
+    index, _, number = text.partition("/")
+    if not (index.isdigit() and number.isdigit() and 1 <= int(index) <= int(number)):
+        raise pytest.UsageError(f"--shard is {text!r}; expected I/N with 1 <= I <= N, such as --shard 2/4.")
+    return int(index), int(number)
