@@ -22,22 +22,26 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--shard", default="1/1", metavar="I/N", help="run the I-th of N parts of the selected tests")
+    parser.addoption("--shard", default="1/1", metavar="I/N", help="run part I of N of the selected tests, by files")
 
 
 @pytest.hookimpl(trylast=True)  # after -m and -k have deselected theirs
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the tests of one shard: by a hash of their ids, which leaves each test where it is when others are added."""
     index, number = shard_of(config.getoption("--shard"))
-    others = [item for item in items if zlib.crc32(item.nodeid.encode()) % number != index - 1]
+    others = [item for item in items if not is_in_shard(item.nodeid, index, number)]
     if others:
         config.hook.pytest_deselected(items=others)
-        items[:] = [item for item in items if zlib.crc32(item.nodeid.encode()) % number == index - 1]
+        items[:] = [item for item in items if is_in_shard(item.nodeid, index, number)]
+
+
+def is_in_shard(nodeid: str, index: int, number: int) -> bool:
+    """Whether a test is in shard `index` of `number`: by a hash of its file, whose fixtures are then made once."""
+    return zlib.crc32(nodeid.partition("::")[0].encode()) % number == index - 1
 
 
 def shard_of(text: str) -> tuple[int, int]:
     """I and N of `I/N`."""
     index, _, number = text.partition("/")
-    if not (index.isdigit() and number.isdigit() and 1 <= int(index) <= int(number)):
+    if not (index.isdecimal() and number.isdecimal() and 1 <= int(index) <= int(number)):
         raise pytest.UsageError(f"--shard is {text!r}; expected I/N with 1 <= I <= N, such as --shard 2/4.")
     return int(index), int(number)
