@@ -96,7 +96,7 @@ class CooperativeTeam(Generic[State]):
 
     @property
     def roles(self) -> tuple[Role, ...]:
-        """One role, with an agent for each player that is one. A subclass may name them, in the order of the players."""
+        """One role, with an agent for each player that is one; a subclass may name them, in the order of players."""
         return (Role(PLAYER, JOB, delayed=True, count=self.num_agents),)
 
     def start(self, task_state: State) -> TableState[State]:

@@ -18,8 +18,8 @@ def check_seats(workflow: str, roles: Sequence[Role], num_players: int) -> None:
     """Raise ValueError unless there is an agent for each player."""
     if len(seats(roles)) != num_players:
         raise ValueError(
-            f"the workflow {workflow!r} has the agents {', '.join(seats(roles))}; expected {num_players}, one for each "
-            "player of the game. Change its roles, or their count."
+            f"the workflow {workflow!r} has the agents {', '.join(seats(roles))}; expected {num_players}, one for each"
+            " player of the game. Change its roles, or their count."
         )
 
 
