@@ -62,6 +62,12 @@ class EnvironmentFailure(Exception):
     """The environment raised or timed out. This is no fault of the model: every string should be a legal action."""
 
 
+class SamplingFailure(RuntimeError):
+    """An engine could not answer one request, such as one that a filter refuses. The instance is played again."""
+
+    kind = "unreachable"  # of the error, where a benchmark asks the engine
+
+
 Finish = Literal["stop", "length"]
 
 
@@ -266,7 +272,8 @@ class Scored:
     logprobs: tuple[float, ...]
 
 
-Sample = Callable[[Sequence[Request]], Sequence[Sampled]]
+Answer = Sampled | SamplingFailure
+Sample = Callable[[Sequence[Request]], Sequence[Answer]]
 """Samples completions for a batch of requests, in their order."""
 
 
@@ -305,7 +312,7 @@ class Engine(Protocol):
         """Queue a request; nothing is sampled yet."""
         ...
 
-    def step(self, timeout: float = POLL_SECONDS) -> Sequence[tuple[int, Sampled]]:
+    def step(self, timeout: float = POLL_SECONDS) -> Sequence[tuple[int, Answer]]:
         """Work on the queued requests for a while. Returns those that were answered, possibly none.
 
         Args:

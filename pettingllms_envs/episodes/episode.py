@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from pettingllms_envs.agents.answers import finish_of
 from pettingllms_envs.agents.base import Agent, AgentFailed, Reply, Request, check_carried
 from pettingllms_envs.episodes.files import FORMAT, digest
 from pettingllms_envs.episodes.observing import (
@@ -295,11 +296,13 @@ def derived_seed(run: int, instance: str, sample: int, agent: str, step: int) ->
 def reply_fields(reply: Reply, seed: int) -> dict[str, Any]:
     """The fields of a step's record that describe a reply."""
     num_tool_calls = getattr(reply, "num_tool_calls", 0)  # replies of plug-ins are classes of their own
+    note = getattr(reply, "usage_note", None)
     return {
         "reply": reply.text,
         "reasoning": reply.reasoning,
         "tokens": {"prompt": reply.prompt_tokens, "completion": reply.completion_tokens},
-        "finish": reply.finish,
+        **({"usage_note": note} if note else {}),
+        "finish": finish_of(reply.finish),
         "model": reply.model,
         "seed": seed,
         **({"tool_calls": num_tool_calls} if num_tool_calls else {}),
