@@ -24,6 +24,7 @@ from pettingllms_envs.evaluation import data_label
 from pettingllms_envs.evaluation.bench import without_defaults, workflow_of
 from pettingllms_envs.evaluation.metrics import tokens
 from pettingllms_envs.evaluation.scores import SUCCESS, check_cooperative, measure_of, returns_by_problem
+from pettingllms_envs.evaluation.scores import Run as Run
 from pettingllms_envs.evaluation.statistics import (
     Interval,
     difference_interval,
@@ -41,22 +42,6 @@ ALPHA = 0.05
 
 Scores = Mapping[str, Sequence[Any]]
 """By a run's name its score on each problem, in one order: shares of success as `Fraction`s, or returns as floats."""
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """A run to compare.
-
-    Args:
-        name: Its name in tables.
-        header: Its `run.json`.
-        folder: Where it is, for commands in errors; empty for `name`.
-    """
-
-    name: str
-    header: Mapping[str, Any]
-    rows: Sequence[Row]
-    folder: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

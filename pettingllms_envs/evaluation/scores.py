@@ -5,19 +5,32 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pettingllms_envs
 from pettingllms_envs.episodes.files import Row, check_starts_nothing, problem
 from pettingllms_envs.episodes.players import player_of
 
 
-if TYPE_CHECKING:
-    from pettingllms_envs.evaluation.compare import Run
-
 SUCCESS, RETURN = "success", "return"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run to compare.
+
+    Args:
+        name: Its name in tables.
+        header: Its `run.json`.
+        folder: Where it is, for commands in errors; empty for `name`.
+    """
+
+    name: str
+    header: Mapping[str, Any]
+    rows: Sequence[Row]
+    folder: str = ""
 
 
 def measure_of(rows: Iterable[Row]) -> str:
