@@ -417,6 +417,17 @@ def test_tables_that_go_into_a_file_are_not_wrapped(run: Command, monkeypatch: p
     assert pair in run("leaderboard r")[1]
 
 
+def test_the_page_of_the_index_links_to_the_pages_of_its_runs(run: Command) -> None:
+    for name in ("a b", "c"):
+        assert cli.main(["bench", "plan_path", "--agents", "oracle", "--limit", "1", "--output", f"r/{name}"]) == 0
+    assert cli.main(["view", "r/a b"]) == 0
+    Path("made").mkdir()
+    assert run("runs r --output made/runs.html")[0] == 0
+    text = Path("made/runs.html").read_text()
+    assert '<td><a href="../r/a%20b/page.html">r/a b</a></td></tr>' in text
+    assert "<td>r/c</td></tr>" in text
+
+
 def test_the_page_of_the_index_holds_no_markup_of_a_name(run: Command) -> None:
     run("bench plan_path --agents null --limit 1 --output r/a")
     head = files.read_header(Path("r/a"))
