@@ -10,7 +10,7 @@ from typing import Any
 from pettingllms_envs.core import ToolSpec, Unreadable
 from pettingllms_envs.observations import encodable
 from pettingllms_envs.replies import END_OF_THINKING
-from pettingllms_envs.tools.calls import arguments_of, native_places, read_native_calls
+from pettingllms_envs.tools.calls import arguments_of, call_id, native_places, read_native_calls
 
 
 def read_reply(text: str, tools: Sequence[Mapping[str, Any]], number: int) -> tuple[str, list[dict[str, Any]]]:
@@ -43,7 +43,7 @@ def read_reply(text: str, tools: Sequence[Mapping[str, Any]], number: int) -> tu
         for call in calls
     ]
     return f"{thoughts}{end}{_without_calls(words)}".strip(), [
-        {"id": f"call_{number}_{k}", "type": "function", "function": function} for k, function in enumerate(functions)
+        {"id": call_id(number, k), "type": "function", "function": function} for k, function in enumerate(functions)
     ]
 
 
