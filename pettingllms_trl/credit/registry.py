@@ -16,6 +16,7 @@ from pettingllms_trl.credit.rae import RunningBaseline
 from pettingllms_trl.credit.schemes import (
     GROUPS,
     at_grpo,
+    best,
     counterfactual,
     dr_mas,
     gigpo,
@@ -53,6 +54,7 @@ class SchemeFacts(NamedTuple):
         scale: What it divides by: `"group"`, `"batch"` or `"none"`, as in [`at_grpo`], or `"mean"` for the group's
             mean. `None`: it has no such option.
         compares_states: Whether it takes candidates or decisions in equal states for alike.
+        has_baseline: Whether it subtracts one, as decisions of continuations are compared with their mean.
     """
 
     sums_to_zero: Sums | None = None
@@ -60,6 +62,7 @@ class SchemeFacts(NamedTuple):
     judges_own_step: bool = False
     scale: str | None = None
     compares_states: bool = False
+    has_baseline: bool = True
 
     def deviation(self, *, default: Scale) -> Scale:
         """The deviation that it divides by, or `default` if it divides by another number or is unknown."""
@@ -81,6 +84,7 @@ class _Scheme(NamedTuple):
         needs_continuations: Whether each candidate must be continued.
         value: The `value` by which it judges candidates, if that is not an option.
         groups_states: Whether its groups are decisions in one state.
+        has_baseline: See `SchemeFacts`.
     """
 
     function: Callable[..., Any]
@@ -93,6 +97,7 @@ class _Scheme(NamedTuple):
     needs_continuations: bool = False
     value: Value | None = None
     groups_states: bool = False
+    has_baseline: bool = True
 
 
 _EITHER: Mapping[Sampling, Options] = {"tree": {}, "parallel": {"value": "outcome"}}
@@ -112,6 +117,13 @@ _SCHEMES: Mapping[str, _Scheme] = {
         scaled=True,
         sums=_BY_TURN,
         peers=GROUPS,
+    ),
+    "best": _Scheme(
+        best,
+        {"tree": {}, "parallel": {"value": "return_to_go", "group": "turn"}},
+        peers=GROUPS,
+        scale="none",
+        has_baseline=False,
     ),
     "counterfactual": _Scheme(
         counterfactual,
@@ -277,6 +289,7 @@ def facts_of(credit: Credit, sampling: Sampling) -> SchemeFacts:
         judges_own_step=options.get("value") == "reward",
         scale=scheme.scale or options.get("scale"),
         compares_states=scheme.groups_states or _of_branches(scheme.value or options.get("value"), sampling),
+        has_baseline=scheme.has_baseline,
     )
 
 
