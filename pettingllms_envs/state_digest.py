@@ -20,7 +20,7 @@ ARRAY = "array("
 """Occurs in the `repr` of every value with an array."""
 
 
-class Reported(tuple[tuple[str, bool | int | float | str], ...]):
+class Reported(tuple[tuple[str, Any], ...]):
     """Figures that only the outcome of an episode reports, by name: a part of its snapshots, but not of its states.
 
     >>> Reported(messages=1, chars=12).plus(messages=1)
