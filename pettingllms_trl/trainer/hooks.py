@@ -25,10 +25,10 @@ from trl.trainer.utils import RepeatSampler
 
 from pettingllms_trl.checkpoints.checkpointer import Checkpointer
 from pettingllms_trl.checkpoints.publishing import Publisher, write_team_file
+from pettingllms_trl.engines.folder_sampling import without_folder_sampling
 from pettingllms_trl.engines.synced_engines import SyncedEngines
 from pettingllms_trl.engines.transformers import ending_at, prompts_read_once, role_settings
 from pettingllms_trl.policies import weights
-from pettingllms_trl.policies.folder_sampling import without_folder_sampling
 from pettingllms_trl.policies.multi_model import MultiPolicyModel
 from pettingllms_trl.policies.optim import clip_by_policy, split_groups
 from pettingllms_trl.policies.profiles import OF_TRL, PolicyProfile
