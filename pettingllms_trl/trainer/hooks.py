@@ -124,13 +124,7 @@ class TRLHooks(GRPOTrainer):
         dataset = self.train_dataset
         if isinstance(dataset, IterableDataset):
             dataset = self.plan.repeated(dataset)
-        return self._get_dataloader(
-            dataset=dataset,
-            description="Training",
-            batch_size=self.plan.rows,
-            sampler_fn=self._get_train_sampler,
-            is_training=True,
-        )
+        return self._get_dataloader(dataset, "Training", self.plan.rows, self._get_train_sampler, is_training=True)
 
     def get_batch_samples(
         self, epoch_iterator: Iterator[list[Row]], num_batches: int, device: torch.device
