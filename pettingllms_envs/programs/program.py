@@ -72,8 +72,8 @@ class Program:
         for agent in self.names.values():
             if not agent.isidentifier() or agent == TEAM:
                 raise ValueError(
-                    f"program got the agent {agent!r}; expected a name of letters, digits and _ but not {TEAM!r}, which"
-                    " stands for all agents where rewards are named. Rename it."
+                    f"program got the agent {agent!r}; expected a name of letters, digits and _ but not {TEAM!r},"
+                    " which stands for all agents where rewards are named. Rename it."
                 )
         check_choice("rewards", self.rewards, ("end", "by step"))
         if not self.timeout > 0:
