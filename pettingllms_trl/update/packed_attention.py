@@ -31,6 +31,18 @@ HARMLESS = frozenset(
     {"is_causal", "output_attentions", "position_ids", "sliding_window", "use_cache", "cache_position"}
 )
 """Keyword arguments of attention that have no effect here: a window is also passed as a restriction."""
+FEATURES = {
+    "softcap": "caps its attention scores (softcap), which PyTorch's attention kernels do not",
+    "s_aux": "has attention sinks, which PyTorch's attention kernels do not",
+    "sinks": "has attention sinks, which PyTorch's attention kernels do not",
+    "position_bias": "adds a bias by distance to its attention scores, which packed attention does not",
+    "indices": "chooses the tokens that it attends to by an index of the whole row",
+}
+"""Keyword arguments of attention that some models pass, and what those models do."""
+
+
+class NotPackable(ValueError):
+    """A layer needs something that packed attention does not have; goes on from "the model of policy 'solver' ..."."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +94,17 @@ def attend(
         (1, T, H, D), and no weights.
 
     Raises:
-        ValueError: The layer needs something that is not supported here.
+        NotPackable: The layer needs something that is not supported here.
     """
     unknown = sorted(name for name, given in kwargs.items() if given is not None and name not in HARMLESS)
     if shared_prefix is None:
-        raise ValueError("attention without a layout, expected one from the model's forward")
-    if unknown or kwargs.get("is_causal") is False:
-        raise ValueError(f"attention with {', '.join(unknown) or 'is_causal=False'}, expected none of it")
+        raise NotPackable("does not pass arguments of its forward pass on to its attention")
+    for name in unknown:
+        raise NotPackable(FEATURES.get(name, f"calls attention with {name}, which packed attention does not have"))
+    if kwargs.get("is_causal") is False:
+        raise NotPackable("has attention that is not causal")
     if attention_mask is None and kwargs.get("sliding_window"):
-        raise ValueError("attention with a sliding_window, but no mask of one")
+        raise NotPackable("has a sliding window of which its layers are given no mask")
     query, key, value = (heads.transpose(1, 2)[0] for heads in (query, key, value))  # (T, H, D)
     run = _Kernel(dropout, scaling, attention_mask)
     rows, prompts, branches = shared_prefix.rows, shared_prefix.prompts, shared_prefix.branches
