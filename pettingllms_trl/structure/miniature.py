@@ -158,7 +158,7 @@ class _Sizes:
         if name == "original_max_position_embeddings":
             return value if self.switch is not None else min(value, 16)
         if KEY_HEADS.fullmatch(name):
-            return HEADS if value == self.heads else min(value, 2)
+            return min(value, HEADS if value == self.heads else 2)
         return min(value, next((most for pattern, most in MOST if re.fullmatch(pattern, name)), value))
 
     def _list(self, name: str, value: list[Any]) -> list[Any]:
