@@ -169,14 +169,19 @@ class _Sizes:
             return [*own[:-1], round(sum(value) * self.share) - sum(own[:-1])]
         if TOKENS.fullmatch(name):
             return [self.vocabulary.get(each, each) for each in value]
-        if self.depth and len(value) == self.depth:
+        if self.depth and _is_by_layer(name, value, self.depth):
             return [self._value(name, value[number]) for number in self.layers]
         return value
 
 
+def _is_by_layer(name: str, value: Any, depth: int) -> bool:
+    """Whether a field is a list with an entry for each layer, and not one that has as many by chance."""
+    return isinstance(value, list) and len(value) == depth and (depth > 8 or "layer" in name or "types" in name)
+
+
 def _kept(fields: Mapping[Any, Any], depth: int) -> list[int]:
     """The first layer of each kind, and then the last of each, by the lists that have an entry for each layer."""
-    lists = [value for value in fields.values() if isinstance(value, list) and len(value) == depth]
+    lists = [value for name, value in fields.items() if _is_by_layer(str(name), value, depth)]
     kinds = [repr([each[number] for each in lists]) for number in range(depth)]
     first = {kind: number for number, kind in reversed([*enumerate(kinds)])}
     last = {kind: number for number, kind in enumerate(kinds)}

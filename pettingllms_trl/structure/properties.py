@@ -101,16 +101,6 @@ PROPERTIES = (
         lambda model: "position_ids" not in inspect.signature(type(base_of(model)).forward).parameters,
         packing=False,
     ),
-    Property(
-        "caps its attention scores (softcap), which PyTorch's attention kernels do not",
-        lambda model: bool(getattr(base_of(model).config.get_text_config(), "attn_logit_softcapping", None)),
-        caching=False,
-    ),
-    Property(
-        "has attention sinks, which PyTorch's attention kernels do not",
-        lambda model: any(name.endswith(("sinks", "sink")) for name, _ in base_of(model).named_parameters()),
-        caching=False,
-    ),
     Property("has an adapter that adds tokens before each row", _adapter_has("is_prompt_learning")),
     Property(
         "has an adapter that begins at invocation tokens, which it looks for once in a row (aLoRA)",

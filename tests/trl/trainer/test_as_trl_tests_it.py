@@ -237,7 +237,6 @@ def each() -> list[Any]:
 
 @pytest.mark.filterwarnings("ignore:.*Model has `tie_word_embeddings=True`:UserWarning")
 @pytest.mark.filterwarnings("ignore:shared_prefix=True, but .* has a router:UserWarning")
-@pytest.mark.filterwarnings("ignore:shared_prefix=True, but .* caps its attention scores:UserWarning")
 @pytest.mark.parametrize("how", each())
 def test_what_trl_asks_of_its_trainer(
     how: How, trainer_of: Callable[..., MultiAgentGRPOTrainer], request: pytest.FixtureRequest

@@ -21,8 +21,6 @@ from test_equals_trl import CASES, LAYOUTS, LOSSES
 from transformers import (
     BloomConfig,
     BloomForCausalLM,
-    Gemma2Config,
-    Gemma2ForCausalLM,
     MixtralConfig,
     MixtralForCausalLM,
     PreTrainedModel,
@@ -411,11 +409,6 @@ OTHERS: dict[str, tuple[Callable[[], PreTrainedModel], Callable[[PreTrainedModel
         ),
         untouched,
         "other log-probabilities",
-    ),
-    "attention with a cap": (
-        lambda: Gemma2ForCausalLM(Gemma2Config(**{**SHAPE, "vocab_size": 300}, sliding_window=6)),
-        untouched,
-        "caps its attention scores",
     ),
 }
 

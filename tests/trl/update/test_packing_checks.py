@@ -14,6 +14,10 @@ from transformers import (
     BertLMHeadModel,
     ElectraConfig,
     ElectraForCausalLM,
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    GptOssConfig,
+    GptOssForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
     ModernBertDecoderConfig,
@@ -22,9 +26,13 @@ from transformers import (
     RobertaConfig,
     RobertaForCausalLM,
 )
+from trl.trainer.utils import add_fused_lm_head
 
-from packed_models import MODELS
+from packed_models import MODELS, difference, gradients, one_by_one, together
 from pettingllms_trl.structure.miniature import NoMiniature, miniature
+from pettingllms_trl.update.packed_attention import attending
+from pettingllms_trl.update.packing.cost import Way
+from pettingllms_trl.update.packing.pack import pack
 from pettingllms_trl.update.packing_checks import EXACT, compare, template_rows
 
 
@@ -121,6 +129,39 @@ def test_a_model_that_can_be_packed_agrees_on_a_miniature(name: str) -> None:
     found = compare(MODELS[name](), PROMPTS, COMPLETIONS)
     assert found.packed is None
     assert not is_off(found.head, EXACT)
+
+
+SMALL = {"hidden_size": 32, "head_dim": 8, "num_attention_heads": 4, "num_key_value_heads": 2, "sliding_window": 6}
+IN_FULL: dict[str, Callable[[], PreTrainedModel]] = {
+    "softcap": lambda: Gemma2ForCausalLM(
+        Gemma2Config(**SIZES, **SMALL, intermediate_size=32, attn_logit_softcapping=1.0, initializer_range=0.3)
+    ),
+    "sinks": lambda: GptOssForCausalLM(
+        GptOssConfig(**SIZES, **SMALL, intermediate_size=32, num_local_experts=4, initializer_range=0.3)
+    ),
+}
+
+
+@pytest.mark.parametrize("way", ["rows", "prompts"])
+@pytest.mark.parametrize("name", IN_FULL)
+def test_attention_with_a_cap_or_sinks_has_the_gradients_of_rows_alone(name: str, way: Way) -> None:
+    torch.manual_seed(0)
+    model = IN_FULL[name]()
+    for parameter_name, parameter in model.named_parameters():
+        if "sinks" in parameter_name:
+            torch.nn.init.normal_(parameter)
+    assert compare(model, PROMPTS, COMPLETIONS).packed is None
+    add_fused_lm_head(model, outputs=("log_probs", "entropy"))
+    pairs, width = list(zip(PROMPTS, COMPLETIONS, strict=True)), 9
+    ids = torch.tensor([[0] * (10 - len(p)) + p + c + [0] * (width - len(c)) for p, c in pairs])
+    mask = (ids != 0).long()
+    with attending(model):
+        of_packed = gradients(model, together(model, pack(ids, mask, width, way=way)))
+    alone = torch.zeros(2, 3, width)
+    for row, (prompt, completion) in enumerate(pairs):
+        own, length = torch.tensor([prompt + completion]), len(completion)
+        alone[:, row, :length] = torch.cat([*one_by_one(model, own, torch.ones_like(own), length)])
+    assert difference(of_packed, gradients(model, (alone[0], alone[1]))) < 1e-5
 
 
 def test_an_adapter_of_another_depth_is_tried_on_the_miniatures_layers() -> None:
