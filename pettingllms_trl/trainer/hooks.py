@@ -28,6 +28,7 @@ from pettingllms_trl.checkpoints.publishing import Publisher, write_team_file
 from pettingllms_trl.engines.synced_engines import SyncedEngines
 from pettingllms_trl.engines.transformers import ending_at, prompts_read_once, role_settings
 from pettingllms_trl.policies import weights
+from pettingllms_trl.policies.folder_sampling import without_folder_sampling
 from pettingllms_trl.policies.multi_model import MultiPolicyModel
 from pettingllms_trl.policies.optim import clip_by_policy, split_groups
 from pettingllms_trl.policies.profiles import OF_TRL, PolicyProfile
@@ -344,6 +345,7 @@ class TRLHooks(GRPOTrainer):
         with (
             self.accelerator.autocast() if isinstance(self.model, MultiPolicyModel) else nullcontext(),
             override_args(self.args, ds3_gather_for_generation=False),
+            without_folder_sampling(own),
             prompts_read_once(own, args[1]) if reads_once else nullcontext(),
         ):
             generated = super()._generate_single_turn(*args, **kwargs)
