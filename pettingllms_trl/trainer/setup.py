@@ -11,10 +11,11 @@ from typing import Any
 from datasets import Dataset
 from pettingzoo import AECEnv
 
+from pettingllms_envs.branching import ReplayError
 from pettingllms_envs.branching.views import name_of
 from pettingllms_trl import credit as credits
 from pettingllms_trl.config import MultiAgentGRPOConfig
-from pettingllms_trl.credit.delayed_rewards import check_delayed_roles, choose_credit, delayed_agents
+from pettingllms_trl.credit.delayed_rewards import CreditChoice, check_delayed_roles, choose_credit, delayed_agents
 from pettingllms_trl.credit.reward_functions import RewardFunctions
 from pettingllms_trl.credit.reward_weights import RewardWeights, declared_parts, weigher
 from pettingllms_trl.credit.selection import check_resampling
@@ -108,29 +109,20 @@ class Setup:
         datasets = by_argument(train_dataset, eval_dataset)
         made = make_envs(make_env)
         probes = list(made.values())
+        args, is_default = _with_crash_reward(args, probes)
         parts = [*declared_parts(probes), *(["crash"] if args.crash_reward is not None else [])]
         rewards = RewardFunctions(reward_funcs, args.reward_weights, reward_processing_classes, parts=parts)
         agents = agents_of({name: [env] for name, env in made.items()})
         routing = route(policies, agents, model=model, tokenizer=processing_class)
         learning = set(routing.of_agent) - set(routing.partners)
         delayed = [agent for agent in delayed_agents({name: [env] for name, env in made.items()}) if agent in learning]
-        choice = choose_credit(credit, args, delayed if train_dataset is not None else [])
+        trains = train_dataset is not None
+        choice = choose_credit(credit, args, delayed if trains else [])
         if args.sampling is None:
             args = copy(args)
             args.sampling = choice.sampling
-        envs = check_envs(
-            make_env,
-            args.seed,
-            list(datasets.values()),
-            Branching.of(
-                sampling=choice.sampling,
-                num_continuations=args.num_continuations,
-                crash_reward=args.crash_reward,
-                trains=train_dataset is not None,
-            ),
-            made=made,
-            reads=read_columns(rewards),
-        )
+        rows = list(datasets.values())
+        envs = _checked(make_env, args, choice, rows, made, rewards, trains=trains, is_default=is_default)
         if args.process_index == 0:
             check_seeds(make_env, envs, datasets, args.seed)
         schedule = _schedule(schedule, args, [policy.name for policy in routing.trained])
@@ -223,6 +215,47 @@ def _config(args: Any) -> MultiAgentGRPOConfig:
             "GRPOConfig does."
         )
     return args
+
+
+def _checked(
+    make_env: MakeEnv | Mapping[str, MakeEnv],
+    args: MultiAgentGRPOConfig,
+    choice: CreditChoice,
+    rows: Sequence[Any],
+    made: Mapping[str, AECEnv],
+    rewards: RewardFunctions,
+    *,
+    trains: bool,
+    is_default: bool,
+) -> dict[str, list[AECEnv]]:
+    """The validated environments. A `crash_reward` that is a default is given up where a program is not repeatable."""
+    branching = Branching.of(
+        sampling=choice.sampling,
+        num_continuations=args.num_continuations,
+        crash_reward=args.crash_reward,
+        trains=trains,
+    )
+    try:
+        return check_envs(make_env, args.seed, rows, branching, made=made, reads=read_columns(rewards))
+    except ReplayError as error:
+        if not is_default:
+            raise
+        args.crash_reward = None
+        warnings.warn(f"A reply that makes the program fail is not paid its least reward: {error}", stacklevel=4)
+        return _checked(make_env, args, choice, rows, made, rewards, trains=trains, is_default=False)
+
+
+def _with_crash_reward(args: MultiAgentGRPOConfig, envs: Sequence[AECEnv]) -> tuple[MultiAgentGRPOConfig, bool]:
+    """The configuration with the `crash_reward` that all environments declare, if it has none, and whether that is so.
+
+    A reply that crashes an environment gets the least that any of them pays.
+    """
+    declared = [env.metadata.get("crash_reward") for env in envs]
+    if args.crash_reward is not None or None in declared:
+        return args, False
+    args = copy(args)
+    args.crash_reward = min(declared)
+    return args, True
 
 
 def _check_paid(envs: Sequence[AECEnv], rewards: RewardFunctions) -> None:
