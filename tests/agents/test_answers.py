@@ -10,11 +10,11 @@ import httpx2
 import pytest
 
 from pettingllms_envs.agents.answers import (
-    ChatCompletion,
     ErrorInside,
     ending,
     finish_of,
     is_passing,
+    read_chat,
     read_checked,
     read_usage,
     status_of,
@@ -120,7 +120,7 @@ def test_an_error_in_a_200_has_the_status_that_it_should_have_had(answer: Any, s
 
 def test_an_error_that_is_null_is_none() -> None:
     answer = {"error": None, "choices": [{"message": {"content": "U"}, "error": None, "finish_reason": "stop"}]}
-    assert ChatCompletion.of(json.dumps(answer), with_calls=False).text == "U"
+    assert read_chat(json.dumps(answer), with_calls=False).text == "U"
 
 
 @pytest.mark.parametrize(
