@@ -139,6 +139,9 @@ class Setup:
                 "Set train_continuations=False, or choose another credit."
             )
         group_filters = credits.resolve_filters(filters, **sampled)
+        if train_dataset is not None:
+            histories = [name_of(pool[0]) for pool in envs.values() if pool[0].metadata.get("state") == "history"]
+            credits.check_states(histories, scheme, group_filters, choice.sampling)
         check_resampling(args, group_filters, train_dataset)
         curricula = Curricula(by_environment(curriculum, envs))
         for name, each in curricula.curricula.items():
