@@ -200,7 +200,11 @@ def _text(value: object) -> str | None:
 def _first(given: Mapping[str, Any], *names: str) -> int | None:
     """A number of tokens under the first of the names that has a whole number; else None."""
     for value in map(given.get, names):
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if is_number and 0 <= value < 2**53 and value == int(value):
+        if (
+            isinstance(value, int | float)
+            and not isinstance(value, bool)
+            and 0 <= value < 2**53
+            and value == int(value)
+        ):
             return int(value)
     return None

@@ -15,7 +15,7 @@ from pettingllms_envs.branching import ReplayError
 from pettingllms_envs.branching.views import name_of
 from pettingllms_trl import credit as credits
 from pettingllms_trl.config import MultiAgentGRPOConfig
-from pettingllms_trl.credit.delayed_rewards import CreditChoice, check_delayed_roles, choose_credit, delayed_agents
+from pettingllms_trl.credit.delayed_rewards import check_delayed_roles, choose_credit, delayed_agents
 from pettingllms_trl.credit.reward_functions import RewardFunctions
 from pettingllms_trl.credit.reward_weights import RewardWeights, declared_parts, weigher
 from pettingllms_trl.credit.selection import check_resampling
@@ -116,13 +116,18 @@ class Setup:
         routing = route(policies, agents, model=model, tokenizer=processing_class)
         learning = set(routing.of_agent) - set(routing.partners)
         delayed = [agent for agent in delayed_agents({name: [env] for name, env in made.items()}) if agent in learning]
-        trains = train_dataset is not None
-        choice = choose_credit(credit, args, delayed if trains else [])
-        if args.sampling is None:
-            args = copy(args)
-            args.sampling = choice.sampling
-        rows = list(datasets.values())
-        envs = _checked(make_env, args, choice, rows, made, rewards, trains=trains, is_default=is_default)
+        choice = choose_credit(credit, args, delayed if train_dataset is not None else [])
+        args = copy(args)
+        args.sampling = args.sampling or choice.sampling
+        envs = _checked(
+            args,
+            make_env,
+            made,
+            datasets,
+            read_columns(rewards),
+            trains=train_dataset is not None,
+            is_default=is_default,
+        )
         if args.process_index == 0:
             check_seeds(make_env, envs, datasets, args.seed)
         schedule = _schedule(schedule, args, [policy.name for policy in routing.trained])
@@ -227,31 +232,30 @@ def _config(args: Any) -> MultiAgentGRPOConfig:
 
 
 def _checked(
-    make_env: MakeEnv | Mapping[str, MakeEnv],
     args: MultiAgentGRPOConfig,
-    choice: CreditChoice,
-    rows: Sequence[Any],
+    make_env: MakeEnv | Mapping[str, MakeEnv],
     made: Mapping[str, AECEnv],
-    rewards: RewardFunctions,
+    datasets: Mapping[str, Any],
+    reads: Collection[str],
     *,
     trains: bool,
     is_default: bool,
 ) -> dict[str, list[AECEnv]]:
     """The validated environments. A `crash_reward` that is a default is given up where a program is not repeatable."""
     branching = Branching.of(
-        sampling=choice.sampling,
+        sampling=args.sampling,
         num_continuations=args.num_continuations,
         crash_reward=args.crash_reward,
         trains=trains,
     )
     try:
-        return check_envs(make_env, args.seed, rows, branching, made=made, reads=read_columns(rewards))
+        return check_envs(make_env, args.seed, list(datasets.values()), branching, made=made, reads=reads)
     except ReplayError as error:
         if not is_default:
             raise
         args.crash_reward = None
         warnings.warn(f"A reply that makes the program fail is not paid its least reward: {error}", stacklevel=4)
-        return _checked(make_env, args, choice, rows, made, rewards, trains=trains, is_default=False)
+        return _checked(args, make_env, made, datasets, reads, trains=trains, is_default=False)
 
 
 def _with_crash_reward(args: MultiAgentGRPOConfig, envs: Sequence[AECEnv]) -> tuple[MultiAgentGRPOConfig, bool]:
