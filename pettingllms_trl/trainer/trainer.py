@@ -65,8 +65,9 @@ from pettingllms_trl.trainer import parts
 from pettingllms_trl.trainer.collector import Generation, RolloutCollector
 from pettingllms_trl.trainer.dataloading import places
 from pettingllms_trl.trainer.episode_metrics import EpisodeMetrics, with_absent_parts
-from pettingllms_trl.trainer.hooks import TRLHooks, override_args
+from pettingllms_trl.trainer.hooks import TRLHooks
 from pettingllms_trl.trainer.monitor import LearningMonitor, reply_limits, warn_above_progress_bar
+from pettingllms_trl.trainer.overrides import override_args
 from pettingllms_trl.trainer.reporting import GenerationReporter
 from pettingllms_trl.trainer.rollout_times import RolloutTimes
 from pettingllms_trl.trainer.setup import Setup, check_unsupported
