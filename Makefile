@@ -47,8 +47,8 @@ test-slow: $(INSTALLED) ## run the slow tests in six shards, each half an hour a
 VLLM := .bench/vllm
 test-vllm: $(VLLM)/.installed ## run the tests of vLLM and of DeepSpeed on CPUs, in an environment of their own
 	@status=0; export OMP_NUM_THREADS=$(OMP_NUM_THREADS) VLLM_CPU_KVCACHE_SPACE=1 DS_ACCELERATOR=cpu; \
-	$(VLLM)/bin/python -m pytest -m vllm $(ARGS) || status=1; \
-	$(VLLM)/bin/python -m pytest -m slow -k zero tests/trl/trainer/test_two_ranks.py $(ARGS) || status=1; exit $$status
+	$(VLLM)/bin/python -m pytest -o faulthandler_timeout=1800 -m vllm $(ARGS) || status=1; \
+	$(VLLM)/bin/python -m pytest -o faulthandler_timeout=1800 -m slow -k zero tests/trl/trainer/test_two_ranks.py $(ARGS) || status=1; exit $$status
 
 $(VLLM)/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -m venv --clear $(VLLM)

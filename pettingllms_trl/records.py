@@ -118,7 +118,7 @@ class Candidate:
         return self.reward + fmean(self.continuations)
 
 
-Choose = Literal["reward", "value"]
+Choose = Literal["reward", "value", "random"]
 """By what the candidate that is played on is chosen: the reward of its step, or its `Candidate.value`."""
 
 
@@ -395,7 +395,8 @@ class RolloutOptions:
             single random number generator is reproducible.
 
     Raises:
-        ValueError: `env_timeout` without threads; or `choose="value"` without a tree or without continuations.
+        ValueError: `env_timeout` without threads; `choose="value"` without a tree or without continuations; or
+            `choose="random"` without a tree.
     """
 
     sampling: Literal["tree", "parallel"]
@@ -421,6 +422,11 @@ class RolloutOptions:
                 f"choose='value' with sampling={self.sampling!r} and num_continuations={self.num_continuations}, "
                 "expected a tree with continuations of each candidate, whose mean return is its value. Set "
                 "num_continuations=1, or choose='reward'."
+            )
+        if self.choose == "random" and self.sampling != "tree":
+            raise ValueError(
+                f"choose='random' with sampling={self.sampling!r}, expected 'tree': elsewhere a decision has one "
+                "candidate. Set sampling='tree', or choose='reward'."
             )
 
     @property

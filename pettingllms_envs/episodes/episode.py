@@ -23,7 +23,7 @@ from pettingllms_envs.episodes.observing import (
 )
 from pettingllms_envs.episodes.prompts import Tools, recorded, with_tools
 from pettingllms_envs.episodes.schema import EpisodeRow, ErrorFields, Step
-from pettingllms_envs.failures import EpisodeRestart
+from pettingllms_envs.failures import EpisodeRestart, Unavailable
 from pettingllms_envs.features import CountedReply, TakesReply
 from pettingllms_envs.observations import Image, Prompt, images_of, limits_of, read_observation
 
@@ -96,6 +96,7 @@ def episode(
 
     Raises:
         Stopped: `stopped()` was true.
+        Unavailable: This machine lacks what the environment needs.
         Exception: An agent raised something other than `AgentFailed`: `AgentRefused`, or a bug.
     """
     began, clock = time.time(), time.perf_counter()
@@ -110,6 +111,8 @@ def episode(
             recorder.step(agents[env.agent_selection], sample, rules)
     except AgentFailed as failed:
         error = {"kind": failed.kind, "message": str(failed)}
+    except Unavailable:
+        raise
     except EpisodeRestart:
         return episode(env, instance, sample, agents, rules, stopped=stopped, keep=keep)
     except Exception as failed:  # a third-party environment may raise anything; the row says what

@@ -41,7 +41,8 @@ class ProgramEnv(AECEnv[str, Any, str | None]):  # type: ignore[misc]  # petting
     * `outcome`: `success`, if the program has a `success`, and `refused_requests`, those that the endpoint answered
       with an error.
 
-    A state is returned to by playing the same replies again (`metadata["branching"]` is `"replay"`).
+    A state is returned to by playing the same replies again (`metadata["branching"]` is `"replay"`), and is known by
+    them alone (`metadata["state"]` is `"history"`).
     """
 
     takes_reply = True
@@ -56,6 +57,7 @@ class ProgramEnv(AECEnv[str, Any, str | None]):  # type: ignore[misc]  # petting
             "render_modes": [],
             "is_parallelizable": False,
             "branching": "replay",
+            "state": "history",
             "replay_remedy": REMEDY,
             "program": program.rewards,
             "delayed_roles": self.possible_agents if program.rewards == "end" else [],

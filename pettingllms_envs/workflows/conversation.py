@@ -117,6 +117,10 @@ class Conversation(BaseWorkflow[RowState, str]):
             raise ValueError(str(error)) from None
         return ConversationState(task_state)
 
+    def is_history(self, state: ConversationState) -> bool:
+        """True: all replies are kept, also those that nobody reads again."""
+        return True
+
     def actor(self, state: ConversationState) -> str:
         """The role that speaks next; at the end the one that spoke last."""
         return self.order[min(len(state.replies), len(self.order) - 1)]

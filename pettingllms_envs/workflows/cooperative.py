@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Generic, NamedTuple
+from typing import Any, ClassVar, Generic, NamedTuple
 
 from pettingllms_envs.core import (
     TEAM,
@@ -29,7 +29,9 @@ from pettingllms_envs.core import (
     check_whole,
     part_ranges,
 )
+from pettingllms_envs.state_digest import Reported
 from pettingllms_envs.tasks.cooperative import CooperativeTask
+from pettingllms_envs.workflows.seats import check_seats, seat_prompt, seats
 
 
 PLAYER = "player"
@@ -43,15 +45,13 @@ class TableState(NamedTuple, Generic[State]):
         task: The game's state.
         turn: The number of the next move, from 1; at the end, of the last one.
         notes: For each player, why its last reply was no move; empty if it was one.
-        num_unreadable: How many replies were unreadable.
-        num_illegal: How many replies were moves that were not allowed.
+        reported: How many replies were unreadable, and how many moves that were not allowed.
     """
 
     task: State
     turn: int
     notes: tuple[str, ...]
-    num_unreadable: int = 0
-    num_illegal: int = 0
+    reported: Reported = Reported(unreadable=0, illegal=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,7 @@ class CooperativeTeam(Generic[State]):
 
     name: ClassVar[str] = "team"
     cyclic: ClassVar[bool] = False
+    state_form: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         if not isinstance(self.task, CooperativeTask):
@@ -81,6 +82,7 @@ class CooperativeTeam(Generic[State]):
             )
         check_whole("num_turns", self.num_turns, 0)
         object.__setattr__(self, "num_turns", self.num_turns or self.task.max_game_length)
+        check_seats(self.name, self.roles, self.num_agents)
 
     @property
     def num_agents(self) -> int:
@@ -94,7 +96,7 @@ class CooperativeTeam(Generic[State]):
 
     @property
     def roles(self) -> tuple[Role, ...]:
-        """One role, with an agent for each player that is one."""
+        """One role, with an agent for each player that is one; a subclass may name them, in the order of players."""
         return (Role(PLAYER, JOB, delayed=True, count=self.num_agents),)
 
     def start(self, task_state: State) -> TableState[State]:
@@ -107,8 +109,7 @@ class CooperativeTeam(Generic[State]):
 
     def system(self, role: str) -> str:
         """The rules, which player it is, the reply format."""
-        name = f"{PLAYER}_{self._members.index(role)}"
-        return "\n".join(filter(None, (self.task.rules(), f"You are {name}. {JOB}", self.task.reply_format())))
+        return seat_prompt(self.task, self.roles, role)
 
     def observe(self, state: TableState[State], role: str) -> str:
         """What the player knows, the turn if the budget may end the game, and why its last reply was no move."""
@@ -143,13 +144,13 @@ class CooperativeTeam(Generic[State]):
         """Progress, success, format and the game's costs."""
         return part_ranges(self.task)
 
-    def outcome(self, state: TableState[State]) -> Mapping[str, int]:
+    def outcome(self, state: TableState[State]) -> Mapping[str, Any]:
         """How many replies were unreadable, and how many not allowed."""
-        return {"unreadable": state.num_unreadable, "illegal": state.num_illegal}
+        return dict(state.reported)
 
     @property
     def _members(self) -> tuple[str, ...]:
-        return self.roles[0].members
+        return seats(self.roles)
 
     def _played(self, state: TableState[State], reply: str) -> tuple[TableState[State], Mapping[str, float]]:
         """The state after a reply, and what the acting player is paid alone."""
@@ -168,8 +169,7 @@ class CooperativeTeam(Generic[State]):
             task=after,
             turn=state.turn + 1,
             notes=(*state.notes[:player], note, *state.notes[player + 1 :]),
-            num_unreadable=state.num_unreadable + is_unreadable,
-            num_illegal=state.num_illegal + (bool(why) and not is_unreadable),
+            reported=state.reported.plus(unreadable=is_unreadable, illegal=bool(why) and not is_unreadable),
         ), {**penalty, **task.costs(before, move, after)}
 
     def _following(self, state: TableState[State]) -> TableState[State]:

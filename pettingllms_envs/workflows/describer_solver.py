@@ -24,9 +24,10 @@ from typing import Any, ClassVar, NamedTuple
 from pettingllms_envs.core import Role, Transition, Unreadable
 from pettingllms_envs.features import Form, Forms, HasSymbols
 from pettingllms_envs.observations import Observation
+from pettingllms_envs.state_digest import Reported
 from pettingllms_envs.views import board_picture
 from pettingllms_envs.workflows.base import BaseWorkflow, TurnWorkflow
-from pettingllms_envs.workflows.channels import CountedMessages, LimitedMessages, Sent
+from pettingllms_envs.workflows.channels import LimitedMessages, Sent
 
 
 DESCRIBER = Role(
@@ -48,7 +49,7 @@ class DescriberState(NamedTuple):
     """A moment of an episode: a `workflows.base.TurnState` with what was described.
 
     Args:
-        num_with_move: How many messages held a move.
+        reported: Also how many messages held a move.
         boards: The boards that were described.
         score: Of the last message that was scored.
     """
@@ -57,9 +58,7 @@ class DescriberState(NamedTuple):
     turn: int = 1
     feedback: str = ""
     messages: tuple[Sent, ...] = ()
-    num_messages: int = 0
-    message_chars: int = 0
-    num_with_move: int = 0
+    reported: Reported = Reported(messages=0, message_chars=0, with_move=0)
     boards: tuple[tuple[str, ...], ...] = ()
     score: float = 0.0
 
@@ -125,7 +124,7 @@ class DescriberSolver(LimitedMessages, TurnWorkflow[Any, Any]):  # type: ignore[
             return after._replace(feedback=feedback), parts, terminated, truncated
         text, board = after.messages[0].text, tuple(self.task.rows(state.task))
         holds_move = not all(isinstance(self.task.parse(each), Unreadable) for each in (text, *text.splitlines()))
-        after = after._replace(num_with_move=state.num_with_move + holds_move)
+        after = after._replace(reported=after.reported.plus(with_move=holds_move))
         if board in state.boards:
             return after, parts, terminated, truncated
         score = share_right(board, read_rows(text, self.task)) - best_constant(self.task).share
@@ -144,8 +143,9 @@ class DescriberSolver(LimitedMessages, TurnWorkflow[Any, Any]):  # type: ignore[
 
     def outcome(self, state: Any) -> Mapping[str, Any]:
         """How many messages arrived, their characters in total, and the share of them that hold a move."""
-        frac = state.num_with_move / max(1, state.num_messages)
-        return {**CountedMessages.outcome(self, state), "frac_messages_with_move": frac}
+        figures = dict(state.reported)
+        frac = figures.pop("with_move") / max(1, figures["messages"])
+        return {**figures, "frac_messages_with_move": frac}
 
 
 def read_rows(text: str, task: HasSymbols) -> list[str]:

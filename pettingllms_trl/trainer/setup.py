@@ -140,7 +140,16 @@ class Setup:
             "num_continuations": args.num_continuations,
         }
         scheme = credits.resolve(choice.credit, scale=args.scale_rewards, **sampled)
+        if args.train_continuations and not credits.facts_of(scheme, choice.sampling).has_baseline:
+            raise ValueError(
+                f"train_continuations=True with credit={credits.name_of(scheme)!r}, which has no baseline; expected a "
+                "scheme that has one, as the decisions of continuations are compared with the mean of their group. "
+                "Set train_continuations=False, or choose another credit."
+            )
         group_filters = credits.resolve_filters(filters, **sampled)
+        if train_dataset is not None:
+            histories = [name_of(pool[0]) for pool in envs.values() if pool[0].metadata.get("state") == "history"]
+            credits.check_states(histories, scheme, group_filters, choice.sampling)
         check_resampling(args, group_filters, train_dataset)
         curricula = Curricula(by_environment(curriculum, envs))
         for name, each in curricula.curricula.items():
