@@ -25,6 +25,7 @@ from trl.trainer.utils import RepeatSampler
 
 from pettingllms_trl.checkpoints.checkpointer import Checkpointer
 from pettingllms_trl.checkpoints.publishing import Publisher, write_team_file
+from pettingllms_trl.config import override_args
 from pettingllms_trl.engines.folder_sampling import without_folder_sampling
 from pettingllms_trl.engines.synced_engines import SyncedEngines
 from pettingllms_trl.engines.transformers import ending_at, prompts_read_once, role_settings
@@ -39,7 +40,6 @@ from pettingllms_trl.processes.gradients import Gradients
 from pettingllms_trl.records import Engine, Row, Tools
 from pettingllms_trl.role_sampling import NOTHING, SamplingOverrides
 from pettingllms_trl.trainer.dataloading import EvaluatedRows, GenerationPlan, each_generation_once, numbered
-from pettingllms_trl.trainer.overrides import override_args
 from pettingllms_trl.update.assignment import Assignment
 from pettingllms_trl.update.entropy import EntropyBonus
 from pettingllms_trl.update.micro_batches import Batch, ends_of, rollout_of, scaled_for
