@@ -43,7 +43,7 @@ from pettingllms_envs.views import apply_view, check_view
 NONE: Mapping[str, float] = {}
 NO_PARTS: Parts = {}
 RENDER_MODES = ("human", "ansi", "rgb_array")
-VERSIONED = r"[a-z]\w*_v\d+"
+VERSIONED = re.compile(r"[a-z]\w*_v\d+", re.ASCII)
 """The form of an environment's name."""
 
 
@@ -150,7 +150,7 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
         super().__init__()
         _check_roles(workflow)
         check_view(view, workflow)
-        if name is not None and not re.fullmatch(VERSIONED, name, re.ASCII):
+        if name is not None and not VERSIONED.fullmatch(name):
             raise ValueError(f"name is {name!r}; expected a name with its version, such as 'council_v0'.")
         if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not 0 <= alpha < math.inf:
             raise ValueError(f"alpha is {alpha!r}; expected the weight of the team's rewards, finite and at least 0.")

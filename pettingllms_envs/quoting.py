@@ -72,6 +72,7 @@ _GRAVE_ACCENT = "\u1fef"
 _LINE_BREAK = re.compile("\r(?!\n)|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 _UNPRINTABLE = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 _HEADING = re.compile(r"\s*(?:(?:Turn|Move) \d+ of \d+\.|The \w+ wrote(?::| nothing\.)|You are the \w+\.)")
+_FENCES = re.compile("`{3,}")
 _FENCE_LINE = re.compile(r" {0,3}(`{3,})([^`]*)")
 
 
@@ -92,7 +93,7 @@ def quote(text: str) -> str:
 def quote_block(text: str, language: str = "") -> str:
     """The text, escaped, between fences that are longer than any in it."""
     text = escape(text)
-    longest = max(map(len, re.findall("`{3,}", text)), default=len(FENCE) - 1)
+    longest = max(map(len, _FENCES.findall(text)), default=len(FENCE) - 1)
     fence = "`" * (longest + 1)
     return f"{fence}{language}\n{text}\n{fence}"
 

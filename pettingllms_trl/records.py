@@ -26,6 +26,7 @@ Message = observations.Message
 
 Tools = Sequence[Mapping[str, Any]]
 """Tools that a model may call, in OpenAI's form, see `pettingllms_envs.observations.Prompt`."""
+_NUMBER = re.compile(r"_\d+$")
 
 
 @dataclass(frozen=True)
@@ -207,7 +208,7 @@ class Episode:
 
 def role_of(agent: str) -> str:
     """`"planner_0"` -> `"planner"`; a name without a number is its own role."""
-    return re.sub(r"_\d+$", "", agent)
+    return _NUMBER.sub("", agent)
 
 
 @runtime_checkable

@@ -15,6 +15,9 @@ from typing import Any, Literal, NamedTuple
 from pettingllms_envs.agents.chat_form import text_with_calls
 
 
+_BETWEEN_WORDS = re.compile("[ -]+")
+
+
 Ending = Literal["finished", "cut", "failed", "refused"]
 
 _WORDS: Mapping[Ending, str] = {
@@ -62,7 +65,7 @@ class ErrorInside(Exception):
 
 def ending(word: str | None) -> Ending | None:
     """What a word for the end of a reply means; None if it is not known."""
-    return None if word is None else ENDINGS.get(re.sub(r"[ -]+", "_", word.strip().lower()))
+    return None if word is None else ENDINGS.get(_BETWEEN_WORDS.sub("_", word.strip().lower()))
 
 
 def finish_of(word: Any) -> str | None:

@@ -34,11 +34,13 @@ NO_ACCESS = (401, 402)
 UNSURE = (403, 404)
 """A wrong key or model, or a prompt that is not let through."""
 SECONDS_TO_BE_SURE = 30.0
+_URL, _VARIABLE, _KEY = re.compile(r"\s*https?://[^/]"), re.compile("[A-Z_][A-Z0-9_]*"), re.compile("[!-~]*")
+_URL_WITH_KEY = re.compile(r"^https?://[^/?#]*@|[?&][^?=&]*(?:key|token|secret|sig)[^?=&]*=", re.I)
 SENT = ("temperature", "top_p", "max_tokens", "stop", "top_k", "min_p", "repetition_penalty")
 OPTIONS = (*SENT, "base_url", "key_env", "timeout", "patience", "send_seed", "extra")
 
 
-_PATHS = re.compile(r"/+((chat/)?completions|responses|models)?/*(?=\?|$)")
+_PATHS = re.compile(r"(?<!/)/+(?:(?:chat/)?(?:completions|responses|models)/*)?(?=\?|$)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,25 +78,25 @@ class Endpoint:
         for name in ("base_url", "model"):
             if not isinstance(getattr(self, name), str):
                 raise ValueError(f"{name} is {getattr(self, name)!r}; expected a text. Give the {name}.")
-        if not re.match(r"\s*https?://[^/]", self.base_url):
+        if not _URL.match(self.base_url):
             raise ValueError(f"base_url is {self.base_url!r}; expected a URL such as http://localhost:8000/v1.")
         for name in ("timeout", "patience"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; expected seconds, more than 0. Raise it.")
-        if self.key_env is not None and not re.fullmatch(r"[A-Z_][A-Z0-9_]*", str(self.key_env)):
+        if self.key_env is not None and not _VARIABLE.fullmatch(str(self.key_env)):
             raise ValueError(
                 "key_env is not shown here, since it may be the key itself; expected the name of an environment "
                 "variable, in capitals. Give key_env=MY_KEY (--key-env MY_KEY), and the key in the "
                 "environment: MY_KEY=... ."
             )
         object.__setattr__(self, "base_url", _PATHS.sub("", self.base_url.strip()))
-        if re.search(r"^https?://[^/?#]*@|[?&][^=&]*(key|token|secret|sig)[^=&]*=", self.base_url, re.I):
+        if _URL_WITH_KEY.search(self.base_url):
             raise ValueError(
                 "base_url, which is not shown here, has a user name, a password or a key; expected none, for it "
                 "is written into the records. Give key_env=MY_KEY (--key-env MY_KEY), and set MY_KEY in the "
                 "environment."
             )
-        if not re.fullmatch(r"[!-~]*", self.key):
+        if not _KEY.fullmatch(self.key):
             raise ValueError(
                 f"the key in {self.key_env} has characters that no key has; expected printable ASCII without spaces. "
                 "Set it anew."

@@ -72,7 +72,8 @@ class Program:
         for agent in self.names.values():
             if not agent.isidentifier() or agent == TEAM:
                 raise ValueError(
-                    f"program got the agent {agent!r}; expected a name of letters, digits and _, not {TEAM!r}."
+                    f"program got the agent {agent!r}; expected a name of letters, digits and _ but not {TEAM!r},"
+                    " which stands for all agents where rewards are named. Rename it."
                 )
         check_choice("rewards", self.rewards, ("end", "by step"))
         if not self.timeout > 0:
@@ -112,6 +113,7 @@ class Program:
         if silent := sorted(set(self.names.values()) - session.callers):
             warnings.warn(
                 f"{', '.join(silent)} made no call in the first episode of {self.words}. If the program asks it in "
-                "every episode, give its client the agent's name as the model, or in the header x-agent.",
+                "every episode, its calls go elsewhere, and may be paid there: give its client base_url, and the "
+                "agent's name as the model, or in the header x-agent.",
                 stacklevel=2,
             )

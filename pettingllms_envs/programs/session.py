@@ -27,6 +27,7 @@ FIRST_WAIT, LONGEST_WAIT = 0.02, 1.0
 MOST_WIDTHS = 10_000
 """States of which the number of open calls is remembered."""
 OVER = "the episode is over: its reward was given, or it was ended. Make no call afterwards."
+_REST_OF_KEY = re.compile(r"\A[\w-]+")
 _DONE, _NOTHING = threading.Event(), Prompt(())
 _DONE.set()
 
@@ -195,7 +196,8 @@ class Session:
 
     def hidden(self, text: str) -> str:
         """A text without the key, also where it was cut within the key but for its first characters."""
-        return re.sub(re.escape(self.key[:8]) + r"[\w-]*", "***", text)
+        first, *others = text.split(self.key[:8])
+        return "***".join([first, *(_REST_OF_KEY.sub("", each) for each in others)])
 
     # ---- The environment's side
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pettingllms_envs.core import Tool, ToolSpec, Unreadable
@@ -64,15 +64,26 @@ def read_native_calls(reply: str, tools: Sequence[Tool]) -> list[Call] | Unreada
     """The calls written natively, in order; none if the reply has no call."""
     specs = {tool.spec.name: tool.spec for tool in tools}
     words, calls = reply.rpartition(END_OF_THINKING)[2], []
-    while (start := words.find(OPENING)) >= 0:
-        content, closing, words = words[start + len(OPENING) :].partition(CLOSING)
-        if not closing:
+    for start, end in native_places(words):
+        if end < 0:
             return Unreadable("its tool call has no end")
-        call = _read_json(content, specs)
+        call = _read_json(words[start + len(OPENING) : end - len(CLOSING)], specs)
         if isinstance(call, Unreadable):
             return call
         calls.append(call)
     return calls
+
+
+def native_places(words: str) -> Iterator[tuple[int, int]]:
+    """Where each native call begins and ends in a text, its tags included; the end is -1 if there is none."""
+    end = 0
+    while (start := words.find(OPENING, end)) >= 0:
+        closing = words.find(CLOSING, start)
+        if closing < 0:
+            yield start, -1
+            return
+        end = closing + len(CLOSING)
+        yield start, end
 
 
 def arguments_of(call: Call, spec: ToolSpec) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from pettingllms_envs.workflows.base import BaseWorkflow, TurnWorkflow
 from pettingllms_envs.workflows.channels import LimitedMessages, Sent
 
 
+_BETWEEN_CELLS = re.compile(r"[\s,|]")
 DESCRIBER = Role(
     "describer",
     "You are the describer. You see the board in a picture, and the solver does not. Write the board for it: one line"
@@ -150,7 +151,7 @@ class DescriberSolver(LimitedMessages, TurnWorkflow[Any, Any]):  # type: ignore[
 
 def read_rows(text: str, task: HasSymbols) -> list[str]:
     """The rows of symbols in a message: its lines of nothing but symbols, spaces, commas and bars."""
-    lines = (re.sub(r"[\s,|]", "", line) for line in text.splitlines())
+    lines = (_BETWEEN_CELLS.sub("", line) for line in text.splitlines())
     return [line for line in lines if line and not line.strip(task.symbols)]
 
 

@@ -415,7 +415,11 @@ def test_settings_of_the_sampling_and_a_silent_agent_are_warned_of_once() -> Non
         ({"target": []}, TypeError, "expected a function of base_url and row, or a command"),
         ({"agents": "writer"}, ValueError, "agents=\\('writer', 'critic'\\)"),
         ({"agents": ()}, ValueError, "agents=\\('writer', 'critic'\\)"),
-        ({"agents": ("team",)}, ValueError, "expected a name of letters, digits and _, not 'team'"),
+        (
+            {"agents": ("team",)},
+            ValueError,
+            "expected a name of letters, digits and _ but not 'team', which stands for all",
+        ),
         ({"agents": {"gpt-5-mini": "the writer"}}, ValueError, "expected a name of letters"),
         ({"rewards": "late"}, ValueError, "rewards"),
         ({"timeout": 0}, ValueError, "expected seconds, more than 0"),
