@@ -238,7 +238,7 @@ def check_not_negative(envs: Sequence[AECEnv], weights: Mapping[str, float] | No
             named = ", ".join(f"{name!r} is at least {value:g}" for name, value in least.items() if value < 0)
             raise ValueError(
                 "the credit reads a reward as a rate of success, expected 0 or more, but of "
-                f"{env.metadata.get('name')} {named}. Weigh such parts with 0 (reward_parts), or choose another credit."
+                f"{env.metadata.get('name')} {named}. Weigh these parts with 0 (reward_parts), or take another credit."
             )
 
 
