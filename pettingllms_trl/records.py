@@ -460,6 +460,7 @@ class Rollout:
         timed_out: How often an environment exceeded `env_timeout` and was abandoned on its thread.
         crashed: The error of each reply that crashed its environment and was given `crash_reward`.
         num_sampled_tokens: In all completions, including continuations and restarted or dropped instances.
+        num_failed: Episodes, and their restarts, that an environment or an engine did not play to an end.
     """
 
     episodes: list[Episode]
@@ -468,6 +469,7 @@ class Rollout:
     timed_out: int = 0
     crashed: Sequence[str] = ()
     num_sampled_tokens: int = 0
+    num_failed: int = 0
 
 
 # ---- Between rollout and rewards ------------------------------------------------------------------------------------
