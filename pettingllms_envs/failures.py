@@ -11,6 +11,10 @@ class ServiceFailed(RuntimeError):
     """
 
 
+class Unavailable(ServiceFailed):
+    """This machine lacks what the environment needs, such as a sandbox, and will the next time: the run ends."""
+
+
 class EpisodeRestart(RuntimeError):
     """The episode is to be played again from its beginning; nothing is wrong with the environment or the replies.
 

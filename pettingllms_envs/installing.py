@@ -4,6 +4,7 @@ It is on no package index, so it is installed from a checkout. Files that can co
 CITATION.cff) repeat `REPOSITORY`; tools/release.py compares them.
 """
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,15 @@ from pathlib import Path
 REPOSITORY = "https://pettingllms.invalid/pettingllms"
 """Address of the repository. A placeholder until there is one: `.invalid` leads nowhere (RFC 2606), and `make release`
 refuses it."""
+
+
+ON_WINDOWS = "On Windows install WSL 2 (`wsl --install`), and pettingllms in it."
+
+POSIX = ("fcntl", "grp", "pwd", "resource", "termios")
+"""Modules of the standard library that Python has on Linux and macOS alone."""
+
+TRAINER = ("accelerate", "datasets", "peft", "torch", "transformers", "trl", "yaml")
+"""Modules that the commands of the extra `trl` import."""
 
 
 def is_published() -> bool:
@@ -34,6 +44,18 @@ def requirement() -> str:
         return f"pettingllms @ git+{REPOSITORY}"
     checkout = Path(__file__).parents[1]
     return f"-e {checkout}" if (checkout / "pyproject.toml").is_file() else "pettingllms"
+
+
+def about_missing(error: ImportError) -> str:
+    """The error of an import in one sentence; for a module of `POSIX` or `TRAINER` also what to do."""
+    module = (error.name or "").partition(".")[0]
+    if module in POSIX:
+        return (
+            f"this needs {module}, which Python does not have on {sys.platform}; expected Linux or macOS. {ON_WINDOWS}"
+        )
+    if module in TRAINER:
+        return f"{module} is not installed; expected the trainer's libraries. Run {install_command('trl')}."
+    return str(error)
 
 
 @contextmanager

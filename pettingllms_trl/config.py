@@ -92,7 +92,9 @@ class MultiAgentGRPOConfig(GRPOConfig):
             Which candidate of a tree is played on. `"reward"`: that with the highest reward for its own step, as in
             the paper. `"value"`: that with the highest value, the reward of its step plus the mean return of its
             continuations to the acting agent, so that a message is chosen by what came of it. It needs
-            `num_continuations`, and an episode waits at each decision until the continuations are over.
+            `num_continuations`, and an episode waits at each decision until the continuations are over. `"random"`:
+            any whose step did not fail, so that later decisions are trained in the states that the policy alone
+            reaches, as in evaluation, rather than those that the best of K candidates reaches.
         train_continuations (`bool`, *optional*, defaults to `False`):
             Train on the decisions of continuations, too, which were sampled anyway. Each is compared, by the return
             from its step on, with those of the same agent at the same turn in the other continuations of the same
@@ -205,7 +207,7 @@ class MultiAgentGRPOConfig(GRPOConfig):
     max_envs: int | None = None
     max_turns: int | None = None
     num_continuations: int = 0
-    choose: Literal["reward", "value"] = "reward"
+    choose: Literal["reward", "value", "random"] = "reward"
     train_continuations: bool = False
     continuation_group: Literal["decision", "candidate"] = "decision"
     branch_at: list[str] | None = None
@@ -306,9 +308,14 @@ class MultiAgentGRPOConfig(GRPOConfig):
             )
 
     def _check_continuations(self) -> None:
-        """Raise `ValueError` for options that need a tree with continuations."""
-        if self.choose not in ("reward", "value"):
-            raise ValueError(f"choose={self.choose!r}, expected 'reward' or 'value'")
+        """Raise `ValueError` for options that need a tree, or one with continuations."""
+        if self.choose not in ("reward", "value", "random"):
+            raise ValueError(f"choose={self.choose!r}, expected 'reward', 'value' or 'random'")
+        if self.choose == "random" and self.sampling == "parallel":
+            raise ValueError(
+                "choose='random' with sampling='parallel', expected 'tree': elsewhere a decision has one candidate. "
+                "Set sampling='tree', or choose='reward'."
+            )
         if self.branch_at is not None and (not isinstance(self.branch_at, list) or not self.train_continuations):
             raise ValueError(
                 f"branch_at={self.branch_at!r} with train_continuations={self.train_continuations}, expected a list "

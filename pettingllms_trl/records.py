@@ -62,6 +62,12 @@ class EnvironmentFailure(Exception):
     """The environment raised or timed out. This is no fault of the model: every string should be a legal action."""
 
 
+class SamplingFailure(RuntimeError):
+    """An engine could not answer one request, such as one that a filter refuses. The instance is played again."""
+
+    kind = "unreachable"  # of the error, where a benchmark asks the engine
+
+
 Finish = Literal["stop", "length"]
 
 
@@ -112,7 +118,7 @@ class Candidate:
         return self.reward + fmean(self.continuations)
 
 
-Choose = Literal["reward", "value"]
+Choose = Literal["reward", "value", "random"]
 """By what the candidate that is played on is chosen: the reward of its step, or its `Candidate.value`."""
 
 
@@ -266,7 +272,8 @@ class Scored:
     logprobs: tuple[float, ...]
 
 
-Sample = Callable[[Sequence[Request]], Sequence[Sampled]]
+Answer = Sampled | SamplingFailure
+Sample = Callable[[Sequence[Request]], Sequence[Answer]]
 """Samples completions for a batch of requests, in their order."""
 
 
@@ -305,7 +312,7 @@ class Engine(Protocol):
         """Queue a request; nothing is sampled yet."""
         ...
 
-    def step(self, timeout: float = POLL_SECONDS) -> Sequence[tuple[int, Sampled]]:
+    def step(self, timeout: float = POLL_SECONDS) -> Sequence[tuple[int, Answer]]:
         """Work on the queued requests for a while. Returns those that were answered, possibly none.
 
         Args:
@@ -388,7 +395,8 @@ class RolloutOptions:
             single random number generator is reproducible.
 
     Raises:
-        ValueError: `env_timeout` without threads; or `choose="value"` without a tree or without continuations.
+        ValueError: `env_timeout` without threads; `choose="value"` without a tree or without continuations; or
+            `choose="random"` without a tree.
     """
 
     sampling: Literal["tree", "parallel"]
@@ -414,6 +422,11 @@ class RolloutOptions:
                 f"choose='value' with sampling={self.sampling!r} and num_continuations={self.num_continuations}, "
                 "expected a tree with continuations of each candidate, whose mean return is its value. Set "
                 "num_continuations=1, or choose='reward'."
+            )
+        if self.choose == "random" and self.sampling != "tree":
+            raise ValueError(
+                f"choose='random' with sampling={self.sampling!r}, expected 'tree': elsewhere a decision has one "
+                "candidate. Set sampling='tree', or choose='reward'."
             )
 
     @property

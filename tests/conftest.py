@@ -1,6 +1,7 @@
 """What all tests share."""
 
 import gc
+import zlib
 from collections.abc import Iterator
 
 import pytest
@@ -18,3 +19,29 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
     finally:
         gc.enable()
         gc.freeze()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--shard", default="1/1", metavar="I/N", help="run part I of N of the selected tests, by files")
+
+
+@pytest.hookimpl(trylast=True)  # after -m and -k have deselected theirs
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    index, number = shard_of(config.getoption("--shard"))
+    others = [item for item in items if not is_in_shard(item.nodeid, index, number)]
+    if others:
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if is_in_shard(item.nodeid, index, number)]
+
+
+def is_in_shard(nodeid: str, index: int, number: int) -> bool:
+    """Whether a test is in shard `index` of `number`: by a hash of its file, whose fixtures are then made once."""
+    return zlib.crc32(nodeid.partition("::")[0].encode()) % number == index - 1
+
+
+def shard_of(text: str) -> tuple[int, int]:
+    """I and N of `I/N`."""
+    index, _, number = text.partition("/")
+    if not (index.isdecimal() and number.isdecimal() and 1 <= int(index) <= int(number)):
+        raise pytest.UsageError(f"--shard is {text!r}; expected I/N with 1 <= I <= N, such as --shard 2/4.")
+    return int(index), int(number)

@@ -91,7 +91,7 @@ ALLOWED_IMPORTS = {
     "evaluation/*.py": {"rich", "huggingface_hub", "yaml", "pandas", "pettingllms_envs", "pettingllms_envs.evaluation"}
     | {"pettingzoo"}
     | {"pettingllms_envs.agents", "pettingllms_envs.episodes", "pettingllms_envs.branching"}
-    | {"pettingllms_envs.observations", "pettingllms_envs.installing", FEATURES}
+    | {"pettingllms_envs.observations", "pettingllms_envs.failures", "pettingllms_envs.installing", FEATURES}
     | {"pettingllms_envs.instances", "pettingllms_envs.settings", "pettingllms_envs.suggestions"},
     # matplotlib is an extra, and imported when a curve is drawn.
     "studies/*.py": {"matplotlib", "pettingllms_envs.episodes", "pettingllms_envs.evaluation"}
@@ -142,7 +142,7 @@ ALLOWED_IMPORTS = {
         "pettingllms_envs.sandbox",
         *(f"{INSIDE}.{name}" for name in ("command", "confine", "job", "kernel", "scratch")),
     }
-    | {INSIDE, f"{INSIDE}.server", f"{INSIDE}.wire"},
+    | {INSIDE, f"{INSIDE}.server", f"{INSIDE}.wire", "pettingllms_envs.failures", "pettingllms_envs.installing"},
 }
 
 

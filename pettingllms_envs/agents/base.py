@@ -62,7 +62,8 @@ class Reply:
         reasoning: The reasoning before it, if the server returns that separately.
         prompt_tokens: Tokens of the prompt, as its model counts them; None if unknown.
         completion_tokens: Tokens of everything that it wrote; None if unknown.
-        finish: Why it ended: `"stop"`, `"length"`, or another word of the server's.
+        usage_note: What is wrong with what the server said of tokens, such as `"0 tokens for a text"`; None: nothing.
+        finish: Why it ended: `"stop"`, `"length"`, or another word of the server's (`answers.finish_of`).
         model: The server's name of the model.
         tries: Number of requests that it took.
         num_tool_calls: Tool calls in the reply, besides or instead of text, though the request has no tools. They are
@@ -73,6 +74,7 @@ class Reply:
     reasoning: str | None = None
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    usage_note: str | None = None
     finish: str | None = None
     model: str | None = None
     tries: int = 1
@@ -83,7 +85,7 @@ class AgentFailed(Exception):
     """An agent could not reply, for a reason other than the model. The episode becomes an error row.
 
     Args:
-        kind: The kind of error in tables: `"unreachable"`, `"refused"`, `"diverged"`.
+        kind: The kind of error in tables: `"unreachable"`, `"refused"`, `"denied"`, `"diverged"`.
         message: What happened.
     """
 

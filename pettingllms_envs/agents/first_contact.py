@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import httpx2
 
 from pettingllms_envs.agents.base import AgentRefused
+from pettingllms_envs.agents.server import joined
 from pettingllms_envs.server_errors import one_line
 
 
@@ -69,7 +70,7 @@ class FirstContact:
     ) -> None:
         self._endpoint, self._client, self._sleep, self._clock = endpoint, client, sleep, clock
         self._seconds = max(seconds, SECONDS)
-        self._url = f"{endpoint.base_url.rstrip('/')}/models"
+        self._url = joined(endpoint.base_url, "/models")
         self._lock = threading.Lock()
         self._was_made = False
         self._failure = ""

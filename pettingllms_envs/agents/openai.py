@@ -1,36 +1,44 @@
 """Client of an OpenAI-compatible server: vLLM, SGLang, Ollama, llama.cpp, or a hosted one.
 
-It requests `<base_url>/chat/completions` with the retries of `server.py`; an answer that is not a chat completion is
-retried, too. Other errors (400, a prompt that is too long) fail only that prompt; a wrong key or model stops the run.
-The seed is sent with each request, so a retry asks for the same reply. Before the first prompt the server is contacted
-once (`first_contact.py`), so that one that is down stops the run in seconds.
+It requests `<base_url>/chat/completions` with the retries of `server.py`, and reads what comes by `answers.py`. What
+is refused (a prompt that is too long, or that a filter stops) fails only that prompt; a wrong key or model stops the
+run, unless the server has answered before. The seed is sent with each request, so a retry asks for the same reply.
+Before the first prompt the server is contacted once (`first_contact.py`), so that one that is down stops the run in
+seconds.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import httpx2
 
+from pettingllms_envs.agents.answers import ChatCompletion
 from pettingllms_envs.agents.base import CARRIES, AgentFailed, AgentRefused, Reply, Request
-from pettingllms_envs.agents.chat_form import messages_for_server, text_with_calls
+from pettingllms_envs.agents.chat_form import LIMIT_NAMES, ServerForm, messages_for_server
 from pettingllms_envs.agents.first_contact import FirstContact
-from pettingllms_envs.agents.server import Notices, Server, ServerRefused, ServerUnreachable
+from pettingllms_envs.agents.server import Notices, Server, ServerRefused, ServerUnreachable, connections
 from pettingllms_envs.agents.spec import NON_IDENTITY_OPTIONS, AgentPool, AgentSpec
 from pettingllms_envs.observations import Limits, Message
 
 
 PATH = "/chat/completions"
-FATAL_STATUS = (401, 403, 404)
+NO_ACCESS = (401, 402)
+"""A wrong key, or a quota that is used up."""
+UNSURE = (403, 404)
+"""A wrong key or model, or a prompt that is not let through."""
+SECONDS_TO_BE_SURE = 30.0
 SENT = ("temperature", "top_p", "max_tokens", "stop", "top_k", "min_p", "repetition_penalty")
 OPTIONS = (*SENT, "base_url", "key_env", "timeout", "patience", "send_seed", "extra")
+
+
+_PATHS = re.compile(r"/+((chat/)?completions|responses|models)?/*(?=\?|$)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +46,8 @@ class Endpoint:
     """A model on a server, and the settings of its requests.
 
     Args:
-        base_url: URL up to and including the version: `http://localhost:8000/v1`.
+        base_url: URL up to and including the version: `http://localhost:8000/v1`; it may have a query, and what is
+            asked there (`/chat/completions`) is taken off its end.
         model: Name of the model on the server.
         key_env: Name of the environment variable with the key, or None. The key is read for each request.
         sampling: Sampling fields of the request, such as `temperature`; the server's defaults hold for the others.
@@ -67,7 +76,7 @@ class Endpoint:
         for name in ("base_url", "model"):
             if not isinstance(getattr(self, name), str):
                 raise ValueError(f"{name} is {getattr(self, name)!r}; expected a text. Give the {name}.")
-        if not re.match(r"https?://[^/]", self.base_url):
+        if not re.match(r"\s*https?://[^/]", self.base_url):
             raise ValueError(f"base_url is {self.base_url!r}; expected a URL such as http://localhost:8000/v1.")
         for name in ("timeout", "patience"):
             if not getattr(self, name) > 0:
@@ -78,10 +87,12 @@ class Endpoint:
                 "variable, in capitals. Give key_env=MY_KEY (--key-env MY_KEY), and the key in the "
                 "environment: MY_KEY=... ."
             )
-        if re.match(r"https?://[^/?#]*@", self.base_url):
+        object.__setattr__(self, "base_url", _PATHS.sub("", self.base_url.strip()))
+        if re.search(r"^https?://[^/?#]*@|[?&][^=&]*(key|token|secret|sig)[^=&]*=", self.base_url, re.I):
             raise ValueError(
-                "base_url, which is not shown here, has a user name or a password; expected none, for it is written "
-                "into the records. Give key_env=MY_KEY (--key-env MY_KEY), and set MY_KEY in the environment."
+                "base_url, which is not shown here, has a user name, a password or a key; expected none, for it "
+                "is written into the records. Give key_env=MY_KEY (--key-env MY_KEY), and set MY_KEY in the "
+                "environment."
             )
         if not re.fullmatch(r"[!-~]*", self.key):
             raise ValueError(
@@ -116,6 +127,7 @@ class ChatApi:
         endpoint: The model and its server.
         client: HTTP client with the connections; may be shared.
         contact: Contacts the server before the first prompt; may be shared. None: no such check.
+        form: What the server is known to take; shared by all that ask for the model.
         notices: Logs that the server does not answer; may be shared.
         sleep: Sleeps for a number of seconds.
     """
@@ -128,11 +140,13 @@ class ChatApi:
         client: httpx2.Client,
         *,
         contact: FirstContact | None = None,
+        form: ServerForm | None = None,
         notices: Notices | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._endpoint, self._client, self._sleep = endpoint, client, sleep
         self._contact = contact
+        self._form = ServerForm() if form is None else form
         self._notices = Notices() if notices is None else notices
 
     def reply(self, request: Request) -> Reply:
@@ -159,13 +173,14 @@ class ChatApi:
             limits: Those of the reply, beside the endpoint's.
 
         Raises:
-            AgentFailed: `unreachable` after `patience` seconds, or `refused`.
+            AgentFailed: `unreachable` after `patience` seconds; `refused`, this prompt or the reply to it; `denied`,
+                an access that there was before.
             AgentRefused: The server cannot be reached, or the key or the model is wrong.
         """
-        endpoint = self._endpoint
+        endpoint, form = self._endpoint, self._form
         if self._contact is not None:
             self._contact.make(endpoint.model)
-        body = {
+        wanted = {
             "model": endpoint.model,
             "messages": messages_for_server(messages),
             **({"tools": [dict(tool) for tool in tools]} if tools else {}),
@@ -184,72 +199,63 @@ class ChatApi:
             notices=self._notices,
             sleep=self._sleep,
         )
-        try:
-            read = partial(_ChatCompletion.of, with_calls=bool(tools))
-            told = server.ask("POST", PATH, body, read=read, expected="chat completion", seed=seed)
-        except ServerUnreachable as error:
-            raise AgentFailed("unreachable", str(error)) from None
-        except ServerRefused as refusal:
-            if refusal.status not in FATAL_STATUS:
-                raise AgentFailed("refused", f"{refusal}{self._served()}") from None
-            raise AgentRefused(
-                f"{endpoint.base_url.rstrip('/')}{PATH} refused ({refusal.status}) the model {endpoint.model!r}: "
-                f"{refusal.message}. Check the base URL, the model and the key.{self._served()}"
-            ) from None
-        return told.value.reply(told.tries)
+        told = None
+        while told is None:
+            body = form.applied(wanted)
+            limit = next((body[name] for name in LIMIT_NAMES if name in body), None)
+            read = partial(ChatCompletion.of, with_calls=bool(tools), limit=limit)
+            try:
+                told = server.ask("POST", PATH, body, read=read, expected="chat completion", seed=seed)
+            except ServerUnreachable as error:
+                raise AgentFailed("unreachable", str(error)) from None
+            except ServerRefused as refusal:
+                if not form.learn(refusal.message, body):
+                    raise self._refusal(refusal, server, body) from None
+        form.has_answered, found = True, told.value
+        if found.is_refused:
+            raise AgentFailed("refused", f"{endpoint.model} gave no text: its reply was refused ({found.finish}).")
+        return Reply(
+            text=found.text,
+            reasoning=found.reasoning,
+            prompt_tokens=found.usage.prompt,
+            completion_tokens=found.usage.completion,
+            usage_note=found.usage.note,
+            finish=found.finish,
+            model=found.model,
+            tries=told.tries,
+            num_tool_calls=found.num_tool_calls,
+        )
+
+    def _refusal(self, refusal: ServerRefused, server: Server, body: Mapping[str, Any]) -> AgentFailed | AgentRefused:
+        """What a refusal of a request is: an error of this prompt, or one that stops the run."""
+        has_access = refusal.status not in UNSURE or self._answers_another(server, body)
+        if has_access and (refusal.status not in NO_ACCESS or self._form.has_answered):
+            kind = "denied" if refusal.status in NO_ACCESS else "refused"
+            return AgentFailed(kind, f"{refusal}{self._served()}")
+        return AgentRefused(
+            f"{refusal.url} refused ({refusal.status}) the model {self._endpoint.model!r}: {refusal.message}. Check "
+            f"the base URL, the model and the key.{self._served()}"
+        )
+
+    def _answers_another(self, server: Server, body: Mapping[str, Any]) -> bool:
+        """Whether the server has answered some prompt, or answers the simplest one now: the access is right."""
+        with self._form.lock:
+            if not (self._form.has_answered or self._form.is_closed):
+                sure = replace(server, patience=min(server.patience, SECONDS_TO_BE_SURE))
+                try:
+                    sure.ask("POST", PATH, {**body, "messages": [{"role": "user", "content": "Hello"}]})
+                except ServerRefused as other:
+                    self._form.is_closed = other.status in (*NO_ACCESS, *UNSURE)
+                except ServerUnreachable:
+                    pass  # which says nothing of the access
+                else:
+                    self._form.has_answered = True
+            return not self._form.is_closed
 
     def _served(self) -> str:
         """The server's models, if it lists some and this one is not among them."""
         contact = self._contact
         return "" if contact is None or contact.lists(self._endpoint.model) else contact.served()
-
-
-@dataclass(frozen=True, slots=True)
-class _ChatCompletion:
-    """A chat completion."""
-
-    text: str
-    reasoning: str | None
-    usage: Mapping[str, Any]
-    finish: str | None
-    model: str | None
-    num_tool_calls: int
-
-    @classmethod
-    def of(cls, text: str, *, with_calls: bool) -> _ChatCompletion:
-        """The completion in an answer; with its tool calls in the text, if there are tools.
-
-        Raises one of the errors of a wrong structure, if it is none.
-        """
-        answer = json.loads(text)
-        choice = answer["choices"][0]
-        message = choice["message"]
-        content = message.get("content")  # some leave it out where all tokens went into thinking
-        if isinstance(content, list):  # parts of several types
-            content = "".join(part["text"] for part in content if part["type"] == "text")
-        if not isinstance(content, str | None):
-            raise TypeError
-        usage = answer.get("usage")
-        return cls(
-            text=text_with_calls(content or "", message.get("tool_calls") or ()) if with_calls else content or "",
-            reasoning=_text(message.get("reasoning_content")) or _text(message.get("reasoning")),
-            usage=usage if isinstance(usage, dict) else {},
-            finish=_text(choice.get("finish_reason")),
-            model=_text(answer.get("model")),
-            num_tool_calls=0 if with_calls else _num_tool_calls(message),
-        )
-
-    def reply(self, tries: int) -> Reply:
-        return Reply(
-            text=self.text,
-            reasoning=self.reasoning,
-            prompt_tokens=_count(self.usage.get("prompt_tokens")),
-            completion_tokens=_count(self.usage.get("completion_tokens")),
-            finish=self.finish,
-            model=self.model,
-            tries=tries,
-            num_tool_calls=self.num_tool_calls,
-        )
 
 
 def _limited(sampling: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
@@ -262,25 +268,20 @@ def _limited(sampling: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
     return found
 
 
-def _num_tool_calls(message: Mapping[str, Any]) -> int:
-    calls = message.get("tool_calls")
-    return (len(calls) if isinstance(calls, list) else 0) + isinstance(message.get("function_call"), dict)
-
-
 def open_apis(specs: Mapping[str, AgentSpec], concurrency: int) -> AgentPool:
     """An `AgentFactory`: agents of the kind `api` that share a pool of connections."""
     endpoints = {agent: endpoint_of(spec) for agent, spec in specs.items()}
-    client = httpx2.Client(
-        limits=httpx2.Limits(max_connections=concurrency, max_keepalive_connections=concurrency),
-        follow_redirects=True,
-    )
+    limits = httpx2.Limits(max_connections=concurrency, max_keepalive_connections=concurrency)
+    client = connections((endpoint.base_url for endpoint in endpoints.values()), limits)
     notices = Notices()
+    forms: dict[tuple[Any, ...], ServerForm] = {}
     contacts: dict[tuple[Any, ...], FirstContact] = {}
     agents = {}
     for agent, endpoint in endpoints.items():
         server = (endpoint.base_url, endpoint.key_env, endpoint.first_patience)
         contact = contacts.setdefault(server, FirstContact(endpoint, client, endpoint.first_patience))
-        agents[agent] = ChatApi(endpoint, client, contact=contact, notices=notices)
+        form = forms.setdefault((*server, endpoint.model), ServerForm())
+        agents[agent] = ChatApi(endpoint, client, contact=contact, form=form, notices=notices)
     return _Apis(agents, client)
 
 
@@ -322,14 +323,3 @@ class _Apis:
 
     def close(self) -> None:
         self.client.close()
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _count(value: object) -> int | None:
-    """A number of tokens, if the server gave a whole number; else None."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 2**53 or value != int(value):
-        return None
-    return int(value)

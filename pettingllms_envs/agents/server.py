@@ -1,31 +1,33 @@
 """An HTTP client of servers that speak JSON, with connections that are kept alive, and retries.
 
-What is worth a second try gets one: connections that fail or break, time-outs, answers that cannot be read, 408, 425,
-429 and all of 500 and above, after pauses that double, with jitter, and no sooner than `Retry-After` says. Any other
-status is a refusal. A request that is sent again may be carried out twice.
+What is worth a second try gets one: connections that fail or break, time-outs, answers that cannot be read or say that
+they failed, and the statuses of `answers.is_passing`, after pauses that double, with jitter, and no sooner than
+`Retry-After` says. Any other status is a refusal. A request that is sent again may be carried out twice.
 """
 
 from __future__ import annotations
 
 import email.utils
+import ipaddress
 import json
 import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
+import urllib.parse
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import httpx2
 
+from pettingllms_envs.agents.answers import AnswerFailed, ErrorInside, is_passing, status_of
 from pettingllms_envs.server_errors import one_line
 
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 30.0
 """Seconds between tries: doubled from the first to the longest."""
 
-RETRY_STATUS = (408, 425, 429)
 MOST_BYTES = 2**26
 """Largest answer; a larger one counts as a failure."""
 MOST_SHOWN = 1000
@@ -45,18 +47,22 @@ class ServerUnreachable(ConnectionError):
     """A server did not answer for as long as it was waited for. No fault of a model, an environment or a prompt."""
 
 
+class ServerFailing(ServerUnreachable):
+    """A server answered until the end that this request failed."""
+
+
 class ServerRefused(RuntimeError):
     """A server answered that it will not do what it was asked.
 
     Args:
         url: Of the request.
-        status: Of HTTP, below 500.
+        status: Of HTTP, or what the server's words say that it should be.
         message: In the server's words, on one line.
     """
 
     def __init__(self, url: str, status: int, message: str) -> None:
         super().__init__(f"{url} refused ({status}): {message}")
-        self.status, self.message = status, message
+        self.url, self.status, self.message = url, status, message
 
 
 class Notices:
@@ -80,6 +86,26 @@ class Answer(Generic[Value]):
 
     value: Value
     tries: int
+
+
+def joined(url: str, path: str) -> str:
+    """A URL with a path behind its own, before its query."""
+    whole, mark, query = url.partition("?")
+    return f"{whole.rstrip('/')}{path}{mark}{query}"
+
+
+def connections(urls: Iterable[str], limits: httpx2.Limits) -> httpx2.Client:
+    """A client for these servers. It asks those of this machine directly, whatever proxy the environment names."""
+    hosts = {urllib.parse.urlsplit(url).hostname or "" for url in urls}
+    direct = {f"all://{f'[{host}]' if ':' in host else host}": None for host in hosts if _is_local(host)}
+    return httpx2.Client(limits=limits, follow_redirects=True, mounts=direct)
+
+
+def _is_local(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback or host == "0.0.0.0"
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
 
 
 def json_or_text(text: str) -> Any:
@@ -163,7 +189,7 @@ class Server:
             ServerUnreachable: All was tried for as long as `patience` says.
             ServerRefused: The server answered that it will not do it.
         """
-        url = self.url.rstrip("/") + path
+        url = joined(self.url, path)
         rng = random.Random(seed)
         began, pause, tries = time.monotonic(), FIRST_PAUSE, 0
         while True:
@@ -173,7 +199,7 @@ class Server:
                 return Answer(found, tries)
             wait = max(pause * (0.5 + rng.random()), found.wait)
             if time.monotonic() - began + wait > self.patience:
-                raise ServerUnreachable(
+                raise (ServerFailing if found.is_answer else ServerUnreachable)(
                     f"{url} did not answer in {tries} tries and {self.patience:g} s, the last time with "
                     f"{found.trouble}"
                     + (f"; it asks for no request within {found.wait:g} s" if found.wait > self.patience else "")
@@ -194,9 +220,15 @@ class Server:
         if status < 300:
             try:
                 return read(text)
+            except AnswerFailed as failed:
+                return _Trouble(str(failed), is_answer=True)
+            except ErrorInside as inside:
+                status = inside.status
             except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
                 return _Trouble(f"an answer that is no {expected}: {self._words(response, text)}")
-        if status >= 500 or status in RETRY_STATUS:
+        else:
+            status = status_of(status, text[:MOST_SHOWN])
+        if is_passing(status):
             wait = _retry_after(response.headers.get("retry-after"))
             return _Trouble(f"status {status}: {self._words(response, text)}", wait)
         raise ServerRefused(url, status, self._words(response, text))
@@ -227,10 +259,11 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class _Trouble:
-    """Why a try failed, and after how many seconds the server wants the next."""
+    """Why a try failed, after how many seconds the server wants the next, and whether its answer said so."""
 
     trouble: str
     wait: float = 0.0
+    is_answer: bool = False
 
 
 def _retry_after(value: str | None) -> float:

@@ -29,7 +29,8 @@ from rich.table import Table
 from rich.text import Text
 
 import pettingllms_envs
-from pettingllms_envs.failures import ProgramFailed
+from pettingllms_envs.failures import ProgramFailed, Unavailable
+from pettingllms_envs.installing import about_missing
 from pettingllms_envs.registry import is_in_file
 
 
@@ -62,7 +63,9 @@ def user_errors() -> Iterator[None]:
                 f"{what}; expected room for the rest. Make some, and give the same command again."
             ) from error
         raise Refused(f"{what}; expected a path that can be used. Name another.") from error
-    except (ValueError, TypeError, ImportError, ProgramFailed) as error:
+    except ImportError as error:
+        raise Refused(about_missing(error)) from error
+    except (ValueError, TypeError, ProgramFailed, Unavailable) as error:
         raise Refused(str(error)) from error
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from pettingllms_envs.agents.answers import finish_of
 from pettingllms_envs.agents.base import Agent, AgentFailed, Reply, Request, check_carried
 from pettingllms_envs.episodes.files import FORMAT, digest
 from pettingllms_envs.episodes.observing import (
@@ -22,7 +23,7 @@ from pettingllms_envs.episodes.observing import (
 )
 from pettingllms_envs.episodes.prompts import Tools, recorded, with_tools
 from pettingllms_envs.episodes.schema import EpisodeRow, ErrorFields, Step
-from pettingllms_envs.failures import EpisodeRestart
+from pettingllms_envs.failures import EpisodeRestart, Unavailable
 from pettingllms_envs.features import CountedReply, TakesReply
 from pettingllms_envs.observations import Image, Prompt, images_of, limits_of, read_observation
 
@@ -95,6 +96,7 @@ def episode(
 
     Raises:
         Stopped: `stopped()` was true.
+        Unavailable: This machine lacks what the environment needs.
         Exception: An agent raised something other than `AgentFailed`: `AgentRefused`, or a bug.
     """
     began, clock = time.time(), time.perf_counter()
@@ -109,6 +111,8 @@ def episode(
             recorder.step(agents[env.agent_selection], sample, rules)
     except AgentFailed as failed:
         error = {"kind": failed.kind, "message": str(failed)}
+    except Unavailable:
+        raise
     except EpisodeRestart:
         return episode(env, instance, sample, agents, rules, stopped=stopped, keep=keep)
     except Exception as failed:  # a third-party environment may raise anything; the row says what
@@ -295,11 +299,13 @@ def derived_seed(run: int, instance: str, sample: int, agent: str, step: int) ->
 def reply_fields(reply: Reply, seed: int) -> dict[str, Any]:
     """The fields of a step's record that describe a reply."""
     num_tool_calls = getattr(reply, "num_tool_calls", 0)  # replies of plug-ins are classes of their own
+    note = getattr(reply, "usage_note", None)
     return {
         "reply": reply.text,
         "reasoning": reply.reasoning,
         "tokens": {"prompt": reply.prompt_tokens, "completion": reply.completion_tokens},
-        "finish": reply.finish,
+        **({"usage_note": note} if note else {}),
+        "finish": finish_of(reply.finish),
         "model": reply.model,
         "seed": seed,
         **({"tool_calls": num_tool_calls} if num_tool_calls else {}),

@@ -223,6 +223,7 @@ class Step(TypedDict):
     reply: str
     reasoning: NotRequired[str | None]
     tokens: TokenFields
+    usage_note: NotRequired[str | None]
     finish: str | None
     model: NotRequired[str | None]
     seed: NotRequired[int | None]

@@ -25,6 +25,8 @@ from pettingllms_envs.evaluation.statistics import (
 )
 
 
+ORDINARY = (None, "stop", "length")
+"""Why replies end; other words are a server's own, for a refusal or unknown."""
 MOST_GROUPS = 12
 """Most values of an option for which success is reported by value."""
 
@@ -182,7 +184,9 @@ def _agent(name: str, rows: Sequence[Row]) -> Figures:
         "calls": len(steps),
         "prompt_tokens": _sum(step["tokens"]["prompt"] for step in steps),
         "completion_tokens": _sum(step["tokens"]["completion"] for step in steps),
+        "unknown_tokens": dict(Counter(step["usage_note"] for step in steps if step.get("usage_note"))),
         "cut_off": sum(step["finish"] == "length" for step in steps),
+        "finish_words": dict(Counter(step["finish"] for step in steps if step["finish"] not in ORDINARY)),
         "empty": sum(map(is_empty, steps)),
         "tool_calls": sum(step.get("tool_calls", 0) > 0 for step in steps),
         "models": sorted({step["model"] for step in steps if step["model"] is not None}),

@@ -24,6 +24,7 @@ from pettingllms_envs.episodes.episode import Instance, RunLimits, Stopped, epis
 from pettingllms_envs.episodes.files import EPISODES, REPORT, RUN, place, read_header, tidy, write_json, write_line
 from pettingllms_envs.episodes.media import remove_images, write_image
 from pettingllms_envs.episodes.schema import EpisodeRow
+from pettingllms_envs.failures import Unavailable
 from pettingllms_envs.observations import Image
 
 
@@ -158,7 +159,8 @@ class RunResult:
         num_missing: Number of episodes without a row.
         why: Why some are missing; empty if none are.
         interrupted: Whether the run was stopped by Ctrl-C.
-        refused: Whether an agent can never reply: a wrong key, an unknown model.
+        refused: Whether trying again is useless: an agent can never reply (a wrong key, an unknown model), or the
+            environment lacks what it needs on this machine.
         num_earlier: Number of rows that were there before.
     """
 
@@ -209,8 +211,8 @@ def run(
                 if error is not None and in_a_row >= max(MOST_ERRORS_IN_A_ROW, concurrency):
                     why = f"the last {in_a_row} episodes were all errors, the last: {error['message']}"
                     break
-        except AgentRefused as refused:
-            why, hopeless = str(refused), True
+        except (AgentRefused, Unavailable) as refused:
+            why, hopeless = " ".join(str(refused).split()), True
         except KeyboardInterrupt:
             why, interrupted = "interrupted", True
         finally:

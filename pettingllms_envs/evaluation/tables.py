@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from pettingllms_envs.agents.answers import ending
 from pettingllms_envs.episodes.figures import AGENT_FIGURES, words
 from pettingllms_envs.evaluation.metrics import sum_of_tokens
 
@@ -88,7 +89,7 @@ def show(console: Console, report: Figures, retries: Mapping[str, int]) -> None:
     ]  # fmt: skip
     heads = ("agent", "calls", "retries", "tokens in", "tokens out", *map(words, AGENT_FIGURES))
     table(console, heads, rows)
-    for line in (f"\n{costs(report)}", *empty_replies(agents)):
+    for line in (f"\n{costs(report)}", *empty_replies(agents), *server_words(agents)):
         console.print(Text(line), soft_wrap=True)
     parts = [
         (scope, name, f"{figure['mean']:+.3g}", str(figure["episodes"]))
@@ -114,6 +115,21 @@ def empty_replies(agents: Mapping[str, Figures]) -> list[str]:
             lines.append(
                 f"warning: {num:,} of {own['calls']:,} replies of {name} were empty. Where a model thinks first, raise"
                 " --max-tokens or turn thinking off."
+            )
+    return lines
+
+
+def server_words(agents: Mapping[str, Figures]) -> list[str]:
+    """Lines for what servers said of replies that is not known, or cannot be true."""
+    lines = []
+    for name, own in agents.items():
+        for word, num in own.get("finish_words", {}).items():
+            what = "a refusal; their text was played" if ending(word) == "refused" else "which is read as finished"
+            lines.append(f"warning: {num:,} of {own['calls']:,} replies of {name} ended with {word!r}, {what}.")
+        for note, num in own.get("unknown_tokens", {}).items():
+            lines.append(
+                f"warning: the numbers of tokens of {num:,} of {own['calls']:,} replies of {name} are in doubt"
+                f" ({note}). Tokens, costs and limits of tokens leave out what is not known."
             )
     return lines
 

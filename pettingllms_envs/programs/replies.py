@@ -11,7 +11,7 @@ from typing import Any
 from pettingllms_envs.core import ToolSpec, Unreadable
 from pettingllms_envs.observations import encodable
 from pettingllms_envs.replies import END_OF_THINKING
-from pettingllms_envs.tools.calls import CLOSING, OPENING, arguments_of, read_native_calls
+from pettingllms_envs.tools.calls import CLOSING, OPENING, arguments_of, call_id, read_native_calls
 
 
 _CALLS = re.compile(f"\\s*{re.escape(OPENING)}.*?{re.escape(CLOSING)}", re.DOTALL)
@@ -47,5 +47,5 @@ def read_reply(text: str, tools: Sequence[Mapping[str, Any]], number: int) -> tu
         for call in calls
     ]
     return f"{thoughts}{end}{_CALLS.sub('', words)}".strip(), [
-        {"id": f"call_{number}_{k}", "type": "function", "function": function} for k, function in enumerate(functions)
+        {"id": call_id(number, k), "type": "function", "function": function} for k, function in enumerate(functions)
     ]

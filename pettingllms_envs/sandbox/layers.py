@@ -16,6 +16,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pettingllms_envs.failures import Unavailable
+from pettingllms_envs.installing import ON_WINDOWS
 from pettingllms_envs.sandbox import filters
 from pettingllms_envs.sandbox.inside import kernel
 from pettingllms_envs.sandbox.inside.confine import Confinement, counts_processes
@@ -42,12 +44,13 @@ HINTS = {
     "landlock": "use Linux 5.13 or newer with landlock among its security modules (boot option lsm=landlock,...)",
     "no-open": "use a kernel with seccomp filters (CONFIG_SECCOMP_FILTER); gVisor and WSL 1 may have none",
     "uid": "run as root with CAP_SETUID, CAP_SETGID and CAP_KILL, as Docker does by default",
-    "linux": "use Linux on x86_64 or aarch64, or a container or virtual machine of it",
+    "linux": "use Linux on x86_64 or aarch64, or a container or virtual machine of it"
+    + (f". {ON_WINDOWS}" if sys.platform == "win32" else ""),
 }
 UNDECIDED = "try again when this machine is less busy"
 
 
-class SandboxUnavailable(RuntimeError):
+class SandboxUnavailable(Unavailable):
     """No sufficient isolation works on this machine. The message lists what was tried and what to do."""
 
 
@@ -107,6 +110,18 @@ def check_platform() -> Probed:
     if platform.machine() not in kernel.MACHINES:
         return Probed("linux", False, f"this machine is {platform.machine()}")
     return Probed("linux", True)
+
+
+def words_of(platform: Probed) -> str:
+    """Why a machine that is not of `check_platform` runs no programs, in one sentence, and what to do."""
+    return (
+        f"a model's programs run in a sandbox of Linux, and {platform.why}; expected Linux on x86_64 or aarch64. "
+        + (
+            ON_WINDOWS
+            if sys.platform == "win32"
+            else "Use a container or a virtual machine of it, or an environment and a workflow that run no programs."
+        )
+    )
 
 
 def landlock_works() -> Probed:

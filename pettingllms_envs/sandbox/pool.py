@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -89,4 +90,5 @@ def _stop_all(slots: set[Any], over: threading.Event, owner: int) -> None:
 def after_fork(owner: T, renew: Callable[[T], None]) -> None:
     """Have a function called with an object in each process that is forked, as long as the object is there."""
     owned = weakref.ref(owner)
-    os.register_at_fork(after_in_child=lambda: None if (alive := owned()) is None else renew(alive))
+    if sys.platform != "win32":  # which has no forks
+        os.register_at_fork(after_in_child=lambda: None if (alive := owned()) is None else renew(alive))

@@ -299,19 +299,20 @@ class Sandbox:
     def _choose(self) -> Plan:
         """The first plan whose server starts and passes the self-test."""
         self._probed = [layers.check_platform()]
-        if self._probed[0].works:
-            uid, landlock = layers.can_become_others(), layers.landlock_works()
-            self._probed += [uid, landlock]
-            for name in self._wanted:
-                if STRENGTH[name] < STRENGTH[self._min_isolation]:
-                    continue
-                plan = layers.plan(name, uid.works, landlock.works, self._as_other_user, self._memory_wanted)
-                found = self._try(plan) if isinstance(plan, Plan) else plan
-                self._probed.append(found)
-                if found.works:
-                    assert isinstance(plan, Plan)
-                    logger.info("sandbox: %s", plan.level)
-                    return plan
+        if not self._probed[0].works:
+            raise SandboxUnavailable(layers.words_of(self._probed[0]))
+        uid, landlock = layers.can_become_others(), layers.landlock_works()
+        self._probed += [uid, landlock]
+        for name in self._wanted:
+            if STRENGTH[name] < STRENGTH[self._min_isolation]:
+                continue
+            plan = layers.plan(name, uid.works, landlock.works, self._as_other_user, self._memory_wanted)
+            found = self._try(plan) if isinstance(plan, Plan) else plan
+            self._probed.append(found)
+            if found.works:
+                assert isinstance(plan, Plan)
+                logger.info("sandbox: %s", plan.level)
+                return plan
         raise SandboxUnavailable(
             f"no sandbox that is good enough works here (min_isolation={self._min_isolation!r}); of these, one must:\n"
             f"{layers.table(self._probed)}\n"

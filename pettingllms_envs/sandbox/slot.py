@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import errno
-import fcntl
 import json
 import os
 import random
@@ -29,6 +28,10 @@ from pettingllms_envs.sandbox.inside.job import Meta
 from pettingllms_envs.sandbox.inside.server import MOST_WAITED, SETUP_SECONDS
 from pettingllms_envs.sandbox.inside.wire import Job, Progress, Record
 from pettingllms_envs.sandbox.layers import Plan, confinement_of, module_path
+
+
+if sys.platform != "win32":
+    import fcntl
 
 
 _BOOT = "import sys; sys.path.insert(0, {here!r}); from inside.supervisor import main; sys.path.pop(0); main(sys.argv)"

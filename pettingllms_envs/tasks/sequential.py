@@ -6,9 +6,6 @@ OpenSpiel (Lanctot et al. 2019, arXiv:1908.09453). Players are numbered from 0, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
-
 from pettingllms_envs.core import State
 from pettingllms_envs.tasks.base import OpenTask
 
@@ -17,8 +14,6 @@ class SequentialTask(OpenTask[State]):
     """A game in which the state says whose turn it is, and what each player knows."""
 
     __slots__ = ()
-
-    instance_fields: ClassVar[Mapping[str, tuple[object, ...]]] = {}
 
     @property
     def num_players(self) -> int:

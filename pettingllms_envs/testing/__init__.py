@@ -30,6 +30,7 @@ from typing import Any
 
 from pettingzoo import AECEnv
 
+from pettingllms_envs.failures import Unavailable
 from pettingllms_envs.testing.cooperation import check_cooperation
 from pettingllms_envs.testing.determinism import (
     check_another_process,
@@ -129,6 +130,8 @@ def check(
             env.reset(seed=starts[0].seed, options=dict(starts[0].options) or None)
             known = tuple(dict.fromkeys((*blind, *getattr(task_of(env), "blind_replies", ()))))
             pool = reply_pool(env, known)
+    except Unavailable:  # no fault of the environment's
+        raise
     except Exception as error:  # noqa: BLE001 - any error of a third-party environment is something to report
         return Report("an environment that could not be made and reset", (Result("start", "failed", _words(error)),))
     case = Case(
@@ -156,6 +159,8 @@ def _result(name: str, case: Case) -> Result:
             detail = CHECKS[name](case)
     except Skipped as reason:
         status, detail = "skipped", str(reason)
+    except Unavailable:
+        raise
     except (Exception, SystemExit) as error:  # noqa: BLE001 - any error of a third-party environment is something to report
         status, detail = "failed", _words(error)
     return Result(name, status, detail)

@@ -85,6 +85,16 @@ def arguments_of(call: Call, spec: ToolSpec) -> dict[str, Any]:
     return found
 
 
+def call_id(number: int, index: int) -> str:
+    """The id of a call, nine letters and digits, as templates of Mistral want it: the same in every replay.
+
+    Args:
+        number: Which of an episode's replies it is in.
+        index: Which of the reply's calls it is.
+    """
+    return f"c{number:05}{index:03}"
+
+
 def written_call(name: str, arguments: Mapping[str, Any] | str) -> str:
     """A native call as text.
 

@@ -30,6 +30,7 @@ from pettingllms_envs.core import (
     part_ranges,
 )
 from pettingllms_envs.tasks.cooperative import CooperativeTask
+from pettingllms_envs.workflows.seats import check_seats, seat_prompt, seats
 
 
 PLAYER = "player"
@@ -81,6 +82,7 @@ class CooperativeTeam(Generic[State]):
             )
         check_whole("num_turns", self.num_turns, 0)
         object.__setattr__(self, "num_turns", self.num_turns or self.task.max_game_length)
+        check_seats(self.name, self.roles, self.num_agents)
 
     @property
     def num_agents(self) -> int:
@@ -94,7 +96,7 @@ class CooperativeTeam(Generic[State]):
 
     @property
     def roles(self) -> tuple[Role, ...]:
-        """One role, with an agent for each player that is one."""
+        """One role, with an agent for each player that is one; a subclass may name them, in the order of players."""
         return (Role(PLAYER, JOB, delayed=True, count=self.num_agents),)
 
     def start(self, task_state: State) -> TableState[State]:
@@ -107,8 +109,7 @@ class CooperativeTeam(Generic[State]):
 
     def system(self, role: str) -> str:
         """The rules, which player it is, the reply format."""
-        name = f"{PLAYER}_{self._members.index(role)}"
-        return "\n".join(filter(None, (self.task.rules(), f"You are {name}. {JOB}", self.task.reply_format())))
+        return seat_prompt(self.task, self.roles, role)
 
     def observe(self, state: TableState[State], role: str) -> str:
         """What the player knows, the turn if the budget may end the game, and why its last reply was no move."""
@@ -149,7 +150,7 @@ class CooperativeTeam(Generic[State]):
 
     @property
     def _members(self) -> tuple[str, ...]:
-        return self.roles[0].members
+        return seats(self.roles)
 
     def _played(self, state: TableState[State], reply: str) -> tuple[TableState[State], Mapping[str, float]]:
         """The state after a reply, and what the acting player is paid alone."""

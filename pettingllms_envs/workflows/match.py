@@ -1,6 +1,11 @@
 """Workflow `match`: the players of a game, each of whom plays for itself.
 
-Roles: `player`, as often as the game has players. The game says whose turn it is, so a player's turns are its own
+Roles: `player`, as often as the game has players; a subclass may name them instead, such as a seller and a buyer:
+
+    class Market(Match):
+        roles = (Role("seller", "You sell the lamp.", delayed=True), Role("buyer", "You buy it.", delayed=True))
+
+The game says whose turn it is, so a player's turns are its own
 moves. Each sees what the game lets it see, and whether its last reply could be read.
 Rewards: `payoff`, to each player in its own scope: what it won or lost by the move, also by those of the others. The
 sum over an episode is its return in the game. Nobody is paid as a team. A game is decided at its end, so the role is
@@ -17,6 +22,7 @@ from typing import ClassVar, Generic, NamedTuple
 
 from pettingllms_envs.core import Role, State, Transition, Unreadable, best_reply
 from pettingllms_envs.tasks.multiplayer import MultiplayerTask
+from pettingllms_envs.workflows.seats import check_seats, seat_prompt, seats
 
 
 PLAYER = "player"
@@ -50,7 +56,8 @@ class Match(Generic[State]):
 
     Raises:
         TypeError: The task is not a game of several players.
-        ValueError: `num_turns` is less than the moves that the game can take.
+        ValueError: `num_turns` is less than the moves that the game can take, or the roles of a subclass have more or
+            fewer agents than the game has players.
     """
 
     task: MultiplayerTask[State]
@@ -72,10 +79,11 @@ class Match(Generic[State]):
                 "since it has no result before its end. Leave it out."
             )
         object.__setattr__(self, "num_turns", self.num_turns or longest)
+        check_seats(self.name, self.roles, self.task.num_players)
 
     @property
     def roles(self) -> tuple[Role, ...]:
-        """One role, with an agent for each player."""
+        """One role, with an agent for each player. Named ones stand in the order of the players."""
         return (Role(PLAYER, JOB, delayed=True, count=self.task.num_players),)
 
     def start(self, task_state: State) -> MatchState[State]:
@@ -84,15 +92,15 @@ class Match(Generic[State]):
 
     def actor(self, state: MatchState[State]) -> str:
         """The player whose turn it is."""
-        return f"{PLAYER}_{self.task.current_player(state.task)}"
+        return self._members[self.task.current_player(state.task)]
 
     def system(self, role: str) -> str:
-        """The rules, which player it is, the reply format."""
-        return "\n".join(filter(None, (self.task.rules(), f"You are {role}. {JOB}", self.task.reply_format())))
+        """The rules, which player it is, its job, the reply format."""
+        return seat_prompt(self.task, self.roles, role)
 
     def observe(self, state: MatchState[State], role: str) -> str:
         """What the player knows, and what came of its last reply if that was unreadable."""
-        player = int(role.rpartition("_")[2])
+        player = self._members.index(role)
         note = state.notes[player]
         shown = self.task.observation(state.task, player)
         return f"{shown}\n{note}" if note else shown
@@ -115,7 +123,8 @@ class Match(Generic[State]):
             (*state.notes[:player], note, *state.notes[player + 1 :]),
             state.num_unreadable + is_unreadable,
         )
-        parts = {f"{PLAYER}_{i}": {"payoff": each} for i, each in enumerate(won)} if any(won) else {}
+        members = self._members
+        parts = {members[i]: {"payoff": each} for i, each in enumerate(won)} if any(won) else {}
         return following, parts, is_over, False
 
     def oracle(self, state: MatchState[State]) -> str:
@@ -129,3 +138,7 @@ class Match(Generic[State]):
     def outcome(self, state: MatchState[State]) -> Mapping[str, int]:
         """How many replies were unreadable."""
         return {"unreadable": state.num_unreadable}
+
+    @property
+    def _members(self) -> tuple[str, ...]:
+        return seats(self.roles)

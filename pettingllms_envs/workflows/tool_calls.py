@@ -33,7 +33,7 @@ from pettingllms_envs.core import (
 from pettingllms_envs.features import ChangingTeam, HasBonuses, HasOutcome, LeavesRewards
 from pettingllms_envs.observations import Message, Part, Prompt
 from pettingllms_envs.quoting import escape, quote_headings, quote_inline, shorten
-from pettingllms_envs.tools.calls import Call, arguments_of, read_native_calls, read_text_calls, text_call
+from pettingllms_envs.tools.calls import Call, arguments_of, call_id, read_native_calls, read_text_calls, text_call
 from pettingllms_envs.workflows.tools import MAX_SHOWN, ran, shown
 
 
@@ -258,7 +258,7 @@ class ToolCalls:
             if each.words:
                 messages.append({"role": "user", "content": each.words})
                 continue
-            ids = [f"call_{number}_{index}" for index in range(len(each.calls))]
+            ids = [call_id(number, index) for index in range(len(each.calls))]
             functions = [{"name": call.name, "arguments": arguments_of(call, specs[call.name])} for call in each.calls]
             calls = [
                 {"id": key, "type": "function", "function": function}

@@ -14,11 +14,10 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from pettingllms_envs.installing import install_command
+from pettingllms_envs.installing import POSIX, TRAINER, about_missing
 
 
 COMMANDS = ("train", "sft")
-EXTRA = ("accelerate", "datasets", "peft", "torch", "transformers", "trl")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -55,10 +54,10 @@ def _run(name: str, argv: Sequence[str]) -> int:
 
 
 def refuse_missing(command: str, error: ModuleNotFoundError) -> int:
-    """Say how to install the trainer's libraries, of which one is missing. Another's error is raised again."""
-    if (error.name or "").partition(".")[0] not in EXTRA:
+    """Say what to do where a library of the trainer is missing, or a module of Windows. Another's error is raised."""
+    if (error.name or "").partition(".")[0] not in (*TRAINER, *POSIX):
         raise error
-    return refused(f"{error}; `pettingllms {command}` expected the trainer's libraries. Run {install_command('trl')}.")
+    return refused(f"`pettingllms {command}`: {about_missing(error)}")
 
 
 def refused(message: str) -> int:

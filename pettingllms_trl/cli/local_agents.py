@@ -205,8 +205,12 @@ class EngineThread:
                         future.set_exception(error)
                     self._asked.clear()
                 else:
-                    for ticket, sampled in answers:
-                        self._asked.pop(ticket).set_result(sampled)
+                    for ticket, answer in answers:
+                        future = self._asked.pop(ticket)
+                        if isinstance(answer, Sampled):
+                            future.set_result(answer)
+                        else:
+                            future.set_exception(answer)
         for future in self._asked.values():
             future.cancel()
 

@@ -27,6 +27,7 @@ from pettingllms_envs.agents import AgentSpec
 from pettingllms_trl.cli.local_agents import OF_POLICY, SAMPLED, LocalModel, Models, open_models, sampling_of
 from pettingllms_trl.engines.batched import BatchedEngine, before_stop
 from pettingllms_trl.engines.prefix_cache import MAX_BYTES, PrefixCache
+from pettingllms_trl.engines.transformers import Decode
 from pettingllms_trl.policies.codecs import PolicyCodec
 from pettingllms_trl.policies.profiles import eos_token_ids
 from pettingllms_trl.records import Completion, Request, Sampled
@@ -150,15 +151,15 @@ class _Model:
         )
         rows = sampled[:, batch["input_ids"].shape[1] :].tolist()
         return [
-            Sampled(request.prompt, (_completion(row[:length], eos, tokenizer, stop),))
+            Sampled(request.prompt, (_completion(row[:length], eos, self._codecs[agent].decode, stop),))
             for request, row, length in zip(requests, rows, lengths, strict=True)
         ]
 
 
-def _completion(row: Sequence[int], eos: Sequence[int], tokenizer: Any, stop: Sequence[str]) -> Completion:
+def _completion(row: Sequence[int], eos: Sequence[int], decode: Decode, stop: Sequence[str]) -> Completion:
     """A row of sampled ids up to the first that ends it."""
     ended = next((i for i, token in enumerate(row) if token in eos), None)
-    whole = str(tokenizer.decode(row[:ended], skip_special_tokens=True))
+    whole = decode([row[:ended]])[0]
     text = before_stop(whole, stop)
     return Completion(
         ids=tuple(row if ended is None else row[: ended + 1]),

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +87,6 @@ def _engine(specs: Mapping[str, AgentSpec], codecs: Mapping[str, PolicyCodec], c
 def _codec(codec: PolicyCodec) -> PromptCodec:
     return PromptCodec(
         tokenize=lambda prompt: codec.encode([prompt])[0],
-        decode=partial(codec.tokenizer.decode, skip_special_tokens=True),
+        decode=lambda ids: codec.decode([ids])[0],
         images=codec.images,
     )

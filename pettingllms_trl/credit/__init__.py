@@ -14,10 +14,12 @@ over `grouping.py` (the number, peers, baseline, scale):
 | `loo`            | reward; return (1)      | siblings; episodes (1)     | mean of others, none   | both     |
 | `max_rl`         | reward; return (1)      | siblings; episodes (1)     | mean, mean             | both     |
 | `rae`            | reward; return (1)      | the role's past            | running mean, none     | both     |
-| `return_to_go`   | return to go            | same turn; siblings (2)    | mean, deviation        | both     |
+| `return_to_go`   | return to go            | same turn; siblings (3)    | mean, deviation        | both     |
+| `best`           | reward; return to go (2)   | same prompt, or same turn  | none: 1 for the best   | both     |
 
 Siblings are the candidates of one decision; every peer is the same agent's. (1) In a tree; with `sampling="parallel"`.
-(2) With `sampling="parallel"`; in a tree. It is `at_grpo` with other options.
+(2) In a tree; with `sampling="parallel"`. (3) With `sampling="parallel"`; in a tree. It is
+`at_grpo` with other options.
 A scheme that uses the step's reward cannot train a role that is paid only at later steps: docs/delayed_rewards.md has
 measured which schemes can.
 
@@ -59,7 +61,7 @@ from pettingllms_trl.credit.registry import (
     resolve_filters,
 )
 from pettingllms_trl.credit.reward_weights import check_weights, reweighed, weigh
-from pettingllms_trl.credit.schemes import at_grpo, counterfactual, dr_mas, gigpo, grpo, loo, magrpo, max_rl
+from pettingllms_trl.credit.schemes import at_grpo, best, counterfactual, dr_mas, gigpo, grpo, loo, magrpo, max_rl
 from pettingllms_trl.records import Stateful
 
 
@@ -77,6 +79,7 @@ __all__ = [
     "Stateful",
     "Value",
     "at_grpo",
+    "best",
     "best_sampling",
     "check_advantages",
     "check_kept",

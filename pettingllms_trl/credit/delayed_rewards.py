@@ -50,7 +50,7 @@ def choose_credit(
         args: The trainer's; `sampling` is `None` to choose, and what needs a tree is not sampled in parallel.
         delayed: Agents that are trained and paid at later steps.
     """
-    needs_tree = args.num_continuations > 0 or args.choose == "value" or args.train_continuations
+    needs_tree = args.num_continuations > 0 or args.choose != "reward" or args.train_continuations
     if credit is not None or not delayed:
         given = "at_grpo" if credit is None else credit
         return CreditChoice(given, args.sampling or ("tree" if needs_tree else best_sampling(given)))

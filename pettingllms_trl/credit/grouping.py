@@ -108,6 +108,9 @@ Advantages = Sequence[Sequence[float]]
 EPSILON = 1e-4  # TRL's, so that one agent with one turn gets GRPOTrainer's advantages to the last bit
 
 
+TIES = 1e-6  # largest difference between numbers that count as equal: a reward is a sum of parts
+
+
 ROUNDING = 1e-4  # largest error of advantages in single precision, relative above 1; beyond it double is used
 
 
@@ -206,6 +209,13 @@ def mean_of_peers(rows: torch.Tensor) -> torch.Tensor:
     return torch.nanmean(rows, dim=1, keepdim=True)
 
 
+def best_of_peers(rows: torch.Tensor) -> torch.Tensor:
+    """1 for the highest number of each row and those within 1e-6 of it, else 0; all 0 if all are. (G, n) -> (G, n)."""
+    highest = rows.nan_to_num(-math.inf).amax(dim=1, keepdim=True)
+    is_best = rows >= highest - TIES
+    return (is_best & (rows < highest - TIES).any(dim=1, keepdim=True)).double()
+
+
 def mean_of_others(rows: torch.Tensor) -> torch.Tensor:
     """For each number the mean of the others in its row, or itself if there are none. (G, n) -> (G, n)."""
     size = (~rows.isnan()).sum(dim=1, keepdim=True)
@@ -251,6 +261,21 @@ def compare(
         One number for each candidate; 0 if it has no peers and the baseline is a mean.
     """
     divisor: Rows = partial(deviation, scale=scale) if isinstance(scale, str) else scale
+    return over_groups(decisions, numbers, peers, partial(_advantages, baseline=baseline, divisor=divisor))
+
+
+def over_groups(decisions: Sequence[Decision], numbers: Numbers, peers: Peers, function: Rows) -> Advantages:
+    """Apply a function to the numbers of each agent's groups, (G, n) -> (G, n) in double precision.
+
+    Args:
+        decisions: Decisions of any agents, in any order.
+        numbers: The number by which each candidate is judged.
+        peers: Defines the groups.
+        function: Of the rows of peers.
+
+    Returns:
+        One number for each candidate.
+    """
     advantages: list[Sequence[float]] = [()] * len(decisions)
     for agent in dict.fromkeys(decision.agent for decision in decisions):
         own = [i for i, decision in enumerate(decisions) if decision.agent == agent]
@@ -261,7 +286,7 @@ def compare(
                 groups.setdefault(place.group, {})[place.member] = number
         width = max(map(len, groups.values()))
         padded = [[*members.values(), *[math.nan] * (width - len(members))] for members in groups.values()]
-        result = _advantages(torch.tensor(padded, dtype=torch.float64), baseline, divisor).tolist()
+        result = function(torch.tensor(padded, dtype=torch.float64)).tolist()
         found = {
             (group, member): value
             for (group, members), values in zip(groups.items(), result, strict=True)

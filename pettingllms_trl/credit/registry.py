@@ -16,6 +16,7 @@ from pettingllms_trl.credit.rae import RunningBaseline
 from pettingllms_trl.credit.schemes import (
     GROUPS,
     at_grpo,
+    best,
     counterfactual,
     dr_mas,
     gigpo,
@@ -52,12 +53,14 @@ class SchemeFacts(NamedTuple):
         judges_own_step: Whether it compares candidates by the reward of their own step.
         scale: What it divides by: `"group"`, `"batch"` or `"none"`, as in [`at_grpo`], or `"mean"` for the group's
             mean. `None`: it has no such option.
+        has_baseline: Whether it subtracts one, as decisions of continuations are compared with their mean.
     """
 
     sums_to_zero: Sums | None = None
     peers: Peers | None = None
     judges_own_step: bool = False
     scale: str | None = None
+    has_baseline: bool = True
 
     def deviation(self, *, default: Scale) -> Scale:
         """The deviation that it divides by, or `default` if it divides by another number or is unknown."""
@@ -77,6 +80,7 @@ class _Scheme(NamedTuple):
         compares_episodes: Whether it does with `sampling="parallel"` and `value="outcome"`.
         scale: What it divides by, if that is not an option.
         needs_continuations: Whether each candidate must be continued.
+        has_baseline: See `SchemeFacts`.
     """
 
     function: Callable[..., Any]
@@ -87,6 +91,7 @@ class _Scheme(NamedTuple):
     compares_episodes: bool = False
     scale: str | None = None
     needs_continuations: bool = False
+    has_baseline: bool = True
 
 
 _EITHER: Mapping[Sampling, Options] = {"tree": {}, "parallel": {"value": "outcome"}}
@@ -106,6 +111,13 @@ _SCHEMES: Mapping[str, _Scheme] = {
         scaled=True,
         sums=_BY_TURN,
         peers=GROUPS,
+    ),
+    "best": _Scheme(
+        best,
+        {"tree": {}, "parallel": {"value": "return_to_go", "group": "turn"}},
+        peers=GROUPS,
+        scale="none",
+        has_baseline=False,
     ),
     "counterfactual": _Scheme(
         counterfactual,
@@ -270,6 +282,7 @@ def facts_of(credit: Credit, sampling: Sampling) -> SchemeFacts:
         peers=None if of_episodes else peers,
         judges_own_step=options.get("value") == "reward",
         scale=scheme.scale or options.get("scale"),
+        has_baseline=scheme.has_baseline,
     )
 
 

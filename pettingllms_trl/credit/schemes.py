@@ -6,6 +6,7 @@
 | `counterfactual`            | the candidates of one decision                                            | tree     |
 | `grpo`, `gigpo`, `dr_mas`   | whole episodes of one instance                                            | parallel |
 | `magrpo`, `loo`, `max_rl`   | siblings in a tree, or what the other episodes of an instance did         | both     |
+| `best`                      | the candidates of one prompt, or of one turn; only the best are learned   | both     |
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ from pettingllms_trl.credit.grouping import (
     Peers,
     Scale,
     Value,
+    best_of_peers,
     compare,
     episodes,
     mean_of_others,
     mean_of_peers,
     numbers_of,
+    over_groups,
     same_instance,
     same_prompt,
     same_state,
@@ -73,9 +76,38 @@ def at_grpo(
     Example:
         Rewards 1, 0, 0, 1 have mean 0.5 and (unbiased) deviation 0.577: advantages 0.866, -0.866, -0.866, 0.866.
     """
+    return compare(decisions, numbers_of(decisions, value, gamma), peers=_peers_of(group), scale=scale)
+
+
+def best(
+    decisions: Sequence[Decision], /, *, value: Value = "reward", gamma: float = 1.0, group: Group = "prompt"
+) -> Advantages:
+    r"""Best-of-K: `A_k = 1` for the candidates with the highest number of their group, else 0; 0 where all are equal.
+
+    The policy gradient then raises the log-likelihood of the best of what was sampled and lowers nothing, as one round
+    of expert iteration does (RAFT, arXiv:2304.06767, with the best of K; STaR, arXiv:2203.14465). Ratios and clips are
+    GRPO's. There is no baseline, so the advantages of a group sum to the number of its best candidates. A token with
+    an advantage of 0 counts in the loss's denominator as in every scheme.
+
+    By name it uses the step's reward in a tree and the return to go at equal turns with `sampling="parallel"`, which
+    is chosen where roles are paid later.
+
+    Args:
+        decisions: In trees with K >= 2 candidates each, else from K >= 2 episodes of each instance.
+        value: The number that is compared. See `grouping.numbers_of`.
+        gamma: Discount of `value="return_to_go"`.
+        group: Peers, as in [`at_grpo`].
+
+    Example:
+        Rewards 1, 0, 1, 0.5: advantages 1, 0, 1, 0. Numbers within 1e-6 are equal, so 0.1 + 0.2, 0.3, 0 give 1, 1, 0.
+    """
+    return over_groups(decisions, numbers_of(decisions, value, gamma), _peers_of(group), best_of_peers)
+
+
+def _peers_of(group: Group) -> Peers:
     if group not in GROUPS:
         raise ValueError(f"group={group!r}, expected one of {', '.join(GROUPS)}. Set one of them.")
-    return compare(decisions, numbers_of(decisions, value, gamma), peers=GROUPS[group], scale=scale)
+    return GROUPS[group]
 
 
 def counterfactual(decisions: Sequence[Decision], /, *, scale: Scale = "group") -> Advantages:

@@ -20,11 +20,12 @@ from typing import Any
 import httpx2
 
 from pettingllms_envs.agents import AgentFailed, AgentRefused, openai
-from pettingllms_envs.agents.server import Notices
+from pettingllms_envs.agents.chat_form import ServerForm
+from pettingllms_envs.agents.server import Notices, connections
 from pettingllms_trl.engines.batched import before_stop
 from pettingllms_trl.engines.router import RequestThreads
 from pettingllms_trl.policies.routing import Api
-from pettingllms_trl.records import POLL_SECONDS, Completion, Message, Request, Sampled, Tools
+from pettingllms_trl.records import POLL_SECONDS, Answer, Completion, Message, Request, Sampled, SamplingFailure, Tools
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +64,16 @@ class ChatApi:
         """The reply, which may be empty. Calls of the tools are a part of it, as `<tool_call>` blocks.
 
         Raises:
-            RuntimeError: The server does not answer, rejects the request, or gives an invalid answer.
+            SamplingFailure: The server does not answer this prompt, or gives no valid answer.
+            RuntimeError: It answers none: the key or the model is wrong.
         """
-        client, notices = _connections()
+        endpoint = self._endpoint()
+        client, notices, form = _connections(endpoint.base_url, endpoint.model, endpoint.key_env)
         try:
-            return openai.ChatApi(self._endpoint(), client, notices=notices).ask(messages, tools=tools).text
-        except (AgentFailed, AgentRefused) as error:
+            return openai.ChatApi(endpoint, client, form=form, notices=notices).ask(messages, tools=tools).text
+        except AgentFailed as error:
+            raise SamplingFailure(str(error)) from None
+        except AgentRefused as error:
             raise RuntimeError(str(error)) from None  # its context has the server's words as well, and the key perhaps
 
     def _endpoint(self) -> openai.Endpoint:
@@ -86,10 +91,10 @@ class ChatApi:
 
 
 @cache
-def _connections() -> tuple[httpx2.Client, Notices]:
-    """The connections that all `ChatApi` of a process share."""
+def _connections(base_url: str, model: str, key_env: str | None) -> tuple[httpx2.Client, Notices, ServerForm]:
+    """What all `ChatApi` of a process share that ask for a model."""
     unlimited = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
-    return httpx2.Client(limits=unlimited, follow_redirects=True), Notices()
+    return connections([base_url], unlimited), Notices(), ServerForm()
 
 
 def check_tools(api: Api, agent: str) -> None:
@@ -112,11 +117,14 @@ def ask(api: Api, request: Request) -> Sampled:
         request: The request; `num_candidates` is ignored.
 
     Raises:
-        RuntimeError: The function raised, or did not return a `str`. The message names the agent.
+        SamplingFailure: The function has no reply to this prompt, and raised that.
+        RuntimeError: It raised something else, or did not return a `str`. Messages name the agent.
     """
     try:
         tools = {"tools": list(request.prompt.tools)} if request.prompt.tools else {}
         text = api([dict(message) for message in request.prompt.messages], **tools)
+    except SamplingFailure as failure:
+        raise SamplingFailure(f"the API partner of agent {request.agent!r}: {failure}") from None
     except Exception as error:  # a user's function may raise anything; it is told whose it was, and goes on
         raise RuntimeError(
             f"the API partner of agent {request.agent!r} raised {type(error).__name__}: {error}. Let the function "
@@ -152,11 +160,18 @@ class ApiEngine:
         """See `Engine`."""
         self._threads.send(ticket, ask, self._of_agent[request.agent], request, read=lambda sampled: sampled)
 
-    def step(self, timeout: float = POLL_SECONDS) -> Sequence[tuple[int, Sampled]]:
+    def step(self, timeout: float = POLL_SECONDS) -> Sequence[tuple[int, Answer]]:
         """See `Engine`."""
         return self._threads.answered(timeout)
 
 
-def ask_sequentially(of_agent: Mapping[str, Api], requests: Sequence[Request]) -> list[Sampled]:
+def ask_sequentially(of_agent: Mapping[str, Api], requests: Sequence[Request]) -> list[Answer]:
     """Replies in the order of the requests, one call after another on the caller's thread."""
-    return [ask(of_agent[request.agent], request) for request in requests]
+
+    def answer(request: Request) -> Answer:
+        try:
+            return ask(of_agent[request.agent], request)
+        except SamplingFailure as failure:
+            return failure
+
+    return [answer(request) for request in requests]

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from pettingllms_envs.observations import Image, text_of
-from pettingllms_trl.records import POLL_SECONDS, Request, Sample, Sampled
+from pettingllms_trl.records import POLL_SECONDS, Answer, Request, Sample
 
 
 class BatchedEngine:
@@ -38,7 +38,7 @@ class BatchedEngine:
         """See `Engine`."""
         self._waiting.append((ticket, request))
 
-    def step(self, timeout: float = POLL_SECONDS) -> Sequence[tuple[int, Sampled]]:
+    def step(self, timeout: float = POLL_SECONDS) -> Sequence[tuple[int, Answer]]:
         """Sample for all requests, in the order in which they came."""
         batch, self._waiting = self._waiting, []
         answers = self._sample([request for _, request in batch])

@@ -19,13 +19,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
-from pettingllms_trl.records import POLL_SECONDS, Engine, Request, Sampled
+from pettingllms_trl.records import POLL_SECONDS, Answer, Engine, Request, Sampled, SamplingFailure
 
 
-Answer = TypeVar("Answer")
+Told = TypeVar("Told")
 
 
-class RequestThreads(Generic[Answer]):
+class RequestThreads(Generic[Told]):
     """The requests of a remote engine, each on a thread.
 
     Args:
@@ -35,22 +35,25 @@ class RequestThreads(Generic[Answer]):
 
     def __init__(self, num_threads: int, name: str) -> None:
         self.executor = ThreadPoolExecutor(num_threads, name)
-        self._waiting: dict[Future[Answer], tuple[int, Callable[[Answer], Sampled]]] = {}
+        self._waiting: dict[Future[Told], tuple[int, Callable[[Told], Sampled]]] = {}
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def send(self, ticket: int, work: Callable[..., Answer], *args: Any, read: Callable[[Answer], Sampled]) -> None:
+    def send(self, ticket: int, work: Callable[..., Told], *args: Any, read: Callable[[Told], Sampled]) -> None:
         """Have `work` done on a thread; what it returns is read on the caller's."""
         self._waiting[self.executor.submit(work, *args)] = (ticket, read)
 
-    def answered(self, timeout: float) -> Sequence[tuple[int, Sampled]]:
+    def answered(self, timeout: float) -> Sequence[tuple[int, Answer]]:
         """Answers that have arrived; waits at most `timeout` seconds for the first. Raises what a request raised."""
         done, _ = wait(self._waiting, timeout=timeout, return_when=FIRST_COMPLETED)
-        answers = []
+        answers = list[tuple[int, Answer]]()
         for future in [future for future in self._waiting if future in done]:
             ticket, read = self._waiting.pop(future)
-            answers.append((ticket, read(future.result())))
+            try:
+                answers.append((ticket, read(future.result())))
+            except SamplingFailure as failure:
+                answers.append((ticket, failure))
         return answers
 
     @contextmanager
@@ -108,18 +111,20 @@ class EngineRouter:
         engine.submit(ticket, request)
         self._num_waiting[id(engine)] += 1
 
-    def step(self, timeout: float = POLL_SECONDS) -> Sequence[tuple[int, Sampled]]:
+    def step(self, timeout: float = POLL_SECONDS) -> Sequence[tuple[int, Answer]]:
         """Step every engine that has requests, none of which waits for another: see `Engine`."""
         busy = [engine for engine in self._engines if self._num_waiting[id(engine)]]
         stepped = [engine for engine in busy if not engine.is_batched] or busy[:1]  # a batch at a time
         # Waiting for a remote engine holds up those of this process; where there are none, the remote ones share it.
         are_remote = all(engine.is_remote for engine in stepped)
         share = timeout / max(len(stepped), 1) if are_remote else 0.0
-        answers: list[tuple[int, Sampled]] = []
+        answers: list[tuple[int, Answer]] = []
         for engine in stepped:
             answered = engine.step(share)
             self._num_waiting[id(engine)] -= len(answered)
-            for ticket, sampled in answered:
-                version = self.versions.get(self._agents.pop(ticket), sampled.policy_version)
-                answers.append((ticket, replace(sampled, policy_version=version)))
+            for ticket, answer in answered:
+                version = self.versions.get(self._agents.pop(ticket))
+                if version is not None and isinstance(answer, Sampled):
+                    answer = replace(answer, policy_version=version)
+                answers.append((ticket, answer))
         return answers

@@ -28,6 +28,8 @@ from pettingllms_trl.policies.tool_templates import ASKED, why_unreadable, why_u
 from pettingllms_trl.records import Message, Prompt, Tools
 
 
+THOUGHTS = ("<think>", "</think>")
+"""Around what a model thinks. Some tokenizers have them as special tokens; environments and rewards read them."""
 CANNOT_SEE = (
     "its policy reads texts only (it has a tokenizer and no processor). Expected a model with vision and its "
     "processor. Give them (Policy(model=..., tokenizer=processor), or the trainer's model and processing_class), or "
@@ -220,10 +222,18 @@ def _one_after_another(first: Content, second: Content) -> Content:
 
 
 def decoder(processing_class: Any) -> Callable[[Sequence[Ids]], list[str]]:
-    """`batch_decode(..., skip_special_tokens=True)` of a tokenizer.
+    """`batch_decode(..., skip_special_tokens=True)` of a tokenizer, but that the marks of thoughts stay in the text.
 
     Of a fast tokenizer by one call of its backend: transformers looks at every single id in Python first.
     """
+    tokenizer = getattr(processing_class, "tokenizer", processing_class)
+    added = tokenizer.added_tokens_decoder
+    special = {*tokenizer.all_special_ids, *(i for i, token in added.items() if token.special)}
+    skipped = {i for i in special if i not in added or added[i].content not in THOUGHTS}
+    if skipped != special:
+        return lambda completions: list(
+            processing_class.batch_decode([[i for i in ids if i not in skipped] for ids in completions])
+        )
     is_fast = _is_plain(processing_class) and not processing_class.clean_up_tokenization_spaces
 
     def decode(completions: Sequence[Ids]) -> list[str]:

@@ -31,6 +31,7 @@ from pettingllms_envs.observations import Image, followup_of, images_of, limits_
 from pettingllms_envs.pictures import with_known_images
 from pettingllms_trl.records import (
     Candidate,
+    Choose,
     ContinuationPlace,
     Decision,
     Episode,
@@ -145,7 +146,7 @@ def episode(
                 yield from _await_values(handle, keeps_env=turn.saved is None)
             candidates = with_continuations(candidates, results, at, agent, repeats)
 
-        chosen = _best(candidates, ties=f"{rules.seed}/{instance}/{number}/{agent}/{pending.turn}")
+        chosen = _chosen(candidates, branches, options.choose, (rules.seed, instance, number, agent, pending.turn))
         branch, history, outcome = branches[chosen], histories[chosen], branches[chosen].outcome
         rewards.append(branch.rewards)
         decisions.append(
@@ -163,7 +164,7 @@ def episode(
                 continuation=None if start is None else start.place,
             )
         )
-        is_start = chosen in continued and options.choose == "reward"
+        is_start = chosen in continued and options.choose != "value"
         turn = None if branch.crash is not None else _next_turn(handle, turns, rules, branch, is_start=is_start)
     handle.release()
 
@@ -247,8 +248,16 @@ def _with_counts(sampled: Sampled) -> Sampled:
     return replace(sampled, completions=tuple(completions))
 
 
-def _best(candidates: Sequence[Candidate], ties: str) -> int:
-    """Index of the candidate with the highest value, or reward if it was not continued; `ties` seeds the choice."""
-    worth = [candidate.value if candidate.continuations else candidate.reward for candidate in candidates]
-    best = [k for k, each in enumerate(worth) if each == max(worth)]
-    return best[0] if len(best) == 1 else random.Random(ties).choice(best)
+def _chosen(
+    candidates: Sequence[Candidate], branches: Sequence[Branch], choose: Choose, place: tuple[Any, ...]
+) -> int:
+    """Index of the candidate that is played on; where there are several, `place` seeds the draw.
+
+    It has the highest value, or reward if it was not continued; or, at random, it is any whose step did not fail.
+    """
+    if choose == "random":
+        best = [k for k, branch in enumerate(branches) if branch.crash is None] or [*range(len(branches))]
+    else:
+        worth = [candidate.value if candidate.continuations else candidate.reward for candidate in candidates]
+        best = [k for k, each in enumerate(worth) if each == max(worth)]
+    return best[0] if len(best) == 1 else random.Random("/".join(map(str, place))).choice(best)

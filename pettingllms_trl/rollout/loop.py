@@ -11,7 +11,7 @@ from operator import attrgetter, itemgetter
 from typing import Any
 
 from pettingllms_envs.failures import EpisodeRestart
-from pettingllms_trl.records import Engine, EnvironmentFailure, Episode, Rollout, Row
+from pettingllms_trl.records import Engine, EnvironmentFailure, Episode, Rollout, Row, SamplingFailure
 from pettingllms_trl.rollout import stepping
 from pettingllms_trl.rollout.env_pool import EnvPool
 from pettingllms_trl.rollout.episode import Continuation, Rules, Steps, Wait, episode
@@ -27,9 +27,9 @@ def check_dropped(dropped: Mapping[int, str], num_rows: int, cause: BaseExceptio
     """Raise `EnvironmentFailure` if too many instances were dropped: then the environment itself must be at fault."""
     if num_rows == 1 or len(dropped) > max(1, MOST_DROPPED * num_rows):
         raise EnvironmentFailure(
-            f"{len(dropped)} of {num_rows} instances were dropped because their environment failed {1 + RETRIES} "
-            f"times; expected at most {MOST_DROPPED:.0%}. The last: {list(dropped.values())[-1]}. Fix the environment "
-            "or what it needs, and resume. If it raises on some replies (an illegal move), set crash_reward to a "
+            f"{len(dropped)} of {num_rows} instances were dropped because their environment or an engine failed "
+            f"{1 + RETRIES} times; expected at most {MOST_DROPPED:.0%}. The last: {list(dropped.values())[-1]}. Fix "
+            "it, or what it needs, and resume. If it raises on some replies (an illegal move), set crash_reward to a "
             "number below any return: such a reply is then given that reward, and ends the episode."
         ) from cause
 
@@ -269,6 +269,10 @@ class RolloutLoop:
                     self._workers.submit(next(self._candidate_tickets), bring, spare)
         for ticket, sampled in self._engine.step() if self._asked else ():
             task = self._asked.pop(ticket)
+            if isinstance(sampled, SamplingFailure):
+                task.handle.release()
+                self._retry_or_drop(task, EnvironmentFailure(str(sampled)))
+                continue
             for completion in sampled.completions:
                 self._num_sampled_tokens += len(completion.ids)
             task.advance(sampled)

@@ -267,7 +267,7 @@ class RolloutCollector:
         charged = self._args.crash_reward is not None
         for reason in rollout.dropped.values():
             warnings.warn(
-                f"an instance was dropped, its environment having failed three times: {reason}"
+                f"an instance was dropped, its environment or an engine having failed three times: {reason}"
                 + ("" if charged else ". If a reply caused it, such as an illegal move, set crash_reward"),
                 stacklevel=2,
             )

@@ -28,6 +28,7 @@ from pettingllms_trl.checkpoints.publishing import Publisher, write_team_file
 from pettingllms_trl.engines.synced_engines import SyncedEngines
 from pettingllms_trl.engines.transformers import ending_at, prompts_read_once, role_settings
 from pettingllms_trl.policies import weights
+from pettingllms_trl.policies.folder_sampling import without_folder_sampling
 from pettingllms_trl.policies.multi_model import MultiPolicyModel
 from pettingllms_trl.policies.optim import clip_by_policy, split_groups
 from pettingllms_trl.policies.profiles import OF_TRL, PolicyProfile
@@ -40,7 +41,7 @@ from pettingllms_trl.role_sampling import NOTHING, SamplingOverrides
 from pettingllms_trl.trainer.dataloading import EvaluatedRows, GenerationPlan, each_generation_once, numbered
 from pettingllms_trl.update.assignment import Assignment
 from pettingllms_trl.update.entropy import EntropyBonus
-from pettingllms_trl.update.micro_batches import Batch, ends_of, rollout_of, with_scaled_items
+from pettingllms_trl.update.micro_batches import Batch, ends_of, rollout_of, scaled_for
 from pettingllms_trl.update.packed_logprobs import PackedScorer, Scores
 from pettingllms_trl.update.pass_metrics import TrainingLog
 from pettingllms_trl.update.step_guard import StepGuard
@@ -270,11 +271,15 @@ class TRLHooks(GRPOTrainer):
         return self._get_per_token_logps_and_entropies(model, ids, torch.ones_like(ids), 1)[0]
 
     def _compute_loss(self, model: torch.nn.Module, inputs: Batch) -> torch.Tensor:
+        inputs = scaled_for(self.loss_type, inputs)
         policy, scale = inputs["policy"], inputs["loss_scale"]
         self.activate(policy)
-        inputs = with_scaled_items(inputs)
         mode = "train" if self.model.training else "eval"
-        with self.log_of_trl.forward_pass(inputs, mode), self._with_entropy_bonus(policy, inputs["entropy_scale"]):
+        with (
+            self.log_of_trl.forward_pass(inputs, mode),
+            self._with_entropy_bonus(policy, inputs["entropy_scale"]),
+            override_args(self, router_aux_loss_coef=self.router_aux_loss_coef * inputs["router_scale"]),
+        ):
             loss = super()._compute_loss(model, inputs)
         if self.model.training:
             self.guard.add(loss, inputs)
@@ -340,6 +345,7 @@ class TRLHooks(GRPOTrainer):
         with (
             self.accelerator.autocast() if isinstance(self.model, MultiPolicyModel) else nullcontext(),
             override_args(self.args, ds3_gather_for_generation=False),
+            without_folder_sampling(own),
             prompts_read_once(own, args[1]) if reads_once else nullcontext(),
         ):
             generated = super()._generate_single_turn(*args, **kwargs)

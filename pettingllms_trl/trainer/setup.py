@@ -140,6 +140,12 @@ class Setup:
             "num_continuations": args.num_continuations,
         }
         scheme = credits.resolve(choice.credit, scale=args.scale_rewards, **sampled)
+        if args.train_continuations and not credits.facts_of(scheme, choice.sampling).has_baseline:
+            raise ValueError(
+                f"train_continuations=True with credit={credits.name_of(scheme)!r}, which has no baseline; expected a "
+                "scheme that has one, as the decisions of continuations are compared with the mean of their group. "
+                "Set train_continuations=False, or choose another credit."
+            )
         group_filters = credits.resolve_filters(filters, **sampled)
         check_resampling(args, group_filters, train_dataset)
         curricula = Curricula(by_environment(curriculum, envs))

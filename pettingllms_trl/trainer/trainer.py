@@ -49,6 +49,7 @@ from pettingllms_trl.engines.transformers import LocalSampler
 from pettingllms_trl.engines.weight_store import CountsSteps
 from pettingllms_trl.image_gain import image_gains, with_other_images
 from pettingllms_trl.pixels import naming_torchvision
+from pettingllms_trl.policies import folder_sampling
 from pettingllms_trl.policies.codecs import PolicyCodec
 from pettingllms_trl.policies.profiles import check_chat_template
 from pettingllms_trl.policies.references import MoveReferencesCallback
@@ -339,6 +340,8 @@ class MultiAgentGRPOTrainer(TRLHooks):
         of_trl = self.profile_of_trl()
         check_chat_template(of_trl.processing_class)
         self.team.attach(self, of_trl=of_trl, generation_kwargs=self.generation_kwargs)
+        if unused := folder_sampling.note(self.team):
+            self.accelerator.print(unused)
         self.image_inputs = parts.image_inputs_of(self.team)
         trained = parts.trained_parts(self.team) if self._can_train else {}
         for name, (vision, others) in trained.items():

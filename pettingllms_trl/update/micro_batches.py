@@ -16,6 +16,10 @@ Batch = dict[str, Any]
 """
 
 
+OVER_GENERATION = frozenset({"cispo", "dapo", "vespo"})
+"""TRL's losses that divide by the tokens of a whole generation (`num_items_in_batch`), whatever a pass has of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class ShardInfo:
     """Sizes of a batch that is one process's shard, and of the whole batch, for each micro-step.
@@ -136,14 +140,16 @@ def tokens(batch: Batch, rows: torch.Tensor) -> int:
     return int((mask * batch["tool_mask"][rows]).sum() if "tool_mask" in batch else mask.sum())
 
 
-def with_scaled_items(batch: Batch) -> Batch:
-    """A batch for TRL's loss, which is multiplied by `loss_scale` afterwards.
+def scaled_for(loss_type: str, batch: Batch) -> Batch:
+    """A batch for one of TRL's losses. `loss_scale` multiplies the loss, `router_scale` the coefficient of a router's.
 
-    Losses that divide by the generation's tokens need no scale; undone here, so that the same factor serves them and
-    the terms that are a mean over the pass (entropy bonus, router loss).
+    A loss that divides by the generation's tokens needs no scale; terms that are a mean over the pass (entropy bonus,
+    router loss) need it whatever the loss. TRL clamps its divisors to 1, so they cannot be scaled instead.
     """
+    if loss_type not in OVER_GENERATION:
+        return {**batch, "router_scale": 1.0}
     scale = batch["loss_scale"]
-    return batch if scale == 1.0 else {**batch, "num_items_in_batch": batch["num_items_in_batch"] * scale}
+    return {**batch, "loss_scale": 1.0, "entropy_scale": scale * batch["entropy_scale"], "router_scale": scale}
 
 
 def ends_of(rows: Sequence[Mapping[str, Any]], eos_token_ids: Sequence[int]) -> list[int]:

@@ -104,7 +104,7 @@ def test_a_server_that_does_not_answer_is_given_up_after_5_s_for_all_who_ask(tro
         with pytest.raises(AgentRefused) as refused:
             made.make("big")
     assert str(refused.value) == (
-        f"http://host/v1/models did not answer within 5 s ({words}); expected a server at http://host/v1/. Check "
+        f"http://host/v1/models did not answer within 5 s ({words}); expected a server at http://host/v1. Check "
         "--base-url and that it runs; for one that is still starting, give the seconds to wait: --patience 600."
     )
     assert (len(seen), clock.now) == (5, 3.75)  # 0.25 + 0.5 + 1 + 2 s, and 2 more would be too long

@@ -104,7 +104,7 @@ def test_a_model_that_used_all_its_tokens_to_think_has_replied_nothing() -> None
     [
         ("12", 12),
         ("12.0", 12),
-        ("0", 0),
+        ("0", None),  # a prompt has some
         ('"12"', None),
         ("-1", None),
         ("12.5", None),
@@ -130,7 +130,7 @@ def test_a_usage_that_is_none_costs_no_reply(usage: Any) -> None:
 
 
 def test_what_a_server_says_besides_is_taken_where_it_is_text() -> None:
-    choice = {"message": {"content": "U", "reasoning": {"a": 1}}, "finish_reason": {"type": "eos"}}
+    choice = {"message": {"content": "U", "reasoning": {"a": 1}}, "finish_reason": ["eos"]}
     reply = api(answers(httpx2.Response(200, json={"model": ["m"], "choices": [choice]}))[0]).reply(asked())
     assert (reply.text, reply.reasoning, reply.finish, reply.model) == ("U", None, None, None)
 
@@ -338,9 +338,11 @@ def test_a_key_that_no_header_can_hold_is_refused_and_not_shown(key: str, monkey
     assert "sk-" not in str(refused.value)
 
 
-@pytest.mark.parametrize("url", ["https://me:sk-secret@host/v1", "https://sk-secret@host/v1"])
+@pytest.mark.parametrize(
+    "url", ["https://me:sk-secret@host/v1", "https://sk-secret@host/v1", "https://host/v1?key=sk-secret"]
+)
 def test_a_url_with_a_password_is_refused_and_not_shown(url: str) -> None:
-    with pytest.raises(ValueError, match=r"has a user name or a password; .*--key-env MY_KEY") as refused:
+    with pytest.raises(ValueError, match=r"has a user name, a password or a key; .*--key-env MY_KEY") as refused:
         Endpoint(base_url=url, model="m")
     assert "sk-secret" not in str(refused.value)
 

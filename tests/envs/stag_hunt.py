@@ -31,6 +31,7 @@ class StagHunt(MultiplayerTask[Hunt]):
     zero_sum: ClassVar[bool] = False
     unreadable_move: ClassVar[str] = HARE
     blind_replies: ClassVar[tuple[str, ...]] = (STAG, HARE)
+    instance_fields: ClassVar[dict[str, tuple[object, ...]]] = {}
     num_players: ClassVar[int] = 2
     max_game_length: ClassVar[int] = 2
     utility_range: ClassVar[tuple[float, float]] = (0.0, 4.0)

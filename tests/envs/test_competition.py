@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 import pytest
 
 from pettingllms_envs.aec import TextEnv
-from pettingllms_envs.core import TEAM, Transition
+from pettingllms_envs.core import TEAM, Role, Transition
 from pettingllms_envs.tasks.kuhn_poker import KuhnPoker, KuhnState
+from pettingllms_envs.tasks.multiplayer import MultiplayerTask
 from pettingllms_envs.tasks.plan_path import PlanPath
 from pettingllms_envs.testing import Report, Result, check
 from pettingllms_envs.testing.competition import alone
@@ -207,3 +208,42 @@ def test_a_policy_of_one_agent_is_played_against_the_oracle() -> None:
     assert [policy(env, agent) for agent in env.possible_agents] == ["Action: bet", "Action: bet"]
     env.reset(seed=0, options={"deal": "QJ"})
     assert policy(env, "player_0") == env.oracle() == "Action: pass"
+
+
+@dataclass(frozen=True, slots=True)
+class Hunters(Match[Hunt]):
+    """Of the two, each has a name."""
+
+    roles: ClassVar[tuple[Role, ...]] = (
+        Role("scout", "You are the scout.", delayed=True),
+        Role("archer", "You are the archer.", delayed=True),
+    )
+
+
+def test_the_players_of_a_match_can_be_roles_with_names() -> None:
+    env = TextEnv(Hunters(StagHunt()))
+    env.reset(seed=0)
+    assert env.possible_agents == ["scout_0", "archer_0"]
+    assert env.metadata["roles"] == {"scout_0": "scout", "archer_0": "archer"}
+    assert env.observe("archer_0")["system"].splitlines()[-2] == "You are the archer."
+    env.step(STAG)
+    assert env.agent_selection == "archer_0"
+    env.step("what?")  # read as a hare, worth 3, and the stag alone is worth 0
+    assert env.rewards == {"scout_0": 0.0, "archer_0": 3.0}
+
+
+def test_a_role_of_several_players_tells_each_which_it_is() -> None:
+    env = TextEnv(Match(StagHunt()))
+    env.reset(seed=0)
+    said = env.observe("player_1")["system"].splitlines()[-2]
+    assert said == "You are player_1. You play for yourself: win as much as you can."
+
+
+def test_roles_of_more_or_fewer_agents_than_players_are_refused() -> None:
+    with pytest.raises(ValueError, match="has the agents scout, archer; expected 3, one for each player"):
+        Hunters(KuhnPoker(players=3))
+
+
+def test_a_game_of_several_players_has_splits_unless_it_says_otherwise() -> None:
+    assert MultiplayerTask.instance_fields == {"split": ("train", "validation", "test")}
+    assert TextEnv(Match(StagHunt())).metadata["reset_options"] == {}

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pettingllms_envs.retrieval import Passage, Retriever, RetrieverFailed, corpora
+from pettingllms_envs.retrieval import Passage, Retriever, RetrieverFailed
 from pettingllms_envs.retrieval.corpora import corpus_digest, corpus_index, passage_of, read_corpus
 from pettingllms_envs.retrieval.local import DenseIndex, PassageIndex, SparseIndex, best, digest_of
 from pettingllms_envs.retrieval.remote import RemoteRetriever
@@ -140,8 +140,8 @@ def test_a_real_sentence_encoder_with_random_weights_ranks_the_same_every_time(t
     path.write_text('{"title": "1", "text": "zulo town"}\n{"title": "2", "text": "mara river"}\n')
     digest = corpus_digest(path)
     found = corpus_index(path, digest, str(tmp_path / "encoder")).search("2 mara river", 2)
-    corpora._index.cache_clear()
-    assert corpus_index(path, digest, str(tmp_path / "encoder")).search("2 mara river", 2) == found
+    once_more = corpus_index.__wrapped__(path, digest, str(tmp_path / "encoder"))  # not the one that is remembered
+    assert once_more.search("2 mara river", 2) == found
     assert titles(found) == ["2", "1"]  # the text itself is the nearest
 
 

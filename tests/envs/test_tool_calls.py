@@ -316,15 +316,15 @@ def test_native_calls_are_shown_as_chat_messages_with_the_tools() -> None:
     env.step(written_call("echo", {"words": "a"}) + written_call("add", {"a": 1, "b": 2}))
     seen = env.observe("planner_0")
     calls = [
-        {"id": "call_0_0", "type": "function", "function": {"name": "echo", "arguments": {"words": "a"}}},
-        {"id": "call_0_1", "type": "function", "function": {"name": "add", "arguments": {"a": 1, "b": 2}}},
+        {"id": "c00000000", "type": "function", "function": {"name": "echo", "arguments": {"words": "a"}}},
+        {"id": "c00000001", "type": "function", "function": {"name": "add", "arguments": {"a": 1, "b": 2}}},
     ]
     assert seen["messages"] == [
         {"role": "system", "content": system},
         {"role": "user", "content": user},
         {"role": "assistant", "content": "", "tool_calls": calls},
-        {"role": "tool", "tool_call_id": "call_0_0", "name": "echo", "content": "a"},
-        {"role": "tool", "tool_call_id": "call_0_1", "name": "add", "content": '{"a": 1, "b": 2}'},
+        {"role": "tool", "tool_call_id": "c00000000", "name": "echo", "content": "a"},
+        {"role": "tool", "tool_call_id": "c00000001", "name": "add", "content": '{"a": 1, "b": 2}'},
     ]
     assert [tool["function"]["name"] for tool in seen["tools"]] == ["echo", "add"]
     assert seen["tools"][0] == {

@@ -63,10 +63,10 @@ def test_calls_are_steps_of_their_own_and_their_messages_are_recorded() -> None:
     assert [step["agent"] for step in (drafter, call, move)] == ["drafter_0", "planner_0", "planner_0"]
     assert call["reply"] == CALL
     assert "messages" not in call  # a system prompt and a text
-    called = {"id": "call_0_0", "type": "function", "function": {"name": "add", "arguments": {"numbers": "1 2 3"}}}
+    called = {"id": "c00000000", "type": "function", "function": {"name": "add", "arguments": {"numbers": "1 2 3"}}}
     assert messages_of(move)[2:] == [
         {"role": "assistant", "content": "", "tool_calls": [called]},
-        {"role": "tool", "tool_call_id": "call_0_0", "name": "add", "content": "6"},
+        {"role": "tool", "tool_call_id": "c00000000", "name": "add", "content": "6"},
     ]
     assert move["prompt"] == call["prompt"]
 
@@ -123,7 +123,7 @@ def test_a_server_is_sent_tools_and_messages_in_its_form_and_its_calls_become_re
     assert call["tools"] == move["tools"] == [FUNCTION]
     assert row["steps"][1]["reply"] == CALL
     assert move["messages"][2]["tool_calls"][0]["function"]["arguments"] == '{"numbers": "1 2 3"}'
-    assert move["messages"][3] == {"role": "tool", "tool_call_id": "call_0_0", "name": "add", "content": "6"}
+    assert move["messages"][3] == {"role": "tool", "tool_call_id": "c00000000", "name": "add", "content": "6"}
     assert row["steps"][2]["reply"] == "Moves: U"
 
 

@@ -356,11 +356,11 @@ def test_five_thousand_episodes_show_no_more_rows_than_fit(many: Callable[[int],
 @in_a_browser
 def test_images_and_tool_calls_of_a_prompt_are_shown_and_what_they_say_stays_text(bench: Path, tmp_path: Path) -> None:
     hostile = "</script><script>document.title = 'taken'</script>"
-    call = {"id": "call_0_0", "type": "function", "function": {"name": "add", "arguments": {"program": hostile}}}
+    call = {"id": "c00000000", "type": "function", "function": {"name": "add", "arguments": {"program": hostile}}}
     messages = [
         {"role": "user", "content": ["Look.", Image(PIXEL, f'alt "{hostile}')]},
         {"role": "assistant", "content": "", "tool_calls": [call]},
-        {"role": "tool", "content": f"42 {hostile}", "tool_call_id": "call_0_0"},
+        {"role": "tool", "content": f"42 {hostile}", "tool_call_id": "c00000000"},
     ]
     rows = files.read(bench)[:1]
     rows[0]["tools"] = [[{"type": "function", "function": {"name": "add", "description": hostile}}]]
@@ -370,7 +370,7 @@ def test_images_and_tool_calls_of_a_prompt_are_shown_and_what_they_say_stays_tex
     seen = shown(build(bench), tmp_path, "#/1")
     assert seen.count(f'src="data:image/png;base64,{base64.b64encode(PIXEL).decode("ascii")}"') == 2
     assert f'alt="alt "{hostile}"' in seen
-    for words in ("calls add call_0_0", f"program: {hostile}", "<b>tool call_0_0</b>", f"42 {hostile}", "1 tool<"):
+    for words in ("calls add c00000000", f"program: {hostile}", "<b>tool c00000000</b>", f"42 {hostile}", "1 tool<"):
         assert words in seen
     assert "<title>taken" not in seen
 

@@ -119,7 +119,7 @@ def test_a_tool_call_is_read_and_its_id_has_the_number_of_the_call() -> None:
     message = answer["choices"][0]["message"]
     assert message["content"] == "I add."
     assert message["tool_calls"] == [
-        {"id": "call_0_0", "type": "function", "function": {"name": "add", "arguments": '{"a": 2, "b": 3}'}}
+        {"id": "c00000000", "type": "function", "function": {"name": "add", "arguments": '{"a": 2, "b": 3}'}}
     ]
     assert answer["choices"][0]["finish_reason"] == "tool_calls"
 
@@ -203,7 +203,7 @@ def test_a_response_has_items_for_words_and_for_calls() -> None:
     assert (status, answer["status"]) == (200, "completed")
     words, call = answer["output"]
     assert words["content"] == [{"type": "output_text", "text": "Again.", "annotations": []}]
-    assert (call["type"], call["call_id"], call["name"]) == ("function_call", "call_0_0", "add")
+    assert (call["type"], call["call_id"], call["name"]) == ("function_call", "c00000000", "add")
     assert json.loads(call["arguments"]) == {"a": 2, "b": 3}
 
 

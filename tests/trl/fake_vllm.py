@@ -64,6 +64,7 @@ class FakeVLLM(ThreadingHTTPServer):
         transfer: Requests that give it a whole model.
         drops, drops_loads: So many completions, or loads, are cut off before their answer.
         refuses_loads: So many loads are refused.
+        changes: Of the first completions, each makes status and answer of the answer that is right.
         sees, num_places: Whether it takes pictures, and how many tokens each has to it.
         seen: Requests with pictures.
         serves_as: The name under which it answers, if it answers with another model than was asked for.
@@ -89,6 +90,7 @@ class FakeVLLM(ThreadingHTTPServer):
         self.weight_version = "default"
         self.drops = self.drops_loads = self.refuses_loads = 0
         self.serves_as: str | None = None
+        self.changes: list[Callable[[dict[str, Any]], tuple[int, Any]]] = []
         self.sees, self.num_places = True, 4
         self.seen: list[dict[str, Any]] = []
         self.adapters: dict[str, str] = {}
@@ -199,7 +201,8 @@ class FakeVLLM(ThreadingHTTPServer):
             }
             for i in reversed(range(body["n"]))  # in no order
         ]
-        return 200, {"model": self.serves_as or body["model"], "choices": choices}
+        answer = {"model": self.serves_as or body["model"], "choices": choices}
+        return self.changes.pop(0)(answer) if self.changes else (200, answer)
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import math
 import os
-import resource
 import signal
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from . import kernel, scratch
 from .wire import Job
+
+
+if sys.platform != "win32":
+    import resource
 
 
 STACK = 256 << 20  # as deep as recursion in C can get; see `supervisor.py` for why it is set there

@@ -7,11 +7,10 @@ server then believes nothing but the kernel.
 
 from __future__ import annotations
 
-import fcntl
 import gc
 import json
 import os
-import resource
+import sys
 import time
 from dataclasses import astuple, dataclass
 from types import CodeType
@@ -21,6 +20,11 @@ from . import program
 from .cgroup import Group
 from .confine import Confinement, limit_test, lock_in, whole_seconds
 from .wire import DONE, ENDED, ERRORS_SHOWN, FAULT, LEFTOVER, MEMORY, READY, RECORD, Job, Progress, Record, copy
+
+
+if sys.platform != "win32":
+    import fcntl
+    import resource
 
 
 ABOVE_STREAMS = 10

@@ -10,6 +10,7 @@ import ctypes
 import os
 import platform
 import struct
+import sys
 from collections.abc import Iterable
 
 
@@ -46,8 +47,9 @@ _LANDLOCK_RESTRICT_SELF = 446
 _AT_RECURSIVE = 0x8000
 _AT_FDCWD = -100
 
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.syscall.restype = ctypes.c_long
+if sys.platform != "win32":
+    _libc = ctypes.CDLL(None, use_errno=True)
+    _libc.syscall.restype = ctypes.c_long
 
 
 class Refused(OSError):

@@ -14,13 +14,16 @@ import io
 import json
 import linecache
 import os
-import resource
 import sys
 import threading
 import traceback
 import types
 from types import CodeType
 from typing import Any
+
+
+if sys.platform != "win32":
+    import resource
 
 
 RESULT_FD = 3

@@ -10,15 +10,19 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import math
 import os
 import stat
+import sys
 import time
 from collections.abc import Iterator
 from itertools import islice
 
 from . import kernel, wire
+
+
+if sys.platform != "win32":  # which has neither the module nor a sandbox, but imports ours
+    import fcntl
 
 
 MOST_FILES = 4096

@@ -30,13 +30,14 @@ from vllm.platforms import current_platform
 from vllm.sampling_params import RequestOutputKind
 from vllm.usage.usage_lib import UsageContext
 
+from pettingllms_envs.agents.answers import ending
 from pettingllms_envs.pictures import opened
 from pettingllms_trl.engines.vllm.adapters import check_adapters
 from pettingllms_trl.engines.vllm.engine import VllmEngine
 from pettingllms_trl.engines.vllm.params import VllmParams, VllmRequest
 from pettingllms_trl.engines.weight_store import AdapterVersion, StaleWeights
 from pettingllms_trl.pixels import ImageInputs
-from pettingllms_trl.records import POLL_SECONDS, NamedTensors, Prompt, Sampled, Scored
+from pettingllms_trl.records import POLL_SECONDS, Answer, NamedTensors, Prompt, Sampled, SamplingFailure, Scored
 
 
 SHARED_MEMORY = Path("/dev/shm")
@@ -154,16 +155,18 @@ class ColocatedVllm(VllmEngine):
         )
         return name
 
-    def step(self, timeout: float = POLL_SECONDS) -> Sequence[tuple[int, Sampled]]:
+    def step(self, timeout: float = POLL_SECONDS) -> Sequence[tuple[int, Answer]]:
         """One forward pass for all that are in flight: see `Engine`."""
         return [self._answer(output) for output in self._engine.step() if output.finished]
 
-    def _answer(self, output: RequestOutput) -> tuple[int, Sampled]:
+    def _answer(self, output: RequestOutput) -> tuple[int, Answer]:
         asked = self._waiting.pop(output.request_id)
         self._check_sampled_by(output, self._of_agent[asked.agent])
         self._check_ids(asked.agent, asked.prompt, output)
         completions = []
         for choice in output.outputs:
+            if ending(choice.finish_reason) == "failed":
+                return asked.ticket, SamplingFailure(f"vLLM ended a completion with {choice.finish_reason!r}")
             ids, logprobs = choice.token_ids, choice.logprobs and choice.logprobs.logprobs  # None: not asked for
             assert logprobs is None or len(ids) == len(logprobs) > 0, f"{len(ids)} ids, {len(logprobs)} log-probs"
             completions.append(self._params.completion(asked, ids, logprobs, choice.finish_reason))

@@ -6,6 +6,7 @@ from the model's `generation_config.json`, and the log-probabilities would be th
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from typing import Any, Self
 
 from trl import GRPOConfig
 
+from pettingllms_envs.agents.answers import ending
 from pettingllms_trl.engines.batched import before_stop, check_lengths
 from pettingllms_trl.engines.kinds import PromptCodec
 from pettingllms_trl.pixels import ImageInputs
@@ -56,6 +58,7 @@ class VllmParams:
     ) -> None:
         self._codecs, self._of_agent, self._rollout = codecs, parameters, seed
         self._asked: Counter[int] = Counter()
+        self._unknown: set[str] = set()  # words for the end of a completion
 
     @classmethod
     def of_config(cls, args: GRPOConfig, codecs: Mapping[str, PromptCodec]) -> Self:
@@ -153,7 +156,11 @@ class VllmParams:
     ) -> Completion:
         """A request's completion. The text ends before a stop word; the ids, which were sampled, include it."""
         text = before_stop(self._codecs[asked.agent].decode(ids), asked.parameters["stop"])
-        known: Finish | None = "stop" if finish == "stop" else "length" if finish == "length" else None
+        kind = ending(finish)
+        if finish and kind is None and finish not in self._unknown:
+            self._unknown.add(finish)
+            warnings.warn(f"vLLM ends completions with {finish!r}, which is read as finished.", stacklevel=2)
+        known: Finish | None = None if not finish else "length" if kind == "cut" else "stop"
         return Completion(
             ids=tuple(ids), text=text, logprobs=None if logprobs is None else tuple(logprobs), finish=known
         )

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from threading import Lock
 from typing import Any
 
+from pettingllms_envs.agents.answers import read_checked
 from pettingllms_envs.agents.server import Server, ServerRefused
 from pettingllms_envs.observations import Image
 from pettingllms_envs.pictures import opened
@@ -69,7 +70,7 @@ class VllmReplica:
         body = {**body, "model": model}
         num_loads = self._num_loads[model]
         try:
-            answer = self._server.post(path, body)
+            answer = self._server.ask("POST", path, body, read=read_checked, expected="completion").value
         except ServerRefused as refusal:
             if refusal.status == 403 and images:
                 raise ValueError(
@@ -79,7 +80,7 @@ class VllmReplica:
             if refusal.status != 404 or version is None:
                 raise
             self._load_again(version, num_loads)
-            answer = self._server.post(path, body)
+            answer = self._server.ask("POST", path, body, read=read_checked, expected="completion").value
         if answer["model"] != model:
             raise StaleWeights(f"{self.url} answered with {answer['model']!r}, expected {model!r}")
         return _as_completions(answer) if images else answer

@@ -42,7 +42,7 @@ import httpx2
 from accelerate import PartialState
 from peft import PeftConfig
 
-from pettingllms_envs.agents.server import Server
+from pettingllms_envs.agents.server import Server, ServerFailing
 from pettingllms_trl.engines.router import RequestThreads
 from pettingllms_trl.engines.vllm.adapters import check_adapters
 from pettingllms_trl.engines.vllm.engine import VllmEngine
@@ -51,7 +51,7 @@ from pettingllms_trl.engines.vllm.replica import AS_LOADED, VllmReplica, served_
 from pettingllms_trl.engines.vllm.weight_transfer import FileTransfer, WeightTransfer
 from pettingllms_trl.engines.weight_store import AdapterVersion, StaleWeights
 from pettingllms_trl.processes.on_all import on_all, on_main
-from pettingllms_trl.records import POLL_SECONDS, NamedTensors, Prompt, Sampled, Scored
+from pettingllms_trl.records import POLL_SECONDS, Answer, NamedTensors, Prompt, Sampled, SamplingFailure, Scored
 
 
 Choices = Sequence[Mapping[str, Any]]
@@ -204,7 +204,7 @@ class VllmServer(VllmEngine):
         ids = self._params.given_ids(asked.agent, asked.prompt)
         self._threads.send(asked.ticket, _complete, replica, served, asked, ids, read=read)
 
-    def step(self, timeout: float = POLL_SECONDS) -> Sequence[tuple[int, Sampled]]:
+    def step(self, timeout: float = POLL_SECONDS) -> Sequence[tuple[int, Answer]]:
         """See `Engine`. Raises what a request raised."""
         return self._threads.answered(timeout)
 
@@ -253,11 +253,15 @@ class VllmServer(VllmEngine):
 
 
 def _complete(replica: VllmReplica, version: AdapterVersion | None, asked: VllmRequest, ids: Sequence[int]) -> Choices:
-    """Send a request and wait for its answer, on a separate thread. Raises what `VllmReplica.complete` raises."""
+    """Send a request and wait for its answer, on a separate thread. Raises what `VllmReplica.complete` raises, but
+    `SamplingFailure` where the server answers until the end that it failed.
+    """
     body = {**asked.parameters, "prompt": ids, "return_token_ids": True}
-    choices = sorted(
-        replica.complete(version, body, asked.prompt.images)["choices"], key=lambda choice: choice["index"]
-    )
+    try:
+        answer = replica.complete(version, body, asked.prompt.images)
+    except ServerFailing as failing:
+        raise SamplingFailure(str(failing)) from failing
+    choices = sorted(answer["choices"], key=lambda choice: choice["index"])
     number = asked.parameters["n"]
     assert len(choices) == number, f"{replica.url}: {len(choices)} choices for n={number}"
     return choices

@@ -10,7 +10,7 @@ from pettingllms_trl.engines.vllm.colocated import ColocatedVllm
 from pettingllms_trl.engines.vllm.params import VllmRequest
 from pettingllms_trl.engines.weight_store import AdapterVersion
 from pettingllms_trl.processes.tensor_parallel import TensorParallelGroup
-from pettingllms_trl.records import POLL_SECONDS, Sampled
+from pettingllms_trl.records import POLL_SECONDS, Answer
 
 
 class TensorParallelVllm(ColocatedVllm):
@@ -46,7 +46,7 @@ class TensorParallelVllm(ColocatedVllm):
     def _send(self, asked: VllmRequest, served: AdapterVersion | None) -> None:
         self._new.append(asked)  # added when all processes are about to step
 
-    def step(self, timeout: float = POLL_SECONDS) -> Sequence[tuple[int, Sampled]]:
+    def step(self, timeout: float = POLL_SECONDS) -> Sequence[tuple[int, Answer]]:
         """One forward pass for all that are in flight, on all processes of the group: see `Engine`."""
         new, self._new = self._new, []
         self._announce(new)

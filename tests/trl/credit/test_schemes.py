@@ -23,6 +23,7 @@ from pettingllms_trl.credit import (
     RunningBaseline,
     Stateful,
     at_grpo,
+    best,
     counterfactual,
     dr_mas,
     gigpo,
@@ -183,6 +184,33 @@ def test_leave_one_out_is_the_groups_mean_stretched_by_k_over_k_minus_1() -> Non
 )
 def test_max_rl_divides_by_the_mean(rewards: list[float], expected: list[float]) -> None:
     assert flat(max_rl([choice("a", rewards)])) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("rewards", "expected"),
+    [
+        ([1, 0, 1, 0.5], [1, 0, 1, 0]),
+        ([0.1 + 0.2, 0.3, 0.0], [1, 1, 0]),  # one number in two roundings
+        ([1.0, 1.0 - 2e-6, 0.0], [1, 0, 0]),
+        ([-3, -1, -2], [0, 1, 0]),
+        ([5, 5, 5], [0, 0, 0]),
+        ([0.3, 0.1 + 0.2], [0, 0]),
+        ([7], [0]),
+        ([1e6, 1e6 - 1, 0], [1, 0, 0]),
+    ],
+)
+def test_the_best_of_a_group_have_1_and_the_others_0(rewards: list[float], expected: list[float]) -> None:
+    assert flat(best([choice("a", rewards)])) == expected
+
+
+def test_the_best_of_several_episodes_have_the_highest_return_to_go_of_their_turn() -> None:
+    decisions = [
+        choice("a_0", [0.0], episode=episode, turn=turn, prompt_ids=(turn,), to_go=to_go, total=9.0)
+        for episode, returns in enumerate([[3.0, 1.0], [2.0, 2.0], [3.0]])
+        for turn, to_go in enumerate(returns)
+    ]
+    scheme = resolve("best", sampling="parallel", scale="group", num_candidates=3)
+    assert flat(scheme(decisions)) == [1, 0, 0, 1, 1]
 
 
 def test_max_rl_refuses_penalties_and_says_what_to_do() -> None:
@@ -399,6 +427,7 @@ WORKS_WITH = {
     "gigpo": ["parallel"],
     "dr_mas": ["parallel"],
     "max_rl": ["tree", "parallel"],
+    "best": ["tree", "parallel"],
     "counterfactual": ["tree"],
 }
 BY_NAME = [(name, sampling) for name, samplings in WORKS_WITH.items() for sampling in samplings]
@@ -454,7 +483,7 @@ def flat_rewards(decisions: Sequence[Decision]) -> list[float]:
 
 
 @pytest.mark.parametrize(
-    ("name", "sampling"), [pair for pair in BY_NAME if pair[0] not in ("rae", "gigpo", "dr_mas", "grpo")]
+    ("name", "sampling"), [pair for pair in BY_NAME if pair[0] not in ("rae", "gigpo", "dr_mas", "grpo", "best")]
 )
 def test_advantages_sum_to_zero_over_every_group(name: str, sampling: str) -> None:
     decisions = played(sampling, lambda agent, turn, k: float(turn + k * k))
@@ -484,7 +513,7 @@ def test_a_scheme_given_as_a_function_says_which_sampling_it_needs(credit: Any) 
         resolve(credit, sampling="tree", scale="group", num_candidates=4)
 
 
-@pytest.mark.parametrize("function", [at_grpo, magrpo, loo, max_rl, counterfactual, grpo, dr_mas, gigpo])
+@pytest.mark.parametrize("function", [at_grpo, magrpo, loo, max_rl, best, counterfactual, grpo, dr_mas, gigpo])
 def test_a_scheme_given_as_a_function_is_the_one_of_its_name(function: Any) -> None:
     sampling: Any = WORKS_WITH[function.__name__][-1]
     decisions = played(sampling, lambda agent, turn, k: float(turn + k * k))

@@ -14,6 +14,7 @@ from transformers import PreTrainedTokenizerFast
 from chat_tokenizers import tokenizer_for
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Prompt
 from pettingllms_trl.policies.codecs import PolicyCodec, decoder
+from pettingllms_trl.testing import tokenizer_of_bytes
 from third_party import Relay
 
 
@@ -25,6 +26,19 @@ CHATML = (
 
 def said(text: str) -> list[dict[str, str]]:
     return [{"role": "user", "content": text}]
+
+
+@pytest.mark.parametrize("marked", ["by_the_backend", "by_name", "behind_a_processor", "one_of_two", "none"])
+def test_marks_of_thoughts_stay_in_the_text_where_they_are_special_tokens(marked: str) -> None:
+    special = ["<pad>", "<eos>", "<tool>", "<think>", "</think>"]
+    special = {"one_of_two": special[:4], "none": special[:3]}.get(marked, special)
+    tokenizer: Any = tokenizer_of_bytes(special, "", pad_token="<pad>", eos_token="<eos>")
+    if marked == "by_name":
+        tokenizer.add_special_tokens({"additional_special_tokens": special[2:]})
+    ids = tokenizer("<think>two  and two</think> Four é<tool><eos><pad>", add_special_tokens=False)["input_ids"]
+    given = SimpleNamespace(tokenizer=tokenizer, batch_decode=tokenizer.batch_decode)
+    decode = decoder(given if marked == "behind_a_processor" else tokenizer)
+    assert decode([ids, []]) == ["<think>two  and two</think> Four é", ""]
 
 
 def test_prompts_come_back_in_their_order_and_equal_ones_are_encoded_once() -> None:

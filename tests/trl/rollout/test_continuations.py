@@ -151,6 +151,15 @@ def test_a_reward_function_counts_in_continuations_too(make_env: Any) -> None:
 
 
 @BOTH
+def test_any_candidate_may_be_played_on_at_random(make_env: Any) -> None:
+    options: dict[str, Any] = {"num_rows": 16, "num_continuations": 0, "choose": "random"}
+    found = rollout(make_env, Patient(ends_after_a_2), **options)
+    first = {episode.decisions[0].played.completion.text for episode in found.episodes}
+    assert first == {"1", "2"}  # by reward always 2; a fair coin falls 16 times alike once in 32,768
+    assert found == rollout(make_env, Patient(ends_after_a_2), **options)
+
+
+@BOTH
 @pytest.mark.parametrize("max_envs", [None, 1, 3])
 def test_no_order_of_answers_and_steps_changes_them(make_env: Any, max_envs: int | None) -> None:
     for seed in range(10):

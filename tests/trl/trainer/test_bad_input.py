@@ -283,7 +283,11 @@ def test_a_mistake_is_refused_before_the_model_is_loaded(
         ({"max_envs": 0}, r"max_envs=0, expected a positive number, or None"),
         ({"max_turns": -1}, r"max_turns=-1, expected a positive number, or None"),
         ({"num_continuations": -1}, r"num_continuations=-1, expected 0 or more"),
-        ({"choose": "last"}, r"choose='last', expected 'reward' or 'value'"),
+        ({"choose": "last"}, r"choose='last', expected 'reward', 'value' or 'random'"),
+        (
+            {"choose": "random", "sampling": "parallel"},
+            r"choose='random' with sampling='parallel', expected 'tree': .* Set sampling='tree', or choose='reward'",
+        ),
         (
             {"choose": "value"},
             r"choose='value' with num_continuations=0, expected at least 1 .* Set num_continuations=1, or choose='rew",

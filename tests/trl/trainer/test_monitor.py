@@ -417,6 +417,8 @@ def test_a_declaration_of_roles_that_there_are_none_of_is_refused(model_path: st
         ("at_grpo", "tree", True),
         ("max_rl", "tree", True),
         ("loo", "parallel", False),
+        ("best", "tree", True),
+        ("best", "parallel", False),
         ("rae", "tree", True),
         ("rae", "parallel", False),
         ({"rae": {"value": "return_to_go"}}, "tree", False),

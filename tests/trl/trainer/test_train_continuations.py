@@ -54,6 +54,11 @@ def run(model_path: str, tmp_path_factory: pytest.TempPathFactory) -> Watched:
     return trained(model_path, tmp_path_factory.mktemp("run"), log_rollouts=True)
 
 
+def test_a_scheme_without_a_baseline_does_not_go_with_decisions_that_have_one(model_path: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"credit='best', which has no baseline; .* Set train_continuations=False"):
+        trained(model_path, tmp_path, credit="best")
+
+
 def table(path: str | Path) -> pandas.DataFrame:
     return pandas.read_parquet(Path(path) / "completions" / "completions_00001.parquet")
 

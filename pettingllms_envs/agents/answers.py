@@ -1,0 +1,229 @@
+"""Reads what servers answer: how a reply ended, what failed or was refused in a 200, and which counts can be true.
+
+The one reading for `bench`, programs, partners behind an API and vLLM's servers. Sources of the words: the API
+references of OpenAI, Anthropic, Gemini, Mistral, Cohere, DeepSeek, Bedrock, OpenRouter, Zhipu, vLLM, SGLang and TGI.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from pettingllms_envs.agents.chat_form import text_with_calls
+
+
+Ending = Literal["finished", "cut", "failed", "refused"]
+
+_WORDS: Mapping[Ending, str] = {
+    "finished": "stop stop_sequence stop_token stop_string end_turn end_of_turn eos eos_token matched_stop complete "
+    "completed finished done normal tool_calls tool_call tool_use function_call malformed_function_call",
+    "cut": "length max_tokens max_length max_output_tokens max_new_tokens model_length token_limit truncated "
+    "context_length model_context_window_exceeded error_limit repetition",
+    "failed": "error abort aborted cancel cancelled canceled user_cancel fail failed failure timeout network_error "
+    "server_error internal_error overloaded unavailable preempted insufficient_system_resource",
+    "refused": "content_filter content_filtered safety refusal refused recitation blocklist blocked spii sensitive "
+    "prohibited_content error_toxic guardrail_intervened moderation",
+}
+ENDINGS: Mapping[str, Ending] = {word: kind for kind, words in _WORDS.items() for word in words.split()}
+"""What the words of servers for the end of a reply mean, in lower case."""
+
+_INSIDE = (
+    (re.compile(r"insufficient[ _](quota|balance|credits?|funds)|credit balance is too low", re.I), 402),
+    (re.compile(r"context[ _-]?(length|size|window)|prompt is too long|string_above_max_length", re.I), 400),
+    (re.compile(r"content[ _](filter|policy)|moderation|was flagged", re.I), 400),
+    (re.compile(r"invalid_api_key|authentication_error|unauthori[sz]ed", re.I), 401),
+    (re.compile(r"model_not_found", re.I), 404),
+)
+"""What is the same at every try, in an error's words, and the status that says so."""
+
+PASSING = (408, 409, 425, 429, 498)
+"""Statuses below 500 that another try may be spared: a time-out, a conflict, too many requests, no capacity."""
+NEVER = (501, 505)
+
+
+class AnswerFailed(Exception):
+    """An answer that says that it failed, which is asked for again."""
+
+
+class ErrorInside(Exception):
+    """An answer with status 200 whose content is an error.
+
+    Args:
+        status: The status that it should have had.
+    """
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"an error inside an answer of status 200, as {status}")
+        self.status = status
+
+
+def ending(word: str | None) -> Ending | None:
+    """What a word for the end of a reply means; None if it is not known."""
+    return None if word is None else ENDINGS.get(re.sub(r"[ -]+", "_", word.strip().lower()))
+
+
+def finish_of(word: Any) -> str | None:
+    """Why a reply ended, as records have it: `"stop"`, `"length"`, or the server's word for a refusal or unknown."""
+    word = word.get("type") if isinstance(word, Mapping) else word  # as SGLang has it
+    if not isinstance(word, str) or not word.strip():
+        return None
+    return {"finished": "stop", "cut": "length"}.get(ending(word) or "", word)
+
+
+def status_of(status: int, words: str) -> int:
+    """The status that an error's words say it is, where they say that it would be the same at every try."""
+    return next((meant for pattern, meant in _INSIDE if pattern.search(words)), status)
+
+
+def is_passing(status: int) -> bool:
+    """Whether another try may help."""
+    return status in PASSING or (status >= 500 and status not in NEVER)
+
+
+def read_checked(text: str) -> Any:
+    """The JSON of an answer, see `checked`."""
+    return checked(json.loads(text))
+
+
+def checked(answer: Any) -> Any:
+    """An answer of the status 200 that is no error, and whose replies have not failed.
+
+    Raises:
+        ErrorInside, AnswerFailed: It is one, or one has.
+        ValueError, KeyError, TypeError: It is no completion.
+    """
+    choices = answer.get("choices") or ()
+    found = answer.get("error") or (answer if answer.get("object") == "error" else None)
+    for choice in choices:
+        found = found or choice.get("error")
+    if found:
+        code = found.get("code") if isinstance(found, Mapping) else None
+        code = int(str(code)) if str(code).isdecimal() else 500
+        raise ErrorInside(status_of(code if 400 <= code < 600 else 500, json.dumps(found)))
+    for choice in choices:
+        if isinstance(word := choice.get("finish_reason"), str) and ending(word) == "failed":
+            raise AnswerFailed(f"an answer that says that it failed: finish_reason {word!r}")
+    if not choices:
+        raise ValueError
+    return answer
+
+
+TOO_MANY = "more tokens than the limit"
+
+
+class Usage(NamedTuple):
+    """Numbers of tokens, None if unknown, and what is wrong with what the server said of them."""
+
+    prompt: int | None = None
+    completion: int | None = None
+    note: str | None = None
+
+
+def read_usage(given: Any, *, wrote: bool, limit: int | None = None) -> Usage:
+    """What a server says of tokens, as far as it can be true.
+
+    Tokens of reasoning that it counts beside the completion's are added to them.
+
+    Args:
+        given: Its `usage`.
+        wrote: Whether the reply has any text.
+        limit: Most tokens that were asked for.
+    """
+    given = given if isinstance(given, Mapping) else {}
+    prompt = _first(given, "prompt_tokens", "input_tokens")
+    written = _first(given, "completion_tokens", "output_tokens")
+    total, details = _first(given, "total_tokens"), given.get("completion_tokens_details")
+    reasoning = _first(details if isinstance(details, Mapping) else {}, "reasoning_tokens") or 0
+    if prompt is None and written is None:
+        return Usage(note="not given")
+    if (wrote and written == 0) or prompt == 0:
+        return Usage(note="0 tokens for a text")
+    if limit is not None and written is not None and written > limit:
+        return Usage(note=TOO_MANY)
+    if total is not None and total < (prompt or 0) + (written or 0):
+        return Usage(note="a total below its parts")
+    if written is not None and reasoning > written:
+        written += reasoning
+    if total is not None and prompt is not None:
+        written = max(written or 0, total - prompt)
+    return Usage(prompt, written, TOO_MANY if limit is not None and (written or 0) > limit else None)
+
+
+@dataclass(frozen=True, slots=True)
+class ChatCompletion:
+    """A chat completion.
+
+    Args:
+        text: What is played.
+        reasoning: What was written before it, if the server gives that separately.
+        usage: Its numbers of tokens.
+        finish: See `finish_of`.
+        model: The server's name of the model.
+        num_tool_calls: Calls that are not in the text.
+        is_refused: Whether there is no reply, since something refused it.
+    """
+
+    text: str
+    reasoning: str | None
+    usage: Usage
+    finish: str | None
+    model: str | None
+    num_tool_calls: int
+    is_refused: bool
+
+    @classmethod
+    def of(cls, text: str, *, with_calls: bool, limit: int | None = None) -> ChatCompletion:
+        """The completion in an answer; with its tool calls in the text, if there are tools.
+
+        Raises:
+            ErrorInside, AnswerFailed, ValueError, KeyError, TypeError: See `checked`.
+        """
+        answer = read_checked(text)
+        choice = answer["choices"][0]
+        message = choice["message"]
+        content = message.get("content")  # some leave it out where all tokens went into thinking
+        if isinstance(content, list):  # parts of several types
+            content = "".join(part["text"] for part in content if part["type"] == "text")
+        if not isinstance(content, str | None):
+            raise TypeError
+        said = content or _text(message.get("refusal")) or ""
+        said = text_with_calls(said, message.get("tool_calls") or ()) if with_calls else said
+        reasoning = _text(message.get("reasoning_content")) or _text(message.get("reasoning"))
+        num_tool_calls, finish = _num_tool_calls(message), finish_of(choice.get("finish_reason"))
+        return cls(
+            text=said,
+            reasoning=reasoning,
+            usage=read_usage(answer.get("usage"), wrote=bool(said or reasoning or num_tool_calls), limit=limit),
+            finish=finish,
+            model=_text(answer.get("model")),
+            num_tool_calls=0 if with_calls else num_tool_calls,
+            is_refused=not said and not num_tool_calls and ending(finish) == "refused",
+        )
+
+
+def _num_tool_calls(message: Mapping[str, Any]) -> int:
+    calls = message.get("tool_calls")
+    return (len(calls) if isinstance(calls, list) else 0) + isinstance(message.get("function_call"), dict)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _first(given: Mapping[str, Any], *names: str) -> int | None:
+    """A number of tokens under the first of the names that has a whole number; else None."""
+    counts: Sequence[Any] = [given.get(name) for name in names]
+    return next(
+        (
+            int(value)
+            for value in counts
+            if isinstance(value, int | float)
+            and not isinstance(value, bool)
+            and 0 <= value < 2**53
+            and value == int(value)
+        ),
+        None,
+    )
