@@ -24,6 +24,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any
 
+from pettingllms_envs import recorded_settings
 from pettingllms_envs.episodes import schema
 from pettingllms_envs.episodes.origin import origin
 
@@ -35,6 +36,9 @@ RUN, EPISODES, REPORT = "run.json", "episodes.jsonl", "report.json"
 
 Row = Mapping[str, Any]
 
+NOT_REPLAYED = ("timing", "reading")
+"""Fields of a step that are no part of what a replay must reproduce."""
+
 STARTED = ("mcp",)
 """Tools whose settings name a program that they start, or a server that they ask."""
 
@@ -44,16 +48,17 @@ MOST_NAMED = 20
 ANY_INSTANCE = frozenset(
     {
         *("workflow", "num_turns", "max_cycles", "alpha", "executor", "render_mode"),
-        *("role_tools", "tool_calls", "max_tool_calls", "view"),
+        *("role_tools", "tool_calls", "max_tool_calls", "view", "strict_format"),
     }
 )
 """Settings that do not change the problems: a seed is the same problem with any of them."""
 
 
 def digest(row: Row) -> str:
-    """SHA-256, 64 hex digits, of all that a replay must reproduce: the row without `timing` and `digest`."""
+    """SHA-256, 64 hex digits, of all that a replay must reproduce: the row without `digest` and `NOT_REPLAYED`."""
     plain = {key: value for key, value in row.items() if key not in ("digest", "timing")}
-    plain["steps"] = [{key: value for key, value in step.items() if key != "timing"} for step in row["steps"]]
+    of_steps = [{key: value for key, value in step.items() if key not in NOT_REPLAYED} for step in row["steps"]]
+    plain["steps"] = of_steps
     return hashlib.sha256(json.dumps(plain, sort_keys=True, separators=(",", ":")).encode("ascii")).hexdigest()
 
 
@@ -99,7 +104,7 @@ def made_with(
     check_starts_nothing(
         {key: value for key, value in settings.items() if key not in other}, "" if name == trusted else name
     )
-    return name, settings
+    return name, recorded_settings(name, settings)
 
 
 def check_starts_nothing(settings: Mapping[str, Any], env: str = "") -> None:

@@ -23,10 +23,13 @@ from pettingllms_envs.evaluation.statistics import (
     pass_at,
     studentized_bootstrap,
 )
+from pettingllms_envs.replies.reading import LENIENTLY, STRICTLY, UNREADABLE
 
 
 ORDINARY = (None, "stop", "length")
 """Why replies end; other words are a server's own, for a refusal or unknown."""
+MOST_SHOWN = 200
+"""Characters of an unreadable reply that a report shows."""
 MOST_GROUPS = 12
 """Most values of an option for which success is reported by value."""
 
@@ -188,12 +191,40 @@ def _agent(name: str, rows: Sequence[Row]) -> Figures:
         "cut_off": sum(step["finish"] == "length" for step in steps),
         "finish_words": dict(Counter(step["finish"] for step in steps if step["finish"] not in ORDINARY)),
         "empty": sum(map(is_empty, steps)),
+        **readings(steps),
         "tool_calls": sum(step.get("tool_calls", 0) > 0 for step in steps),
         "models": sorted({step["model"] for step in steps if step["model"] is not None}),
     }
     figures = {place(row): of_row(row)[name] for row in ended}
     shown = {each: _mean(ended, partial(_of_figures, figures, each), may_count=False) for each in AGENT_FIGURES}
     return own | shown
+
+
+def readings(steps: Sequence[Mapping[str, Any]]) -> Figures:
+    """How many of an agent's replies were read as moves strictly, only leniently, or not at all.
+
+    With why most of these were not, and one of them. Empty where no step says how it was read.
+    """
+    found = [(*step["reading"].partition(": ")[::2], step["reply"]) for step in steps if step.get("reading")]
+    if not found:
+        return {}
+    forms = Counter(form for form, _, _ in found)
+    own: Figures = {
+        "read_strictly": forms[STRICTLY],
+        "only_leniently": forms[LENIENTLY],
+        "unreadable": forms[UNREADABLE],
+    }
+    reasons = Counter(why for form, why, _ in found if form == UNREADABLE)
+    if reasons:
+        why = reasons.most_common(1)[0][0]
+        example = next(reply for form, reason, reply in found if form == UNREADABLE and reason == why)
+        own |= {"unreadable_because": why, "unreadable_example": shortened(example)}
+    return own
+
+
+def shortened(reply: str) -> str:
+    """A reply in a line of a report: its end, where the move is to stand."""
+    return reply if len(reply) <= MOST_SHOWN else f"... {reply[-MOST_SHOWN:]}"
 
 
 def _of_figures(figures: Mapping[tuple[int, int], Mapping[str, float]], name: str, row: Row) -> float | None:

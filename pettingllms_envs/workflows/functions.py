@@ -48,7 +48,6 @@ from pettingllms_envs.core import (
     system_prompt,
 )
 from pettingllms_envs.observations import Observation, Prompt
-from pettingllms_envs.replies import END_OF_THINKING
 from pettingllms_envs.workflows.channels import Channel, Sent
 
 
@@ -130,7 +129,7 @@ class Game:
 
     def quote(self, sender: str, reply: str) -> str:
         """A reply, without its thinking, as a message for another agent's prompt; see `workflows.channels`."""
-        sent: Sent = self.channel.send(sender, reply.rpartition(END_OF_THINKING)[2])
+        sent: Sent = self.channel.send(sender, reply)
         self.num_messages += 1
         self.message_chars += len(sent.text)
         return sent.shown
