@@ -26,8 +26,10 @@ from pettingllms_envs.features import (
     Competitive,
     HasBots,
     HasDigest,
+    HasHistories,
     HasOracle,
     HasOutcome,
+    HasStateForm,
     LeavesRewards,
     OnDataSet,
     RequiresOptions,
@@ -42,7 +44,7 @@ from pettingllms_envs.views import apply_view, check_view
 NONE: Mapping[str, float] = {}
 NO_PARTS: Parts = {}
 RENDER_MODES = ("human", "ansi", "rgb_array")
-VERSIONED = r"[a-z]\w*_v\d+"
+VERSIONED = re.compile(r"[a-z]\w*_v\d+", re.ASCII)
 """The form of an environment's name."""
 
 
@@ -111,6 +113,9 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
     * `reward_ranges`, least and greatest of each part, and `alpha`;
     * `max_return`, the most that the team's parts can add up to over an episode, before alpha; None of a competitive
       task, whose `competitive` is `"zero_sum"` or `"mixed"` (else None);
+    * `state`, only where it is `"history"`: see `state_hash`. Of a team that is written as a function it is known from
+      the first episode on;
+    * `state_form`, only where it is more than 1: the form of `state_hash`, see `features.HasStateForm`;
     * `has_oracle`, `bots`, the names of its rule-based players, and `branching`, `"snapshot"`;
     * of a task on a data set `data`, what `features.DataSet` says of it: name, note, remedy;
     * of one that `pettingllms_envs.assembly` made `settings`, which make another like it (without what no file
@@ -148,7 +153,7 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
         super().__init__()
         _check_roles(workflow)
         check_view(view, workflow)
-        if name is not None and not re.fullmatch(VERSIONED, name, re.ASCII):
+        if name is not None and not VERSIONED.fullmatch(name):
             raise ValueError(f"name is {name!r}; expected a name with its version, such as 'council_v0'.")
         if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not 0 <= alpha < math.inf:
             raise ValueError(f"alpha is {alpha!r}; expected the weight of the team's rewards, finite and at least 0.")
@@ -181,6 +186,8 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
             "delayed_roles": [role.name for role in workflow.roles if role.delayed],
             "informed_roles": [role.name for role in workflow.roles if role.informed],
         }
+        if isinstance(workflow, HasStateForm):
+            self.metadata["state_form"] = workflow.state_form
         if isinstance(task, OnDataSet):
             data = task.data_set
             self.metadata["data"] = {"name": data.name, "note": data.note, "remedy": data.remedy}
@@ -202,6 +209,7 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
         self._is_fixed = workflow.cyclic and not isinstance(workflow, ChangingTeam)
         self._changing = workflow if isinstance(workflow, ChangingTeam) else None
         self._reporting = workflow if isinstance(workflow, HasOutcome) else None
+        self._recalling = workflow if isinstance(workflow, HasHistories) else None
         self._judging = workflow if isinstance(workflow, LeavesRewards) and workflow.leaves_rewards else None
         self._digesting = task if isinstance(task, HasDigest) else None
         self._config = repr((workflow, self.alpha))
@@ -284,6 +292,8 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
         else:
             seed = self._seeds = _whole(seed)
         play = self.workflow.start(self.workflow.task.generate(seed, **fields))
+        if self._recalling is not None and self._recalling.is_history(play):
+            self.metadata["state"] = "history"
         agents = tuple(self.possible_agents) if self._changing is None else self._present(self._changing, play)
         zeros = (0.0,) * len(agents)
         first = self._agents[self.workflow.actor(play)]
@@ -412,6 +422,8 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
     def snapshot(self) -> Snapshot:
         """A snapshot of the episode, which can be restored any number of times, here or in another process.
 
+        It also has what is no part of the state, such as figures that only the outcome reports: see `state_hash`.
+
         Raises:
             RuntimeError: There is no episode yet.
         """
@@ -437,6 +449,9 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
         """SHA-256 of everything that determines the rest of the episode, 64 hex digits, the same in every process.
 
         It covers the environment, its settings, the workflow's state and the remaining agents, but not past rewards.
+        A state is what later prompts, payments and ends depend on: two replies that mean the same move lead to the
+        same one, and what only the outcome reports is no part of it. Where `metadata["state"]` is `"history"`, it is
+        the replies so far instead, and two states that differ may be alike in all that follows.
         """
         now = self._current
         play = now.play

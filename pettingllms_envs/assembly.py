@@ -16,7 +16,6 @@ The environment is called after its module, and not after its task: `council_v0.
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -87,7 +86,7 @@ def assemble(
     of_all |= {"strict_format": False, **({"view": VIEWS[0]} if hasattr(task, "tiles") else {})}
     defaults = {name: {**of_all, **_defaults(task), **_defaults(kind)} for name, kind in by_name.items()}
     last = module.rpartition(".")[2]
-    own_name = last if name is None and re.fullmatch(VERSIONED, last, re.ASCII) else name
+    own_name = last if name is None and VERSIONED.fullmatch(last) else name
 
     def raw_env(
         *,

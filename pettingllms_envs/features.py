@@ -235,6 +235,26 @@ class HasOutcome(Protocol):
 
 
 @runtime_checkable
+class HasHistories(Protocol):
+    """An optional feature of a workflow: some of its states are histories, so that two with one future may differ.
+
+    `TextEnv.metadata["state"]` is then `"history"`, and whatever compares states does not take such an environment.
+    """
+
+    def is_history(self, state: Any) -> bool:
+        """Whether this state, and so every one of the episode, is."""
+
+
+@runtime_checkable
+class HasStateForm(Protocol):
+    """An optional feature of a workflow: its states were once written in another way, so that digests were others."""
+
+    @property
+    def state_form(self) -> int:
+        """Increased with each such change; 1 for workflows without it. Digests of two forms are not compared."""
+
+
+@runtime_checkable
 class LeavesRewards(Protocol):
     """An optional feature of a workflow: what its agents are paid is left to a trainer's reward functions.
 

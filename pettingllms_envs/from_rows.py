@@ -56,8 +56,8 @@ def function(
 
         @pettingllms_envs.function(rows, reward, roles={"debater": "Argue for an answer.", "judge": "Decide."})
         def debate(game):
-            argument = yield Ask("debater", game.show())
-            verdict = yield Ask("judge", game.show(game.quote("debater", argument)))
+            argument = yield Ask("debater", game.show(), keeps=())
+            verdict = yield Ask("judge", game.show(game.quote("debater", argument)), keeps=())
             game.play(verdict, "judge")
 
     The decorated name makes environments: `env=debate`. What `game.play` plays is scored by the reward and paid to the

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 GROUP = "pettingllms.envs"
 BUILT_IN = "pettingllms"
 PROGRAM = "program:"
+_FILE, _VERSION = re.compile(r"\.py:\w*$"), re.compile(r"-v(\d+)$")
+_VERSIONED = re.compile(r"([a-z]\w*)_v(\d+)", re.ASCII)
 
 _OWN = dict.fromkeys(
     (
@@ -80,7 +82,7 @@ def list_environments() -> tuple[str, ...]:
 
 def is_in_file(name: str) -> bool:
     """Whether a name is that of an environment of a file, `"FILE.py:NAME"` or `"program:FILE.py:NAME"`."""
-    return name.startswith(PROGRAM) or re.search(r"\.py:\w*$", name) is not None
+    return name.startswith(PROGRAM) or _FILE.search(name) is not None
 
 
 def find(name: str) -> Entry:
@@ -96,7 +98,7 @@ def find(name: str) -> Entry:
         path = name.removeprefix(PROGRAM)
         return Entry(PROGRAM + path, 0, f"{__package__}.programs", path.rpartition(":")[0])
     known = entries()
-    spelled = re.sub(r"-v(\d+)$", r"_v\1", str(name).removeprefix(f"{BUILT_IN}/"))
+    spelled = _VERSION.sub(r"_v\1", str(name).removeprefix(f"{BUILT_IN}/"))
     named = [entry for entry in known if spelled in (entry.name, entry.full_name)]
     if not named:
         names = sorted({entry.name for entry in known})
@@ -175,7 +177,7 @@ def _plug_ins() -> tuple[Entry, ...]:
     found = []
     for point in entry_points(group=GROUP):
         origin = point.dist.name if point.dist else "an unknown package"
-        if named := re.fullmatch(r"([a-z]\w*)_v(\d+)", point.name, re.ASCII):
+        if named := _VERSIONED.fullmatch(point.name):
             found.append(Entry(named[1], int(named[2]), point.value, origin))
         else:
             warnings.warn(

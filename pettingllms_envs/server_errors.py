@@ -14,8 +14,9 @@ MOST_READ = 2**16
 MOST_OF_PAGE = 200
 """Characters of a page that are shown."""
 
-_PAGE = re.compile(r"\s*(<!--.*?-->\s*)*<(!doctype\s+html|html|head|body)\b", re.I | re.S)
-_TITLE = re.compile(r"<title\b[^>]*>(.*?)</title\s*>", re.I | re.S)
+_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.S)
+_PAGE = re.compile(r"<(!doctype\s+html|html|head|body)\b", re.I)
+_TITLE = re.compile(r"<title\b[^<>]*>([^<]*)", re.I)
 _NOT_TEXT = re.compile(r"<(script|style|head)\b.*?(</\1\s*>|\Z)|<!--.*?(-->|\Z)|<[^>]*(>|\Z)", re.I | re.S)
 
 
@@ -29,7 +30,7 @@ def one_line(answer: str, content_type: str | None = None, *, length: int = 300)
     """
     kind = (content_type or "").partition(";")[0].strip().lower()
     start = answer[:MOST_READ]
-    if "html" not in kind and not _PAGE.match(start):
+    if "html" not in kind and not _PAGE.match(_COMMENT.sub("", start).lstrip()):
         return " ".join(start.split())[:length]
     title = _TITLE.search(start)
     text = _plain(title[1]) if title else ""

@@ -15,11 +15,12 @@ from pettingllms_trl.role_sampling import parse
 
 
 Configuration = TypeVar("Configuration", bound=type)
+_ARGUMENT = re.compile(r"^ {8}(\w+) \(.*\):\n((?: {12}.+\n)+)", re.MULTILINE)
 
 
 def with_help(kind: Configuration) -> Configuration:
     """Give each field of a dataclass that has no `help` for the command line its text in the docstring's `Args`."""
-    entries = re.findall(r"^ {8}(\w+) \(.*\):\n((?: {12}.+\n)+)", kind.__doc__ or "", re.MULTILINE)
+    entries = _ARGUMENT.findall(kind.__doc__ or "")
     texts = {name: " ".join(text.split()).replace("%", "%%") for name, text in entries}
     for field in dataclasses.fields(kind):
         if field.name in texts and "help" not in field.metadata:

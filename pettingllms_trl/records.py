@@ -26,6 +26,7 @@ Message = observations.Message
 
 Tools = Sequence[Mapping[str, Any]]
 """Tools that a model may call, in OpenAI's form, see `pettingllms_envs.observations.Prompt`."""
+_NUMBER = re.compile(r"_\d+$")
 
 
 @dataclass(frozen=True)
@@ -209,7 +210,7 @@ class Episode:
 
 def role_of(agent: str) -> str:
     """`"planner_0"` -> `"planner"`; a name without a number is its own role."""
-    return re.sub(r"_\d+$", "", agent)
+    return _NUMBER.sub("", agent)
 
 
 @runtime_checkable
@@ -461,6 +462,7 @@ class Rollout:
         timed_out: How often an environment exceeded `env_timeout` and was abandoned on its thread.
         crashed: The error of each reply that crashed its environment and was given `crash_reward`.
         num_sampled_tokens: In all completions, including continuations and restarted or dropped instances.
+        num_failed: Episodes, and their restarts, that an environment or an engine did not play to an end.
     """
 
     episodes: list[Episode]
@@ -469,6 +471,7 @@ class Rollout:
     timed_out: int = 0
     crashed: Sequence[str] = ()
     num_sampled_tokens: int = 0
+    num_failed: int = 0
 
 
 # ---- Between rollout and rewards ------------------------------------------------------------------------------------

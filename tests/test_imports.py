@@ -73,7 +73,7 @@ ALLOWED_IMPORTS = {
     | {"pettingllms_envs.pictures"}  # imported where a row has some
     | JUDGING,
     "workflows/*.py": {CORE, FEATURES, "pettingllms_envs.observations", "pettingllms_envs.tools"}
-    | {"pettingllms_envs.views"}
+    | {"pettingllms_envs.views", "pettingllms_envs.state_digest"}
     | {"pettingllms_envs.replies", "pettingllms_envs.workflows", "pettingllms_envs.tasks"}
     | {"pettingllms_envs.retrieval", QUOTING}
     | JUDGING,

@@ -22,16 +22,17 @@ ALLOWED = {
     "credit": {"records", "config", "rollout.branching", "policies.escaping"},
     "policies": DATA | {"pixels"},
     # What an engine takes of a GPU is a part of its row, in the terms of the estimate.
-    "engines": DATA | {"policies", "processes", "estimate.runs", "pixels"},
+    "engines": DATA | {"policies", "processes", "structure", "estimate.runs", "pixels"},
     # A row of the engines' table, made of what engines share.
     "engines/vllm": DATA
     | {"policies", "processes", "engines.batched", "engines.kinds", "engines.router", "engines.weight_store"}
     | {"estimate.runs", "pixels"},
     "sft": DATA | {"policies", "pixels"},
-    "update": DATA | {"policies", "pixels"},
+    "update": DATA | {"policies", "structure", "pixels"},
     "update/packing": set[str](),  # tokens and lengths alone
     "checkpoints": DATA | {"policies", "processes"},
     "testing": {"config", "trainer"},
+    "structure": set(),  # of any model of transformers
     "gguf": set(),  # a file of weights, before any team
     "image_gain": {"records"},  # what images are worth to a policy
     "pixels": {"records"},  # what processors make of pictures

@@ -19,7 +19,7 @@ from typing import Any
 
 import httpx2
 
-from pettingllms_envs.agents.answers import ChatCompletion
+from pettingllms_envs.agents.answers import is_refused, read_chat
 from pettingllms_envs.agents.base import CARRIES, AgentFailed, AgentRefused, Reply, Request
 from pettingllms_envs.agents.chat_form import LIMIT_NAMES, ServerForm, messages_for_server
 from pettingllms_envs.agents.first_contact import FirstContact
@@ -34,11 +34,13 @@ NO_ACCESS = (401, 402)
 UNSURE = (403, 404)
 """A wrong key or model, or a prompt that is not let through."""
 SECONDS_TO_BE_SURE = 30.0
+_URL, _VARIABLE, _KEY = re.compile(r"\s*https?://[^/]"), re.compile("[A-Z_][A-Z0-9_]*"), re.compile("[!-~]*")
+_URL_WITH_KEY = re.compile(r"^https?://[^/?#]*@|[?&][^?=&]*(?:key|token|secret|sig)[^?=&]*=", re.I)
 SENT = ("temperature", "top_p", "max_tokens", "stop", "top_k", "min_p", "repetition_penalty")
 OPTIONS = (*SENT, "base_url", "key_env", "timeout", "patience", "send_seed", "extra")
 
 
-_PATHS = re.compile(r"/+((chat/)?completions|responses|models)?/*(?=\?|$)")
+_PATHS = re.compile(r"(?<!/)/+(?:(?:chat/)?(?:completions|responses|models)/*)?(?=\?|$)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,25 +78,25 @@ class Endpoint:
         for name in ("base_url", "model"):
             if not isinstance(getattr(self, name), str):
                 raise ValueError(f"{name} is {getattr(self, name)!r}; expected a text. Give the {name}.")
-        if not re.match(r"\s*https?://[^/]", self.base_url):
+        if not _URL.match(self.base_url):
             raise ValueError(f"base_url is {self.base_url!r}; expected a URL such as http://localhost:8000/v1.")
         for name in ("timeout", "patience"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; expected seconds, more than 0. Raise it.")
-        if self.key_env is not None and not re.fullmatch(r"[A-Z_][A-Z0-9_]*", str(self.key_env)):
+        if self.key_env is not None and not _VARIABLE.fullmatch(str(self.key_env)):
             raise ValueError(
                 "key_env is not shown here, since it may be the key itself; expected the name of an environment "
                 "variable, in capitals. Give key_env=MY_KEY (--key-env MY_KEY), and the key in the "
                 "environment: MY_KEY=... ."
             )
         object.__setattr__(self, "base_url", _PATHS.sub("", self.base_url.strip()))
-        if re.search(r"^https?://[^/?#]*@|[?&][^=&]*(key|token|secret|sig)[^=&]*=", self.base_url, re.I):
+        if _URL_WITH_KEY.search(self.base_url):
             raise ValueError(
                 "base_url, which is not shown here, has a user name, a password or a key; expected none, for it "
                 "is written into the records. Give key_env=MY_KEY (--key-env MY_KEY), and set MY_KEY in the "
                 "environment."
             )
-        if not re.fullmatch(r"[!-~]*", self.key):
+        if not _KEY.fullmatch(self.key):
             raise ValueError(
                 f"the key in {self.key_env} has characters that no key has; expected printable ASCII without spaces. "
                 "Set it anew."
@@ -203,7 +205,7 @@ class ChatApi:
         while told is None:
             body = form.applied(wanted)
             limit = next((body[name] for name in LIMIT_NAMES if name in body), None)
-            read = partial(ChatCompletion.of, with_calls=bool(tools), limit=limit)
+            read = partial(read_chat, with_calls=bool(tools), limit=limit)
             try:
                 told = server.ask("POST", PATH, body, read=read, expected="chat completion", seed=seed)
             except ServerUnreachable as error:
@@ -211,20 +213,10 @@ class ChatApi:
             except ServerRefused as refusal:
                 if not form.learn(refusal.message, body):
                     raise self._refusal(refusal, server, body) from None
-        form.has_answered, found = True, told.value
-        if found.is_refused:
-            raise AgentFailed("refused", f"{endpoint.model} gave no text: its reply was refused ({found.finish}).")
-        return Reply(
-            text=found.text,
-            reasoning=found.reasoning,
-            prompt_tokens=found.usage.prompt,
-            completion_tokens=found.usage.completion,
-            usage_note=found.usage.note,
-            finish=found.finish,
-            model=found.model,
-            tries=told.tries,
-            num_tool_calls=found.num_tool_calls,
-        )
+        form.has_answered = True
+        if is_refused(told.value):
+            raise AgentFailed("refused", f"{endpoint.model} gave no text: its reply ended with {told.value.finish!r}.")
+        return replace(told.value, tries=told.tries)
 
     def _refusal(self, refusal: ServerRefused, server: Server, body: Mapping[str, Any]) -> AgentFailed | AgentRefused:
         """What a refusal of a request is: an error of this prompt, or one that stops the run."""

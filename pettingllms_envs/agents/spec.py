@@ -37,6 +37,8 @@ NUMBERS: Mapping[str, Callable[[str], float | int]] = {
     "timeout": float,
     "patience": float,
 }
+_ROLE, _KIND = re.compile(r"([A-Za-z]\w*)=(?=[A-Za-z])"), re.compile(r"[A-Za-z]\w*")
+_PART, _ESCAPED = re.compile(r"(?:^|(?<=,))((?:\\.|[^,\\])*)(?:,|$)"), re.compile(r"\\(.)")
 
 
 NON_IDENTITY_OPTIONS = ("timeout", "patience")
@@ -131,11 +133,11 @@ def parse(text: str) -> tuple[str | None, AgentSpec]:
         ValueError: It cannot be parsed.
     """
     role = None
-    if named := re.match(r"([A-Za-z]\w*)=(?=[A-Za-z])", text):
+    if named := _ROLE.match(text):
         role, text = named[1], text[named.end() :]
-    head, *rest = [re.sub(r"\\(.)", r"\1", part) for part in re.findall(r"(?:^|(?<=,))((?:\\.|[^,\\])*)(?:,|$)", text)]
+    head, *rest = [_ESCAPED.sub(r"\1", part) for part in _PART.findall(text)]
     kind, colon, target = head.partition(":")
-    if not re.fullmatch(r"[A-Za-z]\w*", kind) or (colon and not target):
+    if not _KIND.fullmatch(kind) or (colon and not target):
         raise ValueError(
             f"the agent {text!r} cannot be read; expected [ROLE=]KIND[:TARGET][,OPTION=VALUE]..., such as "
             "planner=api:my-model,temperature=0.2. See `pettingllms bench --help`."

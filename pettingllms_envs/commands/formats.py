@@ -20,6 +20,7 @@ from pettingllms_envs.studies.report import Bold, Heading, Items, Paragraph, Tab
 
 FORMATS = ("table", "md", "csv", "html")
 SUFFIXES = {".md": "md", ".csv": "csv", ".html": "html"}
+_NUMBER = re.compile(r"[+-]\d+(\.\d+)?(e[+-]?\d+)?")
 
 
 def add_format(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS) -> None:
@@ -66,7 +67,7 @@ def _no_formula(cell: object) -> object:
     cell = one_line(cell)
     if cell == "-" or not cell.startswith(("=", "+", "-", "@")):
         return cell
-    return cell if re.fullmatch(r"[+-]\d+(\.\d+)?(e[+-]?\d+)?", cell) else f"'{cell}"
+    return cell if _NUMBER.fullmatch(cell) else f"'{cell}"
 
 
 def say_blocks(console: Console, blocks: Iterable[Any]) -> None:

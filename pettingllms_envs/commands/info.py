@@ -22,6 +22,8 @@ from pettingllms_envs.workflows.tool_calls import ToolCalls
 
 
 Row = tuple[str, ...]
+_ARGS = re.compile(r"^Args:\n((?:[ ]+.*\n?|\n)+)", re.M)
+_ARGUMENT = re.compile(r" {4}\**(\w+)(?: \([^)]*\))?: (.*)")
 
 COMPETITIONS = {
     "zero_sum": "Zero-sum: every agent plays for itself, and their returns add up to 0 in every episode.",
@@ -106,11 +108,11 @@ def published(full_name: str) -> str:
 
 def documented(doc: str | None) -> dict[str, str]:
     """Each argument of a docstring's section "Args:" with its meaning, on one line."""
-    section = re.search(r"^Args:\n((?:[ ]+.*\n?|\n)+)", inspect.cleandoc(doc or ""), re.M)
+    section = _ARGS.search(inspect.cleandoc(doc or ""))
     meanings: dict[str, str] = {}
     name = ""
     for line in section[1].splitlines() if section else []:
-        starts = re.fullmatch(r" {4}\**(\w+)(?: \([^)]*\))?: (.*)", line)
+        starts = _ARGUMENT.fullmatch(line)
         if starts:
             name = starts[1]
             meanings[name] = starts[2]

@@ -35,6 +35,8 @@ from pettingllms_envs.tools import tool_names
 
 KINDS = ("game", "roles", "rows", "tool", "function")
 ROWS = "my_game/rows.jsonl"
+_NAME, _VERSION = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*"), re.compile(r"_v\d+$")
+_WORD, _FUNCTION = re.compile(r"\w+"), re.compile(r"(?<=^def )my_game|(?<=\()my_game(?=,)", re.M)
 
 # Where each file of `scaffold/` goes; "my_game" and "MyGame" are replaced in the names and in the texts, and
 # "PETTINGLLMS_REQUIREMENT" by where this package is installed from.
@@ -115,9 +117,9 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
 def check_name(name: str) -> None:
     """Raise `Refused` for a name that is no package name, or that would hide an environment or a module."""
-    if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", name) or keyword.iskeyword(name):
+    if not _NAME.fullmatch(name) or keyword.iskeyword(name):
         refuse(f"the name is {name!r}; expected lower-case words joined by _, such as lights_out. Choose another.")
-    if re.search(r"_v\d+$", name):
+    if _VERSION.search(name):
         refuse(f"the name {name!r} ends with a version; expected the name alone, for v0 is added. Leave it out.")
     if name in pettingllms_envs.list_environments():
         refuse(f"there is an environment {name!r}; expected a new name. Choose another: `pettingllms list` shows all.")
@@ -146,7 +148,7 @@ def files(
     function = _free(name, texts[own], prefix="play_")
 
     def named(text: str) -> str:
-        text = re.sub(r"(?<=^def )my_game|(?<=\()my_game(?=,)", function, text, flags=re.M)  # of the kind `function`
+        text = _FUNCTION.sub(function, text)  # of the kind `function`
         text = text.replace("MyGame", class_name).replace("my_game", name)
         text = text.replace("PETTINGLLMS_REQUIREMENT", requirement())
         # At once, so that the words in a job stay as they are.
@@ -179,5 +181,5 @@ def json_lines(data: Path) -> str:
 
 def _free(wanted: str, text: str, *, prefix: str) -> str:
     """The wanted identifier, with a prefix where the example, Python or its builtins have it already."""
-    taken = {*re.findall(r"\w+", text), *keyword.kwlist, *vars(builtins)} - {"MyGame", "my_game"}
+    taken = {*_WORD.findall(text), *keyword.kwlist, *vars(builtins)} - {"MyGame", "my_game"}
     return prefix + wanted if wanted in taken else wanted

@@ -15,6 +15,9 @@ from pettingllms_envs.episodes import files, media
 from pettingllms_envs.evaluation import hub
 
 
+_REPO = re.compile(r"[\w.-]+/[\w.-]+")
+
+
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options of `push`: the run, the repository, and whether it is public."""
     parser.add_argument("run_folder", metavar="RUN", type=Path, help="a folder with run.json and episodes.jsonl")
@@ -27,7 +30,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     """Show what will be uploaded, ask, and upload it."""
 
     folder: Path = args.run_folder
-    if not re.fullmatch(r"[\w.-]+/[\w.-]+", args.repo):
+    if not _REPO.fullmatch(args.repo):
         refuse(f"the repository is {args.repo!r}; expected NAME/REPOSITORY. Write me/sokoban-qwen3.")
     with user_errors():
         header = files.read_header(folder)

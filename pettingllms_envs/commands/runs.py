@@ -39,6 +39,7 @@ MOST_OF_NAME = 60
 
 SERVER_OPTIONS = ("base_url", "key_env", "timeout", "patience")
 OPTIONS = (*SERVER_OPTIONS, "temperature", "top_p", "top_k", "max_tokens", "stop", "extra")
+_NO_NAME = re.compile(r"[^\w.+=]+")
 
 
 def add_agents(parser: argparse.ArgumentParser) -> None:
@@ -200,7 +201,7 @@ def default_output(
     if begun:
         return begun[0]
     names = data_label.run_name(config["env"], label["note"] if label else ""), player_of(config, brief=True)
-    env, player = (re.sub(r"[^\w.+=]+", "-", each).strip("-.")[:MOST_OF_NAME] for each in names)
+    env, player = (_NO_NAME.sub("-", each).strip("-.")[:MOST_OF_NAME] for each in names)
     return root / f"{env}-{player}-{date.today().isoformat()}-{digest}{suffix}"
 
 

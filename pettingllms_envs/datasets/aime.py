@@ -14,7 +14,8 @@ from pettingllms_envs.datasets.rows import BadRow, Row
 from pettingllms_envs.replies.boxes import boxed
 
 
-_DRESSING = re.compile(r"\{,\}|[\s$,]|\^?\{?\\(?:circ|degree)\}?|°|\\text\{.*?\}|\.0*$|\.$")
+_DRESSING = re.compile(r"\{,\}|[\s$,]|\^?\{?\\(?:circ|degree)\}?|°|\\text\{[^{}\n]*\}|\.0*$|\.$")
+_ANSWER, _YEAR = re.compile("[0-9]{1,4}"), re.compile("[0-9]{4}")
 _EXAM = re.compile(r"\b((?:19|20)\d\d)-(II?)-(\d{1,2})\b")
 _AIME_URL = re.compile(r"\b((?:19|20)\d\d)_AIME_(II?)_Problems/Problem_(\d{1,2})\b")
 
@@ -51,11 +52,11 @@ def read(row: Row) -> MathProblem:
 def _answer(written: str) -> str:
     """`"25"` of `"025"`, `"25"`, `"25.0"`, `"$25$"`, `"25^\\circ"`."""
     digits = _DRESSING.sub("", boxed(written) or written)
-    if not re.fullmatch(r"[0-9]{1,4}", digits) or int(digits) > 999:
+    if not _ANSWER.fullmatch(digits) or int(digits) > 999:
         raise BadRow(f"the answer is {written!r}; expected a whole number from 0 to 999")
     return str(int(digits))
 
 
 def _year(row: Row) -> int | None:
     year = rows.words(row, "year")
-    return int(year) if re.fullmatch(r"[0-9]{4}", year) else None
+    return int(year) if _YEAR.fullmatch(year) else None

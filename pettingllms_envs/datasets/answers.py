@@ -15,13 +15,14 @@ from pettingllms_envs.replies.boxes import boxed
 
 
 _DOLLAR = re.compile(r"(?<!\\)\$")
+_EIGHTHS = re.compile(r"([0-8])/8")
 _FIRST_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 DAPO_INSTRUCTION = re.compile(
     r"\ASolve the following math problem step by step\. The last line of your response should be of the form"
     r" Answer: \$Answer \(without quotes\) where \$Answer is the answer to the problem\.\s*"
 )
-DAPO_REMINDER = re.compile(r"\s*Remember to put your answer on its own line after \"Answer:\"\.\s*\Z")
+DAPO_REMINDER = re.compile(r"(?:(?<!\s)\s+)?Remember to put your answer on its own line after \"Answer:\"\.\s*\Z")
 
 
 def read(row: Row, *, source: str, problem: str = "problem", answer: str = "answer") -> MathProblem:
@@ -54,7 +55,7 @@ def read(row: Row, *, source: str, problem: str = "problem", answer: str = "answ
 
 def polaris(row: Row) -> MathProblem:
     """A row of Polaris, whose `difficulty` is how many of 8 answers of a 7B model were right: 8/8 is level 1."""
-    right = re.fullmatch(r"([0-8])/8", rows.text(row, "difficulty", default="8/8"))
+    right = _EIGHTHS.fullmatch(rows.text(row, "difficulty", default="8/8"))
     if right is None:
         raise BadRow(f"'difficulty' is {row['difficulty']!r}; expected such as '3/8'")
     return read({**row, "difficulty": 9 - int(right[1])}, source="polaris")

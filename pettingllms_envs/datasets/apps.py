@@ -22,6 +22,7 @@ MAX_SOLUTIONS = 8
 """Most solutions of a problem that are kept, the first ones; some problems have hundreds."""
 
 LEVELS = {"introductory": 1, "interview": 2, "competition": 3}
+_RETURNS, _LIST = re.compile(r"->([^:>]+):"), re.compile(r"\b[Ll]ist\b")
 
 
 def read(row: Row) -> CodeProblem:
@@ -120,10 +121,10 @@ def _wrapped(results: list[Any], starter_code: str) -> bool:
     """
     if not all(isinstance(result, list) and len(result) == 1 for result in results):
         return False
-    returns = re.search(r"->\s*([^:]+):", starter_code)
+    returns = _RETURNS.search(starter_code)
     if returns is None or not returns[1].strip():
         return True
-    return any(_depth(result) > len(re.findall(r"\b[Ll]ist\b", returns[1])) for result in results)
+    return any(_depth(result) > len(_LIST.findall(returns[1])) for result in results)
 
 
 def _depth(value: object) -> int:

@@ -19,6 +19,7 @@ from pettingllms_envs.installing import needs_extra
 
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
+_WORD = re.compile("[a-z]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +144,7 @@ def _told_apart(paths: Sequence[str]) -> dict[str, list[str]]:
     """Files by the split in their name; files without one are in train."""
     found: dict[str, list[str]] = {}
     for path in paths:
-        words = re.split(r"[^a-z]+", path.rpartition("/")[2].lower())
+        words = _WORD.findall(path.rpartition("/")[2].lower())
         split = next((SPLIT_NAMES[word] for word in words if word in SPLIT_NAMES), "train")
         found.setdefault(split, []).append(path)
     return found

@@ -6,7 +6,6 @@ A set is recognized by its id, and a local file by its name, if that is the id w
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -21,6 +20,7 @@ SPLIT_NAMES = {
     "test": "test",
 }
 """Names of splits in the Hub's sets, and this package's name for each."""
+_SEPARATORS = str.maketrans(".-", "__")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,4 +172,4 @@ def by_file_name(stem: str) -> tuple[KnownSet, str] | None:
 
 def split_in(stem: str) -> str:
     """The split with which a file's name ends, as in `mine_train` or LiveCodeBench's `test6`; `""` if none."""
-    return SPLIT_NAMES.get(re.split(r"[_.-]", stem)[-1].lower().rstrip("0123456789"), "")
+    return SPLIT_NAMES.get(stem.translate(_SEPARATORS).rpartition("_")[2].lower().rstrip("0123456789"), "")

@@ -149,12 +149,13 @@ VERDICTS = frozenset(
 )
 """Words of verdicts, in lower case, that may be of any case wherever a statement that allows it names one."""
 
+_LETTER = re.compile("[a-z]")
 _QUOTED = re.compile(
     r"``([^`']{1,40})''|`([^`]{1,40})`|\"([^\"]{1,40})\"|“([^”]{1,40})”|«([^»]{1,40})»|(?<!\w)'([^']{1,40})'(?!\w)"
     r"|\\(?:texttt|text|mathtt)\s*\{([^{}]{1,40})\}|<(?:samp|code|tt|b|strong)>([^<>]{1,40})<|\*\*([^*]{1,40})\*\*"
     r"|\b(YES|Yes|NO|No)\b"
 )
-_EXAMPLES = re.compile(r"^\W*(?:examples?|sample|note)\b.{0,20}$", re.I | re.M)
+_EXAMPLES = re.compile(r"^[^\w\n]*(?:examples?|sample|note)\b.{0,20}$", re.I | re.M)
 
 
 def verdict_words(statement: str) -> frozenset[str]:
@@ -165,5 +166,5 @@ def verdict_words(statement: str) -> frozenset[str]:
     """
     told = _EXAMPLES.split(statement.replace("&quot;", '"'), maxsplit=1)[0]
     quoted = {word.lower() for found in _QUOTED.finditer(told) for word in found[found.lastindex or 0].split()}
-    named = {word for word in quoted if re.search("[a-z]", word)}
+    named = {word for word in quoted if _LETTER.search(word)}
     return frozenset(VERDICTS | named) if named else frozenset()

@@ -38,7 +38,7 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"'(\[\\])|;\s+")
 
 _NUMBER = re.compile(
     r"(?<![\d.^])(?:(?P<factor>[1-9](?:\.\d+)?)\s*\*\s*)?(?:"
-    r"10\s*\^\s*[{(\s]*-\s*(?P<power>\d{1,2})(?!\d)"
+    r"10\s*\^[{(\s]*-\s*(?P<power>\d{1,2})(?!\d)"
     r"|10\s*-\s*(?P<lost>\d{1,2})(?!\d|\.\d)"  # copies of statements lose the superscript
     r"|10 to the (?:power (?:of )?)?(?:-|minus )\s*(?P<words>\d{1,2})"
     r"|(?P<mantissa>\d(?:\.\d+)?)e-(?P<e>\d{1,2})(?!\d)"
@@ -49,6 +49,8 @@ _ANSWER = r"(?:answers?|values?|results?|solutions?|outputs?|one|truth|optimum)"
 _ERROR = r"(?:errors?|tolerances?|precision|accuracy|deviations?|inaccuracy)"
 _NAMED = rf"(?:absolute|relative)\b[^.]{{0,40}}\b{_ERROR}\b"
 _FORMULA = r"\|\s*\w+\s*-\s*\w+\s*\|[^.]{0,40}\bmax\b"
+_WITH_MAX = re.compile(_FORMULA)
+_ABSOLUTE, _RELATIVE = re.compile(r"\babsolute", re.I), re.compile(r"\brelative", re.I)
 _SPOKEN = re.compile(
     rf"\b{_NAMED}|\b{_ERROR}\b|\b(?:differ(?:s|ence|ences|ing)?|deviates?)\b[^.]{{0,60}}\b{_ANSWER}\b"
     rf"|\b(?:accurate|correct|exact) (?:to )?(?:within|up to)|{_FORMULA}",
@@ -72,7 +74,7 @@ _GIVEN = re.compile(
 _INTRODUCED = re.compile(
     rf"(?:\b{_ERROR}(?:,| of| is)?|\b(?:margin|difference) (?:of|is)"
     r"|\b(?:exceed(?:s|ing)?|most|than|least|within|by|below|under|(?:up|equal|accurate) to)|[≤<(:=]|\\leq?(?:slant)?)"
-    r"[\s({:=]*(?:about |only |an? )?$",
+    r"[\s({:=]{0,20}(?:about |only |an? )?$",
     re.I,
 )
 _WITHIN = re.compile(
@@ -138,7 +140,7 @@ def _bound(sentence: str) -> tuple[float, ToleranceKind] | None:
 def _spoken_of(sentence: str) -> re.Match[str] | None:
     """The number by which an error is bounded in a sentence."""
     for said in _SPOKEN.finditer(sentence):
-        after = _first_bound(sentence[: said.end() + _REACH], said.end())
+        after = _first_bound(sentence, said.end())
         before = _last_number(sentence[max(0, said.start() - _BEFORE) : said.start()])
         if number := after or before:
             return number
@@ -147,8 +149,10 @@ def _spoken_of(sentence: str) -> re.Match[str] | None:
 
 def _first_bound(sentence: str, start: int) -> re.Match[str] | None:
     """The first number in the position of a bound, as in "of at most 1e-6"."""
-    numbers = _NUMBER.finditer(sentence, start)
-    return next((each for each in numbers if _INTRODUCED.search(sentence[: each.start()])), None)
+    numbers = _NUMBER.finditer(sentence, start, start + _REACH)
+    return next(
+        (each for each in numbers if _INTRODUCED.search(sentence[max(0, each.start() - _BEFORE) : each.start()])), None
+    )
 
 
 def _last_number(text: str) -> re.Match[str] | None:
@@ -165,7 +169,7 @@ def _size(number: re.Match[str]) -> float | None:
 
 
 def _kind(sentence: str) -> ToleranceKind:
-    absolute, relative = (bool(re.search(rf"\b{word}", sentence, re.I)) for word in ("absolute", "relative"))
+    absolute, relative = (word.search(sentence) is not None for word in (_ABSOLUTE, _RELATIVE))
     if absolute == relative:
-        return "either" if absolute or re.search(_FORMULA, sentence) else "absolute"
+        return "either" if absolute or _WITH_MAX.search(sentence) else "absolute"
     return "relative" if relative else "absolute"

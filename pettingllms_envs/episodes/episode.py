@@ -19,7 +19,11 @@ from pettingllms_envs.episodes.observing import (
     parts_of,
     plain,
     problem_of,
+<<<<<<< HEAD
     reading_of,
+=======
+    state_fields,
+>>>>>>> main
     state_hash,
 )
 from pettingllms_envs.episodes.prompts import Tools, recorded, with_tools
@@ -259,6 +263,7 @@ class EpisodeRecorder:
             "answer": self._answer,
             "returns": self._returns,
             "state": None if error is not None else state_hash(self.env),
+            **state_fields(self.env.metadata),  # type: ignore[typeddict-item]
             "error": error,
         }
         row["digest"] = digest(row)

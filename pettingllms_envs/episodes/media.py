@@ -19,6 +19,7 @@ from pettingllms_envs.observations import Image
 
 MEDIA = "media"
 """The folder of the images in a run's folder."""
+_DIGEST = re.compile("[0-9a-f]{64}")
 
 
 def image_file(run: Path, digest: str) -> Path:
@@ -27,7 +28,7 @@ def image_file(run: Path, digest: str) -> Path:
     Raises:
         ValueError: The digest is none.
     """
-    if not re.fullmatch(r"[0-9a-f]{64}", digest):
+    if not _DIGEST.fullmatch(digest):
         raise ValueError(f"an image has the digest {digest!r}; expected 64 hex digits. Remove its row.")
     return run / MEDIA / f"{digest}.png"
 

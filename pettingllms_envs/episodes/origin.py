@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 
+_OPTION = re.compile(r"(?<![\w-])([\w-]+)=[^,\s]+")
 _SECRET = re.compile(r"(token|key|secret|password)$", re.I)
 """Names of options whose values are not written: `--hub_token`, `api_key=...`."""
 
@@ -33,9 +34,7 @@ def command(argv: Sequence[str]) -> str:
         if is_secret and not word.startswith("-"):
             word = "..."
         else:
-            word = re.sub(
-                r"([\w-]+)=[^,\s]+", lambda found: f"{found[1]}=..." if _SECRET.search(found[1]) else found[0], word
-            )
+            word = _OPTION.sub(lambda found: f"{found[1]}=..." if _SECRET.search(found[1]) else found[0], word)
         is_secret = word.startswith("--") and _SECRET.search(word) is not None
         words.append(word)
     return shlex.join(words)

@@ -259,6 +259,8 @@ class EpisodeRow(TypedDict):
     answer: NotRequired[str | None]
     returns: dict[str, float]
     state: str | None
+    state_form: NotRequired[int | None]
+    states: NotRequired[str | None]
     error: ErrorFields | None
     digest: NotRequired[str]
     timing: NotRequired[Timing | None]

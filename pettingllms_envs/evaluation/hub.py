@@ -16,6 +16,7 @@ from pettingllms_envs.installing import needs_extra
 
 PUSHED = (files.RUN, files.EPISODES, files.REPORT, "page.html")
 """Files that are uploaded if they exist; besides them only the images of the episodes are."""
+_ABSOLUTE = re.compile(r"(/|~|[A-Za-z]:\\)[\w.]")
 
 
 def push(run: Path, repo: str, *, private: bool = True, api: Any = None) -> str:
@@ -74,7 +75,7 @@ def paths_named(header: Mapping[str, Any]) -> list[str]:
         if isinstance(value, Mapping):
             for each in value.values():
                 look(each)
-        elif isinstance(value, str) and re.match(r"(/|~|[A-Za-z]:\\)[\w.]", value):
+        elif isinstance(value, str) and _ABSOLUTE.match(value):
             found[value] = None
 
     look(header["config"])

@@ -20,7 +20,12 @@ from typing import Any
 
 from pettingllms_envs.episodes.players import is_same_player, labels, options_of
 from pettingllms_envs.evaluation import data_label, metrics
+<<<<<<< HEAD
 from pettingllms_envs.evaluation.compare import Comparison, Run, check_comparable, compare_each, read_so
+=======
+from pettingllms_envs.evaluation.compare import Comparison, Run, check_comparable, compare_each, figure_of
+from pettingllms_envs.evaluation.scores import RETURN, SUCCESS, check_cooperative, returns_by_problem
+>>>>>>> main
 
 
 Figure = tuple[float, float, float]
@@ -53,8 +58,15 @@ class Cell:
     is_best: bool = False
 
     @property
-    def success(self) -> Figure:
-        """Its success rate."""
+    def measure(self) -> str:
+        """What it is compared by, `"success"` or `"return"`."""
+        return RETURN if self.report["success"] is None else SUCCESS
+
+    @property
+    def figure(self) -> Figure:
+        """Its success rate; its mean return where the environment reports no success."""
+        if self.measure == RETURN:
+            return figure_of(list(returns_by_problem(self.run.rows).values()))
         figures = self.report["success"]
         return figures["mean"], figures["low"], figures["high"]
 
@@ -69,7 +81,7 @@ class Leaderboard:
         cells: By player and column.
         means: The mean over the environments of the columns, but for those of `not_in_mean`, of each player that has
             them all; empty with one column.
-        not_in_mean: The columns whose problems are not what the environment is called after.
+        not_in_mean: The columns whose problems are not what the environment is called after, or that have returns.
         comparisons: The pairs of each column that has two players.
         left_out: Name and reason of each run that is in no column.
     """
@@ -152,17 +164,17 @@ def _joined(
     comparisons = compare_each(compared) if compared else {}
     cells = {key: replace(cell, is_best=_is_best(cell, comparisons)) for key, cell in cells.items()}
     shown = list(columns)
-    noted = {cell.column for cell in cells.values() if cell.note}
+    noted = {cell.column for cell in cells.values() if cell.note or cell.measure == RETURN}
     ranked = [column for column in shown if column not in noted] or shown
     by_env: dict[str, list[str]] = {}
     for column in ranked:
         by_env.setdefault(str(columns[column][0].header["config"]["env"]), []).append(column)
     means = {
-        player: _mean([_of_env([cells[player, column].success for column in own]) for own in by_env.values()])
+        player: _mean([_of_env([cells[player, column].figure for column in own]) for own in by_env.values()])
         for player in dict.fromkeys(player for player, _ in cells)
         if len(ranked) > 1 and all((player, column) in cells for column in ranked)
     }
-    single = {player: cell.success for (player, column), cell in cells.items() if [column] == ranked} or means
+    single = {player: cell.figure for (player, column), cell in cells.items() if [column] == ranked} or means
     order = sorted(
         dict.fromkeys(player for player, _ in cells),
         key=lambda player: (player not in single, -single[player][0] if player in single else 0.0, player),
@@ -277,7 +289,11 @@ def _unfit(run: Run, report: Mapping[str, Any]) -> str:
         )
         return f"of {planned:,} episodes {' and '.join(left)}; the same command plays them"
     if report["success"] is None:
-        return "its environment does not say whether an episode was a success"
+        try:
+            check_cooperative(run.header["config"], [run.name, "ANOTHER"])
+        except ValueError as error:
+            return str(error)
+        return ""
     if (known := report["success"]["episodes"]) < num:
         return f"{num - known:,} of {num:,} episodes do not say whether they were a success"
     return ""

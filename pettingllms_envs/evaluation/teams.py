@@ -25,6 +25,7 @@ TEAM = "team.json"
 FORMAT = 1
 KIND = "team"
 ADAPTER = "adapter_config.json"
+_NUMBER = re.compile(r"_\d+$")
 OF_THE_WORKFLOW = ("workflow", "num_turns", "data")
 """Settings in which a team may well play another form of the task that it was trained on, or other rows."""
 
@@ -60,7 +61,7 @@ class Team:
 
 def role_of(agent: str) -> str:
     """`"planner_0"` -> `"planner"`."""
-    return re.sub(r"_\d+$", "", agent)
+    return _NUMBER.sub("", agent)
 
 
 def read_team(folder: Path) -> Team:

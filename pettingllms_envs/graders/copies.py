@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 CLOSE = 60
 """Characters of a statement between an example's input and its output."""
+_AROUND = re.compile(r" ?([][{},:]) ?")
 
 
 def stand_in_a_row(statement: str, pieces: Sequence[str]) -> bool:
@@ -21,7 +22,7 @@ def stand_in_a_row(statement: str, pieces: Sequence[str]) -> bool:
 
 def _words(text: str) -> str:
     """The text with single spaces, none of them next to the punctuation of lists, and no capitals."""
-    return re.sub(r" ?([][{},:]) ?", r"\1", " ".join(text.split())).lower()
+    return _AROUND.sub(r"\1", " ".join(text.split())).lower()
 
 
 def _in_a_row(text: str, pieces: Sequence[str]) -> bool:

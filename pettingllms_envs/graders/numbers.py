@@ -147,7 +147,7 @@ def _has_decimals(body: str) -> bool:
 
 _TOWER = re.compile(r"\^\{[^{}A-Za-z\\]*\^\{[^{}A-Za-z\\]*\^")
 _HUGE_EXPONENT = re.compile(r"\^\{?\(?-?\d{6,}")
-_HUGE_FACTORIAL = re.compile(r"\d{5,}\)?\}?!|!\)*!")
+_HUGE_FACTORIAL = re.compile(r"\d{5}\)?\}?!|!\)*!")
 _HUGE_BINOMIAL = re.compile(r"\\binom\{\d{6,}\}")
 _HUGE_NUMBER = re.compile(rf"\d{{{MAX_DIGITS},}}")
 

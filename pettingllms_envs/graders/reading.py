@@ -28,7 +28,8 @@ class Reading:
 
 _AND = re.compile(r"\\text\{[^{}]*\}|(?<![A-Za-z\\])(?:and|or)(?![a-z])")
 _AND_TEXT = re.compile(r"\\text\{[\s,]*(?:and|or)[\s,]*\}|and|or")
-_LONELY = re.compile(r"\\text\{\s*(\(?[A-Za-z]?\)?|[^A-Za-z{}]*|[+-]?\d[^{}]*)\s*\}")
+_TEXT = re.compile(r"\\text\{([^{}]*)\}")
+_LONELY = re.compile(r"\(?[A-Za-z]?\)?|[^A-Za-z{}]*|[+-]?\d[^{}]*")
 _VALUE = re.compile(r"(?P<name>[^,]*(?:=|\\approx)\s*)?(?P<value>(?:(?!=|\\approx).)*)", re.DOTALL)
 
 
@@ -41,7 +42,7 @@ def read(text: str, *, unit: str = "", multiple: bool = False) -> Reading:
         multiple: Whether a comma always separates answers, and never thousands.
     """
     bare, percent = units.without_percent(numbers.spaced(spelling.plain(text)))
-    bare = _LONELY.sub(r" \1 ", _AND.sub(_comma, units.without_degrees(bare))).strip()
+    bare = _TEXT.sub(_lonely, _AND.sub(_comma, units.without_degrees(bare))).strip()
     bare, found = units.without_unit(bare)
     if not multiple:
         bare = _without_thousands(bare)
@@ -60,6 +61,12 @@ def read(text: str, *, unit: str = "", multiple: bool = False) -> Reading:
 def _comma(match: re.Match[str]) -> str:
     """A comma for an "and" or an "or", be it a text of its own; other texts stay."""
     return "," if _AND_TEXT.fullmatch(match.group()) else match.group()
+
+
+def _lonely(match: re.Match[str]) -> str:
+    """A letter or a number that is written as a text; other texts stay."""
+    content = match[1].strip()
+    return f" {content} " if _LONELY.fullmatch(content) else match[0]
 
 
 def _without_thousands(text: str) -> str:

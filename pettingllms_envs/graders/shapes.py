@@ -181,13 +181,14 @@ def _both_signs(text: str) -> list[str]:
 
 
 _NAME = re.compile(
-    r"(?:(?P<command>\\[a-zA-Z]+)|_(?:\{[^{}]*\}|\\[a-zA-Z]+|.)|\((?:[^()]*)\)|\{[A-Za-z ,/]*\}|[A-Za-z'|,:/+\- ])+"
+    r"(?:(?P<command>\\[a-zA-Z]++)|_(?>\{[^{}]*\}|\\[a-zA-Z]+|.)|\((?:[^()]*)\)|\{[A-Za-z ,/]*\}|[A-Za-z'|,:/+\- ])+"
 )
 _NO_NAME = re.compile(
     r"\\(?!(?:text|angle|triangle|overline|widehat|max|min|prime|[vV]?ar[a-z]+|alpha|beta|gamma|delta"
     r"|epsilon|zeta|eta|theta|iota|kappa|lambda|mu|nu|xi|rho|sigma|tau|upsilon|phi|chi|psi|omega"
     r"|Gamma|Delta|Theta|Lambda|Xi|Sigma|Phi|Psi|Omega)(?![a-zA-Z]))"
 )
+_GROUP = re.compile(r"\([^()]*\)|\{[^{}]*\}")
 _LETTER = re.compile(r"[A-Za-z]")
 
 
@@ -240,7 +241,7 @@ def base_name(text: str) -> str:
 
 def is_simple_name(text: str) -> bool:
     """Whether a text is one name, such as `x`, `a_n` or `f(x)`, or a row of them, and no sum of names."""
-    return names(text) and not re.search(r"[+\-]", re.sub(r"\([^()]*\)|\{[^{}]*\}", "", text))
+    return names(text) and not {"+", "-"} & set(_GROUP.sub("", text))
 
 
 def renamed(value: str, answer_name: str, gold_name: str) -> str:

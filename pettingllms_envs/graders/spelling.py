@@ -102,10 +102,11 @@ _NAMES = {"pi": r"\pi ", "oo": r"\infty ", "inf": r"\infty ", "infinity": r"\inf
 _NAME = re.compile(
     rf"(?<![A-Za-z\\])(?:({'|'.join(_NAMES)})(?![A-Za-z])|a?(?:sin|cos|tan|log|exp|cot|sec|csc|ln)(?=\s*\())"
 )
-_I = re.compile(r"\s*\*\s*I(?![A-Za-z])|(?<![A-Za-z\\])I\s*\*\s*")
+_RAISED_CIRCLE = re.compile(r"\^\s*\{\s*\\circ\s*\}|\^\s*\\circ")
+_I = re.compile(r"(?:(?<!\s)\s+)?\*\s*I(?![A-Za-z])|(?<![A-Za-z\\])I\s*\*\s*")
 _ANGLE = r"\s*(\d+(?:\.\d+)?)\s*\^\\circ\s*"
 _OF_DEGREES = re.compile(
-    rf"(\\(?:sin|cos|tan|cot|sec|csc)\s*(?:\^\s*(?:\d|\{{-?\d+\}})\s*)?)(?:\({_ANGLE}\)|\{{{_ANGLE}\}}|{_ANGLE})"
+    rf"(\\(?:sin|cos|tan|cot|sec|csc)\s*+(?:\^\s*(?:\d|\{{-?\d+\}})\s*+)?)(?:\({_ANGLE}\)|\{{{_ANGLE}\}}|{_ANGLE})"
 )
 _MIXED = re.compile(r"((?:^|[,(\[{=;])\s*[+-]?\d+)\s+([1-9]\d?)/(\d+)\s*(?=$|[,)\]};])")
 _TOKEN = re.compile(r"\\[a-zA-Z]+|\\.|\s+|.", re.DOTALL)
@@ -128,7 +129,7 @@ def plain(text: str) -> str:
     text = _COMMAND.sub(lambda match: _COMMANDS[match.group(1)] + " ", text)
     text = _BOX.sub(" ", text)
     text = _TEXT.sub(r"\\text{\1}", text)
-    text = re.sub(r"\^\s*\{\s*\\circ\s*\}|\^\s*\\circ", r"^\\circ ", text)
+    text = _RAISED_CIRCLE.sub(r"^\\circ ", text)
     text = _I.sub("i", _NAME.sub(_command, text))
     text = _OF_DEGREES.sub(lambda match: rf"{match[1]}(\frac{{{match[2] or match[3] or match[4]}\pi}}{{180}})", text)
     text = text.lstrip(_START).rstrip(_END)

@@ -36,13 +36,14 @@ _UNIT = re.compile(
     r"|(?P<close>km|cm|mm|kg|min)(?P<per>/[a-z]+)?)"
     r"\s*(?P<power>\^\s*(?:[23]|\{\s*[23]\s*\}))?$"
 )
+_MARKS, _AROUND_POWER = re.compile(r"\\text|[{}$\\~]"), re.compile(r"[\s{}]")
 _PERCENT = re.compile(r"%|\\text\{\s*(?:%|percent|pct|per cent)\s*\}|(?<=[\d\s}])(?:percent(?:age)?|pct)\b")
-_DEGREE = re.compile(r"\^\s*\\circ(?![a-zA-Z])\s*|\s*\\text\{\s*degrees?\s*\}|(?<=\d)\s+degrees?\b")
+_DEGREE = re.compile(r"\^\s*\\circ(?![a-zA-Z])\s*|(?:(?<!\s)\s+)?\\text\{\s*degrees?\s*\}|(?<=\d)\s+degrees?\b")
 
 
 def canonical(unit: str) -> str:
     """One name for a unit, such as `"km"` for `"kilometres"`; what is not known keeps its letters."""
-    words = re.sub(r"\\text|[{}$\\~]", " ", unit).lower().replace(" per ", "/").replace("/", " / ").split()
+    words = _MARKS.sub(" ", unit).lower().replace(" per ", "/").replace("/", " / ").split()
     power = "".join(_POWERS.get(word, "") for word in words)
     names = "".join("/" if word == "/" else _singular(word) for word in words if word not in _POWERS)
     return _KNOWN.get(names, names) + power
@@ -61,7 +62,7 @@ def without_unit(text: str) -> tuple[str, str]:
     words = match["text"] or match["words"] or match["close"] + (match["per"] or "")
     if set(words.lower().split()) & _NO_UNIT:
         return text, ""
-    power = re.sub(r"[\s{}]", "", match["power"] or "")
+    power = _AROUND_POWER.sub("", match["power"] or "")
     return text[: match.start()].rstrip(), canonical(words) + power
 
 

@@ -28,6 +28,7 @@ from pettingllms_envs.page.summary import summary
 PIECE = 20  # episodes that are unpacked together
 LIBRARIES = ("vendor/htm-preact.js", "vendor/d3.js", "vendor/plot.js", "vendor/diff.js")
 SCRIPTS = (*LIBRARIES, "data.js", "filters.js", "summary.js", "tree.js", "design.js", "episode.js", "app.js")
+_MARK = re.compile("@(?:title|style|data|scripts)@")
 
 
 def build(run: Path, output: Path | None = None) -> Path:
@@ -110,4 +111,4 @@ def _filled(title: str, blocks: list[str]) -> str:
         "@scripts@": "\n".join(scripts),
     }
     text = (static / "template.html").read_text("utf-8")
-    return re.sub("|".join(parts), lambda mark: parts[mark[0]], text)  # at once: marks within a part are text of it
+    return _MARK.sub(lambda mark: parts[mark[0]], text)  # at once: marks within a part are text of it

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from itertools import zip_longest
 from typing import Any, NamedTuple
@@ -84,7 +83,7 @@ def _played(env: ProgramEnv, seed: int | None, options: Mapping[str, Any] | None
                 env.step(REPLY)
                 paid = repr((env.rewards, env.infos[agent]["outcome"]))
             except ProgramFailed as failed:  # on such a reply
-                return [*steps, _Step(agent, asked, re.split("\n| raised: ", str(failed))[0])]
+                return [*steps, _Step(agent, asked, str(failed).partition("\n")[0].partition(" raised: ")[0])]
             steps.append(_Step(agent, asked, paid))
     except EpisodeRestart:
         return _played(env, seed, options)  # with a longer wait

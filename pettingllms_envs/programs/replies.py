@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -11,10 +10,7 @@ from typing import Any
 from pettingllms_envs.core import ToolSpec, Unreadable
 from pettingllms_envs.observations import encodable
 from pettingllms_envs.replies import END_OF_THINKING
-from pettingllms_envs.tools.calls import CLOSING, OPENING, arguments_of, call_id, read_native_calls
-
-
-_CALLS = re.compile(f"\\s*{re.escape(OPENING)}.*?{re.escape(CLOSING)}", re.DOTALL)
+from pettingllms_envs.tools.calls import arguments_of, call_id, native_places, read_native_calls
 
 
 def read_reply(text: str, tools: Sequence[Mapping[str, Any]], number: int) -> tuple[str, list[dict[str, Any]]]:
@@ -46,6 +42,15 @@ def read_reply(text: str, tools: Sequence[Mapping[str, Any]], number: int) -> tu
         }
         for call in calls
     ]
-    return f"{thoughts}{end}{_CALLS.sub('', words)}".strip(), [
+    return f"{thoughts}{end}{_without_calls(words)}".strip(), [
         {"id": call_id(number, k), "type": "function", "function": function} for k, function in enumerate(functions)
     ]
+
+
+def _without_calls(words: str) -> str:
+    """The words around the calls, without the white space before each call."""
+    around, at = list[str](), 0
+    for start, end in native_places(words):
+        around.append(words[at:start].rstrip())
+        at = end
+    return "".join([*around, words[at:]])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import inspect
+import io
 import json
 import os
 import shlex
@@ -12,12 +13,11 @@ import signal
 import subprocess
 import threading
 import traceback
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from pettingllms_envs.programs.rewards import read_rewards
+from pettingllms_envs.programs.rewards import CHANNEL, PRINTED, read_rewards
 from pettingllms_envs.programs.session import Ended, Session
 
 
@@ -29,8 +29,7 @@ PASSED = (
 )
 """Variables of the environment that a command line is given, if they are set, beside those of the endpoint."""
 
-REWARD = "reward:"
-LAST_LINES, LAST_CHARACTERS = 12, 300
+LAST_LINES, LAST_CHARACTERS, LAST_BYTES = 12, 300, 2**16
 LAST_OUTPUT = 2.0
 """Most seconds from the end of a command line to that of its output."""
 
@@ -76,31 +75,22 @@ def _start_command(
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        errors="replace",
         start_new_session=True,
     )
 
-    rewards, last = list[str](), deque[str](maxlen=LAST_LINES)
-
-    def read() -> None:
-        assert process.stdout is not None
-        with process.stdout as lines:
-            for line in iter(lambda: lines.readline(2**16), ""):
-                last.append(line.rstrip("\n"))
-                if line.startswith(REWARD):
-                    rewards.append(line.removeprefix(REWARD))
+    output = _Output()
 
     def run() -> Ended:
         assert process.stdin is not None
-        reader = threading.Thread(target=read, name="program's output", daemon=True)
+        reader = threading.Thread(target=output.read, args=(process.stdout,), name="program's output", daemon=True)
         reader.start()
         with suppress(OSError), process.stdin:  # it need not read its row
-            process.stdin.write(line)
+            process.stdin.write(line.encode())
         status = process.wait()
         atexit.unregister(stop)
         stop()  # what it has left behind, which may hold its output open
         reader.join(LAST_OUTPUT)  # a process of another group may hold it open
-        return _ended(status, list(rewards), list(last), session)
+        return _ended(status, output, session)
 
     def stop() -> None:
         with suppress(ProcessLookupError):
@@ -111,16 +101,37 @@ def _start_command(
     return lambda: None if process.returncode is not None else stop()
 
 
-def _ended(status: int, rewards: Sequence[str], last: Sequence[str], session: Session) -> Ended:
-    """How a command line ended: its one line `reward: JSON`, or why it has none."""
-    wrote = f"\n{_last(last)}" if last else " nothing"
+class _Output:
+    """What a command line has printed: its end, and how often a reward's mark is in all of it."""
+
+    def __init__(self) -> None:
+        self.end, self.num_marks = b"", 0
+
+    def read(self, stream: io.BufferedReader) -> None:
+        """Read the stream to its end, of which a line may have any length."""
+        mark = PRINTED.encode()
+        with stream:
+            for piece in iter(lambda: stream.read1(2**16), b""):
+                self.num_marks += (self.end[1 - len(mark) :] + piece).count(mark)
+                self.end = (self.end + piece)[-LAST_BYTES:]
+
+
+def _ended(status: int, output: _Output, session: Session) -> Ended:
+    """How a command line ended: its last line `reward: JSON`, unless its rewards were posted, or why it has none."""
+    text = output.end.decode("utf-8", "replace")
+    lines = text.splitlines()
+    wrote = f"\n{_last(lines)}" if lines else " nothing"
     if status:
         how = f"exited with status {status}" if status > 0 else f"was ended by signal {-status}"
         return Ended(failure=f"it {how}; it wrote last:{wrote}")
-    if len(rewards) > 1:
-        return Ended(failure=f"it printed {len(rewards)} lines that begin with {REWARD!r}; expected one.{wrote}")
+    if session.has_posted or not output.num_marks:
+        return Ended(wrote=f" It wrote last:{wrote}")
+    last = text.rstrip().rpartition("\n")[2]
+    if output.num_marks > 1 or session.has_marked_reply or not last.startswith(PRINTED):
+        return Ended(failure=f"it is not sure what it was paid. {CHANNEL} It wrote last:{wrote}")
+    session.found.prints_reward = True
     try:
-        return _read(json.loads(rewards[0]) if rewards else None, session)._replace(wrote=f" It wrote last:{wrote}")
+        return _read(json.loads(last.removeprefix(PRINTED)), session)
     except ValueError:
         return Ended(failure=f"its line with the reward is no JSON; expected 'reward: 0.5'. It wrote last:{wrote}")
 

@@ -19,6 +19,9 @@ from pettingllms_envs.studies.analysis import (
 from pettingllms_envs.studies.results import CellResult, label
 
 
+_MARKDOWN = re.compile(r"([\\<*]|(?<=\])\()")
+
+
 @dataclass(frozen=True, slots=True)
 class Heading:
     """A heading; level 1 is the title."""
@@ -331,7 +334,7 @@ def _cell(text: str) -> str:
 
 def _escaped(text: str) -> str:
     """A text in a line, in which names of models and folders are no markup."""
-    return re.sub(r"([\\<*]|(?<=\])\()", r"\\\1", one_line(text))
+    return _MARKDOWN.sub(r"\\\1", one_line(text))
 
 
 def one_line(text: str) -> str:

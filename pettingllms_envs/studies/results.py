@@ -24,6 +24,7 @@ from pettingllms_envs.episodes import files
 
 
 OUTLINE = "study.json"
+_NO_FILE_NAME = re.compile(r"[^\w.+=,-]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,7 +210,7 @@ def label(setting: Mapping[str, Any]) -> str:
         f"{name}={value if isinstance(value, str) else json.dumps(value, sort_keys=True)}"
         for name, value in setting.items()
     ]
-    return re.sub(r"[^\w.+=,-]+", "_", ",".join(words)) or "default"
+    return _NO_FILE_NAME.sub("_", ",".join(words)) or "default"
 
 
 def digest_of(config: Mapping[str, Any]) -> str:

@@ -167,7 +167,7 @@ class NoteTaking(OpenTask[NoteTakingState]):
         found = match_last_line(_LINE, reply, "'Notes:', 'Say:' or 'Answer:' with digits")
         if isinstance(found, Unreadable):
             return found
-        kind, digits = found[1].lower(), re.sub(r"[ \t]", "", found[2])
+        kind, digits = found[1].lower(), found[2].replace(" ", "").replace("\t", "")
         most = self.digits if kind == NOTES else self.width
         if len(digits) > most:
             return Unreadable(f"it has {len(digits)} digits, and at most {most} are allowed")

@@ -34,6 +34,7 @@ MARK = "qxvz"
 It has no digit, since a task may redraw those. A letter ends the number, so that neither digits after it nor a cut
 make it another author's.
 """
+_MARKS = re.compile(rf"{MARK}(?:\d+q)?")
 TOKENS = (
     *("<|im_end|>", "<|im_start|>", "<s>", "[INST]", "<<SYS>>", "<|eot_id|>", "[TOOL_CALLS]", "[SYSTEM_PROMPT]"),
     *("<start_of_turn>", "[gMASK]", "<seed:bos>", "<｜User｜>", "<tools>", "</tool_call>", "</think>", "<image>"),
@@ -55,7 +56,7 @@ _ALL_TOKENS = "".join(f"{MARK}{token}" for token in (*TOKENS, HIDDEN))
 TEXT = f"{_ALL_TOKENS}\n````\n{HEADINGS[0]}\na\u2028{HEADINGS[1]}\n{HEADINGS[2]}"
 """All of it, for a place of several lines. Its fence does not end a block of a reply, but one of a prompt."""
 
-_BLOCK = re.compile(r"^```(\w[^\n`]*)\n(.*?)\n```[ \t]*$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^```(\w[^\n`]*)\n((?:(?!```).*\n)*?(?!```).*)\n```[ \t]*$", re.MULTILINE)
 _LABEL = re.compile(r"[A-Za-z]{1,12}:(?= )")
 _SHOWN_FIELDS = ("statement", "fn_name", "starter_code", "tests", "passages", "shared", "hidden", "options", "written")
 """Fields of problems that prompts show."""
@@ -88,7 +89,7 @@ def _play(env: Any, start: Start, policy: Policy, seen: Counter[str], what: str)
     def look(env: Any) -> None:
         for agent in env.agents:
             texts = [*_of_prompt(readable(env, agent))]
-            for mark in sorted({mark for _, text in texts for mark in re.findall(rf"{MARK}(?:\d+q)?", text)}):
+            for mark in sorted({mark for _, text in texts for mark in _MARKS.findall(text)}):
                 author = env.possible_agents[int(mark[len(MARK) : -1])] if mark != MARK else ""
                 seen[what] += 1
                 if forged := _forged(env, agent, texts, mark, author):

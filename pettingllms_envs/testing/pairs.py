@@ -33,6 +33,9 @@ from pettingllms_envs.testing.play import (
 )
 
 
+_WORD, _DIGITS = re.compile(r"\S+\s*"), re.compile("[0-9]{1,18}")
+
+
 TOLERANCE = 1e-9  # of sums of rewards
 MOST_BLIND = 6  # blind replies that are played, spread over those that there are
 MOST_CHEATS = 60  # that the conformance suite plays, of the 250 that there are with two agents
@@ -204,7 +207,7 @@ def _changed(change: Callable[[str], str], env: Any, agent: str, said: Sequence[
 
 def _words(keep: Callable[[list[str]], list[str]], reply: str) -> str:
     """The words of a reply, with the white space after each, that are kept; the first word always is."""
-    first, *rest = re.findall(r"\S+\s*", reply) or [""]
+    first, *rest = _WORD.findall(reply) or [""]
     return "".join([first, *keep(rest)]).rstrip()
 
 
@@ -213,7 +216,7 @@ _CHANGES: Mapping[str, Callable[[str], str]] = {
     "the first half": partial(_words, lambda rest: rest[: len(rest) // 2]),
     "without its last word": partial(_words, lambda rest: rest[:-1]),
     "its words back to front": partial(_words, lambda rest: [f"{word.rstrip()} " for word in rest[::-1]]),
-    "its numbers raised by one": lambda reply: re.sub(r"[0-9]{1,18}", lambda found: str(int(found[0]) + 1), reply),
+    "its numbers raised by one": lambda reply: _DIGITS.sub(lambda found: str(int(found[0]) + 1), reply),
     "twice": lambda reply: f"{reply}\n{reply}",
 }
 

@@ -44,8 +44,8 @@ TOLERANCE = 1e-9  # of sums of rewards
 MOST_LINES = 12  # of a prompt of which every block of lines is copied; of a longer one every tail
 MOST_PIECES = 120
 
-_QUOTED = re.compile(r"```\w*\n?(.*?)```|`([^`]+)`|\"([^\"]+)\"|“([^”]+)”|(?<!\w)'([^']+)'(?!\w)", re.S)
-_LABEL = re.compile(r"\w+:\s*")
+_QUOTED = re.compile(r"```\w*+\n?(.*?)```|`([^`]+)`|\"([^\"]+)\"|“([^“”]+)”|(?<!\w)'([^']+)'(?!\w)", re.S)
+_LABEL = re.compile(r"\b\w+:\s*")
 
 
 def check_oracle(case: Case) -> str:

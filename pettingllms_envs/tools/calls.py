@@ -21,7 +21,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from pettingllms_envs.core import Tool, ToolSpec, Unreadable
@@ -29,6 +30,9 @@ from pettingllms_envs.replies import END_OF_THINKING, fence, fenced_blocks
 
 
 OPENING, CLOSING = "<tool_call>", "</tool_call>"
+
+ARGUMENTS = ("arguments", "parameters", "args", "input")
+"""What models of several families call the arguments of a call."""
 
 MAX_DEPTH = 20
 """Most levels of lists and objects in the arguments of a native call."""
@@ -64,15 +68,26 @@ def read_native_calls(reply: str, tools: Sequence[Tool]) -> list[Call] | Unreada
     """The calls written natively, in order; none if the reply has no call."""
     specs = {tool.spec.name: tool.spec for tool in tools}
     words, calls = reply.rpartition(END_OF_THINKING)[2], []
-    while (start := words.find(OPENING)) >= 0:
-        content, closing, words = words[start + len(OPENING) :].partition(CLOSING)
-        if not closing:
+    for start, end in native_places(words):
+        if end < 0:
             return Unreadable("its tool call has no end")
-        call = _read_json(content, specs)
+        call = _read_json(words[start + len(OPENING) : end - len(CLOSING)], specs)
         if isinstance(call, Unreadable):
             return call
         calls.append(call)
     return calls
+
+
+def native_places(words: str) -> Iterator[tuple[int, int]]:
+    """Where each native call begins and ends in a text, its tags included; the end is -1 if there is none."""
+    end = 0
+    while (start := words.find(OPENING, end)) >= 0:
+        closing = words.find(CLOSING, start)
+        if closing < 0:
+            yield start, -1
+            return
+        end = closing + len(CLOSING)
+        yield start, end
 
 
 def arguments_of(call: Call, spec: ToolSpec) -> dict[str, Any]:
@@ -127,9 +142,17 @@ def _read_json(content: str, specs: Mapping[str, ToolSpec]) -> Call | Unreadable
         found = strict_json(content)
     except (ValueError, RecursionError):
         return Unreadable("its tool call is no JSON")
-    if not isinstance(found, dict) or not isinstance(found.get("name"), str):
+    found = found.get("function", found) if isinstance(found, dict) else None
+    if not isinstance(found, dict) or not isinstance(name := found.get("name"), str):
         return Unreadable("its tool call names no tool")
-    name, arguments = found["name"], found.get("arguments", {})
+    name = name if name in specs else name.removeprefix("functions.")
+    given = [found[key] for key in ARGUMENTS if key in found]
+    if len(given) > 1:
+        return Unreadable(f"its tool call has several of {', '.join(ARGUMENTS)}")
+    arguments = given[0] if given else {}
+    if isinstance(arguments, str):  # as OpenAI's servers have them
+        with suppress(ValueError, RecursionError):
+            arguments = strict_json(arguments)
     if name not in specs:
         return Unreadable("it calls a tool that there is not")
     if not isinstance(arguments, dict):

@@ -35,7 +35,8 @@ from pettingllms_envs.core import (
     situation,
     system_prompt,
 )
-from pettingllms_envs.workflows.channels import Channel, CountedMessages, Sent
+from pettingllms_envs.state_digest import Reported
+from pettingllms_envs.workflows.channels import NO_MESSAGES, Channel, CountedMessages, Sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +84,14 @@ class TurnState(NamedTuple, Generic[State]):
         turn: The turn, from 1.
         feedback: The words about the last turn.
         messages: The messages of this turn so far, one from each agent that has acted.
-        num_messages: How many messages were sent in the episode.
-        message_chars: Their characters in total.
+        reported: How many messages were sent in the episode, and their characters.
     """
 
     task: State
     turn: int = 1
     feedback: str = ""
     messages: tuple[Sent, ...] = ()
-    num_messages: int = 0
-    message_chars: int = 0
+    reported: Reported = NO_MESSAGES
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +140,7 @@ class TurnWorkflow(CountedMessages, BaseWorkflow[State, Move]):
             sent = self.channel.send(role, reply)
             after = state._replace(
                 messages=(*state.messages, sent),
-                num_messages=state.num_messages + 1,
-                message_chars=state.message_chars + len(sent.text),
+                reported=state.reported.plus(messages=1, message_chars=len(sent.text)),
             )
             paid = self.pay(state, role, reply)
             return after, {role: paid} if paid else {}, False, False

@@ -16,11 +16,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from pettingllms_envs.core import check_whole
 from pettingllms_envs.quoting import quote
+<<<<<<< HEAD
 from pettingllms_envs.replies.reading import without_thoughts
+=======
+from pettingllms_envs.state_digest import Reported
+>>>>>>> main
 
 
 _INVISIBLE = re.compile(
@@ -102,14 +106,19 @@ class LimitedMessages:
         return self.channel.send(sender, text)
 
 
+NO_MESSAGES = Reported(messages=0, message_chars=0)
+
+
 class CountedMessages:
-    """A workflow whose state counts the messages that arrived."""
+    """A workflow whose state counts the messages that arrived, in its field `reported`."""
 
     __slots__ = ()
 
-    def outcome(self, state: Any) -> Mapping[str, int]:
+    state_form: ClassVar[int] = 2
+
+    def outcome(self, state: Any) -> Mapping[str, Any]:
         """How many messages arrived, and their characters in total."""
-        return {"messages": state.num_messages, "message_chars": state.message_chars}
+        return dict(state.reported)
 
 
 def _visible(line: str) -> str:

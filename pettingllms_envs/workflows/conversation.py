@@ -26,6 +26,7 @@ from pettingllms_envs.workflows.channels import Channel, Sent
 
 
 HISTORIES = ("all", "last", "none")
+_NAME = re.compile(r"[A-Za-z]\w*", re.ASCII)
 
 
 class ConversationState(NamedTuple):
@@ -117,6 +118,10 @@ class Conversation(BaseWorkflow[RowState, str]):
             raise ValueError(str(error)) from None
         return ConversationState(task_state)
 
+    def is_history(self, state: ConversationState) -> bool:
+        """True: all replies are kept, also those that nobody reads again."""
+        return True
+
     def actor(self, state: ConversationState) -> str:
         """The role that speaks next; at the end the one that spoke last."""
         return self.order[min(len(state.replies), len(self.order) - 1)]
@@ -192,7 +197,7 @@ def _checked(names: Sequence[Any]) -> tuple[str, ...]:
     if not names:
         raise ValueError("roles has no names; expected those of roles in the order in which they speak: ['solver'].")
     for name in names:
-        if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII):
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ValueError(
                 f"roles has {name!r}; expected names of letters, digits and _, such as 'solver'. Rename it."
             )

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Generic, NamedTuple
+from typing import Any, ClassVar, Generic, NamedTuple
 
 from pettingllms_envs.core import (
     TEAM,
@@ -29,6 +29,7 @@ from pettingllms_envs.core import (
     check_whole,
     part_ranges,
 )
+from pettingllms_envs.state_digest import Reported
 from pettingllms_envs.tasks.cooperative import CooperativeTask
 from pettingllms_envs.workflows.seats import check_seats, seat_prompt, seats
 
@@ -44,15 +45,13 @@ class TableState(NamedTuple, Generic[State]):
         task: The game's state.
         turn: The number of the next move, from 1; at the end, of the last one.
         notes: For each player, why its last reply was no move; empty if it was one.
-        num_unreadable: How many replies were unreadable.
-        num_illegal: How many replies were moves that were not allowed.
+        reported: How many replies were unreadable, and how many moves that were not allowed.
     """
 
     task: State
     turn: int
     notes: tuple[str, ...]
-    num_unreadable: int = 0
-    num_illegal: int = 0
+    reported: Reported = Reported(unreadable=0, illegal=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +72,7 @@ class CooperativeTeam(Generic[State]):
 
     name: ClassVar[str] = "team"
     cyclic: ClassVar[bool] = False
+    state_form: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         if not isinstance(self.task, CooperativeTask):
@@ -144,9 +144,9 @@ class CooperativeTeam(Generic[State]):
         """Progress, success, format and the game's costs."""
         return part_ranges(self.task)
 
-    def outcome(self, state: TableState[State]) -> Mapping[str, int]:
+    def outcome(self, state: TableState[State]) -> Mapping[str, Any]:
         """How many replies were unreadable, and how many not allowed."""
-        return {"unreadable": state.num_unreadable, "illegal": state.num_illegal}
+        return dict(state.reported)
 
     @property
     def _members(self) -> tuple[str, ...]:
@@ -169,8 +169,7 @@ class CooperativeTeam(Generic[State]):
             task=after,
             turn=state.turn + 1,
             notes=(*state.notes[:player], note, *state.notes[player + 1 :]),
-            num_unreadable=state.num_unreadable + is_unreadable,
-            num_illegal=state.num_illegal + (bool(why) and not is_unreadable),
+            reported=state.reported.plus(unreadable=is_unreadable, illegal=bool(why) and not is_unreadable),
         ), {**penalty, **task.costs(before, move, after)}
 
     def _following(self, state: TableState[State]) -> TableState[State]:

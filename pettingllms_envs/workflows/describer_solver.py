@@ -24,12 +24,17 @@ from typing import Any, ClassVar, NamedTuple
 from pettingllms_envs.core import Role, Transition, Unreadable
 from pettingllms_envs.features import Form, Forms, HasSymbols
 from pettingllms_envs.observations import Observation
+<<<<<<< HEAD
 from pettingllms_envs.replies.reading import noted_readings
+=======
+from pettingllms_envs.state_digest import Reported
+>>>>>>> main
 from pettingllms_envs.views import board_picture
 from pettingllms_envs.workflows.base import BaseWorkflow, TurnWorkflow
-from pettingllms_envs.workflows.channels import CountedMessages, LimitedMessages, Sent
+from pettingllms_envs.workflows.channels import LimitedMessages, Sent
 
 
+_BETWEEN_CELLS = re.compile(r"[\s,|]")
 DESCRIBER = Role(
     "describer",
     "You are the describer. You see the board in a picture, and the solver does not. Write the board for it: one line"
@@ -49,7 +54,7 @@ class DescriberState(NamedTuple):
     """A moment of an episode: a `workflows.base.TurnState` with what was described.
 
     Args:
-        num_with_move: How many messages held a move.
+        reported: Also how many messages held a move.
         boards: The boards that were described.
         score: Of the last message that was scored.
     """
@@ -58,9 +63,7 @@ class DescriberState(NamedTuple):
     turn: int = 1
     feedback: str = ""
     messages: tuple[Sent, ...] = ()
-    num_messages: int = 0
-    message_chars: int = 0
-    num_with_move: int = 0
+    reported: Reported = Reported(messages=0, message_chars=0, with_move=0)
     boards: tuple[tuple[str, ...], ...] = ()
     score: float = 0.0
 
@@ -125,9 +128,14 @@ class DescriberSolver(LimitedMessages, TurnWorkflow[Any, Any]):  # type: ignore[
             feedback = after.feedback if "format" in parts[SOLVER.name] else ""
             return after._replace(feedback=feedback), parts, terminated, truncated
         text, board = after.messages[0].text, tuple(self.task.rows(state.task))
+<<<<<<< HEAD
         with noted_readings(None):  # it is no move
             holds_move = not all(isinstance(self.task.parse(each), Unreadable) for each in (text, *text.splitlines()))
         after = after._replace(num_with_move=state.num_with_move + holds_move)
+=======
+        holds_move = not all(isinstance(self.task.parse(each), Unreadable) for each in (text, *text.splitlines()))
+        after = after._replace(reported=after.reported.plus(with_move=holds_move))
+>>>>>>> main
         if board in state.boards:
             return after, parts, terminated, truncated
         score = share_right(board, read_rows(text, self.task)) - best_constant(self.task).share
@@ -146,13 +154,14 @@ class DescriberSolver(LimitedMessages, TurnWorkflow[Any, Any]):  # type: ignore[
 
     def outcome(self, state: Any) -> Mapping[str, Any]:
         """How many messages arrived, their characters in total, and the share of them that hold a move."""
-        frac = state.num_with_move / max(1, state.num_messages)
-        return {**CountedMessages.outcome(self, state), "frac_messages_with_move": frac}
+        figures = dict(state.reported)
+        frac = figures.pop("with_move") / max(1, figures["messages"])
+        return {**figures, "frac_messages_with_move": frac}
 
 
 def read_rows(text: str, task: HasSymbols) -> list[str]:
     """The rows of symbols in a message: its lines of nothing but symbols, spaces, commas and bars."""
-    lines = (re.sub(r"[\s,|]", "", line) for line in text.splitlines())
+    lines = (_BETWEEN_CELLS.sub("", line) for line in text.splitlines())
     return [line for line in lines if line and not line.strip(task.symbols)]
 
 

@@ -92,17 +92,20 @@ class DesignTeam(JoiningFunctionWorkflow):
         said: dict[int, str] = {}
         played = "", MEMBER  # a design has a member, who is asked at least once
         num_calls, num_chars = 0, 0
-        for number, member in (each for _ in range(design.rounds) for each in enumerate(design.members)):
+        order = [each for _ in range(design.rounds) for each in enumerate(design.members)]
+        for at, (number, member) in enumerate(order):
             read = [said[each] for each in (*member.reads, last) if each in said]
             notes = [f"Your job:\n{quote(member.job)}", *read, *(manual_of(self._spec(name)) for name in member.tools)]
             ending, agent = self._ending(number == last), agents[number]
+            read_later = {last, *(each for _, later in order[at + 1 :] for each in later.reads)}
+            kept = design, at, {each: text for each, text in said.items() if each in read_later}
             while True:
                 if num_calls == self.max_calls or num_chars >= self.all_chars:
                     game.report(cut_short=True)
                     return played
                 ends = num_calls + 1 >= self.max_calls or num_chars + self.reply_chars >= self.all_chars
                 best = partial(self._best_reply, game, member, is_last=number == last, ends=ends)
-                reply = yield Ask(agent, game.show(*notes, ending), best)
+                reply = yield Ask(agent, game.show(*notes, ending), best, (*kept, num_calls, num_chars))
                 played = reply, agent  # also a call: who uses the calls up pays for it
                 num_calls += 1
                 num_chars += len(self.channel.send(agent, reply).text)

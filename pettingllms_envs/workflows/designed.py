@@ -159,7 +159,7 @@ class Designed(DesignTeam):
     def questions(self, game: Game) -> Questions:
         """The design, then its members in order, then the move."""
         game.report(unreadable_design=False, team_size=0, team_of_one=False, member_calls=0, cut_short=False)
-        reply = yield Ask(DESIGNER, self.shown_to_designer(game.state), partial(self._best_design, game))
+        reply = yield Ask(DESIGNER, self.shown_to_designer(game.state), partial(self._best_design, game), ())
         design = game.read(reply, DESIGNER, partial(read_design, limits=self.limits))
         if design is None:
             game.report(unreadable_design=True)

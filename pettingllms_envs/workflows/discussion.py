@@ -15,9 +15,10 @@ from typing import ClassVar, NamedTuple
 from pettingllms_envs.core import TEAM, UNREADABLE_PENALTY, Role, Transition, Unreadable, part_ranges
 from pettingllms_envs.datasets.hidden_bench import MOST_MEMBERS
 from pettingllms_envs.quoting import quote_inline
+from pettingllms_envs.state_digest import Reported
 from pettingllms_envs.tasks.hidden_bench import HiddenBench, ProfileState
 from pettingllms_envs.workflows.base import BaseWorkflow
-from pettingllms_envs.workflows.channels import CountedMessages, LimitedMessages, Sent
+from pettingllms_envs.workflows.channels import NO_MESSAGES, CountedMessages, LimitedMessages, Sent
 
 
 MEMBER = "member"
@@ -33,16 +34,14 @@ class DiscussionState(NamedTuple):
         turn: The turn, from 1.
         acting: Index of the acting member.
         messages: For each member, its latest message that arrived.
-        num_messages: How many messages arrived.
-        message_chars: Their characters in total.
+        reported: How many messages arrived, and their characters.
     """
 
     task: ProfileState
     turn: int
     acting: int
     messages: tuple[Sent | None, ...]
-    num_messages: int = 0
-    message_chars: int = 0
+    reported: Reported = NO_MESSAGES
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +127,7 @@ class Discussion(CountedMessages, BaseWorkflow[ProfileState, str]):
         index = state.acting
         return state._replace(
             messages=(*state.messages[:index], sent, *state.messages[index + 1 :]),
-            num_messages=state.num_messages + 1,
-            message_chars=state.message_chars + len(sent.text),
+            reported=state.reported.plus(messages=1, message_chars=len(sent.text)),
         )
 
     def _next(self, state: DiscussionState) -> DiscussionState:

@@ -9,18 +9,22 @@
             said = []
             for _ in range(rounds):
                 for name in ("debater_0", "debater_1"):
-                    reply = yield Ask(name, game.show(*said))
+                    reply = yield Ask(name, game.show(*said), keeps=said)
                     said.append(game.quote(name, reply))
-            reply = yield Ask("judge", game.show(*said))
+            reply = yield Ask("judge", game.show(*said), keeps=())
             game.play(reply, "judge")
 
     raw_env, env, parallel_env = assemble(PlanPath, __name__, (debate,))
 
 The function yields a question and is sent the reply; parameters with defaults are the environment's settings. Its
-state is the instance and the replies so far: after each reply the function is run again from its beginning, so an
+snapshot is the instance and the replies so far: after each reply the function is run again from its beginning, so an
 episode can be branched, copied and replayed exactly wherever it stands. Therefore it must be a function of the game
 and the replies alone: no clock, no global random numbers, no tools but through `game.call`. A step takes time linear
 in the replies so far.
+
+Its state, by which `state_hash` tells moments apart, is less: what later prompts, payments and ends depend on. The
+package knows the task's state, the turn, the feedback, the question and how many were asked in this turn; `keeps` is
+what the function's own variables add to that. Without it, states are histories (`metadata["state"]`).
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 from pettingllms_envs.core import (
@@ -48,10 +52,17 @@ from pettingllms_envs.core import (
     system_prompt,
 )
 from pettingllms_envs.observations import Observation, Prompt
+<<<<<<< HEAD
 from pettingllms_envs.workflows.channels import Channel, Sent
+=======
+from pettingllms_envs.replies import END_OF_THINKING
+from pettingllms_envs.state_digest import Reported
+from pettingllms_envs.workflows.channels import NO_MESSAGES, Channel, Sent
+>>>>>>> main
 
 
-class Ask(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Ask:
     """A question to an agent.
 
     Args:
@@ -59,11 +70,36 @@ class Ask(NamedTuple):
         text: What it observes.
         oracle: Makes an optimal reply; None for the task's best move. It is called only by those who ask for a
             demonstration, so it may take its time, and it must never reach an observation.
+        keeps: What a later question, payment or end still needs, beside what `game` holds and this question says:
+            numbers, texts, None, and lists, tuples and dictionaries of them; `()` for nothing. A function gives it in
+            all of its questions or in none; `...`: it does not say, and its states are its histories.
+
+    Raises:
+        TypeError: `keeps` has something else in it.
     """
 
     role: str
     text: Observation
-    oracle: Callable[[], str] | None = None
+    oracle: Callable[[], str] | None = field(default=None, repr=False, compare=False)
+    keeps: Any = ...
+
+    def __post_init__(self) -> None:
+        if self.keeps is not ...:
+            object.__setattr__(self, "keeps", _frozen(self.keeps))
+
+
+def _frozen(value: Any) -> Any:
+    """What a question keeps, as a value that nobody can change."""
+    if value is None or isinstance(value, str | int | float | bytes):
+        return value
+    if isinstance(value, list | tuple):
+        return tuple(map(_frozen, value))
+    if isinstance(value, Mapping):
+        return tuple(sorted(((_frozen(key), _frozen(each)) for key, each in value.items()), key=repr))
+    raise TypeError(
+        f"a question keeps a {type(value).__name__}; expected numbers, texts, None, and lists, tuples, dictionaries "
+        "of them. Keep what is needed of it, such as its text."
+    )
 
 
 Questions = Generator[Ask, str, object]
@@ -96,16 +132,15 @@ class Game:
         self.num_turns = num_turns
         self.channel = channel
         self.turn = 1
+        self.num_asked = 0  # in this turn
         self.feedback = ""
-        self.num_messages = 0
-        self.message_chars = 0
         self.results = list(results)
         self._num_calls = 0
         self._has_ended_turn = False
         self._unread = ""
         self._unreadable: set[str] = set()  # of this turn, charged already
         self._parts: dict[str, dict[str, float]] = {}
-        self.reported: dict[str, bool | int | float | str] = {}
+        self.reported = NO_MESSAGES
 
     @property
     def solved(self) -> bool:
@@ -117,8 +152,8 @@ class Game:
         """Whether another turn begins: the task is not solved, and the budget is not used up."""
         if self.solved or (self._has_ended_turn and self.turn == self.num_turns):
             return False
-        self.turn += self._has_ended_turn
-        self._has_ended_turn = False
+        if self._has_ended_turn:
+            self.turn, self.num_asked, self._has_ended_turn = self.turn + 1, 0, False
         return True
 
     def show(self, *notes: str) -> str:
@@ -129,9 +164,14 @@ class Game:
 
     def quote(self, sender: str, reply: str) -> str:
         """A reply, without its thinking, as a message for another agent's prompt; see `workflows.channels`."""
+<<<<<<< HEAD
         sent: Sent = self.channel.send(sender, reply)
         self.num_messages += 1
         self.message_chars += len(sent.text)
+=======
+        sent: Sent = self.channel.send(sender, reply.rpartition(END_OF_THINKING)[2])
+        self.reported = self.reported.plus(messages=1, message_chars=len(sent.text))
+>>>>>>> main
         return sent.shown
 
     def read(self, reply: str, role: str, parse: Callable[[str], Any] | None = None) -> Any:
@@ -191,7 +231,7 @@ class Game:
 
     def report(self, **figures: bool | int | float | str) -> None:
         """Set figures of the episode's outcome, in addition to the task's."""
-        self.reported |= figures
+        self.reported = Reported(self.reported, **figures)
 
     def call(self, tool: Callable[[str], ToolResult], request: str) -> ToolResult:
         """The result of a tool call. It is made once and is then a part of the state."""
@@ -200,38 +240,42 @@ class Game:
         self._num_calls += 1
         return self.results[self._num_calls - 1]
 
+    def pending(self, ask: Ask) -> tuple[Any, ...]:
+        """What the rest of the episode depends on while a question waits, beside the task's state and the turn."""
+        held = self.feedback, self._has_ended_turn, self._unread, tuple(sorted(self._unreadable)), self.num_asked
+        return ask.role, ask.text, ask.keeps, *held
+
     def take_parts(self) -> Parts:
         """The parts paid since the last reply."""
         parts, self._parts = self._parts, {}
         return parts
 
 
-class FunctionState(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class FunctionState:
     """A moment of an episode.
 
     Args:
-        start: The start state of the instance.
-        replies: All replies so far.
         task: The task's state.
         turn: The turn, from 1.
+        rest: What else the rest of the episode depends on: see `Game.pending`, or the history; () once it is over.
+        start: The start state of the instance.
+        replies: All replies so far.
         ask: The question that the acting agent is to answer; of the last reply once the episode is over.
         asked: The agents that have been asked so far, in the order of their first questions.
         results: The results of tool calls so far.
-        num_messages: How many messages were quoted.
-        message_chars: Their characters in total.
-        reported: What the function reported, by name.
+        reported: How many messages were quoted, their characters in total, and what the function reported.
     """
 
-    start: Any
-    replies: tuple[str, ...]
     task: Any
     turn: int
-    ask: Ask
-    asked: tuple[str, ...]
-    results: tuple[ToolResult, ...] = ()
-    num_messages: int = 0
-    message_chars: int = 0
-    reported: tuple[tuple[str, bool | int | float | str], ...] = ()
+    rest: tuple[Any, ...]
+    start: Any = field(repr=False)
+    replies: tuple[str, ...] = field(repr=False)
+    ask: Ask = field(repr=False)
+    asked: tuple[str, ...] = field(repr=False)
+    results: tuple[ToolResult, ...] = field(default=(), repr=False)
+    reported: Reported = field(default=NO_MESSAGES, repr=False)
 
 
 class _Run(NamedTuple):
@@ -268,9 +312,14 @@ class FunctionWorkflow:
     own_ranges: ClassVar[Mapping[str, tuple[float, float]]]
     channel: ClassVar[Channel]
     cyclic: ClassVar[bool] = False
+    state_form: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         check_whole("num_turns", self.num_turns, 1)
+
+    def is_history(self, state: FunctionState) -> bool:
+        """Whether the function does not say what it keeps."""
+        return state.ask.keeps is ...
 
     def start(self, task_state: Any) -> FunctionState:
         """The function's first question on this instance."""
@@ -323,7 +372,7 @@ class FunctionWorkflow:
 
     def outcome(self, state: FunctionState) -> Mapping[str, bool | int | float | str]:
         """How many messages were quoted, their characters in total, and what the function reported."""
-        return {"messages": state.num_messages, "message_chars": state.message_chars, **dict(state.reported)}
+        return dict(state.reported)
 
     def _run(self, start: Any, replies: tuple[str, ...], results: tuple[ToolResult, ...], asked: Ask | None) -> _Run:
         """Run the function from its beginning to the next question.
@@ -335,16 +384,17 @@ class FunctionWorkflow:
             asked: What the last one of the replies must answer; None if that is known.
         """
         game = Game(self.task, start, self.num_turns, results, self.channel)
-        script, asks, is_over, end = self.questions(game), [], False, None
+        script, asks, is_over, end = self.questions(game), list[Ask](), False, None
         try:
             asks.append(next(script))
+            game.num_asked += 1
             for reply in replies:
                 game.take_parts()
                 asks.append(script.send(reply))
+                game.num_asked += 1
         except StopIteration as stop:
             is_over, end = True, stop.value
-        again = [ask._replace(oracle=None) for ask in asks[len(replies) - 1 : len(replies)] if isinstance(ask, Ask)]
-        if asked is not None and again != [asked]:
+        if asked is not None and asks[len(replies) - 1 : len(replies)] != [asked]:
             raise ValueError(
                 f"the workflow {self.name!r}, run again, asked something else after the same "
                 "replies; expected a function of the game and the replies alone. Use no clock, no random numbers, no "
@@ -352,29 +402,36 @@ class FunctionWorkflow:
             )
         if not asks:
             raise ValueError(f"the workflow {self.name!r} ends before it asks anybody; expected a first `yield Ask`.")
-        last = self._checked(asks[-1])
+        last, results = self._checked(asks[-1], asks[0]), tuple(game.results)
+        history = (start, replies, results) if last.keeps is ... else ()
         state = FunctionState(
-            start,
-            replies,
             game.state,
             game.turn,
-            last._replace(oracle=None),
+            history or (() if is_over else game.pending(last)),
+            start,
+            replies,
+            dataclasses.replace(last, oracle=None),
             tuple(dict.fromkeys(ask.role for ask in asks)),
-            tuple(game.results),
-            game.num_messages,
-            game.message_chars,
-            tuple(game.reported.items()),
+            results,
+            game.reported,
         )
         parts = game.take_parts()
         script.close()  # only now: what it does in a `finally` is no part of the episode
         return _Run(state, parts, is_over, end, last.oracle)
 
-    def _checked(self, ask: Ask) -> Ask:
+    def _checked(self, ask: Ask, first: Ask) -> Ask:
+        """A question; `first` is the episode's first one."""
         known = [member for role in self.roles for member in role.members]
         if not isinstance(ask, Ask) or ask.role not in known:
             raise ValueError(
                 f"the workflow {self.name!r} yields {ask!r}; expected Ask(role, text) with a role among "
                 f"{', '.join(known)}."
+            )
+        if (ask.keeps is ...) != (first.keeps is ...):
+            raise TypeError(
+                f"the workflow {self.name!r} says what it keeps in some of its questions only: keeps={first.keeps!r} "
+                f"in the first one, to {first.role}, and keeps={ask.keeps!r} in one to {ask.role}; expected it in all "
+                "or in none. Write keeps=() where nothing is needed later."
             )
         return ask
 

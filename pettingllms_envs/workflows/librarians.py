@@ -33,10 +33,11 @@ from pettingllms_envs.core import (
     part_ranges,
 )
 from pettingllms_envs.features import Form, Forms
+from pettingllms_envs.state_digest import Reported
 from pettingllms_envs.tasks.archives import ANSWER, MOST_QUERY, SAY, SEARCH, Archives, ArchivesMove, ArchivesState
 from pettingllms_envs.tasks.archives_world import ARCHIVES, archive_of, drawn_archive
 from pettingllms_envs.workflows.base import move_of_kind
-from pettingllms_envs.workflows.channels import CountedMessages, LimitedMessages, Sent
+from pettingllms_envs.workflows.channels import NO_MESSAGES, CountedMessages, LimitedMessages, Sent
 
 
 Librarians = Mapping[str, tuple[int, ...]]
@@ -65,8 +66,7 @@ class LibraryState(NamedTuple):
         results: For each librarian, the passages that its last search showed; None if there was none.
         messages: The last messages that arrived.
         feedback: For each agent, the words about its last reply if that was unreadable.
-        num_messages: How many messages arrived.
-        message_chars: Their characters in total.
+        reported: How many messages arrived, and their characters.
     """
 
     task: ArchivesState
@@ -75,8 +75,7 @@ class LibraryState(NamedTuple):
     results: tuple[tuple[str, ...] | None, ...]
     messages: tuple[Sent, ...]
     feedback: tuple[str, ...]
-    num_messages: int = 0
-    message_chars: int = 0
+    reported: Reported = NO_MESSAGES
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,8 +224,7 @@ class LibraryWorkflow(CountedMessages):
         return state._replace(
             task=self.task.tell(state.task, self.searched(state, role), sent.text),
             messages=(*state.messages, sent)[-MESSAGES_SHOWN:],
-            num_messages=state.num_messages + 1,
-            message_chars=state.message_chars + len(sent.text),
+            reported=state.reported.plus(messages=1, message_chars=len(sent.text)),
         )
 
     def _answer(self, state: LibraryState, role: str, move: ArchivesMove) -> LibraryState:
@@ -246,7 +244,7 @@ class LibraryWorkflow(CountedMessages):
         own = self.searched(before, self.actor(before))
         hop = self._hop(before, own)
         no_step = self.order == "seed" and hop == (-1 if self._is_late(before, own) else self.task.hops)
-        is_told = after.num_messages > before.num_messages
+        is_told = after.reported != before.reported
         return self.task.passed_on(before.task, hop, after.messages[-1].text) if no_step and is_told else 0.0
 
     def _next(self, state: LibraryState) -> LibraryState:

@@ -18,9 +18,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Generic, NamedTuple
+from typing import Any, ClassVar, Generic, NamedTuple
 
 from pettingllms_envs.core import Role, State, Transition, Unreadable, best_reply
+from pettingllms_envs.state_digest import Reported
 from pettingllms_envs.tasks.multiplayer import MultiplayerTask
 from pettingllms_envs.workflows.seats import check_seats, seat_prompt, seats
 
@@ -36,13 +37,13 @@ class MatchState(NamedTuple, Generic[State]):
         task: The game's state.
         turn: The number of the next move, from 1; at the end, of the last one.
         notes: For each player, why its last reply was unreadable; empty if it was not.
-        num_unreadable: How many replies were unreadable.
+        reported: How many replies were unreadable.
     """
 
     task: State
     turn: int
     notes: tuple[str, ...]
-    num_unreadable: int = 0
+    reported: Reported = Reported(unreadable=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ class Match(Generic[State]):
 
     name: ClassVar[str] = "match"
     cyclic: ClassVar[bool] = False
+    state_form: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         if not isinstance(self.task, MultiplayerTask):
@@ -121,7 +123,7 @@ class Match(Generic[State]):
             after,
             state.turn + (not is_over),
             (*state.notes[:player], note, *state.notes[player + 1 :]),
-            state.num_unreadable + is_unreadable,
+            state.reported.plus(unreadable=is_unreadable),
         )
         members = self._members
         parts = {members[i]: {"payoff": each} for i, each in enumerate(won)} if any(won) else {}
@@ -135,9 +137,9 @@ class Match(Generic[State]):
         """What one move can win or lose a player."""
         return {"payoff": self.task.utility_range}
 
-    def outcome(self, state: MatchState[State]) -> Mapping[str, int]:
+    def outcome(self, state: MatchState[State]) -> Mapping[str, Any]:
         """How many replies were unreadable."""
-        return {"unreadable": state.num_unreadable}
+        return dict(state.reported)
 
     @property
     def _members(self) -> tuple[str, ...]:

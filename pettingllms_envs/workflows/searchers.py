@@ -24,9 +24,10 @@ from pettingllms_envs.core import (
 )
 from pettingllms_envs.quoting import quote
 from pettingllms_envs.retrieval import Passage
+from pettingllms_envs.state_digest import Reported
 from pettingllms_envs.tasks.search import ANSWER, ASK, MOST_QUERY, SEARCH, Search, SearchMove, SearchState
 from pettingllms_envs.workflows.base import BaseWorkflow, move_of_kind
-from pettingllms_envs.workflows.channels import Channel, CountedMessages, Sent
+from pettingllms_envs.workflows.channels import NO_MESSAGES, Channel, CountedMessages, Sent
 
 
 SEARCHER, ANSWERER = "searcher", "answerer"
@@ -51,8 +52,7 @@ class SearchingState(NamedTuple):
         answers: Whether the answerer is to act.
         asked: The answerer's last message, if any.
         feedback: For each agent, the words about its last reply if that was unreadable.
-        num_messages: How many messages were sent.
-        message_chars: Their characters in total.
+        reported: How many messages were sent, and their characters.
     """
 
     task: SearchState
@@ -60,8 +60,7 @@ class SearchingState(NamedTuple):
     answers: bool
     asked: Sent | None
     feedback: tuple[str, ...]
-    num_messages: int = 0
-    message_chars: int = 0
+    reported: Reported = NO_MESSAGES
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +120,8 @@ class SearchWorkflow(CountedMessages, BaseWorkflow[SearchState, SearchMove]):
         if move.kind == SEARCH:
             return self._next(after, {role: self._search_parts(state.task, after.task)})
         sent = CHANNEL.send(role, move.text)
-        chars = state.message_chars + len(sent.text)
-        return self._next(after._replace(asked=sent, num_messages=state.num_messages + 1, message_chars=chars), {})
+        reported = state.reported.plus(messages=1, message_chars=len(sent.text))
+        return self._next(after._replace(asked=sent, reported=reported), {})
 
     def oracle(self, state: SearchingState) -> str:
         """A search for what is missing, a request for it, or the answer."""

@@ -30,9 +30,10 @@ from pettingllms_envs.core import (
     check_choice,
     check_whole,
 )
-from pettingllms_envs.features import ChangingTeam, HasBonuses, HasOutcome, LeavesRewards
+from pettingllms_envs.features import ChangingTeam, HasBonuses, HasHistories, HasOutcome, HasStateForm, LeavesRewards
 from pettingllms_envs.observations import Message, Part, Prompt
 from pettingllms_envs.quoting import escape, quote_headings, quote_inline, shorten
+from pettingllms_envs.state_digest import Reported
 from pettingllms_envs.tools.calls import Call, arguments_of, call_id, read_native_calls, read_text_calls, text_call
 from pettingllms_envs.workflows.tools import MAX_SHOWN, ran, shown
 
@@ -56,11 +57,11 @@ class CallRound(NamedTuple):
 
 
 class ToolCallState(NamedTuple):
-    """The workflow's state, the rounds of calls since its last step, and how many calls there were in the episode."""
+    """The workflow's state, the rounds of calls since its last step, and how many calls the outcome reports."""
 
     play: Any
     rounds: tuple[CallRound, ...] = ()
-    num_calls: int = 0
+    reported: Reported = Reported(tool_calls=0)
 
     @property
     def task(self) -> Any:
@@ -193,15 +194,16 @@ class ToolCalls:
             calls = read(reply, tools)
             if isinstance(calls, Unreadable):
                 made = CallRound(f"Your tool call was unreadable: {quote_inline(calls.reason)}.")
-                after = ToolCallState(state.play, (*state.rounds, made), state.num_calls)
+                after = state._replace(rounds=(*state.rounds, made))
                 return after, {role: {"format": UNREADABLE_PENALTY}}, False, False
             if calls:
                 by_name = {tool.spec.name: tool for tool in tools}
                 results = tuple(call_tool(by_name[call.name], call.request) for call in calls)
                 made = CallRound("", tuple(calls), results)
-                return ToolCallState(state.play, (*state.rounds, made), state.num_calls + len(calls)), {}, False, False
+                reported = state.reported.plus(tool_calls=len(calls))
+                return ToolCallState(state.play, (*state.rounds, made), reported), {}, False, False
         play, parts, terminated, truncated = self.workflow.step(state.play, reply)
-        return ToolCallState(play, (), state.num_calls), parts, terminated, truncated
+        return ToolCallState(play, (), state.reported), parts, terminated, truncated
 
     def oracle(self, state: ToolCallState) -> str:
         """The workflow's oracle, which calls no tool."""
@@ -218,11 +220,20 @@ class ToolCalls:
         """The workflow's."""
         return self.workflow.bonuses if isinstance(self.workflow, HasBonuses) else ()
 
+    @property
+    def state_form(self) -> int:
+        """One more than the workflow's, for the calls that were counted in it."""
+        return 1 + (self.workflow.state_form if isinstance(self.workflow, HasStateForm) else 1)
+
+    def is_history(self, state: ToolCallState) -> bool:
+        """Whether the workflow's state is one."""
+        return isinstance(self.workflow, HasHistories) and self.workflow.is_history(state.play)
+
     def outcome(self, state: ToolCallState) -> Mapping[str, Any]:
         """The workflow's, and `tool_calls`, how many there were."""
         inner = self.workflow
         more = inner.outcome(state.play) if isinstance(inner, HasOutcome) else {}
-        return {**more, "tool_calls": state.num_calls}
+        return {**more, **dict(state.reported)}
 
     @property
     def leaves_rewards(self) -> bool:

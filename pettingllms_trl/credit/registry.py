@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 from pettingllms_envs.suggestions import did_you_mean
 from pettingllms_trl.credit.filters import Filter, check_kept, nonzero_variance, signal_to_noise
-from pettingllms_trl.credit.grouping import Advantages, Peers, Scale, episodes, same_turn, siblings
+from pettingllms_trl.credit.grouping import Advantages, Peers, Scale, Value, episodes, same_turn, siblings
 from pettingllms_trl.credit.rae import RunningBaseline
 from pettingllms_trl.credit.schemes import (
     GROUPS,
@@ -53,6 +53,7 @@ class SchemeFacts(NamedTuple):
         judges_own_step: Whether it compares candidates by the reward of their own step.
         scale: What it divides by: `"group"`, `"batch"` or `"none"`, as in [`at_grpo`], or `"mean"` for the group's
             mean. `None`: it has no such option.
+        compares_states: Whether it takes candidates or decisions in equal states for alike.
         has_baseline: Whether it subtracts one, as decisions of continuations are compared with their mean.
     """
 
@@ -60,6 +61,7 @@ class SchemeFacts(NamedTuple):
     peers: Peers | None = None
     judges_own_step: bool = False
     scale: str | None = None
+    compares_states: bool = False
     has_baseline: bool = True
 
     def deviation(self, *, default: Scale) -> Scale:
@@ -80,6 +82,8 @@ class _Scheme(NamedTuple):
         compares_episodes: Whether it does with `sampling="parallel"` and `value="outcome"`.
         scale: What it divides by, if that is not an option.
         needs_continuations: Whether each candidate must be continued.
+        value: The `value` by which it judges candidates, if that is not an option.
+        groups_states: Whether its groups are decisions in one state.
         has_baseline: See `SchemeFacts`.
     """
 
@@ -91,6 +95,8 @@ class _Scheme(NamedTuple):
     compares_episodes: bool = False
     scale: str | None = None
     needs_continuations: bool = False
+    value: Value | None = None
+    groups_states: bool = False
     has_baseline: bool = True
 
 
@@ -99,10 +105,10 @@ _BY_TURN: Mapping[Sampling, Sums] = {"tree": "siblings", "parallel": "turn"}
 _SCHEMES: Mapping[str, _Scheme] = {
     "at_grpo": _Scheme(at_grpo, {"tree": {}, "parallel": {}}, scaled=True, sums=_BY_TURN, peers=GROUPS),
     "grpo": _Scheme(grpo, {"parallel": {}}, scaled=True, sums={"parallel": "episodes"}),
-    "magrpo": _Scheme(magrpo, {"tree": {}, "parallel": {}}, sums=_BY_TURN, peers=same_turn),
+    "magrpo": _Scheme(magrpo, {"tree": {}, "parallel": {}}, sums=_BY_TURN, peers=same_turn, value="return_to_go"),
     "loo": _Scheme(loo, _EITHER, sums=_BY_TURN, peers=same_turn, compares_episodes=True),
     "rae": _Scheme(RunningBaseline, _EITHER),
-    "gigpo": _Scheme(gigpo, {"parallel": {}}, scaled=True),
+    "gigpo": _Scheme(gigpo, {"parallel": {}}, scaled=True, groups_states=True),
     "dr_mas": _Scheme(dr_mas, {"parallel": {}}, scaled=True, sums={"parallel": "instance"}),
     "max_rl": _Scheme(max_rl, _EITHER, sums=_BY_TURN, peers=same_turn, compares_episodes=True, scale="mean"),
     "return_to_go": _Scheme(
@@ -282,8 +288,39 @@ def facts_of(credit: Credit, sampling: Sampling) -> SchemeFacts:
         peers=None if of_episodes else peers,
         judges_own_step=options.get("value") == "reward",
         scale=scheme.scale or options.get("scale"),
+        compares_states=scheme.groups_states or _of_branches(scheme.value or options.get("value"), sampling),
         has_baseline=scheme.has_baseline,
     )
+
+
+def _of_branches(value: Value | None, sampling: Sampling) -> bool:
+    """Whether the numbers of `value` go by which candidates of a decision reached one state."""
+    return sampling == "tree" and value in ("return_to_go", "outcome")
+
+
+def check_states(histories: Sequence[str], credit: Credit, filters: Sequence[Filter], sampling: Sampling) -> None:
+    """Raise `ValueError` if a resolved scheme or filter compares states that are histories.
+
+    Replies that mean the same move lead to different histories, so it would silently compare something else.
+
+    Args:
+        histories: Names of the environments with `metadata["state"] == "history"`.
+        credit: The scheme.
+        filters: The filters.
+        sampling: The trainer's.
+    """
+    found = [f"credit={name_of(credit)!r}"] if facts_of(credit, sampling).compares_states else []
+    values = [(name_of(each), _taken_apart(each)[1].get("value")) for each in filters]
+    found += [f"the filter {name!r}" for name, value in values if _of_branches(value, sampling)]
+    if histories and found:
+        raise ValueError(
+            f"{' and '.join(found)} with sampling={sampling!r} compares states, but those of {', '.join(histories)} "
+            "are histories (metadata['state']): replies that mean the same move lead to different ones. Expected a "
+            "team that says what it keeps: where it is a function, write yield Ask(role, text, keeps=...) in each of "
+            "its questions, with what its variables still need later, keeps=() for nothing (docs/new_function.md). "
+            "Elsewhere take what compares no states: credit='grpo' with sampling='parallel', or "
+            "credit='counterfactual' with num_continuations=1."
+        )
 
 
 def _keywords(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:

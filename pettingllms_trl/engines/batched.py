@@ -13,6 +13,7 @@ from typing import Any
 
 from pettingllms_envs.observations import Image, text_of
 from pettingllms_trl.records import POLL_SECONDS, Answer, Request, Sample
+from pettingllms_trl.structure.properties import rope_kinds, rope_switch
 
 
 class BatchedEngine:
@@ -50,16 +51,15 @@ NOT_STRETCHED = ("default", "longrope", "su", "llama3")
 
 
 def context_of(config: Any) -> int | None:
-    """Most tokens of prompt and completion together, as vLLM reads it from a text model's configuration.
+    """Most tokens of prompt and completion together, by a text model's configuration.
 
-    `None`: the model names no bound.
+    `None`: the model names no bound. It is vLLM's, but where RoPE depends on a row's length (`rope_switch`).
     """
     length = getattr(config, "max_position_embeddings", None)
     if length is None:
         return None
-    rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
-    kinds = [rope, *rope.values()]  # of models with several kinds of layers, one for each
-    return max(length, *(_stretched(length, each) for each in kinds if isinstance(each, Mapping)))
+    switch = rope_switch(config)
+    return max([length, *(_stretched(length, each) for each in rope_kinds(config))]) if switch is None else switch
 
 
 def _stretched(length: int, rope: Mapping[str, Any]) -> int:
@@ -89,8 +89,9 @@ def check_lengths(
             of_images = f" ({image_tokens(shown)} of its {len(shown)} images)" if shown and image_tokens else ""
             raise ValueError(
                 f"the prompt of agent {request.agent!r} has {len(ids)} tokens{of_images}, but the context holds "
-                f"{context}, the completion's included. Show less, choose a model with a longer context, or, where "
-                "vLLM was started for less than the model's, raise vllm_max_model_length (on a server "
+                f"{context}, the completion's included. Show less, choose a model with a longer context (with RoPE of "
+                "type dynamic or longrope it ends where they begin to stretch), or, where vLLM was started for less "
+                "than the model's, raise vllm_max_model_length (on a server "
                 f"--max-model-len). The prompt ends with {text_of(request.prompt.messages[-1]['content'])[-200:]!r}."
             )
 

@@ -9,7 +9,6 @@ Logits are the same but for rounding, whatever the cache holds. What it does not
 
 from __future__ import annotations
 
-import inspect
 import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -19,9 +18,9 @@ from typing import Any
 
 import torch
 from transformers import DynamicCache, GenerationConfig
-from transformers.cache_utils import DynamicLayer
 
 from pettingllms_trl.processes.distributed import replaced_generate
+from pettingllms_trl.structure.properties import keeps_all_tokens, rope_switch
 
 
 BLOCK = 16
@@ -58,11 +57,11 @@ class PrefixCache(AbstractContextManager[Any]):
 
         Args:
             model: A causal model of transformers, or PEFT's around one, that draws no random numbers in its forward
-                pass. One whose layers keep something else than keys and values of all tokens (a sliding window, a
-                state), or that counts positions by images, generates as ever; so do calls with inputs of images.
+                pass. One whose layers keep something else than keys and values of all tokens generates as ever
+                (`structure/properties.py`); so do calls with inputs of images, or beyond the switch of its RoPE.
             policy: Names the weights that are active.
         """
-        if not self.max_bytes or not _keeps_all_tokens(model):
+        if not self.max_bytes or not keeps_all_tokens(model):
             yield
             return
         with replaced_generate(model, partial(self._generate, model, model.generate, policy)):
@@ -75,8 +74,11 @@ class PrefixCache(AbstractContextManager[Any]):
         def asked(name: str) -> Any:
             return kwargs.get(name, getattr(config, name, None))
 
+        switch = rope_switch(model.config.get_text_config())
+        longest = int(mask.sum(dim=1).max()) + (asked("max_new_tokens") or 0)
         if (
-            sum(isinstance(value, torch.Tensor) for value in kwargs.values()) > 2  # inputs of images
+            (switch is not None and longest > switch)  # of the keys that were read, all are rotated otherwise then
+            or sum(isinstance(value, torch.Tensor) for value in kwargs.values()) > 2  # inputs of images
             or any((asked(name) or 1) > 1 for name in ("num_beams", "num_return_sequences"))
             or asked("cache_implementation") is not None
             or asked("use_cache") is False
@@ -143,15 +145,3 @@ class PrefixCache(AbstractContextManager[Any]):
                     self._blocks[key] = torch.stack([part[row, :, columns] for part in parts])
                     self.num_bytes += self._blocks[key].nbytes
                 self._blocks.move_to_end(key)
-
-
-def _keeps_all_tokens(model: Any) -> bool:
-    """Whether a model's cache has keys and values of all tokens, at positions that padding does not shift."""
-    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
-    return (
-        "position_ids" in inspect.signature(type(inner).forward).parameters
-        and not any(hasattr(module, "rope_deltas") for module in inner.modules())
-        and not getattr(getattr(model, "active_peft_config", None), "is_prompt_learning", False)  # tokens before ids
-        and inner._supports_default_dynamic_cache()
-        and all(type(layer) is DynamicLayer for layer in DynamicCache(config=inner.config).layers)
-    )

@@ -38,6 +38,7 @@ REFERENCE = "ref-"
 """Begins the name of the frozen copy of an adapter, to which its KL divergence is taken."""
 PARTS = ("weight", "base_layer", "modules_to_save", "original_module")
 """Words in the names of PEFT's parameters: given the state dict of several adapters, it would tell them by these."""
+_NAME, _BIAS_OR_NORM = re.compile("[A-Za-z0-9_-]+"), re.compile("bias|layernorm|rmsnorm|(^|_)norm$")
 
 Api = Callable[..., str]
 """Chat messages to a reply: `api(messages)`, and `api(messages, tools=[...])` for a prompt with tools."""
@@ -262,7 +263,7 @@ def check_names(given: Iterable[str], agents: Sequence[str], what: str) -> None:
 def _check_name(policy: Policy, agent: str) -> None:
     name = policy.name
     what, cure = "policy", "Policy(name=...)"
-    allowed = bool(re.fullmatch(r"[A-Za-z0-9_-]+", name))
+    allowed = _NAME.fullmatch(name) is not None
     also = ""
     if policy.adapter is not None:
         # PEFT keys its module dicts by the name and finds adapters in a state dict by '.<name>.'; one whose name is a
@@ -279,7 +280,7 @@ def _check_name(policy: Policy, agent: str) -> None:
     if holds and hasattr(nn.ModuleDict(), name):  # the key under which `multi_model.py` or PEFT holds it
         allowed, also = False, f", but no attribute of nn.ModuleDict as {name!r} is"
     # transformers takes weight decay off parameters by their names.
-    allowed = allowed and not re.search(r"bias|layernorm|rmsnorm|(^|_)norm$", name)
+    allowed = allowed and not _BIAS_OR_NORM.search(name)
     if not allowed:
         raise ValueError(
             f"{what} name {name!r} of agent {agent!r}: use letters, digits, '_' and '-'{also}; not {BASE!r}, nor what "

@@ -28,6 +28,7 @@ Close = Callable[[AECEnv], object]
 ATTEMPTS = 8  # episodes that are tried if replies crash the environment and there is a `crash_reward`
 REPLIES = ("0", "1", "a", "")  # of every second episode; those of the others are sampled from the action spaces
 SAMPLES, NUMBERS, WORDS = 3, 4, 8  # replies that are tried: samples, and numbers and words of the observation
+_NUMBER, _WORD = re.compile(r"\d+"), re.compile(r"[^\W\d_]+")
 FRESH = 5  # environments that are compared, to distinguish randomness from a state that is not restored
 
 # What to change in an environment that cannot be branched as it declares: if it is replayed, and otherwise.
@@ -215,8 +216,8 @@ def _replies(env: AECEnv, attempt: int) -> list[str]:
         replies.insert(0, REPLIES[attempt // 2 % len(REPLIES)])
     if isinstance(samples[0], str):
         shown = str(read(lambda: env.observe(env.agent_selection)))
-        for pattern, count in ((r"\d+", NUMBERS), (r"[^\W\d_]+", WORDS)):
-            replies += list(dict.fromkeys(reversed(re.findall(pattern, shown))))[:count]
+        for pattern, count in ((_NUMBER, NUMBERS), (_WORD, WORDS)):
+            replies += list(dict.fromkeys(reversed(pattern.findall(shown))))[:count]
     return list(dict.fromkeys(replies))
 
 

@@ -25,10 +25,10 @@ from trl.trainer.utils import RepeatSampler
 
 from pettingllms_trl.checkpoints.checkpointer import Checkpointer
 from pettingllms_trl.checkpoints.publishing import Publisher, write_team_file
+from pettingllms_trl.engines.folder_sampling import without_folder_sampling
 from pettingllms_trl.engines.synced_engines import SyncedEngines
 from pettingllms_trl.engines.transformers import ending_at, prompts_read_once, role_settings
 from pettingllms_trl.policies import weights
-from pettingllms_trl.policies.folder_sampling import without_folder_sampling
 from pettingllms_trl.policies.multi_model import MultiPolicyModel
 from pettingllms_trl.policies.optim import clip_by_policy, split_groups
 from pettingllms_trl.policies.profiles import OF_TRL, PolicyProfile
@@ -124,13 +124,7 @@ class TRLHooks(GRPOTrainer):
         dataset = self.train_dataset
         if isinstance(dataset, IterableDataset):
             dataset = self.plan.repeated(dataset)
-        return self._get_dataloader(
-            dataset=dataset,
-            description="Training",
-            batch_size=self.plan.rows,
-            sampler_fn=self._get_train_sampler,
-            is_training=True,
-        )
+        return self._get_dataloader(dataset, "Training", self.plan.rows, self._get_train_sampler, is_training=True)
 
     def get_batch_samples(
         self, epoch_iterator: Iterator[list[Row]], num_batches: int, device: torch.device

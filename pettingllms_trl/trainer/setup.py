@@ -11,6 +11,7 @@ from typing import Any
 from datasets import Dataset
 from pettingzoo import AECEnv
 
+from pettingllms_envs.branching import ReplayError
 from pettingllms_envs.branching.views import name_of
 from pettingllms_trl import credit as credits
 from pettingllms_trl.config import MultiAgentGRPOConfig
@@ -108,6 +109,7 @@ class Setup:
         datasets = by_argument(train_dataset, eval_dataset)
         made = make_envs(make_env)
         probes = list(made.values())
+        args, is_default = _with_crash_reward(args, probes)
         parts = [*declared_parts(probes), *(["crash"] if args.crash_reward is not None else [])]
         rewards = RewardFunctions(reward_funcs, args.reward_weights, reward_processing_classes, parts=parts)
         agents = agents_of({name: [env] for name, env in made.items()})
@@ -115,21 +117,16 @@ class Setup:
         learning = set(routing.of_agent) - set(routing.partners)
         delayed = [agent for agent in delayed_agents({name: [env] for name, env in made.items()}) if agent in learning]
         choice = choose_credit(credit, args, delayed if train_dataset is not None else [])
-        if args.sampling is None:
-            args = copy(args)
-            args.sampling = choice.sampling
-        envs = check_envs(
+        args = copy(args)
+        args.sampling = args.sampling or choice.sampling
+        envs = _checked(
+            args,
             make_env,
-            args.seed,
-            list(datasets.values()),
-            Branching.of(
-                sampling=choice.sampling,
-                num_continuations=args.num_continuations,
-                crash_reward=args.crash_reward,
-                trains=train_dataset is not None,
-            ),
-            made=made,
-            reads=read_columns(rewards),
+            made,
+            datasets,
+            read_columns(rewards),
+            trains=train_dataset is not None,
+            is_default=is_default,
         )
         if args.process_index == 0:
             check_seeds(make_env, envs, datasets, args.seed)
@@ -147,6 +144,9 @@ class Setup:
                 "Set train_continuations=False, or choose another credit."
             )
         group_filters = credits.resolve_filters(filters, **sampled)
+        if train_dataset is not None:
+            histories = [name_of(pool[0]) for pool in envs.values() if pool[0].metadata.get("state") == "history"]
+            credits.check_states(histories, scheme, group_filters, choice.sampling)
         check_resampling(args, group_filters, train_dataset)
         curricula = Curricula(by_environment(curriculum, envs))
         for name, each in curricula.curricula.items():
@@ -229,6 +229,46 @@ def _config(args: Any) -> MultiAgentGRPOConfig:
             "GRPOConfig does."
         )
     return args
+
+
+def _checked(
+    args: MultiAgentGRPOConfig,
+    make_env: MakeEnv | Mapping[str, MakeEnv],
+    made: Mapping[str, AECEnv],
+    datasets: Mapping[str, Any],
+    reads: Collection[str],
+    *,
+    trains: bool,
+    is_default: bool,
+) -> dict[str, list[AECEnv]]:
+    """The validated environments. A `crash_reward` that is a default is given up where a program is not repeatable."""
+    branching = Branching.of(
+        sampling=args.sampling,
+        num_continuations=args.num_continuations,
+        crash_reward=args.crash_reward,
+        trains=trains,
+    )
+    try:
+        return check_envs(make_env, args.seed, list(datasets.values()), branching, made=made, reads=reads)
+    except ReplayError as error:
+        if not is_default:
+            raise
+        args.crash_reward = None
+        warnings.warn(f"A reply that makes the program fail is not paid its least reward: {error}", stacklevel=4)
+        return _checked(args, make_env, made, datasets, reads, trains=trains, is_default=False)
+
+
+def _with_crash_reward(args: MultiAgentGRPOConfig, envs: Sequence[AECEnv]) -> tuple[MultiAgentGRPOConfig, bool]:
+    """The configuration with the `crash_reward` that all environments declare, if it has none, and whether that is so.
+
+    A reply that crashes an environment gets the least that any of them pays.
+    """
+    declared = [env.metadata.get("crash_reward") for env in envs]
+    if args.crash_reward is not None or None in declared:
+        return args, False
+    args = copy(args)
+    args.crash_reward = min(declared)
+    return args, True
 
 
 def _check_paid(envs: Sequence[AECEnv], rewards: RewardFunctions) -> None:

@@ -43,13 +43,13 @@ from pettingllms_trl.console import TrainingTable
 from pettingllms_trl.credit.reward_functions import RewardFunction
 from pettingllms_trl.credit.reward_models import load_reward_model
 from pettingllms_trl.credit.selection import num_tokens
+from pettingllms_trl.engines import folder_sampling
 from pettingllms_trl.engines.factory import kind_of
 from pettingllms_trl.engines.prefix_cache import MAX_BYTES, PrefixCache
 from pettingllms_trl.engines.transformers import LocalSampler
 from pettingllms_trl.engines.weight_store import CountsSteps
 from pettingllms_trl.image_gain import image_gains, with_other_images
 from pettingllms_trl.pixels import naming_torchvision
-from pettingllms_trl.policies import folder_sampling
 from pettingllms_trl.policies.codecs import PolicyCodec
 from pettingllms_trl.policies.profiles import check_chat_template
 from pettingllms_trl.policies.references import MoveReferencesCallback
@@ -296,7 +296,8 @@ class MultiAgentGRPOTrainer(TRLHooks):
                 max_length=args.max_completion_length,
                 chat_template=self.chat_template,
                 chat_template_kwargs=self.chat_template_kwargs,
-            )
+            ),
+            trained=[agent for agent in self.routing.of_agent if agent not in self.routing.partners],
         )
         is_main = self.is_world_process_zero()
         facts = credits.facts_of(self.credit, args.sampling)

@@ -31,6 +31,16 @@ HARMLESS = frozenset(
     {"is_causal", "output_attentions", "position_ids", "sliding_window", "use_cache", "cache_position"}
 )
 """Keyword arguments of attention that have no effect here: a window is also passed as a restriction."""
+FEATURES = {
+    "sinks": "has attention sinks beside a bias by distance, which packed attention does not",
+    "position_bias": "adds a bias by distance to its attention scores, which packed attention does not",
+    "indices": "chooses the tokens that it attends to by an index of the whole row",
+}
+"""Keyword arguments of attention that some models pass, and what those models do."""
+
+
+class NotPackable(ValueError):
+    """A layer needs something that packed attention does not have; goes on from "the model of policy 'solver' ..."."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +76,8 @@ def attend(
     dropout: float = 0.0,
     scaling: float | None = None,
     *,
+    softcap: float | None = None,
+    s_aux: torch.Tensor | None = None,
     shared_prefix: Layout | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
@@ -76,23 +88,27 @@ def attend(
         query, key, value: (1, H, T, D), with fewer heads of keys and values if several queries share one.
         attention_mask: The result of `restriction`.
         dropout, scaling: As in `scaled_dot_product_attention`.
+        softcap: The cap of the scores, as in Gemma 2.
+        s_aux: (H,) a score of each head for attending to nothing, as in gpt-oss ("sinks").
         shared_prefix: The layout of the row.
 
     Returns:
         (1, T, H, D), and no weights.
 
     Raises:
-        ValueError: The layer needs something that is not supported here.
+        NotPackable: The layer needs something that is not supported here.
     """
     unknown = sorted(name for name, given in kwargs.items() if given is not None and name not in HARMLESS)
     if shared_prefix is None:
-        raise ValueError("attention without a layout, expected one from the model's forward")
-    if unknown or kwargs.get("is_causal") is False:
-        raise ValueError(f"attention with {', '.join(unknown) or 'is_causal=False'}, expected none of it")
+        raise NotPackable("does not pass arguments of its forward pass on to its attention")
+    for name in unknown:
+        raise NotPackable(FEATURES.get(name, f"calls attention with {name}, which packed attention does not have"))
+    if kwargs.get("is_causal") is False:
+        raise NotPackable("has attention that is not causal")
     if attention_mask is None and kwargs.get("sliding_window"):
-        raise ValueError("attention with a sliding_window, but no mask of one")
+        raise NotPackable("has a sliding window of which its layers are given no mask")
     query, key, value = (heads.transpose(1, 2)[0] for heads in (query, key, value))  # (T, H, D)
-    run = _Kernel(dropout, scaling, attention_mask)
+    run = _Kernel(dropout, scaling, attention_mask, softcap, s_aux)
     rows, prompts, branches = shared_prefix.rows, shared_prefix.prompts, shared_prefix.branches
     if prompts is None:
         found = run(_at(query, rows), _at(key, rows), _at(value, rows)).flatten(0, 1)
@@ -112,11 +128,13 @@ def attend(
 
 @dataclass(frozen=True, slots=True)
 class _Kernel:
-    """PyTorch's attention kernel, on (sequences, length, heads, D)."""
+    """PyTorch's attention kernel, on (sequences, length, heads, D), or its arithmetic with what the kernel lacks."""
 
     dropout: float
     scaling: float | None
     restriction: Restriction | None
+    softcap: float | None
+    sinks: torch.Tensor | None
 
     def __call__(
         self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, branches: Layout | None = None
@@ -124,8 +142,11 @@ class _Kernel:
         """Attend. Queries share the keys' positions or, with `branches`, start at `branches.starts`."""
         mask = self._mask(query.size(1), key.size(1), branches, query.device)
         repeats = query.size(2) // key.size(2)
-        if repeats > 1 and mask is not None:  # CUDA's kernels take a mask or grouped heads
+        is_plain = self.softcap is None and self.sinks is None
+        if repeats > 1 and not (mask is None and is_plain):  # CUDA's kernels take a mask or grouped heads
             key, value = (heads.repeat_interleave(repeats, dim=2) for heads in (key, value))
+        if not is_plain:
+            return self._in_full(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), mask)
         found = scaled_dot_product_attention(
             query.transpose(1, 2),
             key.transpose(1, 2),
@@ -137,6 +158,22 @@ class _Kernel:
             enable_gqa=mask is None and repeats > 1,
         )
         return found.transpose(1, 2)
+
+    def _in_full(
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None
+    ) -> torch.Tensor:
+        """Attend with a cap or sinks, on (sequences, heads, length, D), with all scores in memory."""
+        scale = query.size(-1) ** -0.5 if self.scaling is None else self.scaling
+        scores = query @ key.transpose(2, 3) * scale
+        if self.softcap is not None:
+            scores = self.softcap * torch.tanh(scores / self.softcap)
+        if mask is None:
+            mask = torch.ones(scores.shape[2:], dtype=torch.bool, device=scores.device).tril()
+        scores = scores.masked_fill(~mask, -torch.inf)
+        if self.sinks is not None:
+            scores = torch.cat([scores, self.sinks.view(1, -1, 1, 1).expand(*scores.shape[:3], 1)], dim=-1)
+        shares = scores.softmax(dim=-1, dtype=torch.float32)[..., : key.size(2)].to(value.dtype)
+        return (torch.dropout(shares, self.dropout, train=True) @ value).transpose(1, 2)
 
     def _mask(
         self, num_queries: int, num_keys: int, branches: Layout | None, device: torch.device

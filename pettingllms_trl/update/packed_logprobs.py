@@ -5,11 +5,10 @@ TRL's losses, and its old and reference log-probabilities, call one method to sc
 that method packs them into one row without padding (`packing/pack.py`), so that a decision's K candidates share their
 prompt, forward and backward. Its result has TRL's shape, and everything else is TRL's.
 
-Before training, a few tokens are scored both ways to check that a model supports this: one that mixes tokens outside
-its attention, or does not use transformers' attention interface, would give other numbers. Such a model falls back to
-TRL's own path, which is also used with `shared_prefix=False` and with a router loss, which depends on how tokens are
-arranged in the batch. On that path a model with learned positions is given them (`positions.py`), unless the user
-wants exactly what TRL computes.
+Whether a model supports this is looked up (`structure/properties.py`) and then tried (`packing_checks.py`): one that
+mixes tokens outside its attention, or does not use transformers' attention interface, would give other numbers. Such a
+model falls back to TRL's own path, which is also used with `shared_prefix=False`. On that path a model with learned
+positions is given them (`positions.py`), unless the user wants exactly what TRL computes.
 """
 
 from __future__ import annotations
@@ -26,15 +25,19 @@ from accelerate import Accelerator
 from accelerate.utils import DistributedType, gather_object
 from peft import PeftModel
 from torch import nn
+from transformers import PreTrainedTokenizerBase
 from trl.trainer.utils import pad
 
 from pettingllms_envs.observations import Image
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.pixels import ImageInputs
 from pettingllms_trl.policies.team import Team
+from pettingllms_trl.structure.miniature import NoMiniature
+from pettingllms_trl.structure.properties import base_of, check_switch, rope_switch, why_not_packed
 from pettingllms_trl.update.packed_attention import attending
 from pettingllms_trl.update.packing.cost import token_price_of
 from pettingllms_trl.update.packing.pack import pack
+from pettingllms_trl.update.packing_checks import EXACT, FAILURES, Differences, compare, template_rows, why_failed
 from pettingllms_trl.update.positions import counts_padding, takes_positions, with_positions
 
 
@@ -43,13 +46,6 @@ Scores = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
 
 Pictures = Sequence[Sequence[Image]]
 """The images of each row."""
-
-EXACT_TOLERANCE = 1e-4
-"""Largest mean difference of log-probabilities in float32, relative to their mean size."""
-LOOSE_TOLERANCE = 0.1
-"""Largest mean difference relative to that of candidates that see each other. The only criterion in 16 bits."""
-FAILURES = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
-"""Errors of a model that does not pass keyword arguments to its attention, or does not support a packed row."""
 
 
 class PackedScorer:
@@ -85,6 +81,8 @@ class PackedScorer:
         """What a token costs in the model of each of these, by which the way to pack sequences is chosen."""
         self.with_positions: set[str] = set()
         """Policies whose models are given position ids on TRL's path."""
+        self._differences: dict[str, Differences] = {}
+        self._switching: set[str] = set()
         self._pictures: Pictures | None = None
         self._chunks: Sequence[Sequence[int]] | None = None
 
@@ -100,9 +98,18 @@ class PackedScorer:
             self._activate(active)
 
     def is_packable(self, name: str) -> bool:
-        """Whether a policy's sequences can be packed into one row. Activates the policy when it is first asked."""
+        """Whether a policy's sequences can be packed into one row. Activates the policy when it is first asked.
+
+        Raises:
+            ValueError: TRL would compute other log-probabilities than those of the model's logits, or completions
+                are longer than where its RoPE changes.
+        """
         if name not in self.packable:
             self._activate(name)
+            weights, longest = self._team.weights_of(name), self._args.max_completion_length or 0
+            if rope_switch(base_of(weights).config.get_text_config()) is not None:
+                check_switch(weights, name, 1 + longest, f"max_completion_length={longest}")
+                self._switching.add(name)
             # All processes must agree, even if one of them rounds differently.
             why = next((found for found in gather_object([self._reason_not_packable()]) if found is not None), None)
             self.packable[name] = why is None
@@ -118,41 +125,65 @@ class PackedScorer:
 
     def _reason_not_packable(self) -> str | None:
         """Why the active policy's sequences are not packed; empty if the user does not want it, `None` if they are."""
+        weights, profile = self._team.weights_of(self._team.active), self._team.profiles[self._team.active]
+        by_structure = why_not_packed(weights, self._args, aux_loss_enabled=profile.aux_loss_enabled)
+        try:
+            found = self._compared(weights, profile.tokenizer)
+        except NoMiniature as error:
+            cause = f"{type(error.__cause__).__name__}: {error.__cause__}"
+            undecided = f"is not known to read packed rows: its class does not take smaller sizes ({cause})"
+            return by_structure or undecided if self._args.shared_prefix else ""
+        if isinstance(found.head, str) or found.head > EXACT:
+            raise ValueError(
+                f"the model of policy {self._team.active!r}, a {type(base_of(weights)).__name__}, has a head that "
+                f"TRL's fused one does not compute ({_in_nats(found.head)}); expected the log-probabilities of its "
+                "logits, with which tokens are sampled. Train another model."
+            )
         if not self._args.shared_prefix:
             return ""
-        if self._team.profiles[self._team.active].aux_loss_enabled:
-            return "has a router whose loss is over all tokens of a batch (router_aux_loss_coef), prompts K times"
-        if self._args.torch_compile:
-            return "is compiled (torch_compile), and rows are of every length"
-        return self._probe()
+        return by_structure or found.packed or self._why_not_exact()
 
-    def _probe(self) -> str | None:
-        """Score a few tokens both ways. Returns how the results differ, or `None`. Draws no random numbers."""
+    def _compared(self, weights: Any, tokenizer: PreTrainedTokenizerBase) -> Differences:
+        """Of a miniature. Policies with the same kind of model, adapter and template have the same."""
+        adapter = weights.active_peft_config.to_dict() if isinstance(weights, PeftModel) else None
+        config = base_of(weights).config.get_text_config()
+        rows = template_rows(tokenizer, rope_switch(config) or getattr(config, "max_position_embeddings", None))
+        key = repr((type(base_of(weights)), base_of(weights).config.to_dict(), adapter, rows))
+        if key not in self._differences:
+            self._differences[key] = compare(weights, *rows)
+        return self._differences[key]
+
+    def _why_not_exact(self) -> str | None:
+        """How packed rows of the model itself differ from rows alone, beyond its own noise: what the padding of a
+        batch makes of the same row. Draws no random numbers."""
         model = self._team.wrapped
         config = self._team.weights_of(self._team.active).config.get_text_config()
+        price = token_price_of(self._accelerator.device.type, config.hidden_size)
+        self.token_prices[self._team.active] = price
         ids, mask = probe_batch(config.vocab_size, self._accelerator.device)
         training = model.training
         model.eval()
         try:
             with torch.no_grad():
-                expected, _, _ = self._score(model, ids, mask, PROBE_LENGTH)
+                padded, _, _ = self._score(model, ids, mask, PROBE_LENGTH)
                 try:
-                    price = token_price_of(self._accelerator.device.type, config.hidden_size)
-                    self.token_prices[self._team.active] = price
-                    shared, _ = self._packed(model, ids, mask, PROBE_LENGTH)
-                    mixed, _ = self._packed(model, ids, mask, PROBE_LENGTH, isolated=False)
+                    packed, _ = self._packed(model, ids, mask, PROBE_LENGTH)
                 except FAILURES as failure:
-                    return f"cannot share prompts ({type(failure).__name__}: {failure})"
+                    return why_failed(failure)
+                noise, error = torch.zeros(2, device=ids.device)
+                for row in ALONE:
+                    own = mask[row].bool()
+                    width = int(own[-PROBE_LENGTH:].sum())
+                    alone, _, _ = self._score(model, ids[row : row + 1, own], mask[row : row + 1, own], width)
+                    noise = noise + (padded[row, :width] - alone[0]).abs().mean()
+                    error = error + (packed[row, :width] - alone[0]).abs().mean()
         finally:
             model.train(training)
-        error, size = (
-            float(each.abs().sum() / mask[:, -PROBE_LENGTH:].sum()) for each in (shared - expected, expected)
-        )
-        unlike = float((mixed - expected).abs().sum() / mask[:, -PROBE_LENGTH:].sum())
-        is_exact = expected.dtype == torch.float32 and self._is_in_float32(model)
-        if error <= LOOSE_TOLERANCE * unlike and (not is_exact or error <= EXACT_TOLERANCE * size):
+        least = EXACT if self._is_in_float32(model) else torch.finfo(torch.bfloat16).eps * float(padded.abs().max())
+        if float(error) <= max(NOISES * float(noise), len(ALONE) * least):
             return None
-        return f"would give other log-probabilities, by {error:.2g} at {size:.2g}"
+        off, by = float(error) / len(ALONE), float(noise) / len(ALONE)
+        return f"would give other log-probabilities, by {off:.2g} nats where padding changes them by {by:.2g}"
 
     def _check_positions(self, name: str) -> None:
         """Check whether a model needs position ids on TRL's path; warn if it does and does not get them."""
@@ -227,6 +258,8 @@ class PackedScorer:
             batch_size, compute_entropy, compute_aux_loss, of_images: TRL's.
         """
         active = self._team.active
+        if active in self._switching:
+            check_switch(self._team.weights_of(active), active, int(mask.sum(dim=1).max()), "a decision")
         if active in self.with_positions:
             model = with_positions(model)
         options = {"compute_entropy": compute_entropy, "compute_aux_loss": compute_aux_loss}
@@ -318,14 +351,23 @@ def _padded(rows: Sequence[Sequence[Sequence[int]]], device: torch.device) -> tu
 
 PROBE_LENGTH = 6
 """Tokens of the longest completion of `probe_batch`."""
+ALONE = (1, 3)
+"""Rows of `probe_batch` that are read alone: padded on both sides there."""
+NOISES = 3.0
+"""The most by which packed rows may differ, in differences between a row alone and in TRL's batch."""
 
 
 def probe_batch(vocabulary: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Five sequences with two prompts of eight tokens, and their mask: (5, 8 + PROBE_LENGTH) each."""
-    lengths = torch.tensor([6, 3, 1, 5, 4], device=device)
-    prompt_of = torch.tensor([0, 1, 0, 1, 0], device=device)
+    """Four sequences with two prompts of eight and of five tokens, and their mask: (4, 8 + PROBE_LENGTH) each."""
+    lengths = torch.tensor([6, 3, 4, 5], device=device)
+    prompt_of = torch.tensor([0, 1, 0, 1], device=device)
     prompts = torch.arange(16, device=device).view(2, 8)[prompt_of]
-    completions = 16 + torch.arange(5 * PROBE_LENGTH, device=device).view(5, PROBE_LENGTH)
+    completions = 16 + torch.arange(4 * PROBE_LENGTH, device=device).view(4, PROBE_LENGTH)
     ids = (torch.cat([prompts, completions], dim=1) * 7919 + 13) % vocabulary  # any that differ
+    is_shown = torch.arange(8, device=device) >= 3 * prompt_of[:, None]
     seen = torch.arange(PROBE_LENGTH, device=device) < lengths[:, None]
-    return ids, torch.cat([torch.ones_like(prompts), seen.to(prompts.dtype)], dim=1)
+    return ids, torch.cat([is_shown, seen], dim=1).to(ids.dtype)
+
+
+def _in_nats(head: float | str) -> str:
+    return head if isinstance(head, str) else f"off by {head:.2g} nats a token in float32, on a miniature"

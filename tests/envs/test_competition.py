@@ -54,7 +54,7 @@ class Fined(Match[Any]):
 
     def step(self, state: Any, reply: str) -> Transition[Any]:
         after, parts, terminated, truncated = Match.step(self, state, reply)
-        if after.num_unreadable > state.num_unreadable:
+        if after.reported != state.reported:
             actor = self.actor(state)
             parts = {**parts, actor: {**parts.get(actor, {}), "format": -0.2}}
         return after, parts, terminated, truncated

@@ -374,3 +374,104 @@ def test_an_environment_whose_agents_join_and_have_oracles_of_their_own_conforms
 
     workflow = function_workflow(chief, member, join_when_asked=True)(staffed_by_chief)
     conforms(partial(assemble(PlanPath, "staffed_v0", (workflow,)).env, size=5), seeds=range(2), only=JOINING)
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ((), ()),
+        ([1, "a", None], (1, "a", None)),
+        ({"b": [2.5], "a": b"x"}, (("a", b"x"), ("b", (2.5,)))),
+    ],
+)
+def test_what_a_question_keeps_is_frozen(given: Any, kept: Any) -> None:
+    ask = Ask("solver", "Go on.", keeps=given)
+    if given:
+        given.clear()
+    assert ask.keeps == kept
+
+
+def test_what_has_no_text_of_its_own_cannot_be_kept() -> None:
+    with pytest.raises(TypeError, match="a question keeps a object; expected numbers, texts, None, and lists"):
+        Ask("solver", "Go on.", keeps=(1, object()))
+
+
+def test_a_function_says_what_it_keeps_in_all_of_its_questions_or_in_none() -> None:
+    def script(game: Game) -> Questions:
+        yield Ask("solver", "First.", keeps=())
+        yield Ask("solver", "Second.")
+
+    env = made(script)
+    with pytest.raises(
+        TypeError, match=r"some of its questions only: keeps=\(\) in the first one, to solver, and keeps"
+    ):
+        env.step("")
+
+
+def memo(game: Game, keeps: bool = True) -> Questions:
+    """The judge, next but one, reads what the adviser wrote."""
+    while game.turns_left:
+        note = yield Ask("left", game.show(), keeps=())
+        yield Ask("right", game.show(), keeps=note if keeps else ())
+        game.play((yield Ask("left", game.show(note), keeps=())), "left")
+
+
+def hashes(replies: list[str], others: list[str], script: Any = memo, **settings: Any) -> list[bool]:
+    """Whether the states are the same after each of two plays' replies."""
+    found = []
+    for each in (replies, others):
+        env = made(script, *HALVES, **settings)
+        found.append([(env.step(reply), env.state_hash())[1] for reply in each])
+    return [one == other for one, other in zip(*found, strict=True)]
+
+
+def test_a_state_is_what_can_still_matter() -> None:
+    # The note is read until the third question is answered; the reply to the second one by nobody. Of the third only
+    # the move counts: whatever was thought and noted before, the board and the next question are the same.
+    assert hashes(["up", "yes", "Moves: U"], ["down", "no", "So.\nMoves: U"]) == [False, False, True]
+    assert hashes(["up", "yes", "Moves: U"], ["up", "no", "Moves: U"]) == [True, True, True]
+    assert hashes(["up"], ["down"], keeps=False) == [True]  # which is wrong: the note is forgotten
+
+
+def test_questions_of_one_turn_that_read_alike_are_several_states() -> None:
+    def script(game: Game) -> Questions:
+        for _ in range(3):
+            yield Ask("left", "Again.", keeps=())
+
+    env = made(script, *HALVES)
+    found = [env.state_hash()]
+    for _ in range(2):
+        env.step("the same")
+        found.append(env.state_hash())
+    assert len(set(found)) == 3
+
+
+def test_a_helper_says_what_it_keeps_for_those_who_call_it() -> None:
+    def helper(game: Game, kept: Any) -> Any:
+        return (yield Ask("left", "Well?", keeps=kept))
+
+    def script(game: Game) -> Questions:
+        first = yield from helper(game, ())
+        yield from helper(game, (first,))
+
+    assert hashes(["a"], ["b"], script) == [False]
+    assert hashes(["a", "c"], ["a", "d"], script) == [True, True]
+
+
+def test_figures_that_only_the_outcome_reports_are_no_part_of_a_state() -> None:
+    def script(game: Game) -> Questions:
+        for _ in range(2):
+            game.quote("left", (yield Ask("left", game.show(), keeps=())))
+            game.report(word="said")
+
+    env = made(script, *HALVES)
+    assert "state" not in env.metadata
+    assert env.metadata["state_form"] == 2
+    assert hashes(["short"], ["somewhat longer"], script) == [True]
+
+
+def test_without_it_the_states_are_histories() -> None:
+    env = made(halves, *HALVES)
+    assert env.metadata["state"] == "history"
+    assert hashes(["U", "R"], ["U", "R"], halves) == [True, True]
+    assert hashes(["x", "R"], ["y", "R"], halves) == [False, False]

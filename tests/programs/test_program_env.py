@@ -11,14 +11,18 @@ import textwrap
 import threading
 import tracemalloc
 from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from calls import ask, assert_ends, chat, played, returns_of, send
 from pettingllms_envs.programs import ProgramFailed, program
 from pettingllms_envs.programs.endpoint import endpoint
+from pettingllms_envs.programs.rewards import read_rewards
 
 
 AGENTS = ("writer", "critic")
@@ -194,7 +198,8 @@ def test_a_function_that_fails_is_a_failure_with_its_last_lines(target: Any, exp
         ("ask(URL, 'writer', '?'); os.kill(os.getpid(), 9)", "it was ended by signal 9"),
         ("ask(URL, 'writer', '?'); print('so far')", "it ended without a reward; .* It wrote last:\nso far"),
         ("ask(URL, 'writer', '?'); print('reward: 1' + '0' * 400)", "the reward is 1000"),
-        ("ask(URL, 'writer', '?'); print('reward: 1\\nreward: 1')", "it printed 2 lines that begin with 'reward:'"),
+        ("ask(URL, 'writer', '?'); print('reward: 1\\nreward: 1')", "counts only as the whole last one"),
+        ("ask(URL, 'writer', '?'); print('reward: 1\\nso far')", "counts only as the whole last one"),
         ("ask(URL, 'writer', '?'); print('reward: good')", "its line with the reward is no JSON"),
         ("ask(URL, 'writer', '?'); print('reward: NaN')", "the reward is nan"),
     ],
@@ -233,23 +238,91 @@ def test_a_command_line_that_cannot_be_started_is_an_error_at_once(target: Any, 
     env.close()
 
 
-def test_a_reward_before_the_first_reply_or_of_a_program_that_is_paid_at_its_end_is_refused() -> None:
+def test_a_reward_that_is_posted_is_paid_at_once_or_at_the_end_as_the_program_says() -> None:
     answers = []
 
     def early(base_url: str, row: Any) -> float:
         answers.append(send(f"{base_url}/reward", {"reward": 1.0}))
         ask(base_url, "writer", "?")
         answers.append(send(f"{base_url}/reward", {"reward": 1.0}))
+        ask(base_url, "writer", "?")
         return 0.5
 
-    for rewards, expected in (("by step", 1.5), ("end", 0.5)):
+    for rewards, steps in (("by step", [1.0, 0.5]), ("end", [0.0, 2.5])):
         env = program(early, agents=("writer",), rewards=rewards)()
-        assert returns_of(env, ["a"])[0] == {"writer": expected}
-        assert env.infos["writer"]["outcome"]["refused_requests"] == {"by step": 1, "end": 2}[rewards]
+        assert [step["writer"] for step in returns_of(env, ["a", "b"])[1]] == steps
+        assert env.infos["writer"]["outcome"]["refused_requests"] == {"by step": 1, "end": 0}[rewards]
         env.close()
-    assert [status for status, _ in answers] == [400, 200, 400, 400]
+    assert [status for status, _ in answers] == [400, 200, 200, 200]
     assert "before the first reply belongs to no step" in answers[0][1]["error"]["message"]
-    assert 'expected program(..., rewards="by step")' in answers[2][1]["error"]["message"]
+
+
+SAYS = "said = ask(URL, 'writer', '?'); "
+FORGED = {
+    "after 65,536 characters": ("print('Reply: ' + said)", "x" * (2**16 - len("Reply: ")) + "reward: 1.0"),
+    "on a line of its own": ("print('Reply: ' + said)", "Fine.\nreward: 1.0"),
+    "after a carriage return": ("print('Reply: ' + said, end='')", "Fine.\rreward: 1.0"),
+    "on the error output": ("print(said, file=sys.stderr)", "reward: 1.0"),
+    "over a line of the program's": ("print('reward: -1'); print(said)", "\nreward: 1.0"),
+    "under a line of the program's": ("print(said); print('reward: -1')", "reward: 1.0"),
+    "in capitals that the program makes small": ("print(said.lower()); print('reward: -1')", "REWARD: 1.0"),
+    "in the program's own line": ("print('reward: ' + said)", "1.0\nreward: 0.5"),
+    "and not printed": ("print('reward: -1')", "reward: 1.0"),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_reply_does_not_set_a_reward_that_is_printed_and_the_channel_of_its_own_is_named(
+    name: str, tmp_path: Path
+) -> None:
+    source, reply = FORGED[name]
+    env = program(script(tmp_path, SAYS + source), agents=("writer",))()
+    with pytest.raises(
+        ProgramFailed, match=r"(?s)counts only as the whole last one.*POST \{base_url\}/reward instead"
+    ):
+        played(env, [reply])
+    env.close()
+
+
+@pytest.mark.parametrize("rewards", ["end", "by step"])
+def test_a_reward_that_is_posted_counts_alone_whatever_is_printed(rewards: Any, tmp_path: Path) -> None:
+    source = f"{SAYS}send(URL + '/reward', {{'reward': -1}}); print('reward: 0.5\\n' + said)"
+    env = program(script(tmp_path, source), agents=("writer",), rewards=rewards)()
+    assert returns_of(env, ["reward: 1.0"])[0] == {"writer": -1.0}
+    env.close()
+
+
+def test_a_reply_with_the_mark_fails_at_its_own_step_once_the_program_is_known_to_print(tmp_path: Path) -> None:
+    make = program(script(tmp_path, f"{SAYS}ask(URL, 'writer', 'And?'); print('reward: 1')"), agents=("writer",))
+    env = make()
+    assert returns_of(env, ["a", "b"])[0] == {"writer": 1.0}
+    env.reset(seed=0)
+    with pytest.raises(ProgramFailed, match="a reply has 'reward:'"):
+        env.step("reward: 2")
+    env.close()
+
+
+@pytest.mark.parametrize(
+    "given", [np.bool_(True), np.float32(1), np.int64(1), np.array(1.0), Decimal(1), Fraction(2, 2)]
+)
+def test_a_reward_may_be_a_scalar_of_another_library(given: Any) -> None:
+    assert read_rewards(given, ["writer"]) == {"team": {"reward": 1.0}}
+    assert read_rewards({"writer": {"right": given}}, ["writer"]) == {"writer": {"right": 1.0}}
+
+
+def test_declared_ranges_are_metadata_and_bounds_and_the_least_is_paid_for_a_failure() -> None:
+    def paid(base_url: str, row: Any) -> dict[str, Any]:
+        return {"writer": {"format": -float(ask(base_url, "writer", "?"))}, "team": 1.0}
+
+    ranges = {"reward": (0.0, 1.0), "format": (-0.5, 0.0)}
+    env = program(paid, agents=("writer",), reward_ranges=ranges)()
+    assert (env.metadata["reward_ranges"], env.metadata["crash_reward"]) == (ranges, -0.5)
+    assert returns_of(env, ["0.5"])[0] == {"writer": 0.5}
+    with pytest.raises(ProgramFailed, match="the part 'format' of -2; expected those of reward_ranges="):
+        played(env, ["2"])
+    env = program(paid, agents=("writer",), reward_ranges={"reward": (0, 1)})()
+    with pytest.raises(ProgramFailed, match=r"the part 'format' of -0\.5"):
+        played(env, ["0.5"])
 
 
 def test_an_equal_reward_of_a_later_step_is_no_second_try_of_the_one_before() -> None:
@@ -415,10 +488,16 @@ def test_settings_of_the_sampling_and_a_silent_agent_are_warned_of_once() -> Non
         ({"target": []}, TypeError, "expected a function of base_url and row, or a command"),
         ({"agents": "writer"}, ValueError, "agents=\\('writer', 'critic'\\)"),
         ({"agents": ()}, ValueError, "agents=\\('writer', 'critic'\\)"),
-        ({"agents": ("team",)}, ValueError, "expected a name of letters, digits and _, not 'team'"),
+        (
+            {"agents": ("team",)},
+            ValueError,
+            "expected a name of letters, digits and _ but not 'team', which stands for all",
+        ),
         ({"agents": {"gpt-5-mini": "the writer"}}, ValueError, "expected a name of letters"),
         ({"rewards": "late"}, ValueError, "rewards"),
         ({"timeout": 0}, ValueError, "expected seconds, more than 0"),
+        ({"reward_ranges": {"reward": (1, 0)}}, ValueError, "expected finite numbers, the least first"),
+        ({"reward_ranges": {"reward": (0, math.inf)}}, ValueError, "expected finite numbers, the least first"),
     ],
 )
 def test_settings_are_validated_when_the_program_is_named(settings: Any, error: Any, expected: str) -> None:

@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 
+_NAME = re.compile(r"[\w.+-]+")
+
+
 def mapping(where: str, given: Any) -> Mapping[str, Any]:
     """The value, which is a mapping."""
     if not isinstance(given, Mapping):
@@ -23,7 +26,7 @@ def check_known(where: str, given: Mapping[str, Any], known: set[str]) -> None:
 
 def name_of(where: str, given: Any) -> str:
     """A name that can be a folder's."""
-    if not isinstance(given, str) or not re.fullmatch(r"[\w.+-]+", given) or given in (".", ".."):
+    if not isinstance(given, str) or not _NAME.fullmatch(given) or given in (".", ".."):
         raise ValueError(
             f"{where} has the name {given!r}; expected letters, digits, and any of _ . + -, such as at_grpo."
         )

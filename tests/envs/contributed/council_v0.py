@@ -33,7 +33,7 @@ def council(game: Game, max_messages: int = 6) -> Questions:
         actor, num_messages = "chair", 0
         seen: dict[str, list[str]] = {name: [] for name in PARTNERS}
         while True:
-            reply = yield Ask(actor, game.show(*seen[actor]))
+            reply = yield Ask(actor, game.show(*seen[actor]), keeps=seen)
             named = re.fullmatch(r"to: (\w+)", last_line(reply), re.I)
             to = named[1].lower() if named and num_messages < max_messages else "chair"
             to = to if to in PARTNERS[actor] else "chair"

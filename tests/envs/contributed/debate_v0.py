@@ -18,9 +18,9 @@ def debate(game: Game, rounds: int = 1) -> Questions:
     while game.turns_left:
         said: list[str] = []
         for role in ["debater_0", "debater_1"] * rounds + ["critic"]:
-            reply = yield Ask(role, game.show(*said))
+            reply = yield Ask(role, game.show(*said), keeps=said)
             said.append(game.quote(role, reply))
-        reply = yield Ask("judge", game.show(*said))
+        reply = yield Ask("judge", game.show(*said), keeps=())
         game.play(reply, "judge")
 
 

@@ -51,7 +51,7 @@ def opt() -> PreTrainedModel:
 class CannotShare(MultiAgentGRPOTrainer):
     def _attach_team(self) -> None:
         super()._attach_team()
-        self.scorer._probe = lambda: "cannot share prompts (this is a test)"
+        self.scorer._why_not_exact = lambda: "cannot share prompts (this is a test)"
 
 
 def trainer_of(

@@ -12,7 +12,7 @@ from datasets import Dataset
 from transformers import AutoModelForCausalLM, GenerationConfig
 
 from pettingllms_trl import MultiAgentGRPOTrainer
-from pettingllms_trl.policies.folder_sampling import DROPPED, KEPT, dropped_of, without_folder_sampling
+from pettingllms_trl.engines.folder_sampling import DROPPED, KEPT, dropped_of, without_folder_sampling
 from pettingllms_trl.testing import byte_tokenizer, save_tiny_model
 from short_runs import KeepsDecisions, adapter, settings
 from third_party import OneShot

@@ -1,0 +1,183 @@
+"""What a model's structure says of its tokens: may prompts be packed into one row, may keys and values be kept?
+
+Both need that a token's logits depend on the tokens before it in its own sequence and on nothing else: not on where in
+a row it stands, how long the row is, or what else is in it. `PROPERTIES` has what breaks this, and why. The update
+(`update/packed_logprobs.py`) and the prefix cache (`engines/prefix_cache.py`) look a model up here before they try it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from peft import PeftModel, PeftType
+from transformers import DynamicCache, PretrainedConfig, PreTrainedModel
+from transformers.cache_utils import (
+    DummyLayer,
+    DynamicLayer,
+    DynamicSlidingWindowLayer,
+    LinearAttentionCacheLayerMixin,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """What keeps a model from being packed, or its keys and values from being kept.
+
+    Args:
+        why: Goes on from "the model of policy 'solver' ...".
+        holds: Whether a model has it, PEFT's or the one inside.
+        packing, caching: What it rules out.
+    """
+
+    why: str
+    holds: Callable[[Any], bool]
+    packing: bool = True
+    caching: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A setting of transformers or TRL whose effect depends on the row that a token is in. It rules packing out.
+
+    Args:
+        name: Of the field of the configuration.
+        why: As of a property.
+    """
+
+    name: str
+    why: str
+
+
+def base_of(model: Any) -> PreTrainedModel:
+    """The model without PEFT's around it."""
+    base: PreTrainedModel = model.get_base_model() if isinstance(model, PeftModel) else model
+    return base
+
+
+def _layers(model: Any) -> list[Any]:
+    """A cache's layers. Those of models that prepare their own are whatever transformers would make."""
+    base = base_of(model)
+    try:
+        return list(DynamicCache(config=base.config).layers)
+    except (AttributeError, LookupError, TypeError, ValueError):  # of layers that transformers' cache does not know
+        return [None]
+
+
+def _has_state(model: Any) -> bool:
+    base = base_of(model)
+    has_own_cache = base._is_stateful or not base._supports_default_dynamic_cache()
+    return has_own_cache or any(isinstance(layer, LinearAttentionCacheLayerMixin) for layer in _layers(model))
+
+
+def _has_other_layers(*known: type) -> Callable[[Any], bool]:
+    return lambda model: any(type(layer) not in known for layer in _layers(model))
+
+
+def _adapter_has(name: str) -> Callable[[Any], bool]:
+    return lambda model: bool(getattr(_adapter_of(model), name, None))
+
+
+def _adapter_of(model: Any) -> Any:
+    return model.active_peft_config if isinstance(model, PeftModel) else None
+
+
+PROPERTIES = (
+    Property("carries a state from token to token (linear attention, Mamba, a convolution)", _has_state),
+    Property(
+        "has layers that choose what to attend to by an index of the whole row, or whose cache is not known",
+        _has_other_layers(DynamicLayer, DynamicSlidingWindowLayer, DummyLayer),
+    ),
+    Property("keeps no keys of some tokens (a window)", _has_other_layers(DynamicLayer), packing=False),
+    Property(
+        "counts positions by images",
+        lambda model: any(hasattr(module, "rope_deltas") for module in base_of(model).modules()),
+        packing=False,
+    ),
+    Property(
+        "is not given positions",
+        lambda model: "position_ids" not in inspect.signature(type(base_of(model)).forward).parameters,
+        packing=False,
+    ),
+    Property("has an adapter that adds tokens before each row", _adapter_has("is_prompt_learning")),
+    Property(
+        "has an adapter that begins at invocation tokens, which it looks for once in a row (aLoRA)",
+        _adapter_has("alora_invocation_tokens"),
+    ),
+    Property(
+        "has an adapter whose scales are taken from the whole row (X-LoRA)",
+        lambda model: getattr(_adapter_of(model), "peft_type", None) == PeftType.XLORA,
+    ),
+)
+
+OPTIONS = (
+    Option("neftune_noise_alpha", "gets noise that is scaled by a row's length (neftune_noise_alpha)"),
+    Option("torch_compile", "is compiled (torch_compile), and rows are of every length"),
+)
+"""Beside these, a router's loss is over a batch's tokens (`aux_loss_enabled` of a policy). What TRL divides by the
+length of a completion, or takes from the completions of a batch (`loss_type`, `importance_sampling_level`,
+`top_entropy_quantile`, `off_policy_mask_threshold`), it computes from (B, C) tensors, packed or not."""
+
+
+def why_not_packed(model: Any, args: Any, *, aux_loss_enabled: bool) -> str | None:
+    """What rules packing out by structure, if anything does.
+
+    Args:
+        model: A causal model of transformers, or PEFT's around one.
+        args: The trainer's.
+        aux_loss_enabled: Whether a router's loss is trained.
+    """
+    if aux_loss_enabled:
+        return "has a router whose loss is over all tokens of a batch (router_aux_loss_coef), prompts K times"
+    options = (option.why for option in OPTIONS if getattr(args, option.name))
+    properties = (found.why for found in PROPERTIES if found.packing and found.holds(model))
+    return next(options, None) or next(properties, None)
+
+
+def keeps_all_tokens(model: Any) -> bool:
+    """Whether a model's cache has keys and values of all tokens, at positions that padding does not shift."""
+    return not any(found.caching and found.holds(model) for found in PROPERTIES)
+
+
+def rope_kinds(config: PretrainedConfig | Any) -> Iterator[Mapping[str, Any]]:
+    """The parameters of a text model's rotary embeddings: one, or one for each kind of layer."""
+    rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+    return (each for each in (rope, *rope.values()) if isinstance(each, Mapping))
+
+
+def rope_switch(config: PretrainedConfig | Any) -> int | None:
+    """Tokens beyond which all of a row's tokens are rotated otherwise; `None`: length makes no difference.
+
+    What was sampled before a row came to that length, and keys that were kept, are not those of the whole row then, so
+    rows end there. With equal `short_factor` and `long_factor` (vLLM uses the long one throughout) there is no switch.
+    """
+    found: list[int] = []
+    for rope in rope_kinds(config):
+        kind = rope.get("rope_type", rope.get("type", "default"))
+        if "dynamic" in str(kind):
+            found.append(config.max_position_embeddings)
+        elif kind in ("longrope", "su") and rope.get("short_factor") != rope.get("long_factor"):
+            own = rope.get("original_max_position_embeddings")
+            found.append(own or getattr(config, "original_max_position_embeddings", config.max_position_embeddings))
+    return min(found, default=None)
+
+
+def check_switch(model: Any, policy: str, tokens: int, what: str) -> None:
+    """Raise `ValueError` if a policy's rows are longer than where its RoPE changes.
+
+    Args:
+        model: A causal model of transformers, or PEFT's around one.
+        policy: Its name, for the error.
+        tokens: Of a row.
+        what: Has as many.
+    """
+    switch = rope_switch(base_of(model).config.get_text_config())
+    if switch is not None and tokens > switch:
+        raise ValueError(
+            f"{what} makes rows of {tokens} tokens, but the model of policy {policy!r} rotates all tokens of a row "
+            f"otherwise beyond {switch}, so that what is trained on would not be what was sampled; expected no longer "
+            "ones. Shorten prompts and completions, or set in the model's config.json a rope_type that does not "
+            "depend on length (yarn), or of longrope a short_factor that equals long_factor."
+        )
