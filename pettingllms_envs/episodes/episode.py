@@ -19,11 +19,8 @@ from pettingllms_envs.episodes.observing import (
     parts_of,
     plain,
     problem_of,
-<<<<<<< HEAD
     reading_of,
-=======
     state_fields,
->>>>>>> main
     state_hash,
 )
 from pettingllms_envs.episodes.prompts import Tools, recorded, with_tools

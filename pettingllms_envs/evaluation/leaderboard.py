@@ -20,12 +20,8 @@ from typing import Any
 
 from pettingllms_envs.episodes.players import is_same_player, labels, options_of
 from pettingllms_envs.evaluation import data_label, metrics
-<<<<<<< HEAD
-from pettingllms_envs.evaluation.compare import Comparison, Run, check_comparable, compare_each, read_so
-=======
-from pettingllms_envs.evaluation.compare import Comparison, Run, check_comparable, compare_each, figure_of
+from pettingllms_envs.evaluation.compare import Comparison, Run, check_comparable, compare_each, figure_of, read_so
 from pettingllms_envs.evaluation.scores import RETURN, SUCCESS, check_cooperative, returns_by_problem
->>>>>>> main
 
 
 Figure = tuple[float, float, float]

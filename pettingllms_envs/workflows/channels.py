@@ -20,11 +20,8 @@ from typing import Any, ClassVar, NamedTuple
 
 from pettingllms_envs.core import check_whole
 from pettingllms_envs.quoting import quote
-<<<<<<< HEAD
 from pettingllms_envs.replies.reading import without_thoughts
-=======
 from pettingllms_envs.state_digest import Reported
->>>>>>> main
 
 
 _INVISIBLE = re.compile(

@@ -24,11 +24,8 @@ from typing import Any, ClassVar, NamedTuple
 from pettingllms_envs.core import Role, Transition, Unreadable
 from pettingllms_envs.features import Form, Forms, HasSymbols
 from pettingllms_envs.observations import Observation
-<<<<<<< HEAD
 from pettingllms_envs.replies.reading import noted_readings
-=======
 from pettingllms_envs.state_digest import Reported
->>>>>>> main
 from pettingllms_envs.views import board_picture
 from pettingllms_envs.workflows.base import BaseWorkflow, TurnWorkflow
 from pettingllms_envs.workflows.channels import LimitedMessages, Sent
@@ -128,14 +125,9 @@ class DescriberSolver(LimitedMessages, TurnWorkflow[Any, Any]):  # type: ignore[
             feedback = after.feedback if "format" in parts[SOLVER.name] else ""
             return after._replace(feedback=feedback), parts, terminated, truncated
         text, board = after.messages[0].text, tuple(self.task.rows(state.task))
-<<<<<<< HEAD
         with noted_readings(None):  # it is no move
             holds_move = not all(isinstance(self.task.parse(each), Unreadable) for each in (text, *text.splitlines()))
-        after = after._replace(num_with_move=state.num_with_move + holds_move)
-=======
-        holds_move = not all(isinstance(self.task.parse(each), Unreadable) for each in (text, *text.splitlines()))
         after = after._replace(reported=after.reported.plus(with_move=holds_move))
->>>>>>> main
         if board in state.boards:
             return after, parts, terminated, truncated
         score = share_right(board, read_rows(text, self.task)) - best_constant(self.task).share

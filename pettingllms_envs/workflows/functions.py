@@ -52,13 +52,8 @@ from pettingllms_envs.core import (
     system_prompt,
 )
 from pettingllms_envs.observations import Observation, Prompt
-<<<<<<< HEAD
-from pettingllms_envs.workflows.channels import Channel, Sent
-=======
-from pettingllms_envs.replies import END_OF_THINKING
 from pettingllms_envs.state_digest import Reported
 from pettingllms_envs.workflows.channels import NO_MESSAGES, Channel, Sent
->>>>>>> main
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,14 +159,8 @@ class Game:
 
     def quote(self, sender: str, reply: str) -> str:
         """A reply, without its thinking, as a message for another agent's prompt; see `workflows.channels`."""
-<<<<<<< HEAD
         sent: Sent = self.channel.send(sender, reply)
-        self.num_messages += 1
-        self.message_chars += len(sent.text)
-=======
-        sent: Sent = self.channel.send(sender, reply.rpartition(END_OF_THINKING)[2])
         self.reported = self.reported.plus(messages=1, message_chars=len(sent.text))
->>>>>>> main
         return sent.shown
 
     def read(self, reply: str, role: str, parse: Callable[[str], Any] | None = None) -> Any:

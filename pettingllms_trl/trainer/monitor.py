@@ -16,12 +16,8 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-<<<<<<< HEAD
 from collections import Counter
-from collections.abc import Mapping, Sequence
-=======
 from collections.abc import Collection, Mapping, Sequence
->>>>>>> main
 from dataclasses import dataclass
 from typing import Any
 
@@ -168,16 +164,12 @@ class LearningMonitor:
         Raises:
             SilentRole: A role that is trained has not acted in the first `SILENT_GENERATIONS`.
         """
-<<<<<<< HEAD
+        self._check_all_act(episodes)
         return [
             *self._of_replies(decisions),
             *self._of_readings(decisions),
             *self._of_groups(episodes, decisions, advantages),
         ]
-=======
-        self._check_all_act(episodes)
-        return [*self._of_replies(decisions), *self._of_groups(episodes, decisions, advantages)]
->>>>>>> main
 
     def state_dict(self) -> dict[str, Any]:
         """The signals of all agents, as numbers and strings."""
