@@ -42,6 +42,9 @@ NOT_REPLAYED = ("timing", "reading")
 STARTED = ("mcp",)
 """Tools whose settings name a program that they start, or a server that they ask."""
 
+MOST_SHOWN = 200
+"""Characters of an unreadable reply that a report shows."""
+
 MOST_NAMED = 20
 """Most runs that an error message lists."""
 
@@ -137,13 +140,23 @@ def write_line(row: Row) -> str:
 
 
 def light(row: Row) -> dict[str, Any]:
-    """A row without prompts and replies, which take most of the space; of a reply it keeps whether it was empty."""
+    """A row without prompts and replies, which take most of the space; of a reply it keeps whether it was empty,
+    and of an unreadable one the end."""
     heavy = ("prompt", "messages", "reply", "reasoning", "candidates")
     steps = [
-        {**{key: value for key, value in step.items() if key not in heavy}, "is_empty": is_empty(step)}
+        {
+            **{key: value for key, value in step.items() if key not in heavy},
+            "is_empty": is_empty(step),
+            **({"ending": ending_of(step)} if str(step.get("reading")).startswith("unreadable") else {}),
+        }
         for step in row["steps"]
     ]
     return {**row, "steps": steps}
+
+
+def ending_of(step: Mapping[str, Any]) -> str:
+    """The end of an unreadable reply, where its move was to stand; also works for a step of a light row."""
+    return str(step["ending"]) if "ending" in step else str(step.get("reply", ""))[-MOST_SHOWN:]
 
 
 def is_empty(step: Mapping[str, Any]) -> bool:

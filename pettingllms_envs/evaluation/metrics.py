@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from pettingllms_envs.episodes.figures import AGENT_FIGURES, mean_by_problem, of_outcome, of_row
-from pettingllms_envs.episodes.files import FORMAT, Row, is_empty, place, problem
+from pettingllms_envs.episodes.files import FORMAT, Row, ending_of, is_empty, place, problem
 from pettingllms_envs.evaluation.statistics import (
     Interval,
     majority,
@@ -28,8 +28,6 @@ from pettingllms_envs.replies.reading import LENIENTLY, STRICTLY, UNREADABLE
 
 ORDINARY = (None, "stop", "length")
 """Why replies end; other words are a server's own, for a refusal or unknown."""
-MOST_SHOWN = 200
-"""Characters of an unreadable reply that a report shows."""
 MOST_GROUPS = 12
 """Most values of an option for which success is reported by value."""
 
@@ -205,7 +203,7 @@ def readings(steps: Sequence[Mapping[str, Any]]) -> Figures:
 
     With why most of these were not, and one of them. Empty where no step says how it was read.
     """
-    found = [(*step["reading"].partition(": ")[::2], step["reply"]) for step in steps if step.get("reading")]
+    found = [(*step["reading"].partition(": ")[::2], ending_of(step)) for step in steps if step.get("reading")]
     if not found:
         return {}
     forms = Counter(form for form, _, _ in found)
@@ -220,11 +218,6 @@ def readings(steps: Sequence[Mapping[str, Any]]) -> Figures:
         example = next(reply for form, reason, reply in found if form == UNREADABLE and reason == why)
         own |= {"unreadable_because": why, "unreadable_example": shortened(example)}
     return own
-
-
-def shortened(reply: str) -> str:
-    """A reply in a line of a report: its end, where the move is to stand."""
-    return reply if len(reply) <= MOST_SHOWN else f"... {reply[-MOST_SHOWN:]}"
 
 
 def _of_figures(figures: Mapping[tuple[int, int], Mapping[str, float]], name: str, row: Row) -> float | None:
