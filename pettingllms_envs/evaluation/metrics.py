@@ -216,7 +216,7 @@ def readings(steps: Sequence[Mapping[str, Any]]) -> Figures:
     if reasons:
         why = reasons.most_common(1)[0][0]
         example = next(reply for form, reason, reply in found if form == UNREADABLE and reason == why)
-        own |= {"unreadable_because": why, "unreadable_example": shortened(example)}
+        own |= {"unreadable_because": why, "unreadable_example": example}
     return own
 
 
