@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
@@ -362,3 +364,16 @@ class MultiAgentGRPOConfig(GRPOConfig):
         near = sorted(sorted(divisors, key=lambda k: abs(k - self.num_generations))[:2])
         groups = f", or num_generations={' or '.join(map(str, near))}" if near else ""
         return f"{said}. Set generation_batch_size={sizes}{groups}."
+
+
+@contextmanager
+def override_args(args: Any, **values: Any) -> Iterator[None]:
+    """Temporarily change attributes, such as arguments that are handled here and hidden from TRL's constructor."""
+    before = {name: getattr(args, name) for name in values}
+    for name, value in values.items():
+        setattr(args, name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(args, name, value)
