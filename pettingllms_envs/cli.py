@@ -57,6 +57,7 @@ COMMANDS = {
     "data": "data sets of problems: list, show, prepare a copy, check for test problems",
     "view": "write a page with a run's numbers and all of its episodes",
     "push": "upload a run to the Hub as a data set; it asks first",
+    "completion": "print what completes commands in bash, zsh or fish",
     "sandbox": "show how programs are isolated on this machine, and test it",
 }
 
@@ -106,6 +107,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             return int(command(argv[1:]))
         if argv and not argv[0].startswith("-") and argv[0] not in COMMANDS:
             raise Refused(_unknown("there is no command", repr(argv[0]), (*COMMANDS, *plugged), "pettingllms"))
+        if not argv:
+            _parser(plugged).print_help()
+            return 0
         args, unknown = _parser(plugged).parse_known_args(argv)
         if unknown:
             several = " For several models repeat --model." * bool(getattr(args, "models", None))

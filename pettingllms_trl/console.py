@@ -9,6 +9,7 @@
 |---------------|---------------------------------------------------------------------------------|
 | `success`     | `outcome/success`                                                               |
 | a role's name | `agent/<agent>/return`, the mean over the agents of the role                    |
+| a function's  | `rewards/<function>/mean` of each of `reward_funcs`                             |
 | `tokens`      | `completions/mean_length`                                                       |
 | `flat`        | `agent/<agent>/frac_reward_zero_std`, the mean over agents                      |
 | `tok/s`       | sampled tokens a second since the line before, updates included                 |
@@ -23,6 +24,7 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -37,16 +39,18 @@ from pettingllms_trl.records import role_of
 FILE = "metrics.jsonl"
 HEADING_EVERY = 20
 """Lines after which the heading is printed again."""
+ENV = "environment"
+"""What the logs call the rewards of the environment among those of reward functions."""
 WIDTH = 10
 """Of a role's column; longer names are cut."""
 
 Logs = Mapping[str, Any]
 
 
-def heading(roles: Sequence[str]) -> str:
-    """The names of the columns."""
-    cut = [role if len(role) < WIDTH else f"{role[: WIDTH - 2]}…" for role in roles]
-    names = "".join([f"{role:>{WIDTH}}" for role in cut])
+def heading(roles: Sequence[str], functions: Sequence[str] = ()) -> str:
+    """The names of the columns: a role's mean return each, and a reward function's mean."""
+    cut = [name if len(name) < WIDTH else f"{name[: WIDTH - 2]}…" for name in (*roles, *functions)]
+    names = "".join([f"{name:>{WIDTH}}" for name in cut])
     return f"{'step':>6}{'success':>9}{names}{'tokens':>8}{'flat':>7}{'tok/s':>8}{'left':>10}"
 
 
@@ -58,6 +62,7 @@ def line(
     prefix: str = "",
     speed: float | None = None,
     left: float | None = None,
+    functions: Sequence[str] = (),
 ) -> str:
     """A line of the table.
 
@@ -68,6 +73,7 @@ def line(
         prefix: `"eval_"` or `"eval_<data set>_"` of an evaluation, which is named at the end of the line.
         speed: Tokens a second.
         left: Seconds to go.
+        functions: Names of the reward functions.
     """
     rewards: dict[str, list[float]] = defaultdict(list)
     flat = []
@@ -76,6 +82,7 @@ def line(
         rewards[role_of(agent)] += _found(logs, f"{of_all}agent/{agent}/return")
         flat += _found(logs, f"{of_all}agent/{agent}/frac_reward_zero_std")
     shown = "".join(_mean(values, f"{WIDTH}.2f") for values in rewards.values())
+    shown += "".join(_mean(_found(logs, f"{of_all}rewards/{name}/mean"), f"{WIDTH}.2f") for name in functions)
     success = _mean(_found(logs, f"{of_all}outcome/success"), "9.1%")
     length = _mean(_found(logs, f"{of_all}completions/mean_length"), "8.1f")
     rate = "" if speed is None else f"{speed:,.0f}"
@@ -86,6 +93,12 @@ def line(
 def roles_of(agents: Sequence[str]) -> list[str]:
     """The roles, in the order of their first agents."""
     return list(dict.fromkeys(map(role_of, agents)))
+
+
+def functions_of(logs: Logs) -> list[str]:
+    """The reward functions that logs have a mean of. The rewards of the environment are in the roles' columns."""
+    means = (key.removeprefix("eval_").split("/") for key in logs)
+    return [name for kind, *rest in means if kind == "rewards" and rest[1:] == ["mean"] and (name := rest[0]) != ENV]
 
 
 def clock(seconds: float) -> str:
@@ -120,6 +133,7 @@ class TrainingTable(ProgressCallback):
         self._waiting: list[str] = []
         self._file: Path | None = None
         self._num_lines = 0
+        self._functions: list[str] = []
         self._begun = self._last = (0.0, 0.0)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -164,20 +178,23 @@ class TrainingTable(ProgressCallback):
             taken = f"{state.global_step} steps in {clock(logs['train_runtime'])}, {self._tokens():,} tokens sampled"
             tqdm.write(f"{taken}. All that was logged: {self._file}")
             return
-        if self._num_lines % HEADING_EVERY == 0:
-            tqdm.write(heading(roles_of(self._agents)))
+        new = [name for name in functions_of(logs) if name not in self._functions]
+        self._functions += new
+        if self._num_lines % HEADING_EVERY == 0 or new:
+            tqdm.write(heading(roles_of(self._agents), self._functions))
         self._num_lines += 1
+        shown = partial(line, logs, self._agents, step=state.global_step, functions=self._functions)
         prefix = next((key.removesuffix("runtime") for key in logs if key.endswith("_runtime")), "")
         now, tokens = self._now(), float(self._tokens())
         if prefix:
-            tqdm.write(line(logs, self._agents, step=state.global_step, prefix=prefix))
+            tqdm.write(shown(prefix=prefix))
             self._last = now, tokens
             return
         speed = (tokens - self._last[1]) / max(now - self._last[0], 1e-9)
         self._last = now, tokens
         done = self._done(state)
         left = (now - self._begun[0]) * (1 - done) / max(done - self._begun[1], 1e-9)
-        tqdm.write(line(logs, self._agents, step=state.global_step, speed=speed, left=left))
+        tqdm.write(shown(speed=speed, left=left))
 
     def _done(self, state: Any) -> float:
         """The share of the training that is done."""

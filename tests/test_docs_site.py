@@ -185,3 +185,9 @@ def defined(shown: str, package: str) -> set[str]:
         return {shown.rpartition(".")[2]}
     tree = ast.parse(file.read_text(encoding="utf-8"))
     return {node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+
+
+def test_the_search_of_the_site_leaves_out_pages_that_quote_a_source() -> None:
+    assert links.quoting("examples/a.py", "x = 1\n").startswith(
+        "---\nsearch:\n  exclude: true\n---\n\n# examples/a.py\n"
+    )

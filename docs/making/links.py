@@ -50,10 +50,10 @@ def on_site(path: str) -> str:
 
 
 def quoting(path: str, text: str) -> str:
-    """The page that quotes a file which is no Markdown."""
+    """The page that quotes a file which is no Markdown. The search of the site leaves it out."""
     language = {"py": "python", "yaml": "yaml", "toml": "toml"}.get(path.rpartition(".")[2], "text")
     fence = "`" * (max((len(run) for run in re.findall(r"`{3,}", text)), default=2) + 1)
-    return f"# {path}\n\n{fence}{language}\n{text.rstrip()}\n{fence}\n"
+    return f"---\nsearch:\n  exclude: true\n---\n\n# {path}\n\n{fence}{language}\n{text.rstrip()}\n{fence}\n"
 
 
 def folder(path: str, names: list[str]) -> str:

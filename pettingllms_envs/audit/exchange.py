@@ -160,8 +160,12 @@ class ChangedState(FaultCheck):
     def __init__(self, run: Run) -> None:
         super().__init__(run)
         self._first = OfInstances()
+        self._histories = False
 
     def observe(self, episode: Episode) -> None:
+        if episode.is_history:
+            self._histories = True
+            return
         if not episode.is_whole:  # a row of a table, which says nothing of states
             self._missing = True
             return
@@ -181,6 +185,11 @@ class ChangedState(FaultCheck):
                 fault = None if held["state"] == state else "not the state in which the instance's others began"
                 self._judge(where_of(episode, episode.decisions[0]), fault)
             held.setdefault("state", state)
+
+    def conclude(self) -> Finding:
+        if self._histories and not self._seen:
+            return self._concluded("not applicable", "states are histories here: they say what was replied.")
+        return super().conclude()
 
 
 class SwappedAgents(FaultCheck):

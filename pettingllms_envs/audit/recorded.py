@@ -75,6 +75,7 @@ def episode_of(run: Run, row: Row, where: str = "") -> Episode:
         is_changed=None if written is None else written != digest(row),
         part=_part(training),
         continued=tuple(each for each in _continued(run, row, where) if each.learns),
+        is_history=row.get("states") == "history",
     )
 
 

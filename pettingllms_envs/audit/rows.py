@@ -113,6 +113,7 @@ class Episode:
         is_changed: Whether the row has another digest now; `None` where none was written.
         part: Which of the run's generations it belongs to, or `None`.
         continued: Decisions inside continuations that were trained on.
+        is_history: Whether its states are histories, so that replies that mean the same lead to different ones.
     """
 
     instance: Hashable
@@ -130,6 +131,7 @@ class Episode:
     is_changed: bool | None = None
     part: Part | None = None
     continued: tuple[Decision, ...] = ()
+    is_history: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

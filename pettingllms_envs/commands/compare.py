@@ -1,7 +1,8 @@
 """Compare runs on the same problems: paired differences, exact tests, corrected for their number, and equal budgets.
 
 RUN is a folder of `pettingllms bench`, or NAME=FOLDER, or a folder with several runs in it. Runs of several
-environments are compared in each by itself; NAME may be that of a run in each.
+environments are compared in each by itself; NAME may be that of a run in each. Where an environment reports no
+success, teams are compared by their returns, and agents that compete are left out.
 Where the data cannot tell, it says "cannot tell".
 """
 
@@ -10,9 +11,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from rich.console import Console
@@ -25,13 +28,21 @@ from pettingllms_envs.episodes.index import run_folders
 from pettingllms_envs.episodes.outputs import write_output
 from pettingllms_envs.episodes.players import labels
 from pettingllms_envs.evaluation import data_label
-from pettingllms_envs.evaluation.compare import Run, compare_each
+from pettingllms_envs.evaluation.compare import Run, check_comparable, compare_each
+from pettingllms_envs.evaluation.scores import SUCCESS, is_pooled, pool_seeds
 from pettingllms_envs.studies.report import Heading, Paragraph, Table, markdown
+from pettingllms_envs.suggestions import did_you_mean
+
+
+_DIGEST = re.compile(r"-[0-9a-f]{8}\Z")
+_VERSION = re.compile(r"_v[0-9]+\Z")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options of `compare`."""
     parser.add_argument("runs", nargs="+", metavar="RUN", help="a folder of `pettingllms bench`, or NAME=FOLDER")
+    parser.add_argument("--env", action="append", default=[], metavar="E", help="compare in this environment alone")
+    add_pooling(parser)
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the numbers to this file")
     add_format(parser, FORMATS[:2])
 
@@ -40,7 +51,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
     """Show which run of each environment does better, and whether the difference is significant."""
     form = format_of(args, FORMATS[:2])
     with user_errors():
-        runs = [read_run(each) for text in args.runs for each in _runs_of(text)]
+        runs = of_envs([read_run(each) for text in args.runs for each in _runs_of(text)], args.env)
+        runs = pool_seeds(runs) if args.pool_seeds else runs
         by_env: dict[str, list[Any]] = {}
         for each in runs:
             by_env.setdefault(str(each.header["config"].get("env")), []).append(each)
@@ -49,12 +61,15 @@ def run(args: argparse.Namespace, console: Console) -> int:
             played = ", ".join(f"{own[0].name} of {env}" for env, own in by_env.items())
             refuse(f"the runs are {played}; expected two or more of an environment. Name others.")
         groups = {env: named(own) for env, own in by_env.items() if len(own) > 1 or len(runs) == 1}
-        found = compare_each(groups)
+        faults = {env: fault for env, own in groups.items() if (fault := _fault(own))}
+        if len(faults) == len(groups):
+            raise ValueError(next(iter(faults.values())))
+        found = compare_each({env: own for env, own in groups.items() if env not in faults})
         plain = [comparison.plain for comparison in found.values()]
         if args.json is not None:
             numbers = plain[0] if len(by_env) == 1 else {"environments": dict(zip(found, plain, strict=True))}
             write_output(args.json, json.dumps(numbers, indent=2) + "\n")
-        report = list(blocks(found, [(each.name, str(each.header["config"].get("env"))) for each in alone]))
+        report = list(blocks(found, [(each.name, str(each.header["config"].get("env"))) for each in alone], faults))
         if form == "md":
             give(args.output, console, markdown([Heading("Comparison", 1), *report]))
             return 0
@@ -63,11 +78,44 @@ def run(args: argparse.Namespace, console: Console) -> int:
     return 0
 
 
+def add_pooling(parser: argparse.ArgumentParser) -> None:
+    """Add the option --pool-seeds."""
+    parser.add_argument(
+        "--pool-seeds", action="store_true", help="take runs that differ in their --seed alone as samples of one"
+    )
+
+
+def of_envs(runs: list[Any], names: Sequence[str]) -> list[Any]:
+    """The runs of these environments, named with or without their version; of all if none is named.
+
+    Raises:
+        ValueError: There is no run of one of them.
+    """
+    played = list(dict.fromkeys(str(run.header["config"].get("env")) for run in runs))
+    known = {name: env for env in played for name in (env, _VERSION.sub("", env))}
+    for name in names:
+        if name not in known:
+            raise ValueError(f"--env is {name}; expected one of {', '.join(played)}.{did_you_mean(name, known)}")
+    chosen = {known[name] for name in names} or set(played)
+    return [run for run in runs if str(run.header["config"].get("env")) in chosen]
+
+
+def _fault(runs: list[Any]) -> str:
+    """Why runs cannot be compared, or an empty string."""
+    try:
+        check_comparable(runs)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
 def named(runs: list[Any]) -> list[Any]:
     """The runs, with the name of the model or team where the name is that of a folder which the command chose."""
     (players,) = labels([[run.header["config"] for run in runs]])
     names = [
-        player if run.name.endswith(f"-{digest_of(run.header['config'])}") else run.name
+        player
+        if run.name.endswith(f"-{digest_of(run.header['config'])}") or (is_pooled(run) and _DIGEST.search(run.name))
+        else run.name
         for run, player in zip(runs, players, strict=True)
     ]
     return [run if names.count(name) > 1 else replace(run, name=name) for run, name in zip(runs, names, strict=True)]
@@ -93,7 +141,7 @@ def read_run(text: str) -> Any:
     if not equals or path != Path(folder):
         real = Path(os.path.realpath(path))  # unlike `resolve`, it does not raise for a link to itself
         name = (real.parent if path.suffix == ".jsonl" else real).name
-    return Run(name, files.read_header(path), files.distinct(files.read(path, whole=False)))
+    return Run(name, files.read_header(path), files.distinct(files.read(path, whole=False)), str(path))
 
 
 def show(console: Console, comparison: Any) -> None:
@@ -101,20 +149,25 @@ def show(console: Console, comparison: Any) -> None:
     say_blocks(console, blocks({"": comparison}))
 
 
-def blocks(found: Mapping[str, Any], alone: Sequence[tuple[str, str]] = ()) -> Iterator[Any]:
+def blocks(
+    found: Mapping[str, Any], alone: Sequence[tuple[str, str]] = (), faults: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[Any]:
     """The comparisons of environments as blocks of a report.
 
     Args:
         found: A `Comparison` for each environment.
         alone: Name and environment of the runs that no other is compared with.
+        faults: Why the runs of an environment are not compared, by its name.
     """
     num_pairs = sum(len(comparison.pairs) for comparison in found.values())
     if len(found) > 1:
         yield Paragraph(f"{len(found)} environments, each by itself; all {num_pairs} verdicts hold together.")
     for name, env in alone:
         yield Paragraph(f"{name} is the only run of {env}, and compared with none.")
+    for env, fault in faults.items():
+        yield Paragraph(f"{env} is left out: {fault}")
     for env, comparison in found.items():
-        if len(found) > 1 or alone:
+        if len(found) > 1 or alone or faults:
             yield Heading(env, 2)
         yield from _blocks(comparison, num_pairs)
 
@@ -129,14 +182,13 @@ def _blocks(comparison: Any, num_pairs: int) -> Iterator[Any]:
         for name, num in comparison.without.items()
     ]
     yield Paragraph("\n".join(common))
-    points = [
-        (name, f"{100 * mean:.1f}% [{100 * low:.1f}, {100 * high:.1f}]")
-        for name, (mean, low, high) in comparison.success.items()
-    ]
-    yield Table(("run", "success [95% interval]"), points)
+    what = "success" if comparison.success else "mean return of an agent"
+    figures = [(name, figure(found, what)) for name, found in (comparison.success or comparison.returns).items()]
+    yield Table(("run", f"{what} [95% interval]"), figures)
     p = "p (Holm)" if num_pairs > 1 else "p (exact)"
-    heads = ("left - right", "points [interval]", "won left:right", p, "needed", "verdict")
-    yield Table(heads, [_pair_row(pair) for pair in comparison.pairs])
+    unit = "points" if comparison.success else "return"
+    heads = ("left - right", f"{unit} [interval]", "won left:right", p, "needed", "verdict")
+    yield Table(heads, [_pair_row(pair, unit) for pair in comparison.pairs])
     test = " and ".join(dict.fromkeys(pair.test for pair in comparison.pairs))
     of = ""
     if num_pairs > 1:
@@ -160,10 +212,25 @@ def _blocks(comparison: Any, num_pairs: int) -> Iterator[Any]:
         )
 
 
-def _pair_row(pair: Any) -> tuple[str, ...]:
+def figure(interval: Sequence[float], what: str) -> str:
+    """`"83.0% [77.2, 87.6]"` of success, `"0.412 [0.377, 0.446]"` of returns: a mean and its interval."""
+    mean, low, high = interval
+    if what == SUCCESS:
+        return f"{100 * mean:.1f}% [{100 * low:.1f}, {100 * high:.1f}]"
+    return f"{mean:.3g} [{low:.3g}, {high:.3g}]"
+
+
+def difference(pair: Any, unit: str) -> str:
+    """`"+17.0 [+10.9, +24.3]"` in points of success, `"+0.17 [+0.109, +0.243]"` in returns."""
+    values = (pair.difference, pair.low, pair.high)
+    mean, low, high = (f"{100 * each:+.1f}" if unit == "points" else f"{each:+.3g}" for each in values)
+    return f"{mean} [{low}, {high}]"
+
+
+def _pair_row(pair: Any, unit: str) -> tuple[str, ...]:
     return (
         f"{pair.second} - {pair.first}",
-        f"{100 * pair.difference:+.1f} [{100 * pair.low:+.1f}, {100 * pair.high:+.1f}]",
+        difference(pair, unit),
         f"{pair.only_second}:{pair.only_first}",
         f"{pair.adjusted:.2g}",
         "-" if pair.needed is None else f"{pair.needed:,}",

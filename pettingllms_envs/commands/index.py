@@ -7,10 +7,12 @@ pettingllms runs outputs --output runs.html          a page; also .md, and .csv 
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from rich.console import Console
 
@@ -57,7 +59,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         if form == "table":
             show(console, shown, broken)
         else:
-            give(args.output, console, text_of(shown, broken, form))
+            give(args.output, console, text_of(shown, broken, form, beside=args.output))
     return 0
 
 
@@ -113,8 +115,11 @@ def show(console: Console, shown: Sequence[Entry], broken: Sequence[Entry]) -> N
     say(console, ", ".join([*said, *([f"{len(broken)} more that cannot be read"] if broken else [])]))
 
 
-def text_of(shown: Sequence[Entry], broken: Sequence[Entry], form: str) -> str:
-    """The index as Markdown, CSV or a page; CSV has the columns of `evaluation.frame`, and also of broken runs."""
+def text_of(shown: Sequence[Entry], broken: Sequence[Entry], form: str, beside: Path | None = None) -> str:
+    """The index as Markdown, CSV or a page; CSV has the columns of `evaluation.frame`, and also of broken runs.
+
+    A page links to those that `pettingllms view` has written; `beside` is the file that it is written to.
+    """
     if form == "csv":
         return csv_of([*shown, *broken])
     rows = [row_of(entry) for entry in shown]
@@ -122,13 +127,20 @@ def text_of(shown: Sequence[Entry], broken: Sequence[Entry], form: str) -> str:
     if form == "html":
         from pettingllms_envs.page.runs import page
 
-        return page(HEADS, rows, faults)
+        start = Path() if beside is None else beside.parent
+        return page(HEADS, rows, faults, [_page_of(entry.path, start) for entry in shown])
 
     left = (1, 2, len(HEADS) - 1)
     whole: list[Block] = [Heading("Runs", 1), Table(HEADS, rows, left=left)]
     if faults:
         whole += [Heading("Cannot be read", 2), Items(faults)]
     return markdown(whole)
+
+
+def _page_of(folder: Path, start: Path) -> str:
+    """The address of a run's page, from a folder; empty if there is none."""
+    file = folder / "page.html"
+    return quote(Path(os.path.relpath(file, start)).as_posix()) if file.is_file() else ""
 
 
 def csv_of(entries: Sequence[Entry]) -> str:

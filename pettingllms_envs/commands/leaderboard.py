@@ -16,6 +16,7 @@ from typing import Any
 from rich.console import Console
 
 from pettingllms_envs.commands import user_errors
+from pettingllms_envs.commands.compare import add_pooling, difference, figure, of_envs
 from pettingllms_envs.commands.formats import add_format, as_csv, format_of, give, say_blocks, starred
 from pettingllms_envs.episodes import files
 from pettingllms_envs.episodes.index import run_folders
@@ -23,6 +24,7 @@ from pettingllms_envs.evaluation.compare import Run
 from pettingllms_envs.evaluation.data_label import problem_set
 from pettingllms_envs.evaluation.leaderboard import leaderboard
 from pettingllms_envs.evaluation.metrics import sum_of_tokens
+from pettingllms_envs.evaluation.scores import RETURN, SUCCESS, pool_seeds
 from pettingllms_envs.evaluation.suites import read_record
 from pettingllms_envs.evaluation.tables import count, duration, width
 from pettingllms_envs.studies.page import page
@@ -32,6 +34,8 @@ from pettingllms_envs.studies.report import Bold, Heading, Items, Paragraph, Tab
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the options of `leaderboard`."""
     parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help="folders with runs at any depth")
+    parser.add_argument("--env", action="append", default=[], metavar="E", help="show this environment alone")
+    add_pooling(parser)
     add_format(parser)
 
 
@@ -42,7 +46,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
         folders = [
             folder for folder in args.folders if not folder.is_file()
         ]  # a shell's `suite/*` has suite.json, too
-        board = read_board([run for folder in folders or args.folders for run in runs_below(folder)])
+        found = [run for folder in folders or args.folders for run in runs_below(folder)]
+        board = read_board(found, envs=args.env, is_pooled=args.pool_seeds)
         if form == "table":
             show(console, board)
         else:
@@ -63,8 +68,14 @@ def runs_below(folder: Path) -> list[Path]:
     return found
 
 
-def read_board(folders: Sequence[Path]) -> Any:
-    """The leaderboard of runs; those that cannot be read are left out with the reason."""
+def read_board(folders: Sequence[Path], *, envs: Sequence[str] = (), is_pooled: bool = False) -> Any:
+    """The leaderboard of runs; those that cannot be read are left out with the reason.
+
+    Args:
+        folders: The runs.
+        envs: Names of environments that alone are shown; none for all.
+        is_pooled: Whether runs that differ in their seed alone are samples of one.
+    """
     runs, broken = [], []
     records = {root: read_record(root).get("players", {}) for root in {folder.parent for folder in folders}}
     names = {str(each): name for each in folders if (name := records[each.parent].get(each.name))}
@@ -72,10 +83,11 @@ def read_board(folders: Sequence[Path]) -> Any:
         try:
             header = files.read_header(folder)
             rows = files.distinct(files.read(folder, whole=False)) if (folder / files.EPISODES).exists() else []
-            runs.append(Run(str(folder), header, rows))
+            runs.append(Run(str(folder), header, rows, str(folder)))
         except (ValueError, OSError) as error:
             broken.append((str(folder), " ".join(str(error).split())))
-    board = leaderboard(runs, names)
+    runs = of_envs(runs, envs)
+    board = leaderboard(pool_seeds(runs) if is_pooled else runs, names)
     return replace(board, left_out=sorted([*board.left_out, *broken]))
 
 
@@ -101,23 +113,26 @@ def text_of(board: Any, form: str) -> str:
 def blocks(board: Any) -> Iterator[Any]:
     """The leaderboard from its title to the runs that are left out."""
     yield Heading("Leaderboard", 1)
+    earned = list(dict.fromkeys(cell.column for cell in board.cells.values() if cell.measure == RETURN))
     if board.cells:
         heads = [*board.columns, *(["mean"] if board.means else [])]
         rows = [
             [player, *(_shown(board.cells.get((player, column))) for column in board.columns)]
-            + ([_percent(board.means[player]) if player in board.means else "-"] if board.means else [])
+            + ([figure(board.means[player], SUCCESS) if player in board.means else "-"] if board.means else [])
             for player in board.players
         ]
         yield Table(("player", *heads), rows)
-        said = (
-            "Success with 95% intervals. In bold (or with a star): nobody in the column is better by a verdict below."
-        )
+        of_returns = f", of {', '.join(earned)} the mean return of an agent," * bool(earned)
+        best = "In bold (or with a star): nobody in the column is better by a verdict below."
+        said = f"Success{of_returns} with 95% intervals. {best}"
         if board.means:
             said += (
                 " The mean gives each environment the same weight; who lacks a column has none, and stands at the end."
             )
         if own := board.not_in_mean:
-            said += f" No mean counts {', '.join(own)}, whose problems are not the benchmark's."
+            why = "which has returns" if own == earned else "whose problems are not the benchmark's"
+            why += " or which have returns" * bool(earned and own != earned)
+            said += f" No mean counts {', '.join(own)}, {why}."
         yield Paragraph(said)
         notes = [f"{cell.column}: {cell.note}" for cell in board.cells.values() if cell.note]
         states = {(cell.column, cell.run.header["versions"].get("source")) for cell in board.cells.values()}
@@ -129,15 +144,16 @@ def blocks(board: Any) -> Iterator[Any]:
         if notes:
             yield Items(list(dict.fromkeys(notes)))
     if board.comparisons:
+        unit = "difference" if earned else "points"
         yield Heading("Paired comparisons", 2)
         pairs = [(column, pair) for column, found in board.comparisons.items() for pair in found.pairs]
         yield Table(
-            ("environment", "left - right", "points [interval]", "p (Holm)", "verdict"),
+            ("environment", "left - right", f"{unit} [interval]", "p (Holm)", "verdict"),
             [
                 [
                     column,
                     f"{pair.second} - {pair.first}",
-                    f"{100 * pair.difference:+.1f} [{100 * pair.low:+.1f}, {100 * pair.high:+.1f}]",
+                    difference(pair, "return" if column in earned else "points"),
                     f"{pair.adjusted:.2g}",
                     pair.verdict,
                 ]
@@ -181,29 +197,24 @@ def _in_order(board: Any) -> list[Any]:
 def _shown(cell: Any) -> str:
     if cell is None:
         return "-"
-    text = _percent(cell.success)
+    text = figure(cell.figure, cell.measure)
     return Bold(text) if cell.is_best else text
-
-
-def _percent(figure: Sequence[float]) -> str:
-    mean, low, high = (100 * each for each in figure)
-    return f"{mean:.1f}% [{low:.1f}, {high:.1f}]"
 
 
 def lines(board: Any) -> Iterator[list[Any]]:
     """A line for each run: those in the table, then the others with the reason."""
     heads = ("environment", "player", "success", "low", "high", "is_best", "problem_set", "problems", "samples")
-    yield [*heads, "episodes", "tokens_in", "tokens_out", "wall_seconds", "date", "data", "run", "left_out"]
+    yield [*heads, "episodes", "tokens_in", "tokens_out", "wall_seconds", "date", "data", "run", "left_out", "measure"]
     for cell in _in_order(board):
         timing, config = cell.report["timing"] or {}, cell.run.header["config"]
         yield [
-            *(cell.column, cell.player, *cell.success, cell.is_best),
-            *(problem_set(config), cell.report["success"]["problems"]),
+            *(cell.column, cell.player, *cell.figure, cell.is_best),
+            *(problem_set(config), len({files.problem(row) for row in cell.run.rows})),
             *(config["samples"], cell.report["episodes"]["ended"], *(sum_of_tokens(cell.report) or ("", ""))),
-            *(timing.get("seconds", ""), day(timing.get("began")), cell.note, cell.run.name, ""),
+            *(timing.get("seconds", ""), day(timing.get("began")), cell.note, cell.run.name, "", cell.measure),
         ]
     for name, reason in board.left_out:
-        yield [*[""] * 15, name, reason]
+        yield [*[""] * 15, name, reason, ""]
 
 
 def day(seconds: float | None) -> str:

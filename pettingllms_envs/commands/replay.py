@@ -79,6 +79,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
     how = "as far as a training run records them" if is_training else "byte for byte"
     if compared:
         say(console, f"{same} of {counted(compared, 'episode')} {'is' if compared == 1 else 'are'} the same, {how}.")
+    if others := sum(not each.has_states for each in replayed):
+        say(console, f"States of {counted(others, 'episode')} were not compared: the record has another form of them.")
     if errors := len(rows) - compared:
         say(console, f"{errors} of {counted(len(rows), 'episode')} ended with an error and could not be compared.")
     first = next((each.first for each in replayed if each.first is not None), None)

@@ -13,6 +13,20 @@ def state_hash(env: Any) -> str | None:
     return None if found is None else str(found())
 
 
+def state_fields(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a row that say what its states are: their form, if it is not 1, and whether they are histories."""
+    form = metadata.get("state_form", 1)
+    is_history = metadata.get("state") == "history"
+    return {**({} if form == 1 else {"state_form": form}), **({"states": "history"} if is_history else {})}
+
+
+def has_states_of(row: Mapping[str, Any], metadata: Mapping[str, Any]) -> bool:
+    """Whether the states of a record may be compared with those of an environment. Form 1 did not tell histories."""
+    now = state_fields(metadata)
+    names = ("state_form", "states") if "state_form" in now else ("state_form",)
+    return all(row.get(name) == now.get(name) for name in names)
+
+
 Infos = Mapping[str, Mapping[str, Any]]
 """An environment's infos by agent."""
 
@@ -31,6 +45,15 @@ def parts_of(env: Any, infos: Infos) -> dict[str, dict[str, float]] | None:
     if parts is None:
         return None
     return {scope: {name: float(value) for name, value in named.items()} for scope, named in parts.items()}
+
+
+def reading_of(env: Any) -> dict[str, str]:
+    """How the last reply was read, as a field of a step's record: `"strictly"`, `"leniently"`, `"unreadable: why"`.
+
+    Nothing where the environment does not say: of a third-party one, or of a reply that is no move.
+    """
+    reading = getattr(env.unwrapped, "reading", None)
+    return {} if reading is None else {"reading": ": ".join(filter(None, (reading.form, reading.why)))}
 
 
 def problem_of(env: Any) -> str | None:

@@ -10,7 +10,7 @@ from pettingllms_envs.branching import check_replayable
 from pettingllms_envs.episodes.difference import difference
 from pettingllms_envs.episodes.episode import EpisodeRecorder, Instance, RunLimits
 from pettingllms_envs.episodes.files import Row, digest, write_line
-from pettingllms_envs.episodes.observing import state_hash
+from pettingllms_envs.episodes.observing import has_states_of, state_hash
 from pettingllms_envs.failures import EpisodeRestart
 from pettingllms_envs.observations import Image
 
@@ -52,11 +52,14 @@ class ReplayResult:
         row: The new row; what only a model can know is taken from the record.
         first: The first difference from the record, or None.
         off_prompt: Number of steps at which the agent's prompt is now another one.
+        has_states: Whether states were compared, as they are where the record's have the form of the environment's.
+            If not, those of the record are kept.
     """
 
     row: dict[str, Any]
     first: Difference | None
     off_prompt: int
+    has_states: bool = True
 
 
 def replay(env: Any, row: Row, *, keep: Callable[[Image], object] = lambda image: None) -> ReplayResult:
@@ -86,8 +89,10 @@ def replay(env: Any, row: Row, *, keep: Callable[[Image], object] = lambda image
 
     number, agent, over = 0, None, ""
     state: str | None = None
+    has_states = True
     try:
         recorder.reset()
+        has_states = has_states_of(row, env.metadata)
         over = recorder.end(UNTIL_THE_END)
         for number, was in enumerate(row["steps"]):
             agent = was["agent"]
@@ -96,10 +101,13 @@ def replay(env: Any, row: Row, *, keep: Callable[[Image], object] = lambda image
                 differ(number, agent, f"expected the reply of {agent}, but {now}")
                 break
             again = recorder.prompt_fields(agent) | {"reply": was["reply"]}
+            again |= {} if has_states else {"state": was["state"]}
             if is_training and "messages" in was:  # of an agent that remembers, of whose earlier turns env is unaware
                 again.setdefault("messages", was["messages"])
             off_prompt += any(again.get(name) != was.get(name) for name in ("prompt", *OPTIONAL))
             recorder.play(was["reply"], {k: v for k, v in (was | again).items() if k in again or k not in OPTIONAL})
+            if "reading" not in was:  # as of earlier versions
+                recorder.steps[-1].pop("reading", None)
             state = state_hash(env)
             for name in OPTIONAL:
                 differ(number, agent, difference(was.get(name), again.get(name), name))
@@ -112,14 +120,17 @@ def replay(env: Any, row: Row, *, keep: Callable[[Image], object] = lambda image
     except Exception as error:  # noqa: BLE001  # another version of an environment may raise anything
         differ(number, agent, f"the environment raised {type(error).__name__}: {error}")
     again_row = _finished(recorder, row, over)
-    if is_training:
+    if not has_states:
+        again_row |= {"state": row["state"]}
+        again_row |= {"digest": digest(again_row)} if "digest" in row else {}
+    elif is_training:
         again_row["state"] = state  # as it was before everybody took their leave
     of_bench = () if is_training else ("turns",)  # a training has counted its decisions' turns, not the environment's
     for name in ("instance", "tools", "end", *of_bench, "success", "outcome", "answer", "returns", "state"):
         if name in row and not (is_training and row[name] is None):
             now = again_row[name]
             differ(None, None, difference(row[name], _as_far(now, row[name]) if is_training else now, name))
-    return ReplayResult(again_row, differences[0] if differences else None, off_prompt)
+    return ReplayResult(again_row, differences[0] if differences else None, off_prompt, has_states)
 
 
 def same_bytes(row: Row, again: Row) -> bool:

@@ -230,6 +230,7 @@ class Step(TypedDict):
     tool_calls: NotRequired[int | None]
     rewards: dict[str, float]
     parts: dict[str, dict[str, float]] | None
+    reading: NotRequired[str | None]
     timing: NotRequired[Timing | None]
 
 
@@ -258,6 +259,8 @@ class EpisodeRow(TypedDict):
     answer: NotRequired[str | None]
     returns: dict[str, float]
     state: str | None
+    state_form: NotRequired[int | None]
+    states: NotRequired[str | None]
     error: ErrorFields | None
     digest: NotRequired[str]
     timing: NotRequired[Timing | None]

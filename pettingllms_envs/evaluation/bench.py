@@ -324,7 +324,7 @@ def of_run(head: Mapping[str, Any], rows: Sequence[Row], name: str) -> Bench:
         )
     bench = Bench(
         env=config["env"],
-        settings=config["settings"],
+        settings=pettingllms_envs.recorded_settings(config["env"], config["settings"]),
         agents={agent: from_identity(identity) for agent, identity in config["agents"].items()},
         chosen=InstanceSet(
             config["instances"]["source"],

@@ -1,8 +1,9 @@
-"""Compares several runs on the same problems, with tests and intervals. Pure.
+"""Compares several runs on the same problems, with tests and intervals.
 
 Each pair of runs is compared problem by problem, on those for which every run has a result. With one sample per
 problem the test is McNemar's exact test and the interval Newcombe's for paired shares; with several samples, the exact
-sign-flip test on the problems' differences, and a bootstrap over problems. P-values are corrected by Holm's method and
+sign-flip test on the problems' differences, and a bootstrap over problems. Where an environment reports no success, a
+team's mean returns are compared likewise, by a studentized bootstrap. P-values are corrected by Holm's method and
 intervals by Bonferroni's for the number of pairs. A run is called better only if test and interval agree.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass
@@ -21,6 +23,8 @@ from pettingllms_envs.episodes.files import ANY_INSTANCE, Row, check_starts_noth
 from pettingllms_envs.evaluation import data_label
 from pettingllms_envs.evaluation.bench import without_defaults, workflow_of
 from pettingllms_envs.evaluation.metrics import tokens
+from pettingllms_envs.evaluation.scores import SUCCESS, check_cooperative, measure_of, returns_by_problem
+from pettingllms_envs.evaluation.scores import Run as Run
 from pettingllms_envs.evaluation.statistics import (
     Interval,
     difference_interval,
@@ -30,24 +34,15 @@ from pettingllms_envs.evaluation.statistics import (
     num_to_show,
     paired_interval,
     sign_flips,
+    studentized_bootstrap,
 )
+from pettingllms_envs.settings import STRICT_FORMAT
 
 
 ALPHA = 0.05
 
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """A run to compare.
-
-    Args:
-        name: Its name in tables.
-        header: Its `run.json`.
-    """
-
-    name: str
-    header: Mapping[str, Any]
-    rows: Sequence[Row]
+Scores = Mapping[str, Sequence[Any]]
+"""By a run's name its score on each problem, in one order: shares of success as `Fraction`s, or returns as floats."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +51,7 @@ class Pair:
 
     Args:
         first, second: Their names.
-        difference: Mean over problems of the second's success minus the first's, in [-1, 1].
+        difference: Mean over problems of the second's success (or return) minus the first's; of success in [-1, 1].
         low, high: Its interval; those of all pairs, also of other groups, hold simultaneously with 95% confidence.
         only_first, only_second: Number of problems on which that run does better.
         p: Two-sided exact p-value.
@@ -104,7 +99,8 @@ class Comparison:
         num_uneven: Problems of which two runs have different numbers of samples. With equal success rates the mean
             of such a difference is 0, but its distribution is not symmetric, so the tests are exact only if these are
             few.
-        success: Mean, low and high of each run on the common problems.
+        success: Mean, low and high of each run on the common problems; empty where they are compared by returns.
+        returns: The same of the runs' returns, where the environment reports no success; else empty.
         pairs: Every two runs, in the order given.
         budgets: Success of each run within a number of tokens per episode, by that number; empty if a run's tokens
             were not counted.
@@ -115,6 +111,7 @@ class Comparison:
     without: Mapping[str, int]
     num_uneven: int
     success: Mapping[str, tuple[float, float, float]]
+    returns: Mapping[str, tuple[float, float, float]]
     pairs: Sequence[Pair]
     budgets: Mapping[int, Mapping[str, float]]
 
@@ -149,7 +146,7 @@ def compare_each(groups: Mapping[str, Sequence[Run]], *, against_first: bool = F
     Raises:
         ValueError: As for `compare`.
     """
-    shares = {name: _shares(runs) for name, runs in groups.items()}
+    shares = {name: _scores(runs) for name, runs in groups.items()}
     names = {
         name: [pair for pair in itertools.combinations(own, 2) if not against_first or pair[0] == next(iter(own))]
         for name, own in shares.items()
@@ -166,15 +163,23 @@ def compare_each(groups: Mapping[str, Sequence[Run]], *, against_first: bool = F
     }
 
 
-def _shares(runs: Sequence[Run]) -> dict[str, list[Fraction]]:
-    """For each run its share of successful samples of each problem that every run has a result for, in one order."""
+def _scores(runs: Sequence[Run]) -> Scores:
+    """For each run its score on each problem that every run has a result for, in one order.
+
+    The share of successful samples, a `Fraction`; of a team whose environment reports no success, its mean return.
+    """
     _check(runs)
-    scores = {run.name: success_by_problem(run.rows) for run in runs}
+    scores: dict[str, dict[str, Any]]
+    if measure_of(row for run in runs for row in run.rows) == SUCCESS:
+        scores = {run.name: success_by_problem(run.rows) for run in runs}
+    else:
+        check_cooperative(runs[0].header["config"], [run.folder or run.name for run in runs])
+        scores = {run.name: returns_by_problem(run.rows) for run in runs}
     for run in runs:
         if not scores[run.name] and any(row["error"] is None for row in run.rows):
             raise ValueError(
                 f"{run.name} has {len(run.rows)} episodes whose environment does not say whether they succeeded; "
-                "expected 'success' in their outcomes. Compare agents that compete by `pettingllms crossplay`."
+                "expected 'success' in their outcomes, as the others have. Play it again."
             )
         if not scores[run.name]:
             raise ValueError(
@@ -190,8 +195,13 @@ def _shares(runs: Sequence[Run]) -> dict[str, list[Fraction]]:
     return {name: [own[key] for key in common] for name, own in scores.items()}
 
 
-def _comparison(runs: Sequence[Run], shares: Mapping[str, Sequence[Fraction]], pairs: Sequence[Pair]) -> Comparison:
-    counts = [Counter(problem(row) for row in run.rows if row["success"] is not None) for run in runs]
+def _comparison(runs: Sequence[Run], scores: Scores, pairs: Sequence[Pair]) -> Comparison:
+    has_success = all(isinstance(each, Fraction) for own in scores.values() for each in own)
+    has_result = operator.itemgetter("success" if has_success else "returns")
+    counts = [
+        Counter(problem(row) for row in run.rows if row["error"] is None and has_result(row) is not None)
+        for run in runs
+    ]
     common = set.intersection(*(set(own) for own in counts))
     others = [set.intersection(*map(set, counts[:i] + counts[i + 1 :])) for i in range(len(runs) * (len(runs) > 2))]
     return Comparison(
@@ -199,19 +209,31 @@ def _comparison(runs: Sequence[Run], shares: Mapping[str, Sequence[Fraction]], p
         without={run.name: len(own) for run, own in zip(runs, others, strict=False) if len(own) > len(common)},
         left_out={run.name: len(own) - len(common) for run, own in zip(runs, counts, strict=True)},
         num_uneven=sum(len({own[key] for own in counts}) > 1 for key in common),
-        success={
-            name: (float(sum(own)) / len(own), *mean_interval([float(share) for share in own]))
-            for name, own in shares.items()
-        },
+        success={name: figure_of(own) for name, own in scores.items() if has_success},
+        returns={name: figure_of(own) for name, own in scores.items() if not has_success},
         pairs=pairs,
-        budgets=_budgets(runs, common),
+        budgets=_budgets(runs, common) if has_success else {},
     )
+
+
+def figure_of(scores: Sequence[Fraction | float]) -> tuple[float, float, float]:
+    """The mean of scores, one for each problem, and the ends of its 95% interval: of shares, or of returns."""
+    values = [float(each) for each in scores]
+    is_share = all(isinstance(each, Fraction) for each in scores)
+    return sum(values) / len(values), *(mean_interval(values) if is_share else studentized_bootstrap(values))
 
 
 def _check(runs: Sequence[Run]) -> None:
     names = [run.name for run in runs]
     if len(runs) < 2 or len(set(names)) < len(names):
         raise ValueError(f"the runs are {', '.join(names)}; expected two or more, of different names. Name them.")
+    strict = [run.name for run in runs if read_so(run.header["config"])[STRICT_FORMAT]]
+    if 0 < len(strict) < len(runs):
+        lenient = ", ".join(name for name in names if name not in strict)
+        raise ValueError(
+            f"{', '.join(strict)} read replies strictly, and {lenient} did not; expected one way, or the form"
+            f" of replies is compared. Play one with --set {STRICT_FORMAT}=true, or without it."
+        )
     first = _problem_settings(runs[0])
     for run in runs[1:]:
         if _problem_settings(run) != first:
@@ -225,7 +247,7 @@ def _check(runs: Sequence[Run]) -> None:
 def check_comparable(runs: Sequence[Run]) -> None:
     """Raise `ValueError` if runs cannot be compared, or a single one begins a problem in different states."""
     if len(runs) > 1:
-        _shares(runs)
+        _scores(runs)
     _check_starts(runs)
 
 
@@ -265,6 +287,11 @@ def _problem_settings(run: Run) -> dict[str, Any]:
     env = str(config.get("env"))
     own = {"file": config.get("env_config")} if ":" in env else {}
     return {"env": env, **own, **{name: told[name] for name in told if name not in ANY_INSTANCE}}
+
+
+def read_so(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a run, with how replies were read; strictly before that was recorded."""
+    return {STRICT_FORMAT: True, **(config.get("settings") or {})}
 
 
 def telling_settings(env: str | None, settings: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -308,16 +335,21 @@ def _are_single(one: Sequence[Fraction], other: Sequence[Fraction]) -> bool:
     return all(share in (0, 1) for share in (*one, *other))
 
 
-def _pair(first: str, second: str, shares: Mapping[str, Sequence[Fraction]], confidence: float) -> dict[str, Any]:
+def _pair(first: str, second: str, scores: Scores, confidence: float) -> dict[str, Any]:
     """The fields of a `Pair`, except the adjusted p-value."""
-    one, other = shares[first], shares[second]
-    low, high = difference_of_shares(one, other, confidence)
+    one, other = scores[first], scores[second]
+    is_share = all(isinstance(each, Fraction) for each in (*one, *other))
     differences = [b - a for a, b in zip(one, other, strict=True)]
     num = len(differences)
     only_first, only_second = sum(each < 0 for each in differences), sum(each > 0 for each in differences)
-    if _are_single(one, other):
+    if not is_share:
+        p, test = sign_flips(differences), "sign flips"
+        low, high = studentized_bootstrap(differences, confidence)
+    elif _are_single(one, other):
         p, test = mcnemar(only_first, only_second), "McNemar"
+        low, high = difference_of_shares(one, other, confidence)
     else:
+        low, high = difference_of_shares(one, other, confidence)
         whole = math.lcm(*(each.denominator for each in differences))
         p, test = sign_flips([int(each * whole) for each in differences]), "sign flips"
     mean = float(sum(differences) / num)

@@ -20,7 +20,8 @@ from typing import Any
 
 from pettingllms_envs.episodes.players import is_same_player, labels, options_of
 from pettingllms_envs.evaluation import data_label, metrics
-from pettingllms_envs.evaluation.compare import Comparison, Run, check_comparable, compare_each
+from pettingllms_envs.evaluation.compare import Comparison, Run, check_comparable, compare_each, figure_of, read_so
+from pettingllms_envs.evaluation.scores import RETURN, SUCCESS, check_cooperative, returns_by_problem
 
 
 Figure = tuple[float, float, float]
@@ -53,8 +54,15 @@ class Cell:
     is_best: bool = False
 
     @property
-    def success(self) -> Figure:
-        """Its success rate."""
+    def measure(self) -> str:
+        """What it is compared by, `"success"` or `"return"`."""
+        return RETURN if self.report["success"] is None else SUCCESS
+
+    @property
+    def figure(self) -> Figure:
+        """Its success rate; its mean return where the environment reports no success."""
+        if self.measure == RETURN:
+            return figure_of(list(returns_by_problem(self.run.rows).values()))
         figures = self.report["success"]
         return figures["mean"], figures["low"], figures["high"]
 
@@ -69,7 +77,7 @@ class Leaderboard:
         cells: By player and column.
         means: The mean over the environments of the columns, but for those of `not_in_mean`, of each player that has
             them all; empty with one column.
-        not_in_mean: The columns whose problems are not what the environment is called after.
+        not_in_mean: The columns whose problems are not what the environment is called after, or that have returns.
         comparisons: The pairs of each column that has two players.
         left_out: Name and reason of each run that is in no column.
     """
@@ -152,17 +160,17 @@ def _joined(
     comparisons = compare_each(compared) if compared else {}
     cells = {key: replace(cell, is_best=_is_best(cell, comparisons)) for key, cell in cells.items()}
     shown = list(columns)
-    noted = {cell.column for cell in cells.values() if cell.note}
+    noted = {cell.column for cell in cells.values() if cell.note or cell.measure == RETURN}
     ranked = [column for column in shown if column not in noted] or shown
     by_env: dict[str, list[str]] = {}
     for column in ranked:
         by_env.setdefault(str(columns[column][0].header["config"]["env"]), []).append(column)
     means = {
-        player: _mean([_of_env([cells[player, column].success for column in own]) for own in by_env.values()])
+        player: _mean([_of_env([cells[player, column].figure for column in own]) for own in by_env.values()])
         for player in dict.fromkeys(player for player, _ in cells)
         if len(ranked) > 1 and all((player, column) in cells for column in ranked)
     }
-    single = {player: cell.success for (player, column), cell in cells.items() if [column] == ranked} or means
+    single = {player: cell.figure for (player, column), cell in cells.items() if [column] == ranked} or means
     order = sorted(
         dict.fromkeys(player for player, _ in cells),
         key=lambda player: (player not in single, -single[player][0] if player in single else 0.0, player),
@@ -229,7 +237,8 @@ def _same(run: Run) -> str:
     """In what the runs of a column agree; the problems' content, which earlier versions did not write, is compared."""
     config = run.header["config"]
     instances = {key: value for key, value in config["instances"].items() if key != "content"}
-    return json.dumps({**{name: config.get(name) for name in SAME}, "instances": instances}, sort_keys=True)
+    same = {name: config.get(name) for name in SAME} | {"settings": read_so(config), "instances": instances}
+    return json.dumps(same, sort_keys=True)
 
 
 def _alike(runs: Sequence[Run], left_out: list[tuple[str, str]]) -> list[Run]:
@@ -276,7 +285,11 @@ def _unfit(run: Run, report: Mapping[str, Any]) -> str:
         )
         return f"of {planned:,} episodes {' and '.join(left)}; the same command plays them"
     if report["success"] is None:
-        return "its environment does not say whether an episode was a success"
+        try:
+            check_cooperative(run.header["config"], [run.name, "ANOTHER"])
+        except ValueError as error:
+            return str(error)
+        return ""
     if (known := report["success"]["episodes"]) < num:
         return f"{num - known:,} of {num:,} episodes do not say whether they were a success"
     return ""
@@ -324,7 +337,7 @@ def _conditions(run: Run) -> dict[str, str]:
     chosen = [row["instance"]["options"] for row in run.rows]
     options = {name: value for name, value in chosen[0].items() if all(each.get(name) == value for each in chosen)}
     plain = {
-        **(config.get("settings") or {}),
+        **read_so(config),
         **options,
         "problems": data_label.problem_set(config),
         "samples": config["samples"],

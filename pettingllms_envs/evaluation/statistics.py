@@ -24,6 +24,8 @@ SKEWED = 1 / 6
 of intervals that may miss. Chosen by simulation, see docs/benchmarking.md."""
 MOST_STUDENTIZED = 5_000
 """Most values that are resampled: of more the normal interval is as good, and resampling takes seconds."""
+MOST_SUMS = 1_000_000
+"""Most that whole differences may add up to for the distribution of their sum to be computed."""
 MOST_ENUMERATED = 16
 """Most differences for which all combinations of signs are enumerated."""
 
@@ -189,14 +191,14 @@ def mcnemar(num_first: int, num_second: int) -> float:
 def sign_flips(values: Sequence[float], *, seed: int = 0) -> float:
     """Two-sided p-value of the sign-flip test: the share of sign combinations with a sum at least as far from 0.
 
-    Exact for any number of integers, and for up to `MOST_ENUMERATED` other values; beyond that, from 100,000 random
-    combinations and the observed one.
+    Exact for integers that add up to at most `MOST_SUMS`, and for up to `MOST_ENUMERATED` other values; beyond that,
+    from 100,000 random combinations and the observed one.
 
     Example:
         1, 2, 3: of the eight sums only 6 and -6 are as far from 0, so 0.25, the least possible with three values.
     """
     values = [value for value in values if value]
-    if all(float(value).is_integer() for value in values):
+    if all(float(value).is_integer() for value in values) and sum(map(abs, values)) <= MOST_SUMS:
         return _flips_of_integers([int(value) for value in values])
     seen = abs(sum(values)) - 1e-12
     array = np.array(values)

@@ -10,6 +10,7 @@ import pettingllms_envs
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.core import Tool, ToolResult
 from pettingllms_envs.episodes.files import made_with
+from pettingllms_envs.episodes.observing import has_states_of
 from pettingllms_envs.evaluation.bench import workflow_of
 from pettingllms_envs.features import Board
 from pettingllms_envs.tools import make_tool
@@ -65,6 +66,7 @@ class Boards:
         # What a program or another tool returned is a part of the state, but not of the board.
         exact = not hasattr(env.workflow, "executor") and "tool_calls" not in env.metadata["settings"]
         env.reset(seed=row["instance"]["seed"], options=row["instance"]["options"])
+        exact = exact and has_states_of(row, env.metadata)
         for step in row["steps"]:
             if not env.agents or env.agent_selection != step["agent"] or (exact and env.state_hash() != step["state"]):
                 return

@@ -11,7 +11,8 @@ from importlib import resources
 
 
 STYLE = """
-body { padding: 1rem 1.5rem; } td { white-space: nowrap; } .wide { overflow-x: auto; }
+body { padding: 1rem 1.5rem; } td { white-space: nowrap; }
+td:last-child { white-space: normal; overflow-wrap: anywhere; min-width: 12rem; } .wide { overflow-x: auto; }
 form { display: flex; flex-wrap: wrap; gap: .5rem 1rem; margin: 1rem 0; }
 """
 
@@ -40,19 +41,22 @@ form.addEventListener("input", show); form.addEventListener("submit", event => e
 """
 
 
-def page(heads: Sequence[str], rows: Sequence[Sequence[str]], faults: Sequence[str]) -> str:
+def page(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], faults: Sequence[str], links: Sequence[str] | None = None
+) -> str:
     """The page as text.
 
     Args:
         heads: Of the columns, the first three of which are environment, player and date.
         rows: A text for each column.
         faults: A line for each run that cannot be read.
+        links: The address of each run's page, for its last column; empty where it has none.
     """
     style = (resources.files(__package__) / "static" / "page.css").read_text("utf-8")
     policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
     inputs = "".join(f'<label>{label} <input name="{name}" type="{kind}"></label>' for name, label, kind in FILTERS)
     head = "".join(f'<th scope="col">{escape(each)}</th>' for each in heads)
-    body = "\n".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    body = "\n".join(map(_row, rows, [""] * len(rows) if links is None else links))
     broken = "".join(f"<li>{escape(fault)}</li>" for fault in faults)
     below = f"<h2>Cannot be read</h2>\n<ul>{broken}</ul>\n" if faults else ""
     return (
@@ -65,3 +69,10 @@ def page(heads: Sequence[str], rows: Sequence[Sequence[str]], faults: Sequence[s
         f"<tbody>\n{body}\n</tbody></table></div>\n{below}"
         f"<script>{SCRIPT}</script>\n</body>\n</html>\n"
     )
+
+
+def _row(cells: Sequence[str], link: str) -> str:
+    texts = [escape(cell) for cell in cells]
+    if link:
+        texts[-1] = f'<a href="{escape(link)}">{texts[-1]}</a>'
+    return f"<tr>{''.join(f'<td>{text}</td>' for text in texts)}</tr>"

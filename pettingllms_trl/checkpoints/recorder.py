@@ -34,6 +34,7 @@ def rows(
     *,
     environments: Mapping[str, str],
     teams: Mapping[str, Sequence[str]],
+    states: Mapping[str, Mapping[str, Any]],
     policies: Mapping[str, str],
     step: int,
     before: int,
@@ -48,6 +49,7 @@ def rows(
         instances: The rows of data that were played; an episode's `instance` is an index into them.
         environments: The environments' own names, by the names that episodes have.
         teams: The possible agents of each environment, by the same names.
+        states: The `observing.state_fields` of each environment, by the same names.
         policies: Names of the policies by agent.
         step: The optimizer step of the generation, from 1.
         before: Number of episodes that the log has of earlier generations.
@@ -68,6 +70,7 @@ def rows(
                 tools,
                 instances[episode.instance],
                 environment=environments[episode.environment],
+                states=states[episode.environment],
                 training=training,
                 index=first + episode.instance,
             )
@@ -219,6 +222,7 @@ def _row(
     instance: Mapping[str, Any],
     *,
     environment: str,
+    states: Mapping[str, Any],
     training: Mapping[str, int],
     index: int,
 ) -> dict[str, Any]:
@@ -243,6 +247,7 @@ def _row(
         "outcome": outcome,
         "returns": dict(episode.returns),
         "state": episode.decisions[-1].played.state if episode.decisions else None,
+        **states,
         "error": None,
     }
     return {**row, "digest": files.digest(row), "timing": {}}
@@ -272,6 +277,7 @@ def _step(
         "seed": None,
         "rewards": {**decision.rewards, decision.agent: played.reward},
         "parts": _parts(played, scope),
+        **({} if played.reading is None else {"reading": played.reading}),
         "policy": policies[decision.agent],
         "prompt_ids": _digest_of_ids(decision.prompt.ids),
         "candidates": [

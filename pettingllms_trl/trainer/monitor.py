@@ -5,6 +5,7 @@
 | most replies of an agent are truncated at their maximum length           | after that generation             |
 | an agent's own steps never pay differently, but its returns differ       | after 2 generations and 32 groups |
 | all groups of an agent are flat: collapsed, solved, too hard or too easy | after 10 generations in a row     |
+| a role that is trained has never acted: raises `SilentRole`              | after 2 generations               |
 
 The first two warnings are given once in a run, the third after every ten such generations. Several environments of a
 run are inspected separately. Every process of a distributed run has all episodes, and so the same state; only the main
@@ -15,24 +16,30 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tqdm.auto import tqdm
 
+from pettingllms_envs.replies.reading import MOST_UNREADABLE, UNREADABLE, form_of
 from pettingllms_trl.credit import Advantages
 from pettingllms_trl.credit.delayed_rewards import REMEDIES
 from pettingllms_trl.credit.statistics import GroupStatistics, group_statistics, name_in
 from pettingllms_trl.policies.profiles import PolicyProfile
-from pettingllms_trl.records import Decision, Episode
+from pettingllms_trl.records import Decision, Episode, role_of
 from pettingllms_trl.role_sampling import SamplingOverrides
 
 
+MOST_SHOWN = 200
+"""Characters of an unreadable reply that a warning shows."""
 MOST_CUT_OFF = 0.5
 """Greatest share of an agent's replies that may be truncated without a warning."""
 
 
+SILENT_GENERATIONS = 2
+"""Number of generations in which a role that is trained must have acted."""
 FLAT_GENERATIONS = 10
 """Number of flat generations in a row after which an agent is reported."""
 DELAYED_GENERATIONS, DELAYED_GROUPS = 2, 32
@@ -123,16 +130,24 @@ def reply_limits(
     return limits
 
 
+class SilentRole(RuntimeError):
+    """A role that is to be trained never acts."""
+
+
 class LearningMonitor:
     """Warns of roles that cannot learn.
 
     Args:
         limits: Limits of each agent with weights here.
+        trained: The agents whose policies are trained; a role of theirs that never acts ends the training.
     """
 
-    def __init__(self, limits: Mapping[str, ReplyLimit]) -> None:
+    def __init__(self, limits: Mapping[str, ReplyLimit], trained: Collection[str] = ()) -> None:
         self._limits = limits
+        self._silent = set(map(role_of, trained))
+        self._num_generations = self._num_episodes = 0
         self._cut_off: set[str] = set()
+        self._unreadable: set[str] = set()
         self._signals: dict[str, RoleSignal] = {}
 
     def observe(self, episodes: Sequence[Episode], decisions: Sequence[Decision], advantages: Advantages) -> list[str]:
@@ -145,8 +160,16 @@ class LearningMonitor:
 
         Returns:
             The warnings.
+
+        Raises:
+            SilentRole: A role that is trained has not acted in the first `SILENT_GENERATIONS`.
         """
-        return [*self._of_replies(decisions), *self._of_groups(episodes, decisions, advantages)]
+        self._check_all_act(episodes)
+        return [
+            *self._of_replies(decisions),
+            *self._of_readings(decisions),
+            *self._of_groups(episodes, decisions, advantages),
+        ]
 
     def state_dict(self) -> dict[str, Any]:
         """The signals of all agents, as numbers and strings."""
@@ -155,6 +178,21 @@ class LearningMonitor:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what `state_dict` returned."""
         self._signals = {name: RoleSignal(**fields) for name, fields in state.items()}
+        self._silent = set()  # of a run that went on for so long
+
+    def _check_all_act(self, episodes: Sequence[Episode]) -> None:
+        if not self._silent or not episodes:
+            return
+        self._num_generations += 1
+        self._num_episodes += len(episodes)
+        self._silent -= {role_of(decision.agent) for episode in episodes for decision in episode.decisions}
+        if self._silent and self._num_generations == SILENT_GENERATIONS:
+            raise SilentRole(
+                f"{' and '.join(sorted(self._silent))} took no decision in the first {self._num_episodes} episodes, "
+                "so nothing of it is trained; expected one at least. In a program, give its client base_url and the "
+                "agent's name: else its calls go elsewhere, and may be paid there. A role that is not to learn has "
+                "Policy(trainable=False)."
+            )
 
     def _of_replies(self, decisions: Sequence[Decision]) -> list[str]:
         shares: dict[str, tuple[int, int]] = {}
@@ -170,6 +208,26 @@ class LearningMonitor:
         }
         self._cut_off |= set(found)
         return [_cut_off_words(found, self._limits)] if found else []
+
+    def _of_readings(self, decisions: Sequence[Decision]) -> list[str]:
+        """A warning for each agent of whose replies more than `MOST_UNREADABLE` could not be read, once."""
+        by_agent: dict[str, list[tuple[str, str]]] = {}
+        for decision in decisions:
+            read = [(each.reading, each.completion.text) for each in decision.candidates if each.reading]
+            by_agent.setdefault(decision.agent, []).extend(read)
+        words = []
+        for agent, read in by_agent.items():
+            reasons = Counter(reading for reading, _ in read if form_of(reading) == UNREADABLE)
+            if reasons.total() > MOST_UNREADABLE * len(read) and agent not in self._unreadable:
+                self._unreadable.add(agent)
+                why = reasons.most_common(1)[0][0]
+                example = next(text for reading, text in read if reading == why)[-MOST_SHOWN:]
+                words.append(
+                    f"{reasons.total() / len(read):.0%} of the replies of {agent} are unreadable, most often because "
+                    f"{why.partition(': ')[2]}. One of them ends {example!r}. Say in the prompt how a reply is to "
+                    "end, warm up on demonstrations, or raise max_completion_length where replies are cut off."
+                )
+        return words
 
     def _of_groups(
         self, episodes: Sequence[Episode], decisions: Sequence[Decision], advantages: Advantages

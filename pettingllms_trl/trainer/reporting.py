@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pettingllms_envs.audit import Run
+from pettingllms_envs.episodes.observing import state_fields
 from pettingllms_trl import credit as credits
 from pettingllms_trl.checkpoints import recorder
 from pettingllms_trl.credit import Advantages
@@ -182,6 +183,7 @@ class GenerationReporter:
             generation.rows,
             environments={**names, "": next(iter(names.values()))},
             teams={**teams, "": next(iter(teams.values()))},
+            states=self._states(),
             policies=self._team.routing.of_agent,
             step=step,
             before=log.begin(step),
@@ -220,6 +222,11 @@ class GenerationReporter:
         )
         return recorder.RolloutRecorder(Path(args.output_dir) / "rollouts", about)
 
+    def _states(self) -> dict[str, dict[str, Any]]:
+        """What a record says of each environment's states, by the names that episodes have."""
+        states = {name: state_fields(pool[0].metadata) for name, pool in self._setup.envs.items()}
+        return {**states, "": next(iter(states.values()))}
+
     def _make_audit(self) -> RolloutAudit:
         run = Run(
             kind="rollouts",
@@ -232,7 +239,8 @@ class GenerationReporter:
             scale=self._facts.scale,
             temperature=self._temperature,
         )
-        return RolloutAudit(run, raises=self._args.audit == "stop")
+        histories = [name for name, fields in self._states().items() if "states" in fields]
+        return RolloutAudit(run, raises=self._args.audit == "stop", histories=histories)
 
 
 def _scores_by_turn(played: Played) -> dict[tuple[str, int], list[RewardScores]]:

@@ -6,7 +6,7 @@ replies are reported by `monitor.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import pettingllms_envs.audit as audit
 from pettingllms_envs.audit import EXCHANGE, Audit, Finding, Run
@@ -23,11 +23,12 @@ class RolloutAudit:
     Args:
         run: Describes how groups are made.
         raises: Whether a failed check stops the training; a warning does not.
+        histories: The environments whose states are histories, as episodes name them.
     """
 
-    def __init__(self, run: Run, *, raises: bool) -> None:
+    def __init__(self, run: Run, *, raises: bool, histories: Collection[str] = ()) -> None:
         self._audit = Audit(run, EXCHANGE, ())
-        self._run, self._raises = run, raises
+        self._run, self._raises, self._histories = run, raises, histories
         self._told: set[tuple[str, str]] = set()
         self._num_generations = 0
 
@@ -50,7 +51,14 @@ class RolloutAudit:
             UnsoundRollouts: A check failed, and `raises` is set.
         """
         self._num_generations += 1
-        for episode in rows_of(episodes, advantages, policies=self._run.policies, step=self._num_generations):
+        observed = rows_of(
+            episodes,
+            advantages,
+            policies=self._run.policies,
+            step=self._num_generations,
+            histories=self._histories,
+        )
+        for episode in observed:
             self._audit.observe(episode)
         found = [each for each in self._audit.conclude() if each.is_bad and (each.name, each.status) not in self._told]
         self._told |= {(each.name, each.status) for each in found}
@@ -70,6 +78,7 @@ def rows_of(
     *,
     policies: Mapping[str, str] | None = None,
     step: int | None = None,
+    histories: Collection[str] = (),
 ) -> Iterator[audit.Episode]:
     """Convert a rollout to the form that the checks read.
 
@@ -78,6 +87,7 @@ def rows_of(
         advantages: As in `RolloutAudit.observe`.
         policies: Names of the policies by agent.
         step: Identifies the generation.
+        histories: The environments whose states are histories, as episodes name them.
     """
     for episode in episodes:
         yield audit.Episode(
@@ -94,6 +104,7 @@ def rows_of(
             step=step,
             sample=episode.episode,
             result=sum(episode.returns.values()) / len(episode.returns) if episode.returns else None,
+            is_history=episode.environment in histories,
         )
 
 

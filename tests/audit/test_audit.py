@@ -504,6 +504,13 @@ def test_a_check_whose_column_is_missing_says_not_recorded(name: str, key: str) 
     assert findings_of(tree_header(), rows)[name].status == "not recorded"
 
 
+def test_states_that_are_histories_are_not_compared() -> None:
+    rows = tree_rows()
+    changed_state(rows)
+    found = findings_of(tree_header(), [{**row, "states": "history"} for row in rows])["changed state"]
+    assert (found.status, found.text) == ("not applicable", "states are histories here: they say what was replied.")
+
+
 def test_checks_of_turns_rewards_and_agents_say_not_recorded_without_them() -> None:
     run = Run(kind="rollouts", is_tree=True, num_candidates=2, credit="at_grpo", sums="siblings")
     pair = (Candidate(reply="a"), Candidate(reply="b"))

@@ -362,7 +362,6 @@ def test_true_false_and_null_of_a_setting_are_values_and_not_texts(text: str, va
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("", "the following arguments are required: COMMAND. `pettingllms --help` shows what there is."),
         ("list all", "unrecognized arguments: all. `pettingllms list --help` shows what there is."),
         ("info plan_pth", "no environment 'plan_pth'. Did you mean 'plan_path'?"),
         ("info plan_path --set size", "'size' is no setting; expected KEY=VALUE, such as size=8."),

@@ -12,7 +12,7 @@ import pettingllms_envs
 from echo_env import Echo
 from pettingllms_envs.agents.base import AgentFailed, Oracle, Random, Request, Scripted
 from pettingllms_envs.episodes.episode import Instance, RunLimits, episode
-from pettingllms_envs.episodes.files import write_line
+from pettingllms_envs.episodes.files import digest, write_line
 from pettingllms_envs.episodes.replay import Difference, changed, replay, same_bytes
 
 
@@ -163,3 +163,41 @@ def test_the_turns_of_a_training_are_compared_decision_by_decision() -> None:
     first = replay(pettingllms_envs.make("plan_path"), row).first
     assert first is not None
     assert (first.step, first.what[:4]) == (0, "turn")
+
+
+def described() -> Any:
+    return pettingllms_envs.make("plan_path", workflow="describer_solver", num_turns=2)
+
+
+def test_states_of_another_form_are_not_compared_and_all_else_is() -> None:
+    row = row_of(workflow="describer_solver", num_turns=2)
+    assert row["state_form"] == 2
+    before = {name: value for name, value in row.items() if name != "state_form"}  # as an earlier version wrote it
+    before["steps"] = [{**step, "state": "0" * 64} for step in row["steps"]]
+    before["state"] = "0" * 64
+    before["digest"] = digest(before)
+    replayed = replay(described(), before)
+    assert (replayed.first, replayed.has_states, same_bytes(before, replayed.row)) == (None, False, True)
+    as_now = {**before, "state_form": 2}
+    replayed = replay(described(), as_now)
+    assert replayed.has_states
+    assert replayed.first is not None
+    assert replayed.first.what.startswith("state from character 0: expected '000")
+    other = {
+        **before,
+        "steps": [*before["steps"][:-1], {**before["steps"][-1], "rewards": {"describer_0": 9.0, "solver_0": 9.0}}],
+    }
+    replayed = replay(described(), other)
+    assert replayed.first is not None
+    assert replayed.first.what.startswith("rewards")
+
+
+def test_states_that_were_histories_are_not_compared_with_others() -> None:
+    row = row_of(workflow="describer_solver", num_turns=2)
+    assert not replay(described(), {**row, "states": "history"}).has_states
+    env = pettingllms_envs.conversation(["solver"], grader="exact")()
+    asked = Instance(0, 0, {"prompt": "?", "answer": "0"})
+    of_rows = episode(env, asked, 0, {"solver_0": Scripted(lambda asked: "0")}, RunLimits())
+    assert (of_rows["states"], "state_form" in of_rows) == ("history", False)
+    earlier = {name: value for name, value in of_rows.items() if name != "states"}  # which said nothing of histories
+    assert replay(env, earlier).has_states

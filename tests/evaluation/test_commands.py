@@ -318,10 +318,31 @@ def test_crossplay_of_agents_that_compete_has_every_run_in_every_seat(run: Run) 
     for line, message in (
         ("crossplay oracle null --role player", "--role is 'player', but these agents compete"),
         ("crossplay oracle --ablate", "--ablate and --solo compare a team's success, and these agents compete."),
-        ("compare oracle null", "oracle has 20 episodes whose environment does not say whether they succeeded"),
+        (
+            "compare oracle null",
+            "the agents of kuhn_poker_v0 compete, so the returns of a run say nothing",
+        ),
+        ("compare oracle null", "Play the runs against each other: pettingllms crossplay oracle null"),
     ):
         status, _, err = run(line)
         assert (status, message in err) == (2, True), err
+
+
+def test_an_environment_that_cannot_be_compared_does_not_stop_the_others(run: Run) -> None:
+    for agent in ("oracle", "null"):
+        run(f"bench plan_path kuhn_poker --agents {agent} --limit 4 --output {agent}")
+    status, out, _ = run("compare oracle null")
+    assert status == 0
+    assert "kuhn_poker_v0 is left out: the agents of kuhn_poker_v0 compete" in out
+    assert "pettingllms crossplay oracle/kuhn" in out
+    assert "null - oracle -100.0" in out
+    assert run("compare oracle null --env plan_path")[1].count("kuhn_poker") == 0
+    status, _, err = run("compare oracle null --env kuhn_poker")
+    assert (status, "pettingllms crossplay oracle/kuhn" in err) == (2, True)
+    status, _, err = run("compare oracle null --env plan_paht")
+    assert "--env is plan_paht; expected one of kuhn_poker_v0, plan_path_v0. Did you mean 'plan_path'?" in err
+    assert "the agents of kuhn_poker_v0 compete" in run("leaderboard oracle null")[1]
+    assert "kuhn_poker" not in run("leaderboard oracle null --env plan_path")[1]
 
 
 def test_replay_says_that_all_is_the_same_or_what_is_not(run: Run) -> None:

@@ -9,7 +9,8 @@ from rich.console import Console
 from made_rows import header, row, run_of
 from pettingllms_envs.commands import compare as commands
 from pettingllms_envs.evaluation.compare import Run, compare
-from pettingllms_envs.evaluation.statistics import paired_interval
+from pettingllms_envs.evaluation.scores import is_pooled, pool_seeds
+from pettingllms_envs.evaluation.statistics import paired_interval, sign_flips
 
 
 def test_two_runs_on_the_same_problems_are_paired() -> None:
@@ -130,3 +131,59 @@ def test_the_tables_say_which_p_it_is_who_won_and_how_many_problems_would_tell()
     assert "p (Holm)" in console.file.getvalue()
     assert "Adjusted by Holm, so that all 3 verdicts hold together" in console.file.getvalue()
     assert "four times in five, among as many comparisons." in console.file.getvalue()
+
+
+def team_of(name: str, returns: list[tuple[float, ...]], env: str = "conversation_v0") -> Run:
+    """A run without success: of each problem the return of each sample."""
+    rows = [
+        row(i, None, sample=k, reward=value) for i, samples in enumerate(returns) for k, value in enumerate(samples)
+    ]
+    return Run(name, header(env=env), rows)
+
+
+def test_a_team_without_success_is_compared_by_its_mean_return() -> None:
+    # Per problem a earns 0, 1, 2, 3, 4, 5 (the mean of its samples), and b one more.
+    first = team_of("a", [(i - 1.0, i + 1.0) for i in range(6)])
+    second = team_of("b", [(i + 1.0, i + 1.0) for i in range(6)])
+    found = compare([first, second])
+    (pair,) = found.pairs
+    assert (found.success, found.budgets, found.returns["a"][0], found.returns["b"][0]) == ({}, {}, 2.5, 3.5)
+    assert (pair.difference, pair.low, pair.high) == (1.0, 1.0, 1.0)
+    assert (pair.test, pair.p, pair.verdict) == ("sign flips", pytest.approx(2 / 2**6), "b is better")
+    console = Console(file=io.StringIO(), width=120, markup=False)
+    commands.show(console, found)
+    said = " ".join(console.file.getvalue().split())
+    assert "run mean return of an agent [95% interval] a 2.5 [" in said
+    assert "left - right return [interval] won" in said
+    assert "b - a +1 [+1, +1] 6:0" in said
+
+
+def test_agents_that_compete_are_not_compared_by_returns() -> None:
+    runs = [team_of(name, [(1.0,)], "kuhn_poker_v0") for name in "ab"]
+    with pytest.raises(ValueError, match=r"of kuhn_poker_v0 compete.*: pettingllms crossplay a b$"):
+        compare(runs)
+
+
+def seeded(name: str, successes: str, seed: int, model: str = "m") -> Run:
+    agents = {"planner_0": {"kind": "api", "target": model}}
+    return Run(name, header(seed=seed, samples=1, agents=agents), run_of(name, successes).rows)
+
+
+def test_seeds_of_one_model_are_samples_of_one_run() -> None:
+    runs = [seeded("a", "1010", 0), seeded("b", "1110", 1), seeded("c", "0010", 0, "n"), seeded("d", "0000", 1, "n")]
+    one, other = pool_seeds(runs)
+    assert (is_pooled(one), one.header["config"]["samples"], one.header["config"]["seed"]) == (True, 2, [0, 1])
+    assert [(each["instance"]["index"], each["sample"]) for each in one.rows[3:6]] == [(3, 0), (0, 1), (1, 1)]
+    (pair,) = compare([one, other]).pairs
+    # By problem m has 1, 1/2, 1, 0 and n has 0, 0, 1/2, 0: differences of 2, 1, 1 and 0 halves, all of one sign.
+    assert (pair.difference, pair.only_first, pair.only_second) == (-0.5, 3, 0)
+    assert (pair.test, pair.p) == ("sign flips", pytest.approx(2 / 2**3))
+
+
+def test_runs_that_differ_in_more_than_the_seed_are_not_pooled() -> None:
+    runs = [seeded("a", "10", 0), seeded("b", "10", 1, "other")]
+    assert pool_seeds(runs) == runs
+
+
+def test_large_whole_returns_are_tested_without_a_table_of_their_sums() -> None:
+    assert sign_flips([1_000_000_000, 2_000_000_000, 3_000_000_000]) == 0.25

@@ -24,6 +24,7 @@ from pettingllms_envs.episodes.players import labels, player_of
 from pettingllms_envs.evaluation import metrics
 from pettingllms_envs.evaluation.compare import Run, compare, compare_each
 from pettingllms_envs.evaluation.leaderboard import Leaderboard, leaderboard
+from pettingllms_envs.evaluation.scores import pool_seeds
 from pettingllms_envs.evaluation.statistics import paired_interval, wilson
 
 
@@ -72,7 +73,7 @@ def wordless(run: Run, index: int) -> Run:
 def table(board: Leaderboard) -> dict[str, dict[str, float]]:
     return {
         player: {
-            column: board.cells[player, column].success[0]
+            column: board.cells[player, column].figure[0]
             for column in board.columns
             if (player, column) in board.cells
         }
@@ -298,7 +299,7 @@ def test_problems_of_this_package_are_shown_and_are_not_in_the_mean() -> None:
     own = [Run(run.name, {**run.header, "data": {"name": "own:aime", "note": "4 problems"}}, run.rows) for run in own]
     board = leaderboard([*runs, *own])
     assert " No mean counts aime_v0, whose problems are not the benchmark's." in text_of(board, "md")
-    assert board.cells["a", "aime_v0"].success[0] == 1.0
+    assert board.cells["a", "aime_v0"].figure[0] == 1.0
     assert board.means["a"][0] == 0.5  # of x and y; with aime it would be 2/3
     assert board.not_in_mean == ["aime_v0"]
     assert leaderboard(own).not_in_mean == []
@@ -414,6 +415,17 @@ def test_tables_that_go_into_a_file_are_not_wrapped(run: Command, monkeypatch: p
     assert pair not in run("leaderboard r")[1]
     monkeypatch.delenv("COLUMNS")
     assert pair in run("leaderboard r")[1]
+
+
+def test_the_page_of_the_index_links_to_the_pages_of_its_runs(run: Command) -> None:
+    for name in ("a b", "c"):
+        assert cli.main(["bench", "plan_path", "--agents", "oracle", "--limit", "1", "--output", f"r/{name}"]) == 0
+    assert cli.main(["view", "r/a b"]) == 0
+    Path("made").mkdir()
+    assert run("runs r --output made/runs.html")[0] == 0
+    text = Path("made/runs.html").read_text()
+    assert '<td><a href="../r/a%20b/page.html">r/a b</a></td></tr>' in text
+    assert "<td>r/c</td></tr>" in text
 
 
 def test_the_page_of_the_index_holds_no_markup_of_a_name(run: Command) -> None:
@@ -563,3 +575,27 @@ def test_all_runs_are_a_data_frame(run: Command) -> None:
     assert runs.loc["r/bad", "state"] == "broken"
     with pytest.raises(ValueError, match="per is 'step'; expected 'episode' or 'run'"):
         frame("r", per="step")
+
+
+def test_a_column_of_a_team_without_success_has_returns_and_is_in_no_mean() -> None:
+    runs = [played(f"x/{name}", "10", env="x_v0", model=name) for name in "ab"]
+    earned = [played(f"talk/{name}", "0" * 9, env="conversation_v0", model=name) for name in "ab"]
+    for run, gain in zip(earned, (0.0, 0.5), strict=True):
+        for i, each in enumerate(run.rows):
+            each.update(success=None, returns={"planner_0": i / 4 + gain})
+    board = leaderboard([*runs, *earned])
+    assert board.cells["b", "conversation_v0"].figure[0] == 1.0 + 0.5
+    assert [board.cells[name, "conversation_v0"].is_best for name in "ab"] == [False, True]
+    assert (board.not_in_mean, dict(board.means)) == (["conversation_v0"], {})
+    text = text_of(board, "md")
+    assert "Success, of conversation_v0 the mean return of an agent, with 95% intervals." in text
+    assert "No mean counts conversation_v0, which has returns." in text
+    assert "| conversation_v0 | b - a | +0.5 [+0.5, +0.5] |" in text
+
+
+def test_pooled_seeds_of_a_player_are_one_row_of_the_leaderboard() -> None:
+    runs = [played(f"{name}{seed}", "10", model=name, seed=seed) for name in "ab" for seed in (0, 1)]
+    assert len(leaderboard(runs).players) == 4
+    board = leaderboard(pool_seeds(runs))
+    assert list(board.players) == ["a", "b"]
+    assert board.cells["a", "game_v0"].report["success"]["episodes"] == 4

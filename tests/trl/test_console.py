@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pettingllms_trl.console import TrainingTable, clock, heading, line, roles_of
+from pettingllms_trl.console import TrainingTable, clock, functions_of, heading, line, roles_of
 
 
 AGENTS = ["librarian_0", "librarian_1", "answerer_0"]
@@ -39,6 +39,18 @@ def test_a_line_has_the_mean_of_each_role_and_leaves_out_what_was_not_logged() -
     assert line({"eval_outcome/success": 0.5}, AGENTS, step=7, prefix="eval_near_") == (
         "     7    50.0%" + 20 * " " + 15 * " " + 18 * " " + "  eval_near"
     )
+
+
+def test_reward_functions_have_columns_after_those_of_the_roles() -> None:
+    logs = {"agent/solver_0/return": 0.5, "rewards/exact/mean": 0.25, "rewards/a_long_name/mean": 1.0,
+            "rewards/exact/std": 0.1, "rewards/environment/mean": 7.0}  # fmt: skip
+    names = functions_of(logs)
+    assert names == ["exact", "a_long_name"]
+    assert (
+        heading(["solver"], names) == "  step  success    solver     exact a_long_n…  tokens   flat   tok/s      left"
+    )
+    assert line(logs, ["solver_0"], step=3, functions=names) == "     3" + 9 * " " + "      0.50      0.25      1.00"
+    assert functions_of({"eval_rewards/exact/mean": 0.5}) == ["exact"]
 
 
 @pytest.mark.parametrize(("seconds", "shown"), [(0, "0:00"), (65.4, "1:05"), (3600, "1:00:00"), (90061, "25:01:01")])

@@ -24,7 +24,7 @@ from pettingllms_trl.credit import RunningBaseline, at_grpo, facts_of, resolve
 from pettingllms_trl.credit.delayed_rewards import check_delayed_roles
 from pettingllms_trl.policies.routing import route
 from pettingllms_trl.records import Candidate, Completion, Decision, Episode, Prompt
-from pettingllms_trl.trainer.monitor import LearningMonitor, ReplyLimit, warn_above_progress_bar
+from pettingllms_trl.trainer.monitor import LearningMonitor, ReplyLimit, SilentRole, warn_above_progress_bar
 from short_runs import adapter, settings
 from third_party import Relay, letters
 
@@ -436,3 +436,22 @@ def test_which_schemes_compare_replies_by_their_own_step_alone(credit: Any, samp
 def test_the_error_for_a_parallel_environment_says_how_to_train_it(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=r"paid at the last agent's step, so train it with sampling='parallel'"):
         MultiAgentGRPOTrainer(model=None, env=Match, args=settings(tmp_path))  # type: ignore[arg-type]
+
+
+# ---- A role that never acts -----------------------------------------------------------------------------------------
+
+
+def test_a_role_that_is_trained_and_never_acts_ends_the_training_after_two_generations() -> None:
+    monitor, episodes = LearningMonitor({}, trained=["a_0", "critic_0"]), paid_at_the_end(4)
+    observe(monitor, episodes)
+    with pytest.raises(SilentRole, match=r"^critic took no decision in the first 8 episodes.*may be paid there"):
+        observe(monitor, episodes)
+
+
+def test_a_role_that_acts_now_and_then_or_is_a_partner_may_be_silent() -> None:
+    episodes = paid_at_the_end(4)
+    partner, resumed = LearningMonitor({}, trained=["a_0"]), LearningMonitor({}, trained=["a_0", "critic_0"])
+    resumed.load_state_dict(partner.state_dict())
+    for monitor in (partner, resumed):
+        for _ in range(3):
+            observe(monitor, episodes)

@@ -112,6 +112,13 @@ def test_sound_generations_give_no_warning() -> None:
         assert watching.observe(episodes, team_return(episodes)) == []
 
 
+def test_states_that_are_histories_are_not_compared() -> None:
+    episodes = generation()
+    other_state(episodes)
+    watching = RolloutAudit(TREE, raises=True, histories=[episodes[0].environment])
+    assert watching.observe(episodes, team_return(episodes)) == []
+
+
 @pytest.mark.parametrize(
     ("broken", "name"),
     [
