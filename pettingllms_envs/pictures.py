@@ -3,7 +3,8 @@
 `image_of` makes an image of a picture in a row of data.
 
 Models with vision take RGB pictures of 8 bits a channel. Here, and only here, other files are converted: palettes,
-greys and 16 bits to RGB, transparent pixels as on white paper. What cannot be shown raises ValueError with the image's
+greys, 16 bits and numbers from 0 to 1 to RGB, transparent pixels as on white paper, and photographs are turned as
+their EXIF data say. What cannot be shown raises ValueError with the image's
 digest, before its pixels are decoded where its header says so.
 """
 
@@ -17,6 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 from PIL import Image as Picture
+from PIL import ImageOps
 
 from pettingllms_envs.observations import Image
 
@@ -27,6 +29,8 @@ MOST_ASPECT: Final = 200
 LEAST_SIDE: Final = 4
 """Smaller pictures are enlarged: one of 1 or 3 rows of pixels could be channels to a processor."""
 HEADER: Final = 24  # bytes: the signature, and the length, the name, the width and the height of the first chunk
+FORMATS: Final = ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF", "PPM")
+"""Formats of files that are read. Pillow starts Ghostscript for others, such as EPS."""
 UNREADABLE = (
     *(OSError, SyntaxError, ValueError, EOFError, IndexError, KeyError, struct.error, zlib.error),
     Picture.DecompressionBombError,
@@ -39,18 +43,21 @@ def image_of(given: Any) -> Image:
 
     Raises:
         TypeError: It is no picture.
-        ValueError: It cannot be decoded, or has more than `MOST_PIXELS`.
+        ValueError: It cannot be decoded, is of another format than `FORMATS`, has more than `MOST_PIXELS`, or is of
+            numbers outside the range from 0 to 1, if they are floats, or of 16 bits.
     """
     if isinstance(given, Image):
         return given
     file = io.BytesIO()
     try:
-        picture = Picture.open(io.BytesIO(given)) if isinstance(given, bytes) else given
+        picture = Picture.open(io.BytesIO(given), formats=FORMATS) if isinstance(given, bytes) else given
         if not isinstance(picture, Picture.Image):
             raise TypeError(f"a {type(given).__name__} is no picture")
+        if picture.format not in (None, "MPO", *FORMATS):  # an opened file whose pixels are read later
+            raise ValueError(f"it is of the format {picture.format}; expected one of {', '.join(FORMATS)}")
         if picture.width * picture.height > MOST_PIXELS:
             raise ValueError(f"{picture.width} x {picture.height} pixels; expected at most {MOST_PIXELS}")
-        picture.convert("RGB").save(file, "PNG")  # as processors do it
+        _as_rgb(picture).save(file, "PNG")
     except UNREADABLE as error:
         raise ValueError(f"a picture cannot be decoded, {type(error).__name__}: {error}") from None
     return Image(file.getvalue(), "an image")
@@ -75,7 +82,6 @@ def opened(image: Image) -> Picture.Image:
         with Picture.open(io.BytesIO(image.png), formats=["PNG"]) as picture:
             if picture.size != (width, height):
                 raise ValueError(f"a second header says {picture.width} x {picture.height}")
-            picture.load()
             rgb = _as_rgb(picture)
     except UNREADABLE as error:
         raise ValueError(
@@ -83,7 +89,7 @@ def opened(image: Image) -> Picture.Image:
             "the picture again."
         ) from error
     larger = -(-LEAST_SIDE // min(width, height))
-    return rgb if larger <= 1 else rgb.resize((width * larger, height * larger), Picture.Resampling.NEAREST)
+    return rgb if larger <= 1 else rgb.resize((rgb.width * larger, rgb.height * larger), Picture.Resampling.NEAREST)
 
 
 def with_known_images(observation: Any, known: dict[str, Image]) -> Any:
@@ -121,8 +127,17 @@ def _kept(part: Any, known: dict[str, Image]) -> Any:
 
 
 def _as_rgb(picture: Picture.Image) -> Picture.Image:
-    if picture.mode.startswith("I"):  # 16 bits of grey, which Pillow's own conversion clips at 255
-        greys = np.asarray(picture).astype(np.uint32)
+    picture = ImageOps.exif_transpose(picture)
+    if picture.mode[0] in "IF":  # whole numbers of 16 bits, or floats, which Pillow's own conversion clips at 255
+        numbers, most = np.asarray(picture), 1 if picture.mode == "F" else 65535
+        # Of 32 bits are PPM files of 16, and arrays, of which nothing says what is white.
+        is_known = picture.mode != "I" or picture.format == "PPM"
+        if not is_known or not (numbers.min() >= 0 and numbers.max() <= most):
+            raise ValueError(
+                f"pixels of the mode {picture.mode} from {numbers.min()} to {numbers.max()}; expected floats from 0 "
+                "to 1, or 8 or 16 bits a pixel. Scale them"
+            )
+        greys = (numbers * (65535 // most)).astype(np.uint32)
         shown = np.where(greys == picture.info.get("transparency", -1), 255, greys // 257)
         return Picture.fromarray(shown.astype(np.uint8)).convert("RGB")
     if picture.has_transparency_data:

@@ -37,21 +37,27 @@ _IN_ANGLES = r"""
     sop|eop|sog|eog|end_of_utterance|fake_token_around_image|global-img|row_\d+_col_\d+|
     image|images|img|video|audio|image_placeholder|
     fim_prefix|fim_middle|fim_suffix|fim_pad|role|escape|(?:start|end)_of_(?:audio|video)|audio_soft_token|
-    (?:unused|extra_id_|SPECIAL_|reserved_)\d+|seed:[\w:]+|minimax:\w+|longcat_\w+
+    (?:unused|extra_id_|SPECIAL_|reserved_?|dummy_?|loc|seg)\d+|seed:[\w:]+|minimax:\w+|longcat_\w+|mask:\d+|racm3:break|
+    2mass|boi|eoi|eoss|begin_of_image|IMG_CONTEXT|ref|box|quad|
+    reponame|repo_name|filename|file_sep|gh_stars|issue_(?:start|comment|closed)|commit_(?:before|msg|after)|
+    jupyter_(?:start|text|code|output|script)|empty_output
 """
-"""Control tokens in angle brackets, as `<s>` and `</s>`: of Gemma, GLM, Seed, Qwen, Cohere, SmolVLM, T5 and others."""
+"""Control tokens in angle brackets, as `<s>` and `</s>`: of Gemma, GLM, Seed, Qwen, Cohere, SmolLM, T5, InternVL."""
 _IN_BRACKETS = r"""
     INST|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|SYSTEM_PROMPT|MODEL_SETTINGS|THINK|ARGS|CALL_ID|
     IMG|IMG_BREAK|IMG_END|AUDIO|BEGIN_AUDIO|PREFIX|MIDDLE|SUFFIX|control_\d+|
-    gMASK|sMASK|BOS|EOS|EOT|UNUSED_TOKEN_\d+
+    gMASK|sMASK|BOS|EOS|EOT|UNUSED_TOKEN_\d+|start_header_id|end_header_id|extra_id_\d+|
+    REF|TRANSCRIBE|STREAMING_(?:PAD|WORD)|(?:NEXT|REPEAT)_AUDIO_TEXT|multimodal|@BOS@|toxicity=\d
 """
-"""The same in square brackets, as `[INST]` and `[/INST]`: Mistral, GLM, Kimi, InternLM.
+"""The same in square brackets, as `[INST]` and `[/INST]`: Mistral, GLM, Kimi, InternLM, Gemma.
 
 BERT's are in no chat template, and `dp[MASK]` is an expression that its author may copy."""
+_IN_DOUBLE_ANGLES = "TITLE|ABSTRACT|INTRODUCTION|SUMMARY|COMMENT|ANSWER|QUESTION|DOMAIN|PREFIX|SUFFIX|MIDDLE"
+"""The same as `>>TITLE<<`: Falcon."""
 _CONTROL_TOKEN = re.compile(
     rf"""
     <(?=
-        [|｜](?:/?\w[^\s<>]{{0,62}}|"\|)>   # <|im_start|>, <|turn>, and DeepSeek's
+        [|｜](?:/?[\w▁][^\s<>]{{0,62}}|"\|)>   # <|im_start|>, <|turn>, and DeepSeek's
       | \w{{1,40}}\|>                       # <turn|>
       | </?SYS>>                            # Llama 2
       | /?(?:{_IN_ANGLES})>
@@ -62,6 +68,8 @@ _CONTROL_TOKEN = re.compile(
       | e~\[                                # MiniMax
     )
     | \](?=~!?b[\[\]])
+    | ｜(?=DSML｜)                          # DeepSeek's calls
+    | >(?=>(?:{_IN_DOUBLE_ANGLES})<<)
     """,
     re.VERBOSE,
 )

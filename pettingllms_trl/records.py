@@ -103,6 +103,7 @@ class Candidate:
         state: Digest of the state that the branch reached, or `None` if the environment has no `state_hash`.
         continuations: The acting agent's return after this step, one for each time that the branch was played to its
             end by the current policies; empty if it was not.
+        reading: How the completion was read as a move, see `episodes.observing.reading_of`; `None`: not known.
     """
 
     completion: Completion
@@ -111,6 +112,7 @@ class Candidate:
     team: Collection[str] = ()
     state: str | None = None
     continuations: tuple[float, ...] = ()
+    reading: str | None = field(default=None, compare=False)
 
     @property
     def value(self) -> float:
@@ -460,6 +462,7 @@ class Rollout:
         timed_out: How often an environment exceeded `env_timeout` and was abandoned on its thread.
         crashed: The error of each reply that crashed its environment and was given `crash_reward`.
         num_sampled_tokens: In all completions, including continuations and restarted or dropped instances.
+        num_failed: Episodes, and their restarts, that an environment or an engine did not play to an end.
     """
 
     episodes: list[Episode]
@@ -468,6 +471,7 @@ class Rollout:
     timed_out: int = 0
     crashed: Sequence[str] = ()
     num_sampled_tokens: int = 0
+    num_failed: int = 0
 
 
 # ---- Between rollout and rewards ------------------------------------------------------------------------------------

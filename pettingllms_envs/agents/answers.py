@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
+from pettingllms_envs.agents.base import Reply
 from pettingllms_envs.agents.chat_form import text_with_calls
 
 
@@ -87,17 +87,13 @@ def is_passing(status: int) -> bool:
 
 
 def read_checked(text: str) -> Any:
-    """The JSON of an answer, see `checked`."""
-    return checked(json.loads(text))
-
-
-def checked(answer: Any) -> Any:
-    """An answer of the status 200 that is no error, and whose replies have not failed.
+    """The JSON of an answer of the status 200, which is no error, and whose replies have not failed.
 
     Raises:
         ErrorInside, AnswerFailed: It is one, or one has.
-        ValueError, KeyError, TypeError: It is no completion.
+        ValueError, KeyError, TypeError, AttributeError: It is no completion.
     """
+    answer = json.loads(text)
     choices = answer.get("choices") or ()
     found = answer.get("error") or (answer if answer.get("object") == "error" else None)
     for choice in choices:
@@ -155,56 +151,40 @@ def read_usage(given: Any, *, wrote: bool, limit: int | None = None) -> Usage:
     return Usage(prompt, written, TOO_MANY if limit is not None and (written or 0) > limit else None)
 
 
-@dataclass(frozen=True, slots=True)
-class ChatCompletion:
-    """A chat completion.
+def read_chat(text: str, *, with_calls: bool, limit: int | None = None) -> Reply:
+    """The reply of a chat completion; with its tool calls in the text, if there are tools.
 
-    Args:
-        text: What is played.
-        reasoning: What was written before it, if the server gives that separately.
-        usage: Its numbers of tokens.
-        finish: See `finish_of`.
-        model: The server's name of the model.
-        num_tool_calls: Calls that are not in the text.
-        is_refused: Whether there is no reply, since something refused it.
+    Raises:
+        ErrorInside, AnswerFailed, ValueError, KeyError, TypeError, AttributeError: See `read_checked`.
     """
+    answer = read_checked(text)
+    choice = answer["choices"][0]
+    message = choice["message"]
+    content = message.get("content")  # some leave it out where all tokens went into thinking
+    if isinstance(content, list):  # parts of several types
+        content = "".join(part["text"] for part in content if part["type"] == "text")
+    if not isinstance(content, str | None):
+        raise TypeError
+    said = content or _text(message.get("refusal")) or ""
+    said = text_with_calls(said, message.get("tool_calls") or ()) if with_calls else said
+    reasoning = _text(message.get("reasoning_content")) or _text(message.get("reasoning"))
+    num_calls = _num_tool_calls(message)
+    usage = read_usage(answer.get("usage"), wrote=bool(said or reasoning or num_calls), limit=limit)
+    return Reply(
+        text=said,
+        reasoning=reasoning,
+        prompt_tokens=usage.prompt,
+        completion_tokens=usage.completion,
+        usage_note=usage.note,
+        finish=finish_of(choice.get("finish_reason")),
+        model=_text(answer.get("model")),
+        num_tool_calls=0 if with_calls else num_calls,
+    )
 
-    text: str
-    reasoning: str | None
-    usage: Usage
-    finish: str | None
-    model: str | None
-    num_tool_calls: int
-    is_refused: bool
 
-    @classmethod
-    def of(cls, text: str, *, with_calls: bool, limit: int | None = None) -> ChatCompletion:
-        """The completion in an answer; with its tool calls in the text, if there are tools.
-
-        Raises:
-            ErrorInside, AnswerFailed, ValueError, KeyError, TypeError: See `checked`.
-        """
-        answer = read_checked(text)
-        choice = answer["choices"][0]
-        message = choice["message"]
-        content = message.get("content")  # some leave it out where all tokens went into thinking
-        if isinstance(content, list):  # parts of several types
-            content = "".join(part["text"] for part in content if part["type"] == "text")
-        if not isinstance(content, str | None):
-            raise TypeError
-        said = content or _text(message.get("refusal")) or ""
-        said = text_with_calls(said, message.get("tool_calls") or ()) if with_calls else said
-        reasoning = _text(message.get("reasoning_content")) or _text(message.get("reasoning"))
-        num_tool_calls, finish = _num_tool_calls(message), finish_of(choice.get("finish_reason"))
-        return cls(
-            text=said,
-            reasoning=reasoning,
-            usage=read_usage(answer.get("usage"), wrote=bool(said or reasoning or num_tool_calls), limit=limit),
-            finish=finish,
-            model=_text(answer.get("model")),
-            num_tool_calls=0 if with_calls else num_tool_calls,
-            is_refused=not said and not num_tool_calls and ending(finish) == "refused",
-        )
+def is_refused(reply: Reply) -> bool:
+    """Whether something has refused the reply, and left none."""
+    return not reply.text and not reply.num_tool_calls and ending(reply.finish) == "refused"
 
 
 def _num_tool_calls(message: Mapping[str, Any]) -> int:
@@ -218,15 +198,12 @@ def _text(value: object) -> str | None:
 
 def _first(given: Mapping[str, Any], *names: str) -> int | None:
     """A number of tokens under the first of the names that has a whole number; else None."""
-    counts: Sequence[Any] = [given.get(name) for name in names]
-    return next(
-        (
-            int(value)
-            for value in counts
-            if isinstance(value, int | float)
+    for value in map(given.get, names):
+        if (
+            isinstance(value, int | float)
             and not isinstance(value, bool)
             and 0 <= value < 2**53
             and value == int(value)
-        ),
-        None,
-    )
+        ):
+            return int(value)
+    return None

@@ -218,7 +218,7 @@ def from_file(file: Path) -> Scripted:
         ValueError: The file has no replies.
         OSError: There is no such file.
     """
-    text = file.read_text("utf-8")
+    text = file.read_text("utf-8-sig")
     replies = json.loads(text) if file.suffix == ".json" else text.splitlines()
     if not isinstance(replies, list) or not replies or not all(isinstance(reply, str) for reply in replies):
         raise ValueError(f"{file} has no replies; expected a JSON list of texts, or a reply a line. Write some.")

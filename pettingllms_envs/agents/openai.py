@@ -19,7 +19,7 @@ from typing import Any
 
 import httpx2
 
-from pettingllms_envs.agents.answers import ChatCompletion
+from pettingllms_envs.agents.answers import is_refused, read_chat
 from pettingllms_envs.agents.base import CARRIES, AgentFailed, AgentRefused, Reply, Request
 from pettingllms_envs.agents.chat_form import LIMIT_NAMES, ServerForm, messages_for_server
 from pettingllms_envs.agents.first_contact import FirstContact
@@ -205,7 +205,7 @@ class ChatApi:
         while told is None:
             body = form.applied(wanted)
             limit = next((body[name] for name in LIMIT_NAMES if name in body), None)
-            read = partial(ChatCompletion.of, with_calls=bool(tools), limit=limit)
+            read = partial(read_chat, with_calls=bool(tools), limit=limit)
             try:
                 told = server.ask("POST", PATH, body, read=read, expected="chat completion", seed=seed)
             except ServerUnreachable as error:
@@ -213,20 +213,10 @@ class ChatApi:
             except ServerRefused as refusal:
                 if not form.learn(refusal.message, body):
                     raise self._refusal(refusal, server, body) from None
-        form.has_answered, found = True, told.value
-        if found.is_refused:
-            raise AgentFailed("refused", f"{endpoint.model} gave no text: its reply was refused ({found.finish}).")
-        return Reply(
-            text=found.text,
-            reasoning=found.reasoning,
-            prompt_tokens=found.usage.prompt,
-            completion_tokens=found.usage.completion,
-            usage_note=found.usage.note,
-            finish=found.finish,
-            model=found.model,
-            tries=told.tries,
-            num_tool_calls=found.num_tool_calls,
-        )
+        form.has_answered = True
+        if is_refused(told.value):
+            raise AgentFailed("refused", f"{endpoint.model} gave no text: its reply ended with {told.value.finish!r}.")
+        return replace(told.value, tries=told.tries)
 
     def _refusal(self, refusal: ServerRefused, server: Server, body: Mapping[str, Any]) -> AgentFailed | AgentRefused:
         """What a refusal of a request is: an error of this prompt, or one that stops the run."""

@@ -50,7 +50,7 @@ def read_servers() -> dict[str, dict[str, Any]]:
     if not file.exists() and not os.environ.get(FILE_VARIABLE):
         return {}
     try:
-        found = tomllib.loads(file.read_text("utf-8"))
+        found = tomllib.loads(file.read_text("utf-8-sig"))
     except ValueError as error:
         raise ValueError(f"{file} is not TOML ({error}); expected tables such as [local]. Correct it.") from None
     for alias, server in found.items():

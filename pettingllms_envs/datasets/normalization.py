@@ -58,7 +58,11 @@ def split(statement: str) -> str:
 def short_answer(text: str) -> str:
     """An answer in lower case without ASCII punctuation, articles and additional white space, in this order.
 
+    Where that leaves nothing, as of the bands "The The" and "!!!", articles stay, and else the punctuation, too.
+
     Source: `normalize_answer` of `hotpot_evaluate_v1.py` (github.com/hotpotqa/hotpot), of `2wikimultihop_evaluate.py`
     (github.com/Alab-NII/2wikimultihop) and of `metrics/answer.py` (github.com/StonyBrookNLP/musique).
     """
-    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+    lower = text.lower()
+    plain = lower.translate(_PUNCTUATION)
+    return next((" ".join(words) for each in (_ARTICLES.sub(" ", plain), plain, lower) if (words := each.split())), "")

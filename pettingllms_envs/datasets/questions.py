@@ -33,16 +33,15 @@ def question_problem(
     """
     written = [answer.strip() for answer in texts(answers, "the list of its answers")]
     kept = [each for each in dict.fromkeys(written) if each and len(each) <= MAX_ANSWER]
-    comparable = [each for each in kept if normalization.short_answer(each)]
-    if not comparable:
-        raise LeftOut("it has no answer" if not any(written) else "its answer is too long, or nothing but articles")
+    if not kept:
+        raise LeftOut("it has no answer" if not any(written) else "its answer is too long")
     return QuestionProblem(
         source=source,
         id=id or normalization.name(question),
         statement=question,
         level=level,
         subject=subject,
-        answers=tuple(comparable),
+        answers=tuple(kept),
         passages=tuple(passages),
         support=tuple(sorted(set(support))),
     )

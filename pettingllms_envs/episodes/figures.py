@@ -85,7 +85,11 @@ def of_row(row: Mapping[str, Any]) -> dict[str, dict[str, float]]:
 
 def of_outcome(outcome: Mapping[str, Any]) -> dict[str, float]:
     """The numbers of an outcome; a boolean is 0 or 1, so that the mean of `success` is its rate."""
-    return {name: float(value) for name, value in outcome.items() if isinstance(value, bool | int | float)}
+    scalars = {
+        name: value.item() for name, value in outcome.items() if getattr(value, "shape", None) == ()
+    }  # of NumPy
+    plain = {**outcome, **scalars}
+    return {name: float(value) for name, value in plain.items() if isinstance(value, bool | int | float)}
 
 
 def mean_by_problem(values: Iterable[tuple[Any, float]]) -> list[float]:

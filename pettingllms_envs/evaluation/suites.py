@@ -121,7 +121,7 @@ def read_suite(name: str) -> Suite:
             raise ValueError(
                 f"there is no suite {name}; expected a file of yours, or one of {', '.join(shipped())}. Correct it."
             )
-        text = file.read_text("utf-8")
+        text = file.read_text("utf-8-sig")
     else:
         file, source = Path(f"{name}.yaml"), name
         text = (resources.files(pettingllms_envs) / "suites" / file.name).read_text("utf-8")

@@ -111,7 +111,7 @@ def _cards(table: Table, counted: Sequence[int], agents: Sequence[str]) -> Any:
 def _parts(table: Table) -> Any:
     keys = sorted({key for parts in table["parts"] for key in parts})
     played = {at: parts for at, parts in enumerate(table["parts"]) if table["error"][at] is None}
-    for key in keys:
+    for key in keys if played else ():
         yield _mean(key.replace(".", " "), table, {at: parts.get(key, 0.0) for at, parts in played.items()})
 
 

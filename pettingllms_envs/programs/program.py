@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -21,15 +22,20 @@ class Program:
         target: A function of the base URL and the row that returns the reward, perhaps `async`, which runs on a thread
             of this process. Or a command line, a `str` or a list, which is given `OPENAI_BASE_URL`, `OPENAI_API_KEY`,
             `NO_PROXY`, the variables `runs.PASSED` if they are set, the row as a line of JSON on its standard input,
-            and prints one line `reward: JSON`.
+            and sends its reward by `POST {base_url}/reward`, or prints `reward: JSON` as its last line
+            (`rewards.CHANNEL`).
         agents: Names of the agents, which the program uses as names of models or in the header `x-agent`; or the agent
             of each name that stands in the program, `{"gpt-5-mini": "writer"}`. With one agent every name is its.
-        rewards: When rewards are given: `"end"`, once the program has ended, or `"by step"`, also on the way by
-            `POST {base_url}/reward`.
+        rewards: When rewards are given: `"end"`, once the program has ended, or `"by step"`, also on the way. Either
+            way `POST {base_url}/reward` takes them.
+        reward_ranges: The least and the greatest value of each part of a step's reward by name: `{"reward": (0, 1)}`,
+            where a plain number for all is the part `"reward"` and an agent's is `"own_reward"`. A reply that makes
+            the program fail is then paid the sum of the least ones in a training (`crash_reward`).
         parallel: Whether to wait for calls at the same time from the beginning. If not, the runs wait once the calls
             of a run were open at the same time; it is needed where the order must be the same in several processes, or
             in a run that is resumed.
         timeout: Most seconds between a reply and the next call or the end; then the program has failed.
+        max_calls: Most calls of an episode; a program that makes more has failed.
         success: An episode in which every agent's return is at least that is a success. `None`: returns do not say so.
         variables: Names of further variables of the environment that a command line is given.
         normalize: Takes out of the text of a request what differs from run to run, such as a time. Two runs of an
@@ -47,8 +53,10 @@ class Program:
     target: Target
     agents: Sequence[str] | Mapping[str, str]
     rewards: Literal["end", "by step"] = "end"
+    reward_ranges: Mapping[str, tuple[float, float]] | None = None
     parallel: bool = False
     timeout: float = 600.0
+    max_calls: int = 256
     success: float | None = 1.0
     variables: Sequence[str] = ()
     normalize: Callable[[str], str] | None = None
@@ -76,6 +84,14 @@ class Program:
                     " which stands for all agents where rewards are named. Rename it."
                 )
         check_choice("rewards", self.rewards, ("end", "by step"))
+        for name, (least, most) in (self.reward_ranges or {}).items():
+            if not -math.inf < least <= most < math.inf:
+                raise ValueError(
+                    f"program got reward_ranges with {name!r}: {(least, most)}; expected finite numbers, the least "
+                    "first, such as (0.0, 1.0)."
+                )
+        if isinstance(self.max_calls, bool) or not isinstance(self.max_calls, int) or self.max_calls < 1:
+            raise ValueError(f"program got max_calls={self.max_calls!r}; expected a whole number, 1 or more.")
         if not self.timeout > 0:
             raise ValueError(f"program got timeout={self.timeout!r}; expected seconds, more than 0.")
         if self.parallel:

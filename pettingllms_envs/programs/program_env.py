@@ -16,7 +16,7 @@ from pettingllms_envs.features import CountedReply
 from pettingllms_envs.observations import Limits
 from pettingllms_envs.programs.endpoint import endpoint
 from pettingllms_envs.programs.program import Program
-from pettingllms_envs.programs.rewards import added
+from pettingllms_envs.programs.rewards import CHANNEL, PRINTED, added, check_ranges
 from pettingllms_envs.programs.runs import start
 from pettingllms_envs.programs.session import LONGEST_WAIT, Call, Ended, Session
 from pettingllms_envs.spaces import ChatText, observation_space
@@ -62,6 +62,9 @@ class ProgramEnv(AECEnv[str, Any, str | None]):  # type: ignore[misc]  # petting
             "program": program.rewards,
             "delayed_roles": self.possible_agents if program.rewards == "end" else [],
         }
+        if program.reward_ranges is not None:
+            self.metadata["reward_ranges"] = dict(program.reward_ranges)
+            self.metadata["crash_reward"] = float(sum(least for least, _ in program.reward_ranges.values()))
         if program.reset_options is not None:
             self.metadata["reset_options"] = dict(program.reset_options)
         self._observation_space, self._action_space = observation_space("messages"), ChatText(replies=("0",))
@@ -151,6 +154,9 @@ class ProgramEnv(AECEnv[str, Any, str | None]):  # type: ignore[misc]  # petting
                 "a call came too late for its place among those at the same time; the episode is played again with a "
                 "longer wait."
             )
+        if session.has_marked_reply and self.program.state.prints_reward:
+            self.close()
+            raise ProgramFailed(f"{self.program.words} failed: a reply has {PRINTED!r}. {CHANNEL}")
         self._call = None
         self._take()
         self._accumulate_rewards()
@@ -178,20 +184,28 @@ class ProgramEnv(AECEnv[str, Any, str | None]):  # type: ignore[misc]  # petting
         assert session is not None
         taken, posted = session.take(program.timeout, f"{self._row} {self.state_hash()}")
         failure = taken.failure if isinstance(taken, Ended) else ""
+        if isinstance(taken, Call) and session.num_calls > program.max_calls:
+            failure = (
+                f"it made more than max_calls={program.max_calls} calls in an episode; expected that it comes to its "
+                "end. Bound its loops, or raise max_calls."
+            )
         if isinstance(taken, Ended) and not failure:
             if not session.num_calls:
                 self.close()
                 raise ValueError(
                     f"{program.words} ended without a call; expected that it asks its agents at the base URL that it "
-                    "is given. Pass base_url to its clients, or leave theirs to OPENAI_BASE_URL."
+                    "is given. Pass base_url to its clients, or leave theirs to OPENAI_BASE_URL; and have them ask "
+                    "each time, without a cache of answers (DSPy: LM(..., cache=False))."
                 )
             posted += [] if taken.rewards is None else [taken.rewards]
             if not (posted or self._has_rewards):
-                failure = "it ended without a reward; expected one returned, printed as 'reward: 0.5', or posted."
-                failure += taken.wrote
+                failure = "it ended without a reward; expected one returned, printed or posted."
+                failure += f" {CHANNEL}{taken.wrote}" * bool(taken.wrote)
         parts: Parts = {}
         try:
             parts = added(posted)
+            if program.reward_ranges is not None:
+                check_ranges(parts, program.reward_ranges)
         except ValueError as error:
             failure = failure or str(error)
         self._has_rewards = self._has_rewards or bool(posted)

@@ -5,12 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
+from decimal import Decimal
 from numbers import Real
 from typing import Any
 
 from pettingllms_envs.core import TEAM, Parts
 
 
+PRINTED = "reward:"
+"""What the printed line of a reward begins with."""
+CHANNEL = (
+    f"A line '{PRINTED} 0.5' counts only as the whole last one that is printed, if neither other output nor any reply "
+    f"has {PRINTED!r}, which a model may write, too. Send the reward by POST {{base_url}}/reward instead."
+)
 EVERYBODY, OWN = "reward", "own_reward"
 """Names of the parts of rewards that are plain numbers."""
 
@@ -62,8 +69,20 @@ def _checked(parts: Parts) -> Parts:
     return parts
 
 
+def check_ranges(parts: Parts, ranges: Mapping[str, tuple[float, float]]) -> None:
+    """Raise `ValueError` for a part of a step's reward that is not among those declared, or beyond its range."""
+    for name, value in ((name, value) for named in parts.values() for name, value in named.items()):
+        least, most = ranges.get(name, (math.inf, -math.inf))
+        if not least <= value <= most:
+            raise ValueError(
+                f"its reward has the part {name!r} of {value:g}; expected those of reward_ranges={ranges}."
+            )
+
+
 def _number(given: Any) -> float:
+    if getattr(given, "shape", None) == ():  # a scalar of NumPy, such as a comparison gives, or of torch
+        given = given.item()
     with suppress(OverflowError):
-        if isinstance(given, Real) and math.isfinite(given):
+        if isinstance(given, Real | Decimal) and math.isfinite(given):
             return float(given)
     raise ValueError(f"the reward is {given!r:.80}; expected a finite number, or a mapping from agents to numbers.")

@@ -20,6 +20,7 @@ from pettingllms_envs.core import Parts
 from pettingllms_envs.features import CountedReply
 from pettingllms_envs.observations import Limits, Prompt
 from pettingllms_envs.programs.dialects import RequestError
+from pettingllms_envs.programs.rewards import PRINTED
 
 
 FIRST_WAIT, LONGEST_WAIT = 0.02, 1.0
@@ -78,6 +79,7 @@ class ProgramState:
     has_equal_calls: bool = False
     widths: dict[str, int] = field(default_factory=dict)
     has_ended: bool = False
+    prints_reward: bool = False
 
     def found_open(self, state: str, number: int) -> None:
         if len(self.widths) == MOST_WIDTHS:
@@ -119,9 +121,11 @@ class Session:
         """Settings of the sampling that each agent has asked for, which others replace."""
         self.callers: set[str] = set()
         """Agents whose calls were taken."""
+        self.has_posted = self.has_marked_reply = False
+        """Whether rewards were posted, and whether a reply has what a printed reward begins with."""
         self.num_calls = self.num_refused = 0
         """Calls that were taken, and requests that were answered with an error."""
-        self._found = state
+        self.found = state
         self._changed = threading.Condition()
         self._open: list[Call] = []
         self._taken: Call | None = None
@@ -161,31 +165,28 @@ class Session:
             self._open.append(call)
             self._latest = time.monotonic()
             if others:
-                self._found.found_parallel()
+                self.found.found_parallel()
                 if self._taken in others and call.place < self._taken.place and not self._is_out_of_order:
                     self._is_out_of_order = True
-                    self._found.lost(self._waited)  # now, so that runs which have not taken their call wait longer
+                    self.found.lost(self._waited)  # now, so that runs which have not taken their call wait longer
             self._changed.notify_all()
             return call
 
     def post(self, rewards: Parts, *, is_retry: bool) -> None:
-        """Add rewards to the step that goes on, but not again for a second try of a client.
+        """Add rewards to the step that goes on, or to the last one of a run that is paid at its end; but not again for
+        a second try of a client.
 
         Raises:
-            RequestError: The run has ended, it has no step yet, or rewards are given at its end.
+            RequestError: The run has ended, or it has no step yet.
         """
         with self._changed:
             if self._ended is not None:
                 raise RequestError(OVER, 409)
-            if not self._is_paid_by_step:
-                raise RequestError(
-                    'rewards are given at the end; expected program(..., rewards="by step") for some before.'
-                )
-            if not self._has_answered:
+            if self._is_paid_by_step and not self._has_answered:
                 raise RequestError("a reward before the first reply belongs to no step; send it after a reply.")
             if not (is_retry and rewards == self._last_post):
                 self._posted.append(rewards)
-            self._last_post = rewards
+            self._last_post, self.has_posted = rewards, True
 
     def comparable(self, prompt: Prompt, limits: Limits) -> str:
         """What is compared of a request between runs: all of it, without what `normalize` takes out."""
@@ -212,12 +213,14 @@ class Session:
                 return Ended(failure=f"it hangs: no call and no end within timeout={timeout:g} s."), []
             self._state = state
             self._wait_until_quiet()
-            posted, self._posted = self._posted, []
+            posted = []
+            if self._is_paid_by_step or self._ended is not None:
+                posted, self._posted = self._posted, []
             if self._ended is not None:
                 return self._ended, posted
             among = self._waiting() or self._open
             call = self._taken = min(among, key=lambda each: each.place)
-            self._found.has_equal_calls |= sum(each.place == call.place for each in among) > 1
+            self.found.has_equal_calls |= sum(each.place == call.place for each in among) > 1
             call.number, self.num_calls = self.num_calls, self.num_calls + 1
             self.callers.add(call.agent)
             return call, posted
@@ -227,7 +230,7 @@ class Session:
 
         In a state in which another run has been, wait for as many calls as it made.
         """
-        self._waited, width = self._found.wait, self._found.widths.get(self._state, 0)
+        self._waited, width = self.found.wait, self.found.widths.get(self._state, 0)
         begun = quiet_since = time.monotonic()
         while self._waited and self._open and self._ended is None:
             now = time.monotonic()
@@ -238,7 +241,7 @@ class Session:
             woken = time.monotonic()
             if woken - now - left > self._waited / 4 and woken - begun < LONGEST_WAIT:
                 quiet_since = woken  # the machine is busy: the program's threads may be as late
-            self._waited = self._found.wait  # by now a call of another run may have come too late
+            self._waited = self.found.wait  # by now a call of another run may have come too late
 
     def _waiting(self) -> list[Call]:
         """The open calls but those that were given up, such as of agents that were slower than another."""
@@ -252,8 +255,9 @@ class Session:
             if self._is_out_of_order:
                 return False
             self._has_answered, self._last_post = True, None
+            self.has_marked_reply |= PRINTED in reply
             if (number := len(self._waiting())) > 1:
-                self._found.found_open(self._state, number)
+                self.found.found_open(self._state, number)
             if call in self._open:  # else the run has ended meanwhile, and its client was told so
                 self._open.remove(call)
                 call.reply, call.prompt = reply, _NOTHING

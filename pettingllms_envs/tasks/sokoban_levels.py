@@ -69,7 +69,7 @@ def load_levels(path: str | Path) -> tuple[tuple[str, str], ...]:
     before = [""]  # per level the last comment before it; and the last comment of the file
     after: list[str] = []  # per level the first comment after it
     in_level = False
-    for number, line in enumerate(Path(path).read_text("utf-8").splitlines(), 1):
+    for number, line in enumerate(Path(path).read_text("utf-8-sig").splitlines(), 1):
         if _ROW.match(line) and "#" in line:
             if not in_level:
                 levels.append((number, []))

@@ -22,6 +22,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from pettingllms_envs.core import Tool, ToolSpec, Unreadable
@@ -29,6 +30,9 @@ from pettingllms_envs.replies import END_OF_THINKING, fence, fenced_blocks
 
 
 OPENING, CLOSING = "<tool_call>", "</tool_call>"
+
+ARGUMENTS = ("arguments", "parameters", "args", "input")
+"""What models of several families call the arguments of a call."""
 
 MAX_DEPTH = 20
 """Most levels of lists and objects in the arguments of a native call."""
@@ -138,9 +142,17 @@ def _read_json(content: str, specs: Mapping[str, ToolSpec]) -> Call | Unreadable
         found = strict_json(content)
     except (ValueError, RecursionError):
         return Unreadable("its tool call is no JSON")
-    if not isinstance(found, dict) or not isinstance(found.get("name"), str):
+    found = found.get("function", found) if isinstance(found, dict) else None
+    if not isinstance(found, dict) or not isinstance(name := found.get("name"), str):
         return Unreadable("its tool call names no tool")
-    name, arguments = found["name"], found.get("arguments", {})
+    name = name if name in specs else name.removeprefix("functions.")
+    given = [found[key] for key in ARGUMENTS if key in found]
+    if len(given) > 1:
+        return Unreadable(f"its tool call has several of {', '.join(ARGUMENTS)}")
+    arguments = given[0] if given else {}
+    if isinstance(arguments, str):  # as OpenAI's servers have them
+        with suppress(ValueError, RecursionError):
+            arguments = strict_json(arguments)
     if name not in specs:
         return Unreadable("it calls a tool that there is not")
     if not isinstance(arguments, dict):

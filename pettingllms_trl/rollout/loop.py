@@ -103,7 +103,7 @@ class RolloutLoop:
         self._asked: dict[int, Task] = {}
         self._finished: dict[tuple[int, int], tuple[Episode, Sequence[str]]] = {}
         self._dropped: dict[int, str] = {}
-        self._num_retried = self._num_timed_out = self._num_sampled_tokens = 0
+        self._num_retried = self._num_timed_out = self._num_sampled_tokens = self._num_failed = 0
 
     def play(self) -> Rollout:
         while self._admit():
@@ -116,7 +116,13 @@ class RolloutLoop:
                 episodes.append(record)
                 crashed += crashes
         return Rollout(
-            episodes, self._dropped, self._num_retried, self._num_timed_out, tuple(crashed), self._num_sampled_tokens
+            episodes,
+            self._dropped,
+            self._num_retried,
+            self._num_timed_out,
+            tuple(crashed),
+            self._num_sampled_tokens,
+            self._num_failed,
         )
 
     def _admit(self) -> bool:
@@ -240,6 +246,7 @@ class RolloutLoop:
             return
         # With continuations, those of the earlier attempt may still have jobs under tickets that this one would use.
         is_free = isinstance(failure.__cause__, EpisodeRestart) and not self._rules.options.num_continuations
+        self._num_failed += not is_free
         if is_free or task.attempt < RETRIES:
             self._num_retried += 1
             task.is_replaced = True

@@ -124,6 +124,7 @@ def merge(parts: Sequence[Rollout], *, num_rows: int) -> Rollout:
         sum(part.timed_out for part in parts),
         tuple(crash for part in parts for crash in part.crashed),
         sum(part.num_sampled_tokens for part in parts),
+        sum(part.num_failed for part in parts),
     )
     if whole.dropped:
         check_dropped(whole.dropped, num_rows)

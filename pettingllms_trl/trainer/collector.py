@@ -107,6 +107,8 @@ class RolloutCollector:
         self.curricula, self.rows_played, self._rows_at = setup.curricula, RowsPlayed(), rows_at
         self._branched = setup.branched
         self.rows_per_generation = rows_per_generation
+        self._programs = [env.metadata["name"] for (env, *_) in setup.envs.values() if "program" in env.metadata]
+        self._num_failed = self._num_episodes = 0  # of the training so far; once it was warned of, none are counted
         self._options = RolloutOptions(
             sampling=args.sampling,
             num_candidates=args.num_generations,
@@ -265,6 +267,17 @@ class RolloutCollector:
 
     def _warn_of(self, rollout: Rollout) -> None:
         charged = self._args.crash_reward is not None
+        self._num_failed += rollout.num_failed
+        self._num_episodes += rollout.num_failed + len(rollout.episodes)
+        if self._programs and not charged and self._num_failed > MOST_FAILED * self._num_episodes:
+            warnings.warn(
+                f"{self._num_failed} of {self._num_episodes} episodes of {', '.join(self._programs)} failed. They are "
+                "played again or dropped, so that a reply which makes its program fail is not paid for that. Declare "
+                "what a program pays, such as program(..., reward_ranges={'reward': (0.0, 1.0)}): such a reply then "
+                "gets the least of it.",
+                stacklevel=2,
+            )
+            self._programs = []
         for reason in rollout.dropped.values():
             warnings.warn(
                 f"an instance was dropped, its environment or an engine having failed three times: {reason}"
@@ -281,6 +294,10 @@ class RolloutCollector:
     def _next_rows(self, number: int) -> list[Row]:
         """The next rows of the training data, in the data loader's order, on into its next epochs."""
         return self._rows_at(self.rows_played.next(number), number)
+
+
+MOST_FAILED = 0.01
+"""Share of episodes that fail above which a training warns, once."""
 
 
 def _completions(rollout: Rollout) -> Iterator[Completion]:

@@ -17,6 +17,8 @@ from pettingllms_trl.checkpoints.configuration import ARGUMENTS, RunConfiguratio
 from pettingllms_trl.checkpoints.descriptions import (
     adapter_name,
     described,
+    described_environment,
+    described_loading,
     described_rows,
     described_team,
     digest_of,
@@ -269,9 +271,7 @@ def configuration_of(setup: Setup, team: Team, *, num_processes: int) -> RunConf
     }
     makers = setup.make_env if isinstance(setup.make_env, Mapping) else {DEFAULT_ENVIRONMENT: setup.make_env}
     for name, pool in setup.envs.items():
-        declared = dict(pool[0].metadata.get("settings") or {"made by": makers[name]})
-        if identity := pool[0].metadata.get("identity"):  # of a file
-            declared["identity"] = identity
+        declared = described_environment(makers[name], pool[0])
         settings |= {f"{what} of env {name}".strip(): value for what, value in declared.items()}
     for policy in team.routing.policies:
         own: dict[str, Any] = {"api": policy.api}
@@ -279,6 +279,7 @@ def configuration_of(setup: Setup, team: Team, *, num_processes: int) -> RunConf
             template = str(team.profiles[policy.name].processing_class.chat_template)
             own = {"chat template": f"digest {digest_of(template)}"}
             own |= {field: getattr(policy, field) for field in ("learning_rate", "max_grad_norm", "beta")}
+            own |= described_loading(team.weights_of(policy.name), args.model_init_kwargs)
             part = getattr(team.profiles[policy.name].processing_class, "image_processor", None)
             if size := getattr(part, "size", None):
                 own["size of pictures"] = size if isinstance(size, int) else dict(size)

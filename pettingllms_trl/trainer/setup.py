@@ -11,12 +11,13 @@ from typing import Any
 from datasets import Dataset
 from pettingzoo import AECEnv
 
+from pettingllms_envs.branching import ReplayError
 from pettingllms_envs.branching.views import name_of
 from pettingllms_trl import credit as credits
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.credit.delayed_rewards import check_delayed_roles, choose_credit, delayed_agents
 from pettingllms_trl.credit.reward_functions import RewardFunctions
-from pettingllms_trl.credit.reward_weights import RewardWeights, declared_parts, weigher
+from pettingllms_trl.credit.reward_weights import RewardWeights, check_not_negative, declared_parts, weigher
 from pettingllms_trl.credit.selection import check_resampling
 from pettingllms_trl.engines.factory import check_served
 from pettingllms_trl.policies.profiles import check_chat_template
@@ -108,6 +109,7 @@ class Setup:
         datasets = by_argument(train_dataset, eval_dataset)
         made = make_envs(make_env)
         probes = list(made.values())
+        args, is_default = _with_crash_reward(args, probes)
         parts = [*declared_parts(probes), *(["crash"] if args.crash_reward is not None else [])]
         rewards = RewardFunctions(reward_funcs, args.reward_weights, reward_processing_classes, parts=parts)
         agents = agents_of({name: [env] for name, env in made.items()})
@@ -115,21 +117,16 @@ class Setup:
         learning = set(routing.of_agent) - set(routing.partners)
         delayed = [agent for agent in delayed_agents({name: [env] for name, env in made.items()}) if agent in learning]
         choice = choose_credit(credit, args, delayed if train_dataset is not None else [])
-        if args.sampling is None:
-            args = copy(args)
-            args.sampling = choice.sampling
-        envs = check_envs(
+        args = copy(args)
+        args.sampling = args.sampling or choice.sampling
+        envs = _checked(
+            args,
             make_env,
-            args.seed,
-            list(datasets.values()),
-            Branching.of(
-                sampling=choice.sampling,
-                num_continuations=args.num_continuations,
-                crash_reward=args.crash_reward,
-                trains=train_dataset is not None,
-            ),
-            made=made,
-            reads=read_columns(rewards),
+            made,
+            datasets,
+            read_columns(rewards),
+            trains=train_dataset is not None,
+            is_default=is_default,
         )
         if args.process_index == 0:
             check_seeds(make_env, envs, datasets, args.seed)
@@ -170,7 +167,7 @@ class Setup:
                 "trainable=True."
             )
         if train_dataset is not None:
-            _check_paid(probes, rewards)
+            _check_paid(probes, rewards, args, credits.facts_of(scheme, choice.sampling))
         check_num_rows(train_dataset, args)
         if train_dataset is not None and args.process_index == 0 and (warning := several_rollouts(args)):
             warnings.warn(warning, stacklevel=3)
@@ -234,8 +231,54 @@ def _config(args: Any) -> MultiAgentGRPOConfig:
     return args
 
 
-def _check_paid(envs: Sequence[AECEnv], rewards: RewardFunctions) -> None:
-    """Raise `ValueError` if an environment leaves all rewards to reward functions, and there are none."""
+def _checked(
+    args: MultiAgentGRPOConfig,
+    make_env: MakeEnv | Mapping[str, MakeEnv],
+    made: Mapping[str, AECEnv],
+    datasets: Mapping[str, Any],
+    reads: Collection[str],
+    *,
+    trains: bool,
+    is_default: bool,
+) -> dict[str, list[AECEnv]]:
+    """The validated environments. A `crash_reward` that is a default is given up where a program is not repeatable."""
+    branching = Branching.of(
+        sampling=args.sampling,
+        num_continuations=args.num_continuations,
+        crash_reward=args.crash_reward,
+        trains=trains,
+    )
+    try:
+        return check_envs(make_env, args.seed, list(datasets.values()), branching, made=made, reads=reads)
+    except ReplayError as error:
+        if not is_default:
+            raise
+        args.crash_reward = None
+        warnings.warn(f"A reply that makes the program fail is not paid its least reward: {error}", stacklevel=4)
+        return _checked(args, make_env, made, datasets, reads, trains=trains, is_default=False)
+
+
+def _with_crash_reward(args: MultiAgentGRPOConfig, envs: Sequence[AECEnv]) -> tuple[MultiAgentGRPOConfig, bool]:
+    """The configuration with the `crash_reward` that all environments declare, if it has none, and whether that is so.
+
+    A reply that crashes an environment gets the least that any of them pays.
+    """
+    declared = [env.metadata.get("crash_reward") for env in envs]
+    if args.crash_reward is not None or None in declared:
+        return args, False
+    args = copy(args)
+    args.crash_reward = min(declared)
+    return args, True
+
+
+def _check_paid(
+    envs: Sequence[AECEnv], rewards: RewardFunctions, args: MultiAgentGRPOConfig, scheme: credits.SchemeFacts
+) -> None:
+    """Raise `ValueError` if an environment leaves all rewards to reward functions, and there are none, or pays less
+    than the credit scheme takes."""
+    parts: Any = args.reward_parts  # a mapping, once the configuration is validated
+    if not (scheme.takes_negative or rewards) and (args.alpha is None or args.alpha > 0):  # a function's are unknown
+        check_not_negative(envs, parts, args.crash_reward)
     for env in envs:
         if env.metadata.get("judged") and not env.metadata.get("reward_ranges") and not rewards:
             raise ValueError(

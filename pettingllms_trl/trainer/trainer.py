@@ -38,7 +38,7 @@ from transformers.trainer import DEFAULT_PROGRESS_CALLBACK
 
 from pettingllms_trl import credit as credits
 from pettingllms_trl.checkpoints.checkpointer import Checkpointer
-from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.config import MultiAgentGRPOConfig, override_args
 from pettingllms_trl.console import TrainingTable
 from pettingllms_trl.credit.reward_functions import RewardFunction
 from pettingllms_trl.credit.reward_models import load_reward_model
@@ -65,7 +65,7 @@ from pettingllms_trl.trainer import parts
 from pettingllms_trl.trainer.collector import Generation, RolloutCollector
 from pettingllms_trl.trainer.dataloading import places
 from pettingllms_trl.trainer.episode_metrics import EpisodeMetrics, with_absent_parts
-from pettingllms_trl.trainer.hooks import TRLHooks, override_args
+from pettingllms_trl.trainer.hooks import TRLHooks
 from pettingllms_trl.trainer.monitor import LearningMonitor, reply_limits, warn_above_progress_bar
 from pettingllms_trl.trainer.reporting import GenerationReporter
 from pettingllms_trl.trainer.rollout_times import RolloutTimes
@@ -236,7 +236,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
         if setup.note:
             self.accelerator.print(setup.note)
         self._attach_team()
-        check_sharding(self.routing, self.accelerator)
+        check_sharding(self.routing, self.accelerator, gathers=args.ds3_gather_for_generation)
         self.codecs = {
             name: PolicyCodec(
                 profile,

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow
 import pytest
 from PIL import Image as Picture
@@ -155,9 +156,69 @@ def test_a_parquet_file_with_pictures_as_data_sets_write_it_is_read(tmp_path: Pa
 
 
 def test_pictures_become_rgb() -> None:
-    clear = Picture.new("RGBA", (8, 8), (220, 30, 30, 0))
-    assert opened(image_of(clear)).getpixel((0, 0)) == (220, 30, 30)  # as a processor reads it
+    clear = Picture.new("RGBA", (8, 8), (0, 0, 0, 0))
+    assert opened(image_of(clear)).getpixel((0, 0)) == (255, 255, 255)  # as an image of an observation
     assert opened(image_of(Picture.new("CMYK", (8, 8)))).getpixel((0, 0)) == (255, 255, 255)
+
+
+@pytest.mark.parametrize(
+    ("pixels", "shown"),
+    [
+        (np.array([[0, 257, 32896, 65535]] * 4, np.uint16), [0, 1, 128, 255]),
+        (np.array([[0.0, 0.25, 0.5, 1.0]] * 4, np.float32), [0, 63, 127, 255]),
+        (np.array([[0, 1, 128, 255]] * 4, np.uint8), [0, 1, 128, 255]),
+    ],
+)
+def test_pixels_are_scaled_to_eight_bits(pixels: Any, shown: list[int]) -> None:
+    picture = opened(image_of(Picture.fromarray(pixels)))
+    assert [picture.getpixel((x, 0)) for x in range(4)] == [(each, each, each) for each in shown]
+
+
+@pytest.mark.parametrize(
+    "pixels",
+    [
+        np.full((4, 4), 1.5, np.float32),
+        np.full((4, 4), -0.1, np.float32),
+        np.full((4, 4), np.nan, np.float32),
+        np.full((4, 4), 255, np.int32),  # white of 8 bits, or black of 16
+    ],
+)
+def test_pixels_of_an_unknown_scale_are_an_error(pixels: Any) -> None:
+    with pytest.raises(ValueError, match=r"pixels of the mode [FI] from .*; expected floats from 0 to 1, or 8 or 16"):
+        image_of(Picture.fromarray(pixels))
+
+
+def written(picture: Picture.Image, kind: str, **options: Any) -> bytes:
+    file = io.BytesIO()
+    picture.save(file, kind, **options)
+    return file.getvalue()
+
+
+def test_a_photograph_is_turned_as_its_exif_data_say() -> None:
+    exif = Picture.Exif()
+    exif[274] = 6  # turn it by 90 degrees clockwise
+    left = Picture.fromarray(np.repeat(np.array([[255, 255, 0, 0]] * 2, np.uint8), 8, axis=0).repeat(8, axis=1))
+    picture = opened(image_of(written(left, "JPEG", exif=exif)))
+    assert (picture.size, picture.getpixel((8, 2)), picture.getpixel((8, 29))) == ((16, 32), (255,) * 3, (0,) * 3)
+    turned = opened(Image(written(left, "PNG", exif=exif), "a photograph"))
+    assert turned.tobytes() == picture.tobytes()
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "GIF", "WEBP", "BMP", "TIFF", "PPM"])
+def test_usual_formats_are_read(kind: str) -> None:
+    red = opened(image_of(written(Picture.new("RGB", (8, 8), (255, 0, 0)), kind))).getpixel((4, 4))
+    assert isinstance(red, tuple)
+    assert (red[0] > 250, red[1] < 5, red[2] < 5) == (True, True, True)
+
+
+@pytest.mark.parametrize("kind", ["EPS", "PDF", "PCX"])
+def test_other_formats_are_not_decoded_since_some_start_programs(kind: str) -> None:
+    content = written(Picture.new("RGB", (8, 8)), kind)
+    with pytest.raises(ValueError, match="cannot be decoded"):
+        image_of(content)
+    if kind == "EPS":
+        with pytest.raises(ValueError, match="it is of the format EPS; expected one of PNG, "):
+            image_of(Picture.open(io.BytesIO(content)))
 
 
 def right(row: Any, reply: str) -> float:

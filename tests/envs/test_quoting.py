@@ -23,15 +23,19 @@ TOKENS = re.findall(
 </think> <end_of_utterance> <image> <fake_token_around_image> <global-img> <row_1_col_2> <|START_OF_TURN_TOKEN|>
 <BOS_TOKEN> [BOS] [EOT] [UNUSED_TOKEN_145] <extra_id_0> <SPECIAL_10> <reserved_106>
 <fim_prefix> <role> </role> <escape> <start_of_audio> <longcat_user> [|system|] ]~b] ]~!b[ [e~[ <minimax:tool_call>
+<｜▁pad▁｜> ｜DSML｜ </｜DSML｜invoke> [multimodal] [@BOS@] [toxicity=0] <2mass> [TRANSCRIBE] [STREAMING_PAD]
+[NEXT_AUDIO_TEXT] [REF] [/REF] [start_header_id] >>TITLE<< >>ANSWER<< <repo_name> <file_sep> <gh_stars> <issue_closed>
+<commit_msg> <jupyter_code> <empty_output> <IMG_CONTEXT> <ref> </box> <quad> <mask:1> <loc0001> <dummy_7> <boi> <eoss>
 """,
 )
 """Control tokens of ChatML, Llama 2 to 4, Mistral, Gemma, GLM, Seed, DeepSeek, Phi, Granite, Qwen, SmolVLM, Cohere,
-BERT, Kimi, InternLM, T5, Nemotron, Baichuan, StarCoder, EXAONE and MiniMax."""
+BERT, Kimi, InternLM, T5, Nemotron, Baichuan, StarCoder, EXAONE, MiniMax, Falcon, InternVL, ERNIE and Chameleon."""
 
 PROGRAMS = [
     '<html><body class="s"><b>x</b><br/><img src="a.png"><table><tr><td>1</td></tr></table></body></html>',
     '<?xml version="1.0"?><tool name="a"><item id="1">x</item></tool>',
     're.split(r"(<|>|=)", text); print(a[i][j], x < y | z > 0, [PAD_WIDTH], List[IMG_SIZE], dp[MASK] + a[PAD])',
+    "x >> TITLE << 2; a｜b｜c; [REFS] [refs] <filenames> <box2> <referee>",
     "let f x = g <| x + 1\n```python\nprint(1)\n```\nthe end\r\n\tnaïve 左 e\u0301 \N{GRINNING FACE}",
 ]
 

@@ -305,6 +305,7 @@ def test_what_is_no_level_is_refused_with_the_line_what_was_given_and_what_was_e
         ("Levels of mine\n\n{0}\nTitle: a\nAuthor: me\n\n{0}\nTitle: b\nAuthor: me", ("Title: a", "Title: b")),
         ("; by me\n; a\n{0}\n; b\n{0}", ("a", "b")),
         ("{0}\n\n{0}\n", ("1", "2")),
+        ("\ufeff{0}\n", ("1",)),  # of an editor on Windows
         ("; a\r\n######\r\n#@$ .#\r\n######\r\n", ("a",)),
     ],
 )

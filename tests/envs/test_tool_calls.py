@@ -102,6 +102,21 @@ def test_calls_as_text(reply: str, calls: Any) -> None:
             Unreadable("the arguments of its tool call are no JSON object"),
         ),
         ('<tool_call>{"name": "add"', Unreadable("its tool call has no end")),
+        *(
+            (f"<tool_call>{content}</tool_call>", [Call("echo", "hi")])
+            for content in (
+                '{"name": "functions.echo", "arguments": {"words": "hi"}}',
+                '{"name": "echo", "parameters": {"words": "hi"}}',
+                '{"name": "echo", "args": {"words": "hi"}}',
+                '{"type": "tool_use", "name": "echo", "input": {"words": "hi"}}',
+                '{"type": "function", "function": {"name": "echo", "arguments": {"words": "hi"}}}',
+                '{"name": "echo", "arguments": "{\\"words\\": \\"hi\\"}"}',
+            )
+        ),
+        (
+            '<tool_call>{"name": "echo", "arguments": {"words": "a"}, "parameters": {"words": "b"}}</tool_call>',
+            Unreadable("its tool call has several of arguments, parameters, args, input"),
+        ),
     ],
 )
 def test_native_calls(reply: str, calls: Any) -> None:

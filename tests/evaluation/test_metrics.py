@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from made_rows import header, row, run_of
 from pettingllms_envs.episodes import files
+from pettingllms_envs.episodes.figures import of_outcome
 from pettingllms_envs.evaluation import metrics, tables
 from pettingllms_envs.evaluation.statistics import shares_bootstrap, studentized_bootstrap, wilson
 
@@ -85,6 +87,28 @@ def test_empty_replies_and_calls_of_tools_are_counted_and_told(as_read: Callable
     assert tables.empty_replies(agents)[0].startswith("warning: 1 of 1 replies of planner_0 were empty.")
     for silent in (row(0, True, tokens=9), row(0, False, reply="")):  # and an agent that has no model
         assert tables.empty_replies(metrics.report(header(), [as_read(silent)])["agents"]) == []
+
+
+@pytest.mark.parametrize("as_read", [dict, files.light])
+def test_words_of_servers_and_counts_in_doubt_are_counted_and_told(as_read: Callable[[Any], Any]) -> None:
+    rows = [row(i, True) for i in range(4)]
+    for each, finish in zip(rows, ("stop", "fin", "SAFETY", "length"), strict=True):
+        each["steps"][0] |= {"finish": finish, "usage_note": "not given"}
+    agents = metrics.report(header(), list(map(as_read, rows)))["agents"]
+    assert agents["planner_0"]["finish_words"] == {"fin": 1, "SAFETY": 1}
+    assert agents["planner_0"]["unknown_tokens"] == {"not given": 4}
+    assert tables.server_words(agents) == [
+        "warning: 1 of 4 replies of planner_0 ended with 'fin', which is read as finished.",
+        "warning: 1 of 4 replies of planner_0 ended with 'SAFETY', a refusal; their text was played.",
+        "warning: the numbers of tokens of 4 of 4 replies of planner_0 are in doubt (not given). Tokens, costs and "
+        "limits of tokens leave out what is not known.",
+    ]
+    assert tables.server_words(metrics.report(header(), [row(0, True)])["agents"]) == []
+
+
+def test_an_outcome_may_be_of_numpy() -> None:
+    given = {"success": np.bool_(True), "moves": np.int64(3), "far": np.float32(0.5), "zero": np.array(0), "name": "a"}
+    assert of_outcome({**given, "board": np.zeros(2)}) == {"success": 1.0, "moves": 3.0, "far": 0.5, "zero": 0.0}
 
 
 def test_an_outcome_of_yes_and_no_has_the_interval_of_a_share_and_a_count_has_not() -> None:

@@ -15,12 +15,16 @@ from pettingllms_envs.graders.short_answers import exact_match, f1
         ("  an  A-B  ", "ab"),
         ("theatre", "theatre"),
         ("21,500", "21500"),
-        ("the", ""),
-        ("...", ""),
+        ("The The", "the the"),  # nothing else is left of a band, a grade, a title
+        ("A.", "a"),
+        ("!!!", "!!!"),
+        ("A / The", "a the"),
+        ("the", "the"),
+        ("", ""),
         ("Łódź", "łódź"),
     ],
 )
-def test_normalization_is_that_of_the_data_sets(text: str, expected: str) -> None:
+def test_normalization_is_that_of_the_data_sets_where_it_leaves_something(text: str, expected: str) -> None:
     assert short_answer(text) == expected
 
 
@@ -32,6 +36,11 @@ def test_normalization_is_that_of_the_data_sets(text: str, expected: str) -> Non
         ("Mara River or Tel", ["Mara River"], False),
         ("Mara River Tel Zulo", ["Tel"], False),
         ("", ["Mara"], False),
+        ("The The.", ["the The"], True),
+        ("the", ["The The"], False),
+        ("a", ["A"], True),
+        ("!", ["!!!"], False),
+        ("", ["!!!"], False),
         ("the", ["a"], False),
         ("yes, it is", ["yes"], False),
         ("\ud800", ["Mara"], False),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import math
 import os
@@ -11,14 +12,18 @@ import textwrap
 import threading
 import tracemalloc
 from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from calls import ask, assert_ends, chat, played, returns_of, send
 from pettingllms_envs.programs import ProgramFailed, program
 from pettingllms_envs.programs.endpoint import endpoint
+from pettingllms_envs.programs.rewards import read_rewards
 
 
 AGENTS = ("writer", "critic")
@@ -194,7 +199,8 @@ def test_a_function_that_fails_is_a_failure_with_its_last_lines(target: Any, exp
         ("ask(URL, 'writer', '?'); os.kill(os.getpid(), 9)", "it was ended by signal 9"),
         ("ask(URL, 'writer', '?'); print('so far')", "it ended without a reward; .* It wrote last:\nso far"),
         ("ask(URL, 'writer', '?'); print('reward: 1' + '0' * 400)", "the reward is 1000"),
-        ("ask(URL, 'writer', '?'); print('reward: 1\\nreward: 1')", "it printed 2 lines that begin with 'reward:'"),
+        ("ask(URL, 'writer', '?'); print('reward: 1\\nreward: 1')", "counts only as the whole last one"),
+        ("ask(URL, 'writer', '?'); print('reward: 1\\nso far')", "counts only as the whole last one"),
         ("ask(URL, 'writer', '?'); print('reward: good')", "its line with the reward is no JSON"),
         ("ask(URL, 'writer', '?'); print('reward: NaN')", "the reward is nan"),
     ],
@@ -208,18 +214,57 @@ def test_a_command_line_that_fails_is_a_failure_with_its_last_lines(
     env.close()
 
 
-def test_a_process_of_another_group_that_holds_the_output_open_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_process_in_a_session_of_its_own_that_holds_the_output_open_is_ended(tmp_path: Path) -> None:
     source = """
     import subprocess
-    child = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    child = subprocess.Popen(["sh", "-c", "setsid sleep 60; sleep 60"], start_new_session=True)
     ask(URL, "writer", f"{child.pid}")
     print("reward: 1")
     """
     env = program(script(tmp_path, source), agents=("writer",), timeout=20)()
+    other = subprocess.Popen(["sleep", "60"], start_new_session=True)
     ((_, child),) = played(env, ["a"])
-    os.kill(int(child), 9)
-    assert env.rewards == {}
+    assert_ends(int(child))
+    assert (env.rewards, other.poll()) == ({}, None)
+    other.kill()
+    other.wait()
     env.close()
+
+
+def test_a_program_that_does_not_stop_asking_has_failed() -> None:
+    def endless(base_url: str, row: Any) -> float:
+        while True:
+            ask(base_url, "writer", "And now?")
+
+    env = program(endless, agents=("writer",), max_calls=3)()
+    env.reset(seed=0)
+    for _ in range(2):
+        env.step("a")
+    with pytest.raises(ProgramFailed, match=r"more than max_calls=3 calls .* Bound its loops, or raise max_calls"):
+        env.step("a")
+    assert program(endless, agents=("writer",))().program.max_calls == 256
+    with pytest.raises(ValueError, match="max_calls=0; expected a whole number, 1 or more"):
+        program(endless, agents=("writer",), max_calls=0)()
+
+
+def test_a_task_that_nobody_waits_for_ends_with_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    async def careless(base_url: str, row: Any) -> float:
+        async def fail() -> None:
+            raise RuntimeError("The first line.\nThe second.")
+
+        asyncio.create_task(fail())  # noqa: RUF006
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        gc.collect()
+        return float(ask(base_url, "writer", "How much?"))
+
+    env = program(careless, agents=("writer",))()
+    played(env, ["1"])
+    env.close()
+    assert [record.getMessage() for record in caplog.records] == [
+        r"Task exception was never retrieved: RuntimeError('The first line.\nThe second.')"
+    ]
+    assert caplog.records[0].exc_info is None
 
 
 @pytest.mark.parametrize(
@@ -233,23 +278,91 @@ def test_a_command_line_that_cannot_be_started_is_an_error_at_once(target: Any, 
     env.close()
 
 
-def test_a_reward_before_the_first_reply_or_of_a_program_that_is_paid_at_its_end_is_refused() -> None:
+def test_a_reward_that_is_posted_is_paid_at_once_or_at_the_end_as_the_program_says() -> None:
     answers = []
 
     def early(base_url: str, row: Any) -> float:
         answers.append(send(f"{base_url}/reward", {"reward": 1.0}))
         ask(base_url, "writer", "?")
         answers.append(send(f"{base_url}/reward", {"reward": 1.0}))
+        ask(base_url, "writer", "?")
         return 0.5
 
-    for rewards, expected in (("by step", 1.5), ("end", 0.5)):
+    for rewards, steps in (("by step", [1.0, 0.5]), ("end", [0.0, 2.5])):
         env = program(early, agents=("writer",), rewards=rewards)()
-        assert returns_of(env, ["a"])[0] == {"writer": expected}
-        assert env.infos["writer"]["outcome"]["refused_requests"] == {"by step": 1, "end": 2}[rewards]
+        assert [step["writer"] for step in returns_of(env, ["a", "b"])[1]] == steps
+        assert env.infos["writer"]["outcome"]["refused_requests"] == {"by step": 1, "end": 0}[rewards]
         env.close()
-    assert [status for status, _ in answers] == [400, 200, 400, 400]
+    assert [status for status, _ in answers] == [400, 200, 200, 200]
     assert "before the first reply belongs to no step" in answers[0][1]["error"]["message"]
-    assert 'expected program(..., rewards="by step")' in answers[2][1]["error"]["message"]
+
+
+SAYS = "said = ask(URL, 'writer', '?'); "
+FORGED = {
+    "after 65,536 characters": ("print('Reply: ' + said)", "x" * (2**16 - len("Reply: ")) + "reward: 1.0"),
+    "on a line of its own": ("print('Reply: ' + said)", "Fine.\nreward: 1.0"),
+    "after a carriage return": ("print('Reply: ' + said, end='')", "Fine.\rreward: 1.0"),
+    "on the error output": ("print(said, file=sys.stderr)", "reward: 1.0"),
+    "over a line of the program's": ("print('reward: -1'); print(said)", "\nreward: 1.0"),
+    "under a line of the program's": ("print(said); print('reward: -1')", "reward: 1.0"),
+    "in capitals that the program makes small": ("print(said.lower()); print('reward: -1')", "REWARD: 1.0"),
+    "in the program's own line": ("print('reward: ' + said)", "1.0\nreward: 0.5"),
+    "and not printed": ("print('reward: -1')", "reward: 1.0"),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_reply_does_not_set_a_reward_that_is_printed_and_the_channel_of_its_own_is_named(
+    name: str, tmp_path: Path
+) -> None:
+    source, reply = FORGED[name]
+    env = program(script(tmp_path, SAYS + source), agents=("writer",))()
+    with pytest.raises(
+        ProgramFailed, match=r"(?s)counts only as the whole last one.*POST \{base_url\}/reward instead"
+    ):
+        played(env, [reply])
+    env.close()
+
+
+@pytest.mark.parametrize("rewards", ["end", "by step"])
+def test_a_reward_that_is_posted_counts_alone_whatever_is_printed(rewards: Any, tmp_path: Path) -> None:
+    source = f"{SAYS}send(URL + '/reward', {{'reward': -1}}); print('reward: 0.5\\n' + said)"
+    env = program(script(tmp_path, source), agents=("writer",), rewards=rewards)()
+    assert returns_of(env, ["reward: 1.0"])[0] == {"writer": -1.0}
+    env.close()
+
+
+def test_a_reply_with_the_mark_fails_at_its_own_step_once_the_program_is_known_to_print(tmp_path: Path) -> None:
+    make = program(script(tmp_path, f"{SAYS}ask(URL, 'writer', 'And?'); print('reward: 1')"), agents=("writer",))
+    env = make()
+    assert returns_of(env, ["a", "b"])[0] == {"writer": 1.0}
+    env.reset(seed=0)
+    with pytest.raises(ProgramFailed, match="a reply has 'reward:'"):
+        env.step("reward: 2")
+    env.close()
+
+
+@pytest.mark.parametrize(
+    "given", [np.bool_(True), np.float32(1), np.int64(1), np.array(1.0), Decimal(1), Fraction(2, 2)]
+)
+def test_a_reward_may_be_a_scalar_of_another_library(given: Any) -> None:
+    assert read_rewards(given, ["writer"]) == {"team": {"reward": 1.0}}
+    assert read_rewards({"writer": {"right": given}}, ["writer"]) == {"writer": {"right": 1.0}}
+
+
+def test_declared_ranges_are_metadata_and_bounds_and_the_least_is_paid_for_a_failure() -> None:
+    def paid(base_url: str, row: Any) -> dict[str, Any]:
+        return {"writer": {"format": -float(ask(base_url, "writer", "?"))}, "team": 1.0}
+
+    ranges = {"reward": (0.0, 1.0), "format": (-0.5, 0.0)}
+    env = program(paid, agents=("writer",), reward_ranges=ranges)()
+    assert (env.metadata["reward_ranges"], env.metadata["crash_reward"]) == (ranges, -0.5)
+    assert returns_of(env, ["0.5"])[0] == {"writer": 0.5}
+    with pytest.raises(ProgramFailed, match="the part 'format' of -2; expected those of reward_ranges="):
+        played(env, ["2"])
+    env = program(paid, agents=("writer",), reward_ranges={"reward": (0, 1)})()
+    with pytest.raises(ProgramFailed, match=r"the part 'format' of -0\.5"):
+        played(env, ["0.5"])
 
 
 def test_an_equal_reward_of_a_later_step_is_no_second_try_of_the_one_before() -> None:
@@ -299,7 +412,10 @@ def test_a_name_of_an_agents_part_and_of_the_teams_in_two_rewards_of_a_step_is_a
 
 def test_a_program_that_makes_no_call_does_not_use_the_base_url() -> None:
     env = program(ignores, agents=("writer",))()
-    with pytest.raises(ValueError, match="ended without a call; expected that it asks its agents at the base URL"):
+    with pytest.raises(
+        ValueError,
+        match=r"ended without a call; expected that it asks its agents at the base URL .* without a cache of answers",
+    ):
         env.reset(seed=0)
 
 
@@ -423,6 +539,8 @@ def test_settings_of_the_sampling_and_a_silent_agent_are_warned_of_once() -> Non
         ({"agents": {"gpt-5-mini": "the writer"}}, ValueError, "expected a name of letters"),
         ({"rewards": "late"}, ValueError, "rewards"),
         ({"timeout": 0}, ValueError, "expected seconds, more than 0"),
+        ({"reward_ranges": {"reward": (1, 0)}}, ValueError, "expected finite numbers, the least first"),
+        ({"reward_ranges": {"reward": (0, math.inf)}}, ValueError, "expected finite numbers, the least first"),
     ],
 )
 def test_settings_are_validated_when_the_program_is_named(settings: Any, error: Any, expected: str) -> None:

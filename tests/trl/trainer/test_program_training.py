@@ -109,6 +109,54 @@ def test_a_request_bounds_its_reply_from_above(model_path: str, tmp_path: Path) 
     assert "length" in finishes
 
 
+def fails_on_odd_replies(base_url: str, row: Any) -> float:
+    """A program that does not survive some of the replies."""
+    said = ask(base_url, "writer", "You write.", f"Poem {row['seed']}?")
+    if sum(map(ord, said)) % 2:
+        raise ValueError("odd")
+    return 1.0
+
+
+def test_declared_ranges_pay_a_reply_that_makes_the_program_fail_their_least(model_path: str, tmp_path: Path) -> None:
+    env = program(fails_on_odd_replies, agents=("writer",), reward_ranges={"reward": (-1.0, 1.0)})
+    trainer = team(env, model_path, tmp_path)
+    with pytest.warns(UserWarning, match=r"replies crashed their environments and were given crash_reward=-1\.0"):
+        trainer.train()
+    paid = [(c.reward, c.parts) for e in trainer.rollouts[0] for d in e.decisions for c in d.candidates]
+    assert {reward for reward, _ in paid} == {-1.0, 1.0}
+    assert all(parts == {"crash": -1.0} for reward, parts in paid if reward == -1.0)
+    assert trainer.state.log_history[0]["rollout/dropped"] == 0.0
+
+
+def test_a_program_that_cannot_be_repeated_is_trained_without_and_that_is_said(
+    model_path: str, tmp_path: Path
+) -> None:
+    def counts(base_url: str, row: Any) -> float:
+        number.append(0)
+        return score(ask(base_url, "writer", "You write.", f"Poem {len(number)}?"))
+
+    number = list[int]()
+    env = program(counts, agents=("writer",), reward_ranges={"reward": (-9.0, 9.0)})
+    with pytest.warns(UserWarning, match="is not paid its least reward: .* is not the same when an episode is played"):
+        assert team(env, model_path, tmp_path).args.crash_reward is None
+
+
+def test_a_training_of_which_more_than_a_hundredth_fails_says_what_to_declare(model_path: str, tmp_path: Path) -> None:
+    def fails_once(base_url: str, row: Any) -> float:
+        said = ask(base_url, "writer", "You write.", f"Poem {row['seed']}?")
+        runs.append(0)
+        if len(runs) == 2:
+            raise ValueError("no paper")
+        return score(said)
+
+    runs = list[int]()
+    with pytest.warns(
+        UserWarning, match=r"1 of \d+ episodes of program_fails_once failed\..*reward_ranges=\{"
+    ) as caught:
+        team(program(fails_once, agents=("writer",)), model_path, tmp_path, max_steps=2).train()
+    assert sum("reward_ranges" in str(each.message) for each in caught) == 1
+
+
 def trained(trainer: Team) -> set[tuple[int, ...]]:
     """Prompt and completion of each row that was trained on."""
     found = set()
