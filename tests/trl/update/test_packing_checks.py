@@ -29,11 +29,11 @@ from transformers import (
 from trl.trainer.utils import add_fused_lm_head
 
 from packed_models import MODELS, difference, gradients, one_by_one, together
-from pettingllms_trl.structure.miniature import NoMiniature, miniature
+from pettingllms_trl.structure.miniature import EXACT, NoMiniature, miniature
 from pettingllms_trl.update.packed_attention import attending
 from pettingllms_trl.update.packing.cost import Way
 from pettingllms_trl.update.packing.pack import pack
-from pettingllms_trl.update.packing_checks import EXACT, compare, template_rows
+from pettingllms_trl.update.packing_checks import compare, template_rows
 
 
 PROMPTS = [[2, 9, 9, 14, 40, 41, 42, 43, 44, 3], [2, 9, 9, 14, 15, 3], [2, 9, 9, 14, 40, 41, 42, 43, 44, 3]]
