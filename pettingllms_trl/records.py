@@ -112,7 +112,7 @@ class Candidate:
     team: Collection[str] = ()
     state: str | None = None
     continuations: tuple[float, ...] = ()
-    reading: str | None = None
+    reading: str | None = field(default=None, compare=False)
 
     @property
     def value(self) -> float:

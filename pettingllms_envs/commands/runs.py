@@ -82,7 +82,8 @@ def asked(args: argparse.Namespace) -> tuple[Any, Any]:
         **({} if args.workflow is None else {"workflow": args.workflow}),
     }
     if args.output is not None and (args.output / RUN).is_file():  # which is resumed, and read as it was
-        was = read_header(args.output / RUN)["config"].get("settings") or {}
+        with user_errors():
+            was = read_header(args.output)["config"].get("settings") or {}
         chosen_settings = {name: was[name] for name in (STRICT_FORMAT,) if name in was} | chosen_settings
         chosen_settings = pettingllms_envs.recorded_settings(args.env, chosen_settings)
     env = made(args, **chosen_settings)
@@ -90,8 +91,6 @@ def asked(args: argparse.Namespace) -> tuple[Any, Any]:
     options = {**dict(args.reset_options), **({} if args.level is None else {"level": args.level})}
     with user_errors():
         chosen_settings = benches.without_defaults(chosen_settings, env)
-        own = env.metadata.get("settings", {})
-        chosen_settings |= {name: own[name] for name in (STRICT_FORMAT,) if name in own}
         if args.row is None:
             chosen = benches.choose(env, name, chosen_settings, split=args.split, options=options, limit=args.limit)
         else:

@@ -22,6 +22,7 @@ from pettingllms_envs.episodes.players import is_same_player, labels, options_of
 from pettingllms_envs.evaluation import data_label, metrics
 from pettingllms_envs.evaluation.compare import Comparison, Run, check_comparable, compare_each, figure_of, read_so
 from pettingllms_envs.evaluation.scores import RETURN, SUCCESS, check_cooperative, returns_by_problem
+from pettingllms_envs.settings import STRICT_FORMAT
 
 
 Figure = tuple[float, float, float]
@@ -351,7 +352,7 @@ def _conditions(run: Run) -> dict[str, str]:
 def _names(env: str, groups: Sequence[Sequence[Run]]) -> list[str]:
     """The names of an environment's columns: its settings, and whatever else tells them apart."""
     found = [_conditions(own[0]) for own in groups]
-    settings = [own[0].header["config"].get("settings") or {} for own in groups]
+    settings = [(own[0].header["config"].get("settings") or {}).keys() - {STRICT_FORMAT} for own in groups]
     differing = [
         key for key in dict.fromkeys(k for each in found for k in each) if len({e.get(key) for e in found}) > 1
     ]

@@ -144,10 +144,7 @@ def _moves(parse: Callable[[str], Any], texts: list[str]) -> list[Any]:
 def _forms(reply: str) -> Iterator[tuple[list[str], list[str]]]:
     """Forms of a reply, those with fewer changes first: the texts to read, and others that must not say otherwise."""
     said = without_thoughts(_UNSEEN.sub("", reply).replace("\u00a0", " ")).strip()
-    for _ in range(_MOST_END_TOKENS):
-        if (token := _END_TOKEN.search(said, max(0, len(said) - 60))) is None:
-            break
-        said = said[: token.start()].rstrip()
+    said = _without_end_tokens(said)
     lines, blocks = _without_fences(said)
     yield [said, *(f"{FENCE}python\n{block}\n{FENCE}" for block in blocks)], []
     plain = [_unmarked_line(line) for line in lines]
@@ -155,6 +152,14 @@ def _forms(reply: str) -> Iterator[tuple[list[str], list[str]]]:
     yield ["\n".join(lines)], others
     yield ["\n".join(plain)], others
     yield ["\n".join(plain).rstrip(_END_OF_SENTENCE)], others
+
+
+def _without_end_tokens(text: str) -> str:
+    for _ in range(_MOST_END_TOKENS):
+        if (token := _END_TOKEN.search(text, max(0, len(text) - 60))) is None:
+            break
+        text = text[: token.start()].rstrip()
+    return text
 
 
 def _without_fences(text: str) -> tuple[list[str], list[str]]:
@@ -194,6 +199,7 @@ def _unmarked_line(line: str) -> str:
 def _unmarked_value(move: Any) -> Any:
     """A move whose free texts of one line have no marks around them; any other as it is."""
     if isinstance(move, str):
+        move = _without_end_tokens(move) or move
         for mark in _AROUND if "\n" not in move else ():
             inner = move[len(mark) : -len(mark)]
             if (
