@@ -77,7 +77,8 @@ class MultiAgentGRPOConfig(GRPOConfig):
         crash_reward (`float`, *optional*):
             What an agent gets for a reply that crashes its environment twice, in a state in which another reply does
             not: a number below any return, or crashing pays. The reply's branch ends there. `None`: a crash is the
-            environment's failure, whatever the reply; its instance is restarted, then dropped, and never scored.
+            environment's failure, whatever the reply; its instance is restarted, then dropped, and never scored. Where
+            all environments are programs with `reward_ranges`, the default is the least that these allow.
         history (`str` or `dict[str, str]`, *optional*, defaults to `"none"`):
             `"none"`: an agent's prompt is what it observes now. `"conversation"`: it is its own earlier prompts and
             replies of the episode, followed by what it observes now, user, assistant, user, ...; in tokens, exactly

@@ -97,10 +97,12 @@ def differences(saved: Mapping[str, Any], given: RunConfiguration) -> list[Diffe
         and not (_is_same_model if option == MODEL else _equal)(before, now["team"][option][what])
     ]
     settings = now["settings"]
+    # Replies were read strictly before that was a setting.
+    of_old = dict.fromkeys((name for name in settings if name.startswith("strict_format of env")), True)
     uncompared = BATCH if saved["settings"].get("num_processes") != settings.get("num_processes") else ()
     return found + [
         Difference(what, before, settings[what])
-        for what, before in saved["settings"].items()
+        for what, before in {**of_old, **saved["settings"]}.items()
         if what in settings and what not in ("num_processes", *uncompared) and not _equal(before, settings[what])
     ]
 
