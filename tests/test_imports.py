@@ -98,7 +98,7 @@ ALLOWED_IMPORTS = {
     | {"pettingllms_envs.replies"},
     # matplotlib is an extra, and imported when a curve is drawn.
     "studies/*.py": {"matplotlib", "pettingllms_envs.episodes", "pettingllms_envs.evaluation"}
-    | {"pettingllms_envs.studies", "pettingllms_envs.installing"},
+    | {"pettingllms_envs.studies", "pettingllms_envs.installing", "pettingllms_envs.settings"},
     "page/*.py": {
         CORE,
         FEATURES,
