@@ -144,7 +144,7 @@ def _check_base_is_kept(
     if peft_config is not None:
         names = routing.adapters or ([BASE] if routing.uses_model else [])
         configs |= {name: peft_config for name in names if name not in carried}
-    also = several(configs)
+    also = several({**configs, **dict.fromkeys(routing.adapters)})
     if routing.base is not None and routing.adapters:
         also = "the base plays itself, as a frozen partner"
     for name, config in configs.items():
