@@ -110,6 +110,23 @@ def acting_as(model: PeftModel, adapter: str | None, trained: Sequence[str]) -> 
         activate(model, before, trained)
 
 
+def train_active(model: PeftModel) -> str:
+    """Train the active adapter of a given model, also one that was loaded frozen. Returns its name.
+
+    Raises:
+        ValueError: Several are active.
+    """
+    if len(model.active_adapters) != 1:
+        raise ValueError(
+            f"the model has the active adapters {', '.join(model.active_adapters)}, expected one: a policy is trained "
+            "by one adapter. Call model.set_adapter(name), or name one for each role: policies={role: name, ...}."
+        )
+    (adapter,) = model.active_adapters
+    if not any(p.requires_grad for p in model.parameters()):  # PEFT loads so without `is_trainable=True`
+        model.set_requires_grad(adapter, True)
+    return adapter
+
+
 def keep_reference(model: PeftModel, adapter: str) -> str:
     """Add a frozen copy of an adapter's current weights. Returns the copy's name."""
     name = REFERENCE + adapter

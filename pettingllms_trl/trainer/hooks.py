@@ -34,6 +34,7 @@ from pettingllms_trl.policies.multi_model import MultiPolicyModel
 from pettingllms_trl.policies.optim import clip_by_policy, split_groups
 from pettingllms_trl.policies.profiles import OF_TRL, PolicyProfile
 from pettingllms_trl.policies.routing import Policy, Routing
+from pettingllms_trl.policies.starts import check_optimized
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.processes.distributed import accumulating
 from pettingllms_trl.processes.gradients import Gradients
@@ -375,6 +376,8 @@ class TRLHooks(GRPOTrainer):
         if fresh:
             trained, rate = self.routing.trained, self.args.learning_rate
             split_groups(optimizer, trained, self.team.parameters_of, rate, self.rate_factors)
+        if not (self.is_deepspeed_enabled or self.is_fsdp_enabled):  # which have parameters of their own there
+            check_optimized(self.routing.trained, self.team.parameters_of, optimizer)
         return optimizer
 
     def _clip_grad_norm(self, model: torch.nn.Module) -> Any:
