@@ -54,7 +54,6 @@ from pettingllms_trl.policies.codecs import PolicyCodec
 from pettingllms_trl.policies.profiles import check_chat_template
 from pettingllms_trl.policies.references import MoveReferencesCallback
 from pettingllms_trl.policies.routing import Policy
-from pettingllms_trl.policies.team import Team
 from pettingllms_trl.processes.distributed import check_is_loaded, check_sharding
 from pettingllms_trl.processes.row_sharing import row_sharing
 from pettingllms_trl.records import Decision, Episode, Row, Stateful
@@ -215,7 +214,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
         self.envs, self.credit, self.schedule = setup.envs, setup.credit, setup.schedule
         self.rate_factors = rate_factors(self.schedule, lambda: self.plan.number(self.state.global_step))
         self._can_train = setup.trains
-        self.routing, self.team = setup.routing, Team(setup.routing, args)
+        self.routing, self.team = setup.routing, parts.team_of(setup.routing, args, peft_config)
         given = self.team.prepare(
             model, processing_class=processing_class, peft_config=peft_config, quantization_config=quantization_config
         )
@@ -341,6 +340,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
         of_trl = self.profile_of_trl()
         check_chat_template(of_trl.processing_class)
         self.team.attach(self, of_trl=of_trl, generation_kwargs=self.generation_kwargs)
+        parts.check_heads(self.team)
         if unused := folder_sampling.note(self.team):
             self.accelerator.print(unused)
         self.image_inputs = parts.image_inputs_of(self.team)
