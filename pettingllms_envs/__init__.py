@@ -12,9 +12,9 @@ Importing this package registers every environment with PettingZoo (`pettingzoo.
 
 from pettingllms_envs.from_rows import conversation, function
 from pettingllms_envs.instances import test_set
-from pettingllms_envs.registry import find, list_environments, make, register
+from pettingllms_envs.registry import find, list_environments, make, recorded_settings, register
 
 
-__all__ = ["conversation", "find", "function", "list_environments", "make", "test_set"]
+__all__ = ["conversation", "find", "function", "list_environments", "make", "recorded_settings", "test_set"]
 
 register()

@@ -35,6 +35,7 @@ from pettingllms_envs.features import (
     RequiresOptions,
 )
 from pettingllms_envs.observations import Prompt
+from pettingllms_envs.replies.reading import Reading, last_reading, noted_readings
 from pettingllms_envs.spaces import ChatText, observation_space
 from pettingllms_envs.state_digest import ARRAY, with_task, written
 from pettingllms_envs.views import apply_view, check_view
@@ -64,6 +65,7 @@ class Snapshot(NamedTuple):
         left: The agents that the workflow took out during the episode, in order.
         replies: How often each possible agent has replied, where the workflow is not cyclic; else empty.
         joined: The agents that joined after the last step, which did not pay them.
+        reading: How the last reply was read, see `TextEnv.reading`.
     """
 
     env: str
@@ -79,6 +81,7 @@ class Snapshot(NamedTuple):
     left: tuple[str, ...] = ()
     replies: tuple[int, ...] = ()
     joined: tuple[str, ...] = ()
+    reading: Reading | None = None
 
 
 class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  # pettingzoo ships no types
@@ -260,6 +263,14 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
         now = self._now or self._missing("infos")
         return {agent: self._info(now, self._roles[agent], agent) for agent in now.agents}
 
+    @property
+    def reading(self) -> Reading | None:
+        """How the last reply was read as a move; None if there was none, or if it was no move: a message, a program.
+
+        Only the tasks of environments that `assemble` made say so.
+        """
+        return None if self._now is None else self._now.reading
+
     def reset(self, seed: int | None = None, options: Mapping[str, Any] | None = None) -> None:
         """Start an episode.
 
@@ -335,7 +346,7 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
             RuntimeError: There is no episode, or no agents are left in it.
         """
         now = self._now or self._current
-        env, config, play, agents, selection, _, totals, _, terminated, truncated, left, replies, _ = now
+        env, config, play, agents, selection, _, totals, _, terminated, truncated, left, replies, *_ = now
         if not agents:
             raise RuntimeError("step() came after the last agent left. Call reset() to start the next episode.")
         if terminated or truncated or selection in left:
@@ -343,7 +354,9 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
             return
         if not isinstance(action, str):
             raise TypeError(f"step() got {type(action).__name__} for {selection}; expected a str. Any str is legal.")
-        play, parts, terminated, truncated = self.workflow.step(play, action)
+        readings: list[Reading] = []
+        with noted_readings(readings):
+            play, parts, terminated, truncated = self.workflow.step(play, action)
         names = self._agents if self._is_fixed else [self._roles[agent] for agent in agents]
         rewards = cumulative = scalars(parts, names, self.alpha)
         then = agents[0]
@@ -354,7 +367,22 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
                 then = self._agents[self.workflow.actor(play)]
         self._now = tuple.__new__(  # in half the time of `Snapshot(...)`, which is a tenth of a step
             Snapshot,
-            (env, config, play, agents, then, rewards, cumulative, parts, terminated, truncated, left, replies, ()),
+            (
+                env,
+                config,
+                play,
+                agents,
+                then,
+                rewards,
+                cumulative,
+                parts,
+                terminated,
+                truncated,
+                left,
+                replies,
+                (),
+                last_reading(readings, action),
+            ),
         )
         if not self._is_fixed:
             self._now = self._with_changes(self._now, selection)

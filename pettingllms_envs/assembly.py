@@ -25,6 +25,7 @@ from pettingzoo.utils.conversions import turn_based_aec_to_parallel_wrapper
 from pettingllms_envs.aec import VERSIONED, TextEnv
 from pettingllms_envs.core import Task, Tool, Workflow, check_choice
 from pettingllms_envs.features import Form, Forms, HasForms, HasLeastAlpha
+from pettingllms_envs.replies.reading import with_reading
 from pettingllms_envs.settings import check_survives, in_files, restored
 from pettingllms_envs.views import VIEWS
 from pettingllms_envs.workflows.draft_plan import DraftPlan
@@ -41,7 +42,10 @@ DEFAULT_NUM_TURNS = 4
 
 RoleTools = Mapping[str, Sequence[str | Mapping[str, Any] | Tool]] | Sequence[str | Mapping[str, Any] | Tool]
 
-_OF_ALL = ("workflow", "num_turns", "alpha", "view", "render_mode", "role_tools", "tool_calls", "max_tool_calls")
+_OF_ALL = (
+    *("workflow", "num_turns", "alpha", "view", "render_mode", "strict_format"),
+    *("role_tools", "tool_calls", "max_tool_calls"),
+)
 """Settings of every environment, for suggestions."""
 
 _GIVEN = frozenset({"task", "num_turns"})
@@ -79,7 +83,7 @@ def assemble(
     own_tools = role_tools or {}
     by_name = {workflow.name: workflow for workflow in workflows}
     of_all: dict[str, Any] = {"workflow": workflows[0].name, "num_turns": DEFAULT_NUM_TURNS, "alpha": 1.0}
-    of_all |= {"view": VIEWS[0]} if hasattr(task, "tiles") else {}
+    of_all |= {"strict_format": False, **({"view": VIEWS[0]} if hasattr(task, "tiles") else {})}
     defaults = {name: {**of_all, **_defaults(task), **_defaults(kind)} for name, kind in by_name.items()}
     last = module.rpartition(".")[2]
     own_name = last if name is None and VERSIONED.fullmatch(last) else name
@@ -92,6 +96,7 @@ def assemble(
         view: str = VIEWS[0],
         render_mode: str | None = None,
         max_cycles: int | None = None,
+        strict_format: bool = False,
         role_tools: RoleTools | None = None,
         tool_calls: str = "text",
         max_tool_calls: int = 4,
@@ -107,6 +112,9 @@ def assemble(
             render_mode: None, `"ansi"`, `"human"` or `"rgb_array"`.
             max_cycles: PettingZoo's name for `num_turns`, which it overrides; `pettingzoo.make` passes it. A cycle is
                 a turn, in which every agent acts once; a workflow without such turns has no `max_cycles`.
+            strict_format: Whether a reply counts only in the form that is asked for. Else, where it cannot be read
+                strictly, it is read once more without marks, fences, thoughts and end tokens; see
+                `pettingllms_envs.replies.reading`.
             role_tools: Tools that roles may call before they reply, by role: names of installed tools, mappings with
                 their settings, or tools, see `pettingllms_envs.tools.make_tool`. A list is for every role. None
                 stands for the environment's own tools, `[]` for no tools.
@@ -126,11 +134,11 @@ def assemble(
         settings = restored(settings, *kinds)
         written = {key: value for key, value in settings.items() if all(in_files(kind, key) for kind in kinds)}
         turns = num_turns if max_cycles is None else max_cycles
-        joined = _join(by_name, workflow, task, turns, settings)
+        joined = _join(by_name, workflow, task, turns, settings, strict=strict_format)
         forms = joined.forms if isinstance(joined, HasForms) else None
         _check_alpha(joined, alpha)
         check_survives(written, *kinds)
-        own: dict[str, Any] = {"workflow": workflow, "num_turns": joined.num_turns}
+        own: dict[str, Any] = {"workflow": workflow, "num_turns": joined.num_turns, "strict_format": strict_format}
         check_choice("tool_calls", tool_calls, STYLES)
         if own_tools and role_tools is not None and not role_tools:
             own["role_tools"] = {}  # without it, an environment made of the settings would have its own tools
@@ -212,6 +220,8 @@ def _join(
     task: Callable[..., Task[Any, Any]],
     num_turns: int | None,
     settings: dict[str, Any],
+    *,
+    strict: bool,
 ) -> Workflow[Any]:
     """The workflow of that name over the task; takes the workflow's own settings out of `settings`."""
     _check_types(settings, task, workflows[name])
@@ -230,7 +240,7 @@ def _join(
     (field,) = (each for each in dataclasses.fields(workflows[name]) if each.name == "num_turns")
     if num_turns is not None or field.default is dataclasses.MISSING:
         own["num_turns"] = DEFAULT_NUM_TURNS if num_turns is None else num_turns
-    joined: Workflow[Any] = workflows[name](task=task(**settings), **own)
+    joined: Workflow[Any] = workflows[name](task=with_reading(task(**settings), strict=strict), **own)
     return joined
 
 

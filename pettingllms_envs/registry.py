@@ -17,6 +17,8 @@ import importlib
 import re
 import tomllib
 import warnings
+from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -24,6 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pettingzoo
 
+from pettingllms_envs.settings import STRICT_FORMAT
 from pettingllms_envs.suggestions import did_you_mean
 
 
@@ -132,6 +135,18 @@ def make(name: str, **kwargs: Any) -> TextEnv:
     made: TextEnv = module.env(**kwargs)
     _check_name(made, entry)
     return made
+
+
+def recorded_settings(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings with which to make the environment of a record again, or of a team.
+
+    A record that does not say how replies were read is from before that was a setting, when all were read strictly.
+    """
+    if STRICT_FORMAT not in settings and not is_in_file(name):
+        with suppress(ValueError, TypeError, ImportError):  # which whoever makes it is told
+            if STRICT_FORMAT in make(name, **settings).metadata.get("defaults", ()):
+                return {**settings, STRICT_FORMAT: True}
+    return dict(settings)
 
 
 def _is_declared_here(name: str) -> bool:

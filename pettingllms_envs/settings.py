@@ -16,6 +16,9 @@ from collections.abc import Mapping
 from typing import Any
 
 
+STRICT_FORMAT = "strict_format"
+"""The setting of how replies are read, see `pettingllms_envs.assembly`."""
+
 _AS_TUPLE = (tuple, collections.abc.Sequence)
 
 

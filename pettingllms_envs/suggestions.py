@@ -11,7 +11,10 @@ def did_you_mean(given: object, known: Iterable[object]) -> str:
 
     Args:
         given: The given name.
-        known: The known names.
+        known: The known names; the first that goes on where the given one ends, as `--model_name` does after
+            `--model`, is nearer than others.
     """
-    near = difflib.get_close_matches(str(given), [str(name) for name in known], n=1)
+    names = [str(name) for name in known]
+    longer = [name for name in names if name.startswith((f"{given}_", f"{given}-"))]
+    near = longer or difflib.get_close_matches(str(given), names, n=1)
     return f" Did you mean {near[0]!r}?" if near else ""

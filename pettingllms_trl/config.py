@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
@@ -75,7 +77,8 @@ class MultiAgentGRPOConfig(GRPOConfig):
         crash_reward (`float`, *optional*):
             What an agent gets for a reply that crashes its environment twice, in a state in which another reply does
             not: a number below any return, or crashing pays. The reply's branch ends there. `None`: a crash is the
-            environment's failure, whatever the reply; its instance is restarted, then dropped, and never scored.
+            environment's failure, whatever the reply; its instance is restarted, then dropped, and never scored. Where
+            all environments are programs with `reward_ranges`, the default is the least that these allow.
         history (`str` or `dict[str, str]`, *optional*, defaults to `"none"`):
             `"none"`: an agent's prompt is what it observes now. `"conversation"`: it is its own earlier prompts and
             replies of the episode, followed by what it observes now, user, assistant, user, ...; in tokens, exactly
@@ -361,3 +364,16 @@ class MultiAgentGRPOConfig(GRPOConfig):
         near = sorted(sorted(divisors, key=lambda k: abs(k - self.num_generations))[:2])
         groups = f", or num_generations={' or '.join(map(str, near))}" if near else ""
         return f"{said}. Set generation_batch_size={sizes}{groups}."
+
+
+@contextmanager
+def override_args(args: Any, **values: Any) -> Iterator[None]:
+    """Temporarily change attributes, such as arguments that are handled here and hidden from TRL's constructor."""
+    before = {name: getattr(args, name) for name in values}
+    for name, value in values.items():
+        setattr(args, name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(args, name, value)

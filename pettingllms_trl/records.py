@@ -103,6 +103,7 @@ class Candidate:
         state: Digest of the state that the branch reached, or `None` if the environment has no `state_hash`.
         continuations: The acting agent's return after this step, one for each time that the branch was played to its
             end by the current policies; empty if it was not.
+        reading: How the completion was read as a move, see `episodes.observing.reading_of`; `None`: not known.
     """
 
     completion: Completion
@@ -111,6 +112,7 @@ class Candidate:
     team: Collection[str] = ()
     state: str | None = None
     continuations: tuple[float, ...] = ()
+    reading: str | None = field(default=None, compare=False)
 
     @property
     def value(self) -> float:

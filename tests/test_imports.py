@@ -64,7 +64,8 @@ ALLOWED_IMPORTS = {
     | {"pettingllms_envs.caching", "pettingllms_envs.installing"},
     "rendering.py": {"PIL", "rich", CORE, FEATURES, "pettingllms_envs.observations"},
     "aec.py": {"gymnasium", "pettingzoo", CORE, FEATURES, "pettingllms_envs.spaces", "pettingllms_envs"}
-    | {"pettingllms_envs.observations", "pettingllms_envs.state_digest", "pettingllms_envs.views"},
+    | {"pettingllms_envs.observations", "pettingllms_envs.state_digest", "pettingllms_envs.views"}
+    | {"pettingllms_envs.replies"},
     # Pillow is imported when a picture is drawn.
     "views.py": {CORE, FEATURES, "pettingllms_envs.observations", "pettingllms_envs.rendering"},
     "tasks/*.py": {CORE, FEATURES, "pettingllms_envs.instances", "pettingllms_envs.replies", "pettingllms_envs.tasks"}
@@ -84,6 +85,7 @@ ALLOWED_IMPORTS = {
         "pettingllms_envs.agents",
         "pettingllms_envs.episodes",
         "pettingllms_envs.observations",
+        "pettingllms_envs",
         FEATURES,
     }
     | {"pettingllms_envs.branching", "pettingllms_envs.failures"},  # whether and when an episode is played again
@@ -92,7 +94,8 @@ ALLOWED_IMPORTS = {
     | {"pettingzoo"}
     | {"pettingllms_envs.agents", "pettingllms_envs.episodes", "pettingllms_envs.branching"}
     | {"pettingllms_envs.observations", "pettingllms_envs.failures", "pettingllms_envs.installing", FEATURES}
-    | {"pettingllms_envs.instances", "pettingllms_envs.settings", "pettingllms_envs.suggestions"},
+    | {"pettingllms_envs.instances", "pettingllms_envs.settings", "pettingllms_envs.suggestions"}
+    | {"pettingllms_envs.replies"},
     # matplotlib is an extra, and imported when a curve is drawn.
     "studies/*.py": {"matplotlib", "pettingllms_envs.episodes", "pettingllms_envs.evaluation"}
     | {"pettingllms_envs.studies", "pettingllms_envs.installing"},
@@ -218,7 +221,7 @@ def test_the_environments_import_no_model_library_and_not_the_trainer() -> None:
 # a misspelt one. The package itself registers environments, and the guessers of a task are an arm of a study.
 SHARED = (
     *("agents", "episodes", "observations", "audit", "branching", "copying", "failures", "tools", "studies"),
-    *("features", "installing", "pictures", "programs", "suggestions"),
+    *("features", "installing", "pictures", "programs", "replies", "suggestions"),
 )
 
 

@@ -77,6 +77,7 @@ def test_each_extra_brings_what_its_name_says():
     assert {"gguf"} == {requirement.name for requirement in requirements("gguf")}
     assert included_extras("gguf") == {"trl"}
     assert {"mcp"} == {requirement.name for requirement in requirements("mcp")}
+    assert {"tensorboard", "trackio", "wandb"} == {requirement.name for requirement in requirements("trackers")}
     assert {"bm25s", "sentence-transformers"} == {requirement.name for requirement in requirements("search")}
     assert included_extras("dev") == {"data", "gguf", "mcp", "search", "suites", "trl"}
 

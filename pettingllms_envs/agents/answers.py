@@ -87,17 +87,13 @@ def is_passing(status: int) -> bool:
 
 
 def read_checked(text: str) -> Any:
-    """The JSON of an answer, see `checked`."""
-    return checked(json.loads(text))
-
-
-def checked(answer: Any) -> Any:
-    """An answer of the status 200 that is no error, and whose replies have not failed.
+    """The JSON of an answer of the status 200, which is no error, and whose replies have not failed.
 
     Raises:
         ErrorInside, AnswerFailed: It is one, or one has.
-        ValueError, KeyError, TypeError: It is no completion.
+        ValueError, KeyError, TypeError, AttributeError: It is no completion.
     """
+    answer = json.loads(text)
     choices = answer.get("choices") or ()
     found = answer.get("error") or (answer if answer.get("object") == "error" else None)
     for choice in choices:
@@ -159,7 +155,7 @@ def read_chat(text: str, *, with_calls: bool, limit: int | None = None) -> Reply
     """The reply of a chat completion; with its tool calls in the text, if there are tools.
 
     Raises:
-        ErrorInside, AnswerFailed, ValueError, KeyError, TypeError: See `checked`.
+        ErrorInside, AnswerFailed, ValueError, KeyError, TypeError, AttributeError: See `read_checked`.
     """
     answer = read_checked(text)
     choice = answer["choices"][0]

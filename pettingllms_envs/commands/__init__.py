@@ -57,6 +57,8 @@ def user_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if error.filename is None and error.errno is None:  # of another library, with words of its own
+            raise Refused(str(error)) from error
         what = f"{error.filename or 'a file'}: {error.strerror or error}"
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise Refused(

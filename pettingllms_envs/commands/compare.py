@@ -26,12 +26,16 @@ from pettingllms_envs.commands.runs import digest_of
 from pettingllms_envs.episodes import files
 from pettingllms_envs.episodes.index import run_folders
 from pettingllms_envs.episodes.outputs import write_output
-from pettingllms_envs.episodes.players import labels, player_of
+from pettingllms_envs.episodes.players import labels
 from pettingllms_envs.evaluation import data_label
 from pettingllms_envs.evaluation.compare import Run, check_comparable, compare_each
-from pettingllms_envs.evaluation.scores import SUCCESS, pool_seeds
+from pettingllms_envs.evaluation.scores import SUCCESS, is_pooled, pool_seeds
 from pettingllms_envs.studies.report import Heading, Paragraph, Table, markdown
 from pettingllms_envs.suggestions import did_you_mean
+
+
+_DIGEST = re.compile(r"-[0-9a-f]{8}\Z")
+_VERSION = re.compile(r"_v[0-9]+\Z")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -88,7 +92,7 @@ def of_envs(runs: list[Any], names: Sequence[str]) -> list[Any]:
         ValueError: There is no run of one of them.
     """
     played = list(dict.fromkeys(str(run.header["config"].get("env")) for run in runs))
-    known = {name: env for env in played for name in (env, re.sub(r"_v\d+$", "", env))}
+    known = {name: env for env in played for name in (env, _VERSION.sub("", env))}
     for name in names:
         if name not in known:
             raise ValueError(f"--env is {name}; expected one of {', '.join(played)}.{did_you_mean(name, known)}")
@@ -110,7 +114,7 @@ def named(runs: list[Any]) -> list[Any]:
     (players,) = labels([[run.header["config"] for run in runs]])
     names = [
         player
-        if run.name.endswith(f"-{digest_of(run.header['config'])}") or run.name == player_of(run.header["config"])
+        if run.name.endswith(f"-{digest_of(run.header['config'])}") or (is_pooled(run) and _DIGEST.search(run.name))
         else run.name
         for run, player in zip(runs, players, strict=True)
     ]

@@ -83,7 +83,7 @@ def read_board(folders: Sequence[Path], *, envs: Sequence[str] = (), is_pooled: 
         try:
             header = files.read_header(folder)
             rows = files.distinct(files.read(folder, whole=False)) if (folder / files.EPISODES).exists() else []
-            runs.append(Run(str(folder), header, rows))
+            runs.append(Run(str(folder), header, rows, str(folder)))
         except (ValueError, OSError) as error:
             broken.append((str(folder), " ".join(str(error).split())))
     runs = of_envs(runs, envs)

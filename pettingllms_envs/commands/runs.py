@@ -21,13 +21,14 @@ from pettingllms_envs.agents.servers import with_server
 from pettingllms_envs.agents.spec import AgentSpec, assign, option
 from pettingllms_envs.commands import INTERRUPTED, made, refuse, say, settings, user_errors
 from pettingllms_envs.episodes.episode import RunLimits
+from pettingllms_envs.episodes.files import RUN, read_header
 from pettingllms_envs.episodes.players import player_of
 from pettingllms_envs.evaluation import bench as benches
 from pettingllms_envs.evaluation import data_label, teams
 from pettingllms_envs.evaluation.agent_pools import WITHOUT_MODEL
 from pettingllms_envs.evaluation.statistics import wilson
 from pettingllms_envs.observations import read_observation
-from pettingllms_envs.settings import to_json
+from pettingllms_envs.settings import STRICT_FORMAT, to_json
 
 
 DEFAULTS = {"samples": 1, "seed": 0, "max_steps": 1000}
@@ -80,6 +81,11 @@ def asked(args: argparse.Namespace) -> tuple[Any, Any]:
         **settings(args),
         **({} if args.workflow is None else {"workflow": args.workflow}),
     }
+    if args.output is not None and (args.output / RUN).is_file():  # which is resumed, and read as it was
+        with user_errors():
+            was = read_header(args.output)["config"].get("settings") or {}
+        chosen_settings = {name: was[name] for name in (STRICT_FORMAT,) if name in was} | chosen_settings
+        chosen_settings = pettingllms_envs.recorded_settings(args.env, chosen_settings)
     env = made(args, **chosen_settings)
     name = pettingllms_envs.find(args.env).full_name
     options = {**dict(args.reset_options), **({} if args.level is None else {"level": args.level})}

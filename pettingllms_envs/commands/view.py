@@ -38,6 +38,11 @@ def run(args: argparse.Namespace, console: Console) -> int:
         if (args.run_folder / cooperation.NUMBERS).is_file() and not args.serve:
             return _written(console, cooperation.build(args.run_folder, args.output))
         folder = files.find_run(args.run_folder)
+        if folder.is_dir() and not (folder / files.RUN).exists():
+            raise ValueError(
+                f"{folder} has no run in it or one level below; expected the folder of one. "
+                f"`pettingllms runs {folder}` lists those at any depth."
+            )
         if not args.serve:
             return _written(console, build(folder, args.output))
     if args.output is not None:

@@ -19,6 +19,7 @@ from pettingllms_envs.episodes.observing import (
     parts_of,
     plain,
     problem_of,
+    reading_of,
     state_fields,
     state_hash,
 )
@@ -231,7 +232,7 @@ class EpisodeRecorder:
                 raise ValueError(f"the environment's reward for {agent} is {reward}; expected a finite number.")
             self._returns[agent] = self._returns.get(agent, 0.0) + reward
         infos = infos_of(env)
-        step |= {"rewards": rewards, "parts": parts_of(env, infos)}
+        step |= {"rewards": rewards, "parts": parts_of(env, infos), **reading_of(env)}
         self.steps.append(cast("Step", step))
         self._look(infos)
         self.asked = self.replied = None

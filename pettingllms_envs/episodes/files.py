@@ -24,6 +24,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any
 
+from pettingllms_envs import recorded_settings
 from pettingllms_envs.episodes import schema
 from pettingllms_envs.episodes.origin import origin
 
@@ -35,8 +36,14 @@ RUN, EPISODES, REPORT = "run.json", "episodes.jsonl", "report.json"
 
 Row = Mapping[str, Any]
 
+NOT_REPLAYED = ("timing", "reading")
+"""Fields of a step that are no part of what a replay must reproduce."""
+
 STARTED = ("mcp",)
 """Tools whose settings name a program that they start, or a server that they ask."""
+
+MOST_SHOWN = 200
+"""Characters of an unreadable reply that a report shows."""
 
 MOST_NAMED = 20
 """Most runs that an error message lists."""
@@ -44,16 +51,17 @@ MOST_NAMED = 20
 ANY_INSTANCE = frozenset(
     {
         *("workflow", "num_turns", "max_cycles", "alpha", "executor", "render_mode"),
-        *("role_tools", "tool_calls", "max_tool_calls", "view"),
+        *("role_tools", "tool_calls", "max_tool_calls", "view", "strict_format"),
     }
 )
 """Settings that do not change the problems: a seed is the same problem with any of them."""
 
 
 def digest(row: Row) -> str:
-    """SHA-256, 64 hex digits, of all that a replay must reproduce: the row without `timing` and `digest`."""
+    """SHA-256, 64 hex digits, of all that a replay must reproduce: the row without `digest` and `NOT_REPLAYED`."""
     plain = {key: value for key, value in row.items() if key not in ("digest", "timing")}
-    plain["steps"] = [{key: value for key, value in step.items() if key != "timing"} for step in row["steps"]]
+    of_steps = [{key: value for key, value in step.items() if key not in NOT_REPLAYED} for step in row["steps"]]
+    plain["steps"] = of_steps
     return hashlib.sha256(json.dumps(plain, sort_keys=True, separators=(",", ":")).encode("ascii")).hexdigest()
 
 
@@ -99,7 +107,7 @@ def made_with(
     check_starts_nothing(
         {key: value for key, value in settings.items() if key not in other}, "" if name == trusted else name
     )
-    return name, settings
+    return name, recorded_settings(name, settings)
 
 
 def check_starts_nothing(settings: Mapping[str, Any], env: str = "") -> None:
@@ -132,13 +140,23 @@ def write_line(row: Row) -> str:
 
 
 def light(row: Row) -> dict[str, Any]:
-    """A row without prompts and replies, which take most of the space; of a reply it keeps whether it was empty."""
+    """A row without prompts and replies, which take most of the space; of a reply it keeps whether it was empty,
+    and of an unreadable one the end."""
     heavy = ("prompt", "messages", "reply", "reasoning", "candidates")
     steps = [
-        {**{key: value for key, value in step.items() if key not in heavy}, "is_empty": is_empty(step)}
+        {
+            **{key: value for key, value in step.items() if key not in heavy},
+            "is_empty": is_empty(step),
+            **({"ending": ending_of(step)} if str(step.get("reading")).startswith("unreadable") else {}),
+        }
         for step in row["steps"]
     ]
     return {**row, "steps": steps}
+
+
+def ending_of(step: Mapping[str, Any]) -> str:
+    """The end of an unreadable reply, where its move was to stand; also works for a step of a light row."""
+    return str(step["ending"]) if "ending" in step else str(step.get("reply", ""))[-MOST_SHOWN:]
 
 
 def is_empty(step: Mapping[str, Any]) -> bool:

@@ -47,6 +47,15 @@ def parts_of(env: Any, infos: Infos) -> dict[str, dict[str, float]] | None:
     return {scope: {name: float(value) for name, value in named.items()} for scope, named in parts.items()}
 
 
+def reading_of(env: Any) -> dict[str, str]:
+    """How the last reply was read, as a field of a step's record: `"strictly"`, `"leniently"`, `"unreadable: why"`.
+
+    Nothing where the environment does not say: of a third-party one, or of a reply that is no move.
+    """
+    reading = getattr(env.unwrapped, "reading", None)
+    return {} if reading is None else {"reading": ": ".join(filter(None, (reading.form, reading.why)))}
+
+
 def problem_of(env: Any) -> str | None:
     """The id of the data set's problem: `"problem"` of an info, or `state.problem.id` of the task."""
     found = _stated(infos_of(env), "problem", str | int)

@@ -106,6 +106,8 @@ def replay(env: Any, row: Row, *, keep: Callable[[Image], object] = lambda image
                 again.setdefault("messages", was["messages"])
             off_prompt += any(again.get(name) != was.get(name) for name in ("prompt", *OPTIONAL))
             recorder.play(was["reply"], {k: v for k, v in (was | again).items() if k in again or k not in OPTIONAL})
+            if "reading" not in was:  # as of earlier versions
+                recorder.steps[-1].pop("reading", None)
             state = state_hash(env)
             for name in OPTIONAL:
                 differ(number, agent, difference(was.get(name), again.get(name), name))

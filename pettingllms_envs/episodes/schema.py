@@ -230,6 +230,7 @@ class Step(TypedDict):
     tool_calls: NotRequired[int | None]
     rewards: dict[str, float]
     parts: dict[str, dict[str, float]] | None
+    reading: NotRequired[str | None]
     timing: NotRequired[Timing | None]
 
 

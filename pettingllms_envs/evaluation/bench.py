@@ -23,7 +23,7 @@ from pettingllms_envs.evaluation.agent_pools import WITHOUT_MODEL, open_all
 from pettingllms_envs.evaluation.runner import Folder, Plan, RunResult, instances_digest, run
 from pettingllms_envs.features import HasBotRoles
 from pettingllms_envs.instances import published
-from pettingllms_envs.settings import check_survives, to_json
+from pettingllms_envs.settings import STRICT_FORMAT, check_survives, to_json
 from pettingllms_envs.suggestions import did_you_mean
 
 
@@ -80,12 +80,13 @@ class Bench:
             ValueError: JSON cannot represent a setting or an option of the problems.
         """
         env = self.make()
+        made = env.metadata.get("settings", {})
         for options in {repr(each.options): each.options for each in self.chosen.instances}.values():
             check_survives(options)
         limit = self.rules.generated_tokens
         return {
             "env": self.env,
-            "settings": to_json(self.settings),
+            "settings": to_json({**self.settings, **{name: made[name] for name in (STRICT_FORMAT,) if name in made}}),
             "env_config": words_of(env),
             "roles": roles_of(env),
             "instances": {
@@ -324,7 +325,7 @@ def of_run(head: Mapping[str, Any], rows: Sequence[Row], name: str) -> Bench:
         )
     bench = Bench(
         env=config["env"],
-        settings=config["settings"],
+        settings=pettingllms_envs.recorded_settings(config["env"], config["settings"]),
         agents={agent: from_identity(identity) for agent, identity in config["agents"].items()},
         chosen=InstanceSet(
             config["instances"]["source"],

@@ -36,6 +36,7 @@ from pettingllms_envs.evaluation.statistics import (
     sign_flips,
     studentized_bootstrap,
 )
+from pettingllms_envs.settings import STRICT_FORMAT
 
 
 ALPHA = 0.05
@@ -226,6 +227,13 @@ def _check(runs: Sequence[Run]) -> None:
     names = [run.name for run in runs]
     if len(runs) < 2 or len(set(names)) < len(names):
         raise ValueError(f"the runs are {', '.join(names)}; expected two or more, of different names. Name them.")
+    strict = [run.name for run in runs if read_so(run.header["config"])[STRICT_FORMAT]]
+    if 0 < len(strict) < len(runs):
+        lenient = ", ".join(name for name in names if name not in strict)
+        raise ValueError(
+            f"{', '.join(strict)} read replies strictly, and {lenient} did not; expected one way, or the form"
+            f" of replies is compared. Play one with --set {STRICT_FORMAT}=true, or without it."
+        )
     first = _problem_settings(runs[0])
     for run in runs[1:]:
         if _problem_settings(run) != first:
@@ -279,6 +287,11 @@ def _problem_settings(run: Run) -> dict[str, Any]:
     env = str(config.get("env"))
     own = {"file": config.get("env_config")} if ":" in env else {}
     return {"env": env, **own, **{name: told[name] for name in told if name not in ANY_INSTANCE}}
+
+
+def read_so(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a run, with how replies were read; strictly before that was recorded."""
+    return {STRICT_FORMAT: True, **(config.get("settings") or {})}
 
 
 def telling_settings(env: str | None, settings: Mapping[str, Any]) -> Mapping[str, Any]:

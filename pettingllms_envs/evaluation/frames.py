@@ -14,6 +14,7 @@ from pettingllms_envs.episodes.index import BROKEN, COMPLETE, Entry, entry_of, r
 from pettingllms_envs.episodes.players import options_of
 from pettingllms_envs.evaluation.data_label import problem_set
 from pettingllms_envs.evaluation.metrics import sum_of_tokens, tokens
+from pettingllms_envs.settings import STRICT_FORMAT
 
 
 if TYPE_CHECKING:
@@ -66,7 +67,8 @@ def frame(folder: Path | str | Sequence[Path | str], per: str = "episode") -> pd
 def settings_of(entry: Entry) -> str:
     """`"size=9, workflow=single"`; empty for the defaults."""
     settings = entry.config.get("settings")
-    return ", ".join(f"{name}={value}" for name, value in settings.items()) if isinstance(settings, Mapping) else ""
+    given = settings if isinstance(settings, Mapping) else {}
+    return ", ".join(f"{name}={value}" for name, value in given.items() if (name, value) != (STRICT_FORMAT, False))
 
 
 def _about(entry: Entry) -> dict[str, Any]:

@@ -20,8 +20,9 @@ from typing import Any
 
 from pettingllms_envs.episodes.players import is_same_player, labels, options_of
 from pettingllms_envs.evaluation import data_label, metrics
-from pettingllms_envs.evaluation.compare import Comparison, Run, check_comparable, compare_each, figure_of
+from pettingllms_envs.evaluation.compare import Comparison, Run, check_comparable, compare_each, figure_of, read_so
 from pettingllms_envs.evaluation.scores import RETURN, SUCCESS, check_cooperative, returns_by_problem
+from pettingllms_envs.settings import STRICT_FORMAT
 
 
 Figure = tuple[float, float, float]
@@ -237,7 +238,8 @@ def _same(run: Run) -> str:
     """In what the runs of a column agree; the problems' content, which earlier versions did not write, is compared."""
     config = run.header["config"]
     instances = {key: value for key, value in config["instances"].items() if key != "content"}
-    return json.dumps({**{name: config.get(name) for name in SAME}, "instances": instances}, sort_keys=True)
+    same = {name: config.get(name) for name in SAME} | {"settings": read_so(config), "instances": instances}
+    return json.dumps(same, sort_keys=True)
 
 
 def _alike(runs: Sequence[Run], left_out: list[tuple[str, str]]) -> list[Run]:
@@ -336,7 +338,7 @@ def _conditions(run: Run) -> dict[str, str]:
     chosen = [row["instance"]["options"] for row in run.rows]
     options = {name: value for name, value in chosen[0].items() if all(each.get(name) == value for each in chosen)}
     plain = {
-        **(config.get("settings") or {}),
+        **read_so(config),
         **options,
         "problems": data_label.problem_set(config),
         "samples": config["samples"],
@@ -350,7 +352,7 @@ def _conditions(run: Run) -> dict[str, str]:
 def _names(env: str, groups: Sequence[Sequence[Run]]) -> list[str]:
     """The names of an environment's columns: its settings, and whatever else tells them apart."""
     found = [_conditions(own[0]) for own in groups]
-    settings = [own[0].header["config"].get("settings") or {} for own in groups]
+    settings = [(own[0].header["config"].get("settings") or {}).keys() - {STRICT_FORMAT} for own in groups]
     differing = [
         key for key in dict.fromkeys(k for each in found for k in each) if len({e.get(key) for e in found}) > 1
     ]

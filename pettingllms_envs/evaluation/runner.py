@@ -26,6 +26,7 @@ from pettingllms_envs.episodes.media import remove_images, write_image
 from pettingllms_envs.episodes.schema import EpisodeRow
 from pettingllms_envs.failures import Unavailable
 from pettingllms_envs.observations import Image
+from pettingllms_envs.settings import STRICT_FORMAT
 
 
 MOST_ERRORS_IN_A_ROW = 20
@@ -301,8 +302,11 @@ def _check_same(there: Mapping[str, Any], header: Mapping[str, Any], path: Path)
 
 
 def _told_apart(was: Any, now: Any, name: str = "") -> list[str]:
-    """Descriptions of the fields in which two configurations differ; earlier versions did not write the content."""
-    if name == "instances.content" and was is None:
+    """Descriptions of the fields in which two configurations differ.
+
+    Earlier versions did not write the problems' content, nor that replies were read strictly.
+    """
+    if was is None and (name == "instances.content" or (name == f"settings.{STRICT_FORMAT}" and now is True)):
         return []
     if isinstance(was, dict) and isinstance(now, dict):
         names = list(dict.fromkeys([*was, *now]))

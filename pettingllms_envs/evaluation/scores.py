@@ -11,7 +11,6 @@ from typing import Any
 
 import pettingllms_envs
 from pettingllms_envs.episodes.files import Row, check_starts_nothing, problem
-from pettingllms_envs.episodes.players import player_of
 
 
 SUCCESS, RETURN = "success", "return"
@@ -71,7 +70,7 @@ def check_cooperative(config: Mapping[str, Any], folders: Sequence[str]) -> None
 
 
 def pool_seeds(runs: Sequence[Run]) -> list[Run]:
-    """The runs, those that differ in their seed alone joined into one, whose samples are those of all.
+    """The runs, those that differ in their seed alone joined into one of the first's name, with the samples of all.
 
     The problems are the same, as a run's seed decides the replies alone, so these are more replies to the same
     problems: intervals and tests resample problems, never samples.
@@ -83,6 +82,11 @@ def pool_seeds(runs: Sequence[Run]) -> list[Run]:
     return [own[0] if len(own) == 1 else _joined(own) for own in alike.values()]
 
 
+def is_pooled(run: Run) -> bool:
+    """Whether it was joined by `pool_seeds`."""
+    return isinstance(run.header["config"].get("seed"), list)
+
+
 def _joined(runs: Sequence[Run]) -> Run:
     first, config = runs[0], runs[0].header["config"]
     rows: list[Row] = []
@@ -90,10 +94,4 @@ def _joined(runs: Sequence[Run]) -> Run:
         rows += [{**row, "sample": row["sample"] + number * config.get("samples", 1)} for row in run.rows]
     seeds = [run.header["config"].get("seed") for run in runs]
     joined = {**config, "seed": seeds, "samples": len(runs) * config.get("samples", 1)}
-    names = dict.fromkeys(run.name for run in runs)
-    return replace(
-        first,
-        name=first.name if len(names) == 1 else player_of(config),
-        header={**first.header, "config": joined},
-        rows=rows,
-    )
+    return replace(first, header={**first.header, "config": joined}, rows=rows)

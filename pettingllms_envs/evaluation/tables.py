@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from rich.text import Text
 from pettingllms_envs.agents.answers import ending
 from pettingllms_envs.episodes.figures import AGENT_FIGURES, words
 from pettingllms_envs.evaluation.metrics import sum_of_tokens
+from pettingllms_envs.replies.reading import MOST_UNREADABLE
 
 
 Figures = Mapping[str, Any]
@@ -89,7 +91,7 @@ def show(console: Console, report: Figures, retries: Mapping[str, int]) -> None:
     ]  # fmt: skip
     heads = ("agent", "calls", "retries", "tokens in", "tokens out", *map(words, AGENT_FIGURES))
     table(console, heads, rows)
-    for line in (f"\n{costs(report)}", *empty_replies(agents), *server_words(agents)):
+    for line in (f"\n{costs(report)}", *readings(agents), *empty_replies(agents), *server_words(agents)):
         console.print(Text(line), soft_wrap=True)
     parts = [
         (scope, name, f"{figure['mean']:+.3g}", str(figure["episodes"]))
@@ -98,6 +100,27 @@ def show(console: Console, report: Figures, retries: Mapping[str, int]) -> None:
     ]
     if parts:
         table(console, ("scope", "part of the reward", "sum in an episode", "episodes"), parts)
+
+
+def readings(agents: Mapping[str, Figures]) -> list[str]:
+    """How the replies of each agent were read, and a warning where more than `MOST_UNREADABLE` could not be."""
+    lines = []
+    for name, own in agents.items():
+        strictly, leniently, not_read = (
+            own.get(each, 0) for each in ("read_strictly", "only_leniently", "unreadable")
+        )
+        total = strictly + leniently + not_read
+        if strictly < total:
+            lines.append(
+                f"{name}: {strictly:,} replies read strictly, {leniently:,} only leniently, {not_read:,} unreadable"
+            )
+        if not_read > MOST_UNREADABLE * total:
+            lines.append(
+                f"warning: {not_read / total:.0%} of the replies of {name} are unreadable, most often"
+                f" because {own['unreadable_because']}. One of them: {json.dumps(own['unreadable_example'])}. Say in"
+                " the prompt how a reply is to end, or raise --max-tokens where replies are cut off."
+            )
+    return lines
 
 
 def empty_replies(agents: Mapping[str, Figures]) -> list[str]:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pettingllms_envs.agents.spec import AgentSpec, parse
+from pettingllms_envs.settings import STRICT_FORMAT
 
 
 TEAM = "team.json"
@@ -233,7 +234,8 @@ def notes(
     found = [read_team(Path(folder)) for folder in teams]
     lines = [f"{team}, and plays {env} here." for team in found if env not in team.environment.split(", ")]
     for team in found:
-        others = [_differences({**defaults, **trained}, here) for trained in team.settings.get(env, [])]
+        strict = {STRICT_FORMAT: True} if STRICT_FORMAT in defaults else {}  # of a team that does not say
+        others = [_differences({**defaults, **strict, **trained}, here) for trained in team.settings.get(env, [])]
         if others and all(others):
             nearest = min(others, key=lambda differences: len(differences))
             lines.append(f"{team} with {', '.join(nearest)}. Play it so with --set NAME=VALUE.")

@@ -165,8 +165,10 @@ def _leaf(gold: str, answer: str, limit: float | None, equal: Equal) -> bool:
     if _WORD.fullmatch(gold) or _WORD.fullmatch(answer):
         words = _LETTERS.fullmatch(gold), _LETTERS.fullmatch(answer)
         return None not in words and _letters(gold) == _letters(answer)
-    if ";" in gold or ";" in answer:  # math-verify would take it for a space
+    if {";", numbers.APART} & {*gold, *answer}:  # math-verify would take it for a space
         return False
+    if numbers.bases(gold) and numbers.bases(answer) and numbers.bases(gold) != numbers.bases(answer):
+        return False  # math-verify reads no bases
     return not differ(gold, answer, limit) and equal(gold, answer, limit)
 
 

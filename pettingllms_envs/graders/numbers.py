@@ -23,6 +23,12 @@ _FLOAT = re.compile(rf"({_DECIMAL})[eE]([+-]?\d{{1,5}})")
 _PERIOD = re.compile(r"(\d+)\.(\d*)\\(?:(?:overline|bar)(?:\{(\d+)\}|(\d))|dot(?:\{(\d)\}|(\d)))")
 _POWER = re.compile(r"(\d+)\^(?:(\d)|\{(\d+)\})")
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
+_SPACED = re.compile(r"(?<![\d.])\d{1,3}(?:\s+\d{3})+(?!\d|\s+\d)|\.\d{3}(?:\s+\d{3})*\s+\d{1,3}(?!\d|\s+\d)")
+_APART = re.compile(r"(?:^|(?<=[^A-Za-z\d^_.\s]))\s*\d+(?:\.\d+)?(?:\s+\d+(?:\.\d+)?)+")
+APART = "\N{OPEN BOX}"
+"""Stands for a space between digits that do not make one number."""
+_BASE = re.compile(r"(?<![A-Za-z\\])(?:\d[0-9A-F]*|[0-9A-F]{2,})_\{?(?:\\text\{)?(\w+)")
+_WORDS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _JOINED = re.compile(r"(?<=\d)\{,\}(?=\d{3}(?!\d))")
 
 
@@ -54,6 +60,18 @@ def without_thousands(text: str) -> str:
 def joined(text: str) -> str:
     """`1{,}000` as `1000`, wherever it stands."""
     return _JOINED.sub("", text)
+
+
+def spaced(text: str) -> str:
+    """`12 000` as `12000`, and `1 2` with a sign that no number has, for TeX and math-verify take it for `12`."""
+    text = _SPACED.sub(lambda match: re.sub(r"\s", "", match[0]), text)
+    return _APART.sub(lambda match: re.sub(r"(?<=\d)\s+", APART, match[0]), text)
+
+
+def bases(text: str) -> list[str]:
+    r"""The bases of its numbers in order: `["2"]` of `1011_2` and `1011_{\text{two}}`."""
+    found = [base.lower() for base in _BASE.findall(text)]
+    return [str(_WORDS.index(base) + 2) if base in _WORDS else base for base in found]
 
 
 def equal(one: Number, other: Number, tolerance: float | None = None) -> bool:

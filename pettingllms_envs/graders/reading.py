@@ -41,7 +41,7 @@ def read(text: str, *, unit: str = "", multiple: bool = False) -> Reading:
         unit: The unit that the problem asks for; may be empty.
         multiple: Whether a comma always separates answers, and never thousands.
     """
-    bare, percent = units.without_percent(spelling.plain(text))
+    bare, percent = units.without_percent(numbers.spaced(spelling.plain(text)))
     bare = _TEXT.sub(_lonely, _AND.sub(_comma, units.without_degrees(bare))).strip()
     bare, found = units.without_unit(bare)
     if not multiple:

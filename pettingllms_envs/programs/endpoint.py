@@ -19,6 +19,7 @@ import socket
 import sys
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
@@ -31,6 +32,9 @@ from pettingllms_envs.programs.session import OVER, Call, Session
 HOST = "127.0.0.1"
 MOST_BYTES = 8 * 2**20
 """Of a request."""
+MOST_WITHOUT_KEY, LONGEST_WAIT = 64, 1.0
+"""Connections that have not named a run so far, and seconds that a further one waits for its turn."""
+BUSY = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"
 
 
 class Endpoint(ThreadingHTTPServer):
@@ -42,6 +46,7 @@ class Endpoint(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__((HOST, 0), _Handler)
         self.sessions: dict[str, Session] = {}
+        self.without_key = threading.BoundedSemaphore(MOST_WITHOUT_KEY)
         for name in ("NO_PROXY", "no_proxy"):  # for clients of this process and of command lines
             given = os.environ.get(name, "")
             if given != "*" and HOST not in given.split(","):
@@ -60,6 +65,17 @@ class Endpoint(ThreadingHTTPServer):
         """End all runs: their calls get an error."""
         for session in list(self.sessions.values()):
             session.close()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer a connection on a thread of its own; 503 where too many have not named their run."""
+        if self.without_key.acquire(timeout=LONGEST_WAIT):
+            super().process_request(request, client_address)
+            return
+        with suppress(OSError):
+            request.settimeout(LONGEST_WAIT)
+            request.recv(2**16)  # what is not read would take the answer along when the connection is closed
+            request.sendall(BUSY)
+        self.shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that went away is no error."""
@@ -86,6 +102,21 @@ class _Handler(BaseHTTPRequestHandler):
     timeout: ClassVar = 60.0  # seconds without a byte of a request
     disable_nagle_algorithm: ClassVar = True  # else a body would wait 40 ms for the acknowledgement of its headers
 
+    has_key = False
+
+    def finish(self) -> None:
+        """Close the connection."""
+        try:
+            super().finish()
+        finally:
+            self._count_key()
+
+    def _count_key(self) -> None:
+        """The connection is none without a key any more."""
+        if not self.has_key:
+            self.has_key = True
+            self.server.without_key.release()
+
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing: paths have keys."""
 
@@ -109,6 +140,7 @@ class _Handler(BaseHTTPRequestHandler):
         if session is None or root or version != "v1":
             self.close_connection = True  # the rest of the request is not read
             raise RequestError("there is no such run, or it is over; use the base URL that this run was given.", 401)
+        self._count_key()
         return session, path.rstrip("/")
 
     def _answer(self, session: Session, path: str) -> None:

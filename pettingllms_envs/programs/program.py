@@ -35,6 +35,7 @@ class Program:
             of a run were open at the same time; it is needed where the order must be the same in several processes, or
             in a run that is resumed.
         timeout: Most seconds between a reply and the next call or the end; then the program has failed.
+        max_calls: Most calls of an episode; a program that makes more has failed.
         success: An episode in which every agent's return is at least that is a success. `None`: returns do not say so.
         variables: Names of further variables of the environment that a command line is given.
         normalize: Takes out of the text of a request what differs from run to run, such as a time. Two runs of an
@@ -55,6 +56,7 @@ class Program:
     reward_ranges: Mapping[str, tuple[float, float]] | None = None
     parallel: bool = False
     timeout: float = 600.0
+    max_calls: int = 256
     success: float | None = 1.0
     variables: Sequence[str] = ()
     normalize: Callable[[str], str] | None = None
@@ -88,6 +90,8 @@ class Program:
                     f"program got reward_ranges with {name!r}: {(least, most)}; expected finite numbers, the least "
                     "first, such as (0.0, 1.0)."
                 )
+        if isinstance(self.max_calls, bool) or not isinstance(self.max_calls, int) or self.max_calls < 1:
+            raise ValueError(f"program got max_calls={self.max_calls!r}; expected a whole number, 1 or more.")
         if not self.timeout > 0:
             raise ValueError(f"program got timeout={self.timeout!r}; expected seconds, more than 0.")
         if self.parallel:

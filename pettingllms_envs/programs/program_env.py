@@ -184,6 +184,11 @@ class ProgramEnv(AECEnv[str, Any, str | None]):  # type: ignore[misc]  # petting
         assert session is not None
         taken, posted = session.take(program.timeout, f"{self._row} {self.state_hash()}")
         failure = taken.failure if isinstance(taken, Ended) else ""
+        if isinstance(taken, Call) and session.num_calls > program.max_calls:
+            failure = (
+                f"it made more than max_calls={program.max_calls} calls in an episode; expected that it comes to its "
+                "end. Bound its loops, or raise max_calls."
+            )
         if isinstance(taken, Ended) and not failure:
             if not session.num_calls:
                 self.close()

@@ -7,14 +7,16 @@ import atexit
 import inspect
 import io
 import json
+import logging
 import os
 import shlex
 import signal
 import subprocess
 import threading
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from pettingllms_envs.programs.rewards import CHANNEL, PRINTED, read_rewards
@@ -29,7 +31,11 @@ PASSED = (
 )
 """Variables of the environment that a command line is given, if they are set, beside those of the endpoint."""
 
+logger = logging.getLogger(__name__)
+
 LAST_LINES, LAST_CHARACTERS, LAST_BYTES = 12, 300, 2**16
+MOST_GENERATIONS = 20
+"""Times that processes which others start meanwhile are searched for."""
 LAST_OUTPUT = 2.0
 """Most seconds from the end of a command line to that of its output."""
 
@@ -43,10 +49,22 @@ def start(
 
     def run() -> Ended:
         given = target(base_url, row)
-        return _read(asyncio.run(given) if inspect.iscoroutine(given) else given, session)
+        return _read(_awaited(given) if inspect.iscoroutine(given) else given, session)
 
     _start_thread(session, run)
     return lambda: None  # a thread cannot be ended; its next call gets an error
+
+
+def _awaited(given: Coroutine[Any, Any, Any]) -> Any:
+    """What a coroutine returns. A task of its that nobody waits for any more ends with a line and no traceback."""
+
+    def note(_: Any, context: Mapping[str, Any]) -> None:
+        error = context.get("exception")
+        logger.warning("%s", f"{context['message']}: {error!r}".partition("\n")[0][:LAST_CHARACTERS])
+
+    with asyncio.Runner() as runner:
+        runner.get_loop().set_exception_handler(note)
+        return runner.run(given)
 
 
 def _start_thread(session: Session, run: Callable[[], Ended]) -> None:
@@ -95,10 +113,33 @@ def _start_command(
     def stop() -> None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
+        _end_all_with(base_url)
 
     atexit.register(stop)
     _start_thread(session, run)
     return lambda: None if process.returncode is not None else stop()
+
+
+def _end_all_with(base_url: str) -> None:
+    """End the processes that a command line has started in sessions of their own: they have inherited its base URL.
+
+    Elsewhere than on Linux nothing tells which they are, and they are left.
+    """
+    own = f"OPENAI_BASE_URL={base_url}".encode()
+    for _ in range(MOST_GENERATIONS):
+        found = [int(each.name) for each in Path("/proc").glob("[0-9]*") if own in _variables_of(each)]
+        for each in found:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(each, signal.SIGKILL)
+        if not found:
+            return
+
+
+def _variables_of(process: Path) -> list[bytes]:
+    try:
+        return (process / "environ").read_bytes().split(b"\0")
+    except OSError:  # it has ended, or is another user's
+        return []
 
 
 class _Output:

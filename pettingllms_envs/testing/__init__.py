@@ -50,11 +50,12 @@ from pettingllms_envs.testing.observations import (
 )
 from pettingllms_envs.testing.pairs import check_pairs
 from pettingllms_envs.testing.pettingzoo_api import check_parallel, check_pettingzoo
-from pettingllms_envs.testing.play import Case, Failed, Skipped, Start, reply_pool, task_of
+from pettingllms_envs.testing.play import Case, Failed, Skipped, Start, Warned, reply_pool, task_of
 from pettingllms_envs.testing.potential import check_potential
 from pettingllms_envs.testing.replies import check_fuzzed_replies, check_long_replies
 from pettingllms_envs.testing.report import Report, Result, Status
 from pettingllms_envs.testing.rewards import check_floors, check_oracle, check_rewards
+from pettingllms_envs.testing.states import check_states
 from pettingllms_envs.testing.zero_sum import check_zero_sum
 
 
@@ -69,6 +70,7 @@ CHECKS: Mapping[str, Callable[[Case], str]] = {
     "another process": check_another_process,
     "snapshots": check_snapshots,
     "branches": check_branches,
+    "states": check_states,
     "global random state": check_global_random_state,
     "observations": check_observations,
     "infos": check_infos,
@@ -159,6 +161,8 @@ def _result(name: str, case: Case) -> Result:
             detail = CHECKS[name](case)
     except Skipped as reason:
         status, detail = "skipped", str(reason)
+    except Warned as reason:
+        status, detail = "warning", str(reason)
     except Unavailable:
         raise
     except (Exception, SystemExit) as error:  # noqa: BLE001 - any error of a third-party environment is something to report

@@ -30,6 +30,10 @@ class Skipped(Exception):
     """A check does not apply to an environment, and why."""
 
 
+class Warned(Exception):
+    """What an environment does is not wrong, but probably not meant."""
+
+
 class Start(NamedTuple):
     """How an episode is reset."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 
-Status = Literal["passed", "failed", "skipped"]
+Status = Literal["passed", "warning", "failed", "skipped"]
 
 
 class Result(NamedTuple):
@@ -15,7 +15,7 @@ class Result(NamedTuple):
 
     Args:
         name: Name of the check.
-        status: `"passed"`, `"failed"` or `"skipped"`.
+        status: `"passed"`, `"warning"`, `"failed"` or `"skipped"`.
         detail: What was played, with numbers; or the expected and actual values and the play that reproduces them; or
             why the check does not apply.
     """
@@ -70,5 +70,7 @@ class Report:
             word = status.upper() if status == "failed" else status
             rows += [f"  {word:7}  {name:{width}}  {first}", *(f"  {'':7}  {'':{width}}  {line}" for line in more)]
         counts = [f"{sum(r.status == status for r in self.results)} {status}" for status in ("passed", "failed")]
+        if warnings := sum(r.status == "warning" for r in self.results):
+            counts.append(f"{warnings} with a warning")
         rows.append(f"{', '.join(counts)}, {sum(r.status == 'skipped' for r in self.results)} skipped")
         return "\n".join(rows)

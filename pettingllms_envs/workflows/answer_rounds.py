@@ -36,9 +36,6 @@ from pettingllms_envs.workflows.channels import LimitedMessages, Sent
 from pettingllms_envs.workflows.tool_reasoner import AnsweringTask
 
 
-END_OF_THINKING = "</think>"
-
-
 class Answered(NamedTuple):
     """A member's last reply.
 
@@ -141,7 +138,7 @@ class AnswerRounds(LimitedMessages, BaseWorkflow[State, str]):
         members, index = self.members, len(state.replies)
         role = members[index]
         before = state.last[index] if state.last else Answered(Sent(role, ""))
-        sent = self.channel.send(role, reply.rpartition(END_OF_THINKING)[2])
+        sent = self.channel.send(role, reply)
         answer = self.task.parse(reply)
         unread = tuple(pair for pair in state.unread if pair[0] != role)
         if isinstance(answer, Unreadable):

@@ -20,6 +20,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from pettingllms_envs.core import check_whole
 from pettingllms_envs.quoting import quote
+from pettingllms_envs.replies.reading import without_thoughts
 from pettingllms_envs.state_digest import Reported
 
 
@@ -74,8 +75,8 @@ class Channel:
             )
 
     def send(self, sender: str, reply: str) -> Sent:
-        """What arrives of a reply, without white space around it."""
-        text = "\n".join(map(_visible, reply.expandtabs(4).splitlines()))
+        """What arrives of a reply: not its thoughts, and no white space around it."""
+        text = "\n".join(map(_visible, without_thoughts(reply).expandtabs(4).splitlines()))
         if self.alphabet:
             text = "".join(letter for letter in text if letter in self.alphabet)
         return Sent(sender, text.strip()[: self.capacity].rstrip())

@@ -24,6 +24,7 @@ from typing import Any, ClassVar, NamedTuple
 from pettingllms_envs.core import Role, Transition, Unreadable
 from pettingllms_envs.features import Form, Forms, HasSymbols
 from pettingllms_envs.observations import Observation
+from pettingllms_envs.replies.reading import noted_readings
 from pettingllms_envs.state_digest import Reported
 from pettingllms_envs.views import board_picture
 from pettingllms_envs.workflows.base import BaseWorkflow, TurnWorkflow
@@ -124,7 +125,8 @@ class DescriberSolver(LimitedMessages, TurnWorkflow[Any, Any]):  # type: ignore[
             feedback = after.feedback if "format" in parts[SOLVER.name] else ""
             return after._replace(feedback=feedback), parts, terminated, truncated
         text, board = after.messages[0].text, tuple(self.task.rows(state.task))
-        holds_move = not all(isinstance(self.task.parse(each), Unreadable) for each in (text, *text.splitlines()))
+        with noted_readings(None):  # it is no move
+            holds_move = not all(isinstance(self.task.parse(each), Unreadable) for each in (text, *text.splitlines()))
         after = after._replace(reported=after.reported.plus(with_move=holds_move))
         if board in state.boards:
             return after, parts, terminated, truncated

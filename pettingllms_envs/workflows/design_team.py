@@ -14,7 +14,7 @@ from typing import ClassVar
 from pettingllms_envs.core import Role, ToolResult, ToolSpec, Unreadable, best_reply, check_whole
 from pettingllms_envs.features import HasTools
 from pettingllms_envs.quoting import quote
-from pettingllms_envs.replies import END_OF_THINKING, fenced_blocks
+from pettingllms_envs.replies import fenced_blocks
 from pettingllms_envs.tools import make_tool
 from pettingllms_envs.tools.calls import Call, text_call
 from pettingllms_envs.workflows.channels import Channel
@@ -108,7 +108,7 @@ class DesignTeam(JoiningFunctionWorkflow):
                 reply = yield Ask(agent, game.show(*notes, ending), best, (*kept, num_calls, num_chars))
                 played = reply, agent  # also a call: who uses the calls up pays for it
                 num_calls += 1
-                num_chars += len(self.channel.send(agent, reply.rpartition(END_OF_THINKING)[2]).text)
+                num_chars += len(self.channel.send(agent, reply).text)
                 game.report(member_calls=num_calls)
                 call = _call_in(reply, member)
                 if call is None:

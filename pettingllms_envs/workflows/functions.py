@@ -52,7 +52,6 @@ from pettingllms_envs.core import (
     system_prompt,
 )
 from pettingllms_envs.observations import Observation, Prompt
-from pettingllms_envs.replies import END_OF_THINKING
 from pettingllms_envs.state_digest import Reported
 from pettingllms_envs.workflows.channels import NO_MESSAGES, Channel, Sent
 
@@ -160,7 +159,7 @@ class Game:
 
     def quote(self, sender: str, reply: str) -> str:
         """A reply, without its thinking, as a message for another agent's prompt; see `workflows.channels`."""
-        sent: Sent = self.channel.send(sender, reply.rpartition(END_OF_THINKING)[2])
+        sent: Sent = self.channel.send(sender, reply)
         self.reported = self.reported.plus(messages=1, message_chars=len(sent.text))
         return sent.shown
 

@@ -4,7 +4,7 @@
 |----------------------------------------------------------------|-------------------------------------------|
 | routing, base models, adapters, what is trained, the optimizer | is refused, before anything is loaded     |
 | a field in `ARGUMENTS`, data, rewards, credit, environment     | goes on, with one warning that names each |
-| its length, folders, logging, saving, processes, speed         | goes on                                   |
+| its length, folders, logging, saving, processes                | goes on                                   |
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 
-BATCH = ("generation_batch_size", "steps_per_generation", "gradient_accumulation_steps")
+BATCH = ("per_device_train_batch_size", "generation_batch_size", "steps_per_generation", "gradient_accumulation_steps")
 """Fields that are other numbers for the same training among another number of processes."""
 OPTIMIZER = ("learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon")
 """Fields that the optimizer's state has: a resumed run goes on with those of its checkpoint."""
@@ -26,9 +26,11 @@ ARGUMENTS = (
     # What is played.
     *("seed", "data_seed", "shuffle_dataset", "sampling", "num_generations", "max_turns", "choose", "history"),
     *("num_continuations", "train_continuations", "continuation_group", "branch_at", "max_resamples", "crash_reward"),
+    *("max_envs", "ignore_data_skip"),
     # How it is sampled.
     *("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "max_completion_length", "role_sampling"),
-    *("generation_kwargs", "chat_template_kwargs"),
+    *("generation_kwargs", "chat_template_kwargs", "use_transformers_continuous_batching", "cache_implementation"),
+    *("vllm_structured_outputs_regex", "vllm_max_model_length"),
     # How it is paid, and what the loss makes of it.
     *("alpha", "reward_parts", "reward_weights", "scale_rewards", "loss_type", "beta", "epsilon", "epsilon_high"),
     *("delta", "importance_sampling_level", "mask_truncated_completions", "top_entropy_quantile"),
@@ -40,7 +42,8 @@ ARGUMENTS = (
     *("sync_ref_model", "ref_model_mixup_alpha", "ref_model_sync_steps"),
     # How weights are moved.
     *("lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "max_grad_norm", "num_iterations"),
-    *("disable_dropout", "bf16", "fp16"),
+    *("optim_args", "optim_target_modules", "disable_dropout", "neftune_noise_alpha", "bf16", "fp16", "tf32"),
+    *("cast_lm_head_to_fp32", "use_liger_kernel", "shared_prefix", "max_tokens_per_microbatch", "pad_to_multiple_of"),
 )
 """Fields of the configuration that decide a run, beside those that a kind of engine has."""
 MODEL = "model"
@@ -94,10 +97,12 @@ def differences(saved: Mapping[str, Any], given: RunConfiguration) -> list[Diffe
         and not (_is_same_model if option == MODEL else _equal)(before, now["team"][option][what])
     ]
     settings = now["settings"]
+    # Replies were read strictly before that was a setting.
+    of_old = dict.fromkeys((name for name in settings if name.startswith("strict_format of env")), True)
     uncompared = BATCH if saved["settings"].get("num_processes") != settings.get("num_processes") else ()
     return found + [
         Difference(what, before, settings[what])
-        for what, before in saved["settings"].items()
+        for what, before in {**of_old, **saved["settings"]}.items()
         if what in settings and what not in ("num_processes", *uncompared) and not _equal(before, settings[what])
     ]
 

@@ -14,12 +14,14 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import partial
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 from datasets import Dataset, IterableDataset
 from huggingface_hub import try_to_load_from_cache
 from peft import PeftModel
 from peft.tuners.tuners_utils import BaseTunerLayer
+from pettingzoo import AECEnv
 from trl.trainer.utils import get_config_model_id
 
 from pettingllms_trl.policies.routing import Policy
@@ -69,11 +71,20 @@ def described(given: Any) -> str:
         options, given = {name: getattr(given, name) for name in names}, type(given)
     elif inspect.isfunction(given):
         options = _lasting(_closure_of(given), given)
+        if given.__name__ == "<lambda>":  # which has no name of its own
+            arguments = [f"digest {digest_of(_code_of(given.__code__))}"]
     elif not hasattr(given, "__qualname__"):  # an object
         options, given = _lasting(_kept_arguments(given), type(given)), type(given)
     arguments += [f"{name}={_argument(options[name], given)}" for name in sorted(options)]
     name = f"{given.__module__}.{given.__qualname__}"
     return f"{name}({', '.join(arguments)})" if arguments else name
+
+
+def _code_of(code: CodeType) -> str:
+    """What a function does, whatever it is called and wherever it stands."""
+    held = [_code_of(each) if isinstance(each, CodeType) else repr(each) for each in code.co_consts]
+    held = ["".join(sorted(each)) if each.startswith("frozenset") else each for each in held]  # it has no order
+    return repr((code.co_code, code.co_names, held))
 
 
 def _closure_of(function: Any) -> dict[str, Any]:
@@ -194,6 +205,28 @@ def described_model(config: Any, *, is_saved: bool) -> dict[str, Any]:
         "architecture": f"{config.model_type}, {' x '.join(str(getattr(sizes, each, '?')) for each in _SIZES)}",
         "weights": _digest_of_weights(folder) if name and folder.is_dir() else None,
         "is_saved": is_saved,
+    }
+
+
+def described_environment(make: Callable[[], Any], env: AECEnv) -> dict[str, Any]:
+    """What decides how an environment plays: the settings that it declares, else what makes it and what was made."""
+    own = env.unwrapped
+    declared = dict(own.metadata.get("settings") or {"made by": make, "class": own})
+    if identity := own.metadata.get("identity"):  # of a file
+        return {**declared, "identity": identity}
+    # A workflow is an object, whose settings those of its environment need not name: `env_config` of a benchmark.
+    return {**declared, "env_config": [own.workflow, own.alpha]} if hasattr(own, "workflow") else declared
+
+
+def described_loading(model: Any, kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
+    """How a policy's model was loaded: its precision and attention, and what the user set otherwise in its
+    configuration (`model_init_kwargs`)."""
+    looked_up = ("dtype", "torch_dtype", "attn_implementation")
+    others = [name for name in kwargs or {} if hasattr(model.config, name) and name not in looked_up]
+    return {
+        "dtype": str(model.dtype).removeprefix("torch."),
+        "attn_implementation": model.config._attn_implementation,
+        "model_init_kwargs": {name: kwargs[name] for name in others} if kwargs else {},
     }
 
 

@@ -277,6 +277,7 @@ def _step(
         "seed": None,
         "rewards": {**decision.rewards, decision.agent: played.reward},
         "parts": _parts(played, scope),
+        **({} if played.reading is None else {"reading": played.reading}),
         "policy": policies[decision.agent],
         "prompt_ids": _digest_of_ids(decision.prompt.ids),
         "candidates": [

@@ -54,6 +54,7 @@ class SchemeFacts(NamedTuple):
         scale: What it divides by: `"group"`, `"batch"` or `"none"`, as in [`at_grpo`], or `"mean"` for the group's
             mean. `None`: it has no such option.
         compares_states: Whether it takes candidates or decisions in equal states for alike.
+        takes_negative: Whether it takes rewards below 0.
         has_baseline: Whether it subtracts one, as decisions of continuations are compared with their mean.
     """
 
@@ -62,6 +63,7 @@ class SchemeFacts(NamedTuple):
     judges_own_step: bool = False
     scale: str | None = None
     compares_states: bool = False
+    takes_negative: bool = True
     has_baseline: bool = True
 
     def deviation(self, *, default: Scale) -> Scale:
@@ -84,6 +86,7 @@ class _Scheme(NamedTuple):
         needs_continuations: Whether each candidate must be continued.
         value: The `value` by which it judges candidates, if that is not an option.
         groups_states: Whether its groups are decisions in one state.
+        takes_negative: See `SchemeFacts`.
         has_baseline: See `SchemeFacts`.
     """
 
@@ -97,6 +100,7 @@ class _Scheme(NamedTuple):
     needs_continuations: bool = False
     value: Value | None = None
     groups_states: bool = False
+    takes_negative: bool = True
     has_baseline: bool = True
 
 
@@ -110,7 +114,15 @@ _SCHEMES: Mapping[str, _Scheme] = {
     "rae": _Scheme(RunningBaseline, _EITHER),
     "gigpo": _Scheme(gigpo, {"parallel": {}}, scaled=True, groups_states=True),
     "dr_mas": _Scheme(dr_mas, {"parallel": {}}, scaled=True, sums={"parallel": "instance"}),
-    "max_rl": _Scheme(max_rl, _EITHER, sums=_BY_TURN, peers=same_turn, compares_episodes=True, scale="mean"),
+    "max_rl": _Scheme(
+        max_rl,
+        _EITHER,
+        sums=_BY_TURN,
+        peers=same_turn,
+        compares_episodes=True,
+        scale="mean",
+        takes_negative=False,
+    ),
     "return_to_go": _Scheme(
         at_grpo,
         {"parallel": {"value": "return_to_go", "group": "turn"}, "tree": {"value": "return_to_go"}},
@@ -289,6 +301,7 @@ def facts_of(credit: Credit, sampling: Sampling) -> SchemeFacts:
         judges_own_step=options.get("value") == "reward",
         scale=scheme.scale or options.get("scale"),
         compares_states=scheme.groups_states or _of_branches(scheme.value or options.get("value"), sampling),
+        takes_negative=scheme.takes_negative,
         has_baseline=scheme.has_baseline,
     )
 

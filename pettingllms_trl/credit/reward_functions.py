@@ -26,7 +26,7 @@ import asyncio
 import math
 import threading
 import weakref
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from inspect import isclass
@@ -253,14 +253,13 @@ def _is_async(function: Any) -> bool:
 
 def _checked(given: Any, name: str, decision: PendingDecision) -> list[float]:
     width = len(decision.completions)
-    try:
-        values = list(given)
-    except TypeError:
+    is_list = isinstance(given, Iterable) and not isinstance(given, Mapping | Set | str | bytes)
+    values: list[Any] = list(given) if is_list else []
+    if not is_list or not all(value is None or hasattr(value, "__float__") for value in values):
         raise TypeError(
             f"the reward function {name!r} returned {given!r} for {width} candidates of {decision.agent!r}, expected "
-            "a "
-            f"list of {width} numbers: return one for each of `completions`, None where it does not apply."
-        ) from None
+            f"a list of {width} numbers. Return one for each of `completions`, None where it does not apply."
+        )
     if len(values) != width or not all(value is None or math.isfinite(value) for value in values):
         raise ValueError(
             f"the reward function {name!r} returned {values!r} for {width} candidates of {decision.agent!r}, expected "

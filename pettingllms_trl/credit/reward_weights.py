@@ -223,6 +223,25 @@ def weigher(
     return made
 
 
+def check_not_negative(envs: Sequence[AECEnv], weights: Mapping[str, float] | None, crash: float | None) -> None:
+    """Raise `ValueError` if rewards may be below 0 by what environments declare, for credit that takes none such.
+
+    Args:
+        envs: One environment of each kind.
+        weights: Weights of parts by name; 1 where none is given.
+        crash: The reward of a crash; `None`: there is none.
+    """
+    for env in envs:
+        declared = {**(env.metadata.get(RANGES) or {}), **({} if crash is None else {"crash": (crash, 0.0)})}
+        least = {name: min((weights or {}).get(name, 1.0) * end for end in ends) for name, ends in declared.items()}
+        if sum(least.values()) < 0:
+            named = ", ".join(f"{name!r} is at least {value:g}" for name, value in least.items() if value < 0)
+            raise ValueError(
+                "the credit reads a reward as a rate of success, expected 0 or more, but of "
+                f"{env.metadata.get('name')} {named}. Weigh these parts with 0 (reward_parts), or take another credit."
+            )
+
+
 def declared_parts(envs: Sequence[AECEnv]) -> list[str]:
     """The reward parts that environments declare, each name once."""
     return list(dict.fromkeys(name for env in envs for name in env.metadata.get(RANGES) or ()))

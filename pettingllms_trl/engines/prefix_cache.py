@@ -10,6 +10,7 @@ Logits are the same but for rounding, whatever the cache holds. What it does not
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -20,7 +21,8 @@ import torch
 from transformers import DynamicCache, GenerationConfig
 
 from pettingllms_trl.processes.distributed import replaced_generate
-from pettingllms_trl.structure.properties import keeps_all_tokens, rope_switch
+from pettingllms_trl.structure.miniature import EXACT, FAILURES, NoMiniature, miniature, quiet
+from pettingllms_trl.structure.properties import base_of, keeps_all_tokens, rope_switch
 
 
 BLOCK = 16
@@ -28,6 +30,9 @@ BLOCK = 16
 
 MAX_BYTES = 2**32
 """4 GiB: in float32, 93,000 tokens of a model of 135M; in bfloat16, 37,000 of one of 1.7B."""
+
+READ, PADDED = 40, 11
+"""Tokens of a row of `goes_on_exactly`, and columns of padding of the other."""
 
 Ids = tuple[int, ...]
 
@@ -45,6 +50,7 @@ class PrefixCache(AbstractContextManager[Any]):
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self.max_bytes = max_bytes
         self._blocks = OrderedDict[tuple[str, Ids], torch.Tensor]()  # (2 * layers, heads, BLOCK, head_dim)
+        self._is_exact: dict[str, bool] = {}  # of each policy
         self.num_bytes = 0
 
     def __exit__(self, *error: object) -> None:
@@ -87,6 +93,16 @@ class PrefixCache(AbstractContextManager[Any]):
             return plain(**kwargs)
         pad, width = asked("pad_token_id"), ids.shape[1]
         rows = [tuple(each[own.bool()].tolist()) for each, own in zip(ids, mask, strict=True)]
+        if policy not in self._is_exact and width > BLOCK:
+            self._is_exact[policy] = goes_on_exactly(model, rows[0])
+            if not self._is_exact[policy]:
+                warnings.warn(
+                    f"what the model of policy {policy!r} has read is not kept: a tiny one of its class in float32 "
+                    "that goes on from kept keys and values has other logits, or there is none.",
+                    stacklevel=2,
+                )
+        if not self._is_exact.get(policy, True):
+            return plain(**kwargs)
         if kwargs.get("past_key_values") is None:
             # Rows with as many new tokens are read together, to within a factor of 2; then all go on.
             groups: dict[int, list[int]] = {}
@@ -145,3 +161,26 @@ class PrefixCache(AbstractContextManager[Any]):
                     self._blocks[key] = torch.stack([part[row, :, columns] for part in parts])
                     self.num_bytes += self._blocks[key].nbytes
                 self._blocks.move_to_end(key)
+
+
+def goes_on_exactly(model: Any, ids: Ids) -> bool:
+    """Whether a miniature that goes on from keys and values has the logits of one pass, of rows of two lengths.
+
+    Args:
+        model: A causal model of transformers, or PEFT's around one.
+        ids: A prompt.
+    """
+    with quiet(), torch.no_grad():
+        try:
+            small, row = miniature(model, (ids * READ)[:READ])
+            rows = torch.stack([row, row.roll(PADDED)])
+            mask = torch.ones_like(rows)
+            mask[1, :PADDED] = 0
+            positions, cache = (mask.cumsum(dim=1) - 1).clamp(min=0), DynamicCache(config=base_of(small).config)
+            for own in (slice(0, READ // 2), slice(READ // 2, READ)):
+                given = {"input_ids": rows[:, own], "attention_mask": mask[:, : own.stop], "past_key_values": cache}
+                found = small(**given, position_ids=positions[:, own]).logits
+            whole = [small(input_ids=each[None]).logits[0, -READ // 2 :] for each in (row, row[:-PADDED])]
+        except (NoMiniature, *FAILURES):
+            return False
+        return bool((found.log_softmax(dim=-1) - torch.stack(whole).log_softmax(dim=-1)).abs().max() <= EXACT)

@@ -21,6 +21,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from peft import PeftModel
 from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 from transformers import DynamicCache, GenerationConfig
@@ -48,10 +49,10 @@ def prompts_read_once(model: Any, images: Sequence[Images] | None = None) -> Ite
 
     Args:
         model: A causal model of transformers, or PEFT's around one; its `generate` may be replaced already. One whose
-            forward pass draws random numbers now reads every row.
+            forward pass draws random numbers now, or that begins with learnt tokens, reads every row.
         images: Of each row, whose inputs are among the arguments of `generate`; `None`: there are none.
     """
-    if draws_noise(model):
+    if draws_noise(model) or (isinstance(model, PeftModel) and model.active_peft_config.is_prompt_learning):
         yield
         return
     plain = model.generate

@@ -65,8 +65,13 @@ def check_processes(routing: Routing, args: MultiAgentGRPOConfig, *, takes_turns
             )
 
 
-def check_sharding(routing: Routing, accelerator: Accelerator) -> None:
+def check_sharding(routing: Routing, accelerator: Accelerator, *, gathers: bool = True) -> None:
     """Validate that a configuration of FSDP or DeepSpeed trains and saves what it should.
+
+    Args:
+        routing: The policies.
+        accelerator: The trainer's.
+        gathers: `ds3_gather_for_generation`.
 
     Raises:
         ValueError: A setting is not supported. The message says what to set instead.
@@ -84,6 +89,12 @@ def check_sharding(routing: Routing, accelerator: Accelerator) -> None:
             "others save one. Set fsdp_state_dict_type: FULL_STATE_DICT."
         )
     zero = {} if deepspeed is None else deepspeed.deepspeed_config.get("zero_optimization", {})
+    if zero.get("stage") == 3 and not gathers:
+        raise ValueError(
+            "ds3_gather_for_generation=False with ZeRO-3, expected True: weights are gathered once for all batches "
+            "that a rollout samples. Leave it out; where they do not fit on a GPU, sample with vLLM on a server "
+            "(use_vllm=True, vllm_mode='server')."
+        )
     offload = zero.get("offload_optimizer", {}).get("device", "none")
     if offload != "none" and len(routing.trained) > 1:
         raise ValueError(

@@ -12,6 +12,7 @@ from pettingzoo import AECEnv
 
 from pettingllms_envs.branching import SavedState
 from pettingllms_envs.copying import copy_env
+from pettingllms_envs.episodes.observing import reading_of
 from pettingllms_trl.records import Candidate, Completion, ContinuationPlace, Decision, Episode, Judge, PendingDecision
 
 
@@ -66,6 +67,7 @@ def branch_of(
         parts=dict(info.get("rewards", {})),
         team=tuple(info.get("team_rewards", ())),
         state=state_hash(env),
+        reading=reading_of(env).get("reading"),
     )
     terminations, truncations = env.terminations, env.truncations  # once: these may be computed properties
     return Branch(

@@ -10,7 +10,9 @@ from __future__ import annotations
 import copy
 import math
 import re
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +21,7 @@ from huggingface_hub.errors import StrictDataclassError
 from peft import PeftConfig, PeftModel, get_peft_model
 from torch import nn
 from transformers.pytorch_utils import Conv1D
+from transformers.utils import logging
 
 from pettingllms_trl.structure.properties import base_of, rope_switch
 
@@ -49,7 +52,9 @@ FAILURES = (
     *(ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, RuntimeError, TypeError, ValueError),
     StrictDataclassError,
 )
-"""What models and configurations raise that do not take smaller sizes."""
+"""What models and configurations raise that do not take smaller sizes, or support no packed row."""
+EXACT = 1e-4
+"""Nats: the most that log-probabilities may differ by in float32."""
 
 
 class NoMiniature(Exception):
@@ -204,3 +209,16 @@ def draw_weights(model: nn.Module) -> None:
             else:
                 fan_in = parameter.shape[0 if isinstance(module, Conv1D) else -1]
             parameter.data.copy_(noise / math.sqrt(fan_in))
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without what transformers and PEFT say of a model, which they have said of the one that it stands for."""
+    level = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.set_verbosity(level)

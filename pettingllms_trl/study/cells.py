@@ -17,6 +17,7 @@ import yaml
 from transformers import TrainerCallback, set_seed
 from trl.trainer.utils import get_config_model_id
 
+from pettingllms_envs import recorded_settings
 from pettingllms_envs.agents import file_digest
 from pettingllms_envs.studies.results import CellResult
 from pettingllms_trl.checkpoints import atomic
@@ -116,7 +117,9 @@ def _parsed(run: Run, folder: Path, prepared: Path | None) -> tuple[Any, ...]:
     """The arguments of a run, by way of a file that `pettingllms train --config` would take."""
     cell = run.cell
     fields = {
-        **filled(run.config["train"], seed=cell.seed, environment=cell.environment, folder=str(prepared or "")),
+        **as_recorded(
+            filled(run.config["train"], seed=cell.seed, environment=cell.environment, folder=str(prepared or ""))
+        ),
         "output_dir": str(folder / "output"),
         "eval_strategy": "no",
         **({"max_generated_tokens": run.config["tokens"]} if run.config.get("tokens") else {}),
@@ -125,6 +128,13 @@ def _parsed(run: Run, folder: Path, prepared: Path | None) -> tuple[Any, ...]:
     file = folder / "train.yaml"
     file.write_text(yaml.safe_dump(fields, sort_keys=False), "utf-8")
     return arguments.parse(["--config", str(file)], KINDS, prog="pettingllms study")
+
+
+def as_recorded(train: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a run's training, whose replies are read strictly where they do not say otherwise."""
+    if "env_id" not in train:
+        return dict(train)
+    return {**train, "env_kwargs": recorded_settings(train["env_id"], train.get("env_kwargs") or {})}
 
 
 def _discard_other(run: Run, folder: Path) -> None:

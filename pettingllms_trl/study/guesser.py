@@ -17,6 +17,7 @@ from pettingllms_envs.studies.results import CellResult
 from pettingllms_trl.cli import arguments
 from pettingllms_trl.cli.datasets import seeds_and_levels
 from pettingllms_trl.rollout.env_checks import env_maker
+from pettingllms_trl.study.cells import as_recorded
 from pettingllms_trl.study.machine import cpu_time, made_with
 from pettingllms_trl.study.plans.plan import Run, filled
 
@@ -73,4 +74,5 @@ def _environment(run: Run) -> tuple[Mapping[str, Any], Callable[[], Any]]:
     if "env_id" not in train:
         raise ValueError(f"{cell.environment} has no env_id; expected one environment for a guesser. Add env_id.")
     arguments.import_packages(train.get("imports", []))
-    return train, env_maker(train["env_id"], train.get("env_kwargs"))
+    train = as_recorded(train)
+    return train, env_maker(train["env_id"], train["env_kwargs"])

@@ -6,6 +6,7 @@ rows of a small last batch would weigh more than the others.
 | metric                                                          | is                       |
 |-----------------------------------------------------------------|--------------------------|
 | an agent's `reward` and its parts, `rewards/F/mean` and `/std`  | over all candidates      |
+| an agent's `frac_read_strictly`, `_leniently`, `frac_unreadable` | over all candidates     |
 | an agent's `frac_reward_zero_std`                               | over all its groups      |
 | `outcome/NAME`, `AGENT_FIGURES`, `rollout/decisions`            | over all episodes        |
 | an agent's `prefix_share`                                       | see `prefix_shares`      |
@@ -17,7 +18,7 @@ A part that a candidate does not have counts as 0, and what a reward function ga
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
@@ -28,6 +29,7 @@ import torch
 from trl.trainer.utils import nanstd
 
 from pettingllms_envs.episodes.figures import PlayedReply, of_agents, of_outcome
+from pettingllms_envs.replies.reading import READ_AS, form_of
 from pettingllms_trl.records import Decision, Episode
 from pettingllms_trl.trainer.collector import Played
 
@@ -62,6 +64,7 @@ class EpisodeMetrics:
         self._of_episodes: Metrics = defaultdict(list)
         # By agent ("agent/planner_0", "env/relay/agent/opener_0"): each candidate's reward and its parts.
         self._paid: dict[str, list[tuple[float, Mapping[str, float]]]] = defaultdict(list)
+        self._read: dict[str, Counter[str]] = defaultdict(Counter)  # by agent: how its candidates were read
         self._groups: dict[tuple[str, int], set[float]] = defaultdict(set)  # by agent, and instance or decision
         self._rewards: list[float] = []
         self._scores: Metrics = {name: [] for name in reward_names}
@@ -97,6 +100,8 @@ class EpisodeMetrics:
         self._sums[f"{prefix}rollout/completion_tokens"] += sum(sampled)
         for decision in episode.decisions:
             agent, candidates = f"{prefix}agent/{decision.agent}", decision.candidates
+            if forms := [form_of(each.reading) for each in candidates if each.reading]:
+                self._read[agent].update(forms)
             self._paid[agent] += [(candidate.reward, candidate.parts) for candidate in candidates]
             if decision.agent in self._groups_of:
                 is_alone = len(candidates) == 1
@@ -110,6 +115,8 @@ class EpisodeMetrics:
             metrics[f"{agent}/reward"] = [sum(reward for reward, _ in paid) / len(paid)]
             for part in dict.fromkeys(name for _, parts in paid for name in parts):
                 metrics[f"{agent}/rewards/{part}"] = [sum(parts.get(part, 0.0) for _, parts in paid) / len(paid)]
+        for agent, read in self._read.items():
+            metrics |= {f"{agent}/{name}": [read[form] / read.total()] for form, name in READ_AS.items()}
         are_flat = defaultdict[str, list[bool]](list)
         for (agent, _), values in self._groups.items():
             are_flat[agent].append(len(values) == 1)

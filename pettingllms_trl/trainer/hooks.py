@@ -25,6 +25,7 @@ from trl.trainer.utils import RepeatSampler
 
 from pettingllms_trl.checkpoints.checkpointer import Checkpointer
 from pettingllms_trl.checkpoints.publishing import Publisher, write_team_file
+from pettingllms_trl.config import override_args
 from pettingllms_trl.engines.folder_sampling import without_folder_sampling
 from pettingllms_trl.engines.synced_engines import SyncedEngines
 from pettingllms_trl.engines.transformers import ending_at, prompts_read_once, role_settings
@@ -47,19 +48,6 @@ from pettingllms_trl.update.packed_logprobs import PackedScorer, Scores
 from pettingllms_trl.update.pass_metrics import TrainingLog
 from pettingllms_trl.update.step_guard import StepGuard
 from pettingllms_trl.update.token_budget import TokenBudget
-
-
-@contextmanager
-def override_args(args: Any, **values: Any) -> Iterator[None]:
-    """Temporarily change attributes, such as arguments that are handled here and hidden from TRL's constructor."""
-    before = {name: getattr(args, name) for name in values}
-    for name, value in values.items():
-        setattr(args, name, value)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            setattr(args, name, value)
 
 
 class TRLHooks(GRPOTrainer):
@@ -284,8 +272,13 @@ class TRLHooks(GRPOTrainer):
         return self.scorer.score(*args, **kwargs)
 
     def score_as_trl(self, *args: Any, **kwargs: Any) -> Scores:
-        scores: Scores = super()._get_per_token_logps_and_entropies(*args, **kwargs)
+        with self._logging_in_training():
+            scores: Scores = super()._get_per_token_logps_and_entropies(*args, **kwargs)
         return scores
+
+    def _logging_in_training(self) -> AbstractContextManager[None]:
+        """TRL logs how long things take to trackers, which begin and end with `train()`; trackio raises otherwise."""
+        return nullcontext() if self.is_in_train else override_args(self.args, report_to=[])
 
     @contextmanager
     def _with_entropy_bonus(self, policy: str, scale: float) -> Iterator[None]:
@@ -338,6 +331,7 @@ class TRLHooks(GRPOTrainer):
         own = self.team.weights_of(self.team.active)
         is_training = self.model.training
         with (
+            self._logging_in_training(),
             self.accelerator.autocast() if isinstance(self.model, MultiPolicyModel) else nullcontext(),
             override_args(self.args, ds3_gather_for_generation=False),
             without_folder_sampling(own),

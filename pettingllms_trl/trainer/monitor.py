@@ -16,12 +16,14 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tqdm.auto import tqdm
 
+from pettingllms_envs.replies.reading import MOST_UNREADABLE, UNREADABLE, form_of
 from pettingllms_trl.credit import Advantages
 from pettingllms_trl.credit.delayed_rewards import REMEDIES
 from pettingllms_trl.credit.statistics import GroupStatistics, group_statistics, name_in
@@ -30,6 +32,8 @@ from pettingllms_trl.records import Decision, Episode, role_of
 from pettingllms_trl.role_sampling import SamplingOverrides
 
 
+MOST_SHOWN = 200
+"""Characters of an unreadable reply that a warning shows."""
 MOST_CUT_OFF = 0.5
 """Greatest share of an agent's replies that may be truncated without a warning."""
 
@@ -143,6 +147,7 @@ class LearningMonitor:
         self._silent = set(map(role_of, trained))
         self._num_generations = self._num_episodes = 0
         self._cut_off: set[str] = set()
+        self._unreadable: set[str] = set()
         self._signals: dict[str, RoleSignal] = {}
 
     def observe(self, episodes: Sequence[Episode], decisions: Sequence[Decision], advantages: Advantages) -> list[str]:
@@ -160,7 +165,11 @@ class LearningMonitor:
             SilentRole: A role that is trained has not acted in the first `SILENT_GENERATIONS`.
         """
         self._check_all_act(episodes)
-        return [*self._of_replies(decisions), *self._of_groups(episodes, decisions, advantages)]
+        return [
+            *self._of_replies(decisions),
+            *self._of_readings(decisions),
+            *self._of_groups(episodes, decisions, advantages),
+        ]
 
     def state_dict(self) -> dict[str, Any]:
         """The signals of all agents, as numbers and strings."""
@@ -199,6 +208,26 @@ class LearningMonitor:
         }
         self._cut_off |= set(found)
         return [_cut_off_words(found, self._limits)] if found else []
+
+    def _of_readings(self, decisions: Sequence[Decision]) -> list[str]:
+        """A warning for each agent of whose replies more than `MOST_UNREADABLE` could not be read, once."""
+        by_agent: dict[str, list[tuple[str, str]]] = {}
+        for decision in decisions:
+            read = [(each.reading, each.completion.text) for each in decision.candidates if each.reading]
+            by_agent.setdefault(decision.agent, []).extend(read)
+        words = []
+        for agent, read in by_agent.items():
+            reasons = Counter(reading for reading, _ in read if form_of(reading) == UNREADABLE)
+            if reasons.total() > MOST_UNREADABLE * len(read) and agent not in self._unreadable:
+                self._unreadable.add(agent)
+                why = reasons.most_common(1)[0][0]
+                example = next(text for reading, text in read if reading == why)[-MOST_SHOWN:]
+                words.append(
+                    f"{reasons.total() / len(read):.0%} of the replies of {agent} are unreadable, most often because "
+                    f"{why.partition(': ')[2]}. One of them ends {example!r}. Say in the prompt how a reply is to "
+                    "end, warm up on demonstrations, or raise max_completion_length where replies are cut off."
+                )
+        return words
 
     def _of_groups(
         self, episodes: Sequence[Episode], decisions: Sequence[Decision], advantages: Advantages

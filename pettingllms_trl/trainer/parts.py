@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
+from peft import PeftConfig
 from pettingzoo import AECEnv
 from transformers import PreTrainedModel
 
@@ -17,6 +18,8 @@ from pettingllms_trl.checkpoints.configuration import ARGUMENTS, RunConfiguratio
 from pettingllms_trl.checkpoints.descriptions import (
     adapter_name,
     described,
+    described_environment,
+    described_loading,
     described_rows,
     described_team,
     digest_of,
@@ -33,6 +36,7 @@ from pettingllms_trl.engines.transformers import LocalSampler, context_length
 from pettingllms_trl.pixels import ImageInputs, PixelCache
 from pettingllms_trl.policies.codecs import CANNOT_SEE, PolicyCodec
 from pettingllms_trl.policies.references import MovingReferences
+from pettingllms_trl.policies.routing import Routing
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.processes.distributed import gathered, is_deepspeed, is_fsdp, scoring
 from pettingllms_trl.records import Stateful
@@ -113,6 +117,33 @@ def check_images(
             stacklevel=2,
         )
     return seeing
+
+
+def team_of(routing: Routing, args: MultiAgentGRPOConfig, peft_config: PeftConfig | None) -> Team:
+    """The policies, before their models are loaded.
+
+    Raises:
+        ValueError: Tokens are to be learnt (prompt tuning), of which PEFT lets a model have one adapter.
+    """
+    if peft_config is not None and peft_config.is_prompt_learning and routing.adapters:
+        raise ValueError(
+            f"peft_config is a {type(peft_config).__name__} with adapters by policy ({', '.join(routing.adapters)}), "
+            "between which PEFT does not switch if they learn tokens; expected a LoraConfig. Give one, or set "
+            "policies='shared'."
+        )
+    return Team(routing, args)
+
+
+def check_heads(team: Team) -> None:
+    """Raise `ValueError` for a head that the trainer's fused one cannot read, such as one that an adapter replaced."""
+    for name in team.profiles:
+        head = team.weights_of(name).get_output_embeddings()
+        if not hasattr(head, "weight") or not hasattr(head, "bias"):
+            raise ValueError(
+                f"the head of policy {name!r} is a {type(head).__name__}, expected a linear layer, whose weight and "
+                "bias log-probabilities are computed with. If it is tied to embeddings of which single tokens are "
+                "trained, leave trainable_token_indices out, or use modules_to_save=['embed_tokens']."
+            )
 
 
 def trained_parts(team: Team) -> dict[str, tuple[int, int]]:
@@ -269,9 +300,7 @@ def configuration_of(setup: Setup, team: Team, *, num_processes: int) -> RunConf
     }
     makers = setup.make_env if isinstance(setup.make_env, Mapping) else {DEFAULT_ENVIRONMENT: setup.make_env}
     for name, pool in setup.envs.items():
-        declared = dict(pool[0].metadata.get("settings") or {"made by": makers[name]})
-        if identity := pool[0].metadata.get("identity"):  # of a file
-            declared["identity"] = identity
+        declared = described_environment(makers[name], pool[0])
         settings |= {f"{what} of env {name}".strip(): value for what, value in declared.items()}
     for policy in team.routing.policies:
         own: dict[str, Any] = {"api": policy.api}
@@ -279,6 +308,7 @@ def configuration_of(setup: Setup, team: Team, *, num_processes: int) -> RunConf
             template = str(team.profiles[policy.name].processing_class.chat_template)
             own = {"chat template": f"digest {digest_of(template)}"}
             own |= {field: getattr(policy, field) for field in ("learning_rate", "max_grad_norm", "beta")}
+            own |= described_loading(team.weights_of(policy.name), args.model_init_kwargs)
             part = getattr(team.profiles[policy.name].processing_class, "image_processor", None)
             if size := getattr(part, "size", None):
                 own["size of pictures"] = size if isinstance(size, int) else dict(size)

@@ -17,7 +17,7 @@ from pettingllms_trl import credit as credits
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.credit.delayed_rewards import check_delayed_roles, choose_credit, delayed_agents
 from pettingllms_trl.credit.reward_functions import RewardFunctions
-from pettingllms_trl.credit.reward_weights import RewardWeights, declared_parts, weigher
+from pettingllms_trl.credit.reward_weights import RewardWeights, check_not_negative, declared_parts, weigher
 from pettingllms_trl.credit.selection import check_resampling
 from pettingllms_trl.engines.factory import check_served
 from pettingllms_trl.policies.profiles import check_chat_template
@@ -167,7 +167,7 @@ class Setup:
                 "trainable=True."
             )
         if train_dataset is not None:
-            _check_paid(probes, rewards)
+            _check_paid(probes, rewards, args, credits.facts_of(scheme, choice.sampling))
         check_num_rows(train_dataset, args)
         if train_dataset is not None and args.process_index == 0 and (warning := several_rollouts(args)):
             warnings.warn(warning, stacklevel=3)
@@ -271,8 +271,14 @@ def _with_crash_reward(args: MultiAgentGRPOConfig, envs: Sequence[AECEnv]) -> tu
     return args, True
 
 
-def _check_paid(envs: Sequence[AECEnv], rewards: RewardFunctions) -> None:
-    """Raise `ValueError` if an environment leaves all rewards to reward functions, and there are none."""
+def _check_paid(
+    envs: Sequence[AECEnv], rewards: RewardFunctions, args: MultiAgentGRPOConfig, scheme: credits.SchemeFacts
+) -> None:
+    """Raise `ValueError` if an environment leaves all rewards to reward functions, and there are none, or pays less
+    than the credit scheme takes."""
+    parts: Any = args.reward_parts  # a mapping, once the configuration is validated
+    if not (scheme.takes_negative or rewards) and (args.alpha is None or args.alpha > 0):  # a function's are unknown
+        check_not_negative(envs, parts, args.crash_reward)
     for env in envs:
         if env.metadata.get("judged") and not env.metadata.get("reward_ranges") and not rewards:
             raise ValueError(

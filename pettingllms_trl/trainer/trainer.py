@@ -38,7 +38,7 @@ from transformers.trainer import DEFAULT_PROGRESS_CALLBACK
 
 from pettingllms_trl import credit as credits
 from pettingllms_trl.checkpoints.checkpointer import Checkpointer
-from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.config import MultiAgentGRPOConfig, override_args
 from pettingllms_trl.console import TrainingTable
 from pettingllms_trl.credit.reward_functions import RewardFunction
 from pettingllms_trl.credit.reward_models import load_reward_model
@@ -54,7 +54,6 @@ from pettingllms_trl.policies.codecs import PolicyCodec
 from pettingllms_trl.policies.profiles import check_chat_template
 from pettingllms_trl.policies.references import MoveReferencesCallback
 from pettingllms_trl.policies.routing import Policy
-from pettingllms_trl.policies.team import Team
 from pettingllms_trl.processes.distributed import check_is_loaded, check_sharding
 from pettingllms_trl.processes.row_sharing import row_sharing
 from pettingllms_trl.records import Decision, Episode, Row, Stateful
@@ -65,7 +64,7 @@ from pettingllms_trl.trainer import parts
 from pettingllms_trl.trainer.collector import Generation, RolloutCollector
 from pettingllms_trl.trainer.dataloading import places
 from pettingllms_trl.trainer.episode_metrics import EpisodeMetrics, with_absent_parts
-from pettingllms_trl.trainer.hooks import TRLHooks, override_args
+from pettingllms_trl.trainer.hooks import TRLHooks
 from pettingllms_trl.trainer.monitor import LearningMonitor, reply_limits, warn_above_progress_bar
 from pettingllms_trl.trainer.reporting import GenerationReporter
 from pettingllms_trl.trainer.rollout_times import RolloutTimes
@@ -215,7 +214,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
         self.envs, self.credit, self.schedule = setup.envs, setup.credit, setup.schedule
         self.rate_factors = rate_factors(self.schedule, lambda: self.plan.number(self.state.global_step))
         self._can_train = setup.trains
-        self.routing, self.team = setup.routing, Team(setup.routing, args)
+        self.routing, self.team = setup.routing, parts.team_of(setup.routing, args, peft_config)
         given = self.team.prepare(
             model, processing_class=processing_class, peft_config=peft_config, quantization_config=quantization_config
         )
@@ -236,7 +235,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
         if setup.note:
             self.accelerator.print(setup.note)
         self._attach_team()
-        check_sharding(self.routing, self.accelerator)
+        check_sharding(self.routing, self.accelerator, gathers=args.ds3_gather_for_generation)
         self.codecs = {
             name: PolicyCodec(
                 profile,
@@ -341,6 +340,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
         of_trl = self.profile_of_trl()
         check_chat_template(of_trl.processing_class)
         self.team.attach(self, of_trl=of_trl, generation_kwargs=self.generation_kwargs)
+        parts.check_heads(self.team)
         if unused := folder_sampling.note(self.team):
             self.accelerator.print(unused)
         self.image_inputs = parts.image_inputs_of(self.team)

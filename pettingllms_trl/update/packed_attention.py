@@ -32,7 +32,8 @@ HARMLESS = frozenset(
 )
 """Keyword arguments of attention that have no effect here: a window is also passed as a restriction."""
 FEATURES = {
-    "sinks": "has attention sinks beside a bias by distance, which packed attention does not",
+    "s_aux": "has attention sinks, which packed attention does not",
+    "sinks": "has attention sinks, which packed attention does not",
     "position_bias": "adds a bias by distance to its attention scores, which packed attention does not",
     "indices": "chooses the tokens that it attends to by an index of the whole row",
 }
@@ -77,7 +78,6 @@ def attend(
     scaling: float | None = None,
     *,
     softcap: float | None = None,
-    s_aux: torch.Tensor | None = None,
     shared_prefix: Layout | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
@@ -89,7 +89,6 @@ def attend(
         attention_mask: The result of `restriction`.
         dropout, scaling: As in `scaled_dot_product_attention`.
         softcap: The cap of the scores, as in Gemma 2.
-        s_aux: (H,) a score of each head for attending to nothing, as in gpt-oss ("sinks").
         shared_prefix: The layout of the row.
 
     Returns:
@@ -108,7 +107,7 @@ def attend(
     if attention_mask is None and kwargs.get("sliding_window"):
         raise NotPackable("has a sliding window of which its layers are given no mask")
     query, key, value = (heads.transpose(1, 2)[0] for heads in (query, key, value))  # (T, H, D)
-    run = _Kernel(dropout, scaling, attention_mask, softcap, s_aux)
+    run = _Kernel(dropout, scaling, attention_mask, softcap)
     rows, prompts, branches = shared_prefix.rows, shared_prefix.prompts, shared_prefix.branches
     if prompts is None:
         found = run(_at(query, rows), _at(key, rows), _at(value, rows)).flatten(0, 1)
@@ -128,13 +127,12 @@ def attend(
 
 @dataclass(frozen=True, slots=True)
 class _Kernel:
-    """PyTorch's attention kernel, on (sequences, length, heads, D), or its arithmetic with what the kernel lacks."""
+    """PyTorch's attention kernel, on (sequences, length, heads, D), or its arithmetic with a cap."""
 
     dropout: float
     scaling: float | None
     restriction: Restriction | None
     softcap: float | None
-    sinks: torch.Tensor | None
 
     def __call__(
         self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, branches: Layout | None = None
@@ -142,11 +140,10 @@ class _Kernel:
         """Attend. Queries share the keys' positions or, with `branches`, start at `branches.starts`."""
         mask = self._mask(query.size(1), key.size(1), branches, query.device)
         repeats = query.size(2) // key.size(2)
-        is_plain = self.softcap is None and self.sinks is None
-        if repeats > 1 and not (mask is None and is_plain):  # CUDA's kernels take a mask or grouped heads
+        if repeats > 1 and not (mask is None and self.softcap is None):  # CUDA's kernels take a mask or grouped heads
             key, value = (heads.repeat_interleave(repeats, dim=2) for heads in (key, value))
-        if not is_plain:
-            return self._in_full(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), mask)
+        if self.softcap is not None:
+            return self._capped(self.softcap, query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), mask)
         found = scaled_dot_product_attention(
             query.transpose(1, 2),
             key.transpose(1, 2),
@@ -159,20 +156,20 @@ class _Kernel:
         )
         return found.transpose(1, 2)
 
-    def _in_full(
-        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None
+    def _capped(
+        self,
+        softcap: float,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        mask: torch.Tensor | None,
     ) -> torch.Tensor:
-        """Attend with a cap or sinks, on (sequences, heads, length, D), with all scores in memory."""
+        """Attend with capped scores, on (sequences, heads, length, D), with all of them in memory."""
         scale = query.size(-1) ** -0.5 if self.scaling is None else self.scaling
-        scores = query @ key.transpose(2, 3) * scale
-        if self.softcap is not None:
-            scores = self.softcap * torch.tanh(scores / self.softcap)
+        scores = softcap * torch.tanh(query @ key.transpose(2, 3) * scale / softcap)
         if mask is None:
             mask = torch.ones(scores.shape[2:], dtype=torch.bool, device=scores.device).tril()
-        scores = scores.masked_fill(~mask, -torch.inf)
-        if self.sinks is not None:
-            scores = torch.cat([scores, self.sinks.view(1, -1, 1, 1).expand(*scores.shape[:3], 1)], dim=-1)
-        shares = scores.softmax(dim=-1, dtype=torch.float32)[..., : key.size(2)].to(value.dtype)
+        shares = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1, dtype=torch.float32).to(value.dtype)
         return (torch.dropout(shares, self.dropout, train=True) @ value).transpose(1, 2)
 
     def _mask(

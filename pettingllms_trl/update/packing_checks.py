@@ -6,9 +6,7 @@ rounding hides nothing. `PackedScorer` then tries the model itself, in its own p
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,20 +14,15 @@ import torch
 from jinja2 import TemplateError
 from torch import nn
 from transformers import PreTrainedTokenizerBase
-from transformers.utils import logging
 from trl.trainer.utils import add_fused_lm_head
 
-from pettingllms_trl.structure.miniature import NoMiniature, miniature
+from pettingllms_trl.structure.miniature import EXACT, FAILURES, NoMiniature, miniature, quiet
 from pettingllms_trl.structure.properties import base_of
 from pettingllms_trl.update.packed_attention import NotPackable, attending
 from pettingllms_trl.update.packing.cost import Way
 from pettingllms_trl.update.packing.pack import pack
 
 
-EXACT = 1e-4
-"""Nats: the most that log-probabilities may differ by in float32."""
-FAILURES = (AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
-"""Errors of a model that does not pass keyword arguments to its attention, or does not support a packed row."""
 QUESTIONS = ("Say yes.", "How many legs do two dogs and a hen have? Answer with a number.")
 REPLY = "They have ten legs, and I am sure that this is right."
 LONGEST, LONGEST_REPLY = 96, 12
@@ -78,7 +71,7 @@ def compare(model: Any, prompts: Sequence[Sequence[int]], completions: Sequence[
         NoMiniature: There is none of the model.
     """
     rows = [[*prompt, *completion] for prompt, completion in zip(prompts, completions, strict=True)]
-    with _quiet(), torch.no_grad(), torch.autocast("cpu", enabled=False):
+    with quiet(), torch.no_grad(), torch.autocast("cpu", enabled=False):
         small, flat = miniature(model, [token for row in rows for token in row])
         ids = torch.split(flat, [len(row) for row in rows])
         widths = [len(completion) for completion in completions]
@@ -140,16 +133,3 @@ def _of_head(model: nn.Module, row: torch.Tensor, width: int) -> torch.Tensor:
 
 def _largest(found: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> float:
     return float((torch.cat([*found]) - torch.cat([*expected])).abs().max())
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without what transformers and PEFT say of a model, which they have said of the one that it stands for."""
-    level = logging.get_verbosity()
-    logging.set_verbosity_error()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.set_verbosity(level)

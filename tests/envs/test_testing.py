@@ -855,7 +855,7 @@ def test_a_report_is_a_table_with_the_failures_in_capitals() -> None:
         report.raise_if_failed()
     Report("sum_v0", results[:1]).raise_if_failed()
     assert pickle.loads(pickle.dumps(report)) == report
-    assert len(CHECKS) == 26
+    assert len(CHECKS) == 27
 
 
 @pytest.mark.parametrize(

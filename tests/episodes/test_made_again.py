@@ -53,7 +53,10 @@ def whisper(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_setting_that_is_a_tuple_is_read_again_by_replay_view_crossplay_and_a_second_bench(run: Run) -> None:
     line = ["bench", "apps", "--set", "order=('tester','coder')", "--agents", "oracle", "--limit", "1"]
     assert run(*line, "--output", "a")[0] == 0
-    assert files.read_header(Path("a"))["config"]["settings"] == {"order": ["tester", "coder"]}
+    assert files.read_header(Path("a"))["config"]["settings"] == {
+        "order": ["tester", "coder"],
+        "strict_format": False,
+    }
     assert files.read(Path("a"))[0]["steps"][0]["agent"] == "tester_0"
     assert run(*line, "--output", "a")[0] == 0  # the same command goes on: it is the same configuration
     assert run(*line[:-4], "--agents", "null", "--limit", "1", "--output", "b")[0] == 0
@@ -65,7 +68,11 @@ def test_a_setting_that_is_a_tuple_is_read_again_by_replay_view_crossplay_and_a_
     assert status == 0, out
     status, out = run("crossplay", "b", "--solo", "--output", "y")
     assert status == 0, out
-    assert files.read_header(Path("y/solo"))["config"]["settings"] == {"workflow": "single", "num_turns": 8}
+    assert files.read_header(Path("y/solo"))["config"]["settings"] == {
+        "workflow": "single",
+        "num_turns": 8,
+        "strict_format": False,
+    }
 
 
 @pytest.mark.parametrize("given", [("tester", "coder"), ["tester", "coder"]], ids=["tuple", "list"])
@@ -82,6 +89,7 @@ def test_no_setting_vanishes_from_what_makes_the_environment_again() -> None:
         "workflow": "tool_reasoner",
         "num_turns": 4,
         "alpha": 1.0,
+        "strict_format": False,
         "imports": ("sympy",),
         "year": 24,
     }

@@ -119,6 +119,7 @@ FLAKY = {"requests": 6}
 
 QUIRKS: dict[str, Quirk] = {
     "none": Quirk(always()),
+    "bold": Quirk(lambda asked: (200, completion(f"**{asked.good}**"))),
     # A 200 that says that it failed, or that something was refused.
     "abort": Quirk(at_first(completion("", "abort")), **FLAKY),
     "abort with a part": Quirk(at_first(completion("Moves: U", "abort")), **FLAKY),

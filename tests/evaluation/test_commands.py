@@ -389,7 +389,7 @@ def test_replay_scores_anew(run: Run) -> None:
     difference = one["agents"]["planner_0"]["return"]["mean"] - other["agents"]["planner_0"]["return"]["mean"]
     assert difference == pytest.approx(1.0)
     header = files.read_header(Path("b"))
-    assert header["config"]["settings"] == {"alpha": 0.5}
+    assert header["config"]["settings"] == {"alpha": 0.5, "strict_format": False}
     assert header["replay_of"] == files.read_header(Path("a"))["versions"]
     assert run("replay b")[0] == 0
 

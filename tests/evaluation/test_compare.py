@@ -9,7 +9,7 @@ from rich.console import Console
 from made_rows import header, row, run_of
 from pettingllms_envs.commands import compare as commands
 from pettingllms_envs.evaluation.compare import Run, compare
-from pettingllms_envs.evaluation.scores import pool_seeds
+from pettingllms_envs.evaluation.scores import is_pooled, pool_seeds
 from pettingllms_envs.evaluation.statistics import paired_interval, sign_flips
 
 
@@ -172,7 +172,7 @@ def seeded(name: str, successes: str, seed: int, model: str = "m") -> Run:
 def test_seeds_of_one_model_are_samples_of_one_run() -> None:
     runs = [seeded("a", "1010", 0), seeded("b", "1110", 1), seeded("c", "0010", 0, "n"), seeded("d", "0000", 1, "n")]
     one, other = pool_seeds(runs)
-    assert (one.name, one.header["config"]["samples"], one.header["config"]["seed"]) == ("m", 2, [0, 1])
+    assert (is_pooled(one), one.header["config"]["samples"], one.header["config"]["seed"]) == (True, 2, [0, 1])
     assert [(each["instance"]["index"], each["sample"]) for each in one.rows[3:6]] == [(3, 0), (0, 1), (1, 1)]
     (pair,) = compare([one, other]).pairs
     # By problem m has 1, 1/2, 1, 0 and n has 0, 0, 1/2, 0: differences of 2, 1, 1 and 0 halves, all of one sign.

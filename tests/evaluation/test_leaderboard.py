@@ -347,11 +347,25 @@ def test_a_setting_that_is_given_as_it_is_by_default_is_no_other_benchmark(run: 
     assert "sudoku_v0 null 4 of the published test set 1 - - " in run("leaderboard r")[1]
 
 
+def test_a_run_that_says_nothing_of_how_replies_are_read_is_a_strict_one(run: Command) -> None:
+    run("bench sudoku --agents oracle --limit 2 --output old")
+    head = files.read_header(Path("old"))
+    del head["config"]["settings"]["strict_format"]
+    files.write_json(Path("old/run.json"), head)
+    run("bench sudoku --agents null --limit 2 --output strict --set strict_format=true")
+    run("bench sudoku --agents null --limit 2 --output lenient")
+    assert run("compare old strict")[0] == 0
+    assert "old read replies strictly, and lenient did not" in run("compare old lenient")[2]
+    assert "no other plays sudoku_v0 so: strict_format false (in the table true)" in run("leaderboard .")[1]
+    assert run("bench sudoku --agents oracle --limit 2 --output old")[0] == 0  # goes on, strictly
+    assert run("replay old")[0] == 0
+
+
 def test_two_sets_of_problems_of_one_game_have_none_in_common_and_that_is_said(run: Command) -> None:
     run("bench sudoku --agents oracle --limit 4 --output a")
     run("bench sudoku --agents oracle --limit 4 --split train --output b")
     head = files.read_header(Path("b"))
-    head["config"]["settings"] = {"size": 4}  # as an earlier version wrote it
+    head["config"]["settings"] = {"size": 4, "strict_format": False}  # as an earlier version wrote the size
     files.write_json(Path("b/run.json"), head)
     said = "a (4 of the published test set) and b (seeds 0-3) have no problem in common"
     assert said in run("compare a b")[2]

@@ -496,7 +496,7 @@ def test_the_same_question_asked_again_at_once_is_a_decision_each_time() -> None
     def team(base_url: str, row: Any) -> float:
         return float({ask(base_url, "writer", "Who?") for _ in range(300)} == {str(number) for number in range(300)})
 
-    env, numbers = program(team, agents=("writer",))(), itertools.count()
+    env, numbers = program(team, agents=("writer",), max_calls=300)(), itertools.count()
     assert len(played(env, lambda text: str(next(numbers)))) == 300
 
 
@@ -600,3 +600,24 @@ def test_the_key_of_a_run_is_not_found_in_words_that_begin_as_it_does() -> None:
     env.reset(seed=0)
     assert "***" not in env.comparable("writer")
     env.close()
+
+
+def test_of_connections_without_a_key_no_more_than_64_are_held_and_the_next_is_answered_503(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(endpoint, "LONGEST_WAIT", 0.05)
+    own = endpoint.Endpoint()
+    try:
+        place = ("127.0.0.1", own.server_port)
+        held = [socket.create_connection(place) for _ in range(64)]
+        with socket.create_connection(place) as further:
+            further.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            assert further.recv(100).startswith(b"HTTP/1.1 503 ")
+        for each in held:
+            each.close()
+        with socket.create_connection(place) as later:  # their places are free
+            later.sendall(b"GET /s/none/v1/models HTTP/1.1\r\n\r\n")
+            assert later.recv(100).startswith(b"HTTP/1.1 401 ")
+    finally:
+        own.shutdown()
+        own.server_close()

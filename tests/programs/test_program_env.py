@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import math
 import os
@@ -213,18 +214,57 @@ def test_a_command_line_that_fails_is_a_failure_with_its_last_lines(
     env.close()
 
 
-def test_a_process_of_another_group_that_holds_the_output_open_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_process_in_a_session_of_its_own_that_holds_the_output_open_is_ended(tmp_path: Path) -> None:
     source = """
     import subprocess
-    child = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    child = subprocess.Popen(["sh", "-c", "setsid sleep 60; sleep 60"], start_new_session=True)
     ask(URL, "writer", f"{child.pid}")
     print("reward: 1")
     """
     env = program(script(tmp_path, source), agents=("writer",), timeout=20)()
+    other = subprocess.Popen(["sleep", "60"], start_new_session=True)
     ((_, child),) = played(env, ["a"])
-    os.kill(int(child), 9)
-    assert env.rewards == {}
+    assert_ends(int(child))
+    assert (env.rewards, other.poll()) == ({}, None)
+    other.kill()
+    other.wait()
     env.close()
+
+
+def test_a_program_that_does_not_stop_asking_has_failed() -> None:
+    def endless(base_url: str, row: Any) -> float:
+        while True:
+            ask(base_url, "writer", "And now?")
+
+    env = program(endless, agents=("writer",), max_calls=3)()
+    env.reset(seed=0)
+    for _ in range(2):
+        env.step("a")
+    with pytest.raises(ProgramFailed, match=r"more than max_calls=3 calls .* Bound its loops, or raise max_calls"):
+        env.step("a")
+    assert program(endless, agents=("writer",))().program.max_calls == 256
+    with pytest.raises(ValueError, match="max_calls=0; expected a whole number, 1 or more"):
+        program(endless, agents=("writer",), max_calls=0)()
+
+
+def test_a_task_that_nobody_waits_for_ends_with_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    async def careless(base_url: str, row: Any) -> float:
+        async def fail() -> None:
+            raise RuntimeError("The first line.\nThe second.")
+
+        asyncio.create_task(fail())  # noqa: RUF006
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        gc.collect()
+        return float(ask(base_url, "writer", "How much?"))
+
+    env = program(careless, agents=("writer",))()
+    played(env, ["1"])
+    env.close()
+    assert [record.getMessage() for record in caplog.records] == [
+        r"Task exception was never retrieved: RuntimeError('The first line.\nThe second.')"
+    ]
+    assert caplog.records[0].exc_info is None
 
 
 @pytest.mark.parametrize(
@@ -372,7 +412,10 @@ def test_a_name_of_an_agents_part_and_of_the_teams_in_two_rewards_of_a_step_is_a
 
 def test_a_program_that_makes_no_call_does_not_use_the_base_url() -> None:
     env = program(ignores, agents=("writer",))()
-    with pytest.raises(ValueError, match="ended without a call; expected that it asks its agents at the base URL"):
+    with pytest.raises(
+        ValueError,
+        match=r"ended without a call; expected that it asks its agents at the base URL .* without a cache of answers",
+    ):
         env.reset(seed=0)
 
 

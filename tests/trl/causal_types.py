@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import tempfile
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -12,11 +16,13 @@ from datasets import Dataset
 from torch import nn
 from transformers import CONFIG_MAPPING, GenerationConfig, PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+from trl.trainer.utils import add_fused_lm_head
 
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 from pettingllms_trl.engines.prefix_cache import PrefixCache
 from pettingllms_trl.structure.miniature import FAILURES, NoMiniature, miniature
-from pettingllms_trl.testing import byte_tokenizer
+from pettingllms_trl.testing import byte_tokenizer, save_tiny_model
+from pettingllms_trl.update.packed_logprobs import PackedScorer
 from short_runs import SHORT
 from third_party import OneShot
 
@@ -99,24 +105,38 @@ def decide(kind: str, *, bf16: bool) -> Decided:
         return Decided(error=f"cannot be made: {_short(error.__cause__)}")
     except FAILURES as error:
         return Decided(error=f"cannot be made or generate: {_short(error)}")
-    kept, cache_off = of_cache(model)
-    args = MultiAgentGRPOConfig(tempfile.mkdtemp(), **{**SHORT, "bf16": bf16})
-    rows = Dataset.from_dict({"seed": range(8)})
+    kept, cache_off = (False, 0.0) if bf16 else of_cache(model)
+    trainer = trainer_of(bf16)
+    add_fused_lm_head(model, temperature=trainer.temperature, outputs=("log_probs", "entropy"))
+    team: Any = SimpleNamespace(
+        active="base", wrapped=model, weights_of=lambda _: model, profiles={"base": trainer.team.profiles["base"]}
+    )
+    scorer = PackedScorer(
+        team, trainer.args, trainer.accelerator, activate=lambda _: None, score=trainer.score_as_trl, images={}
+    )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            trainer = MultiAgentGRPOTrainer(model, OneShot, args, rows, processing_class=byte_tokenizer())
+            packed = scorer.is_packable("base")
         except FAILURES as error:
             return Decided(error=f"refused: {_short(error)}")
-    said = [str(each.message) for each in caught if "shared_prefix=True" in str(each.message)]
-    packed = trainer.scorer.packable["base"]
+    said = [str(each.message) for each in caught if "shared_prefix=True, but" in str(each.message)]
+    off, noise = of_rows(scorer, trainer.score_as_trl, model)
     assert len(said) == (not packed), said
-    off, noise = of_rows(trainer)
     why = "" if packed else said[0].partition("policy 'base' ")[2].partition(". Its prompts")[0]
     return Decided(packed=packed, why=why, off=off, noise=noise, kept=kept, cache_off=cache_off)
 
 
-def of_rows(trainer: MultiAgentGRPOTrainer) -> tuple[float, float]:
+@cache
+def trainer_of(bf16: bool) -> MultiAgentGRPOTrainer:
+    """Scores as TRL does, in this precision; its own model is not used."""
+    tokenizer = byte_tokenizer()
+    folder = save_tiny_model(Path(tempfile.mkdtemp()), tokenizer)
+    args = MultiAgentGRPOConfig(tempfile.mkdtemp(), **{**SHORT, "bf16": bf16})
+    return MultiAgentGRPOTrainer(str(folder), OneShot, args, Dataset.from_dict({"seed": range(8)}))
+
+
+def of_rows(scorer: PackedScorer, score_as_trl: Callable[..., Any], model: Any) -> tuple[float, float]:
     """The largest differences of the update's log-probabilities, and of TRL's batch, from those of each row alone."""
     generator = torch.Generator().manual_seed(9)
     prompts = torch.randint(5, 250, (2, 30), generator=generator)[[0, 1, 0, 0, 1, 1]]
@@ -125,15 +145,14 @@ def of_rows(trainer: MultiAgentGRPOTrainer) -> tuple[float, float]:
     for row, length in enumerate((11, 5, 8, 1, 10, 3)):
         mask[row, 30 + length :] = 0
     mask[[1, 4, 5], :9] = 0
-    model = trainer.model.eval()
     with torch.no_grad():
-        with trainer.scorer.attending("base"):
-            ours, _, _ = trainer._get_per_token_logps_and_entropies(model, ids, mask, 11)
-        batch, _, _ = trainer.score_as_trl(model, ids, mask, 11)
+        with scorer.attending("base"):
+            ours, _, _ = scorer.score(model, ids, mask, 11)
+        batch, _, _ = score_as_trl(model, ids, mask, 11)
         off, noise = 0.0, 0.0
         for row in range(6):
             own, width = mask[row].bool(), int(mask[row, 30:].sum())
-            alone, _, _ = trainer.score_as_trl(model, ids[row : row + 1, own], mask[row : row + 1, own], width)
+            alone, _, _ = score_as_trl(model, ids[row : row + 1, own], mask[row : row + 1, own], width)
             off = max(off, float((ours[row, :width] - alone[0]).abs().max()))
             noise = max(noise, float((batch[row, :width] - alone[0]).abs().max()))
     return off, noise
@@ -141,20 +160,20 @@ def of_rows(trainer: MultiAgentGRPOTrainer) -> tuple[float, float]:
 
 @torch.no_grad()
 def of_cache(model: PreTrainedModel) -> tuple[bool, float]:
-    """Whether keys are kept, and the largest difference of what is sampled in three turns from the same without."""
-    cache, ids, off = PrefixCache(), list(range(5, 40)), 0.0
+    """Whether keys are kept, and the largest difference of what is sampled in two turns from the same without."""
+    prefixes, ids, off = PrefixCache(), list(range(5, 40)), 0.0
     settings = {"do_sample": False, "min_new_tokens": 6, "max_new_tokens": 6, "pad_token_id": 0}
     config = GenerationConfig(**settings, output_logits=True, return_dict_in_generate=True)
-    for _ in range(3):
+    for _ in range(2):
         inputs = torch.tensor([ids])
         given = {"input_ids": inputs, "attention_mask": torch.ones_like(inputs), "generation_config": config}
         plain: Any = model.generate(**given)
-        with cache.used_by(model, "policy"):
+        with prefixes.used_by(model, "policy"):
             found: Any = model.generate(**given)
         pairs = zip(found.logits, plain.logits, strict=True)
         off = max(off, *(float((a.log_softmax(-1) - b.log_softmax(-1)).abs().max()) for a, b in pairs))
         ids = [*found.sequences[0].tolist(), *range(50, 62)]
-    return cache.num_bytes > 0, off
+    return prefixes.num_bytes > 0, off
 
 
 def _short(error: BaseException | None) -> str:

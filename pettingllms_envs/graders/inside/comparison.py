@@ -1,5 +1,8 @@
 """Asks math-verify whether two expressions are equal. Runs in the sandbox as its module `resident`: see `workers.py`.
 
+math-verify compares values as floats and rounds them to six places. So its "equal" is believed only where values at 50
+digits do not say otherwise, see `apart`.
+
 It reads a JSON list of `[gold, answer, tolerance or null]` from standard input and prints a word for each:
 `equal`, `different` or `unparsed`. What it imports and does at the bottom is done once, before any question.
 """
@@ -10,16 +13,20 @@ import gc
 import json
 import logging
 import sys
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
 from latex2sympy2_extended import NormalizationConfig
 from math_verify import LatexExtractionConfig, parse, verify
-from sympy import Basic, Expr, I, Symbol, exp, expand
+from sympy import Basic, Expr, Float, I, MatrixBase, S, Symbol, exp, expand, prime
+from sympy.core.relational import Relational
 from sympy.sets.handlers import functions  # noqa: F401  # lazily imported by sympy: too late where no file is opened
 
 
 SLACK = 1.01  # as `numbers.SLACK`
+ROUNDING, RELATIVE = 5e-7, 1e-5  # as in `numbers`
+DIGITS = 50
 # `units` would drop letters that may be variables, such as the m of 6m; those that are units are gone by now.
 _SPELLING = NormalizationConfig(basic_latex=True, units=False, malformed_operators=True, nits=True, boxed="last")
 _LATEX = [LatexExtractionConfig(False, boxed_match_priority=0, normalization_config=_SPELLING)]
@@ -40,6 +47,8 @@ def compare(gold: str, answer: str, tolerance: float | None) -> str:
     if tolerance is not None and within(golds[0], answers[0], tolerance):
         return "equal"
     equal = verify(golds, answers, allow_set_relation_comp=True, timeout_seconds=None)
+    if equal and tolerance is None and apart(golds[0], answers[0]):
+        return "different"
     return "equal" if equal or same_exponentials(golds[0], answers[0]) else "different"
 
 
@@ -56,6 +65,57 @@ def within(gold: object, answer: object, tolerance: float) -> bool:
     try:
         return abs(float(gold.evalf()) - float(answer.evalf())) <= tolerance * SLACK
     except (TypeError, ValueError, OverflowError, AttributeError):
+        return False
+
+
+def apart(gold: object, answer: object) -> bool:
+    """Whether the values of two expressions differ for sure: relatively, at 50 digits.
+
+    Sets, intervals and matrices differ where a part of one is apart from every part of the other. Symbols
+    stand for primes, since what is equal for all numbers is equal for these. Where one of the two has decimals, a
+    value may be off as `numbers.equal` allows. What has no value at these points is not apart.
+    """
+    if isinstance(gold, Relational) and isinstance(answer, Relational) and gold.lhs == answer.lhs:
+        gold, answer = gold.rhs, answer.rhs
+    one, other = [*_parts(gold)], [*_parts(answer)]
+    if len(one) != len(other):
+        return False
+    return any(
+        all(_values_differ(each, candidate) for candidate in rest)
+        for mine, rest in ((one, other), (other, one))
+        for each in mine
+    )
+
+
+def _parts(expression: object) -> Iterator[Expr]:
+    """The smallest expressions that have a value."""
+    if isinstance(expression, Expr):
+        yield expression
+    elif isinstance(expression, MatrixBase):
+        yield from expression.flat()
+    elif isinstance(expression, Basic) and not isinstance(expression, Relational):  # which may be rearranged
+        for each in expression.args:
+            yield from _parts(each)
+
+
+def _values_differ(gold: Expr, answer: Expr) -> bool:
+    names = sorted({str(symbol) for each in (gold, answer) for symbol in each.free_symbols})
+    values = {name: prime(place) for place, name in enumerate(names, 1)}
+    try:
+        one, other = (
+            each.xreplace({symbol: values[str(symbol)] for symbol in each.free_symbols}).doit()
+            for each in (gold, answer)
+        )
+        difference = one - other
+        if difference.is_Rational and not difference.has(Float):
+            return bool(difference != 0)
+        distance, size = (abs(each.evalf(DIGITS)) for each in (difference, one))
+        if not (distance.is_Float and size.is_Float) or distance._prec == 1:  # sympy cannot tell it from 0
+            return False
+        if one.has(Float) or other.has(Float):
+            return bool(distance > ROUNDING or distance > RELATIVE * max(size, abs(other.evalf(DIGITS))))
+        return bool(distance > S(10) ** -DIGITS * size)
+    except (TypeError, ValueError, OverflowError, AttributeError, ArithmeticError, NotImplementedError):
         return False
 
 

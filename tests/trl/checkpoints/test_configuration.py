@@ -24,12 +24,19 @@ from transformers.trainer import TRAINER_STATE_NAME
 
 import pettingllms_envs
 from mortal import forget_configuration
+from pettingllms_envs import conversation, plan_path_v0
 from pettingllms_envs.programs import program
 from pettingllms_trl import MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.checkpoints import atomic
 from pettingllms_trl.checkpoints.checkpointer import Checkpointer
 from pettingllms_trl.checkpoints.configuration import RunConfiguration, differences
-from pettingllms_trl.checkpoints.descriptions import described, described_model, described_rows
+from pettingllms_trl.checkpoints.descriptions import (
+    described,
+    described_environment,
+    described_model,
+    described_rows,
+    plain,
+)
 from pettingllms_trl.credit import RunningBaseline, at_grpo, loo
 from pettingllms_trl.rollout.curriculum import Curricula, Curriculum
 from pettingllms_trl.update.schedule import Alternate
@@ -109,6 +116,30 @@ AT_GRPO = rf"{SCHEMES}.at_grpo\(scale='group'\)"
         ({"filters": "nonzero_variance"}, [r"filters \[\] -> \['pettingllms_trl.credit.filters.nonzero_variance'\]"]),
         ({"loss_type": "grpo", "epsilon": 0.1}, ["loss_type dapo -> grpo", "epsilon 0.2 -> 0.1"]),
         ({"env": partial(Brief, "fast")}, ["pace of env slow -> fast"]),
+        (
+            {"max_envs": 1, "ignore_data_skip": True, "shared_prefix": False, "neftune_noise_alpha": 5.0},
+            [
+                *("max_envs None -> 1", "ignore_data_skip False -> True"),
+                *("neftune_noise_alpha None -> 5.0", "shared_prefix True -> False"),
+            ],
+        ),
+        (
+            {
+                "model_init_kwargs": {
+                    "dtype": "bfloat16", "attn_implementation": "eager",
+                    "attention_dropout": 0.5, "low_cpu_mem_usage": True,
+                }
+            },
+            [
+                f"{what} of {role} {change}"
+                for role in ("opener", "closer")
+                for what, change in (
+                    ("dtype", "float32 -> bfloat16"),
+                    ("attn_implementation", "sdpa -> eager"),
+                    ("model_init_kwargs", "{} -> {'attention_dropout': 0.5}"),
+                )
+            ],
+        ),
         ({"policies": {"opener": own_policy(beta=0.1), "closer": "closer"}}, ["beta of opener None -> 0.1"]),
         (
             {"peft_config": adapter(lora_dropout=0.5)},
@@ -127,6 +158,29 @@ def test_one_warning_names_what_a_resumed_run_has_otherwise(
     assert len(listed) == len(named)
     for found, expected in zip(listed, named, strict=True):
         assert re.fullmatch(expected, found)
+
+
+def relays(number: int) -> Callable[[], Any]:
+    return lambda: Relay(num_turns=number)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_same"),
+    [
+        (lambda: Relay(num_turns=1), lambda: Relay(num_turns=1), True),
+        (lambda: Relay(num_turns=1), lambda: Relay(num_turns=2), False),  # another object
+        (lambda: Relay(), lambda: [Relay(), len("")][0], False),  # another function
+        (relays(1), relays(2), False),  # another closure
+        (partial(Relay, num_turns=1), partial(Relay, num_turns=2), False),
+        (lambda: conversation(roles=["a", "b"])(), lambda: conversation(roles=["a", "c"])(), False),
+        (lambda: plan_path_v0.env(size=5, num_turns=2), lambda: plan_path_v0.env(size=5, num_turns=3), False),
+        (lambda: plan_path_v0.env(size=5), lambda: plan_path_v0.env(size=6), False),  # no setting that it declares
+        (lambda: plan_path_v0.env(alpha=0.5), lambda: plan_path_v0.env(alpha=0.5), True),
+    ],
+)
+def test_an_environment_is_known_by_what_it_says_and_by_what_makes_it(before: Any, after: Any, is_same: bool) -> None:
+    first, second = (plain(described_environment(make, make())) for make in (before, after))
+    assert (first == second) == is_same
 
 
 def test_an_environment_of_a_file_is_another_once_the_file_has_changed(model_path: str, tmp_path: Path) -> None:
@@ -313,7 +367,6 @@ def test_an_equal_configuration_of_new_objects_is_silent_and_so_is_what_decides_
         tmp_path / "other",
         credit=make_credit(credit),
         max_steps=2,
-        max_envs=1,
         logging_steps=5,
         save_steps=7,
         save_total_limit=3,

@@ -364,12 +364,14 @@ def test_a_function_for_strings_counts_characters_where_the_environment_shows_a_
         assert candidate.parts == {"lengths": len(candidate.completion.text)}
 
 
-@pytest.mark.parametrize("returned", [1.0, None, True])
+@pytest.mark.parametrize(
+    "returned", [1.0, None, True, {0: 1.0, 1: 0.5}, {"a": 1.0}, {0.5, 1.0}, "10", ["1", "0"], [[1.0], [0.0]]], ids=str
+)
 def test_what_is_no_list_is_refused_with_the_list_that_is_expected(returned: Any) -> None:
     def single(**_: Any) -> Any:
         return returned
 
-    with pytest.raises(TypeError, match=rf"'single'.*{returned}.*list of 2"):
+    with pytest.raises(TypeError, match=rf"'single'.*{re.escape(repr(returned))}.*list of 2"):
         ask(RewardFunctions(single, None))
 
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 from datasets import Dataset
 from peft import LoraConfig, PromptTuningConfig, get_peft_model
-from transformers import Qwen2VLConfig, Qwen2VLForConditionalGeneration
+from transformers import Qwen2VLConfig, Qwen2VLForConditionalGeneration, Qwen3ForCausalLM
 
 from packed_models import MODELS
 from pettingllms_envs import plan_path_v0
@@ -193,6 +193,36 @@ def test_models_that_keep_something_else_generate_as_ever(make: Any) -> None:
     model, cache = make(), PrefixCache()
     with cache.used_by(model, "solver"):
         assert "generate" not in vars(model)
+
+
+class Centring(Qwen3ForCausalLM):
+    """Takes the mean off the tokens that it is given: it keeps keys and values of all tokens, and they do not do."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        layer: Any = self.model.layers[0]
+        layer.mlp.register_forward_pre_hook(lambda _, inputs: (inputs[0] - inputs[0].mean(dim=1, keepdim=True),))
+
+
+def test_a_model_that_goes_on_otherwise_is_found_on_a_miniature_and_reads_whole_prompts() -> None:
+    model, cache = Centring(made().config).eval(), PrefixCache()
+    with cache.used_by(model, "solver"):
+        with pytest.warns(UserWarning, match="'solver' has read is not kept"):
+            replies(model, [text(40, 0)])
+        replies(model, [text(40, 0)])  # one warning, of which another would be an error
+    assert cache.num_bytes == 0
+
+
+def test_beyond_the_switch_of_its_rope_a_model_reads_whole_prompts() -> None:
+    config = made().config
+    config.max_position_embeddings, rope = 48, {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}
+    config.rope_parameters = rope
+    model, cache = Qwen3ForCausalLM(config).eval(), PrefixCache()
+    with cache.used_by(model, "solver"):
+        replies(model, [text(43, 0)])
+        assert cache.num_bytes == 0
+        replies(model, [text(42, 0)])
+        assert cache.num_bytes == 2 * BYTES
 
 
 def test_beams_several_replies_and_padding_inside_are_left_alone() -> None:

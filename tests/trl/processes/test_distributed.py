@@ -182,6 +182,15 @@ def test_an_offloaded_optimizer_is_refused_for_several_policies() -> None:
         check_sharding(route("lora", AGENTS), offloaded)
 
 
+def test_weights_that_are_not_gathered_for_generation_are_refused_with_zero_3_alone() -> None:
+    routing = route("lora", AGENTS)
+    check_sharding(routing, deepspeed({"stage": 2}), gathers=False)
+    check_sharding(routing, accelerator(DistributedType.NO), gathers=False)
+    check_sharding(routing, deepspeed({"stage": 3}), gathers=True)
+    with pytest.raises(ValueError, match="ds3_gather_for_generation=False with ZeRO-3, expected True"):
+        check_sharding(routing, deepspeed({"stage": 3}), gathers=False)
+
+
 def test_a_rate_of_its_own_is_refused_where_deepspeed_makes_the_optimizer() -> None:
     routing = route({"opener": "opener", "closer": Policy(adapter="closer", learning_rate=0.1)}, AGENTS)
 

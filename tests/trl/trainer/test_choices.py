@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ from pettingllms_envs import plan_path_v0
 from pettingllms_envs.aec import TextEnv
 from pettingllms_trl import Curriculum, MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 from pettingllms_trl.rollout.curriculum import Progress
-from third_party import Relay
+from pettingllms_trl.trainer.setup import Setup
+from short_runs import settings
+from third_party import OneShot, Relay
 
 
 def trainer(model: str, path: Path, *, env: Any = Relay, **options: Any) -> MultiAgentGRPOTrainer:
@@ -102,3 +105,47 @@ def test_tensorboard_gets_the_figures_of_each_agent_and_policy(model_path: str, 
                 (step, pytest.approx(value)) for step, value in enumerate(logged, start=1)
             ]
     assert [event.step for event in events.Scalars("eval/agent/opener_0/reward")] == [2]
+
+
+class Paid(OneShot):
+    """A question that declares what it pays."""
+
+    def __init__(self, **ranges: tuple[float, float]) -> None:
+        super().__init__()
+        self.metadata = {**OneShot.metadata, "reward_ranges": ranges}
+
+
+@pytest.mark.parametrize(
+    ("ranges", "options", "named"),
+    [
+        ({"success": (0, 1), "format": (-0.2, 0)}, {}, "'format' is at least -0.2"),
+        ({"success": (0, 1)}, {"crash_reward": -1.0}, "'crash' is at least -1"),
+        ({"cost": (0, 2)}, {"reward_parts": {"cost": -0.5}}, "'cost' is at least -1"),
+        ({"success": (0, 1), "format": (-0.2, 0)}, {"reward_parts": {"format": 0.0}}, None),
+        ({"base": (1, 1), "format": (-0.2, 0)}, {}, None),
+        ({"success": (0, 1), "format": (-0.2, 0)}, {"credit": "loo"}, None),
+        ({"success": (0, 1), "format": (-0.2, 0)}, {"reward_funcs": lambda completions, **_: [1.0] * 4}, None),
+        ({}, {}, None),
+    ],
+)
+def test_credit_that_takes_no_reward_below_0_is_refused_at_creation_where_an_environment_may_pay_one(
+    ranges: dict[str, tuple[float, float]], options: dict[str, Any], named: str | None, tmp_path: Path
+) -> None:
+    options = dict(options)
+    given: dict[str, Any] = {"credit": "max_rl", "reward_funcs": None}
+    given |= {name: options.pop(name) for name in ("credit", "reward_funcs") if name in options}
+    arguments = dict.fromkeys(
+        ("eval_dataset", "processing_class", "reward_processing_classes", "filters", "curriculum", "schedule")
+    )
+    args = settings(tmp_path, sampling="tree", **options)
+
+    def create() -> Setup:
+        env = partial(Paid, **ranges)
+        rows = Dataset.from_dict({"seed": range(4)})
+        return Setup.of(model="any", env=env, args=args, train_dataset=rows, policies="shared", **given, **arguments)
+
+    if named is None:
+        create()
+    else:
+        with pytest.raises(ValueError, match=named):
+            create()

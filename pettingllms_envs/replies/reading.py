@@ -1,0 +1,249 @@
+r"""Reads a reply whatever its form: strictly first, and where that finds nothing, without marks, fences and thoughts.
+
+Models write the same answer as `Moves: R R`, `**Moves:** R R`, `- Moves : R R`, in a block of code, after thoughts or
+before an end token. That is their form and not their ability. `with_reading` makes a task whose `parse` reads so.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from typing import Any, NamedTuple, TypeVar, cast
+
+from pettingllms_envs.core import Unreadable
+from pettingllms_envs.replies.fences import FENCE
+
+
+STRICTLY, LENIENTLY, UNREADABLE = "strictly", "leniently", "unreadable"
+READ_AS = {STRICTLY: "frac_read_strictly", LENIENTLY: "frac_read_leniently", UNREADABLE: "frac_unreadable"}
+"""The share of an agent's replies that were read so, as a training logs it."""
+MOST_UNREADABLE = 0.05
+"""The share of replies that are unreadable above which reports and trainings warn."""
+TWO_ANSWERS = Unreadable("it marks two different answers")
+
+_THOUGHTS = r"think|thinking|thoughts?|reasoning|seed:think"
+_OPENING = re.compile(
+    rf"<(?:{_THOUGHTS})>|<\|(?:think|begin_of_thought)\|>|\[THINK\]|◁think▷|<\|?channel\|?>(?:analysis|thought)", re.I
+)
+_ENDING = re.compile(
+    rf"</(?:{_THOUGHTS})>|<\|(?:/think|end_of_thought)\|>|\[/THINK\]|◁/think▷|<channel\|>"
+    r"|(?:<\|channel\|>|assistant)final(?:<\|message\|>)?",
+    re.I,
+)
+_END_TOKEN = re.compile(
+    r"(?:<[|｜][^\s<>|｜]{1,40}[|｜]>|</s>|<(?:end_of_turn|end_of_utterance|eos|turn\|)>|\[(?:/INST|EOS|EOT)\])\Z",
+    re.I,
+)
+_MOST_END_TOKENS = 20
+_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})[ \t]*([^`]*)")
+_RULE = re.compile(r"[ \t]*(?:-{3,}|\*{3,}|_{3,}|={3,})[ \t]*")
+_PYTHON = re.compile(r"|code|.*\bpy.*", re.I)
+_TAG = re.compile(r"</?(?:b|strong|em|i|u|p|code|pre|mark|answer|final|final_answer|output|response|result)>", re.I)
+_COMMAND = re.compile(r"\\(?:boxed|fbox|text|textbf|textit|texttt|mathbf|mathrm|mathtt|emph)\{([^{}]*)\}")
+_BULLET = re.compile(r"(?:[ \t]*(?:[-*+•>]|#{1,6}|\d{1,3}[.)]|[✅☑✔→➜]\ufe0f?)[ \t]+)+|>+")
+_MARK = re.compile(r"(?<!\w)(?:\*{1,3}|_{1,3}|`+|~~)(?=\S)|(?<=\S)(?:\*{1,3}|_{1,3}|`+|~~)(?!\w)")
+_LABEL = re.compile(r"([A-Za-z]+)[ \t]*[:：][ \t]*")
+_UNSEEN = re.compile("[\u200b-\u200f\u2060\ufeff\u00ad]")
+_AROUND = ("**", "__", "`", "*", "_")
+_PAIRS = {'"': '"', "'": "'", "“": "”", "‘": "’", "«": "»", "$": "$", "(": ")", "[": "]", "{": "}"}
+_END_OF_SENTENCE = " \t.;,!。"
+
+T = TypeVar("T")
+
+
+class Reading(NamedTuple):
+    """How a text was read as a move.
+
+    Args:
+        text: It; empty in an environment's report on a reply.
+        form: `STRICTLY`, `LENIENTLY` (only without its marks), or `UNREADABLE`.
+        why: Why it is unreadable, else empty.
+    """
+
+    text: str
+    form: str
+    why: str
+
+
+_NOTED: ContextVar[list[Reading] | None] = ContextVar("readings", default=None)
+
+
+@contextmanager
+def noted_readings(notes: list[Reading] | None) -> Iterator[None]:
+    """Within, each reading of a task of `with_reading` is added to the list; with None, none is."""
+    token = _NOTED.set(notes)
+    try:
+        yield
+    finally:
+        _NOTED.reset(token)
+
+
+def last_reading(notes: list[Reading], reply: str) -> Reading | None:
+    """The last reading of the reply or of a part of it, without the text; None if there is none."""
+    own = next((each for each in reversed(notes) if each.text in reply), None)
+    return None if own is None else own._replace(text="")
+
+
+def form_of(recorded: str) -> str:
+    """The form in a record's `reading`: `"unreadable"` of `"unreadable: it is empty"`."""
+    return recorded.partition(": ")[0]
+
+
+def with_reading(task: T, *, strict: bool) -> T:
+    """The task, with a `parse` that notes how it read, and reads leniently unless `strict`.
+
+    It is of a subclass of the task's class, under the same name, so whatever else is asked of the task stays.
+    """
+    if not isinstance(strict, bool):
+        raise ValueError(f"strict_format is {strict!r}; expected one of True, False.")
+    made = copy.copy(task)
+    object.__setattr__(made, "__class__", _reading_class(cast("Any", type(task)), strict))
+    return made
+
+
+def without_thoughts(reply: str) -> str:
+    """What a reply says after its thoughts, however they are marked; what stands before those that have no end."""
+    ends = [match.end() for match in _ENDING.finditer(reply)]
+    said = reply[ends[-1] :] if ends else reply
+    opening = _OPENING.search(said)
+    return said if opening is None else said[: opening.start()]
+
+
+def read(parse: Callable[[str], Any], reply: str) -> Any:
+    """What `parse` finds in a reply, or else in the reply without marks; `Unreadable` where that marks two answers.
+
+    Marks around a value that is a free text are taken off in any case. It takes time linear in the reply's length
+    where `parse` does.
+    """
+    found = parse(reply)
+    if not isinstance(found, Unreadable):
+        return _unmarked_value(found)
+    for candidates, others in _forms(reply):
+        moves = _moves(parse, candidates)
+        if moves:
+            return moves[0] if len(moves) == 1 and _moves(parse, others) in ([], moves) else TWO_ANSWERS
+    return found
+
+
+def _moves(parse: Callable[[str], Any], texts: list[str]) -> list[Any]:
+    """The different moves in some texts, at most two of them."""
+    moves: list[Any] = []
+    for text in dict.fromkeys(texts):
+        move = parse(text)
+        if not isinstance(move, Unreadable) and (move := _unmarked_value(move)) not in moves:
+            moves.append(move)
+            if len(moves) > 1:
+                break
+    return moves
+
+
+def _forms(reply: str) -> Iterator[tuple[list[str], list[str]]]:
+    """Forms of a reply, those with fewer changes first: the texts to read, and others that must not say otherwise."""
+    said = without_thoughts(_UNSEEN.sub("", reply).replace("\u00a0", " ")).strip()
+    said = _without_end_tokens(said)
+    lines, blocks = _without_fences(said)
+    yield [said, *(f"{FENCE}python\n{block}\n{FENCE}" for block in blocks)], []
+    plain = [_unmarked_line(line) for line in lines]
+    others = [*plain, *"\n".join(plain).split("\n\n")]
+    yield ["\n".join(lines)], others
+    yield ["\n".join(plain)], others
+    yield ["\n".join(plain).rstrip(_END_OF_SENTENCE)], others
+
+
+def _without_end_tokens(text: str) -> str:
+    for _ in range(_MOST_END_TOKENS):
+        if (token := _END_TOKEN.search(text, max(0, len(text) - 60))) is None:
+            break
+        text = text[: token.start()].rstrip()
+    return text
+
+
+def _without_fences(text: str) -> tuple[list[str], list[str]]:
+    """The lines of a text that are neither fences nor rules, and the closed blocks that may be Python."""
+    lines: list[str] = []
+    blocks: list[str] = []
+    fence, start, may_be_python = "", 0, False
+    for line in text.splitlines():
+        found = _FENCE.fullmatch(line)
+        if found is None:
+            if not _RULE.fullmatch(line):
+                lines.append(line)
+        elif not fence:
+            fence, start = found[1][:3], len(lines)
+            may_be_python = _PYTHON.fullmatch(found[2].strip()) is not None
+        elif found[1].startswith(fence) and not found[2].strip():
+            fence = ""
+            if may_be_python:
+                blocks.append("\n".join(lines[start:]))
+    return lines, blocks
+
+
+def _unmarked_line(line: str) -> str:
+    """A line without bullets, emphasis, tags, quotation marks around it, and a space before the colon of its label."""
+    line = _TAG.sub("", line).strip()
+    if bullet := _BULLET.match(line):
+        line = line[bullet.end() :]
+    for _ in range(2):
+        line = _COMMAND.sub(r"\1", line)
+    line = _MARK.sub("", line).strip()
+    while len(line) > 1 and _PAIRS.get(line[0]) == line[-1]:
+        line = line[1:-1].strip()
+    label = _LABEL.match(line)
+    return line if label is None else f"{label[1]}: {line[label.end() :]}"
+
+
+def _unmarked_value(move: Any) -> Any:
+    """A move whose free texts of one line have no marks around them; any other as it is."""
+    if isinstance(move, str):
+        move = _without_end_tokens(move) or move
+        for mark in _AROUND if "\n" not in move else ():
+            inner = move[len(mark) : -len(mark)]
+            if (
+                len(inner) > 0
+                and move.startswith(mark)
+                and move.endswith(mark)
+                and mark not in inner
+                and inner.strip()
+            ):
+                return _unmarked_value(inner.strip())
+        return move
+    if isinstance(move, tuple) and hasattr(move, "_make"):
+        values = [_unmarked_value(each) if isinstance(each, str) else each for each in move]
+        return move if values == [*move] else type(move)._make(values)
+    return move
+
+
+@cache
+def _reading_class(kind: Any, strict: bool) -> type[Any]:
+    """A subclass whose `parse` notes its readings; it can be pickled, since it is made again."""
+
+    def parse(self: Any, reply: str) -> Any:
+        own = kind.parse.__get__(self)
+        found = own(reply)
+        form = STRICTLY
+        if isinstance(found, Unreadable):
+            found = found if strict else read(own, reply)
+            form = UNREADABLE if isinstance(found, Unreadable) else LENIENTLY
+        elif not strict:
+            found = _unmarked_value(found)
+        notes = _NOTED.get()
+        if notes is not None:
+            notes.append(Reading(reply, form, found.reason if isinstance(found, Unreadable) else ""))
+        return found
+
+    def reduce(self: Any, protocol: Any) -> Any:
+        _, made_with, *state = cast("tuple[Any, ...]", object.__reduce_ex__(self, 2))
+        return _new, (kind, strict, *made_with[1:]), *state  # for its class is in no module
+
+    fields = {"__slots__": (), "parse": parse, "__reduce_ex__": reduce, "__doc__": kind.__doc__}
+    names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+    return type(kind.__name__, (kind,), {**fields, **names})
+
+
+def _new(kind: Any, strict: bool, *args: Any) -> Any:
+    made = _reading_class(kind, strict)
+    return made.__new__(made, *args)
