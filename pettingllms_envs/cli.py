@@ -33,7 +33,7 @@ from typing import Any, NoReturn
 from rich.console import Console
 from rich.text import Text
 
-from pettingllms_envs.commands import INTERRUPTED, Parser, Refused, plug_ins, user_errors
+from pettingllms_envs.commands import INTERRUPTED, Parser, Refused, plug_ins, printable, user_errors
 from pettingllms_envs.failures import Unavailable
 from pettingllms_envs.installing import POSIX, about_missing
 from pettingllms_envs.suggestions import did_you_mean
@@ -128,7 +128,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _error(words: str) -> int:
     """Print an error in one line. Returns the exit status."""
-    Console(stderr=True).print(Text(f"error: {' '.join(words.split())}"), soft_wrap=True)
+    Console(stderr=True).print(Text(f"error: {printable(' '.join(words.split()))}"), soft_wrap=True)
     return 2
 
 

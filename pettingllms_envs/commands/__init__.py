@@ -171,8 +171,8 @@ def refuse(message: str) -> NoReturn:
 
 
 def say(console: Console, text: str, style: str = "") -> None:
-    """Print a text without any markup; the terminal wraps its lines."""
-    console.print(Text(text, style=style), soft_wrap=True)
+    """Print a text without any markup and control characters; the terminal wraps its lines."""
+    console.print(Text(printable(text), style=style), soft_wrap=True)
 
 
 def printable(text: str, most: int | None = None) -> str:
@@ -192,7 +192,7 @@ def say_table(console: Console, title: str, heads: Sequence[str], rows: Iterable
     for number, head in enumerate(heads):
         table.add_column(head, overflow="fold", no_wrap=number == 0)
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(printable(cell)) for cell in row))
     console.print(table)
 
 

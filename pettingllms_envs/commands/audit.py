@@ -22,7 +22,7 @@ from pettingllms_envs.audit.designs import UnreadableDesigns
 from pettingllms_envs.audit.history import falling_entropy, history_of
 from pettingllms_envs.audit.recorded import episode_of, run_of
 from pettingllms_envs.audit.tables import episodes_of_table, fresh_tables, read_table, run_of_tables, table_files
-from pettingllms_envs.commands import counted, refuse, say, user_errors
+from pettingllms_envs.commands import counted, printable, refuse, say, user_errors
 from pettingllms_envs.episodes import files
 from pettingllms_envs.episodes.files import EPISODES, RUN
 from pettingllms_envs.episodes.outputs import write_output
@@ -168,7 +168,7 @@ def show(console: Console, findings: list[Finding]) -> None:
     for i in range(3):
         made.add_column(no_wrap=i < 2, overflow="fold")
     for finding in findings:
-        made.add_row(*map(Text, (finding.name, finding.status, finding.text)))
+        made.add_row(*(Text(printable(each)) for each in (finding.name, finding.status, finding.text)))
     console.print()
     console.print(made)
     console.print()

@@ -41,7 +41,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     kind = "public" if args.public else "private"
     say(console, f"To the data set {args.repo} ({kind}, if it is new): {sizes}, README.md")
     if paths := hub.paths_named(header):
-        say(console, f"run.json names paths of this machine: {', '.join(paths)}")
+        say(console, f"run.json names paths of this machine, of which the last names are uploaded: {', '.join(paths)}")
     if not args.yes and not _agreed(console):
         console.print(Text("Nothing was uploaded. --yes does not ask."))
         return 1

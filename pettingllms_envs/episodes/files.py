@@ -16,13 +16,14 @@ import json
 import math
 import os
 import platform
+import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any
+from typing import IO, Any, BinaryIO
 
 from pettingllms_envs import recorded_settings
 from pettingllms_envs.episodes import schema
@@ -41,6 +42,9 @@ NOT_REPLAYED = ("timing", "reading")
 
 STARTED = ("mcp",)
 """Tools whose settings name a program that they start, or a server that they ask."""
+
+MOST_JSON, MOST_LINE = 16 * 2**20, 64 * 2**20
+"""Bytes of a JSON file, and of a line of rows, that are read. A run may be somebody else's."""
 
 MOST_SHOWN = 200
 """Characters of an unreadable reply that a report shows."""
@@ -227,7 +231,7 @@ def tidy(file: Path, *, keep: Callable[[Row], bool] = lambda row: True) -> list[
     """
     found = {place(row): (light(row), offset, size) for row, offset, size in _rows(file) if keep(row)}
     order = [found[key] for key in sorted(found)]
-    with open(file, "rb") as stream, replacing(file) as new:
+    with opened(file) as stream, replacing(file) as new:
         for _, offset, size in order:
             stream.seek(offset)
             new.write(stream.read(size))
@@ -263,6 +267,40 @@ def read_report(file: Path) -> dict[str, Any] | None:
     if (fault := schema.of_report(report)) is not None:
         raise ValueError(f"{file} is no {REPORT} of a run ({fault}); expected what docs/records.md says. Remove it.")
     return report
+
+
+def opened(file: Path) -> BinaryIO:
+    """Open a file of a run's folder for reading.
+
+    Raises:
+        ValueError: It is no regular file, such as a pipe, or a link out of its folder.
+        OSError: It cannot be opened.
+    """
+    if file.is_symlink() and not file.resolve().is_relative_to(file.parent.resolve()):
+        raise ValueError(f"{file} is a link out of its folder; expected a file of the run. Copy what it points to.")
+    stream = open(file, "rb", opener=_without_waiting)  # noqa: SIM115  # the caller closes it
+    if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+        stream.close()
+        raise ValueError(f"{file} is no regular file; expected one of a run. Name another folder.")
+    return stream
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a pipe without waiting for who writes into it."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def read_json_text(file: Path, encoding: str = "ascii") -> str:
+    """The text of a JSON file of a run.
+
+    Raises:
+        ValueError: It has more than `MOST_JSON` bytes, another encoding, or see `opened`.
+    """
+    with opened(file) as stream:
+        content = stream.read(MOST_JSON + 1)
+    if len(content) > MOST_JSON:
+        raise ValueError(f"{file} has more than {MOST_JSON} bytes; expected the {file.name} of a run. Name another.")
+    return content.decode(encoding)
 
 
 @contextmanager
@@ -333,7 +371,8 @@ def header(
 
 def _json(file: Path) -> Any:
     try:
-        return json.loads(file.read_text("ascii"), parse_constant=_finite, parse_float=_finite, parse_int=_whole)
+        text = read_json_text(file)
+        return json.loads(text, parse_constant=_finite, parse_float=_finite, parse_int=_whole)
     except (ValueError, RecursionError) as error:
         raise ValueError(
             f"{file} is not JSON ({error}); expected the {file.name} of a run. Name another folder."
@@ -355,9 +394,11 @@ def _whole(digits: str) -> int:
 def _rows(file: Path) -> Iterator[tuple[dict[str, Any], int, int]]:
     """Each row with the offset of its line and the line's length in bytes."""
     offset = 0
-    with open(file, "rb") as stream:
-        for number, line in enumerate(stream, 1):
+    with opened(file) as stream:
+        for number, line in enumerate(iter(lambda: stream.readline(MOST_LINE + 1), b""), 1):
             where = f"{file}, line {number}"
+            if len(line) > MOST_LINE:
+                raise ValueError(f"{where} has more than {MOST_LINE} bytes; expected an episode. Remove the line.")
             row: Any = None
             fault = None
             try:

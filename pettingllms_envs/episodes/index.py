@@ -110,7 +110,7 @@ def _state(header: Mapping[str, Any], report: Mapping[str, Any] | None) -> str:
 def _first_began(folder: Path) -> float | None:
     """When the first episode of the file began."""
     try:
-        with open(folder / files.EPISODES, "rb") as stream:
-            return float(json.loads(stream.readline())["timing"]["began"])
+        with files.opened(folder / files.EPISODES) as stream:
+            return float(json.loads(stream.readline(files.MOST_LINE))["timing"]["began"])
     except (OSError, ValueError, KeyError, TypeError):
         return None

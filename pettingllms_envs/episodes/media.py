@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pettingllms_envs.episodes.files import write_whole
+from pettingllms_envs.episodes.files import opened, write_whole
 from pettingllms_envs.episodes.prompts import digests_of
 from pettingllms_envs.observations import Image
 
@@ -54,7 +54,8 @@ def read_image(run: Path, digest: str) -> bytes:
     """
     file = image_file(run, digest)
     try:
-        png = file.read_bytes()
+        with opened(file) as stream:
+            png = stream.read()
     except FileNotFoundError:
         raise ValueError(
             f"there is no {file}, which a prompt of the run shows; expected the images of a run beside its "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,9 +15,10 @@ from pettingllms_envs.evaluation.metrics import report
 from pettingllms_envs.installing import needs_extra
 
 
-PUSHED = (files.RUN, files.EPISODES, files.REPORT, "page.html")
+PAGE = "page.html"
+PUSHED = (files.RUN, files.EPISODES, files.REPORT, PAGE)
 """Files that are uploaded if they exist; besides them only the images of the episodes are."""
-_ABSOLUTE = re.compile(r"(/|~|[A-Za-z]:\\)[\w.]")
+_PATH = re.compile(r"(?<![\w./\\<-])(?:/(?!/)|~[/\\]|[A-Za-z]:\\)(?:[^\s/\\'\",=:]+[/\\])+([^\s/\\'\",=:]+)")
 
 
 def push(run: Path, repo: str, *, private: bool = True, api: Any = None) -> str:
@@ -46,8 +48,14 @@ def push(run: Path, repo: str, *, private: bool = True, api: Any = None) -> str:
     # Which HTTP client it is that raises depends on the version of huggingface_hub.
     unreachable: type[BaseException] = HfHubHTTPError.__mro__[1]
     uploaded = [*pushed_files(run), *images_of_run(run, rows)]
+    header = without_paths(header)
+    run_json = f"{json.dumps(without_paths(files.read_header(run)), indent=2)}\n".encode()
     added = [
-        CommitOperationAdd(path_in_repo=file.relative_to(run).as_posix(), path_or_fileobj=file) for file in uploaded
+        CommitOperationAdd(
+            path_in_repo=file.relative_to(run).as_posix(),
+            path_or_fileobj=run_json if file.name == files.RUN else file,
+        )
+        for file in uploaded
     ]
     text = card(repo, header, report(header, rows))
     added.append(CommitOperationAdd(path_in_repo="README.md", path_or_fileobj=text.encode("utf-8")))
@@ -63,8 +71,27 @@ def push(run: Path, repo: str, *, private: bool = True, api: Any = None) -> str:
 
 
 def pushed_files(run: Path) -> list[Path]:
-    """The files of a run that are uploaded, besides the card and the images."""
-    return [run / name for name in PUSHED if (run / name).is_file()]
+    """The files of a run that are uploaded, besides the card and the images.
+
+    Where `run.json` names paths of this machine, the page, which shows them, is left out.
+
+    Raises:
+        ValueError: One is no regular file, or a link out of the folder.
+    """
+    has_paths = bool(paths_named(files.read_header(run)))
+    found = [run / name for name in PUSHED if (run / name).is_file() and not (has_paths and name == PAGE)]
+    for file in found:
+        files.opened(file).close()
+    return found
+
+
+def without_paths(value: Any) -> Any:
+    """A value of a `run.json` with the last name of each absolute path in its place."""
+    if isinstance(value, Mapping):
+        return {name: without_paths(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_paths(each) for each in value]
+    return _PATH.sub(r"\1", value) if isinstance(value, str) else value
 
 
 def paths_named(header: Mapping[str, Any]) -> list[str]:
@@ -75,10 +102,13 @@ def paths_named(header: Mapping[str, Any]) -> list[str]:
         if isinstance(value, Mapping):
             for each in value.values():
                 look(each)
-        elif isinstance(value, str) and _ABSOLUTE.match(value):
+        elif isinstance(value, list | tuple):
+            for each in value:
+                look(each)
+        elif isinstance(value, str) and without_paths(value) != value:
             found[value] = None
 
-    look(header["config"])
+    look([header["config"], header.get("command")])
     return list(found)
 
 

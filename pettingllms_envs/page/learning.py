@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from pettingllms_envs.episodes import files
 from pettingllms_envs.episodes.figures import AGENT_FIGURES, mean_by_problem, words
 from pettingllms_envs.evaluation.statistics import mean_interval, wilson
 
@@ -42,7 +43,7 @@ def read_log(file: Path) -> list[dict[str, Any]]:
     """The logs of a training; none where the file is not there. An incomplete last line is left out."""
     if not file.is_file():
         return []
-    return [json.loads(line) for line in file.read_text("ascii").splitlines(keepends=True) if line.endswith("\n")]
+    return [json.loads(line) for line in files.read_json_text(file).splitlines(keepends=True) if line.endswith("\n")]
 
 
 def learned(

@@ -28,9 +28,9 @@ from pettingllms_trl.cli.local_agents import OF_POLICY, SAMPLED, LocalModel, Mod
 from pettingllms_trl.engines.batched import BatchedEngine, before_stop
 from pettingllms_trl.engines.prefix_cache import MAX_BYTES, PrefixCache
 from pettingllms_trl.engines.transformers import Decode
+from pettingllms_trl.policies.adapters import check_base_is_kept, several, unchanged
 from pettingllms_trl.policies.codecs import PolicyCodec
 from pettingllms_trl.policies.profiles import eos_token_ids
-from pettingllms_trl.policies.starts import check_base_is_kept, several, unchanged
 from pettingllms_trl.records import Completion, Request, Sampled
 
 

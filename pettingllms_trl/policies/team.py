@@ -33,12 +33,22 @@ from trl.trainer.utils import add_fused_lm_head, disable_dropout_in_model
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.policies import profiles, sampling, weights
-from pettingllms_trl.policies.adapters import acting_as, activate, keep_reference, train_active
+from pettingllms_trl.policies.adapters import (
+    acting_as,
+    activate,
+    check_equal,
+    check_trained,
+    is_sharded,
+    keep_reference,
+    make_ready,
+    scores,
+    train_active,
+    unchanged,
+)
 from pettingllms_trl.policies.multi_model import MultiPolicyModel
 from pettingllms_trl.policies.profiles import PolicyProfile
 from pettingllms_trl.policies.references import check_moving
 from pettingllms_trl.policies.routing import BASE, Policy, Routing
-from pettingllms_trl.policies.starts import check_equal, check_trained, is_sharded, make_ready, scores, unchanged
 from pettingllms_trl.policies.weights import load_model, load_tokenizer, source_of
 from pettingllms_trl.role_sampling import SamplingOverrides, parse
 

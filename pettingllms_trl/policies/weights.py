@@ -26,10 +26,16 @@ from trl.trainer.utils import create_model_from_path, get_config_model_id
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.pixels import naming_torchvision
-from pettingllms_trl.policies.adapters import attach_adapters, keep_reference
+from pettingllms_trl.policies.adapters import (
+    attach_adapters,
+    check_base_is_kept,
+    keep_reference,
+    make_ready,
+    several,
+    unchanged,
+)
 from pettingllms_trl.policies.multi_model import MultiPolicyModel
 from pettingllms_trl.policies.routing import BASE, Policy, Routing
-from pettingllms_trl.policies.starts import check_base_is_kept, make_ready, several, unchanged
 
 
 def load_model(

@@ -28,11 +28,10 @@ from trl.trainer.utils import create_model_from_path, get_config_model_id
 from pettingllms_envs.observations import images_of
 from pettingllms_envs.pictures import opened
 from pettingllms_trl.pixels import as_parts, naming_torchvision
-from pettingllms_trl.policies.adapters import attach_adapters
+from pettingllms_trl.policies.adapters import attach_adapters, check_base_is_kept, several, unchanged
 from pettingllms_trl.policies.codecs import CANNOT_SEE
 from pettingllms_trl.policies.escaping import PromptEscape
 from pettingllms_trl.policies.routing import Policy, Routing, route
-from pettingllms_trl.policies.starts import check_base_is_kept, several, unchanged
 from pettingllms_trl.policies.tool_templates import why_unsupported
 from pettingllms_trl.records import Message, Tools, role_of
 from pettingllms_trl.sft.demonstrations import Demonstration

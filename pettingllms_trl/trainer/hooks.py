@@ -30,11 +30,11 @@ from pettingllms_trl.engines.folder_sampling import without_folder_sampling
 from pettingllms_trl.engines.synced_engines import SyncedEngines
 from pettingllms_trl.engines.transformers import ending_at, prompts_read_once, role_settings
 from pettingllms_trl.policies import weights
+from pettingllms_trl.policies.adapters import check_optimized
 from pettingllms_trl.policies.multi_model import MultiPolicyModel
 from pettingllms_trl.policies.optim import clip_by_policy, split_groups
 from pettingllms_trl.policies.profiles import OF_TRL, PolicyProfile
 from pettingllms_trl.policies.routing import Policy, Routing
-from pettingllms_trl.policies.starts import check_optimized
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.processes.distributed import accumulating
 from pettingllms_trl.processes.gradients import Gradients

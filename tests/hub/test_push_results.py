@@ -127,7 +127,7 @@ def test_paths_of_this_machine_that_would_be_uploaded_are_shown(
     header["config"]["agents"]["planner_0"] |= {"target": "/home/ada/model", "adapter": "C:\\ada\\lora"}
     (run / "run.json").write_text(json.dumps(header))
     main(["push", str(run), "me/plan-path"])
-    assert "run.json names paths of this machine: /home/ada/model, C:\\ada\\lora" in capsys.readouterr().out
+    assert "of which the last names are uploaded: /home/ada/model, C:\\ada\\lora" in capsys.readouterr().out
 
 
 def test_where_nobody_can_be_asked_nothing_is_uploaded(

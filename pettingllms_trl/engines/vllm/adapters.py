@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from peft import LoraConfig, PeftConfig
 
-from pettingllms_trl.policies.starts import PLAIN_INITIALISATIONS
+from pettingllms_trl.policies.adapters import PLAIN_INITIALISATIONS
 
 
 # What `--max-lora-rank` may be (vllm/config/lora.py: MaxLoRARanks).

@@ -14,7 +14,7 @@ from peft.tuners.lora.config import CordaConfig
 from transformers import AutoModelForCausalLM
 
 from pettingllms_trl import MultiAgentGRPOTrainer, Policy
-from pettingllms_trl.policies.starts import changed_by, check_base_is_kept, check_optimized, several, unchanged
+from pettingllms_trl.policies.adapters import changed_by, check_base_is_kept, check_optimized, several, unchanged
 from pettingllms_trl.sft.warm_up import load_adapters
 from pettingllms_trl.testing import byte_tokenizer, save_tiny_model
 from short_runs import adapter, settings
