@@ -12,8 +12,8 @@ from peft import PeftModel, get_peft_model_state_dict
 from safetensors import safe_open
 from torch.distributed.tensor import DTensor
 
+from pettingllms_trl.policies.adapters import changed_by
 from pettingllms_trl.policies.routing import Policy
-from pettingllms_trl.policies.starts import changed_by
 from pettingllms_trl.policies.team import Team
 
 
