@@ -28,6 +28,7 @@ from pettingllms_trl.cli.local_agents import OF_POLICY, SAMPLED, LocalModel, Mod
 from pettingllms_trl.engines.batched import BatchedEngine, before_stop
 from pettingllms_trl.engines.prefix_cache import MAX_BYTES, PrefixCache
 from pettingllms_trl.engines.transformers import Decode
+from pettingllms_trl.policies.adapters import check_base_is_kept, several, unchanged
 from pettingllms_trl.policies.codecs import PolicyCodec
 from pettingllms_trl.policies.profiles import eos_token_ids
 from pettingllms_trl.records import Completion, Request, Sampled
@@ -82,11 +83,15 @@ class _Model:
         self._eos = {agent: eos_token_ids(model, codec.tokenizer) for agent, codec in codecs.items()}
         paths = dict.fromkeys(filter(None, (spec.options.get("adapter") for spec in specs)))
         self._adapters = {path: f"adapter_{i}" for i, path in enumerate(paths)}
-        for path, name in self._adapters.items():
-            if isinstance(model, PeftModel):
-                model.load_adapter(path, adapter_name=name)
-            else:
-                model = PeftModel.from_pretrained(model, path, adapter_name=name)
+        is_bare = any(spec.options.get("adapter") is None for spec in specs)
+        also = "other agents play the base without it" if is_bare else several(self._adapters)
+        check_base_is_kept({path: peft.PeftConfig.from_pretrained(path) for path in self._adapters}, also)
+        with unchanged(model) if also else nullcontext():
+            for path, name in self._adapters.items():
+                if isinstance(model, PeftModel):
+                    model.load_adapter(path, adapter_name=name)
+                else:
+                    model = PeftModel.from_pretrained(model, path, adapter_name=name)
         self._model = model.to(device).eval()
         self._of_agent, self._stopped = of_agent, stopped
         self._prefixes = PrefixCache(MAX_BYTES if shares == "true" else 0)

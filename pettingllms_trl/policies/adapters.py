@@ -3,14 +3,26 @@
 Routing uses `set_adapter`, which also freezes every other adapter; PEFT would then leave them out of the optimizer and
 silently drop their gradients (huggingface/peft#2763), so gradients are enabled again right away. No adapter is
 switched between a forward and its backward pass, since with gradient checkpointing the latter runs the former again.
+
+Some adapters change more than themselves: PiSSA takes its matrices out of the base model's weights, so that the base
+without the adapter is another model, and a second adapter stands on what the first has left. Where the base is also
+used without an adapter, such settings are refused; elsewhere they work as in TRL.
+
+| what                                | when it is checked                                                           |
+|-------------------------------------|------------------------------------------------------------------------------|
+| settings that change the base       | before a model is loaded, also of adapters that a given model carries        |
+| the base's tensors                  | a checksum of each, before the first adapter is added and after the last     |
+| what a policy starts from           | one short row, against its reference and against the base without an adapter |
+| what is trained                     | when the trainer is created, and when its optimizer is                       |
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+import torch
 from peft import (
     LoraConfig,
     PeftConfig,
@@ -19,10 +31,20 @@ from peft import (
     get_peft_model_state_dict,
     set_peft_model_state_dict,
 )
-from peft.tuners.tuners_utils import BaseTunerLayer
+from peft.tuners.tuners_utils import BaseTuner, BaseTunerLayer
+from torch import nn
 from transformers import PreTrainedModel
 
-from pettingllms_trl.policies.routing import REFERENCE
+from pettingllms_trl.policies.routing import REFERENCE, Policy
+
+
+PLAIN_INITIALISATIONS = (True, False, "gaussian", "eva", "orthogonal", "mica")
+"""Values of `init_lora_weights` that leave the base model as it is. The others (PiSSA, OLoRA, CorDA, LoftQ, LoRA-GA)
+train on a changed base."""
+CHANGE_BASE = ("kasa_config", "layer_replication")
+"""Further fields of `LoraConfig` that change the base's weights or layers where they are set."""
+EXACT, ROUGH = 1e-3, 0.1
+"""Largest difference that is rounding: of log-probabilities in float32, of probabilities in 16 bits."""
 
 
 def attach_adapters(
@@ -110,6 +132,23 @@ def acting_as(model: PeftModel, adapter: str | None, trained: Sequence[str]) -> 
         activate(model, before, trained)
 
 
+def train_active(model: PeftModel) -> str:
+    """Train the active adapter of a given model, also one that was loaded frozen. Returns its name.
+
+    Raises:
+        ValueError: Several are active.
+    """
+    if len(model.active_adapters) != 1:
+        raise ValueError(
+            f"the model has the active adapters {', '.join(model.active_adapters)}, expected one: a policy is trained "
+            "by one adapter. Call model.set_adapter(name), or name one for each role: policies={role: name, ...}."
+        )
+    (adapter,) = model.active_adapters
+    if not any(p.requires_grad for p in model.parameters()):  # PEFT loads so without `is_trainable=True`
+        model.set_requires_grad(adapter, True)
+    return adapter
+
+
 def keep_reference(model: PeftModel, adapter: str) -> str:
     """Add a frozen copy of an adapter's current weights. Returns the copy's name."""
     name = REFERENCE + adapter
@@ -120,3 +159,146 @@ def keep_reference(model: PeftModel, adapter: str) -> str:
     set_peft_model_state_dict(model, get_peft_model_state_dict(model, adapter_name=adapter), adapter_name=name)
     model.set_requires_grad(name, False)
     return name
+
+
+def changed_by(config: PeftConfig) -> str | None:
+    """The setting by which an adapter changes the base model or trains a part of it; `None`: it has none."""
+    if isinstance(config, LoraConfig):
+        if config.init_lora_weights not in PLAIN_INITIALISATIONS:
+            return f"init_lora_weights={config.init_lora_weights!r}"
+        if found := [name for name in CHANGE_BASE if getattr(config, name)]:
+            return found[0]
+    bias = getattr(config, "bias", "none")
+    return f"bias={bias!r}" if bias in ("all", "lora_only") else None
+
+
+def check_base_is_kept(configs: Mapping[str, PeftConfig], also: str | None) -> None:
+    """Validate that no adapter changes a base model that is also used without it.
+
+    Args:
+        configs: Of each adapter.
+        also: How the base is used without one of them; `None`: it is not.
+
+    Raises:
+        ValueError: One does.
+    """
+    for name, config in configs.items():
+        if also is not None and (what := changed_by(config)):
+            raise ValueError(
+                f"the adapter {name!r} has {what}, which changes the base model, and {also}; expected an adapter that "
+                "leaves the base as it is. Set init_lora_weights=True (or 'gaussian', 'eva', 'orthogonal', 'mica') in "
+                "peft_config, or leave the setting out; or convert a saved adapter to plain LoRA "
+                "(save_pretrained(..., path_initial_model_for_weight_conversion=...))."
+            )
+
+
+def several(names: Collection[str]) -> str | None:
+    """How the base of several adapters is used without each of them; `None` for one adapter."""
+    return f"{', '.join(map(repr, names))} stand on one base" if len(names) > 1 else None
+
+
+@contextmanager
+def unchanged(model: nn.Module) -> Iterator[None]:
+    """Within, adapters are added to a model. None of the tensors that it has now may change.
+
+    Raises:
+        ValueError: One has, at the end.
+    """
+    if is_sharded(model):
+        yield
+        return
+    own = {module: module.named_parameters(recurse=False) for module in model.modules()}
+    held = [(module, name, _sum(p)) for module, parameters in own.items() for name, p in parameters]
+    yield
+    for module, name, before in held:
+        now = dict(module.named_parameters(recurse=False)).get(name)
+        if now is None or _sum(now) != before:
+            raise ValueError(
+                f"adding adapters has changed {name!r} of a {type(module).__name__} of the base model, which other "
+                "policies, references or partners use, too; expected adapters that leave the base as it is. Set "
+                "another peft_config, such as LoraConfig()."
+            )
+
+
+def _sum(tensor: torch.Tensor) -> int:
+    """A checksum of a tensor's bits."""
+    raw = tensor.detach().contiguous().flatten()
+    raw = raw.view(torch.uint8) if raw.element_size() * raw.numel() % 8 else raw.view(torch.int64)
+    return int(raw.sum(dtype=torch.int64))
+
+
+def is_sharded(model: nn.Module) -> bool:
+    """Whether this process holds a part of a model's weights alone, or none."""
+    return any(p.is_meta or hasattr(p, "ds_id") for p in model.parameters())
+
+
+def make_ready(model: PeftModel) -> None:
+    """Put the adapters of a given model into the state in which they are trained: switched on, none of them merged.
+
+    Raises:
+        ValueError: One is merged into the base.
+    """
+    merged = {name for layer in model.modules() for name in getattr(layer, "merged_adapters", ())}
+    if merged:
+        raise ValueError(
+            f"the adapters {', '.join(sorted(merged))} are merged into the base model, expected a base without them. "
+            "Call model.unmerge_adapter(), or load the model again."
+        )
+    if isinstance(model.base_model, BaseTuner):
+        model.base_model.enable_adapter_layers()
+
+
+def check_trained(policies: Sequence[Policy], parameters_of: Callable[[Policy], list[nn.Parameter]]) -> None:
+    """Raise `ValueError` if a policy to be trained has no parameter that requires a gradient."""
+    for policy in policies:
+        if not parameters_of(policy):
+            raise ValueError(
+                f"the policy {policy.name!r} is to be trained, but no parameter of it requires a gradient. Set "
+                "requires_grad on those to train (an adapter is loaded with is_trainable=True), or freeze the policy: "
+                "Policy(trainable=False)."
+            )
+
+
+def check_optimized(
+    policies: Sequence[Policy],
+    parameters_of: Callable[[Policy], list[nn.Parameter]],
+    optimizer: torch.optim.Optimizer,
+) -> None:
+    """Raise `ValueError` if an optimizer lacks parameters of a policy to be trained."""
+    inside = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    for policy in policies:
+        own = parameters_of(policy)
+        if missing := sum(id(p) not in inside for p in own):
+            raise ValueError(
+                f"the optimizer lacks {missing} of the {len(own)} parameters of the policy {policy.name!r} that "
+                "require a gradient, so that they would not be trained. Give an optimizer over the model with its "
+                "adapters (optimizers=(torch.optim.AdamW(model.parameters()), None)), or leave optimizers out."
+            )
+
+
+@torch.no_grad()
+def scores(model: Callable[..., object], vocabulary: int, device: torch.device) -> torch.Tensor:
+    """Log-probabilities after each token of one short row. (8, V)"""
+    ids = (torch.arange(8, device=device)[None] * 7919 + 13) % vocabulary
+    logits = model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits  # type: ignore[attr-defined]
+    return torch.log_softmax(logits[0].float(), dim=-1)
+
+
+def check_equal(start: torch.Tensor, expected: torch.Tensor, *, policy: str, what: str, is_exact: bool) -> None:
+    """Raise `ValueError` if a policy's log-probabilities are not those of what it starts from.
+
+    Args:
+        start, expected: (T, V), of the policy and of `what`.
+        policy: Its name.
+        what: Names the other, for the message.
+        is_exact: Whether all is in float32.
+    """
+    differences = (start.exp() - expected.exp()).abs() if not is_exact else (start - expected).abs()
+    largest = float(differences.max())
+    if not largest <= (EXACT if is_exact else ROUGH):
+        raise ValueError(
+            f"the policy {policy!r} does not start from {what}: log-probabilities of one row differ by up to "
+            f"{float((start - expected).abs().max()):.2g}, so that its KL divergence would not begin at 0. Set a "
+            "peft_config whose adapters change nothing at first (init_lora_weights=True), or load the adapter that it "
+            "is to start from."
+        )

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any, Protocol
 
+import torch
 from accelerate import Accelerator
 from accelerate.utils import DistributedType, set_seed
 from peft import PeftConfig, PeftModel
@@ -32,7 +33,18 @@ from trl.trainer.utils import add_fused_lm_head, disable_dropout_in_model
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.policies import profiles, sampling, weights
-from pettingllms_trl.policies.adapters import acting_as, activate
+from pettingllms_trl.policies.adapters import (
+    acting_as,
+    activate,
+    check_equal,
+    check_trained,
+    is_sharded,
+    keep_reference,
+    make_ready,
+    scores,
+    train_active,
+    unchanged,
+)
 from pettingllms_trl.policies.multi_model import MultiPolicyModel
 from pettingllms_trl.policies.profiles import PolicyProfile
 from pettingllms_trl.policies.references import check_moving
@@ -116,7 +128,8 @@ class Team:
         """
         routing, args = self.routing, self._args
         _check_settings(routing, args, processing_class)
-        weights.check(routing, model, peft_config, quantization_config)
+        with_reference = [name for name, beta in self._betas.items() if beta]
+        weights.check(routing, model, peft_config, quantization_config, with_reference)
         check_moving(routing, args, has_adapter=peft_config is not None or isinstance(model, PeftModel))
         self._tokenizer_from = cache(partial(load_tokenizer, args, model))
         if routing.full and not routing.uses_model:
@@ -130,6 +143,13 @@ class Team:
         }
         if self.is_plain:
             hidden["temperature"] = self.temperatures[BASE]
+            if isinstance(model, PeftModel) and self._betas.get(BASE) is not None:
+                hidden["beta"] = 0.0  # TRL would copy the adapter "default", active or not
+                make_ready(model)
+                adapter = train_active(model)
+                if with_reference:
+                    with unchanged(model):
+                        self._kept = {BASE: keep_reference(model, adapter)}
         else:
             if any(isinstance(each, str) for each in (model, *(policy.model for policy in routing.full))):
                 hidden["model_init_kwargs"] = None  # used here to load models; TRL would warn that it ignores them
@@ -140,7 +160,7 @@ class Team:
                 model,
                 peft_config=peft_config,
                 load=partial(load_model, args, model, quantization_config, several=bool(routing.full)),
-                with_reference=[name for name, beta in self._betas.items() if beta],
+                with_reference=with_reference,
                 share_references=not args.sync_ref_model,
             )
             model, self._kept = assembled.model, assembled.references
@@ -176,7 +196,7 @@ class Team:
                 of_trl,
                 generation_kwargs,
                 beta=self._betas.get(policy.name, 0.0),
-                ref_model=of_trl.ref_model if self.is_plain else ready.get(policy.name),
+                ref_model=ready.get(policy.name, of_trl.ref_model) if self.is_plain else ready.get(policy.name),
             )
             for policy in self.routing.policies
             if policy.api is None
@@ -288,6 +308,38 @@ class Team:
             else:
                 yield
 
+    def check_start(self) -> None:
+        """Validate what each policy starts from and what is trained; the policy that is active may be another then.
+
+        Raises:
+            ValueError: A policy has nothing to train, its KL divergence would not begin at 0, or a new adapter does
+                not start from the base.
+        """
+        if is_sharded(self.wrapped) or self._trainer.accelerator.distributed_type == DistributedType.FSDP:
+            self._trainer.accelerator.print("Weights are sharded: what policies start from is not compared.")
+            return
+        check_trained(self.routing.trained, self.parameters_of)
+        with self.in_eval_mode():
+            for policy in self.routing.trained:
+                self._check_start_of(policy)
+
+    def _check_start_of(self, policy: Policy) -> None:
+        reference = self.activate(policy.name).ref_model
+        own = self.weights_of(policy.name)
+        if not isinstance(own, PeftModel) or self._betas[policy.name] == 0.0:
+            return
+        device, vocabulary = self._trainer.accelerator.device, own.config.get_text_config().vocab_size
+        is_exact = all(p.dtype == torch.float32 for p in own.parameters())
+        if reference is None:  # as TRL has it, of an adapter of its own making
+            reference = partial(self._forward_as, policy.name, None)
+        check_equal(
+            scores(self.wrapped, vocabulary, device),
+            scores(reference, vocabulary, device),
+            policy=policy.name,
+            what="its reference",
+            is_exact=is_exact,
+        )
+
     # ---- References -----------------------------------------------------------------------------------------------
 
     def _make_references(self) -> dict[str, Callable[..., Any]]:
@@ -320,7 +372,8 @@ class Team:
 
     def _forward_as(self, name: str, adapter: str | None, **inputs: Any) -> Any:
         """A forward pass of an adapter's reference: another adapter, or the base without any."""
-        with acting_as(self.weights_of(name), adapter, self.routing.trained_adapters):
+        own = self.weights_of(name)
+        with acting_as(own, adapter, self.routing.trained_adapters or own.active_adapters):
             return self.wrapped(**inputs)
 
     def _make_heads(self) -> dict[float, Callable[..., Any]]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -25,7 +26,14 @@ from trl.trainer.utils import create_model_from_path, get_config_model_id
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.pixels import naming_torchvision
-from pettingllms_trl.policies.adapters import attach_adapters, keep_reference
+from pettingllms_trl.policies.adapters import (
+    attach_adapters,
+    check_base_is_kept,
+    keep_reference,
+    make_ready,
+    several,
+    unchanged,
+)
 from pettingllms_trl.policies.multi_model import MultiPolicyModel
 from pettingllms_trl.policies.routing import BASE, Policy, Routing
 
@@ -77,13 +85,22 @@ class Assembled:
     references: Mapping[str, Reference]
 
 
-def check(routing: Routing, model: str | Model | None, peft_config: PeftConfig | None, quantization: Any) -> None:
+def check(
+    routing: Routing,
+    model: str | Model | None,
+    peft_config: PeftConfig | None,
+    quantization: Any,
+    with_reference: Collection[str] = (),
+) -> None:
     """Validate the model and the configurations before anything is loaded.
+
+    Args:
+        with_reference: Names of policies with a KL term.
 
     Raises:
         TypeError: A model is neither an id, a path nor a `PreTrainedModel`.
-        ValueError: The model is missing or unused, a frozen adapter does not exist, or there is a configuration for
-            adapters that no policy has.
+        ValueError: The model is missing or unused, a frozen adapter does not exist, there is a configuration for
+            adapters that no policy has, or an adapter changes a base that is also used without it.
     """
     for policy in routing.full:
         if isinstance(policy.model, PeftModel) or not isinstance(policy.model, str | PreTrainedModel):
@@ -102,6 +119,7 @@ def check(routing: Routing, model: str | Model | None, peft_config: PeftConfig |
             "a model is given, but every policy has one of its own, so that it would not be used. Set model=None."
         )
     carried = sorted(model.peft_config) if isinstance(model, PeftModel) else []
+    _check_base_is_kept(routing, model, peft_config, with_reference)
     for policy in routing.policies:
         if policy.adapter is not None and not policy.is_trained and policy.adapter not in carried:
             raise ValueError(
@@ -121,6 +139,24 @@ def check(routing: Routing, model: str | Model | None, peft_config: PeftConfig |
                 f"the model has the adapters {', '.join(carried)}, but no policy names one. Name it: "
                 f"Policy(adapter={carried[0]!r})."
             )
+
+
+def _check_base_is_kept(
+    routing: Routing, model: str | Model | None, peft_config: PeftConfig | None, with_reference: Collection[str]
+) -> None:
+    """Raise `ValueError` if an adapter changes a base that is also used without it."""
+    configs = dict(model.peft_config) if isinstance(model, PeftModel) else {}
+    carried = set(configs)
+    if peft_config is not None:
+        names = routing.adapters or ([BASE] if routing.uses_model else [])
+        configs |= {name: peft_config for name in names if name not in carried}
+    also = several({**configs, **dict.fromkeys(routing.adapters)})
+    if routing.base is not None and routing.adapters:
+        also = "the base plays itself, as a frozen partner"
+    for name, config in configs.items():
+        kl = name in with_reference and name not in carried
+        of_kl = "its KL divergence (beta) is to the base without the adapter" if kl else None
+        check_base_is_kept({name: config}, also or of_kl)
 
 
 def assemble(
@@ -180,10 +216,15 @@ def assemble(
             references[BASE] = _frozen(again(model, base, is_base=True))
         if routing.adapters:
             carried = set(base.peft_config) if isinstance(base, PeftModel) else set()
-            base = attach_adapters(base, routing.adapters, peft_config, trained=routing.trained_adapters)
-            for name in routing.trained_adapters:
-                if name in with_reference:
-                    references[name] = keep_reference(base, name) if name in carried else None
+            if isinstance(base, PeftModel):
+                make_ready(base)
+            # One adapter alone may stand on a changed base, as in TRL.
+            is_shared = bool(with_reference or several(routing.adapters) or routing.base is not None)
+            with unchanged(base) if is_shared else nullcontext():
+                base = attach_adapters(base, routing.adapters, peft_config, trained=routing.trained_adapters)
+                for name in routing.trained_adapters:
+                    if name in with_reference:
+                        references[name] = keep_reference(base, name) if name in carried else None
         models = {BASE: base, **models}
     for policy in routing.policies:
         whole = policy.model is not None or (policy.is_base and not routing.adapters)

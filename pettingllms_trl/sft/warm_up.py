@@ -14,6 +14,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from trl.trainer.utils import create_model_from_path, get_config_model_id
 from pettingllms_envs.observations import images_of
 from pettingllms_envs.pictures import opened
 from pettingllms_trl.pixels import as_parts, naming_torchvision
-from pettingllms_trl.policies.adapters import attach_adapters
+from pettingllms_trl.policies.adapters import attach_adapters, check_base_is_kept, several, unchanged
 from pettingllms_trl.policies.codecs import CANNOT_SEE
 from pettingllms_trl.policies.escaping import PromptEscape
 from pettingllms_trl.policies.routing import Policy, Routing, route
@@ -73,6 +74,8 @@ def warm_up(
     rows = rows_of(demonstrations, routing, chat_template_kwargs)
     if adapters is not None:
         check_adapters(adapters, routing.trained_adapters)
+    elif peft_config is not None:
+        check_base_is_kept(dict.fromkeys(routing.adapters, peft_config), several(routing.adapters))
     folders: dict[str, Path] = {}
     for policy in routing.trained:
         if say is not None:
@@ -233,17 +236,22 @@ def load_adapters(
     """The model with the adapters of a folder, to be trained on: what `warm_up` and `save_model` left there.
 
     Raises:
-        ValueError: The policies have no adapters, or the folder lacks one of them. Before the model is loaded.
+        ValueError: The policies have no adapters, the folder lacks one of them, or one of several changes the base.
+            Before the model is loaded.
     """
     names = route(policies, agents, model=model).adapters
     check_adapters(folder, names)
     kwargs = dict(model_init_kwargs or {})
     if quantization_config is not None:
         kwargs["quantization_config"] = quantization_config
+    configs = {name: PeftConfig.from_pretrained(str(Path(folder) / name)) for name in names}
+    check_base_is_kept(configs, several(names))
     first, *others = names
-    loaded = _with_adapter(create_model_from_path(model, **kwargs), folder, first)
-    for name in others:
-        loaded.load_adapter(str(Path(folder) / name), name, is_trainable=True)
+    base = create_model_from_path(model, **kwargs)
+    with unchanged(base) if others else nullcontext():
+        loaded = _with_adapter(base, folder, first)
+        for name in others:
+            loaded.load_adapter(str(Path(folder) / name), name, is_trainable=True)
     return loaded
 
 

@@ -24,12 +24,13 @@ from trl.models.utils import disable_gradient_checkpointing
 from trl.trainer.utils import RepeatSampler
 
 from pettingllms_trl.checkpoints.checkpointer import Checkpointer
-from pettingllms_trl.checkpoints.publishing import Publisher, write_team_file
+from pettingllms_trl.checkpoints.publishing import Publisher
 from pettingllms_trl.config import override_args
 from pettingllms_trl.engines.folder_sampling import without_folder_sampling
 from pettingllms_trl.engines.synced_engines import SyncedEngines
 from pettingllms_trl.engines.transformers import ending_at, prompts_read_once, role_settings
 from pettingllms_trl.policies import weights
+from pettingllms_trl.policies.adapters import check_optimized
 from pettingllms_trl.policies.multi_model import MultiPolicyModel
 from pettingllms_trl.policies.optim import clip_by_policy, split_groups
 from pettingllms_trl.policies.profiles import OF_TRL, PolicyProfile
@@ -375,6 +376,8 @@ class TRLHooks(GRPOTrainer):
         if fresh:
             trained, rate = self.routing.trained, self.args.learning_rate
             split_groups(optimizer, trained, self.team.parameters_of, rate, self.rate_factors)
+        if not (self.is_deepspeed_enabled or self.is_fsdp_enabled):  # which have parameters of their own there
+            check_optimized(self.routing.trained, self.team.parameters_of, optimizer)
         return optimizer
 
     def _clip_grad_norm(self, model: torch.nn.Module) -> Any:
@@ -436,8 +439,7 @@ class TRLHooks(GRPOTrainer):
             elif self.args.should_save:
                 self.publisher.save_policies(folder, state_dict)
         if self.args.should_save:
-            facts = self.publisher.facts(step=self.state.global_step, chat_template_kwargs=self.chat_template_kwargs)
-            write_team_file(folder, facts)
+            self.publisher.finish(folder, self.state.global_step, self.chat_template_kwargs)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         self.engines.after_load()

@@ -356,6 +356,8 @@ class MultiAgentGRPOTrainer(TRLHooks):
             images=self.image_inputs,
             only_vision={name for name, (_, others) in trained.items() if not others},
         )
+        if self._can_train:
+            self.team.check_start()
         self.activate(next(iter(self.team.profiles)))
 
     def _rows_at(self, start: int, number: int) -> list[Any]:

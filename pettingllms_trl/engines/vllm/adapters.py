@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from peft import LoraConfig, PeftConfig
 
+from pettingllms_trl.policies.adapters import PLAIN_INITIALISATIONS
+
 
 # What `--max-lora-rank` may be (vllm/config/lora.py: MaxLoRARanks).
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
@@ -15,9 +17,6 @@ NOT_SERVED = (
     *("layer_replication", "use_qalora", "use_bdlora", "alora_invocation_tokens", "arrow_config", "kasa_config"),
     *("velora_config", "monteclora_config"),
 )
-# Initialisations that leave the base model as it is; the others (PiSSA, OLoRA, CorDA, LoftQ, LoRA-GA) train on a
-# changed base, of which vLLM, which reads its own from disk, knows nothing.
-PLAIN_INITIALISATIONS = (True, False, "gaussian", "eva", "orthogonal", "mica")
 
 
 def check_adapters(configs: Mapping[str, PeftConfig]) -> int:
@@ -50,7 +49,7 @@ def check_adapters(configs: Mapping[str, PeftConfig]) -> int:
 def _unservable(config: LoraConfig) -> list[str]:
     """The settings of a configuration that vLLM does not support."""
     found = [f"{name}={value!r}" for name in NOT_SERVED if (value := getattr(config, name)) and value != "none"]
-    if config.init_lora_weights not in PLAIN_INITIALISATIONS:
+    if config.init_lora_weights not in PLAIN_INITIALISATIONS:  # vLLM reads a base of its own from disk
         found.append(f"init_lora_weights={config.init_lora_weights!r}")
     targets = config.target_modules or []
     targets = [targets] if isinstance(targets, str) else sorted(targets)

@@ -1,0 +1,183 @@
+"""The team that starts is the team that was asked for: the base, the reference and what is trained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from datasets import Dataset
+from peft import LoraConfig, PeftConfig, PeftModel, get_peft_model
+from peft.tuners.lora import KasaConfig, LoftQConfig, LoraGAConfig
+from peft.tuners.lora.config import CordaConfig
+from transformers import AutoModelForCausalLM
+
+from pettingllms_trl import MultiAgentGRPOTrainer, Policy
+from pettingllms_trl.policies.adapters import changed_by, check_base_is_kept, check_optimized, several, unchanged
+from pettingllms_trl.sft.warm_up import load_adapters
+from pettingllms_trl.testing import byte_tokenizer, save_tiny_model
+from short_runs import adapter, settings
+from third_party import OneShot, Relay
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return save_tiny_model(tmp_path_factory.mktemp("model"), byte_tokenizer(), initializer_range=0.2)
+
+
+def trainer(model: Any, folder: Path, policies: Any = "shared", **options: Any) -> MultiAgentGRPOTrainer:
+    """Of one role with `"shared"`, else of two."""
+    own = {name: options.pop(name) for name in ("peft_config", "optimizers") if name in options}
+    return MultiAgentGRPOTrainer(
+        model,
+        OneShot if policies == "shared" else Relay,
+        settings(folder, **options),
+        Dataset.from_dict({"seed": range(8)}),
+        policies=policies,
+        processing_class=byte_tokenizer(),
+        **own,
+    )
+
+
+def carrying(path: str, *names: str, **options: Any) -> PeftModel:
+    """The base with random adapters, as `PeftModel.from_pretrained` leaves them without `is_trainable=True`."""
+    model = get_peft_model(
+        AutoModelForCausalLM.from_pretrained(path), adapter(init_lora_weights=False, **options), adapter_name=names[0]
+    )
+    for name in names[1:]:
+        model.add_adapter(name, adapter(init_lora_weights=False, **options))
+    model.requires_grad_(False)
+    return model
+
+
+CHANGING: dict[str, PeftConfig] = {
+    "PiSSA": adapter(init_lora_weights="pissa"),
+    "PiSSA by subspace iteration": adapter(init_lora_weights="pissa_niter_4"),
+    "OLoRA": adapter(init_lora_weights="olora"),
+    "CorDA": adapter(init_lora_weights="corda", corda_config=CordaConfig()),
+    "LoftQ": adapter(init_lora_weights="loftq", loftq_config=LoftQConfig()),
+    "LoRA-GA": adapter(init_lora_weights="lora_ga", lora_ga_config=LoraGAConfig()),
+    "KaSA": adapter(kasa_config=KasaConfig()),
+    "replicated layers": adapter(layer_replication=[(0, 2), (0, 2)]),
+    "biases of the base": adapter(bias="all"),
+}
+
+
+@pytest.mark.parametrize("config", CHANGING.values(), ids=CHANGING.keys())
+def test_what_changes_a_base_is_known(config: LoraConfig) -> None:
+    assert changed_by(config)
+    check_base_is_kept({"one": config}, None)
+    with pytest.raises(ValueError, match=r"'one' has .* and 'one', 'two' stand on one base"):
+        check_base_is_kept({"one": config}, several(["one", "two"]))
+
+
+@pytest.mark.parametrize(
+    ("policies", "beta", "why"),
+    [
+        ("lora", 0.0, "stand on one base"),
+        ({"opener": "first", "closer": Policy(trainable=False)}, 0.0, "frozen partner"),
+        ({"opener": "first", "closer": "first"}, 0.1, "KL divergence"),
+        ("shared", 0.1, "KL divergence"),
+    ],
+    ids=["several", "partner", "beta of one", "beta of the model"],
+)
+def test_what_changes_a_base_in_use_is_refused(policies: Any, beta: float, why: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=why):
+        trainer("is not loaded", tmp_path, policies, peft_config=CHANGING["PiSSA"], beta=beta)
+
+
+def test_one_adapter_alone_may_change_its_base(path: str, tmp_path: Path) -> None:
+    own = trainer(path, tmp_path, peft_config=adapter(init_lora_weights="pissa"))
+    row = torch.arange(5, 25)[None]
+    base = AutoModelForCausalLM.from_pretrained(path)(row).logits
+    torch.testing.assert_close(own.model.eval()(row).logits, base, atol=1e-3, rtol=0)
+
+
+def test_a_given_model_with_such_adapters_is_refused(path: str, tmp_path: Path) -> None:
+    model = get_peft_model(
+        AutoModelForCausalLM.from_pretrained(path), adapter(init_lora_weights="olora"), adapter_name="opener"
+    )
+    with pytest.raises(ValueError, match="'opener' has init_lora_weights='olora'"):
+        trainer(model, tmp_path, "lora")
+
+
+def test_saved_adapters_of_which_one_changes_the_base_are_not_loaded_together(path: str, tmp_path: Path) -> None:
+    for name, how in (("opener", True), ("closer", "pissa")):
+        base = AutoModelForCausalLM.from_pretrained(path)
+        get_peft_model(base, adapter(init_lora_weights=how), adapter_name=name).save_pretrained(str(tmp_path))
+    agents = ["opener_0", "closer_0"]
+    with pytest.raises(ValueError, match="'closer' has init_lora_weights='pissa'"):
+        load_adapters("is not loaded", tmp_path, policies="lora", agents=agents)
+    load_adapters(path, tmp_path, policies={"closer": "closer"}, agents=["closer_0"])
+
+
+def test_a_tensor_that_changes_is_found_by_its_checksum(path: str) -> None:
+    model = AutoModelForCausalLM.from_pretrained(path)
+    with unchanged(model):
+        get_peft_model(model, adapter())
+    with pytest.raises(ValueError, match="has changed"), unchanged(model):
+        model.base_model.norm.weight.data[3] += 1e-7
+    model = AutoModelForCausalLM.from_pretrained(path)
+    with pytest.raises(ValueError, match="has changed 'weight' of a Linear"), unchanged(model):
+        get_peft_model(model, adapter(init_lora_weights="olora"))
+
+
+@pytest.mark.parametrize(("names", "active"), [(("default",), 0), (("default", "second"), 1), (("mine",), 0)])
+def test_the_active_adapter_is_trained_and_its_start_is_the_reference(
+    names: tuple[str, ...], active: int, path: str, tmp_path: Path
+) -> None:
+    model = carrying(path, *names)
+    model.set_adapter(names[active], inference_mode=True)
+    own = trainer(model, tmp_path, beta=0.1, max_steps=2)
+    before = {name: p.detach().clone() for name, p in own.model.named_parameters()}
+    own.train()
+    moved = {name for name, p in own.model.named_parameters() if not torch.equal(p, before[name])}
+    assert {name.split(".")[-2] for name in moved} == {names[active]}
+    assert len(moved) == 28  # 2 matrices of 7 modules in 2 layers
+    kl = [row["kl"] for row in own.state.log_history if "kl" in row]
+    assert kl[0] == pytest.approx(0.0, abs=1e-6)
+
+
+def test_two_active_adapters_are_refused(path: str, tmp_path: Path) -> None:
+    model = carrying(path, "first", "second")
+    model.base_model.set_adapter(["first", "second"])
+    with pytest.raises(ValueError, match="active adapters first, second"):
+        trainer(model, tmp_path)
+
+
+def test_a_merged_adapter_is_refused(path: str, tmp_path: Path) -> None:
+    model = carrying(path, "opener", "closer")
+    model.merge_adapter()
+    with pytest.raises(ValueError, match="are merged into the base"):
+        trainer(model, tmp_path, "lora")
+
+
+def test_adapters_that_were_switched_off_are_on(path: str, tmp_path: Path) -> None:
+    model = carrying(path, "default")
+    row = torch.arange(5, 25)[None]
+    logits = model(row).logits
+    model.base_model.disable_adapter_layers()
+    own = trainer(model, tmp_path)
+    torch.testing.assert_close(own.model.eval()(row).logits, logits)
+
+
+def test_a_model_of_which_nothing_requires_a_gradient_is_refused(path: str, tmp_path: Path) -> None:
+    model = AutoModelForCausalLM.from_pretrained(path).requires_grad_(False)
+    with pytest.raises(ValueError, match="no parameter of it requires a gradient"):
+        trainer(model, tmp_path)
+
+
+def test_random_adapters_are_no_start_of_a_divergence(path: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="does not start from its reference"):
+        trainer(path, tmp_path, "lora", peft_config=adapter(init_lora_weights=False), beta=0.1)
+
+
+def test_an_optimizer_without_the_adapters_is_refused(path: str, tmp_path: Path) -> None:
+    base = AutoModelForCausalLM.from_pretrained(path)
+    optimizer = torch.optim.AdamW(base.parameters())  # before there are any
+    own = trainer(base, tmp_path, "lora", peft_config=adapter(), optimizers=(optimizer, None))
+    with pytest.raises(ValueError, match="lacks 28 of the 28 parameters of the policy 'opener'"):
+        check_optimized(own.routing.trained, own.team.parameters_of, optimizer)
+    with pytest.raises(ValueError, match="lacks 28 of the 28 parameters"):
+        own.train()
