@@ -346,7 +346,10 @@ class PublishedTeam(LibrarianTeam):
 def test_a_contributor_declares_forms_with_one_property() -> None:
     env = assemble(Archives, __name__, (PublishedTeam, FullLibrarian), name="own_v0").env(**TINY)
     assert env.metadata["cooperation"] == {
-        "full": {"settings": {"workflow": "full", "strict_format": False, "alpha": 1.0, **TINY}, "player": "librarian_0"},
+        "full": {
+            "settings": {"workflow": "full", "strict_format": False, "alpha": 1.0, **TINY},
+            "player": "librarian_0",
+        },
         "routed": None,
         "cut": None,
         "alone": [],

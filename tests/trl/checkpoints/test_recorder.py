@@ -130,7 +130,7 @@ def test_of_several_environments_each_row_says_which_settings_are_its_own() -> N
     assert about["data"] is None
     for name, size in (("small", 4), ("large", 9)):
         episode = dataclasses.replace(EPISODE, environment=name)
-        known = {**ABOUT, "environments": dict.fromkeys(envs, "plan_path_v0"), "states": dict.fromkeys(envs, {})}
+        known = {**ABOUT, "environments": dict.fromkeys(envs, "plan_path_v0"), "states": {key: {} for key in envs}}
         known["teams"] = {name: env.possible_agents for name, env in envs.items()}
         (row,) = rows([episode], {}, [{}, {"seed": 4}], **known, step=1, before=0, first=0)
         env, settings = files.made_with(about, row)
