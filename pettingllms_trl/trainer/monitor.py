@@ -139,12 +139,12 @@ class LearningMonitor:
 
     Args:
         limits: Limits of each agent with weights here.
-        trained: The trained agents of a program; a role of theirs that never acts ends the training.
+        must_act: The trained agents of programs; a role of theirs that never acts ends the training.
     """
 
-    def __init__(self, limits: Mapping[str, ReplyLimit], trained: Collection[str] = ()) -> None:
+    def __init__(self, limits: Mapping[str, ReplyLimit], must_act: Collection[str] = ()) -> None:
         self._limits = limits
-        self._silent = set(map(role_of, trained))
+        self._silent = set(map(role_of, must_act))
         self._num_generations = self._num_episodes = 0
         self._cut_off: set[str] = set()
         self._unreadable: set[str] = set()

@@ -287,8 +287,6 @@ class MultiAgentGRPOTrainer(TRLHooks):
             rows_per_generation=self.plan.rows,
             rows_at=self._rows_at,
         )
-        # In other environments a role may act seldom by design.
-        is_program = any(pool[0].metadata.get("program") for pool in setup.envs.values())
         self.monitor = LearningMonitor(
             reply_limits(
                 self.routing.of_agent,
@@ -298,7 +296,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
                 chat_template=self.chat_template,
                 chat_template_kwargs=self.chat_template_kwargs,
             ),
-            trained=[agent for agent in self.routing.of_agent if agent not in self.routing.partners and is_program],
+            must_act=parts.agents_of_programs(setup),
         )
         is_main = self.is_world_process_zero()
         facts = credits.facts_of(self.credit, args.sampling)
