@@ -45,6 +45,7 @@ MOST: Sequence[tuple[str, int]] = (
     (r"index_topk|floor_scale|log_scaling_n_floor", 8),
 )
 """Patterns of the names of sizes in configurations, and their most in a miniature. The first that matches decides."""
+_COMPILED = [(re.compile(pattern), most) for pattern, most in MOST]
 UNUSED = ("quantization_config", "id2label", "label2id")
 
 
@@ -164,7 +165,7 @@ class _Sizes:
             return value if self.switch is not None else min(value, 16)
         if KEY_HEADS.fullmatch(name):
             return min(value, HEADS if value == self.heads else 2)
-        return min(value, next((most for pattern, most in MOST if re.fullmatch(pattern, name)), value))
+        return min(value, next((most for pattern, most in _COMPILED if pattern.fullmatch(name)), value))
 
     def _list(self, name: str, value: list[Any]) -> list[Any]:
         if name in ("short_factor", "long_factor"):
