@@ -26,7 +26,7 @@ from transformers.trainer import TRAINING_ARGS_NAME
 from transformers.trainer_utils import HubStrategy
 from trl.trainer.utils import get_config_model_id
 
-from pettingllms_envs.evaluation.hub import without_paths
+from pettingllms_envs.episodes.origin import without_paths
 from pettingllms_trl.checkpoints.hub import results_of, team_card
 from pettingllms_trl.checkpoints.saved_weights import check_saved
 from pettingllms_trl.config import MultiAgentGRPOConfig

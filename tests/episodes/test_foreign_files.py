@@ -9,8 +9,8 @@ import pytest
 from pettingllms_envs.agents import spec
 from pettingllms_envs.cli import main
 from pettingllms_envs.commands import setting
-from pettingllms_envs.episodes import files, index, media
-from pettingllms_envs.evaluation import hub, suites, teams
+from pettingllms_envs.episodes import files, index, media, origin
+from pettingllms_envs.evaluation import suites, teams
 
 
 def test_a_link_out_of_the_folder_is_not_opened_and_one_within_it_is(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_files_and_lines_have_a_bound(tmp_path: Path, monkeypatch: pytest.Monkey
     ],
 )
 def test_of_an_absolute_path_the_last_name_is_uploaded(value: object, shown: object) -> None:
-    assert hub.without_paths(value) == shown
+    assert origin.without_paths(value) == shown
 
 
 def test_no_control_character_of_an_error_or_a_path_reaches_the_terminal(
