@@ -24,7 +24,7 @@ from trl.models.utils import disable_gradient_checkpointing
 from trl.trainer.utils import RepeatSampler
 
 from pettingllms_trl.checkpoints.checkpointer import Checkpointer
-from pettingllms_trl.checkpoints.publishing import Publisher, write_team_file
+from pettingllms_trl.checkpoints.publishing import Publisher
 from pettingllms_trl.config import override_args
 from pettingllms_trl.engines.folder_sampling import without_folder_sampling
 from pettingllms_trl.engines.synced_engines import SyncedEngines
@@ -439,8 +439,7 @@ class TRLHooks(GRPOTrainer):
             elif self.args.should_save:
                 self.publisher.save_policies(folder, state_dict)
         if self.args.should_save:
-            facts = self.publisher.facts(step=self.state.global_step, chat_template_kwargs=self.chat_template_kwargs)
-            write_team_file(folder, facts)
+            self.publisher.finish(folder, self.state.global_step, self.chat_template_kwargs)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         self.engines.after_load()
