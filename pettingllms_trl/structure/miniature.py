@@ -91,7 +91,7 @@ def miniature(model: Any, ids: Sequence[int]) -> tuple[nn.Module, torch.Tensor]:
 
 def _whole(config: PeftConfig) -> PeftConfig:
     """An adapter without what names layers or tokens of its own model, or reads that model's weights."""
-    own, fields = copy.deepcopy(config), {"layers_to_transform": None, "trainable_token_indices": None}
+    own, fields = copy.deepcopy(config), dict[str, Any](layers_to_transform=None, trainable_token_indices=None)
     fields |= {"init_lora_weights": True, "rank_pattern": {}, "alpha_pattern": {}, "inference_mode": False}
     vars(own).update({name: value for name, value in fields.items() if name in vars(own)})
     return own
