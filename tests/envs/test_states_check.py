@@ -45,7 +45,7 @@ def test_histories_are_not_checked() -> None:
 
 
 class Countdown(AECEnv):  # type: ignore[misc]
-    """A third-party game: two players in turn take 1, 2 or 3 of ten stones, whoever takes the last one is paid."""
+    """A third-party game: two players in turn take 1, 2 or 3 of twelve stones, whoever takes the last one is paid."""
 
     def __init__(self, kept: str) -> None:
         self.kept = kept
@@ -59,7 +59,7 @@ class Countdown(AECEnv):  # type: ignore[misc]
         return Text(4)
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
-        self.agents, self.stones, self.said = list(self.possible_agents), 10, ""
+        self.agents, self.stones, self.said = list(self.possible_agents), 12, ""
         self.rewards = dict.fromkeys(self.agents, 0.0)
         self._cumulative_rewards = dict(self.rewards)
         self.terminations, self.truncations = dict.fromkeys(self.agents, False), dict.fromkeys(self.agents, False)
