@@ -211,7 +211,7 @@ def _before(file: Path, step: int) -> list[str]:
 
 
 def _found(logs: Logs, key: str) -> list[float]:
-    return [logs[key]] if key in logs else []
+    return [logs[key]] if logs.get(key) is not None else []  # None: a reward function that never applied
 
 
 def _mean(values: Sequence[float], form: str) -> str:

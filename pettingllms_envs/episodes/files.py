@@ -111,7 +111,7 @@ def made_with(
     check_starts_nothing(
         {key: value for key, value in settings.items() if key not in other}, "" if name == trusted else name
     )
-    return name, recorded_settings(name, settings)
+    return name, recorded_settings(name, settings, trusted=name == trusted)
 
 
 def check_starts_nothing(settings: Mapping[str, Any], env: str = "") -> None:

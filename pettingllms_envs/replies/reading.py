@@ -107,10 +107,15 @@ def with_reading(task: T, *, strict: bool) -> T:
 
 def without_thoughts(reply: str) -> str:
     """What a reply says after its thoughts, however they are marked; what stands before those that have no end."""
-    ends = [match.end() for match in _ENDING.finditer(reply)]
-    said = reply[ends[-1] :] if ends else reply
-    opening = _OPENING.search(said)
-    return said if opening is None else said[: opening.start()]
+    return split_thoughts(reply)[1]
+
+
+def split_thoughts(reply: str) -> tuple[str, str, str]:
+    """The thoughts of a reply, what it says after them, and further thoughts that have no end."""
+    start = max((match.end() for match in _ENDING.finditer(reply)), default=0)
+    opening = _OPENING.search(reply, start)
+    end = len(reply) if opening is None else opening.start()
+    return reply[:start], reply[start:end], reply[end:]
 
 
 def read(parse: Callable[[str], Any], reply: str) -> Any:

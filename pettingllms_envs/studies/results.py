@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pettingllms_envs.episodes import files
+from pettingllms_envs.settings import STRICT_FORMAT
 
 
 OUTLINE = "study.json"
@@ -214,7 +215,16 @@ def label(setting: Mapping[str, Any]) -> str:
 
 
 def digest_of(config: Mapping[str, Any]) -> str:
-    """A digest of a configuration, the same for the same content in any order of its fields."""
+    """A digest of a configuration, the same for the same content in any order of its fields.
+
+    That replies are read strictly is left out, so that it is the same as before that was a setting.
+    """
+    train = config.get("train", {})
+    settings = train.get("env_kwargs") or {}
+    if settings.get(STRICT_FORMAT) is True:
+        settings = {name: value for name, value in settings.items() if name != STRICT_FORMAT}
+        train = {name: value for name, value in train.items() if name != "env_kwargs"}
+        config = {**config, "train": {**train, **({"env_kwargs": settings} if settings else {})}}
     text = json.dumps(config, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
