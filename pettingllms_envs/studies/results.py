@@ -261,9 +261,9 @@ def read(path: Path, kind: type[Result]) -> Result:
         ValueError: The file has another content.
     """
     try:
-        content = json.loads(path.read_text("utf-8"))
+        content = json.loads(files.read_json_text(path, "utf-8"))
         return kind(**{**content, "cell": Cell(**content["cell"])})
-    except (json.JSONDecodeError, TypeError, KeyError) as error:
+    except (json.JSONDecodeError, TypeError, KeyError, RecursionError) as error:
         raise ValueError(
             f"{path} is no result of a study ({error!r}); expected a file of `pettingllms study`. Remove it, and run "
             "the study again."
@@ -305,6 +305,6 @@ def read_outline(results: Path) -> Outline:
             "run `pettingllms study study.yaml --results FOLDER` first."
         )
     try:
-        return Outline(**json.loads(path.read_text("utf-8")))
-    except (json.JSONDecodeError, TypeError) as error:
+        return Outline(**json.loads(files.read_json_text(path, "utf-8")))
+    except (json.JSONDecodeError, TypeError, RecursionError) as error:
         raise ValueError(f"{path} is no outline of a study: {error}. Run `pettingllms study` again.") from error

@@ -26,6 +26,7 @@ from transformers.trainer import TRAINING_ARGS_NAME
 from transformers.trainer_utils import HubStrategy
 from trl.trainer.utils import get_config_model_id
 
+from pettingllms_envs.episodes.origin import without_paths
 from pettingllms_trl.checkpoints.hub import results_of, team_card
 from pettingllms_trl.checkpoints.saved_weights import check_saved
 from pettingllms_trl.config import MultiAgentGRPOConfig
@@ -265,7 +266,7 @@ class Publisher:
             },
             tags=list(tags),
             seeing=[policy for policy, profile in self._team.profiles.items() if profile.reads_images],
-            settings=self.settings(step=step),
+            settings=without_paths(self.settings(step=step)),
             results=results_of(log_history, num_evaluated),
             note=self._note,
         )

@@ -488,7 +488,7 @@ class TRLHooks(GRPOTrainer):
         elif self.is_world_process_zero():
             self.publisher.write_card(
                 card,
-                name=model_name,
+                name=self.hub_model_id or model_name,  # transformers gives the last part of a repository's name
                 tags=[*self._tag_names, *([tags] if isinstance(tags, str) else tags or [])],
                 step=self.state.global_step,
                 log_history=self.state.log_history,

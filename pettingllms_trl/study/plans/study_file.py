@@ -63,7 +63,7 @@ def read_study(path: Path) -> Study:
     """
     try:
         content = yaml.safe_load(path.read_text("utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"{path}: {error}; expected YAML. Fix the file.") from error
     return _with_reading(study_of(content, name=path.stem))
 

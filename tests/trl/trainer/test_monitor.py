@@ -465,7 +465,7 @@ def test_the_error_for_a_parallel_environment_says_how_to_train_it(tmp_path: Pat
 
 
 def test_a_role_that_is_trained_and_never_acts_ends_the_training_after_two_generations() -> None:
-    monitor, episodes = LearningMonitor({}, trained=["a_0", "critic_0"]), paid_at_the_end(4)
+    monitor, episodes = LearningMonitor({}, must_act=["a_0", "critic_0"]), paid_at_the_end(4)
     observe(monitor, episodes)
     with pytest.raises(SilentRole, match=r"^critic took no decision in the first 8 episodes.*may be paid there"):
         observe(monitor, episodes)
@@ -473,7 +473,7 @@ def test_a_role_that_is_trained_and_never_acts_ends_the_training_after_two_gener
 
 def test_a_role_that_acts_now_and_then_or_is_a_partner_may_be_silent() -> None:
     episodes = paid_at_the_end(4)
-    partner, resumed = LearningMonitor({}, trained=["a_0"]), LearningMonitor({}, trained=["a_0", "critic_0"])
+    partner, resumed = LearningMonitor({}, must_act=["a_0"]), LearningMonitor({}, must_act=["a_0", "critic_0"])
     resumed.load_state_dict(partner.state_dict())
     for monitor in (partner, resumed):
         for _ in range(3):
