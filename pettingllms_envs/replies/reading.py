@@ -21,6 +21,8 @@ from pettingllms_envs.replies.fences import FENCE
 STRICTLY, LENIENTLY, UNREADABLE = "strictly", "leniently", "unreadable"
 READ_AS = {STRICTLY: "frac_read_strictly", LENIENTLY: "frac_read_leniently", UNREADABLE: "frac_unreadable"}
 """The share of an agent's replies that were read so, as a training logs it."""
+LONGEST = 250_000
+"""Characters of the longest reply that is read again without its marks, which takes a tenth of a second."""
 MOST_UNREADABLE = 0.05
 """The share of replies that are unreadable above which reports and trainings warn."""
 TWO_ANSWERS = Unreadable("it marks two different answers")
@@ -148,7 +150,8 @@ def _forms(reply: str) -> Iterator[tuple[list[str], list[str]]]:
     said = _without_end_tokens(said)
     lines, blocks = _without_fences(said)
     yield [said, *(f"{FENCE}python\n{block}\n{FENCE}" for block in blocks)], []
-    plain = [_unmarked_line(line) for line in lines]
+    unmarked = {line: _unmarked_line(line) for line in dict.fromkeys(lines)}
+    plain = [unmarked[line] for line in lines]
     others = [*plain, *"\n".join(plain).split("\n\n")]
     yield ["\n".join(lines)], others
     yield ["\n".join(plain)], others
@@ -220,7 +223,7 @@ def _reading_class(kind: Any, strict: bool) -> type[Any]:
         found = own(reply)
         form = STRICTLY
         if isinstance(found, Unreadable):
-            found = found if strict else _read_again(own, reply, found)
+            found = found if strict or len(reply) > LONGEST else _read_again(own, reply, found)
             form = UNREADABLE if isinstance(found, Unreadable) else LENIENTLY
         elif not strict:
             found = _unmarked_value(found)
