@@ -36,6 +36,7 @@ from pettingllms_trl import MultiAgentGRPOTrainer, records
 from pettingllms_trl.cli.local_agents import EngineThread
 from pettingllms_trl.cli.transformers_agents import _Penalty, _Seeded, open_transformers
 from pettingllms_trl.records import Prompt, Sampled
+from pettingllms_trl.testing import byte_tokenizer, save_tiny_model
 from real_vllm import served
 
 
@@ -111,9 +112,9 @@ def test_the_penalty_is_of_tokens_of_prompt_and_reply_and_not_of_padding() -> No
     assert found.tolist() == [[4.0, 2.0, -8.0, 2.0, 4.0], [4.0, 2.0, -4.0, 4.0, 4.0]]
 
 
-def test_a_models_own_penalty_governs_replies_and_what_vllm_does_not_read_does_not(
-    model_path: str, tmp_path: Path
-) -> None:
+def test_a_models_own_penalty_governs_replies_and_what_vllm_does_not_read_does_not(tmp_path: Path) -> None:
+    plain_path = save_tiny_model(tmp_path / "plain", byte_tokenizer(), initializer_range=0.2)  # logits far from 0
+
     def replies(folder: str, **options: Any) -> list[str]:
         spec = {"planner_0": AgentSpec("transformers", folder, {"max_tokens": 12, **options})}
         with opened(spec, 1) as agents:
@@ -121,16 +122,16 @@ def test_a_models_own_penalty_governs_replies_and_what_vllm_does_not_read_does_n
 
     def says(**settings: Any) -> str:
         path = tmp_path / "-".join(settings)
-        shutil.copytree(model_path, path)
+        shutil.copytree(plain_path, path)
         (path / "generation_config.json").write_text(json.dumps({"pad_token_id": 0, **settings}))
         return str(path)
 
-    plain = replies(model_path)
-    assert replies(says(typical_p=0.01, suppress_tokens=[*range(5, 200)])) == plain
+    plain = replies(plain_path)
+    assert replies(says(no_repeat_ngram_size=1, suppress_tokens=[*range(5, 200)])) == plain
     penalised = says(repetition_penalty=50.0)
-    assert replies(penalised) == replies(model_path, repetition_penalty=50.0) != plain
+    assert replies(penalised) == replies(plain_path, repetition_penalty=50.0) != plain
     assert replies(penalised, repetition_penalty=1.0) == plain  # as of a team that was trained without
-    assert replies(says(min_p=0.9)) == replies(model_path, min_p=0.9) != plain
+    assert replies(says(min_p=0.9)) == replies(plain_path, min_p=0.9) != plain
 
 
 def test_without_temperature_the_likeliest_token_is_taken(model_path: str) -> None:
