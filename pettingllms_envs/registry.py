@@ -137,15 +137,22 @@ def make(name: str, **kwargs: Any) -> TextEnv:
     return made
 
 
-def recorded_settings(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings with which to make the environment of a record again, or of a team.
+def recorded_settings(
+    name: str, settings: Mapping[str, Any], *, strict: bool = True, trusted: bool = False
+) -> dict[str, Any]:
+    """The settings with which to make the environment of a record again, or of a team: they say how replies are read.
 
-    A record that does not say how replies were read is from before that was a setting, when all were read strictly.
+    A record that does not say it is from before that was a setting, when all were read strictly.
+
+    Args:
+        name, settings: Of the environment.
+        strict: What holds where the settings do not say it.
+        trusted: Whether a file may be run; else the settings of its environment stay as they are.
     """
-    if STRICT_FORMAT not in settings and not is_in_file(name):
-        with suppress(ValueError, TypeError, ImportError):  # which whoever makes it is told
+    if STRICT_FORMAT not in settings and (trusted or not is_in_file(name)):
+        with suppress(ValueError, TypeError, ImportError, OSError):  # which whoever makes it is told
             if STRICT_FORMAT in make(name, **settings).metadata.get("defaults", ()):
-                return {**settings, STRICT_FORMAT: True}
+                return {**settings, STRICT_FORMAT: strict}
     return dict(settings)
 
 

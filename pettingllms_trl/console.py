@@ -32,6 +32,7 @@ from typing import Any
 from tqdm.auto import tqdm
 from transformers import ProgressCallback
 
+from pettingllms_envs.episodes.files import lines as lines_of
 from pettingllms_envs.episodes.files import write_whole
 from pettingllms_trl.records import role_of
 
@@ -206,12 +207,12 @@ def _before(file: Path, step: int) -> list[str]:
     """The whole lines of a file that an earlier training wrote up to a step, if this one goes on with it."""
     if step == 0 or not file.is_file():
         return []
-    lines = file.read_text("ascii").splitlines(keepends=True)
-    return [each for each in lines if each.endswith("\n") and json.loads(each)["step"] <= step]
+    found = (each.decode("ascii") for each in lines_of(file))
+    return [each for each in found if each.endswith("\n") and json.loads(each)["step"] <= step]
 
 
 def _found(logs: Logs, key: str) -> list[float]:
-    return [logs[key]] if key in logs else []
+    return [logs[key]] if logs.get(key) is not None else []  # None: a reward function that never applied
 
 
 def _mean(values: Sequence[float], form: str) -> str:

@@ -98,7 +98,7 @@ ALLOWED_IMPORTS = {
     | {"pettingllms_envs.replies"},
     # matplotlib is an extra, and imported when a curve is drawn.
     "studies/*.py": {"matplotlib", "pettingllms_envs.episodes", "pettingllms_envs.evaluation"}
-    | {"pettingllms_envs.studies", "pettingllms_envs.installing"},
+    | {"pettingllms_envs.studies", "pettingllms_envs.installing", "pettingllms_envs.settings"},
     "page/*.py": {
         CORE,
         FEATURES,
@@ -221,7 +221,7 @@ def test_the_environments_import_no_model_library_and_not_the_trainer() -> None:
 # a misspelt one. The package itself registers environments, and the guessers of a task are an arm of a study.
 SHARED = (
     *("agents", "episodes", "observations", "audit", "branching", "copying", "failures", "tools", "studies"),
-    *("features", "installing", "pictures", "programs", "replies", "suggestions"),
+    *("features", "installing", "pictures", "programs", "replies", "settings", "suggestions"),
 )
 
 

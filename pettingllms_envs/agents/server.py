@@ -112,7 +112,7 @@ def json_or_text(text: str) -> Any:
     """What JSON says, or the text where it is none."""
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 

@@ -176,7 +176,7 @@ def option(name: str, value: str) -> Any:
     if name == "extra":
         try:
             found = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict):
             raise ValueError(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pettingllms_envs.audit.findings import Finding, Status
+from pettingllms_envs.episodes.files import MOST_LINE, read_json_text
 
 
 NAME = "falling entropy"
@@ -31,8 +32,9 @@ def history_of(folder: Path) -> list[Mapping[str, Any]] | None:
         return None
     newest = max(files, key=lambda file: (file.parent == folder, _number(file.parent.name)))
     try:
-        history: list[Mapping[str, Any]] = json.loads(newest.read_text("utf-8"))["log_history"]
-    except (ValueError, KeyError, TypeError) as error:
+        text = read_json_text(newest, "utf-8", MOST_LINE)
+        history: list[Mapping[str, Any]] = json.loads(text)["log_history"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(
             f"{newest} has no log_history ({type(error).__name__}); expected the state of a trainer. Remove the file."
         ) from None

@@ -213,5 +213,5 @@ def setting(text: str) -> tuple[str, Any]:
         return name.strip(), CONSTANTS[value.strip().lower()]
     try:
         return name.strip(), ast.literal_eval(value.strip())
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, RecursionError, MemoryError):  # the last where it is nested too deeply
         return name.strip(), value.strip()

@@ -22,7 +22,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColum
 from rich.table import Table
 from rich.text import Text
 
-from pettingllms_envs.commands import Parser, counted, say, say_table, user_errors
+from pettingllms_envs.commands import Parser, counted, printable, say, say_table, user_errors
 from pettingllms_envs.datasets import hub, load
 from pettingllms_envs.datasets.columns import LAYOUTS, find_layout
 from pettingllms_envs.datasets.files import stem
@@ -194,7 +194,7 @@ def _check(args: argparse.Namespace, console: Console) -> int:
             side_by_side = Table(box=None, show_header=False, padding=(0, 2, 1, 0), expand=True)
             side_by_side.add_column(ratio=1, overflow="fold")
             side_by_side.add_column(ratio=1, overflow="fold")
-            side_by_side.add_row(Text(copy.train.text), Text(copy.test.text))
+            side_by_side.add_row(*(Text(printable(each.text)) for each in (copy.train, copy.test)))
             console.print(side_by_side)
     found = len({copy.test for copy in copies})
     exact = len({copy.test for copy in copies if copy.exact})

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pettingllms_envs import registry
+from pettingllms_envs.commands import printable
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +26,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
     newest = {(entry.name, entry.origin): entry for entry in registry.entries()}  # sorted by version: the last counts
     for entry in newest.values():
         origin = "built in" if entry.origin == registry.BUILT_IN else entry.origin
-        table.add_row(*map(Text, (entry.name, f"v{entry.version}", origin, summary(entry))))
+        cells = entry.name, f"v{entry.version}", origin, summary(entry)
+        table.add_row(*(Text(printable(each)) for each in cells))
     console.print(table)
     return 0
 

@@ -78,14 +78,10 @@ def asked(args: argparse.Namespace) -> tuple[Any, Any]:
     """The benchmark that the arguments describe, and an environment of it."""
     chosen_settings = {
         **_of_team(args),
+        **_of_run(args),
         **settings(args),
         **({} if args.workflow is None else {"workflow": args.workflow}),
     }
-    if args.output is not None and (args.output / RUN).is_file():  # which is resumed, and read as it was
-        with user_errors():
-            was = read_header(args.output)["config"].get("settings") or {}
-        chosen_settings = {name: was[name] for name in (STRICT_FORMAT,) if name in was} | chosen_settings
-        chosen_settings = pettingllms_envs.recorded_settings(args.env, chosen_settings)
     env = made(args, **chosen_settings)
     name = pettingllms_envs.find(args.env).full_name
     options = {**dict(args.reset_options), **({} if args.level is None else {"level": args.level})}
@@ -122,8 +118,25 @@ def _of_team(args: argparse.Namespace) -> dict[str, Any]:
     with user_errors():
         entry = pettingllms_envs.find(args.env)
         own = vars(importlib.import_module(entry.module)).get("TEAM_SETTINGS", ())
-        trained = teams.read_team(Path(args.team.partition(",")[0])).settings.get(entry.full_name, []) if own else []
-    return {name: value for name, value in trained[0].items() if name in own} if len(trained) == 1 else {}
+        trained = teams.read_team(Path(args.team.partition(",")[0])).settings.get(entry.full_name, [])
+    found = {name: value for name, value in trained[0].items() if name in own} if len(trained) == 1 else {}
+    said = [_reading(args, each) for each in trained]
+    return found | (said[0] if said and said.count(said[0]) == len(said) else {})
+
+
+def _of_run(args: argparse.Namespace) -> dict[str, Any]:
+    """How replies are read in a run that is resumed."""
+    if args.output is None or not (args.output / RUN).is_file():
+        return {}
+    with user_errors():
+        was = read_header(args.output)["config"].get("settings") or {}
+    return _reading(args, was)
+
+
+def _reading(args: argparse.Namespace, recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """How replies are read in a record with these settings, as a setting; nothing where that is none."""
+    said = pettingllms_envs.recorded_settings(args.env, recorded, trusted=True)
+    return {STRICT_FORMAT: said[STRICT_FORMAT]} if STRICT_FORMAT in said else {}
 
 
 def specs(args: argparse.Namespace, roles: Mapping[str, str], texts: list[str] | None = None) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import argparse
 import time
 
 from rich.console import Console
-from rich.text import Text
 
 from pettingllms_envs import sandbox
 from pettingllms_envs.commands import say, user_errors
@@ -45,11 +44,11 @@ def run(args: argparse.Namespace, console: Console) -> int:
             say(console, str(error))
             return 1
         seconds = time.perf_counter() - began
-        console.print(Text(f"Active: {level}"))
+        say(console, f"Active: {level}")
         say(console, f"Memory of a program's processes together: {_MEMORY[box.describe()['memory']]}")
-        console.print(Text(f"\nSelf-test, passed in {seconds:.1f} s with the start:"))
+        say(console, f"\nSelf-test, passed in {seconds:.1f} s with the start:")
         for check in selftest.checks():
-            console.print(Text(f"  {check.name}"))
+            say(console, f"  {check.name}")
         say(console, f"\n{_native_commands(box)}")
     return 0
 

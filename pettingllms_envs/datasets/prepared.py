@@ -80,7 +80,7 @@ def read_manifest(folder: Path) -> Manifest:
             raise ValueError(f"{path} has format {said['format']!r}; expected {FORMAT}. Prepare the data anew.")
         splits = {split: Part(**part) for split, part in said.pop("splits").items()}
         return Manifest(**said, splits=splits)
-    except (TypeError, KeyError, AttributeError, json.JSONDecodeError) as error:
+    except (TypeError, KeyError, AttributeError, json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"{path} is no manifest ({error}). Prepare the data anew.") from error
 
 

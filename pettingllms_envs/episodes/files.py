@@ -111,7 +111,7 @@ def made_with(
     check_starts_nothing(
         {key: value for key, value in settings.items() if key not in other}, "" if name == trusted else name
     )
-    return name, recorded_settings(name, settings)
+    return name, recorded_settings(name, settings, trusted=name == trusted)
 
 
 def check_starts_nothing(settings: Mapping[str, Any], env: str = "") -> None:
@@ -276,7 +276,7 @@ def opened(file: Path) -> BinaryIO:
         ValueError: It is no regular file, such as a pipe, or a link out of its folder.
         OSError: It cannot be opened.
     """
-    if file.is_symlink() and not file.resolve().is_relative_to(file.parent.resolve()):
+    if file.is_symlink() and not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(file.parent)):
         raise ValueError(f"{file} is a link out of its folder; expected a file of the run. Copy what it points to.")
     stream = open(file, "rb", opener=_without_waiting)  # noqa: SIM115  # the caller closes it
     if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
@@ -290,17 +290,33 @@ def _without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
-def read_json_text(file: Path, encoding: str = "ascii") -> str:
+def read_json_text(file: Path, encoding: str = "ascii", most: int | None = None) -> str:
     """The text of a JSON file of a run.
 
     Raises:
-        ValueError: It has more than `MOST_JSON` bytes, another encoding, or see `opened`.
+        ValueError: It has more than `most` bytes (`MOST_JSON`), another encoding, or see `opened`.
+    """
+    most = MOST_JSON if most is None else most
+    with opened(file) as stream:
+        content = stream.read(most + 1)
+    if len(content) > most:
+        raise ValueError(f"{file} has more than {most} bytes; expected the {file.name} of a run. Name another.")
+    return content.decode(encoding)
+
+
+def lines(file: Path) -> Iterator[bytes]:
+    """The lines of a file of a run, such as one of rows.
+
+    Raises:
+        ValueError: One has more than `MOST_LINE` bytes, or see `opened`.
     """
     with opened(file) as stream:
-        content = stream.read(MOST_JSON + 1)
-    if len(content) > MOST_JSON:
-        raise ValueError(f"{file} has more than {MOST_JSON} bytes; expected the {file.name} of a run. Name another.")
-    return content.decode(encoding)
+        for number, line in enumerate(iter(lambda: stream.readline(MOST_LINE + 1), b""), 1):
+            if len(line) > MOST_LINE:
+                raise ValueError(
+                    f"{file}, line {number} has more than {MOST_LINE} bytes; expected less. Remove the line."
+                )
+            yield line
 
 
 @contextmanager
@@ -394,29 +410,26 @@ def _whole(digits: str) -> int:
 def _rows(file: Path) -> Iterator[tuple[dict[str, Any], int, int]]:
     """Each row with the offset of its line and the line's length in bytes."""
     offset = 0
-    with opened(file) as stream:
-        for number, line in enumerate(iter(lambda: stream.readline(MOST_LINE + 1), b""), 1):
-            where = f"{file}, line {number}"
-            if len(line) > MOST_LINE:
-                raise ValueError(f"{where} has more than {MOST_LINE} bytes; expected an episode. Remove the line.")
-            row: Any = None
-            fault = None
-            try:
-                row = json.loads(line)
-            except (ValueError, RecursionError):
-                if not line.endswith(b"\n"):
-                    return
-                fault = "it is not JSON"
-            if isinstance(row, dict) and "format" in row:
-                _check_format(row, where)
-            if (fault := fault or schema.of_row(row)) is not None:
-                raise ValueError(
-                    f"{where} is no episode ({fault}); expected rows as docs/records.md has them. Name a file that "
-                    "`pettingllms bench` wrote, or remove the line."
-                )
+    for number, line in enumerate(lines(file), 1):
+        where = f"{file}, line {number}"
+        row: Any = None
+        fault = None
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            if not line.endswith(b"\n"):
+                return
+            fault = "it is not JSON"
+        if isinstance(row, dict) and "format" in row:
             _check_format(row, where)
-            yield row, offset, len(line)
-            offset += len(line)
+        if (fault := fault or schema.of_row(row)) is not None:
+            raise ValueError(
+                f"{where} is no episode ({fault}); expected rows as docs/records.md has them. Name a file that "
+                "`pettingllms bench` wrote, or remove the line."
+            )
+        _check_format(row, where)
+        yield row, offset, len(line)
+        offset += len(line)
 
 
 def _check_format(value: Mapping[str, Any], where: str) -> None:

@@ -63,17 +63,20 @@ def run_folders(folder: Path) -> Iterator[Path]:
     Raises:
         OSError: There is no such folder.
     """
-    with os.scandir(folder) as found:
-        entries = sorted(found, key=lambda each: each.name)
-    if any(each.name == files.RUN for each in entries):
-        yield folder
-        return
-    for each in entries:
-        if each.is_dir(follow_symlinks=False):
-            try:
-                yield from run_folders(Path(each.path))
-            except PermissionError:
-                continue
+    waiting = [folder]
+    while waiting:
+        current = waiting.pop()
+        try:
+            with os.scandir(current) as found:
+                entries = sorted(found, key=lambda each: each.name, reverse=True)
+        except OSError:  # another user's, or too deep
+            if current is folder:
+                raise
+            continue
+        if any(each.name == files.RUN for each in entries):
+            yield current
+        else:
+            waiting += [Path(each.path) for each in entries if each.is_dir(follow_symlinks=False)]
 
 
 def entry_of(folder: Path) -> Entry:
@@ -110,7 +113,6 @@ def _state(header: Mapping[str, Any], report: Mapping[str, Any] | None) -> str:
 def _first_began(folder: Path) -> float | None:
     """When the first episode of the file began."""
     try:
-        with files.opened(folder / files.EPISODES) as stream:
-            return float(json.loads(stream.readline(files.MOST_LINE))["timing"]["began"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return float(json.loads(next(files.lines(folder / files.EPISODES), b""))["timing"]["began"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None

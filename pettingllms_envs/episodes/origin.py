@@ -1,18 +1,21 @@
-"""Says when and by which command a run was started, for its `run.json`."""
+"""Says when and by which command a run was started, for its `run.json`, and takes paths of this machine out of it."""
 
 from __future__ import annotations
 
 import re
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 
 _OPTION = re.compile(r"(?<![\w-])([\w-]+)=[^,\s]+")
 _SECRET = re.compile(r"(token|key|secret|password)$", re.I)
 """Names of options whose values are not written: `--hub_token`, `api_key=...`."""
+
+_PATH = re.compile(r"(?<![\w./\\<-])(?:/(?!/)|~[/\\]|[A-Za-z]:\\)(?:[^\s/\\'\",=:]+[/\\])+([^\s/\\'\",=:]+)")
 
 
 def origin(argv: Sequence[str] | None = None) -> dict[str, str]:
@@ -38,3 +41,12 @@ def command(argv: Sequence[str]) -> str:
         is_secret = word.startswith("--") and _SECRET.search(word) is not None
         words.append(word)
     return shlex.join(words)
+
+
+def without_paths(value: Any) -> Any:
+    """A value of a `run.json` with the last name of each absolute path in its place."""
+    if isinstance(value, Mapping):
+        return {name: without_paths(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_paths(each) for each in value]
+    return _PATH.sub(r"\1", value) if isinstance(value, str) else value

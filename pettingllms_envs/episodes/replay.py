@@ -74,7 +74,8 @@ def replay(env: Any, row: Row, *, keep: Callable[[Image], object] = lambda image
         keep: Called with every image of a prompt.
 
     Raises:
-        ValueError: The environment declares that the same replies need not lead to the same episode.
+        ValueError: The environment declares that the same replies need not lead to the same episode, or it
+            cannot start this one.
     """
     check_replayable(env)
     instance = Instance(row["instance"]["index"], row["instance"]["seed"], row["instance"]["options"])
@@ -87,7 +88,7 @@ def replay(env: Any, row: Row, *, keep: Callable[[Image], object] = lambda image
         if what is not None:
             differences.append(Difference(instance.index, row["sample"], step, agent, what))
 
-    number, agent, over = 0, None, ""
+    number, agent, over = -1, None, ""
     state: str | None = None
     has_states = True
     try:
@@ -118,7 +119,7 @@ def replay(env: Any, row: Row, *, keep: Callable[[Image], object] = lambda image
     except EpisodeRestart:
         return replay(env, row, keep=keep)
     except Exception as error:  # noqa: BLE001  # another version of an environment may raise anything
-        differ(number, agent, f"the environment raised {type(error).__name__}: {error}")
+        differ(number, agent, _raised(error, number, instance))
     again_row = _finished(recorder, row, over)
     if not has_states:
         again_row |= {"state": row["state"]}
@@ -145,6 +146,16 @@ def changed(before: Sequence[Row], after: Iterable[Row]) -> Mapping[str, int]:
         "gained": sum(was is False and now is True for was, now in pairs),
         "lost": sum(was is True and now is False for was, now in pairs),
     }
+
+
+def _raised(error: Exception, number: int, instance: Instance) -> str:
+    """What an environment raised at a step; -1 is before the first, where nothing can be compared."""
+    what = f"the environment raised {type(error).__name__}: {error}"
+    if number < 0:
+        raise ValueError(
+            f"instance {instance.index} cannot be started again: {what} Replay it with the version that recorded it."
+        ) from error
+    return what
 
 
 def _as_far(now: Any, was: Any) -> Any:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pettingllms_envs.episodes import files
 from pettingllms_envs.episodes.media import images_of_run
+from pettingllms_envs.episodes.origin import without_paths
 from pettingllms_envs.evaluation import data_label
 from pettingllms_envs.evaluation.metrics import report
 from pettingllms_envs.installing import needs_extra
@@ -18,7 +18,6 @@ from pettingllms_envs.installing import needs_extra
 PAGE = "page.html"
 PUSHED = (files.RUN, files.EPISODES, files.REPORT, PAGE)
 """Files that are uploaded if they exist; besides them only the images of the episodes are."""
-_PATH = re.compile(r"(?<![\w./\\<-])(?:/(?!/)|~[/\\]|[A-Za-z]:\\)(?:[^\s/\\'\",=:]+[/\\])+([^\s/\\'\",=:]+)")
 
 
 def push(run: Path, repo: str, *, private: bool = True, api: Any = None) -> str:
@@ -83,15 +82,6 @@ def pushed_files(run: Path) -> list[Path]:
     for file in found:
         files.opened(file).close()
     return found
-
-
-def without_paths(value: Any) -> Any:
-    """A value of a `run.json` with the last name of each absolute path in its place."""
-    if isinstance(value, Mapping):
-        return {name: without_paths(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [without_paths(each) for each in value]
-    return _PATH.sub(r"\1", value) if isinstance(value, str) else value
 
 
 def paths_named(header: Mapping[str, Any]) -> list[str]:

@@ -26,6 +26,7 @@ from typing import Any
 
 import pettingllms_envs
 from pettingllms_envs.agents.spec import parse
+from pettingllms_envs.episodes.files import read_json_text
 from pettingllms_envs.installing import install_command
 from pettingllms_envs.suggestions import did_you_mean
 
@@ -131,8 +132,8 @@ def read_suite(name: str) -> Suite:
 def read_record(root: Path) -> dict[str, Any]:
     """The record of a suite in the folder of its runs; empty where there is none, or none that can be read."""
     try:
-        found = json.loads((root / RECORD).read_text("utf-8"))
-    except (ValueError, OSError):
+        found = json.loads(read_json_text(root / RECORD, "utf-8"))
+    except (ValueError, OSError, RecursionError):
         return {}
     return found if isinstance(found, dict) and isinstance(found.get("players", {}), dict) else {}
 
@@ -228,5 +229,5 @@ def _yaml(text: str, name: str) -> Any:
         raise ImportError(f"suites need PyYAML, which is not installed. Run {install_command('suites')}.") from error
     try:
         return yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         raise ValueError(f"{name} is not YAML ({' '.join(str(error).split())}). Correct it.") from None

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pettingllms_envs.agents.spec import AgentSpec, parse
+from pettingllms_envs.episodes.files import read_json_text
 from pettingllms_envs.settings import STRICT_FORMAT
 
 
@@ -79,7 +80,7 @@ def read_team(folder: Path) -> Team:
     if not file.is_file():
         raise ValueError(f"{folder} has no {TEAM}; expected what trainer.save_model() wrote. {_instead(folder)}")
     try:
-        facts: Any = json.loads(file.read_text("utf-8"))
+        facts: Any = json.loads(read_json_text(file.resolve(), "utf-8"))  # of the Hub's cache it is a link
         if facts["format"] != FORMAT:
             raise ValueError(f"it has the format {facts['format']!r}")
         team = Team(
@@ -91,7 +92,7 @@ def read_team(folder: Path) -> Team:
         )
         for each in team.agents.values():
             team.policies[each["policy"]]["kind"]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(
             f"{file} cannot be read ({type(error).__name__}: {error}); expected format {FORMAT} of "
             "trainer.save_model(). Save the team again, with this version."
@@ -116,8 +117,10 @@ def _instead(folder: Path) -> str:
 
 def _base_of(adapter: Path) -> str:
     try:
-        return str(json.loads((adapter / ADAPTER).read_text("utf-8"))["base_model_name_or_path"] or "BASE")
-    except (ValueError, KeyError, TypeError):
+        return str(
+            json.loads(read_json_text((adapter / ADAPTER).resolve(), "utf-8"))["base_model_name_or_path"] or "BASE"
+        )
+    except (ValueError, KeyError, TypeError, RecursionError):
         return "BASE"
 
 

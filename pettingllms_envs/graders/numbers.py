@@ -24,10 +24,11 @@ _PERIOD = re.compile(r"(\d+)\.(\d*)\\(?:(?:overline|bar)(?:\{(\d+)\}|(\d))|dot(?
 _POWER = re.compile(r"(\d+)\^(?:(\d)|\{(\d+)\})")
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 _SPACED = re.compile(r"(?<![\d.])\d{1,3}(?:\s+\d{3})+(?!\d|\s+\d)|\.\d{3}(?:\s+\d{3})*\s+\d{1,3}(?!\d|\s+\d)")
+_GAP = re.compile(r"(?<=\d)\s+")
 _APART = re.compile(r"(?:^|(?<=[^A-Za-z\d^_.\s]))\s*\d+(?:\.\d+)?(?:\s+\d+(?:\.\d+)?)+")
 APART = "\N{OPEN BOX}"
 """Stands for a space between digits that do not make one number."""
-_BASE = re.compile(r"(?<![A-Za-z\\])(?:\d[0-9A-F]*|[0-9A-F]{2,})_\{?(?:\\text\{)?(\w+)")
+_BASE = re.compile(r"(?<![A-Za-z\d\\])(?:\d[0-9A-F]*|[0-9A-F]{2,})_\{?(?:\\text\{)?(\w+)")
 _WORDS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _JOINED = re.compile(r"(?<=\d)\{,\}(?=\d{3}(?!\d))")
 
@@ -64,8 +65,8 @@ def joined(text: str) -> str:
 
 def spaced(text: str) -> str:
     """`12 000` as `12000`, and `1 2` with a sign that no number has, for TeX and math-verify take it for `12`."""
-    text = _SPACED.sub(lambda match: re.sub(r"\s", "", match[0]), text)
-    return _APART.sub(lambda match: re.sub(r"(?<=\d)\s+", APART, match[0]), text)
+    text = _SPACED.sub(lambda match: "".join(match[0].split()), text)
+    return _APART.sub(lambda match: _GAP.sub(APART, match[0]), text)
 
 
 def bases(text: str) -> list[str]:

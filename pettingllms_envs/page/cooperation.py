@@ -13,7 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from pettingllms_envs.episodes.files import write_json
+from pettingllms_envs.episodes.files import read_json_text, write_json
 from pettingllms_envs.episodes.outputs import write_output
 from pettingllms_envs.evaluation.cooperation import FORMAT, Cooperation
 from pettingllms_envs.evaluation.tables import percent
@@ -49,7 +49,7 @@ def build(folder: Path, output: Path | None = None) -> Path:
     file = folder / NUMBERS
     again = "Give the command of the benchmark again, with this version."
     try:
-        numbers = json.loads(file.read_text("utf-8"))
+        numbers = json.loads(read_json_text(file, "utf-8"))
         if numbers["format"] != FORMAT:
             raise ValueError(f"{file} has the format {numbers['format']!r}; expected {FORMAT}. {again}")
         text = page(numbers)

@@ -43,7 +43,7 @@ def read_log(file: Path) -> list[dict[str, Any]]:
     """The logs of a training; none where the file is not there. An incomplete last line is left out."""
     if not file.is_file():
         return []
-    return [json.loads(line) for line in files.read_json_text(file).splitlines(keepends=True) if line.endswith("\n")]
+    return [json.loads(line) for line in files.lines(file) if line.endswith(b"\n")]
 
 
 def learned(

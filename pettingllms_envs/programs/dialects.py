@@ -192,7 +192,7 @@ def _call(call: Any, number: int) -> dict[str, Any]:
         function = call["function"]
         own = {"name": function["name"], "arguments": json.loads(function["arguments"] or "{}")}
         return {"id": str(call["id"]), "type": "function", "function": own}
-    except (TypeError, KeyError, ValueError):
+    except (TypeError, KeyError, ValueError, RecursionError):
         raise RequestError(
             f"message {number} has a tool call that cannot be read; expected id, function.name and "
             "function.arguments, a JSON object in a string."

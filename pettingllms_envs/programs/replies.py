@@ -9,7 +9,7 @@ from typing import Any
 
 from pettingllms_envs.core import ToolSpec, Unreadable
 from pettingllms_envs.observations import encodable
-from pettingllms_envs.replies import END_OF_THINKING
+from pettingllms_envs.replies.reading import split_thoughts
 from pettingllms_envs.tools.calls import arguments_of, call_id, native_places, read_native_calls
 
 
@@ -34,7 +34,7 @@ def read_reply(text: str, tools: Sequence[Mapping[str, Any]], number: int) -> tu
         return text, []
     if isinstance(calls, Unreadable) or not calls:
         return text, []
-    thoughts, end, words = text.rpartition(END_OF_THINKING)
+    thoughts, words, unended = split_thoughts(text)
     functions = [
         {
             "name": call.name,
@@ -42,7 +42,7 @@ def read_reply(text: str, tools: Sequence[Mapping[str, Any]], number: int) -> tu
         }
         for call in calls
     ]
-    return f"{thoughts}{end}{_without_calls(words)}".strip(), [
+    return f"{thoughts}{_without_calls(words)}{unended}".strip(), [
         {"id": call_id(number, k), "type": "function", "function": function} for k, function in enumerate(functions)
     ]
 

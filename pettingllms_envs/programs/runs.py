@@ -173,7 +173,7 @@ def _ended(status: int, output: _Output, session: Session) -> Ended:
     session.found.prints_reward = True
     try:
         return _read(json.loads(last.removeprefix(PRINTED)), session)
-    except ValueError:
+    except (ValueError, RecursionError):
         return Ended(failure=f"its line with the reward is no JSON; expected 'reward: 0.5'. It wrote last:{wrote}")
 
 

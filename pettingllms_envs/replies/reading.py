@@ -44,11 +44,11 @@ _RULE = re.compile(r"[ \t]*(?:-{3,}|\*{3,}|_{3,}|={3,})[ \t]*")
 _PYTHON = re.compile(r"|code|.*\bpy.*", re.I)
 _TAG = re.compile(r"</?(?:b|strong|em|i|u|p|code|pre|mark|answer|final|final_answer|output|response|result)>", re.I)
 _COMMAND = re.compile(r"\\(?:boxed|fbox|text|textbf|textit|texttt|mathbf|mathrm|mathtt|emph)\{([^{}]*)\}")
-_BULLET = re.compile(r"(?:[ \t]*(?:[-*+•>]|#{1,6}|\d{1,3}[.)]|[✅☑✔→➜]\ufe0f?)[ \t]+)+|>+")
+_BULLET = re.compile(r"[ \t]*(?:(?:[-*+•>]|#{1,6}|\d{1,3}[.)]|[✅☑✔→➜]\ufe0f?)[ \t]+)+|>+")
 _MARK = re.compile(r"(?<!\w)(?:\*{1,3}|_{1,3}|`+|~~)(?=\S)|(?<=\S)(?:\*{1,3}|_{1,3}|`+|~~)(?!\w)")
 _LABEL = re.compile(r"([A-Za-z]+)[ \t]*[:：][ \t]*")
 _UNSEEN = re.compile("[\u200b-\u200f\u2060\ufeff\u00ad]")
-_AROUND = ("**", "__", "`", "*", "_")
+_AROUND = re.compile(r"(\*\*|__|[`*_])(.+)\1")
 _PAIRS = {'"': '"', "'": "'", "“": "”", "‘": "’", "«": "»", "$": "$", "(": ")", "[": "]", "{": "}"}
 _END_OF_SENTENCE = " \t.;,!。"
 
@@ -107,21 +107,22 @@ def with_reading(task: T, *, strict: bool) -> T:
 
 def without_thoughts(reply: str) -> str:
     """What a reply says after its thoughts, however they are marked; what stands before those that have no end."""
-    ends = [match.end() for match in _ENDING.finditer(reply)]
-    said = reply[ends[-1] :] if ends else reply
-    opening = _OPENING.search(said)
-    return said if opening is None else said[: opening.start()]
+    return split_thoughts(reply)[1]
 
 
-def read(parse: Callable[[str], Any], reply: str) -> Any:
-    """What `parse` finds in a reply, or else in the reply without marks; `Unreadable` where that marks two answers.
+def split_thoughts(reply: str) -> tuple[str, str, str]:
+    """The thoughts of a reply, what it says after them, and further thoughts that have no end."""
+    start = max((match.end() for match in _ENDING.finditer(reply)), default=0)
+    opening = _OPENING.search(reply, start)
+    end = len(reply) if opening is None else opening.start()
+    return reply[:start], reply[start:end], reply[end:]
 
-    Marks around a value that is a free text are taken off in any case. It takes time linear in the reply's length
-    where `parse` does.
+
+def _read_again(parse: Callable[[str], Any], reply: str, found: Unreadable) -> Any:
+    """What `parse` finds in a reply without marks: `TWO_ANSWERS` where these differ, `found` where there is none.
+
+    It takes time linear in the reply's length where `parse` does.
     """
-    found = parse(reply)
-    if not isinstance(found, Unreadable):
-        return _unmarked_value(found)
     for candidates, others in _forms(reply):
         moves = _moves(parse, candidates)
         if moves:
@@ -200,17 +201,10 @@ def _unmarked_value(move: Any) -> Any:
     """A move whose free texts of one line have no marks around them; any other as it is."""
     if isinstance(move, str):
         move = _without_end_tokens(move) or move
-        for mark in _AROUND if "\n" not in move else ():
-            inner = move[len(mark) : -len(mark)]
-            if (
-                len(inner) > 0
-                and move.startswith(mark)
-                and move.endswith(mark)
-                and mark not in inner
-                and inner.strip()
-            ):
-                return _unmarked_value(inner.strip())
-        return move
+        marked = _AROUND.fullmatch(move)
+        if marked is None or marked[1] in marked[2] or not marked[2].strip():
+            return move
+        return _unmarked_value(marked[2].strip())
     if isinstance(move, tuple) and hasattr(move, "_make"):
         values = [_unmarked_value(each) if isinstance(each, str) else each for each in move]
         return move if values == [*move] else type(move)._make(values)
@@ -226,7 +220,7 @@ def _reading_class(kind: Any, strict: bool) -> type[Any]:
         found = own(reply)
         form = STRICTLY
         if isinstance(found, Unreadable):
-            found = found if strict else read(own, reply)
+            found = found if strict else _read_again(own, reply, found)
             form = UNREADABLE if isinstance(found, Unreadable) else LENIENTLY
         elif not strict:
             found = _unmarked_value(found)

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pettingllms_envs.episodes import files
+from pettingllms_envs.settings import STRICT_FORMAT
 
 
 OUTLINE = "study.json"
@@ -214,7 +215,16 @@ def label(setting: Mapping[str, Any]) -> str:
 
 
 def digest_of(config: Mapping[str, Any]) -> str:
-    """A digest of a configuration, the same for the same content in any order of its fields."""
+    """A digest of a configuration, the same for the same content in any order of its fields.
+
+    That replies are read strictly is left out, so that it is the same as before that was a setting.
+    """
+    train = config.get("train", {})
+    settings = train.get("env_kwargs") or {}
+    if settings.get(STRICT_FORMAT) is True:
+        settings = {name: value for name, value in settings.items() if name != STRICT_FORMAT}
+        train = {name: value for name, value in train.items() if name != "env_kwargs"}
+        config = {**config, "train": {**train, **({"env_kwargs": settings} if settings else {})}}
     text = json.dumps(config, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -251,9 +261,9 @@ def read(path: Path, kind: type[Result]) -> Result:
         ValueError: The file has another content.
     """
     try:
-        content = json.loads(path.read_text("utf-8"))
+        content = json.loads(files.read_json_text(path, "utf-8"))
         return kind(**{**content, "cell": Cell(**content["cell"])})
-    except (json.JSONDecodeError, TypeError, KeyError) as error:
+    except (json.JSONDecodeError, TypeError, KeyError, RecursionError) as error:
         raise ValueError(
             f"{path} is no result of a study ({error!r}); expected a file of `pettingllms study`. Remove it, and run "
             "the study again."
@@ -295,6 +305,6 @@ def read_outline(results: Path) -> Outline:
             "run `pettingllms study study.yaml --results FOLDER` first."
         )
     try:
-        return Outline(**json.loads(path.read_text("utf-8")))
-    except (json.JSONDecodeError, TypeError) as error:
+        return Outline(**json.loads(files.read_json_text(path, "utf-8")))
+    except (json.JSONDecodeError, TypeError, RecursionError) as error:
         raise ValueError(f"{path} is no outline of a study: {error}. Run `pettingllms study` again.") from error

@@ -1,15 +1,15 @@
 """Checks that states are what can still matter: pairs of replies are played on with the same replies to the end.
 
 Where two plays are in one state and then differ, the state keeps too little: what compares states would take them for
-alike. Where all that follows two replies is the same and yet no pair is in one state, it keeps too much: replies that
-mean the same are never compared. What words do that nobody tried stays unseen.
+alike. Where no replies after which nothing differs lead to one state, it keeps too much: replies that mean the same
+are never compared. What words do that nobody tried stays unseen.
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from pettingllms_envs.episodes.difference import difference, short
@@ -28,37 +28,21 @@ from pettingllms_envs.testing.play import (
 )
 
 
-MOST_STARTS, MOST_EPISODES = 4, 6
-MOST_STEPS = 3_000  # that are played in all
+MOST_STARTS, MOST_EPISODES, MOST_STEPS = 4, 6, 3_000  # starts, episodes from each, steps in all
 FEW = 4  # pairs of a kind with equal futures, of which one at least should be in one state
-THOUGHT = "Hm.\n"
-UNREADABLE = ("blah", "other nonsense")
-MESSAGES = ("Go north.", "Go south then.")
-
-Kind = tuple[str, str]
-"""Of pairs: the agent that replied, and how the two replies differ."""
+THOUGHT, UNREADABLE, MESSAGES = "Hm.\n", ("blah", "other nonsense"), ("Go north.", "Go south then.")
 
 
 class Moment(NamedTuple):
-    """What is compared of a moment.
+    """After a step: what it paid and ended, who acts and is shown what (empty at the end), the digest of the state."""
 
-    Args:
-        shown: What matters: who acts and what it is shown, what was paid, who has ended.
-        state: The digest of the state.
-    """
-
+    paid: dict[str, Any]
     shown: dict[str, Any]
     state: str
 
 
 class Future(NamedTuple):
-    """What came of two replies.
-
-    Args:
-        met: Whether they led to one state at once.
-        is_same: Whether all that followed was the same.
-        is_long: Whether so much followed that a message would have been read by everybody, if ever.
-    """
+    """Whether two replies led to one state at once; all was the same; a message had time to be read by everybody."""
 
     met: bool
     is_same: bool
@@ -68,13 +52,13 @@ class Future(NamedTuple):
 def check_states(case: Case) -> str:
     """Equal digests of states mean equal futures, and some replies with equal futures lead to equal digests."""
     make, _ = branched(case.make)
-    env = make()
-    if not hasattr(env.unwrapped, "state_hash"):
+    envs = make(), make()
+    if not hasattr(envs[0].unwrapped, "state_hash"):
         raise Skipped("it has no state_hash()")
-    env.reset(seed=case.starts[0].seed, options=dict(case.starts[0].options) or None)
-    if env.metadata.get("state") == "history":
+    envs[0].reset(seed=case.starts[0].seed, options=dict(case.starts[0].options) or None)
+    if envs[0].metadata.get("state") == "history":
         raise Skipped("its states are histories, which nothing compares: in a function, write Ask(..., keeps=...)")
-    pairs = Pairs(case, make)
+    pairs = Pairs(case, envs)
     for number in range(MOST_EPISODES):
         for start in case.starts[:MOST_STARTS]:
             pairs.play(start, number)
@@ -84,25 +68,23 @@ def check_states(case: Case) -> str:
 class Pairs:
     """Pairs of replies at the decisions of episodes, played on in two environments."""
 
-    def __init__(self, case: Case, make: Callable[[], Any]) -> None:
-        self._case = case
-        self._envs = make(), make()
+    def __init__(self, case: Case, envs: tuple[Any, Any]) -> None:
+        self._case, self._envs = case, envs
         self._steps = self._num = 0
-        self._same: Counter[Kind] = Counter()  # pairs with equal futures
-        self._met: Counter[Kind] = Counter()  # those of them in one state
+        self._same: Counter[tuple[str, str]] = Counter()  # those with equal futures: who replied, how they differ
+        self._met: Counter[tuple[str, str]] = Counter()  # those of them in one state
 
     def play(self, start: Start, number: int) -> None:
         """Try pairs at the decisions of an episode, whose replies are drawn with its number."""
         rng = random.Random(f"states {start.seed} {number}")
         env = self._envs[0]
         env.reset(seed=start.seed, options=dict(start.options) or None)
-        save, load = saver(env)
         replies: list[str] = []
         while env.agents and self._steps < MOST_STEPS and len(replies) < self._case.max_steps:
             if over(env):
                 env.step(None)
                 continue
-            agent, root, moves = env.agent_selection, save(env), self._moves(env, rng)
+            agent, root, moves = env.agent_selection, saver(env)[0](env), self._moves(env, rng)
             with blaming(lambda: told(start, replies)):
                 for kind, both in _pairs(moves, rng):
                     future = self._future(both, root, rng)
@@ -110,18 +92,13 @@ class Pairs:
                     if future.is_same and future.is_long:
                         self._same[agent, kind] += 1
                         self._met[agent, kind] += future.met
-            env = load(self._envs[0], root)
-            self._envs = env, self._envs[1]
+            env = self._load(root)
             replies.append(rng.choice(_pool(moves)))
             env.step(replies[-1])
             self._steps += 1
 
     def concluded(self) -> str:
-        """What was tried.
-
-        Raises:
-            Warned: An agent's replies never lead to one state, though nothing differs that follows them.
-        """
+        """What was tried; raises Warned where an agent's replies never lead to one state, though they might."""
         tried = f"{self._num} pairs of replies; {self._same.total()} with long equal futures"
         tried += f", {self._met.total()} of them in one state"
         never = [kind for kind, count in self._same.items() if kind[1] and count >= FEW and not self._met[kind]]
@@ -138,6 +115,11 @@ class Pairs:
         ask, blind = oracle_of(env), rng.choice(self._case.blind or self._case.pool)
         return [rng.choice(self._case.pool) if ask is None else ask(), blind]
 
+    def _load(self, root: Any) -> Any:
+        load = saver(self._envs[0])[1]
+        self._envs = load(self._envs[0], root), load(self._envs[1], root)
+        return self._envs[0]
+
     def _future(self, both: Sequence[str], root: Any, rng: random.Random) -> Future:
         """Play two replies in one state, and then the same ones after each: several futures, unless one differs."""
         first = self._continued(both, root, rng, rng.choice([None, None, UNREADABLE[0], *both]))
@@ -147,19 +129,18 @@ class Pairs:
 
     def _continued(self, both: Sequence[str], root: Any, rng: random.Random, always: str | None) -> Future:
         """One future: of replies that are drawn, or always of the same one."""
-        _, load = saver(self._envs[0])
-        self._envs = load(self._envs[0], root), load(self._envs[1], root)
-        then, agents = list[str](), set[str]()
-        one, other = self._step(both)
-        found = difference(one.shown, other.shown)
-        met, is_same, met_at = one.state == other.state, found is None, 0 if one.state == other.state else None
-        while not any(map(_is_over, self._envs)) and len(then) < self._case.max_steps:
-            agents.add(self._envs[0].agent_selection)
-            then.append(always or rng.choice(_pool(self._moves(self._envs[0], rng))))
-            one, other = self._step([then[-1]] * 2)
-            found = difference(one.shown, other.shown)
+        env = self._load(root)
+        then, agents, is_same, met_at = list[str](), set[str](), True, None
+        while True:
+            replies = [then[-1]] * 2 if then else both
+            one, other = (_moment(each, reply) for each, reply in zip(self._envs, replies, strict=True))
+            self._steps += 2
+            shown = difference(one.shown, other.shown) if one.shown and other.shown else None
+            found = shown or difference(one.paid, other.paid)
             is_same = is_same and found is None
-            if found is not None and met_at is not None:
+            if met_at is None and one.state == other.state:
+                met_at, found = len(then), shown  # what was paid on the way to one state may differ
+            if met_at is not None and found is not None:
                 before, after = ([short(each) for each in part] for part in (then[:met_at], then[met_at:]))
                 raise Failed(
                     f"the state keeps too little: after {short(both[0])} and after {short(both[1])}"
@@ -167,14 +148,10 @@ class Pairs:
                     f"{after} in both {found}. Keep what decides it: in a function Ask(role, text, keeps=...), in a "
                     "class a field of the state"
                 )
-            if met_at is None and one.state == other.state:
-                met_at = len(then)
-        return Future(met, is_same, len(then) > 2 * len(agents))
-
-    def _step(self, replies: Sequence[str]) -> tuple[Moment, Moment]:
-        one, other = (_moment(env, reply) for env, reply in zip(self._envs, replies, strict=True))
-        self._steps += 2
-        return one, other
+            if not (one.shown and other.shown) or len(then) == self._case.max_steps:
+                return Future(met_at == 0, is_same, len(then) > 2 * len(agents))
+            agents.add(env.agent_selection)
+            then.append(always or rng.choice(_pool(self._moves(env, rng))))
 
 
 def _pool(moves: Sequence[str]) -> list[str]:
@@ -194,16 +171,11 @@ def _pairs(moves: Sequence[str], rng: random.Random) -> list[tuple[str, Sequence
     return [(kind, both) for kind, both in pairs if both[0] != both[1]]
 
 
-def _is_over(env: Any) -> bool:
-    return not env.agents or all(env.terminations[agent] or env.truncations[agent] for agent in env.agents)
-
-
 def _moment(env: Any, reply: str) -> Moment:
     """Step an environment, past dead steps of agents that are done while others go on."""
     env.step(reply)
-    shown = {"rewards": dict(env.rewards), "over": (dict(env.terminations), dict(env.truncations))}
-    while not _is_over(env) and over(env):
+    paid = {"rewards": dict(env.rewards), "over": (dict(env.terminations), dict(env.truncations))}
+    while (playing := any(not (env.terminations[a] or env.truncations[a]) for a in env.agents)) and over(env):
         env.step(None)
-    if not _is_over(env):
-        shown |= {"agent": env.agent_selection, "prompt": env.observe(env.agent_selection)}
-    return Moment(shown, env.unwrapped.state_hash())
+    shown = {"agent": env.agent_selection, "prompt": env.observe(env.agent_selection)} if playing else {}
+    return Moment(paid, shown, env.unwrapped.state_hash())

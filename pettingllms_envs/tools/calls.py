@@ -26,7 +26,8 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from pettingllms_envs.core import Tool, ToolSpec, Unreadable
-from pettingllms_envs.replies import END_OF_THINKING, fence, fenced_blocks
+from pettingllms_envs.replies import fence, fenced_blocks
+from pettingllms_envs.replies.reading import without_thoughts
 
 
 OPENING, CLOSING = "<tool_call>", "</tool_call>"
@@ -60,14 +61,14 @@ def only_text(spec: ToolSpec) -> str | None:
 def read_text_calls(reply: str, tools: Sequence[Tool]) -> list[Call] | Unreadable:
     """The calls written as fenced blocks, in order; none if the reply has no block that names a tool."""
     kinds = {f"call {tool.spec.name}": tool.spec.name for tool in tools}
-    blocks = fenced_blocks(reply, kinds)
+    blocks = fenced_blocks(without_thoughts(reply), kinds)
     return blocks if isinstance(blocks, Unreadable) else [Call(name, text) for name, text in blocks]
 
 
 def read_native_calls(reply: str, tools: Sequence[Tool]) -> list[Call] | Unreadable:
     """The calls written natively, in order; none if the reply has no call."""
     specs = {tool.spec.name: tool.spec for tool in tools}
-    words, calls = reply.rpartition(END_OF_THINKING)[2], []
+    words, calls = without_thoughts(reply), []
     for start, end in native_places(words):
         if end < 0:
             return Unreadable("its tool call has no end")

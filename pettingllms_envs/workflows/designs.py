@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from pettingllms_envs.core import Unreadable
 from pettingllms_envs.replies import END_OF_THINKING
+from pettingllms_envs.replies.reading import without_thoughts
 from pettingllms_envs.tools.calls import strict_json
 
 
@@ -80,7 +81,7 @@ def read_design(reply: str, limits: Limits) -> Design | Unreadable:
     evaluated, and reasons are in fixed words.
     """
     # The whole reply comes first, since a job may name the end of thinking; and so may a thought.
-    for text in (reply, reply.partition(END_OF_THINKING)[2], reply.rpartition(END_OF_THINKING)[2]):
+    for text in (reply, reply.partition(END_OF_THINKING)[2], without_thoughts(reply)):
         found = _read_json(text.strip(), limits)
         if not isinstance(found, Unreadable):
             break

@@ -27,6 +27,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from pettingllms_envs.episodes.files import read_json_text
+
 
 MANIFEST = "manifest.json"
 FORMAT = 1
@@ -213,7 +215,7 @@ def _put(folder: Path, final: Path) -> None:
 def manifest(folder: Path) -> dict[str, Any]:
     """The manifest of a checkpoint. Raises as `verify` does."""
     try:
-        content = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        content = json.loads(read_json_text(Path(os.path.realpath(folder / MANIFEST)), "utf-8"))
     except FileNotFoundError:
         raise NoManifest(
             f"{folder} has no {MANIFEST}: it was not saved by MultiAgentGRPOTrainer, and may be incomplete"

@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pettingllms_envs.settings import STRICT_FORMAT
+
 
 BATCH = ("per_device_train_batch_size", "generation_batch_size", "steps_per_generation", "gradient_accumulation_steps")
 """Fields that are other numbers for the same training among another number of processes."""
@@ -98,7 +100,7 @@ def differences(saved: Mapping[str, Any], given: RunConfiguration) -> list[Diffe
     ]
     settings = now["settings"]
     # Replies were read strictly before that was a setting.
-    of_old = dict.fromkeys((name for name in settings if name.startswith("strict_format of env")), True)
+    of_old = dict.fromkeys((name for name in settings if name.startswith(f"{STRICT_FORMAT} of env")), True)
     uncompared = BATCH if saved["settings"].get("num_processes") != settings.get("num_processes") else ()
     return found + [
         Difference(what, before, settings[what])
@@ -130,9 +132,11 @@ def warning(checkpoint: Path, found: Sequence[Difference]) -> str | None:
     named = "; ".join(f"{each.what} {_shown(each.saved)} -> {_shown(each.given)}" for each in found)
     kept = [each.what for each in found if each.what.partition(" of ")[0] in OPTIMIZER]
     unless = f", except {', '.join(kept)}, restored with the optimizer's state" if kept else ""
+    strict = any(each.what.startswith(STRICT_FORMAT) and each.saved is True for each in found)
+    values = f"{STRICT_FORMAT}=True to the environment, as replies were read there, and " if strict else ""
     return (
         f"{checkpoint} was saved by a run with another configuration: {named}. From here on the new values hold"
-        f"{unless}. To continue that run, pass the old values."
+        f"{unless}. To continue that run, pass {values}the old values."
     )
 
 

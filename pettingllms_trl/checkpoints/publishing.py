@@ -26,7 +26,9 @@ from transformers.trainer import TRAINING_ARGS_NAME
 from transformers.trainer_utils import HubStrategy
 from trl.trainer.utils import get_config_model_id
 
+from pettingllms_envs.episodes.origin import without_paths
 from pettingllms_trl.checkpoints.hub import results_of, team_card
+from pettingllms_trl.checkpoints.saved_weights import check_saved
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.policies import weights
 from pettingllms_trl.policies.routing import Policy, Routing
@@ -149,6 +151,19 @@ class Publisher:
         self._team, self._args, self._envs = team, args, envs
         self._environment, self._credit, self._agents_with_history = environment, credit, agents_with_history
         self._note = f"The data are {label['note']}." if label and label["note"] else ""
+        self._is_checked = False
+
+    def finish(self, folder: Path, step: int, chat_template_kwargs: Mapping[str, Any]) -> None:
+        """Write `team.json` beside weights that were saved, which are read back the first time.
+
+        Raises:
+            RuntimeError: A saved tensor is not the one that is held.
+        """
+        if not self._is_checked:
+            check_saved(self._team, folder)
+            self._is_checked = True
+        facts = self.facts(step=step, chat_template_kwargs=chat_template_kwargs)
+        (folder / TEAM).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
 
     def facts(self, *, step: int, chat_template_kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The policy of each agent and how it is loaded, as in `team.json`."""
@@ -251,17 +266,12 @@ class Publisher:
             },
             tags=list(tags),
             seeing=[policy for policy, profile in self._team.profiles.items() if profile.reads_images],
-            settings=self.settings(step=step),
+            settings=without_paths(self.settings(step=step)),
             results=results_of(log_history, num_evaluated),
             note=self._note,
         )
         card.parent.mkdir(parents=True, exist_ok=True)
         card.write_text(text, encoding="utf-8")
-
-
-def write_team_file(folder: Path, facts: Mapping[str, Any]) -> None:
-    """Write `team.json` of a saved team."""
-    (folder / TEAM).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
 
 
 def copy_policies(policies: Sequence[str], checkpoint: Path, output_dir: Path) -> None:

@@ -152,10 +152,10 @@ class RolloutRecorder:
                 kept.append(line)
                 self._count(row)
             if kept and self._run.is_file():  # resumed: it was started when the first process was
-                was = json.loads(self._run.read_text("ascii"))
+                was = json.loads(files.read_json_text(self._run))
                 self._about = {**self._about, **{name: was[name] for name in ("started", "command") if name in was}}
             self._write_header()  # first: it must never say more than there is
-            files.write_whole(self._episodes, "".join(kept))
+            files.write_whole(self._episodes, b"".join(kept))
             self._is_open = True
         return self._num
 
@@ -196,23 +196,21 @@ def _settings_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
 def _check_is_log(file: Path) -> None:
     if not file.exists():
         return
-    with open(file, encoding="ascii") as stream:
-        first = stream.readline()
-    if first.endswith("\n") and "training" not in json.loads(first):
+    first = next(files.lines(file), b"")
+    if first.endswith(b"\n") and "training" not in json.loads(first):
         raise ValueError(
             f"{file} has other episodes than a training's; expected a folder for the log of rollouts. Set another "
             "output_dir, or log_rollouts=False."
         )
 
 
-def _before(file: Path, step: int) -> Iterator[tuple[str, dict[str, Any]]]:
+def _before(file: Path, step: int) -> Iterator[tuple[bytes, dict[str, Any]]]:
     """The lines of earlier steps in a file with their rows, without an incomplete last line."""
     if not file.exists():
         return
-    with open(file, encoding="ascii") as stream:
-        for line in stream:
-            if line.endswith("\n") and (row := json.loads(line))["training"]["step"] < step:
-                yield line, row
+    for line in files.lines(file):
+        if line.endswith(b"\n") and (row := json.loads(line))["training"]["step"] < step:
+            yield line, row
 
 
 def _row(

@@ -345,7 +345,7 @@ def _check_config(argv: Sequence[str], known: Sequence[str], lists: Sequence[str
             f"--config is {str(path)!r}: {error.strerror}; expected the path of a readable YAML file, such as "
             "--config run.yaml."
         ) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"--config is {str(path)!r}: {error}; expected YAML. Fix the file.") from error
     if not isinstance(config, dict):
         raise ValueError(

@@ -315,12 +315,7 @@ def check_states(histories: Sequence[str], credit: Credit, filters: Sequence[Fil
     """Raise `ValueError` if a resolved scheme or filter compares states that are histories.
 
     Replies that mean the same move lead to different histories, so it would silently compare something else.
-
-    Args:
-        histories: Names of the environments with `metadata["state"] == "history"`.
-        credit: The scheme.
-        filters: The filters.
-        sampling: The trainer's.
+    `histories` has the names of the environments with `metadata["state"] == "history"`.
     """
     found = [f"credit={name_of(credit)!r}"] if facts_of(credit, sampling).compares_states else []
     values = [(name_of(each), _taken_apart(each)[1].get("value")) for each in filters]

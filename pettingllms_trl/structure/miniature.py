@@ -45,9 +45,7 @@ MOST: Sequence[tuple[str, int]] = (
     (r"index_topk|floor_scale|log_scaling_n_floor", 8),
 )
 """Patterns of the names of sizes in configurations, and their most in a miniature. The first that matches decides."""
-UNUSED = ("quantization_config", "id2label", "label2id")
-
-
+_COMPILED = [(re.compile(pattern), most) for pattern, most in MOST]
 FAILURES = (
     *(ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, RuntimeError, TypeError, ValueError),
     StrictDataclassError,
@@ -75,7 +73,8 @@ def miniature(model: Any, ids: Sequence[int]) -> tuple[nn.Module, torch.Tensor]:
         NoMiniature: Its class or its adapter does not take smaller sizes.
     """
     config = base_of(model).config
-    fields = {name: value for name, value in config.to_dict().items() if name not in UNUSED}
+    unused = ("quantization_config", "id2label", "label2id")
+    fields = {name: value for name, value in config.to_dict().items() if name not in unused}
     vocabulary = {token: number for number, token in enumerate(dict.fromkeys([*_special(fields), *ids]))}
     try:
         with torch.random.fork_rng(devices=[]), torch.device("cpu"):
@@ -84,20 +83,19 @@ def miniature(model: Any, ids: Sequence[int]) -> tuple[nn.Module, torch.Tensor]:
                 small, dtype=torch.float32, attn_implementation=config._attn_implementation
             )
             if isinstance(model, PeftModel):
-                found = _adapted(found, model.active_peft_config)
+                found = get_peft_model(found, _whole(model.active_peft_config))
     except FAILURES as error:
         raise NoMiniature from error
     draw_weights(found)
     return found.eval(), torch.tensor([vocabulary[token] for token in ids])
 
 
-def _adapted(model: Any, config: PeftConfig) -> nn.Module:
-    own = copy.deepcopy(config)
-    changed: dict[str, Any] = {"init_lora_weights": True, "layers_to_transform": None, "trainable_token_indices": None}
-    for name, value in {**changed, "inference_mode": False, "rank_pattern": {}, "alpha_pattern": {}}.items():
-        if hasattr(own, name):
-            setattr(own, name, value)
-    return get_peft_model(model, own)
+def _whole(config: PeftConfig) -> PeftConfig:
+    """An adapter without what names layers or tokens of its own model, or reads that model's weights."""
+    own, fields = copy.deepcopy(config), dict[str, Any](layers_to_transform=None, trainable_token_indices=None)
+    fields |= {"init_lora_weights": True, "rank_pattern": {}, "alpha_pattern": {}, "inference_mode": False}
+    vars(own).update({name: value for name, value in fields.items() if name in vars(own)})
+    return own
 
 
 def _special(fields: Mapping[Any, Any]) -> list[int]:
@@ -131,16 +129,14 @@ class _Sizes:
     heads: int = 0
 
     def of(self, fields: Mapping[Any, Any]) -> dict[Any, Any]:
-        numbers = {str(name): value for name, value in fields.items() if type(value) is int}
-        depth = next((value for name, value in numbers.items() if DEPTH.fullmatch(name)), 0)
-        if not depth:
-            return {name: self._value(str(name), value) for name, value in fields.items()}
-        names = ("num_attention_heads", "n_head", "n_heads", "num_heads")
-        heads = next((numbers[name] for name in names if name in numbers), 0)
-        width = next((numbers[name] for name in ("hidden_size", "n_embd", "d_model") if name in numbers), 0)
-        head = numbers.get("head_dim") or (width // heads if heads else 0)
-        share = min(1.0, HEAD_DIM / head) if head else 1.0
-        own = _Sizes(self.vocabulary, self.switch, _kept(fields, depth), depth, share, heads)
+        numbers, own = {str(name): value for name, value in fields.items() if type(value) is int}, self
+        if depth := next((value for name, value in numbers.items() if DEPTH.fullmatch(name)), 0):
+            names = ("num_attention_heads", "n_head", "n_heads", "num_heads")
+            heads = next((numbers[name] for name in names if name in numbers), 0)
+            width = next((numbers[name] for name in ("hidden_size", "n_embd", "d_model") if name in numbers), 0)
+            head = numbers.get("head_dim") or (width // heads if heads else HEAD_DIM)
+            share = min(1.0, HEAD_DIM / head)
+            own = _Sizes(self.vocabulary, self.switch, _kept(fields, depth), depth, share, heads)
         return {name: own._value(str(name), value) for name, value in fields.items()}
 
     def _value(self, name: str, value: Any) -> Any:
@@ -164,7 +160,7 @@ class _Sizes:
             return value if self.switch is not None else min(value, 16)
         if KEY_HEADS.fullmatch(name):
             return min(value, HEADS if value == self.heads else 2)
-        return min(value, next((most for pattern, most in MOST if re.fullmatch(pattern, name)), value))
+        return min(value, next((most for pattern, most in _COMPILED if pattern.fullmatch(name)), value))
 
     def _list(self, name: str, value: list[Any]) -> list[Any]:
         if name in ("short_factor", "long_factor"):
@@ -201,14 +197,12 @@ def draw_weights(model: nn.Module) -> None:
             noise = torch.randn(parameter.shape, generator=generator)
             if parameter.dim() < 2:
                 parameter.data.add_(0.1 * noise)
-                continue
-            if isinstance(module, nn.Embedding):
-                fan_in = 1
-            elif isinstance(module, nn.Conv1d | nn.Conv2d):
-                fan_in = parameter[0].numel()
+            elif isinstance(module, nn.Embedding):
+                parameter.data.copy_(noise)
             else:
+                is_convolution = isinstance(module, nn.Conv1d | nn.Conv2d)
                 fan_in = parameter.shape[0 if isinstance(module, Conv1D) else -1]
-            parameter.data.copy_(noise / math.sqrt(fan_in))
+                parameter.data.copy_(noise / math.sqrt(parameter[0].numel() if is_convolution else fan_in))
 
 
 @contextmanager

@@ -28,27 +28,14 @@ class Property:
 
     Args:
         why: Goes on from "the model of policy 'solver' ...".
-        holds: Whether a model has it, PEFT's or the one inside.
+        holds: Whether a base with an adapter (its configuration, or `None`) has it.
         packing, caching: What it rules out.
     """
 
     why: str
-    holds: Callable[[Any], bool]
+    holds: Callable[[Any, Any], bool]
     packing: bool = True
     caching: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """A setting of transformers or TRL whose effect depends on the row that a token is in. It rules packing out.
-
-    Args:
-        name: Of the field of the configuration.
-        why: As of a property.
-    """
-
-    name: str
-    why: str
 
 
 def base_of(model: Any) -> PreTrainedModel:
@@ -57,31 +44,21 @@ def base_of(model: Any) -> PreTrainedModel:
     return base
 
 
-def _layers(model: Any) -> list[Any]:
+def _layers(base: Any) -> list[Any]:
     """A cache's layers. Those of models that prepare their own are whatever transformers would make."""
-    base = base_of(model)
     try:
         return list(DynamicCache(config=base.config).layers)
     except (AttributeError, LookupError, TypeError, ValueError):  # of layers that transformers' cache does not know
         return [None]
 
 
-def _has_state(model: Any) -> bool:
-    base = base_of(model)
+def _has_state(base: Any, _: Any) -> bool:
     has_own_cache = base._is_stateful or not base._supports_default_dynamic_cache()
-    return has_own_cache or any(isinstance(layer, LinearAttentionCacheLayerMixin) for layer in _layers(model))
+    return has_own_cache or any(isinstance(layer, LinearAttentionCacheLayerMixin) for layer in _layers(base))
 
 
-def _has_other_layers(*known: type) -> Callable[[Any], bool]:
-    return lambda model: any(type(layer) not in known for layer in _layers(model))
-
-
-def _adapter_has(name: str) -> Callable[[Any], bool]:
-    return lambda model: bool(getattr(_adapter_of(model), name, None))
-
-
-def _adapter_of(model: Any) -> Any:
-    return model.active_peft_config if isinstance(model, PeftModel) else None
+def _has_other_layers(*known: type) -> Callable[[Any, Any], bool]:
+    return lambda base, _: any(type(layer) not in known for layer in _layers(base))
 
 
 PROPERTIES = (
@@ -93,30 +70,34 @@ PROPERTIES = (
     Property("keeps no keys of some tokens (a window)", _has_other_layers(DynamicLayer), packing=False),
     Property(
         "counts positions by images",
-        lambda model: any(hasattr(module, "rope_deltas") for module in base_of(model).modules()),
+        lambda base, _: any(hasattr(module, "rope_deltas") for module in base.modules()),
         packing=False,
     ),
     Property(
         "is not given positions",
-        lambda model: "position_ids" not in inspect.signature(type(base_of(model)).forward).parameters,
+        lambda base, _: "position_ids" not in inspect.signature(type(base).forward).parameters,
         packing=False,
     ),
-    Property("has an adapter that adds tokens before each row", _adapter_has("is_prompt_learning")),
+    Property(
+        "has an adapter that adds tokens before each row",
+        lambda _, adapter: getattr(adapter, "is_prompt_learning", False),
+    ),
     Property(
         "has an adapter that begins at invocation tokens, which it looks for once in a row (aLoRA)",
-        _adapter_has("alora_invocation_tokens"),
+        lambda _, adapter: bool(getattr(adapter, "alora_invocation_tokens", None)),
     ),
     Property(
         "has an adapter whose scales are taken from the whole row (X-LoRA)",
-        lambda model: getattr(_adapter_of(model), "peft_type", None) == PeftType.XLORA,
+        lambda _, adapter: getattr(adapter, "peft_type", None) == PeftType.XLORA,
     ),
 )
 
-OPTIONS = (
-    Option("neftune_noise_alpha", "gets noise that is scaled by a row's length (neftune_noise_alpha)"),
-    Option("torch_compile", "is compiled (torch_compile), and rows are of every length"),
-)
-"""Beside these, a router's loss is over a batch's tokens (`aux_loss_enabled` of a policy). What TRL divides by the
+OPTIONS: Mapping[str, str] = {
+    "neftune_noise_alpha": "gets noise that is scaled by a row's length (neftune_noise_alpha)",
+    "torch_compile": "is compiled (torch_compile), and rows are of every length",
+}
+"""Fields of the trainer's configuration whose effect depends on the row that a token is in; they rule packing out.
+Beside these, a router's loss is over a batch's tokens (`aux_loss_enabled` of a policy). What TRL divides by the
 length of a completion, or takes from the completions of a batch (`loss_type`, `importance_sampling_level`,
 `top_entropy_quantile`, `off_policy_mask_threshold`), it computes from (B, C) tensors, packed or not."""
 
@@ -131,14 +112,18 @@ def why_not_packed(model: Any, args: Any, *, aux_loss_enabled: bool) -> str | No
     """
     if aux_loss_enabled:
         return "has a router whose loss is over all tokens of a batch (router_aux_loss_coef), prompts K times"
-    options = (option.why for option in OPTIONS if getattr(args, option.name))
-    properties = (found.why for found in PROPERTIES if found.packing and found.holds(model))
-    return next(options, None) or next(properties, None)
+    options = (why for name, why in OPTIONS.items() if getattr(args, name))
+    return next(options, None) or next((found.why for found in _of(model) if found.packing), None)
+
+
+def _of(model: Any) -> Iterator[Property]:
+    adapter = model.active_peft_config if isinstance(model, PeftModel) else None
+    return (found for found in PROPERTIES if found.holds(base_of(model), adapter))
 
 
 def keeps_all_tokens(model: Any) -> bool:
     """Whether a model's cache has keys and values of all tokens, at positions that padding does not shift."""
-    return not any(found.caching and found.holds(model) for found in PROPERTIES)
+    return not any(found.caching for found in _of(model))
 
 
 def rope_kinds(config: PretrainedConfig | Any) -> Iterator[Mapping[str, Any]]:

@@ -134,7 +134,7 @@ def as_recorded(train: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a run's training, whose replies are read strictly where they do not say otherwise."""
     if "env_id" not in train:
         return dict(train)
-    return {**train, "env_kwargs": recorded_settings(train["env_id"], train.get("env_kwargs") or {})}
+    return {**train, "env_kwargs": recorded_settings(train["env_id"], train.get("env_kwargs") or {}, trusted=True)}
 
 
 def _discard_other(run: Run, folder: Path) -> None:

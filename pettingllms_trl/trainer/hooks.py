@@ -24,7 +24,7 @@ from trl.models.utils import disable_gradient_checkpointing
 from trl.trainer.utils import RepeatSampler
 
 from pettingllms_trl.checkpoints.checkpointer import Checkpointer
-from pettingllms_trl.checkpoints.publishing import Publisher, write_team_file
+from pettingllms_trl.checkpoints.publishing import Publisher
 from pettingllms_trl.config import override_args
 from pettingllms_trl.engines.folder_sampling import without_folder_sampling
 from pettingllms_trl.engines.synced_engines import SyncedEngines
@@ -439,8 +439,7 @@ class TRLHooks(GRPOTrainer):
             elif self.args.should_save:
                 self.publisher.save_policies(folder, state_dict)
         if self.args.should_save:
-            facts = self.publisher.facts(step=self.state.global_step, chat_template_kwargs=self.chat_template_kwargs)
-            write_team_file(folder, facts)
+            self.publisher.finish(folder, self.state.global_step, self.chat_template_kwargs)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         self.engines.after_load()
@@ -489,7 +488,7 @@ class TRLHooks(GRPOTrainer):
         elif self.is_world_process_zero():
             self.publisher.write_card(
                 card,
-                name=model_name,
+                name=self.hub_model_id or model_name,  # transformers gives the last part of a repository's name
                 tags=[*self._tag_names, *([tags] if isinstance(tags, str) else tags or [])],
                 step=self.state.global_step,
                 log_history=self.state.log_history,

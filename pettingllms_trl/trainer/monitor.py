@@ -139,12 +139,12 @@ class LearningMonitor:
 
     Args:
         limits: Limits of each agent with weights here.
-        trained: The agents whose policies are trained; a role of theirs that never acts ends the training.
+        must_act: The trained agents of programs; a role of theirs that never acts ends the training.
     """
 
-    def __init__(self, limits: Mapping[str, ReplyLimit], trained: Collection[str] = ()) -> None:
+    def __init__(self, limits: Mapping[str, ReplyLimit], must_act: Collection[str] = ()) -> None:
         self._limits = limits
-        self._silent = set(map(role_of, trained))
+        self._silent = set(map(role_of, must_act))
         self._num_generations = self._num_episodes = 0
         self._cut_off: set[str] = set()
         self._unreadable: set[str] = set()
@@ -188,8 +188,8 @@ class LearningMonitor:
         self._silent -= {role_of(decision.agent) for episode in episodes for decision in episode.decisions}
         if self._silent and self._num_generations == SILENT_GENERATIONS:
             raise SilentRole(
-                f"{' and '.join(sorted(self._silent))} took no decision in the first {self._num_episodes} episodes, "
-                "so nothing of it is trained; expected one at least. In a program, give its client base_url and the "
+                f"{' and '.join(sorted(self._silent))} took no decision in the first {self._num_episodes} episodes "
+                "of the program, so nothing of it is trained; expected one at least. Give its client base_url and the "
                 "agent's name: else its calls go elsewhere, and may be paid there. A role that is not to learn has "
                 "Policy(trainable=False)."
             )

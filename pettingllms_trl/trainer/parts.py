@@ -245,6 +245,14 @@ def _prompt_codec(
     )
 
 
+def agents_of_programs(setup: Setup) -> list[str]:
+    """The trained agents of programs, all of which must act. In other environments a role may act seldom by design."""
+    of_programs = {
+        agent for (env, *_) in setup.envs.values() if env.metadata.get("program") for agent in env.possible_agents
+    }
+    return [agent for agent in setup.routing.of_agent if agent in of_programs.difference(setup.routing.partners)]
+
+
 def references_of(args: MultiAgentGRPOConfig, team: Team, accelerator: Accelerator) -> MovingReferences | None:
     """The references that follow their policies (`sync_ref_model`).
 

@@ -144,6 +144,7 @@ class Setup:
                 "Set train_continuations=False, or choose another credit."
             )
         group_filters = credits.resolve_filters(filters, **sampled)
+        check_delayed_roles(envs, learning, scheme, args, reward_functions=rewards.names)
         if train_dataset is not None:
             histories = [name_of(pool[0]) for pool in envs.values() if pool[0].metadata.get("state") == "history"]
             credits.check_states(histories, scheme, group_filters, choice.sampling)
@@ -153,7 +154,6 @@ class Setup:
             check_levels(envs[name][0], each)
         check_openings(envs, agents_with_history(args.history, agents_of(envs)))
         check_reward_columns(rewards, datasets, curricula)
-        check_delayed_roles(envs, learning, scheme, args, reward_functions=rewards.names)
         probes = [pool[0] for pool in envs.values()]  # in the form in which they are branched
         branched = None if args.branch_at is None else _named_agents("branch_at", args.branch_at, agents)
         if branched is not None and train_dataset is not None:

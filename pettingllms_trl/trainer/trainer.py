@@ -296,7 +296,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
                 chat_template=self.chat_template,
                 chat_template_kwargs=self.chat_template_kwargs,
             ),
-            trained=[agent for agent in self.routing.of_agent if agent not in self.routing.partners],
+            must_act=parts.agents_of_programs(setup),
         )
         is_main = self.is_world_process_zero()
         facts = credits.facts_of(self.credit, args.sampling)

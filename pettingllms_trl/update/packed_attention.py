@@ -31,13 +31,8 @@ HARMLESS = frozenset(
     {"is_causal", "output_attentions", "position_ids", "sliding_window", "use_cache", "cache_position"}
 )
 """Keyword arguments of attention that have no effect here: a window is also passed as a restriction."""
-FEATURES = {
-    "s_aux": "has attention sinks, which packed attention does not",
-    "sinks": "has attention sinks, which packed attention does not",
-    "position_bias": "adds a bias by distance to its attention scores, which packed attention does not",
-    "indices": "chooses the tokens that it attends to by an index of the whole row",
-}
-"""Keyword arguments of attention that some models pass, and what those models do."""
+FEATURES = {"s_aux": "sinks", "position_bias": "a bias by distance", "indices": "an index of the tokens to attend to"}
+"""What some models pass to attention, in words."""
 
 
 class NotPackable(ValueError):
@@ -100,8 +95,9 @@ def attend(
     unknown = sorted(name for name, given in kwargs.items() if given is not None and name not in HARMLESS)
     if shared_prefix is None:
         raise NotPackable("does not pass arguments of its forward pass on to its attention")
-    for name in unknown:
-        raise NotPackable(FEATURES.get(name, f"calls attention with {name}, which packed attention does not have"))
+    if unknown:
+        words = ", ".join(FEATURES.get(name, name) for name in unknown)
+        raise NotPackable(f"calls attention with {words}, which packed attention does not have")
     if kwargs.get("is_causal") is False:
         raise NotPackable("has attention that is not causal")
     if attention_mask is None and kwargs.get("sliding_window"):
@@ -142,12 +138,18 @@ class _Kernel:
         repeats = query.size(2) // key.size(2)
         if repeats > 1 and not (mask is None and self.softcap is None):  # CUDA's kernels take a mask or grouped heads
             key, value = (heads.repeat_interleave(repeats, dim=2) for heads in (key, value))
-        if self.softcap is not None:
-            return self._capped(self.softcap, query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), mask)
+        query, key, value = (heads.transpose(1, 2) for heads in (query, key, value))
+        if self.softcap is not None:  # all scores are in memory
+            scale = query.size(-1) ** -0.5 if self.scaling is None else self.scaling
+            scores = self.softcap * torch.tanh(query @ key.transpose(2, 3) * scale / self.softcap)
+            if mask is None:
+                mask = torch.ones(scores.shape[2:], dtype=torch.bool, device=scores.device).tril()
+            shares = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1, dtype=torch.float32).to(value.dtype)
+            return (torch.dropout(shares, self.dropout, train=True) @ value).transpose(1, 2)
         found = scaled_dot_product_attention(
-            query.transpose(1, 2),
-            key.transpose(1, 2),
-            value.transpose(1, 2),
+            query,
+            key,
+            value,
             attn_mask=mask,
             dropout_p=self.dropout,
             is_causal=mask is None,
@@ -155,22 +157,6 @@ class _Kernel:
             enable_gqa=mask is None and repeats > 1,
         )
         return found.transpose(1, 2)
-
-    def _capped(
-        self,
-        softcap: float,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        mask: torch.Tensor | None,
-    ) -> torch.Tensor:
-        """Attend with capped scores, on (sequences, heads, length, D), with all of them in memory."""
-        scale = query.size(-1) ** -0.5 if self.scaling is None else self.scaling
-        scores = softcap * torch.tanh(query @ key.transpose(2, 3) * scale / softcap)
-        if mask is None:
-            mask = torch.ones(scores.shape[2:], dtype=torch.bool, device=scores.device).tril()
-        shares = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1, dtype=torch.float32).to(value.dtype)
-        return (torch.dropout(shares, self.dropout, train=True) @ value).transpose(1, 2)
 
     def _mask(
         self, num_queries: int, num_keys: int, branches: Layout | None, device: torch.device

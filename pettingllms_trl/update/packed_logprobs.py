@@ -26,7 +26,6 @@ from accelerate.utils import DistributedType, gather_object
 from peft import PeftModel
 from torch import nn
 from transformers import PreTrainedTokenizerBase
-from trl.trainer.utils import pad
 
 from pettingllms_envs.observations import Image
 from pettingllms_trl.config import MultiAgentGRPOConfig
@@ -37,7 +36,7 @@ from pettingllms_trl.structure.properties import base_of, check_switch, rope_swi
 from pettingllms_trl.update.packed_attention import attending
 from pettingllms_trl.update.packing.cost import token_price_of
 from pettingllms_trl.update.packing.pack import pack
-from pettingllms_trl.update.packing_checks import Differences, compare, template_rows, why_failed
+from pettingllms_trl.update.packing_checks import Differences, compare, padded, template_rows, why_failed
 from pettingllms_trl.update.positions import counts_padding, takes_positions, with_positions
 
 
@@ -133,10 +132,10 @@ class PackedScorer:
             cause = f"{type(error.__cause__).__name__}: {error.__cause__}"
             undecided = f"is not known to read packed rows: its class does not take smaller sizes ({cause})"
             return by_structure or undecided if self._args.shared_prefix else ""
-        if isinstance(found.head, str) or found.head > EXACT:
+        if found.head is not None:
             raise ValueError(
                 f"the model of policy {self._team.active!r}, a {type(base_of(weights)).__name__}, has a head that "
-                f"TRL's fused one does not compute ({_in_nats(found.head)}); expected the log-probabilities of its "
+                f"TRL's fused one does not compute ({found.head}); expected the log-probabilities of its "
                 "logits, with which tokens are sampled. Train another model."
             )
         if not self._args.shared_prefix:
@@ -160,26 +159,29 @@ class PackedScorer:
         config = self._team.weights_of(self._team.active).config.get_text_config()
         price = token_price_of(self._accelerator.device.type, config.hidden_size)
         self.token_prices[self._team.active] = price
-        ids, mask = probe_batch(config.vocab_size, self._accelerator.device)
+        numbers = [(7919 * number + 13) % config.vocab_size for number in range(37)]  # any that differ
+        prompts = {8: numbers[:8], 5: numbers[8:13]}
+        rows = [(prompts[start], numbers[13 + 6 * row :][:size]) for row, (start, size) in enumerate(PROBE)]
+        ids, mask, most = padded(rows, self._accelerator.device)
         training = model.training
         model.eval()
         try:
             with torch.no_grad():
-                padded, _, _ = self._score(model, ids, mask, PROBE_LENGTH)
+                in_batch, _, _ = self._score(model, ids, mask, most)
                 try:
-                    packed, _ = self._packed(model, ids, mask, PROBE_LENGTH)
+                    packed, _ = self._packed(model, ids, mask, most)
                 except FAILURES as failure:
                     return why_failed(failure)
                 noise, error = torch.zeros(2, device=ids.device)
                 for row in ALONE:
                     own = mask[row].bool()
-                    width = int(own[-PROBE_LENGTH:].sum())
+                    width = int(own[-most:].sum())
                     alone, _, _ = self._score(model, ids[row : row + 1, own], mask[row : row + 1, own], width)
-                    noise = noise + (padded[row, :width] - alone[0]).abs().mean()
+                    noise = noise + (in_batch[row, :width] - alone[0]).abs().mean()
                     error = error + (packed[row, :width] - alone[0]).abs().mean()
         finally:
             model.train(training)
-        least = EXACT if self._is_in_float32(model) else torch.finfo(torch.bfloat16).eps * float(padded.abs().max())
+        least = EXACT if self._is_in_float32(model) else torch.finfo(torch.bfloat16).eps * float(in_batch.abs().max())
         if float(error) <= max(NOISES * float(noise), len(ALONE) * least):
             return None
         off, by = float(error) / len(ALONE), float(noise) / len(ALONE)
@@ -292,7 +294,7 @@ class PackedScorer:
         own, size, found = rows[first::step], self._args.per_device_train_batch_size, list[float]()
         with self._team.in_eval_mode():
             for start in range(0, len(own), size):
-                ids, mask, width = _padded(own[start : start + size], self._accelerator.device)
+                ids, mask, width = padded(own[start : start + size], self._accelerator.device)
                 with self.scoring(pictures=pictures[first::step][start : start + size]):
                     scores, _, _ = self.score(self._team.wrapped, ids, mask, width)
                 found += (scores * mask[:, -width:]).sum(dim=1).tolist()
@@ -319,7 +321,7 @@ class PackedScorer:
         return scores, rest[0], rest[1]
 
     def _packed(
-        self, model: Any, ids: torch.Tensor, mask: torch.Tensor, width: int, *, isolated: bool = True
+        self, model: Any, ids: torch.Tensor, mask: torch.Tensor, width: int
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Score rows in one packed forward pass: log-probabilities and entropies of their completions, (B, C), 0 where
         masked; `None` for the entropies of a reference.
@@ -328,46 +330,19 @@ class PackedScorer:
             model: The policy's model, its reference, or a function that calls one.
             ids, mask: (B, P + C).
             width: C.
-            isolated: `False`: every token sees all tokens before it in the row, including those of other candidates.
         """
         packed = pack(ids, mask, width, token_price=self.token_prices[self._team.active])
         own = self._team.weights_of(self._team.active)
         models = (own, model) if isinstance(model, nn.Module) else (own,)
-        layout = packed.layout if isolated else packed.layout.as_single_sequence()
         with attending(*models), self._accelerator.autocast():
-            outputs = model(**packed.inputs | {"shared_prefix": layout})
+            outputs = model(**packed.inputs)
         entropies = None if outputs.entropy is None else packed.of_completions(outputs.entropy)
         return packed.of_completions(outputs.log_probs), entropies
 
 
-def _padded(rows: Sequence[Sequence[Sequence[int]]], device: torch.device) -> tuple[torch.Tensor, torch.Tensor, int]:
-    """Prompts padded on the left and completions on the right, with their mask and the longest completion."""
-    parts = [[torch.tensor(ids, device=device) for ids in part] for part in zip(*rows, strict=True)]
-    sides = list(zip(parts, ("left", "right"), strict=True))
-    ids = torch.cat([pad(part, padding_side=side) for part, side in sides], dim=1)
-    masks = [pad([torch.ones_like(each) for each in part], padding_side=side) for part, side in sides]
-    return ids, torch.cat(masks, dim=1), masks[1].size(1)
-
-
-PROBE_LENGTH = 6
-"""Tokens of the longest completion of `probe_batch`."""
+PROBE = ((8, 6), (5, 3), (8, 4), (5, 5))
+"""Tokens of the prompt and the completion of each row that a model itself reads; as long prompts are the same."""
 ALONE = (1, 3)
-"""Rows of `probe_batch` that are read alone: padded on both sides there."""
+"""Rows that are read alone: padded on both sides in a batch."""
 NOISES = 3.0
 """The most by which packed rows may differ, in differences between a row alone and in TRL's batch."""
-
-
-def probe_batch(vocabulary: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Four sequences with two prompts of eight and of five tokens, and their mask: (4, 8 + PROBE_LENGTH) each."""
-    lengths = torch.tensor([6, 3, 4, 5], device=device)
-    prompt_of = torch.tensor([0, 1, 0, 1], device=device)
-    prompts = torch.arange(16, device=device).view(2, 8)[prompt_of]
-    completions = 16 + torch.arange(4 * PROBE_LENGTH, device=device).view(4, PROBE_LENGTH)
-    ids = (torch.cat([prompts, completions], dim=1) * 7919 + 13) % vocabulary  # any that differ
-    is_shown = torch.arange(8, device=device) >= 3 * prompt_of[:, None]
-    seen = torch.arange(PROBE_LENGTH, device=device) < lengths[:, None]
-    return ids, torch.cat([is_shown, seen], dim=1).to(ids.dtype)
-
-
-def _in_nats(head: float | str) -> str:
-    return head if isinstance(head, str) else f"off by {head:.2g} nats a token in float32, on a miniature"

@@ -14,7 +14,7 @@ import torch
 from jinja2 import TemplateError
 from torch import nn
 from transformers import PreTrainedTokenizerBase
-from trl.trainer.utils import add_fused_lm_head
+from trl.trainer.utils import add_fused_lm_head, pad
 
 from pettingllms_trl.structure.miniature import EXACT, FAILURES, NoMiniature, miniature, quiet
 from pettingllms_trl.structure.properties import base_of
@@ -31,14 +31,14 @@ LONGEST, LONGEST_REPLY = 96, 12
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """Of the log-probabilities of a miniature, in nats, from those of its logits, one row at a time.
+    """Of the log-probabilities of a miniature from those of its logits, one row at a time; `None` where there is none.
 
     Args:
-        head: The largest of TRL's fused head; or why it does not run.
-        packed: Why rows are not packed; `None`: they may be.
+        head: Of TRL's fused head; or why it does not run.
+        packed: Why rows are not packed.
     """
 
-    head: float | str
+    head: str | None
     packed: str | None
 
 
@@ -83,25 +83,33 @@ def compare(model: Any, prompts: Sequence[Sequence[int]], completions: Sequence[
         try:
             heads = [_of_head(small, row, width) for row, width in zip(ids, widths, strict=True)]
         except FAILURES as error:
-            return Differences(f"{type(error).__name__}: {error}", "is not read by TRL's fused head")
-        return Differences(_largest(heads, expected), _why_not_packed(small, ids, widths, expected))
+            return Differences(f"{type(error).__name__}: {error}", None)
+        off = _largest(heads, expected)
+        head = f"off by {off:.2g} nats a token in float32, on a miniature" if off > EXACT else None
+        pairs = [(row[:-width], row[-width:]) for row, width in zip(ids, widths, strict=True)]
+        return Differences(head, _why_not_packed(small, pairs, expected))
+
+
+def padded(rows: Sequence[Sequence[Any]], device: torch.device) -> tuple[torch.Tensor, torch.Tensor, int]:
+    """Prompts padded on the left and completions on the right, with their mask and the longest completion."""
+    parts = [[torch.as_tensor(ids, device=device) for ids in part] for part in zip(*rows, strict=True)]
+    sides = list(zip(parts, ("left", "right"), strict=True))
+    ids = torch.cat([pad(part, padding_side=side) for part, side in sides], dim=1)
+    masks = [pad([torch.ones_like(each) for each in part], padding_side=side) for part, side in sides]
+    return ids, torch.cat(masks, dim=1), masks[1].size(1)
 
 
 def _why_not_packed(
-    small: nn.Module, rows: Sequence[torch.Tensor], widths: Sequence[int], expected: Sequence[torch.Tensor]
+    small: nn.Module, pairs: Sequence[Sequence[torch.Tensor]], expected: Sequence[torch.Tensor]
 ) -> str | None:
-    longest, width = max(map(len, rows)), max(widths)
-    ids, mask = torch.zeros((2, len(rows), longest + width), dtype=torch.long)
-    for own, seen, row, size in zip(ids, mask, rows, widths, strict=True):
-        places = slice(longest + size - len(row), longest + size)
-        own[places], seen[places] = row, 1
+    ids, mask, width = padded(pairs, torch.device("cpu"))
     ways: tuple[Way, ...] = ("rows", "prompts")
     try:
         with attending(small):
             for way in ways:
                 packed = pack(ids, mask, width, way=way)
                 found = packed.of_completions(small(**packed.inputs).log_probs)
-                error = _largest([row[:size] for row, size in zip(found, widths, strict=True)], expected)
+                error = _largest([row[: len(own)] for row, own in zip(found, expected, strict=True)], expected)
                 if not error <= EXACT:
                     return f"would give other log-probabilities, by {error:.2g} nats in float32"
     except FAILURES as failure:

@@ -243,10 +243,18 @@ class LastReply(Remembering):
         return (reply,)
 
 
+class ShownAtOnce(LastReply):
+    """The last reply is read in the next prompt, and never again."""
+
+    def shown(self, memory: tuple[Any, ...]) -> str:
+        return memory[0] if memory else ""  # type: ignore[no-any-return]
+
+
 CLASSES: dict[str, tuple[type[Remembering], str]] = {
     "a message for the next reader but one": (NextButOne, "little"),
     "a counter of bad replies": (BadReplies, "little"),
     "what is paid at the end": (PaidLate, "little"),
+    "what the next prompt shows": (ShownAtOnce, "little"),
     "keeps the reply": (LastReply, "much"),
     "keeps the history": (Remembering, "much"),
 }

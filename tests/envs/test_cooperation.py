@@ -139,7 +139,8 @@ def test_all_forms_have_as_many_replies_as_their_team(workflow: str, expected: i
 def test_where_nobody_sends_messages_there_is_no_form_without_them() -> None:
     forms = pettingllms_envs.make("note_taking", answerer="watcher").metadata["cooperation"]
     assert forms["cut"] is None
-    assert forms["full"] == {"settings": {"workflow": "full", "alpha": 1.0}, "player": "left_0"}
+    settings = {"workflow": "full", "strict_format": False, "alpha": 1.0}
+    assert forms["full"] == {"settings": settings, "player": "left_0"}
 
 
 def test_a_pair_without_messages_is_shown_none() -> None:
@@ -345,7 +346,10 @@ class PublishedTeam(LibrarianTeam):
 def test_a_contributor_declares_forms_with_one_property() -> None:
     env = assemble(Archives, __name__, (PublishedTeam, FullLibrarian), name="own_v0").env(**TINY)
     assert env.metadata["cooperation"] == {
-        "full": {"settings": {"workflow": "full", "alpha": 1.0, **TINY}, "player": "librarian_0"},
+        "full": {
+            "settings": {"workflow": "full", "strict_format": False, "alpha": 1.0, **TINY},
+            "player": "librarian_0",
+        },
         "routed": None,
         "cut": None,
         "alone": [],

@@ -7,12 +7,16 @@ import pytest
 
 import pettingllms_envs
 from pettingllms_envs.core import Unreadable
+from pettingllms_envs.programs.replies import read_reply
 from pettingllms_envs.replies.reading import TWO_ANSWERS, with_reading, without_thoughts
 from pettingllms_envs.tasks.base import OpenTask
 from pettingllms_envs.tasks.live_code_bench import LiveCodeBench
 from pettingllms_envs.tasks.plan_path import PlanPath
 from pettingllms_envs.tasks.search import Search, SearchMove
 from pettingllms_envs.tasks.sudoku import Sudoku
+from pettingllms_envs.tools import make_tool
+from pettingllms_envs.tools.calls import Call, only_text, read_native_calls, read_text_calls
+from pettingllms_envs.workflows.designs import Design, Limits, Member, read_design, write_design
 
 
 MOVES = with_reading(PlanPath(), strict=False)
@@ -169,3 +173,27 @@ def test_a_record_that_does_not_say_how_replies_were_read_is_strict() -> None:
     assert recorded("plan_path_v0", {"size": 5}) == {"size": 5, "strict_format": True}
     assert recorded("plan_path_v0", {"strict_format": False}) == {"strict_format": False}
     assert recorded("program:team.py:team", {}) == {}
+
+
+CALL = f'<tool_call>{{"name": "python", "arguments": {{"{only_text(make_tool("python").spec)}": "1"}}}}</tool_call>'
+
+
+@pytest.mark.parametrize("draft", ["[THINK]{}[/THINK]", "{}</reasoning>", "<|channel|>analysis{}<|channel|>final"])
+def test_a_call_among_thoughts_is_no_call(draft: str) -> None:
+    tools = [make_tool("python")]
+    drafted = CALL.replace('"1"', '"2"')
+    assert read_native_calls(draft.format(drafted), tools) == []
+    assert read_native_calls(draft.format(drafted) + CALL, tools) == [Call("python", "1")]
+    spec = tools[0].spec
+    described = [{"type": "function", "function": {"name": spec.name, "parameters": spec.parameters}}]
+    words, calls = read_reply(f"{draft.format(drafted)}I try.\n{CALL}", described, 0)
+    assert words == f"{draft.format(drafted)}I try."
+    assert len(calls) == 1
+    fenced = "```call python\n{}\n```"
+    assert read_text_calls(draft.format(fenced.format(2)) + fenced.format(1), tools) == [Call("python", "1")]
+
+
+@pytest.mark.parametrize("thoughts", ["[THINK]a[/THINK]", "a</thinking>", "<think>a</think>", "a done.</reasoning>"])
+def test_a_design_is_read_after_thoughts_however_they_end(thoughts: str) -> None:
+    design = Design((Member("solve"),), 1)
+    assert read_design(thoughts + write_design(design), Limits()) == design

@@ -7,10 +7,13 @@ from functools import partial
 from typing import Any
 
 import pytest
+from gymnasium.spaces import Text
+from pettingzoo import AECEnv
 
 import pettingllms_envs
+from pettingllms_envs import cli, testing
 from pettingllms_envs.testing import Result, check
-from planted_states import PLANTED, of_function, rounds
+from planted_states import PLANTED, keeps_reply, of_function, rounds
 
 
 def found(make: Callable[[], Any], seeds: int = 4) -> Result:
@@ -39,3 +42,68 @@ def test_both_histories_are_said_and_what_differs() -> None:
 def test_histories_are_not_checked() -> None:
     make = partial(pettingllms_envs.make, "conversation", roles=["solver"], grader="exact")
     assert found(make).status == "skipped"
+
+
+class Countdown(AECEnv):  # type: ignore[misc]
+    """A third-party game: two players in turn take 1, 2 or 3 of twelve stones, whoever takes the last one is paid."""
+
+    def __init__(self, kept: str) -> None:
+        self.kept = kept
+        self.possible_agents = ["first", "second"]
+        self.metadata = {"name": "countdown_v0", "branching": "copy"}
+
+    def observation_space(self, agent: str) -> Text:
+        return Text(100)
+
+    def action_space(self, agent: str) -> Text:
+        return Text(4)
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
+        self.agents, self.stones, self.said = list(self.possible_agents), 12, ""
+        self.rewards = dict.fromkeys(self.agents, 0.0)
+        self._cumulative_rewards = dict(self.rewards)
+        self.terminations, self.truncations = dict.fromkeys(self.agents, False), dict.fromkeys(self.agents, False)
+        self.infos: dict[str, Any] = {agent: {} for agent in self.agents}
+        self.agent_selection = "first"
+
+    def observe(self, agent: str) -> str:
+        return f"{self.stones} stones."
+
+    def state_hash(self) -> str:
+        seen = {"all": (self.stones, self.agent_selection), "no stones": self.agent_selection}
+        return repr(seen.get(self.kept, (self.stones, self.agent_selection, self.said)))
+
+    def step(self, action: str | None) -> None:
+        agent = self.agent_selection
+        if self.terminations[agent]:
+            self._was_dead_step(action)
+            return
+        self.said = action or ""
+        self.stones -= min(int(self.said) if self.said in ("1", "2", "3") else 1, self.stones)
+        self.rewards = {each: float(self.stones == 0 and each == agent) for each in self.agents}
+        self.terminations = dict.fromkeys(self.agents, self.stones == 0)
+        self.agent_selection = self.possible_agents[agent == "first"]
+
+
+@pytest.mark.parametrize(("kept", "status"), [("all", "passed"), ("no stones", "failed"), ("the reply", "warning")])
+def test_the_state_hash_of_a_third_party_environment_is_checked(kept: str, status: str) -> None:
+    (result,) = check(partial(Countdown, kept), seeds=range(2), only=["states"], blind=["1", "2", "3"])
+    assert result.status == status, result.detail
+
+
+def too_much() -> Any:
+    return of_function(keeps_reply, False)
+
+
+def too_little() -> Any:
+    return of_function(rounds, False)
+
+
+@pytest.mark.parametrize(("name", "status"), [("too_much", 0), ("too_little", 1)])
+def test_check_ends_with_status_1_on_a_failure_and_0_on_a_warning(
+    name: str, status: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(testing.check, "__kwdefaults__", {**testing.check.__kwdefaults__, "only": ("states",)})
+    assert cli.main(["check", f"{__name__}:{name}", "--seeds", "4"]) == status
+    out = capsys.readouterr().out
+    assert ("1 with a warning" in out, "1 failed" in out) == (status == 0, status == 1)

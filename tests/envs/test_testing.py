@@ -144,6 +144,7 @@ def test_a_sound_third_party_environment_passes_every_check() -> None:
     assert report.ok, str(report)
     assert [result.name for result in report if result.status == "skipped"] == [
         "another process",
+        "states",
         "potential",
         *NO_FEATURES,
     ]
@@ -255,6 +256,7 @@ def test_what_a_third_party_environment_need_not_have_is_skipped_with_the_reason
     assert {result.name: result.detail for result in report if result.status == "skipped"} == {
         "parallel": "no make_parallel was given",
         "another process": report["another process"].detail,
+        "states": "it has no state_hash()",
         "options": "it declares no metadata['reset_options']; an unknown one was ignored",
         "oracle": "it has no oracle()",
         "floors": "it has no oracle(), declares no metadata['max_return'] and reports no success",

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from pettingllms_envs.agents import spec
 from pettingllms_envs.cli import main
-from pettingllms_envs.episodes import files, media
-from pettingllms_envs.evaluation import hub
+from pettingllms_envs.commands import setting
+from pettingllms_envs.episodes import files, index, media, origin
+from pettingllms_envs.evaluation import suites, teams
 
 
 def test_a_link_out_of_the_folder_is_not_opened_and_one_within_it_is(tmp_path: Path) -> None:
@@ -67,7 +69,7 @@ def test_files_and_lines_have_a_bound(tmp_path: Path, monkeypatch: pytest.Monkey
     ],
 )
 def test_of_an_absolute_path_the_last_name_is_uploaded(value: object, shown: object) -> None:
-    assert hub.without_paths(value) == shown
+    assert origin.without_paths(value) == shown
 
 
 def test_no_control_character_of_an_error_or_a_path_reaches_the_terminal(
@@ -80,3 +82,37 @@ def test_no_control_character_of_an_error_or_a_path_reaches_the_terminal(
     shown = "".join(capsys.readouterr())
     assert "title" in shown
     assert not {"\x1b", "\x07", "\u202e"} & set(shown)
+
+
+def test_a_link_to_itself_is_an_error_of_the_system(tmp_path: Path) -> None:
+    (tmp_path / files.RUN).symlink_to(files.RUN)
+    with pytest.raises(OSError, match="Too many levels of symbolic links"):
+        files.opened(tmp_path / files.RUN)
+
+
+def test_a_team_in_the_cache_of_the_hub_is_a_link_and_is_read(tmp_path: Path) -> None:
+    (tmp_path / "blob").write_text('{"format": 1, "environment": "game", "agents": {}, "policies": {}}')
+    (tmp_path / "snapshot").mkdir()
+    (tmp_path / "snapshot" / teams.TEAM).symlink_to("../blob")
+    assert teams.read_team(tmp_path / "snapshot").environment == "game"
+
+
+def test_what_is_nested_too_deeply_is_no_traceback(tmp_path: Path) -> None:
+    deep = "[" * 100_000
+    (tmp_path / "deep.yaml").write_text(deep)
+    with pytest.raises(ValueError, match=r"deep.yaml is not YAML"):
+        suites.read_suite(str(tmp_path / "deep.yaml"))
+    (tmp_path / suites.RECORD).write_text(deep)
+    assert suites.read_record(tmp_path) == {}
+    assert setting(f"size={deep}") == ("size", deep)
+    with pytest.raises(ValueError, match="expected a JSON object"):
+        spec.option("extra", deep)
+
+
+def test_runs_are_found_in_folders_deeper_than_the_stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for _ in range(1100):
+        os.mkdir("a")
+        os.chdir("a")
+    Path(files.RUN).touch()
+    assert [len(each.parts) for each in index.run_folders(tmp_path)] == [len(tmp_path.parts) + 1100]

@@ -359,6 +359,28 @@ def test_replay_says_that_all_is_the_same_or_what_is_not(run: Run) -> None:
     assert "The first difference: instance 3, sample 0, step 2 (drafter_0): rewards['planner_0']: expected " in out
 
 
+def test_replay_says_of_how_many_episodes_states_were_not_compared(run: Run) -> None:
+    run("bench plan_path --workflow describer_solver --agents oracle --limit 3 --output a")
+    file = Path("a/episodes.jsonl")
+    rows = files.read(file)
+    for row in rows[:2]:  # as an earlier version wrote them
+        del row["state_form"]
+        row["state"] = row["steps"][0]["state"] = "0" * 64
+        row["digest"] = files.digest(row)
+    files.write_rows(file, rows)
+    status, out, _ = run("replay a")
+    assert status == 0
+    assert out.splitlines() == [
+        "3 of 3 episodes are the same, byte for byte.",
+        "States of 2 episodes were not compared: the record has another form of them.",
+    ]
+    rows[2]["state"] = "0" * 64  # which has the environment's form
+    files.write_rows(file, rows)
+    status, out, _ = run("replay a")
+    assert status == 1
+    assert "2 of 3 episodes are the same, byte for byte." in out
+
+
 def test_replay_does_not_count_episodes_that_ended_with_an_error_as_the_same(run: Run) -> None:
     def silent(asked: Request) -> str:
         raise AgentFailed("unreachable", "nobody there")

@@ -89,6 +89,26 @@ def test_empty_replies_and_calls_of_tools_are_counted_and_told(as_read: Callable
         assert tables.empty_replies(metrics.report(header(), [as_read(silent)])["agents"]) == []
 
 
+def test_readings_are_counted_by_agent_and_above_a_twentieth_unreadable_the_commonest_reason_is_told() -> None:
+    forms = ["strictly"] * 17 + ["leniently", "unreadable: it is empty", "unreadable: it is empty"]
+
+    def lines(readings: list[str]) -> list[str]:
+        rows = [row(i, True, reply="Let me see") for i in range(len(readings))]
+        for each, reading in zip(rows, readings, strict=True):
+            each["steps"][0]["reading"] = reading
+        return tables.readings(metrics.report(header(), rows)["agents"])
+
+    assert lines(forms) == [
+        "planner_0: 17 replies read strictly, 1 only leniently, 2 unreadable",
+        "warning: 10% of the replies of planner_0 are unreadable, most often because it is empty. One of them: "
+        '"Let me see". Say in the prompt how a reply is to end, or raise --max-tokens where replies are cut off.',
+    ]
+    assert lines([*forms[:-1], "strictly"]) == [  # 5% of 20
+        "planner_0: 18 replies read strictly, 1 only leniently, 1 unreadable"
+    ]
+    assert lines(["strictly"] * 3) == tables.readings(metrics.report(header(), [row(0, True)])["agents"]) == []
+
+
 @pytest.mark.parametrize("as_read", [dict, files.light])
 def test_words_of_servers_and_counts_in_doubt_are_counted_and_told(as_read: Callable[[Any], Any]) -> None:
     rows = [row(i, True) for i in range(4)]

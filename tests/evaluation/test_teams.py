@@ -12,7 +12,7 @@ import pytest
 
 from pettingllms_envs import cli
 from pettingllms_envs.agents.spec import AgentSpec, from_identity
-from pettingllms_envs.commands.runs import specs
+from pettingllms_envs.commands.runs import asked, specs
 from pettingllms_envs.evaluation.agent_pools import open_all
 from pettingllms_envs.evaluation.teams import notes, read_team
 
@@ -167,6 +167,22 @@ def test_a_team_that_was_trained_with_other_settings_is_told(lora: Path) -> None
         f"{lora} is a team of drafter_0, planner_0 (trained on plan_path_v0) with size=5 (here 8). Play it so with "
         "--set NAME=VALUE."
     ]
+
+
+@pytest.mark.parametrize(("trained", "strict"), [({}, True), ({"strict_format": False}, False)])
+def test_a_team_that_does_not_say_how_its_replies_were_read_is_strict(
+    lora: Path, trained: dict[str, Any], strict: bool
+) -> None:
+    file = lora / "team.json"
+    facts = json.loads(file.read_text())
+    file.write_text(json.dumps({**facts, "settings": {"plan_path_v0": [{"workflow": "draft_plan", **trained}]}}))
+    line = f"bench plan_path --workflow draft_plan --limit 1 --team {lora}"
+    for more, expected in (("", strict), (" --set strict_format=false", False)):
+        args = cli._parser({}).parse_args((line + more).split())
+        (args.env,) = args.envs
+        bench, env = asked(args)
+        assert env.metadata["settings"]["strict_format"] is expected
+        assert bench.make().metadata["settings"]["strict_format"] is expected
 
 
 def test_a_setting_that_was_left_out_in_training_or_here_is_compared_by_its_default(lora: Path) -> None:

@@ -101,6 +101,12 @@ def is_anchored(name: str, tree: ast.Module) -> bool:
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "match_last_line"
     ]
+    known += [  # of a table, each of whose patterns is matched so
+        node.generators[0].iter
+        for node in ast.walk(tree)
+        if isinstance(node, ast.GeneratorExp)
+        and {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)} <= ANCHORED
+    ]
     read = [each for each in uses if isinstance(each.ctx, ast.Load)]
     return bool(read) and all(any(each is other for other in known) for each in read)
 

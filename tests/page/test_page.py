@@ -169,6 +169,19 @@ def test_boards_of_roles_with_tools_are_drawn_without_calling_the_tools(monkeypa
     assert next(results) == "2"  # the page called no tool
 
 
+@pytest.mark.parametrize(("fields", "drawn"), [({}, [True] * 3), ({"state_form": 2}, [False] * 3)])
+def test_states_of_another_form_than_the_environments_hide_no_board(fields: dict[str, int], drawn: list[bool]) -> None:
+    env = pettingllms_envs.make("plan_path_v0", size=4, workflow="describer_solver")
+    env.reset(seed=0)
+    steps = []
+    for _ in range(2):
+        steps.append({"agent": env.agent_selection, "state": "0" * 64, "reply": env.oracle()})
+        env.step(steps[-1]["reply"])
+    row = {"instance": {"env": "plan_path_v0", "seed": 0, "options": {}}, "steps": steps, **fields}
+    pictures = Boards({"kind": "bench", "config": {"settings": env.metadata["settings"]}}).of(row)
+    assert [picture is not None for picture in pictures] == drawn
+
+
 def test_other_settings_than_the_runs_draw_no_board(bench: Path) -> None:
     row = files.read(bench)[0]
     assert Boards({"kind": "bench", "config": {"env": "sokoban_v0", "settings": {"num_turns": 3}}}).of(row) == [

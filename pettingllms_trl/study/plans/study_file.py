@@ -23,13 +23,16 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from pettingllms_envs import recorded_settings
+from pettingllms_envs.settings import STRICT_FORMAT
 from pettingllms_envs.studies.results import Cell, label
-from pettingllms_trl.study.plans.plan import GUESSER_FIELDS, FidelityOptions, Instances, Method, Study, Tuning
+from pettingllms_trl.study.plans.plan import GUESSER_FIELDS, FidelityOptions, Instances, Method, Study, Tuning, merged
 from pettingllms_trl.study.plans.primary import primary_of, primary_seeds_of
 from pettingllms_trl.study.plans.study_values import check_known, flag, mapping, name_of, positive, seeds_of
 
@@ -60,9 +63,22 @@ def read_study(path: Path) -> Study:
     """
     try:
         content = yaml.safe_load(path.read_text("utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"{path}: {error}; expected YAML. Fix the file.") from error
-    return study_of(content, name=path.stem)
+    return _with_reading(study_of(content, name=path.stem))
+
+
+def _with_reading(study: Study) -> Study:
+    """The study, each of whose environments says how replies are read, so that the files of its runs do."""
+    environments = {}
+    for name, own in study.environments.items():
+        fields = merged(study.base, own)
+        settings = fields.get("env_kwargs", {})
+        if "env_id" in fields and STRICT_FORMAT not in settings:
+            said = recorded_settings(fields["env_id"], settings, strict=False, trusted=True)
+            own = merged(own, {"env_kwargs": {key: said[key] for key in said if key == STRICT_FORMAT}})
+        environments[name] = own
+    return replace(study, environments=environments)
 
 
 def study_of(content: Any, *, name: str) -> Study:

@@ -54,13 +54,6 @@ class Layout:
     starts: torch.Tensor
     visible: torch.Tensor | None = None
 
-    def as_single_sequence(self) -> Layout:
-        """The layout of a single causal sequence: what a model computes that ignores the layout."""
-        places = torch.arange(len(self.back), device=self.back.device)
-        return Layout(
-            rows=places[None], back=places, prompts=None, branches=places[None], starts=self.starts.new_zeros(1)
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Packed:

@@ -29,7 +29,7 @@ from pettingllms_envs.programs import program
 from pettingllms_trl import MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.checkpoints import atomic
 from pettingllms_trl.checkpoints.checkpointer import Checkpointer
-from pettingllms_trl.checkpoints.configuration import RunConfiguration, differences
+from pettingllms_trl.checkpoints.configuration import RunConfiguration, differences, warning
 from pettingllms_trl.checkpoints.descriptions import (
     described,
     described_environment,
@@ -394,6 +394,22 @@ def test_what_only_one_version_of_the_package_knows_is_not_compared() -> None:
         team={"peft_config": {"r": 4, "use_new": 1}, "new": {"x": 1}}, settings={"seed": 1, "n": 2}
     )
     assert differences(older.described(), newer) == []
+
+
+@pytest.mark.parametrize("name", ["", "grid"])
+def test_a_checkpoint_that_does_not_say_how_replies_were_read_was_strict(name: str) -> None:
+    def of(**said: bool) -> RunConfiguration:
+        named = {f"strict_format of env {name}".strip(): value for value in said.values()}
+        return RunConfiguration(settings={"seed": 1, **named})
+
+    older = of().described()
+    assert differences(older, of(strict=True)) == []
+    assert differences(of(strict=False).described(), of(strict=False)) == []
+    found = differences(older, of(strict=False))
+    said = warning(Path("checkpoint-1"), found)
+    assert said is not None
+    assert f"strict_format of env {name}".strip() + " True -> False" in said
+    assert "pass strict_format=True to the environment, as replies were read there" in said
 
 
 def test_a_checkpoint_of_an_older_version_is_resumed_with_one_sentence(

@@ -64,6 +64,7 @@ EPISODE = Episode(
 ABOUT: dict[str, Any] = {
     "environments": {"": "plan_path_v0"},
     "teams": {"": ["drafter_0", "planner_0"]},
+    "states": {"": {}},
     "policies": {"planner_0": "planner"},
 }
 
@@ -109,6 +110,7 @@ def test_the_header_keeps_settings_that_are_tuples_and_says_what_the_data_are() 
     assert about["config"]["settings"] == {
         "workflow": "coder_tester",
         "num_turns": 4,
+        "strict_format": False,
         "alpha": 1.0,
         "order": ["tester", "coder"],
     }
@@ -128,7 +130,7 @@ def test_of_several_environments_each_row_says_which_settings_are_its_own() -> N
     assert about["data"] is None
     for name, size in (("small", 4), ("large", 9)):
         episode = dataclasses.replace(EPISODE, environment=name)
-        known = {**ABOUT, "environments": {"small": "plan_path_v0", "large": "plan_path_v0"}}
+        known = {**ABOUT, "environments": dict.fromkeys(envs, "plan_path_v0"), "states": {key: {} for key in envs}}
         known["teams"] = {name: env.possible_agents for name, env in envs.items()}
         (row,) = rows([episode], {}, [{}, {"seed": 4}], **known, step=1, before=0, first=0)
         env, settings = files.made_with(about, row)
@@ -165,7 +167,8 @@ def test_a_trainings_rollouts_are_read_and_shown_as_an_evaluations_are(model_pat
         "planner_0": "planner",
     }
     settings = files.read_header(tmp_path / "rollouts")["config"]["settings"]
-    assert settings == {"workflow": "draft_plan", "num_turns": 2, "alpha": 1.0, "size": 5}
+    own = {"workflow": "draft_plan", "num_turns": 2, "strict_format": False, "alpha": 1.0, "size": 5}
+    assert settings == own
     replayed = plan_path_v0.env(**settings)
     first = found[0]
     replayed.reset(seed=first["instance"]["seed"], options=first["instance"]["options"])

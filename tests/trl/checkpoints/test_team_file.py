@@ -124,7 +124,11 @@ def test_the_file_says_who_plays_what_on_which_base_and_how_it_was_sampled(model
     assert json.loads((tmp_path / "team.json").read_text()) == {
         "format": 1,
         "environment": "plan_path_v0",
-        "settings": {"plan_path_v0": [{"workflow": "draft_plan", "num_turns": 1, "alpha": 1.0, "size": 3}]},
+        "settings": {
+            "plan_path_v0": [
+                {"workflow": "draft_plan", "num_turns": 1, "strict_format": False, "alpha": 1.0, "size": 3}
+            ]
+        },
         "step": 0,
         "agents": {
             "drafter_0": {"policy": "sketch", "history": "none", "sampling": {**AS_TRAINED, **extra}},

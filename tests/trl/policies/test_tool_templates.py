@@ -22,8 +22,11 @@ CALLED = {
 RESULT = {"role": "tool", "content": "6", "name": "add", "tool_call_id": "a"}
 
 
-def codec_of(name: str) -> PolicyCodec:
+def codec_of(name: str, *special: str) -> PolicyCodec:
+    """The codec of a tokenizer, with further special tokens."""
     tokenizer = tokenizer_of(name)
+    if special:
+        tokenizer.add_special_tokens({"additional_special_tokens": list(special)})
 
     def tokenize(profile: Any, prompts: Sequence[Any], tools: Any, template_kwargs: Any) -> Any:
         return tokenizer.apply_chat_template(
@@ -66,8 +69,7 @@ def test_a_template_with_another_form_of_calls_is_for_environments_that_read_it_
 
 
 def test_a_special_token_that_marks_calls_raises_since_replies_would_lack_it() -> None:
-    codec = codec_of("qwen3")
-    codec._profile.tokenizer.add_special_tokens({"additional_special_tokens": ["<tool_call>"]})
+    codec = codec_of("qwen3", "<tool_call>")
     with pytest.raises(ValueError, match="has '<tool_call>' as a special token, which the text of a reply lacks"):
         codec.check_tools("agent 'a'", reads_calls=True)
 

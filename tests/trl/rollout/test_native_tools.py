@@ -77,6 +77,7 @@ def test_rollouts_on_disk_keep_tools_and_their_messages_and_are_replayed(tmp_pat
         [{"seed": 3}],
         environments={"": "plan_path_v0"},
         teams={"": plan_path().possible_agents},
+        states={"": {}},
         policies=dict.fromkeys(plan_path().possible_agents, "p"),
         step=1,
         before=recorder.begin(1),

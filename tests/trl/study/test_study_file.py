@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from pettingllms_envs.studies.results import Cell
+from pettingllms_envs.studies.results import Cell, CellResult, read_all
+from pettingllms_trl.study.cells import as_recorded
 from pettingllms_trl.study.plans.plan import filled, merged, selected
 from pettingllms_trl.study.plans.study_file import read_study, study_of
 
@@ -256,3 +257,37 @@ def test_a_study_is_read_from_its_file_and_named_after_it(tmp_path: Path) -> Non
         read_study(file)
     for committed in (ROOT / "benchmarks" / "studies").glob("*.yaml"):
         assert read_study(committed).outline().cells()
+
+
+def test_the_cells_of_a_study_say_how_replies_are_read_and_one_that_does_not_is_strict(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(yaml.safe_dump(given()))
+    own = {"size": 4, "workflow": "draft_plan"}
+    lenient = read_study(file).run(cell())
+    assert lenient.config["train"]["env_kwargs"] == {**own, "strict_format": False}
+    assert as_recorded(lenient.config["train"])["env_kwargs"]["strict_format"] is False
+    before = study_of(given(), name="mine").run(cell())  # as earlier versions wrote it
+    assert "strict_format" not in before.config["train"]["env_kwargs"]
+    assert as_recorded(before.config["train"])["env_kwargs"] == {**own, "strict_format": True}
+    file.write_text(yaml.safe_dump(given(base={**GIVEN["base"], "env_kwargs": {"size": 4, "strict_format": True}})))
+    strict = read_study(file).run(cell())
+    assert strict.config["train"]["env_kwargs"]["strict_format"] is True
+    assert strict.digest == before.digest != lenient.digest
+
+
+def test_the_committed_studies_are_planned_as_their_results_were_made() -> None:
+    for name in ("cooperation", "designed", "directed", "teams"):
+        study = read_study(ROOT / "benchmarks" / "studies" / f"{name}.yaml")
+        results = [*read_all(ROOT / "benchmarks" / "results" / "study" / name, "evaluation", CellResult)]
+        assert results
+        assert all(study.run(each.cell).digest == each.digest for each in results)
+        strict = [study.run(each.cell).config["train"]["env_kwargs"]["strict_format"] for each in results]
+        assert all(strict)
+
+
+def test_an_environment_of_a_file_is_read_strictly_where_its_cell_does_not_say_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(ROOT)
+    train = {"env_id": "benchmarks/studies/designed_envs.py:plan_path", "env_kwargs": {"size": 5}}
+    assert as_recorded(train)["env_kwargs"] == {"size": 5, "strict_format": True}

@@ -92,3 +92,25 @@ def test_a_part_counts_as_zero_in_generations_without_it() -> None:
     }
     # Where the agent has not acted, there is nothing to be the mean of.
     assert with_absent_parts({"loss": [1.0]}, logged) == {"loss": [1.0], "agent/a_0/rewards/steps": []}
+
+
+def test_the_log_has_how_the_candidates_of_an_agent_were_read() -> None:
+    read = ["strictly", "strictly", "leniently", "unreadable: it is empty"]
+    asked = decision("writer_0", (1,), (2,), (3,), (4,), (5,))
+    candidates = tuple(replace(each, reading=form) for each, form in zip(asked.candidates, read, strict=True))
+    of_third_party = decision("critic_0", (1,), (2,))
+    episode = Episode(
+        instance=0,
+        episode=0,
+        decisions=[replace(asked, candidates=candidates), of_third_party],
+        returns={"writer_0": 0.0, "critic_0": 0.0},
+        outcome={},
+    )
+    metrics = EpisodeMetrics([])
+    metrics.add(Played(episodes=[episode], counts={}, scores={}))
+    logged = metrics.of_generation()
+    assert {name: value for name, value in logged.items() if "read" in name} == {
+        "agent/writer_0/frac_read_strictly": [0.5],
+        "agent/writer_0/frac_read_leniently": [0.25],
+        "agent/writer_0/frac_unreadable": [0.25],
+    }

@@ -277,6 +277,29 @@ def test_where_the_template_can_switch_thinking_off_that_is_the_first_remedy() -
     )
 
 
+def test_replies_that_cannot_be_read_are_told_once_by_agent_with_the_commonest_reason_and_one_of_them() -> None:
+    def read(agent: str, *readings: str) -> Decision:
+        decision = replied(agent, *[WHOLE] * len(readings))
+        pairs = zip(decision.candidates, readings, strict=True)
+        candidates = [
+            dataclasses.replace(each, reading=form, completion=reply(f"the end {form}")) for each, form in pairs
+        ]
+        return dataclasses.replace(decision, candidates=tuple(candidates))
+
+    monitor = LearningMonitor({"a_0": LIMIT, "b_0": LIMIT})
+    decisions = [
+        read("a_0", *["strictly"] * 17, *["unreadable: it is empty"] * 2, "unreadable: it has no move"),
+        read("b_0", *["strictly"] * 19, "unreadable: it is empty"),  # 5%
+    ]
+    advantages = [[1.0] * 20] * 2
+    (words,) = monitor.observe([], decisions, advantages)
+    assert words.startswith(
+        "15% of the replies of a_0 are unreadable, most often because it is empty. One of them ends 'the end "
+        "unreadable: it is empty'. Say in the prompt how a reply is to end"
+    )
+    assert monitor.observe([], decisions, advantages) == []
+
+
 def test_a_warning_stands_on_lines_of_its_own_above_the_progress_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     """Glued to the bar's line, the text before the warning's would be the bar's, with no line break or return."""
     screen = io.StringIO()
@@ -442,7 +465,7 @@ def test_the_error_for_a_parallel_environment_says_how_to_train_it(tmp_path: Pat
 
 
 def test_a_role_that_is_trained_and_never_acts_ends_the_training_after_two_generations() -> None:
-    monitor, episodes = LearningMonitor({}, trained=["a_0", "critic_0"]), paid_at_the_end(4)
+    monitor, episodes = LearningMonitor({}, must_act=["a_0", "critic_0"]), paid_at_the_end(4)
     observe(monitor, episodes)
     with pytest.raises(SilentRole, match=r"^critic took no decision in the first 8 episodes.*may be paid there"):
         observe(monitor, episodes)
@@ -450,7 +473,7 @@ def test_a_role_that_is_trained_and_never_acts_ends_the_training_after_two_gener
 
 def test_a_role_that_acts_now_and_then_or_is_a_partner_may_be_silent() -> None:
     episodes = paid_at_the_end(4)
-    partner, resumed = LearningMonitor({}, trained=["a_0"]), LearningMonitor({}, trained=["a_0", "critic_0"])
+    partner, resumed = LearningMonitor({}, must_act=["a_0"]), LearningMonitor({}, must_act=["a_0", "critic_0"])
     resumed.load_state_dict(partner.state_dict())
     for monitor in (partner, resumed):
         for _ in range(3):

@@ -22,9 +22,10 @@ from transformers import CONFIG_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING, Pretrained
 
 from packed_models import MODELS
 from pettingllms_trl.structure.properties import OPTIONS, check_switch, keeps_all_tokens, rope_switch, why_not_packed
+from pettingllms_trl.update.packing_checks import compare
 
 
-PLAIN = SimpleNamespace(**dict.fromkeys([option.name for option in OPTIONS]))
+PLAIN = SimpleNamespace(**dict.fromkeys(OPTIONS))
 """A configuration without options that depend on the row."""
 
 
@@ -99,13 +100,64 @@ def test_adapters_that_depend_on_the_row_are_neither_packed_nor_kept(tmp_path: P
     assert keeps_all_tokens(plain)
 
 
-@pytest.mark.parametrize("option", [option.name for option in OPTIONS])
+@pytest.mark.parametrize("option", [*OPTIONS])
 def test_options_that_are_measured_by_row_rule_packing_out(option: str) -> None:
     model = unbuilt("llama")
     assert option in str(
         why_not_packed(model, SimpleNamespace(**{**vars(PLAIN), option: 5.0}), aux_loss_enabled=False)
     )
     assert keeps_all_tokens(model)
+
+
+def sizes(width: int, layers: int, heads: int, key_heads: int, head_dim: int, vocabulary: int) -> dict[str, Any]:
+    size = {"hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": heads, "head_dim": head_dim}
+    return {**size, "num_key_value_heads": key_heads, "vocab_size": vocabulary, "intermediate_size": 4 * width}
+
+
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "rope_theta": 5e5}
+PHI4 = {"rope_type": "longrope", "short_factor": [1.0] * 48, "long_factor": [1.2] * 24 + [30.0] * 24}
+COMMON: dict[str, tuple[str, dict[str, Any]]] = {
+    "Llama-3.1-8B": (
+        "llama",
+        {
+            **sizes(4096, 32, 32, 8, 128, 128256),
+            "rope_parameters": {**LLAMA3, "original_max_position_embeddings": 8192},
+        },
+    ),
+    "SmolLM2-135M": ("llama", sizes(576, 30, 9, 3, 64, 49152)),
+    "SmolLM3-3B": ("smollm3", sizes(2048, 36, 16, 4, 128, 128256)),
+    "Qwen2.5-7B": (
+        "qwen2",
+        {**sizes(3584, 28, 28, 4, 128, 152064), "sliding_window": 131072, "max_window_layers": 28},
+    ),
+    "Qwen3-8B": ("qwen3", sizes(4096, 36, 32, 8, 128, 151936)),
+    "Gemma-2-9b": ("gemma2", {**sizes(3584, 42, 16, 8, 256, 256000), "query_pre_attn_scalar": 256}),
+    "Gemma-3-12b": ("gemma3_text", {**sizes(3840, 48, 16, 8, 256, 262208), "sliding_window": 1024}),
+    "Mistral-7B-v0.1": ("mistral", {**sizes(4096, 32, 32, 8, 128, 32000), "sliding_window": 4096}),
+    "Phi-3-mini-4k": ("phi3", {**sizes(3072, 32, 32, 32, 96, 32064), "sliding_window": 2047}),
+    "Phi-4-mini": (
+        "phi3",
+        {
+            **sizes(3072, 32, 24, 8, 128, 200064),
+            "partial_rotary_factor": 0.75,
+            "max_position_embeddings": 131072,
+            "original_max_position_embeddings": 4096,
+            "rope_parameters": {**PHI4, "rope_theta": 1e4, "original_max_position_embeddings": 4096},
+            "pad_token_id": 199999,
+        },
+    ),
+}
+"""Published sizes."""
+
+
+@pytest.mark.parametrize("name", COMMON)
+def test_common_models_are_packed(name: str) -> None:
+    kind, fields = COMMON[name]
+    model = unbuilt(kind, **fields)
+    assert why_not_packed(model, PLAIN, aux_loss_enabled=False) is None
+    found = compare(model, [[2, 9, 40, 41, 42, 43, 44, 3, 4, 5]] * 2 + [[2, 8, 3]], [[20, 21, 22], [30], [21, 33]])
+    assert (found.head, found.packed) == (None, None)
+    assert rope_switch(model.config) == (4096 if name == "Phi-4-mini" else None)
 
 
 def test_a_routers_loss_rules_packing_out() -> None:
