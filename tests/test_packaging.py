@@ -140,11 +140,17 @@ def test_only_the_tests_are_held_to_one_thread_and_only_by_default(tmp_path, tar
 
 def test_make_installs_under_the_constraints_only():
     rules = (ROOT / "Makefile").read_text()
-    newest = rules[rules.index("TRL_NEXT :=") : rules.index("\nbench: ")]  # about what the constraints do not hold
-    held = ("constraints.txt", "$(TRL_NEXT)/torch.txt", ".bench/named.txt")  # the others are parts of the first
-    assert newest.count("pip install") == sum(newest.count(f"-c {file}") for file in held)
-    installs = re.findall(r"(?:\$\(PIP_INSTALL\)|pip install).*", rules.replace(newest, ""))
-    definition, *uses = installs
+    # Environments of their own hold a part of the constraints: torch alone, or what pyproject.toml names.
+    others = [
+        rules[rules.index(begin) : rules.index(f"\n{end}: ")]
+        for begin, end in (("VLLM :=", "test-bench"), ("TRL_NEXT :=", "bench"))
+    ]
+    held = ("constraints.txt", "$(VLLM)/torch.txt", "$(TRL_NEXT)/torch.txt", ".bench/named.txt")
+    for other in others:
+        named = [f"-c {file}" for file in held] + ["--no-deps"]  # which brings no torch
+        assert other.count("pip install") == sum(other.count(each) for each in named)
+        rules = rules.replace(other, "")
+    definition, *uses = re.findall(r"(?:\$\(PIP_INSTALL\)|pip install).*", rules)
     assert "-c constraints.txt" in definition
     assert [use.split()[-1] for use in uses] == ["build", "torch", "'.[dev]'", "'.[docs]'"]
     assert all(use.startswith("$(PIP_INSTALL)") for use in uses)

@@ -182,8 +182,6 @@ def spec_of(spec: AgentSpec, agent: str, role: str, given: Mapping[str, Any]) ->
             f"alone, and its numbers would not be those of the team. {do}"
         )
     sampling = {option: value for option, value in team.agents[who].get("sampling", {}).items() if value is not None}
-    if engine == "transformers" and sampling.get("repetition_penalty", 1.0) == 1.0:
-        sampling.pop("repetition_penalty", None)
     target, own = _weights(team, policy, base)
     whole = {**sampling, **given, **own, **options, KIND: str(team.folder)}
     return AgentSpec(engine, target, whole)

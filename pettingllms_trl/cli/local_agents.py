@@ -32,7 +32,9 @@ from pettingllms_trl.policies.profiles import PolicyProfile, check_chat_template
 from pettingllms_trl.records import Engine, Message, Prompt, Request, Sampled, Tools
 
 
-SAMPLED = ("temperature", "top_p", "top_k", "min_p", "max_tokens", "stop", "extra")
+OWN_SAMPLING = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
+"""What of a model's `generation_config.json` governs replies where an agent is told nothing, as with `vllm serve`."""
+SAMPLED = (*OWN_SAMPLING, "max_tokens", "stop", "extra")
 OF_POLICY = ("adapter", "tokenizer", "revision", "team")
 """Options that say what plays: a LoRA adapter, a tokenizer in place of the model's own, the commit of a model of the
 Hub. `team`, the folder in which they were found, is for the records alone."""
@@ -55,9 +57,9 @@ def sampling_of(spec: AgentSpec, defaults: Mapping[str, Any]) -> dict[str, Any]:
             f"extra has {', '.join(sorted(unknown))}; expected chat_template_kwargs alone, for a model of this "
             "process. Leave the others out."
         )
-    names = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "max_tokens", "stop")
-    given = {name: spec.options[name] for name in names if name in spec.options}
-    return {"temperature": 1.0, "max_tokens": MAX_TOKENS, "stop": [], **defaults, **given}
+    own = {name: defaults[name] for name in OWN_SAMPLING if defaults.get(name) is not None}
+    given = {name: spec.options[name] for name in (*OWN_SAMPLING, "max_tokens", "stop") if name in spec.options}
+    return {"temperature": 1.0, "max_tokens": MAX_TOKENS, "stop": [], **own, **given}
 
 
 def load_processing_class(spec: AgentSpec) -> tuple[Any, ImageInputs | None]:

@@ -11,6 +11,7 @@ import peft
 import torch
 import transformers
 from peft import PeftModel
+from torch import nn
 from transformers import (
     LogitsProcessor,
     LogitsProcessorList,
@@ -26,6 +27,7 @@ from trl.trainer.utils import create_model_from_path
 from pettingllms_envs.agents import AgentSpec
 from pettingllms_trl.cli.local_agents import OF_POLICY, SAMPLED, LocalModel, Models, open_models, sampling_of
 from pettingllms_trl.engines.batched import BatchedEngine, before_stop
+from pettingllms_trl.engines.folder_sampling import without_folder_sampling
 from pettingllms_trl.engines.prefix_cache import MAX_BYTES, PrefixCache
 from pettingllms_trl.engines.transformers import Decode
 from pettingllms_trl.policies.adapters import check_base_is_kept, several, unchanged
@@ -76,8 +78,7 @@ class _Model:
         )
         config = model.config.get_text_config()
         self.max_length: int = getattr(config, "max_position_embeddings", None) or 2**31
-        own = model.generation_config.to_diff_dict()
-        defaults = {key: own[key] for key in ("temperature", "top_p", "top_k") if own.get(key) is not None}
+        defaults = model.generation_config.to_diff_dict()
         self._sampling = {agent: sampling_of(spec, defaults) for agent, spec in of_agent.items()}
         self._codecs = codecs
         self._eos = {agent: eos_token_ids(model, codec.tokenizer) for agent, codec in codecs.items()}
@@ -111,7 +112,7 @@ class _Model:
                 self._model.set_adapter(self._adapters[adapter])
             is_bare = adapter is None and isinstance(self._model, PeftModel)
             bare = self._model.disable_adapter() if is_bare else nullcontext()
-            with bare, self._prefixes.used_by(self._model, adapter or ""):
+            with bare, without_folder_sampling(self._model), self._prefixes.used_by(self._model, adapter or ""):
                 answers.update(zip(batch, self._sample_alike(own), strict=True))
         return [answers[i] for i in range(len(requests))]
 
@@ -143,14 +144,13 @@ class _Model:
             **batch,
             max_new_tokens=max(lengths),
             do_sample=False,  # the noise of `_Seeded` makes the most likely token a sampled one
-            temperature=None,
-            top_p=None,
-            top_k=None,
             num_beams=1,
             eos_token_id=eos,
             pad_token_id=tokenizer.pad_token_id,
             stopping_criteria=StoppingCriteriaList([_Unless(self._stopped)]),
-            logits_processor=_processors(sampling, [request.seed or 0 for request in requests], device),
+            logits_processor=_processors(
+                sampling, [request.seed or 0 for request in requests], batch["attention_mask"], device
+            ),
             **({"stop_strings": stop, "tokenizer": tokenizer} if stop else {}),
             **({"suppress_tokens": images.place_ids} if images is not None else {}),
         )
@@ -173,9 +173,14 @@ def _completion(row: Sequence[int], eos: Sequence[int], decode: Decode, stop: Se
     )
 
 
-def _processors(sampling: Mapping[str, Any], seeds: Sequence[int], device: Any) -> LogitsProcessorList:
-    """What makes of logits a choice: temperature, top-k, top-p and min-p of transformers, then the seeded draw."""
+def _processors(
+    sampling: Mapping[str, Any], seeds: Sequence[int], attended: torch.Tensor, device: Any
+) -> LogitsProcessorList:
+    """What makes of logits a choice: the penalty, temperature, top-k, top-p and min-p of transformers, then the seeded
+    draw."""
     processors = LogitsProcessorList()
+    if (penalty := sampling.get("repetition_penalty", 1.0)) != 1:
+        processors.append(_Penalty(penalty, attended))
     if sampling["temperature"] == 0:
         return processors
     processors.append(TemperatureLogitsWarper(float(sampling["temperature"])))
@@ -197,6 +202,19 @@ class _Unless(StoppingCriteria):
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor, **kwargs: Any) -> torch.Tensor:  # (B, T), (B, V)
         return torch.full((len(input_ids),), self._stopped.is_set(), device=input_ids.device)
+
+
+class _Penalty(LogitsProcessor):
+    """The repetition penalty, as in vLLM: not of padding, which transformers' penalises in the shorter rows."""
+
+    def __init__(self, penalty: float, attended: torch.Tensor) -> None:  # (B, T) of the prompts
+        self._penalty, self._attended = penalty, attended
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:  # (B, T), (B, V)
+        num_sampled = input_ids.shape[1] - self._attended.shape[1]
+        counts = nn.functional.pad(self._attended, (0, num_sampled), value=1).to(scores.dtype)
+        seen = torch.zeros_like(scores).scatter_add_(1, input_ids, counts) > 0
+        return torch.where(seen, torch.where(scores < 0, scores * self._penalty, scores / self._penalty), scores)
 
 
 class _Seeded(LogitsProcessor):

@@ -28,9 +28,7 @@ ENGINE: Mapping[str, type] = {
     "max_lora_rank": int,
     "tensor_parallel_size": int,
 }
-OPTIONS = (*SAMPLED, "repetition_penalty", *OF_POLICY, *ENGINE)
-OWN_SAMPLING = ("temperature", "top_p", "top_k")
-"""Of a model's `generation_config.json`."""
+OPTIONS = (*SAMPLED, *OF_POLICY, *ENGINE)
 
 
 def open_vllm(specs: Mapping[str, AgentSpec], concurrency: int) -> Models:
@@ -61,8 +59,7 @@ def _engine(specs: Mapping[str, AgentSpec], codecs: Mapping[str, PolicyCodec], c
     images = next((codec.images for codec in codecs.values() if codec.images is not None), None)
     if images is not None:
         arguments |= image_arguments(images, adapts_vision=True)
-    own = EngineArgs(**arguments).create_model_config().get_diff_sampling_param()
-    defaults = {name: value for name, value in own.items() if name in OWN_SAMPLING}
+    defaults = EngineArgs(**arguments).create_model_config().get_diff_sampling_param()
     engine = ColocatedVllm(
         {
             **arguments,

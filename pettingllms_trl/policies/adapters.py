@@ -21,6 +21,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import torch
 from peft import (
@@ -274,6 +275,43 @@ def check_optimized(
                 "require a gradient, so that they would not be trained. Give an optimizer over the model with its "
                 "adapters (optimizers=(torch.optim.AdamW(model.parameters()), None)), or leave optimizers out."
             )
+
+
+def check_layers(model: PeftModel, score: Callable[[], object]) -> None:
+    """Validate that adapters are on layers that multiply by one matrix, to whose product PEFT adds theirs.
+
+    Args:
+        model: With adapters.
+        score: Reads a row without them.
+
+    Raises:
+        ValueError: One is on another, such as a router that returns scores and logits, or several matrices in one.
+    """
+    others: set[str] = set()
+
+    def see(layer: nn.Linear, inputs: tuple[torch.Tensor], output: object, *, name: str) -> None:
+        shape = (*inputs[0].shape[:-1], layer.out_features)
+        if not isinstance(output, torch.Tensor) or output.shape != shape:
+            others.add(name)
+
+    hooks = [
+        base.register_forward_hook(partial(see, name=name.rpartition(".")[2]))
+        for name, layer in model.named_modules()
+        if isinstance(layer, BaseTunerLayer) and isinstance(base := layer.get_base_layer(), nn.Linear)
+        if base.__module__.startswith("transformers.models.") and type(base).forward is not nn.Linear.forward
+    ]
+    if not hooks:
+        return
+    score()
+    for hook in hooks:
+        hook.remove()
+    if others:
+        names = sorted(others)
+        raise ValueError(
+            f"an adapter is on {', '.join(names)} of a {type(model.get_base_model()).__name__}, whose output is not "
+            "that of one matrix; expected linear layers. Leave them out: "
+            f"LoraConfig(target_modules='all-linear', exclude_modules={names})."
+        )
 
 
 @torch.no_grad()

@@ -37,6 +37,7 @@ from pettingllms_trl.policies.adapters import (
     acting_as,
     activate,
     check_equal,
+    check_layers,
     check_trained,
     is_sharded,
     keep_reference,
@@ -326,12 +327,16 @@ class Team:
     def _check_start_of(self, policy: Policy) -> None:
         reference = self.activate(policy.name).ref_model
         own = self.weights_of(policy.name)
-        if not isinstance(own, PeftModel) or self._betas[policy.name] == 0.0:
+        if not isinstance(own, PeftModel):
             return
         device, vocabulary = self._trainer.accelerator.device, own.config.get_text_config().vocab_size
+        base = partial(self._forward_as, policy.name, None)
+        check_layers(own, partial(scores, base, vocabulary, device))
+        if self._betas[policy.name] == 0.0:
+            return
         is_exact = all(p.dtype == torch.float32 for p in own.parameters())
         if reference is None:  # as TRL has it, of an adapter of its own making
-            reference = partial(self._forward_as, policy.name, None)
+            reference = base
         check_equal(
             scores(self.wrapped, vocabulary, device),
             scores(reference, vocabulary, device),

@@ -11,6 +11,7 @@ from datasets import IterableDataset
 from trl.trainer.utils import RepeatSampler, repeat_iterable_dataset
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.engines.factory import kind_of
 from pettingllms_trl.records import Row
 
 
@@ -206,6 +207,36 @@ def check_num_rows(dataset: Any, args: MultiAgentGRPOConfig) -> None:
             f"{args.per_device_train_batch_size} x steps_per_generation {args.steps_per_generation} x "
             f"{args.world_size} processes."
         )
+
+
+def rows_left_out(dataset: Any, args: MultiAgentGRPOConfig) -> str:
+    """What to say of rows that an epoch does not reach, since a generation would not be full; empty where it has none.
+
+    Args:
+        dataset: The training data; of `None` and streams nothing is said.
+        args: The trainer's.
+    """
+    if not hasattr(dataset, "__len__"):
+        return ""
+    plan = GenerationPlan(args, num_processes=args.world_size)
+    generations, rest = divmod(len(dataset), plan.rows)
+    if rest == 0 or (args.max_steps > 0 and plan.number(args.max_steps) <= generations):
+        return ""
+    which = "others each time" if args.shuffle_dataset else "always the last"
+    return (
+        f"Each epoch leaves {rest} of {len(dataset)} rows out, {which}, as in TRL: a generation plays {plan.rows}. "
+        f"Give a multiple of {plan.rows} rows to play all."
+    )
+
+
+def shifting_evaluation(args: MultiAgentGRPOConfig) -> str:
+    """What to say where an evaluation during training changes what is sampled after it; else empty."""
+    if args.eval_strategy == "no" or kind_of(args).is_seeded:
+        return ""
+    return (
+        "Evaluations draw from the random numbers that training samples with, as in TRL: evaluated at other steps, a "
+        "run has other samples. Compare runs that are evaluated at the same steps, or set eval_strategy='no'."
+    )
 
 
 def several_rollouts(args: MultiAgentGRPOConfig) -> str:

@@ -36,7 +36,7 @@ from pettingllms_trl.rollout.env_checks import (
 )
 from pettingllms_trl.rollout.env_pool import MakeEnv, spared_columns
 from pettingllms_trl.rollout.prompts import agents_with_history
-from pettingllms_trl.trainer.dataloading import check_num_rows, several_rollouts
+from pettingllms_trl.trainer.dataloading import check_num_rows, rows_left_out, several_rollouts, shifting_evaluation
 from pettingllms_trl.trainer.dataset_checks import by_argument, check_reward_columns, check_seeds, read_columns
 from pettingllms_trl.update.schedule import Alternate, Schedule, check_windows, learners
 
@@ -59,7 +59,7 @@ class Setup:
         weigh: Rewards of a step weighed as the configuration says.
         dataset: That is trained on, or one row that stands for it where nothing is trained.
         trains: Whether there is a data set to train on.
-        note: What to say of a credit that was chosen for roles that are paid later; else empty.
+        notes: Lines to print: what was chosen for the user, what is left out.
         spared: Columns of the rows that are reward functions' alone, by the environment's name.
         branched: The agents at whose decisions a tree branches; `None`: those that learn.
     """
@@ -77,7 +77,7 @@ class Setup:
     weigh: RewardWeights | None
     dataset: Any
     trains: bool
-    note: str
+    notes: Sequence[str]
     spared: Mapping[str, Collection[str]]
     branched: frozenset[str] | None
 
@@ -189,7 +189,9 @@ class Setup:
             curricula=curricula,
             rewards=rewards,
             weigh=weigh,
-            note=choice.note,
+            notes=[
+                note for note in (choice.note, rows_left_out(train_dataset, args), shifting_evaluation(args)) if note
+            ],
             spared=spared_columns(made, list(datasets.values()), read_columns(rewards)),
             branched=branched,
             dataset=Dataset.from_dict({"seed": [args.seed]}) if train_dataset is None else train_dataset,

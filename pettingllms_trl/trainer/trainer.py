@@ -232,8 +232,8 @@ class MultiAgentGRPOTrainer(TRLHooks):
                 quantization_config=given.quantization_config,
                 peft_config=given.peft_config,
             )
-        if setup.note:
-            self.accelerator.print(setup.note)
+        for note in setup.notes:
+            self.accelerator.print(note)
         self._attach_team()
         check_sharding(self.routing, self.accelerator, gathers=args.ds3_gather_for_generation)
         self.codecs = {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import importlib.metadata
+import json
+import shutil
 import time
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -32,8 +34,9 @@ from pettingllms_envs.evaluation import bench as benches
 from pettingllms_envs.observations import Limits
 from pettingllms_trl import MultiAgentGRPOTrainer, records
 from pettingllms_trl.cli.local_agents import EngineThread
-from pettingllms_trl.cli.transformers_agents import _Seeded, open_transformers
+from pettingllms_trl.cli.transformers_agents import _Penalty, _Seeded, open_transformers
 from pettingllms_trl.records import Prompt, Sampled
+from pettingllms_trl.testing import byte_tokenizer, save_tiny_model
 from real_vllm import served
 
 
@@ -99,6 +102,36 @@ def test_the_draw_has_the_probabilities_of_the_softmax() -> None:
     drawn = _Seeded(range(4000), "cpu")(torch.zeros(4000, 1), logits).argmax(-1)
     shares = torch.bincount(drawn, minlength=3) / 4000
     assert shares.tolist() == pytest.approx([0.5, 0.3, 0.2], abs=0.03)  # four standard errors
+
+
+def test_the_penalty_is_of_tokens_of_prompt_and_reply_and_not_of_padding() -> None:
+    attended = torch.tensor([[0, 1, 1], [1, 1, 1]])
+    ids = torch.tensor([[0, 1, 2, 3], [1, 1, 1, 1]])  # the last was sampled, the first 0 is padding
+    scores = torch.tensor([[4.0, 4.0, -4.0, 4.0, 4.0], [4.0, 4.0, -4.0, 4.0, 4.0]])
+    found = _Penalty(2.0, attended)(ids, scores)
+    assert found.tolist() == [[4.0, 2.0, -8.0, 2.0, 4.0], [4.0, 2.0, -4.0, 4.0, 4.0]]
+
+
+def test_a_models_own_penalty_governs_replies_and_what_vllm_does_not_read_does_not(tmp_path: Path) -> None:
+    plain_path = save_tiny_model(tmp_path / "plain", byte_tokenizer(), initializer_range=0.2)  # logits far from 0
+
+    def replies(folder: str, **options: Any) -> list[str]:
+        spec = {"planner_0": AgentSpec("transformers", folder, {"max_tokens": 12, **options})}
+        with opened(spec, 1) as agents:
+            return [agents["planner_0"].reply(asked("AB", seed)).text for seed in range(3)]
+
+    def says(**settings: Any) -> str:
+        path = tmp_path / "-".join(settings)
+        shutil.copytree(plain_path, path)
+        (path / "generation_config.json").write_text(json.dumps({"pad_token_id": 0, **settings}))
+        return str(path)
+
+    plain = replies(plain_path)
+    assert replies(says(no_repeat_ngram_size=1, suppress_tokens=[*range(5, 200)])) == plain
+    penalised = says(repetition_penalty=50.0)
+    assert replies(penalised) == replies(plain_path, repetition_penalty=50.0) != plain
+    assert replies(penalised, repetition_penalty=1.0) == plain  # as of a team that was trained without
+    assert replies(says(min_p=0.9)) == replies(plain_path, min_p=0.9) != plain
 
 
 def test_without_temperature_the_likeliest_token_is_taken(model_path: str) -> None:

@@ -6,10 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from datasets import Dataset
-from peft import LoraConfig, PrefixTuningConfig, PromptTuningConfig
+from peft import LoraConfig, PrefixTuningConfig, PromptTuningConfig, get_peft_model
+from transformers import AutoModelForCausalLM, DeepseekV4Config, FalconConfig, Llama4TextConfig, PhimoeConfig
 
 from pettingllms_trl import MultiAgentGRPOTrainer
+from pettingllms_trl.policies.adapters import acting_as, check_layers, scores
+from pettingllms_trl.testing import byte_tokenizer
 from short_runs import settings
 from third_party import Relay
 
@@ -18,9 +22,11 @@ LORA = {"r": 4, "target_modules": "all-linear", "task_type": "CAUSAL_LM"}
 VIRTUAL = {"num_virtual_tokens": 3, "task_type": "CAUSAL_LM"}
 
 
-def team(model: str, path: Path, config: Any, policies: str, **options: Any) -> MultiAgentGRPOTrainer:
+def team(model: Any, path: Path, config: Any, policies: str, tokenizer: Any = None) -> MultiAgentGRPOTrainer:
     rows = Dataset.from_dict({"seed": range(2)})
-    return MultiAgentGRPOTrainer(model, Relay, settings(path, **options), rows, policies=policies, peft_config=config)
+    return MultiAgentGRPOTrainer(
+        model, Relay, settings(path), rows, None, tokenizer, policies=policies, peft_config=config
+    )
 
 
 @pytest.mark.parametrize(
@@ -49,3 +55,43 @@ def test_learnt_tokens_are_trained_by_one_policy(kind: Any, model_path: str, tmp
     trainer.train()
     after = [p for p in trainer.model.parameters() if p.requires_grad]
     assert any((old != new).any() for old, new in zip(before, after, strict=True))
+
+
+HEADS = {"num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 300}
+NARROW = {**HEADS, "hidden_size": 32, "intermediate_size": 64, "num_key_value_heads": 2, "num_local_experts": 2}
+LLAMA = Llama4TextConfig(**NARROW, intermediate_size_mlp=64, head_dim=8)
+
+
+@pytest.mark.parametrize("policies", ["lora", "shared"])
+def test_an_adapter_on_a_router_is_refused_with_the_layers_to_leave_out(policies: str, tmp_path: Path) -> None:
+    model = AutoModelForCausalLM.from_config(LLAMA)
+    with pytest.raises(ValueError, match=r"on router of a Llama4ForCausalLM.*exclude_modules=\['router'\]"):
+        team(model, tmp_path, LoraConfig(**LORA), policies, byte_tokenizer())
+
+
+@pytest.mark.parametrize(
+    ("config", "others"),
+    [
+        (PhimoeConfig(**NARROW), ["router"]),
+        (FalconConfig(**HEADS, hidden_size=32), []),  # of a class of its own, which multiplies by one matrix
+        pytest.param(DeepseekV4Config(**HEADS, hidden_size=64), ["o_a_proj"], marks=pytest.mark.slow),  # several
+    ],
+    ids=lambda value: getattr(value, "model_type", None),
+)
+def test_layers_that_are_not_of_one_matrix_are_found_and_without_them_adapters_read(
+    config: Any, others: list[str]
+) -> None:
+    def read(**options: Any) -> None:
+        model = get_peft_model(AutoModelForCausalLM.from_config(config), LoraConfig(**LORA, **options))
+
+        def base(**inputs: Any) -> Any:
+            with acting_as(model, None, ["default"]):
+                return model(**inputs)
+
+        check_layers(model, lambda: scores(base, 300, torch.device("cpu")))
+        scores(model, 300, torch.device("cpu"))
+
+    if others:
+        with pytest.raises(ValueError, match=rf"on {others[0]} of a "):
+            read()
+    read(**({"exclude_modules": others} if others else {}))

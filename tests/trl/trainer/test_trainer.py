@@ -20,6 +20,7 @@ import pettingllms_trl.update.builder
 from pettingllms_envs import plan_path_v0
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.credit import at_grpo, grpo
+from pettingllms_trl.trainer.dataloading import rows_left_out, shifting_evaluation
 from pettingllms_trl.update.entropy import EntropyBonus
 from pettingllms_trl.update.micro_batches import split
 from short_runs import KeepsBatches, KeepsRollouts, adapter, around_generation, keep_all_rows, settings
@@ -618,6 +619,37 @@ def test_an_optimizer_step_that_waits_for_several_rollouts_is_warned_of(
 ) -> None:
     with pytest.warns(UserWarning, match=said):
         team(model_path, tmp_path, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "num_rows", "said"),
+    [
+        # A generation plays 2 rows. An epoch of 5 has two generations, each of one step.
+        (
+            {"max_steps": -1},
+            5,
+            "Each epoch leaves 1 of 5 rows out, others each time, as in TRL: a generation plays 2.",
+        ),
+        ({"max_steps": 3, "shuffle_dataset": False}, 5, "1 of 5 rows out, always the last, as"),
+        ({"max_steps": 2}, 5, ""),  # which ends with the epoch
+        ({"max_steps": -1}, 6, ""),
+        ({"eval_strategy": "epoch"}, 6, "Evaluations draw from the random numbers that training samples with"),
+        ({"eval_strategy": "epoch", "use_vllm": True}, 6, ""),  # each request has a seed
+    ],
+)
+def test_rows_left_out_and_evaluations_that_shift_samples_are_said(
+    options: dict[str, Any], num_rows: int, said: str, tmp_path: Path
+) -> None:
+    args = settings(tmp_path, **options)
+    notes = rows_left_out(Dataset.from_dict({"seed": range(num_rows)}), args), shifting_evaluation(args)
+    assert [said in note for note in notes if note] == ([True] if said else [])
+
+
+def test_what_a_trainer_says_at_its_creation_is_printed_once(
+    model_path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    team(model_path, tmp_path, train_dataset=Dataset.from_dict({"seed": range(5)}), max_steps=-1)
+    assert capsys.readouterr().out.count("Each epoch leaves 1 of 5 rows out") == 1
 
 
 @pytest.mark.filterwarnings("ignore:an optimizer step waits")
