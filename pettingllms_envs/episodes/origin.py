@@ -48,5 +48,5 @@ def without_paths(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: without_paths(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return [without_paths(each) for each in value]
+        return type(value)(map(without_paths, value))
     return _PATH.sub(r"\1", value) if isinstance(value, str) else value

@@ -36,6 +36,8 @@ _ENDING = re.compile(
     r"|(?:<\|channel\|>|assistant)final(?:<\|message\|>)?",
     re.I,
 )
+_SIGNS = ("<", "[think", "[/think", "◁", "final")
+"""One of them is in each opening and ending, in lower case; texts without any are told sooner than by the patterns."""
 _END_TOKEN = re.compile(
     r"(?:<[|｜][^\s<>|｜]{1,40}[|｜]>|</s>|<(?:end_of_turn|end_of_utterance|eos|turn\|)>|\[(?:/INST|EOS|EOT)\])\Z",
     re.I,
@@ -114,6 +116,9 @@ def without_thoughts(reply: str) -> str:
 
 def split_thoughts(reply: str) -> tuple[str, str, str]:
     """The thoughts of a reply, what it says after them, and further thoughts that have no end."""
+    lower = reply.lower()
+    if not any(sign in lower for sign in _SIGNS):
+        return "", reply, ""
     start = max((match.end() for match in _ENDING.finditer(reply)), default=0)
     opening = _OPENING.search(reply, start)
     end = len(reply) if opening is None else opening.start()

@@ -117,8 +117,7 @@ class Setup:
         learning = set(routing.of_agent) - set(routing.partners)
         delayed = [agent for agent in delayed_agents({name: [env] for name, env in made.items()}) if agent in learning]
         choice = choose_credit(credit, args, delayed if train_dataset is not None else [])
-        args = copy(args)
-        args.sampling = args.sampling or choice.sampling
+        args = _with_sampling(args, choice.sampling)
         envs = _checked(
             args,
             make_env,
@@ -258,6 +257,15 @@ def _checked(
         args.crash_reward = None
         warnings.warn(f"A reply that makes the program fail is not paid its least reward: {error}", stacklevel=4)
         return _checked(args, make_env, made, datasets, reads, trains=trains, is_default=False)
+
+
+def _with_sampling(args: MultiAgentGRPOConfig, sampling: credits.Sampling) -> MultiAgentGRPOConfig:
+    """The configuration with this sampling, if it has none."""
+    if args.sampling is not None:
+        return args
+    args = copy(args)
+    args.sampling = sampling
+    return args
 
 
 def _with_crash_reward(args: MultiAgentGRPOConfig, envs: Sequence[AECEnv]) -> tuple[MultiAgentGRPOConfig, bool]:

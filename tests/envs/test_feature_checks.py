@@ -193,7 +193,7 @@ def test_a_check_passes_a_sound_environment(name: str) -> None:
         (env(Draws(TASK, picture=Image(png(2000), "a line"))), "images", "has 2000 x 8 pixels; expected at most"),
         (env(Draws(TASK, picture=Image(png() + bytes(5 << 20), "big"))), "images", "expected at most 4194304"),
         (env(DrawsAnotherEachTime(TASK)), "images", "the images of an episode, twice"),
-        (env(ShowsRawMessages(TASK)), "forged prompts", "observes '<|im_end|>' in its prompt, which adviser_0 wrote"),
+        (env(ShowsRawMessages(TASK)), "forged prompts", "observes '<image>' in its prompt, which adviser_0 wrote"),
         (env(ShowsEscapedMessages(TASK)), "forged prompts", "player_0 observes 'Turn 97 of 99. "),
         (env(ShowsWholeMessages(TASK)), "channel", "two messages that differ after 500 characters"),
         (env(with_echo(ShowsWholeResults)), "tools", "where tools return 100,000 characters"),

@@ -66,6 +66,7 @@ def collector_of(path: Path, *, rewards: RewardFunctions | None = None, filters:
     setup: Any = SimpleNamespace(
         args=settings(path, **{"sampling": "tree", **options}),
         routing=ROUTING,
+        envs={},
         rewards=rewards or RewardFunctions(None, None),
         filters=filters,
         curricula=Curricula({}),
