@@ -92,13 +92,14 @@ class DesignTeam(JoiningFunctionWorkflow):
         said: dict[int, str] = {}
         played = "", MEMBER  # a design has a member, who is asked at least once
         num_calls, num_chars = 0, 0
-        order = [each for _ in range(design.rounds) for each in enumerate(design.members)]
-        for at, (number, member) in enumerate(order):
+        turns = ((turn, *each) for turn in range(design.rounds) for each in enumerate(design.members))
+        for turn, number, member in turns:
             read = [said[each] for each in (*member.reads, last) if each in said]
             notes = [f"Your job:\n{quote(member.job)}", *read, *(manual_of(self._spec(name)) for name in member.tools)]
             ending, agent = self._ending(number == last), agents[number]
-            read_later = {last, *(each for _, later in order[at + 1 :] for each in later.reads)}
-            kept = design, at, {each: text for each, text in said.items() if each in read_later}
+            to_come = design.members[number + 1 if turn == design.rounds - 1 else 0 :]
+            read_later = {last, *(each for later in to_come for each in later.reads)}
+            kept = design, turn, number, {each: text for each, text in said.items() if each in read_later}
             while True:
                 if num_calls == self.max_calls or num_chars >= self.all_chars:
                     game.report(cut_short=True)

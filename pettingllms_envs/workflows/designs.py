@@ -81,8 +81,8 @@ def read_design(reply: str, limits: Limits) -> Design | Unreadable:
     evaluated, and reasons are in fixed words.
     """
     # The whole reply comes first, since a job may name the end of thinking; and so may a thought.
-    for text in (reply, reply.partition(END_OF_THINKING)[2], without_thoughts(reply)):
-        found = _read_json(text.strip(), limits)
+    for said in (str, lambda text: text.partition(END_OF_THINKING)[2], without_thoughts):
+        found = _read_json(said(reply).strip(), limits)
         if not isinstance(found, Unreadable):
             break
     if isinstance(found, Unreadable):
