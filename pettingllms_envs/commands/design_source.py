@@ -52,7 +52,8 @@ def design_source(run: Path, number: int) -> Mapping[str, str]:
     if isinstance(design, Unreadable):
         raise ValueError(f"{where} has no design: {design.reason}; expected one. Name another episode.")
     task = type(workflow.task)
-    if getattr(sys.modules[task.__module__], task.__qualname__, None) is not task:
+    named = getattr(sys.modules[task.__module__], task.__qualname__, None)  # the task is of a subclass
+    if named is None or not issubclass(task, named):
         raise ValueError(f"{where} is on the task {task.__qualname__!r}; expected a class that a module has.")
     return {
         "TASK_MODULE": task.__module__,
