@@ -126,10 +126,11 @@ def _of_team(args: argparse.Namespace) -> dict[str, Any]:
 
 def _of_run(args: argparse.Namespace) -> dict[str, Any]:
     """How replies are read in a run that is resumed."""
-    if args.output is None or not (args.output / RUN).is_file():
+    output = vars(args).get("output")  # cells of a suite have none yet
+    if output is None or not (output / RUN).is_file():
         return {}
     with user_errors():
-        was = read_header(args.output)["config"].get("settings") or {}
+        was = read_header(output)["config"].get("settings") or {}
     return _reading(args, was)
 
 

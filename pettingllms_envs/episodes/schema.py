@@ -42,7 +42,7 @@ class Config(TypedDict, total=False):
     env_config: str | None
     environments: dict[str, EnvironmentFields] | None
     roles: dict[str, str] | None
-    agents: dict[str, dict[str, Any]] | None
+    agents: dict[str, Any] | None
     instances: InstancesFields | None
     samples: int | None
     seed: int | None

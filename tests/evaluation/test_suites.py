@@ -331,14 +331,12 @@ def test_a_cell_that_cannot_be_played_says_why_and_leaves_the_others(run: Run) -
     assert any(
         re.match(r"\[2/6\] plan_path, gone, .*: error: .*refused \(404\) the model 'gone'", line) for line in lines
     )
-    partial = (
-        r"\[3/6\] plan_path, leaving, .*: [\d.]+% to [\d.]+% \(partial\), 1 of 2 episodes.* not played: .*\(404\)"
-    )
+    partial = r"\[3/6\] plan_path, leaving, .*: [\d.]+% to [\d.]+% \(partial\), 1 of 2 episodes, errors: 1 refused"
     assert any(re.match(partial, line) for line in lines)
     assert any(re.match(r"\[4/6\] sokoban, tiny, .*: .*%.* 2 episodes", line) for line in lines)
     kept = sorted(re.sub(r"-\d+-.*", "", path.name) for path in Path("outputs/bench/s").iterdir())
     assert kept == ["plan_path_v0-leaving", "plan_path_v0-tiny", "sokoban_v0-tiny", "suite.json"]
-    assert re.search(r"plan_path_v0-leaving.*: of 2 episodes 1 are missing; the same command plays them", out)
+    assert re.search(r"plan_path_v0-leaving.*: of 2 episodes 1 are errors; the same command plays them", out)
     below = out.partition("Not in the table")[2]
     assert "* sokobn, tiny: no environment 'sokobn'." in below
     assert "* plan_path, gone: error: " in below
