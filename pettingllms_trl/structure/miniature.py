@@ -37,7 +37,7 @@ MOST: Sequence[tuple[str, int]] = (
     (r"\w*(topk_group|n_group|expert_groups?)|\w*shared_experts", 1),
     (r"\w*(experts_per_tok(en)?|moe_topk|moe_k)|index_block_size|index_topk_blocks", 2),
     (r"(\w*_)?experts|zero_expert_num", 4),
-    (r"\w*(intermediate_size\w*|ffn_dim|ffn_hidden_size|dff|dim_ff|n_inner|feed_forward_size)", 64),
+    (r"\w*(intermediate_size(_mlp)?|ffn_dim|ffn_hidden_size|dff|dim_ff|n_inner|feed_forward_size)", 64),
     (r"hidden_size|n_embd|d_model|dim|emb_dim|(\w*_)?embedding_(dim|size)|word_embed_proj_dim", HEADS * HEAD_DIM),
     (r"\w*_rank|hidden_size_per_layer_input", 16),
     (r"first_k_dense_replace|num_dense_layers|moe_layer_start_index", 1),
