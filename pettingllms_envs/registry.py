@@ -150,7 +150,7 @@ def recorded_settings(
         trusted: Whether a file may be run; else the settings of its environment stay as they are.
     """
     if STRICT_FORMAT not in settings and (trusted or not is_in_file(name)):
-        with suppress(ValueError, TypeError, ImportError, OSError):  # which whoever makes it is told
+        with suppress(ValueError, TypeError, ImportError, OSError):  # raised again where the environment is made
             if STRICT_FORMAT in make(name, **settings).metadata.get("defaults", ()):
                 return {**settings, STRICT_FORMAT: strict}
     return dict(settings)

@@ -38,7 +38,7 @@ class ServerForm:
         has_long_name: Whether the most tokens are called `max_completion_tokens`, as reasoning models have it.
         has_system: Whether there are system messages; if not, their text is put before the first user's.
         has_answered: Whether it has answered a prompt, so that the URL, the key and the model are right.
-        is_closed: Whether it has refused the simplest prompt, too, so that they are not.
+        is_closed: Whether it has refused a short prompt as well, so that one of these is wrong.
     """
 
     has_long_name: bool = False

@@ -230,7 +230,7 @@ class ChatApi:
         )
 
     def _answers_another(self, server: Server, body: Mapping[str, Any]) -> bool:
-        """Whether the server has answered some prompt, or answers the simplest one now: the access is right."""
+        """Whether the key and the model are accepted: the server has answered a prompt, or answers a short one now."""
         with self._form.lock:
             if not (self._form.has_answered or self._form.is_closed):
                 sure = replace(server, patience=min(server.patience, SECONDS_TO_BE_SURE))

@@ -224,7 +224,8 @@ def unchanged(model: nn.Module) -> Iterator[None]:
 def _sum(tensor: torch.Tensor) -> int:
     """A checksum of a tensor's bits."""
     raw = tensor.detach().contiguous().flatten()
-    raw = raw.view(torch.uint8) if raw.element_size() * raw.numel() % 8 else raw.view(torch.int64)
+    is_aligned = raw.element_size() * raw.numel() % 8 == 0 == raw.element_size() * raw.storage_offset() % 8
+    raw = raw.view(torch.int64 if is_aligned else torch.uint8)
     return int(raw.sum(dtype=torch.int64))
 
 
@@ -302,9 +303,11 @@ def check_layers(model: PeftModel, score: Callable[[], object]) -> None:
     ]
     if not hooks:
         return
-    score()
-    for hook in hooks:
-        hook.remove()
+    try:
+        score()
+    finally:
+        for hook in hooks:
+            hook.remove()
     if others:
         names = sorted(others)
         raise ValueError(

@@ -88,7 +88,7 @@ def apart(gold: object, answer: object) -> bool:
 
 
 def _parts(expression: object) -> Iterator[Expr]:
-    """The smallest expressions that have a value."""
+    """The expressions with a value of their own: the entries of a matrix, the members of a set or a tuple."""
     if isinstance(expression, Expr):
         yield expression
     elif isinstance(expression, MatrixBase):

@@ -123,6 +123,15 @@ def test_a_tensor_that_changes_is_found_by_its_checksum(path: str) -> None:
         get_peft_model(model, adapter(init_lora_weights="olora"))
 
 
+def test_a_tensor_inside_another_has_a_checksum_wherever_it_begins() -> None:
+    layer, whole = torch.nn.Linear(4, 2, bias=False), torch.zeros(9, dtype=torch.bfloat16)
+    layer.weight = torch.nn.Parameter(whole[1:].view(2, 4))  # 16 bytes, 2 after the beginning
+    with unchanged(layer):
+        pass
+    with pytest.raises(ValueError, match="has changed 'weight' of a Linear"), unchanged(layer):
+        whole[8] = 1.0
+
+
 @pytest.mark.parametrize(("names", "active"), [(("default",), 0), (("default", "second"), 1), (("mine",), 0)])
 def test_the_active_adapter_is_trained_and_its_start_is_the_reference(
     names: tuple[str, ...], active: int, path: str, tmp_path: Path
