@@ -104,6 +104,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     has_key = False
 
+    def setup(self) -> None:
+        """Prepare the connection, which the client may have reset already."""
+        try:
+            super().setup()
+        except OSError:
+            self._count_key()
+            raise
+
     def finish(self) -> None:
         """Close the connection."""
         try:
@@ -112,7 +120,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._count_key()
 
     def _count_key(self) -> None:
-        """The connection is none without a key any more."""
+        """Count the connection no longer among those without a key; once."""
         if not self.has_key:
             self.has_key = True
             self.server.without_key.release()

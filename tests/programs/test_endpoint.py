@@ -602,6 +602,31 @@ def test_the_key_of_a_run_is_not_found_in_words_that_begin_as_it_does() -> None:
     env.close()
 
 
+def test_connections_that_are_reset_before_they_are_read_leave_their_places_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server, handler = endpoint.endpoint(), endpoint._Handler
+    monkeypatch.setattr(server, "without_key", threading.BoundedSemaphore(1))
+    reset = iter([True, True, False])
+
+    def setup(self: Any) -> None:
+        if next(reset):
+            raise ConnectionResetError
+        plain(self)
+
+    plain = endpoint.BaseHTTPRequestHandler.setup
+    monkeypatch.setattr(handler.__mro__[1], "setup", setup)
+    for expected in (b"", b"", b"HTTP/1.1 401"):
+        with socket.create_connection(server.server_address, timeout=10) as connection:
+            connection.sendall(b"GET /none/v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            try:
+                answered = connection.recv(100)
+            except ConnectionResetError:
+                answered = b""
+            assert answered.startswith(expected)
+            assert bool(answered) == bool(expected)
+
+
 def test_of_connections_without_a_key_no_more_than_64_are_held_and_the_next_is_answered_503(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
