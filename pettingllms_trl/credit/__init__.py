@@ -18,8 +18,8 @@ over `grouping.py` (the number, peers, baseline, scale):
 | `best`           | reward; to go (2)       | same prompt, or same turn  | none: 1 for the best   | both     |
 
 Siblings are the candidates of one decision; every peer is the same agent's. (1) In a tree; with `sampling="parallel"`.
-(2) In a tree; the return to go with `sampling="parallel"`. (3) With `sampling="parallel"`; in a tree. It is `at_grpo` with
-other options.
+(2) In a tree; the return to go with `sampling="parallel"`. (3) With `sampling="parallel"`; in a tree. It is `at_grpo`
+with other options.
 A scheme that uses the step's reward cannot train a role that is paid only at later steps: docs/delayed_rewards.md has
 measured which schemes can.
 
