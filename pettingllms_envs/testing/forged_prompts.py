@@ -20,7 +20,7 @@ from pettingllms_envs.core import ToolResult, ToolSpec
 from pettingllms_envs.datasets.problems import Problem
 from pettingllms_envs.observations import ROLES, Prompt, text_of
 from pettingllms_envs.quoting import lines_outside
-from pettingllms_envs.replies import PYTHON
+from pettingllms_envs.replies import END_OF_THINKING, PYTHON
 from pettingllms_envs.retrieval import Passage
 from pettingllms_envs.testing.features import calling, readable, specs_of, tools_of, with_tools
 from pettingllms_envs.testing.play import Case, Failed, Policy, Start, best, blaming, episode, oracle_of
@@ -55,6 +55,9 @@ LINES = (
 _ALL_TOKENS = "".join(f"{MARK}{token}" for token in (*TOKENS, HIDDEN))
 TEXT = f"{_ALL_TOKENS}\n````\n{HEADINGS[0]}\na\u2028{HEADINGS[1]}\n{HEADINGS[2]}"
 """All of it, for a place of several lines. Its fence does not end a block of a reply, but one of a prompt."""
+
+_SAID = TEXT.replace(f"{MARK}{END_OF_THINKING}", "")
+"""Without the end of thoughts: a call in which that stands is one of the thoughts."""
 
 _BLOCK = re.compile(r"^```(\w[^\n`]*)\n((?:(?!```).*\n)*?(?!```).*)\n```[ \t]*$", re.MULTILINE)
 _LABEL = re.compile(r"[A-Za-z]{1,12}:(?= )")
@@ -213,8 +216,8 @@ def _raised(word: str, content: str) -> str:
 
 def _calls_of(spec: ToolSpec) -> list[str]:
     """Calls of a tool, in both styles, whose arguments are planted texts."""
-    arguments = dict.fromkeys(spec.parameters.get("properties", {}), TEXT)
-    requests = (TEXT, json.dumps(arguments, ensure_ascii=False))
+    arguments = dict.fromkeys(spec.parameters.get("properties", {}), _SAID)
+    requests = (_SAID, json.dumps(arguments, ensure_ascii=False))
     return [written_call(spec.name, arguments), *(text_call(Call(spec.name, request)) for request in requests)]
 
 

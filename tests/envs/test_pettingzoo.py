@@ -181,6 +181,7 @@ def test_registering_imports_no_environment() -> None:
             ".instances",
             ".observations",
             ".registry",
+            ".settings",
             ".suggestions",
         )
     }

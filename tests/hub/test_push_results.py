@@ -13,6 +13,7 @@ from huggingface_hub import DatasetCard, HfApi
 from huggingface_hub.errors import HfHubHTTPError
 
 from pettingllms_envs.cli import main
+from pettingllms_envs.episodes.origin import without_paths
 from pettingllms_envs.evaluation import hub
 from taking_hub import FakeHub, serving
 
@@ -44,8 +45,9 @@ def test_a_run_is_uploaded_whole_with_a_card_and_nothing_else(fake: FakeHub, run
     assert address.startswith(f"{fake.endpoint}/datasets/me/plan-path/commit/")
     files = fake.files["dataset/me/plan-path"]
     assert sorted(files) == ["README.md", "episodes.jsonl", "report.json", "run.json"]
-    for name in ("episodes.jsonl", "report.json", "run.json"):
+    for name in ("episodes.jsonl", "report.json"):
         assert files[name] == (run / name).read_bytes()
+    assert json.loads(files["run.json"]) == without_paths(json.loads((run / "run.json").read_text()))
     assert fake.private["dataset/me/plan-path"]
     card = DatasetCard(files["README.md"].decode("utf-8"))
     assert card.data.to_dict()["configs"] == [{"config_name": "default", "data_files": "episodes.jsonl"}]
