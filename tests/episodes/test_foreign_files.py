@@ -1,7 +1,9 @@
 """Files of a run that is somebody else's: none is read that is no file of it, or has no end."""
 
+import inspect
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -109,10 +111,13 @@ def test_what_is_nested_too_deeply_is_no_traceback(tmp_path: Path) -> None:
         spec.option("extra", deep)
 
 
-def test_runs_are_found_in_folders_deeper_than_the_stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for _ in range(1100):
-        os.mkdir("a")
-        os.chdir("a")
-    Path(files.RUN).touch()
-    assert [len(each.parts) for each in index.run_folders(tmp_path)] == [len(tmp_path.parts) + 1100]
+def test_runs_are_found_in_folders_deeper_than_the_stack(tmp_path: Path) -> None:
+    (deep := tmp_path / "/".join("a" * 300)).mkdir(parents=True)  # no deeper than pytest removes again
+    (deep / files.RUN).touch()
+    limit = sys.getrecursionlimit()
+    try:
+        sys.setrecursionlimit(len(inspect.stack(0)) + 100)
+        found = list(index.run_folders(tmp_path))
+    finally:
+        sys.setrecursionlimit(limit)
+    assert found == [deep]
