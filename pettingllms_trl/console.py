@@ -68,8 +68,6 @@ def line(
     """A line of the table.
 
     Args:
-        logs: What was logged.
-        agents: All agents.
         step: Optimizer steps taken.
         prefix: `"eval_"` or `"eval_<data set>_"` of an evaluation, which is named at the end of the line.
         speed: Tokens a second.
@@ -115,7 +113,6 @@ class TrainingTable(ProgressCallback):
     logged just before it (an evaluation of the untrained team, say).
 
     Args:
-        agents: All agents.
         tokens: Number of tokens sampled so far.
         most_tokens: `max_generated_tokens`.
         now: Clock, in seconds.

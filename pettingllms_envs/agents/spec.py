@@ -158,11 +158,7 @@ def parse(text: str) -> tuple[str | None, AgentSpec]:
 
 
 def option(name: str, value: str) -> Any:
-    """Parse the value of an option.
-
-    Raises:
-        ValueError: It must be a number or a JSON object, and is not.
-    """
+    """Parse the value of an option; `ValueError` if it must be a number or a JSON object, and is not."""
     if name in NUMBERS:
         try:
             number = NUMBERS[name](value)

@@ -75,7 +75,6 @@ def add_environment(parser: argparse.ArgumentParser, *, by_path: bool = False) -
     """Add the arguments ENV and --set.
 
     Args:
-        parser: The command's parser.
         by_path: Whether ENV may also be `module:callable`. A command whose records name the environment only accepts
             names, from which it can be made again.
     """

@@ -38,8 +38,6 @@ class Overlap:
     """A statement of the training set and its copy in a test set.
 
     Args:
-        train: The training statement.
-        test: The test statement.
         similarity: 1 if the words are the same; else the share of common runs, from the threshold to 1.
         exact: Whether the words are the same.
     """

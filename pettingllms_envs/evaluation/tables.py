@@ -74,13 +74,7 @@ def brief(report: Figures) -> str:
 
 
 def show(console: Console, report: Figures, retries: Mapping[str, int]) -> None:
-    """Show a run's numbers: success, then each agent's costs, then the parts of the rewards.
-
-    Args:
-        console: Where to print.
-        report: The numbers.
-        retries: Number of retries of each agent.
-    """
+    """Show a run's numbers: success, then each agent's costs, then the parts of the rewards."""
     table(console, ("", "mean [95% interval]"), main_figures(report))
     agents = report["agents"]
     rows = [

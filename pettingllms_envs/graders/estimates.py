@@ -29,8 +29,6 @@ def differ(gold: str, answer: str, tolerance: float | None = None) -> bool:
     """Whether two texts in the one spelling are surely of different values; False says nothing.
 
     Args:
-        gold: One of them.
-        answer: The other.
         tolerance: How far they may be off.
     """
     if len(gold) == len(answer) == 1:  # the letters of a choice, which may be small or large

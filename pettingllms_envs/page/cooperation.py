@@ -39,7 +39,6 @@ def build(folder: Path, output: Path | None = None) -> Path:
     """Write the page from the folder's `cooperation.json`.
 
     Args:
-        folder: The folder.
         output: The file to write; None is `cooperation.html` in the folder.
 
     Raises:

@@ -26,7 +26,6 @@ def page(report: Sequence[Block], pictures: Mapping[str, str]) -> str:
     """The page.
 
     Args:
-        report: Its blocks.
         pictures: The curves of each environment, as SVG.
     """
     title = next(block.text for block in report if isinstance(block, Heading))

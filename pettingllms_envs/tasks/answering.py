@@ -104,11 +104,7 @@ class Answering(DataTask[AnswerState]):
         return math.same(one, other, **_how(state.problem))
 
     def apply(self, state: AnswerState, move: str) -> AnswerState:
-        """With this answer, judged.
-
-        Raises:
-            GraderFailed: The grader itself failed, twice.
-        """
+        """With this answer, judged; `GraderFailed` if the grader itself failed, twice."""
         problem = state.problem
         if not problem.has_answer:
             return AnswerState(problem, move)

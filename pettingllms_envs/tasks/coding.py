@@ -127,11 +127,7 @@ class Coding(DataTask[CodingState]):
         return program if isinstance(program, Unreadable) or program.strip() else Unreadable("its program is empty")
 
     def apply(self, state: CodingState, move: str) -> CodingState:
-        """The program in place of the one before, graded.
-
-        Raises:
-            SandboxFailed: The sandbox failed, twice.
-        """
+        """The program in place of the one before, graded; `SandboxFailed` if the sandbox failed, twice."""
         if not state.problem.has_answer:
             return state._replace(program=move)
         tests = self.counted_tests(state.problem) if state.sampled else None

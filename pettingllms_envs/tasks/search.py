@@ -191,11 +191,7 @@ class Search(DataTask[SearchState]):
         return SearchMove(kind, text[:MOST_QUERY].strip() if kind == SEARCH else text)
 
     def apply(self, state: SearchState, move: SearchMove) -> SearchState:
-        """The state after a search or an answer; a message changes nothing.
-
-        Raises:
-            RetrieverFailed: The search has no result.
-        """
+        """The state after a search or an answer; a message changes nothing. `RetrieverFailed` without a result."""
         if move.kind == ANSWER:
             return state._replace(answer=move.text)
         if move.kind != SEARCH:

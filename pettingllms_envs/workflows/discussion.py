@@ -30,7 +30,6 @@ class DiscussionState(NamedTuple):
     """A moment of an episode.
 
     Args:
-        task: The task's state.
         turn: The turn, from 1.
         acting: Index of the acting member.
         messages: For each member, its latest message that arrived.

@@ -15,8 +15,6 @@ def check_executor(workflow: str, executor: Any, advice: str = "") -> None:
     """Raise ValueError unless there is something that can run a program.
 
     Args:
-        workflow: Name of the workflow.
-        executor: What was given as its executor.
         advice: What could be done instead, to end the message with.
     """
     if not callable(executor):

@@ -75,9 +75,6 @@ class Difference:
     """What a checkpoint has otherwise than the run that resumes from it.
 
     Args:
-        what: Its name.
-        saved: The checkpoint's value.
-        given: The run's.
         option: Of the trainer, that has to be as it was; `None`: the run may go on.
     """
 

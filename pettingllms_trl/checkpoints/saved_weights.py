@@ -65,7 +65,6 @@ def _different(held: Mapping[str, torch.Tensor], folder: Path, *, rows: int | No
 
     Args:
         held: By the name in files. Names that only one side has are left out (tied, renamed).
-        folder: With the files.
         rows: How many of each tensor's first rows are compared; `None`: all.
     """
     found = []

@@ -209,11 +209,7 @@ def import_packages(names: Sequence[str]) -> None:
 
 
 def function(field_name: str, path: str) -> Any:
-    """Import the function at a dotted path, as TRL's scripts do; the working directory is searched, too.
-
-    Raises:
-        ValueError: There is no such function.
-    """
+    """Import the function at a dotted path, as TRL's scripts do, also of the working directory; else `ValueError`."""
     module, dot, name = path.replace(":", ".").rpartition(".")  # `my_module:function`, as entry points write it
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())

@@ -51,7 +51,6 @@ class PrintTrees(TrainerCallback):
     """Prints the first trees of each new completions table of a training.
 
     Args:
-        number: How many trees.
         console: Where to print. `None`: the standard output.
     """
 

@@ -231,7 +231,6 @@ def _cut(plan: RunPlan, *, may_grow: bool) -> list[str]:
     """A line for each model whose longest completions are cut, with the lengths at which it does not.
 
     Args:
-        plan: The run.
         may_grow: Whether to try longer sequences in engines.
     """
     found = []

@@ -291,11 +291,7 @@ class TurnBridge:
         return self.render(messages).partition(MARK)[2]
 
     def check(self, policy: str) -> None:
-        """Validate that conversations can be extended with this template.
-
-        Raises:
-            ValueError: They cannot. The message says why.
-        """
+        """Raise `ValueError`, with the reason, if conversations cannot be extended with this template."""
         why = self._reason_unsupported()
         if why:
             raise ValueError(

@@ -39,8 +39,6 @@ def check_processes(routing: Routing, args: MultiAgentGRPOConfig, *, takes_turns
     """Validate settings for several processes and DeepSpeed.
 
     Args:
-        routing: The policy of each agent.
-        args: The trainer's.
         takes_turns: Whether some policies are not trained on every generation.
 
     Raises:
@@ -69,8 +67,6 @@ def check_sharding(routing: Routing, accelerator: Accelerator, *, gathers: bool 
     """Validate that a configuration of FSDP or DeepSpeed trains and saves what it should.
 
     Args:
-        routing: The policies.
-        accelerator: The trainer's.
         gathers: `ds3_gather_for_generation`.
 
     Raises:
@@ -188,7 +184,6 @@ def gathered(model: Any, accelerator: Accelerator) -> Iterator[None]:
 
     Args:
         model: A model prepared by `accelerator`; other models are not affected.
-        accelerator: The trainer's.
     """
     plugin = accelerator.state.deepspeed_plugin
     if isinstance(model, FSDPModule):
@@ -214,9 +209,6 @@ def scoring(model: Any, accelerator: Accelerator) -> Iterator[None]:
 
     What ZeRO-3 has partitioned nothing gathers until DeepSpeed has wrapped the model, when training or evaluation
     begins; before that all of it is gathered at once.
-
-    Args:
-        model, accelerator: As for `gathered`.
     """
     plugin = accelerator.state.deepspeed_plugin
     is_bare = isinstance(model, PreTrainedModel | PeftModel)

@@ -106,8 +106,6 @@ def why_not_packed(model: Any, args: Any, *, aux_loss_enabled: bool) -> str | No
     """What rules packing out by structure, if anything does.
 
     Args:
-        model: A causal model of transformers, or PEFT's around one.
-        args: The trainer's.
         aux_loss_enabled: Whether a router's loss is trained.
     """
     if aux_loss_enabled:

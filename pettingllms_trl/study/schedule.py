@@ -28,7 +28,6 @@ class Job:
     """Something that a worker does.
 
     Args:
-        name: Of the job.
         needs: Names of the jobs that must be done before.
         request: Makes the request to the worker, once they are.
     """
@@ -160,7 +159,6 @@ def run(
     """Run jobs until none is left. SIGINT and SIGTERM end it once the running jobs have saved a checkpoint.
 
     Args:
-        schedule: The jobs.
         num_workers: Processes at once, each with one thread.
         report: Called with each answer, and the seconds that it took.
 

@@ -33,7 +33,6 @@ class VllmRequest:
 
     Args:
         ticket: As in `Engine`.
-        agent: The acting agent.
         prompt: With its token ids.
         parameters: Arguments of vLLM's `SamplingParams`, or fields of its completions endpoint.
     """
@@ -102,11 +101,7 @@ class VllmParams:
         return {**self._parameters(agent), "n": num_candidates, "seed": seed}
 
     def ask(self, ticket: int, request: Request, max_model_len: int) -> VllmRequest:
-        """Convert a request.
-
-        Raises:
-            ValueError: The prompt leaves no room for a completion.
-        """
+        """Convert a request; `ValueError` if the prompt leaves no room for a completion."""
         prompt = request.prompt
         if not prompt.ids:
             prompt = replace(prompt, ids=tuple(self._codecs[request.agent].tokenize(prompt)))
@@ -130,8 +125,6 @@ class VllmParams:
         """Check that vLLM made of a prompt with pictures the very ids that the trainer has.
 
         Args:
-            agent: The acting agent.
-            prompt: The prompt.
             found: Its ids, as vLLM read them.
             limits: How large vLLM takes pictures to be, and where that is set, for the error.
 

@@ -31,7 +31,6 @@ class VllmReplica:
     """One of the servers of an engine. Safe to use from many threads.
 
     Args:
-        server: The server.
         lora_options: Options of `vllm serve` that its adapters need, for messages.
 
     Raises:
@@ -88,11 +87,7 @@ class VllmReplica:
     # ---- Adapters -------------------------------------------------------------------------------------------------
 
     def load(self, version: AdapterVersion) -> None:
-        """Load an adapter, unless the server has it already.
-
-        Raises:
-            ValueError: It does not take adapters, or cannot read the folder.
-        """
+        """Load an adapter, unless the server has it; `ValueError` if it takes none, or cannot read the folder."""
         name = served_name(version)
         try:
             self._server.post("/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(version.path.absolute())})

@@ -71,10 +71,6 @@ class KnownReturns:
 
 
 def file_name(config: Mapping[str, Any]) -> str:
-    """The same for runs whose states have the same returns.
-
-    Args:
-        config: Of a run that measures fidelity.
-    """
+    """The same for runs that measure fidelity whose states have the same returns."""
     train = {name: value for name, value in config["train"].items() if name not in OF_CREDIT}
     return f"returns-{digest_of({**config, 'train': train})}.jsonl"
