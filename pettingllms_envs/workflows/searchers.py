@@ -69,9 +69,6 @@ class SearchWorkflow(CountedMessages, BaseWorkflow[SearchState, SearchMove]):
     Args:
         num_turns: Turn budget, at least 1.
         max_passages: Most passages in a prompt, the latest ones, 1 to 50.
-
-    Raises:
-        ValueError: A value is out of its range.
     """
 
     task: Search
