@@ -128,7 +128,6 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
     The order of calls is enforced here, with no wrapper around it: a call that comes too early or too late raises.
 
     Args:
-        workflow: Who acts when, over which task.
         name: The environment's name with its version, such as `"council_v0"`; None is that of the task.
         alpha: Weight of the team's rewards, a finite number of at least 0.
         render_mode: None, `"ansi"` (`render` returns text), `"rgb_array"` (a picture) or `"human"` (every reset and

@@ -96,7 +96,6 @@ class Candidate:
     """A completion, played on a branch of its own.
 
     Args:
-        completion: The sampled completion.
         reward: The acting agent's reward for the step, as the environment gave it (`alpha * team + local`).
         parts: The reward's named parts (`infos[agent]["rewards"]`), empty if the environment names none.
         team: Names of the parts that all agents share (`infos[agent]["team_rewards"]`).
@@ -348,7 +347,6 @@ class WeightSync(Protocol):
         """Sample from these weights from now on for a policy. Not while requests are in flight.
 
         Args:
-            policy: Its name.
             state: Pairs of a name and a tensor: of an adapter those of `peft.get_peft_model_state_dict(model,
                 adapter_name=...)`; of a whole model those of `model.state_dict()`, where tied weights stand under each
                 of their names. Each tensor is whole, and made when it is asked for: where weights are sharded it is
@@ -370,7 +368,6 @@ class WeightSync(Protocol):
         """What each replica thinks of a text, with the weights that it samples from. Not while requests are in flight.
 
         Args:
-            policy: Its name.
             prompt: The text, with its ids, which are cut where the engine's context ends.
         """
         ...
@@ -487,9 +484,7 @@ class PendingDecision:
 
     Args:
         row: The instance.
-        agent: The acting agent.
         turn: How many decisions it had taken before.
-        prompt: Its prompt.
         completions: The candidates.
         is_text: Whether the observation is a `str`, a standard prompt in TRL's terms, without earlier turns before it.
         is_of_team: Whether the environment says that it is judged, for all agents (`infos[agent]["judged"]`).

@@ -75,7 +75,6 @@ def run_of_tables(rows: Sequence[Row], num_candidates: int | None = None) -> Run
     """What the first table says of the run.
 
     Args:
-        rows: Of a table.
         num_candidates: The run's `num_generations`; `None`: the size that most groups have.
     """
     if num_candidates is None:

@@ -59,10 +59,8 @@ def of_roles(
     All other replies are the recorded ones, in their order, and empty once the record is used up.
 
     Args:
-        header: The run's `run.json`.
         rows: Reads its rows; called several times.
         num_replies: Most replies of each role that are replaced, one in an episode.
-        seed: Seed of the sample.
 
     Returns:
         The influence by role; or a message if it cannot be measured: the environment cannot be made, declares that it

@@ -38,7 +38,6 @@ def report(header: Mapping[str, Any], rows: Sequence[Row], *, num_planned: int |
     """All numbers of a run.
 
     Args:
-        header: Its `run.json`.
         num_planned: Number of planned episodes; None: that of the rows.
     """
     ended = [row for row in rows if row["error"] is None]

@@ -63,7 +63,6 @@ class RowState(NamedTuple):
     """A moment of an episode.
 
     Args:
-        problem: The row.
         answer: The last reply; None if there was none.
         score: Its score, in [0, 1].
     """
@@ -220,7 +219,6 @@ def divided(
     """Rows by split, see `read_table`.
 
     Args:
-        rows: The rows.
         source: Where they come from, for errors and records.
         column: As in `read_table`.
     """
@@ -243,7 +241,6 @@ def problem_of(row: Mapping[str, Any], source: str, where: str, column: str = "q
     """A row as a problem; one without an `id` has that of its content. Pictures are kept as data URLs.
 
     Args:
-        row: The row.
         source: Where it comes from.
         where: Its place, for errors.
         column: As in `read_table`. Of chat messages the last one is the statement.

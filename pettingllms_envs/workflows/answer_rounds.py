@@ -73,13 +73,9 @@ class AnswerRounds(LimitedMessages, BaseWorkflow[State, str]):
     """Members answer once in each turn; who they are, and what is made of the answers, is left to the subclass.
 
     Args:
-        task: The task.
         num_turns: Turn budget, at least 1; each member answers once in a turn.
         capacity: Most characters of a reply that others read; its answer is shown besides.
         until_agreed: Whether the episode ends early, after a turn in which all have the same answer.
-
-    Raises:
-        ValueError: A value is out of its range.
     """
 
     task: AnsweringTask[State]

@@ -42,7 +42,6 @@ class TableState(NamedTuple, Generic[State]):
     """A moment of a game.
 
     Args:
-        task: The game's state.
         turn: The number of the next move, from 1; at the end, of the last one.
         notes: For each player, why its last reply was no move; empty if it was one.
         reported: How many replies were unreadable, and how many moves that were not allowed.
@@ -59,7 +58,6 @@ class CooperativeTeam(Generic[State]):
     """The players take their turns until the game is over.
 
     Args:
-        task: The game.
         num_turns: Most moves, at least 1; 0 is the most that the game can take.
 
     Raises:

@@ -34,7 +34,6 @@ class MatchState(NamedTuple, Generic[State]):
     """A moment of a match.
 
     Args:
-        task: The game's state.
         turn: The number of the next move, from 1; at the end, of the last one.
         notes: For each player, why its last reply was unreadable; empty if it was not.
         reported: How many replies were unreadable.
@@ -51,7 +50,6 @@ class Match(Generic[State]):
     """The players of a game take their turns until it is over.
 
     Args:
-        task: The game.
         num_turns: Most moves of a match; 0 is the most that the game can take, and it cannot be less: a game that is
             cut short has no result.
 
