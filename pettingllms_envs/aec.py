@@ -181,7 +181,7 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
             "cyclic": workflow.cyclic,
             "has_oracle": isinstance(task, HasOracle),
             "bots": list(workflow.bots) if isinstance(workflow, HasBots) else [],
-            "competitive": _competition(task),
+            "competitive": ("zero_sum" if task.zero_sum else "mixed") if isinstance(task, Competitive) else None,
             "delayed_roles": [role.name for role in workflow.roles if role.delayed],
             "informed_roles": [role.name for role in workflow.roles if role.informed],
         }
@@ -598,10 +598,6 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
         cumulative = tuple(now.cumulative[i] for i in stay)
         rewards = (0.0,) * len(agents)
         return now._replace(agents=agents, selection=following, rewards=rewards, cumulative=cumulative)
-
-
-def _competition(task: Any) -> str | None:
-    return ("zero_sum" if task.zero_sum else "mixed") if isinstance(task, Competitive) else None
 
 
 def _kind_of(seen: Any) -> str:

@@ -84,7 +84,7 @@ def of_roles(
         if not places or row["error"] is not None:
             continue
         recorded = _result(envs[key], row, None, "")
-        if not _is_as_recorded(row, recorded):
+        if any(abs(recorded.get(agent, 0.0) - value) > 1e-6 for agent, value in row["returns"].items()):
             return f"instance {row['instance']['index']} does not play again as recorded: see `pettingllms replay`"
         for role in dict.fromkeys(_role(row["steps"][i]["agent"]) for i in places):
             at = rng.choice([i for i in places if _role(row["steps"][i]["agent"]) == role])
@@ -134,10 +134,6 @@ def _result(env: Any, row: Row, at: int | None, reply: str) -> dict[str, float]:
         recorder.play(given or "", {**recorder.prompt_fields(agent), "reply": given or ""})
     returns: dict[str, float] = recorder.row(row["sample"], "", None)["returns"]
     return returns
-
-
-def _is_as_recorded(row: Row, returns: Mapping[str, float]) -> bool:
-    return all(abs(returns.get(agent, 0.0) - value) <= 1e-6 for agent, value in row["returns"].items())
 
 
 def _replies_of(rows: Iterable[Row]) -> dict[str, list[str]]:

@@ -44,6 +44,7 @@ def report(header: Mapping[str, Any], rows: Sequence[Row], *, num_planned: int |
     errors = Counter(row["error"]["kind"] for row in rows if row["error"] is not None)
     num = len(rows) if num_planned is None else num_planned
     told = [row for row in ended if row["success"] is not None]
+    names = dict.fromkeys(agent for row in rows for agent in row["returns"])
     return {
         "format": FORMAT,
         "env": header["config"].get("env"),
@@ -55,7 +56,7 @@ def report(header: Mapping[str, Any], rows: Sequence[Row], *, num_planned: int |
         "turns": _mean(ended, lambda row: row["turns"]),
         "ends": dict(Counter(row["end"] for row in ended)),
         "tokens": _mean(ended, tokens),
-        "agents": {name: _agent(name, rows) for name in _agents(rows)},
+        "agents": {name: _agent(name, rows) for name in names},
         "parts": parts(ended),
         "by": by_options(told),
         "timing": timing(rows),
@@ -221,10 +222,6 @@ def readings(steps: Sequence[Mapping[str, Any]]) -> Figures:
 
 def _of_figures(figures: Mapping[tuple[int, int], Mapping[str, float]], name: str, row: Row) -> float | None:
     return figures[place(row)].get(name)
-
-
-def _agents(rows: Sequence[Row]) -> list[str]:
-    return list(dict.fromkeys(agent for row in rows for agent in row["returns"]))
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple
+from typing import Generic, NamedTuple
 
 from pettingllms_envs.core import (
     TEAM,
@@ -163,8 +163,6 @@ class AnswerRounds(LimitedMessages, BaseWorkflow[State, str]):
         return {**ranges, "correct": ranges["progress"]}
 
     def _shown(self, reply: Answered) -> str:
-        answer = "It gave no answer." if reply.answer is None else f"Its answer: {self._written(reply.answer)}."
-        return f"{reply.sent.shown}\n{answer}"
-
-    def _written(self, answer: Any) -> str:
-        return quote_inline(self.task.write(answer))
+        if reply.answer is None:
+            return f"{reply.sent.shown}\nIt gave no answer."
+        return f"{reply.sent.shown}\nIts answer: {quote_inline(self.task.write(reply.answer))}."

@@ -13,7 +13,6 @@ from safetensors import safe_open
 from torch.distributed.tensor import DTensor
 
 from pettingllms_trl.policies.adapters import changed_by
-from pettingllms_trl.policies.routing import Policy
 from pettingllms_trl.policies.team import Team
 
 
@@ -34,7 +33,7 @@ def check_saved(team: Team, folder: Path) -> None:
         place, model = folder if team.is_plain else folder / policy.name, team.weights_of(policy.name)
         held: Mapping[str, torch.Tensor] = model.state_dict()
         if isinstance(model, PeftModel):
-            adapter = _adapter_of(policy, model)
+            adapter = policy.adapter or model.active_adapters[0]
             place = place / adapter if team.is_plain and adapter != "default" else place
             held = get_peft_model_state_dict(model, adapter_name=adapter)
             config = model.peft_config[adapter]
@@ -54,10 +53,6 @@ def check_saved(team: Team, folder: Path) -> None:
                 "(model.get_base_model().save_pretrained), and load the adapters on that.",
                 stacklevel=3,
             )
-
-
-def _adapter_of(policy: Policy, model: PeftModel) -> str:
-    return policy.adapter or model.active_adapters[0]
 
 
 def _different(held: Mapping[str, torch.Tensor], folder: Path, *, rows: int | None = None) -> list[tuple[str, Path]]:

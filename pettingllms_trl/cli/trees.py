@@ -20,8 +20,6 @@ from rich.text import Text
 from rich.tree import Tree
 from transformers import TrainerCallback
 
-from pettingllms_trl.records import Message
-
 
 WIDTH = 100  # characters of a reply
 
@@ -78,13 +76,9 @@ class PrintTrees(TrainerCallback):
 
 def _line(candidate: dict[str, Any]) -> Text:
     """`> -0.20 (+0.00) Moves: R U`: played on or not, reward, advantage, the end of the reply, where its answer is."""
-    said = " ".join(_content(candidate["completion"]).split())
+    said = " ".join(" ".join(message["content"] for message in candidate["completion"]).split())
     shown = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in said)
     shown = shown if len(shown) <= WIDTH else f"... {shown[-WIDTH:]}"
     mark = ">" if candidate["chosen"] else " "
     text = f"{mark} {candidate['environment']:+.2f} ({candidate['advantage']:+.2f}) {shown}"
     return Text(text, style="bold" if candidate["chosen"] else "", overflow="ellipsis", no_wrap=True)
-
-
-def _content(completion: list[Message]) -> str:
-    return "\n".join(message["content"] for message in completion)

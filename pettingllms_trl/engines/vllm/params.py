@@ -98,7 +98,8 @@ class VllmParams:
         place = f"{self._rollout}/{ticket}/{self._asked[ticket]}"
         self._asked[ticket] += 1
         seed = int.from_bytes(blake2b(place.encode(), digest_size=7).digest())  # vLLM keeps it in 64 bits, signed
-        return {**self._parameters(agent), "n": num_candidates, "seed": seed}
+        overrides = _own(self._codecs[agent].overrides())  # that apply at present
+        return {**self._of_agent[agent], **overrides, "n": num_candidates, "seed": seed}
 
     def ask(self, ticket: int, request: Request, max_model_len: int) -> VllmRequest:
         """Convert a request; `ValueError` if the prompt leaves no room for a completion."""
@@ -154,10 +155,6 @@ class VllmParams:
         return Completion(
             ids=tuple(ids), text=text, logprobs=None if logprobs is None else tuple(logprobs), finish=known
         )
-
-    def _parameters(self, agent: str) -> dict[str, Any]:
-        """An agent's sampling parameters, with the overrides that apply at present."""
-        return {**self._of_agent[agent], **_own(self._codecs[agent].overrides())}
 
 
 def _no_places(codec: PromptCodec, common: Mapping[str, Any]) -> dict[str, Any]:
