@@ -49,11 +49,7 @@ class Endpoint(Protocol):
 
 
 class FirstContact:
-    """Contacts a server once, for all agents that use it.
-
-    Args:
-        seconds: Time limit of the first answer, if more than `SECONDS`.
-    """
+    """Contacts a server once, for all agents that use it, within `SECONDS`, or `seconds` if they are more."""
 
     def __init__(
         self,

@@ -129,11 +129,7 @@ def episode(
 
 
 class EpisodeRecorder:
-    """Records an episode while it is played: the environment, and the row so far.
-
-    Args:
-        keep: Called with every image of a prompt.
-    """
+    """Records an episode while it is played: environment, and row so far; `keep` gets every image of a prompt."""
 
     def __init__(self, env: Any, instance: Instance, keep: Callable[[Image], object] = lambda image: None) -> None:
         self.env, self.instance, self._keep = env, instance, keep

@@ -63,11 +63,7 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guesser:
-    """The best guesser in the form of an arm, on all problems of the run; see `evaluation.guessers`.
-
-    Args:
-        mean, low, high: Its success and the 95% interval.
-    """
+    """The best guesser in the form of an arm, on all problems, with its 95% interval; see `evaluation.guessers`."""
 
     name: str
     mean: float

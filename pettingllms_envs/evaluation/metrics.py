@@ -35,11 +35,7 @@ Figures = dict[str, Any]
 
 
 def report(header: Mapping[str, Any], rows: Sequence[Row], *, num_planned: int | None = None) -> Figures:
-    """All numbers of a run.
-
-    Args:
-        num_planned: Number of planned episodes; None: that of the rows.
-    """
+    """All numbers of a run; without a number of planned episodes, that of the rows is taken for it."""
     ended = [row for row in rows if row["error"] is None]
     errors = Counter(row["error"]["kind"] for row in rows if row["error"] is not None)
     num = len(rows) if num_planned is None else num_planned

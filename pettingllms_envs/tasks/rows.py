@@ -50,11 +50,7 @@ _URL = re.compile(rf"{DATA_URL}[\w+/=]*")
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class RowProblem(Problem):
-    """A row as a problem; its statement is the question.
-
-    Args:
-        written: The row as JSON.
-    """
+    """A row, written as JSON, as a problem; its statement is the question."""
 
     written: str
 

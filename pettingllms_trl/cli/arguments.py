@@ -280,11 +280,7 @@ class _Parser(TrlParser):
     before each error, and a help of about fifteen hundred."""
 
     def shorten(self, of_trl: set[str]) -> None:
-        """Make `--help` show our fields and, after them, `FIRST`, each by one spelling; `--help-all` shows all.
-
-        Args:
-            of_trl: The fields of TRL and transformers.
-        """
+        """Make `--help` show our fields, then `FIRST` of TRL's, each by one spelling; `--help-all` shows all."""
         self.formatter_class = _Help
         self.usage = "%(prog)s --config FILE [--field value ...]"
         self.epilog = (

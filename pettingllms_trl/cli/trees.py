@@ -46,11 +46,7 @@ def trees(table: pandas.DataFrame) -> Iterator[Tree]:
 
 
 class PrintTrees(TrainerCallback):
-    """Prints the first trees of each new completions table of a training.
-
-    Args:
-        console: Where to print. `None`: the standard output.
-    """
+    """Prints the first trees of each new completions table of a training, by default to the standard output."""
 
     def __init__(self, number: int, console: Console | None = None) -> None:
         self._number = number

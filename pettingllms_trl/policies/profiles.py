@@ -126,11 +126,7 @@ def generation_config(
 
 
 def router_loss(model: PreTrainedModel | PeftModel, coefficient: float | None) -> tuple[float, bool]:
-    """The coefficient of a mixture of experts' load-balancing loss, and whether that loss is used.
-
-    Args:
-        coefficient: `args.router_aux_loss_coef`; `None`: the model's own.
-    """
+    """The weight (`None`: the model's own) of a mixture of experts' load-balancing loss, and whether it is used."""
     config = model.config.get_text_config()
     own = getattr(config, "router_aux_loss_coef", 0.0) if coefficient is None else coefficient
     return own, hasattr(config, "output_router_logits") and own != 0.0

@@ -92,11 +92,7 @@ class Schedule:
 
 
 class Worker:
-    """A worker process, started when it is first needed.
-
-    Args:
-        environ: Environment variables that it has besides this process's.
-    """
+    """A worker process with further environment variables, started when it is first needed."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ

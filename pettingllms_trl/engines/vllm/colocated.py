@@ -119,11 +119,7 @@ class ColocatedVllm(VllmEngine):
 
     @contextmanager
     def rollout(self, name: str) -> Iterator[None]:
-        """See `Engine`.
-
-        Args:
-            name: Seeds every request, together with its ticket. Equal requests in an equal order are answered alike.
-        """
+        """See `Engine`. Its name and a ticket seed a request: equal ones in equal order are answered alike."""
         self._wake()
         self._params.begin(name)
         try:

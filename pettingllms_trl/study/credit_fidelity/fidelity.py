@@ -188,11 +188,7 @@ def judged_decisions(trainer: MultiAgentGRPOTrainer, number: int, *, seed: int) 
 
 
 class ReplayedEnv(BaseWrapper):
-    """An environment whose episodes start after given replies: the reset option `PREFIX` says which ones.
-
-    Args:
-        prefixes: Sequences of replies.
-    """
+    """An environment whose episodes start after given replies: the reset option `PREFIX` says which `prefixes`."""
 
     def __init__(self, env: AECEnv, prefixes: Sequence[Sequence[str]]) -> None:
         super().__init__(env)

@@ -39,11 +39,7 @@ class Returns(NamedTuple):
 
 
 class KnownReturns:
-    """A file with a line for each state. Several processes may add to it; a line that was cut by a kill is left out.
-
-    Args:
-        path: Of the file; it need not exist.
-    """
+    """A file, perhaps new, with a line for each state, for several processes; lines that a kill cut are left out."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
