@@ -9,7 +9,6 @@ An *episode* is one run of one instance. At each of its *decisions* one agent sa
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from statistics import fmean
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from pettingllms_envs import observations
+from pettingllms_envs.core import role_of as role_of
 
 
 Message = observations.Message
@@ -26,7 +26,6 @@ Message = observations.Message
 
 Tools = Sequence[Mapping[str, Any]]
 """Tools that a model may call, in OpenAI's form, see `pettingllms_envs.observations.Prompt`."""
-_NUMBER = re.compile(r"_\d+$")
 
 
 @dataclass(frozen=True)
@@ -205,11 +204,6 @@ class Episode:
     outcome: Mapping[str, Any]
     environment: str = ""
     continuations: tuple[Decision, ...] = ()
-
-
-def role_of(agent: str) -> str:
-    """`"planner_0"` -> `"planner"`; a name without a number is its own role."""
-    return _NUMBER.sub("", agent)
 
 
 @runtime_checkable

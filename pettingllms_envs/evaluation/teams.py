@@ -11,13 +11,13 @@ sampling options of the trainer's evaluations as defaults.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pettingllms_envs.agents.spec import AgentSpec, parse
+from pettingllms_envs.core import role_of
 from pettingllms_envs.episodes.files import read_json_text
 from pettingllms_envs.settings import STRICT_FORMAT
 
@@ -26,7 +26,6 @@ TEAM = "team.json"
 FORMAT = 1
 KIND = "team"
 ADAPTER = "adapter_config.json"
-_NUMBER = re.compile(r"_\d+$")
 OF_THE_WORKFLOW = ("workflow", "num_turns", "data")
 """Settings in which a team may well play another form of the task that it was trained on, or other rows."""
 
@@ -57,11 +56,6 @@ class Team:
 
     def __str__(self) -> str:
         return f"{self.folder} is a team of {', '.join(self.agents)} (trained on {self.environment})"
-
-
-def role_of(agent: str) -> str:
-    """`"planner_0"` -> `"planner"`."""
-    return _NUMBER.sub("", agent)
 
 
 def read_team(folder: Path) -> Team:
