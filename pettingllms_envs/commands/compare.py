@@ -30,6 +30,7 @@ from pettingllms_envs.episodes.players import labels
 from pettingllms_envs.evaluation import data_label
 from pettingllms_envs.evaluation.compare import Run, compare_each, fault_of
 from pettingllms_envs.evaluation.scores import SUCCESS, is_pooled, pool_seeds
+from pettingllms_envs.evaluation.tables import number, percent
 from pettingllms_envs.studies.report import Heading, Paragraph, Table, markdown
 from pettingllms_envs.suggestions import did_you_mean
 
@@ -205,10 +206,8 @@ def _blocks(comparison: Any, num_pairs: int) -> Iterator[Any]:
 
 def figure(interval: Sequence[float], what: str) -> str:
     """`"83.0% [77.2, 87.6]"` of success, `"0.412 [0.377, 0.446]"` of returns: a mean and its interval."""
-    mean, low, high = interval
-    if what == SUCCESS:
-        return f"{100 * mean:.1f}% [{100 * low:.1f}, {100 * high:.1f}]"
-    return f"{mean:.3g} [{low:.3g}, {high:.3g}]"
+    own = dict(zip(("mean", "low", "high"), interval, strict=True))
+    return percent(own) if what == SUCCESS else number(own)
 
 
 def difference(pair: Any, unit: str) -> str:

@@ -23,7 +23,7 @@ from pettingllms_envs.evaluation.statistics import (
     pass_at,
     studentized_bootstrap,
 )
-from pettingllms_envs.replies.reading import LENIENTLY, STRICTLY, UNREADABLE
+from pettingllms_envs.replies.reading import counts_of
 
 
 ORDINARY = (None, "stop", "length")
@@ -185,35 +185,13 @@ def _agent(name: str, rows: Sequence[Row]) -> Figures:
         "cut_off": sum(step["finish"] == "length" for step in steps),
         "finish_words": dict(Counter(step["finish"] for step in steps if step["finish"] not in ORDINARY)),
         "empty": sum(map(is_empty, steps)),
-        **readings(steps),
+        **counts_of([(step["reading"], ending_of(step)) for step in steps if step.get("reading")]),
         "tool_calls": sum(step.get("tool_calls", 0) > 0 for step in steps),
         "models": sorted({step["model"] for step in steps if step["model"] is not None}),
     }
     figures = {place(row): of_row(row)[name] for row in ended}
     shown = {each: _mean(ended, partial(_of_figures, figures, each), may_count=False) for each in AGENT_FIGURES}
     return own | shown
-
-
-def readings(steps: Sequence[Mapping[str, Any]]) -> Figures:
-    """How many of an agent's replies were read as moves strictly, only leniently, or not at all.
-
-    With why most of these were not, and one of them. Empty where no step says how it was read.
-    """
-    found = [(*step["reading"].partition(": ")[::2], ending_of(step)) for step in steps if step.get("reading")]
-    if not found:
-        return {}
-    forms = Counter(form for form, _, _ in found)
-    own: Figures = {
-        "read_strictly": forms[STRICTLY],
-        "only_leniently": forms[LENIENTLY],
-        "unreadable": forms[UNREADABLE],
-    }
-    reasons = Counter(why for form, why, _ in found if form == UNREADABLE)
-    if reasons:
-        why = reasons.most_common(1)[0][0]
-        example = next(reply for form, reason, reply in found if form == UNREADABLE and reason == why)
-        own |= {"unreadable_because": why, "unreadable_example": example}
-    return own
 
 
 def _of_figures(figures: Mapping[tuple[int, int], Mapping[str, float]], name: str, row: Row) -> float | None:
