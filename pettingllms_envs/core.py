@@ -93,12 +93,6 @@ class Role:
         return (self.name,) if self.count == 1 else self.agents
 
 
-def role_of(agent: str) -> str:
-    """`"planner_0"` -> `"planner"`; a name without a number is its own role."""
-    head, _, number = agent.rpartition("_")
-    return head if head and number.isdigit() else agent
-
-
 class Task(Protocol[State, Move]):
     """A game as pure functions of its state: no clock, no global random numbers, no role."""
 

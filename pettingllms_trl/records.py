@@ -18,7 +18,7 @@ from statistics import fmean
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from pettingllms_envs import observations
-from pettingllms_envs.core import role_of as role_of
+from pettingllms_envs.agent_names import role_of as role_of
 
 
 Message = observations.Message

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+from pettingllms_envs.agent_names import role_of
 from pettingllms_envs.audit.findings import Finding, counted
 from pettingllms_envs.audit.rows import Episode, Run
 from pettingllms_envs.audit.series import Frequent, Series
-from pettingllms_envs.core import role_of
 
 
 FEW_GROUPS = 16

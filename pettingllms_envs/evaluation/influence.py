@@ -9,8 +9,8 @@ from itertools import islice
 from typing import Any
 
 import pettingllms_envs
+from pettingllms_envs.agent_names import role_of
 from pettingllms_envs.branching import check_replayable
-from pettingllms_envs.core import role_of
 from pettingllms_envs.episodes.episode import EpisodeRecorder, Instance, RunLimits
 from pettingllms_envs.episodes.files import Row, made_with, problem
 from pettingllms_envs.evaluation.statistics import Interval, bootstrap

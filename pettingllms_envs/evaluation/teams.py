@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pettingllms_envs.agent_names import role_of
 from pettingllms_envs.agents.spec import AgentSpec, parse
-from pettingllms_envs.core import role_of
 from pettingllms_envs.episodes.files import read_json_text
 from pettingllms_envs.settings import STRICT_FORMAT
 
