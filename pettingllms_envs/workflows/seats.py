@@ -47,7 +47,7 @@ class SeatWorkflow:
 
     def actor(self, state: Any) -> str:
         """The player whose turn it is."""
-        return self.members[self.task.current_player(state.task)]
+        return self.members[int(self.task.current_player(state.task))]
 
     def system(self, role: str) -> str:
         """The rules, the player's job, the reply format. It names the agent where others have the same job."""
