@@ -119,7 +119,6 @@ class Answering(DataTask[AnswerState]):
         )
 
     def reply_format(self) -> str:
-        """How a reply ends."""
         return r"End your reply with the answer in a box, and nothing else in it, such as \boxed{\frac{-31}{97}t^5}."
 
     def show(self, state: AnswerState) -> str:

@@ -288,7 +288,6 @@ class Archives(OpenTask[ArchivesState]):
         )
 
     def reply_format(self) -> str:
-        """How a reply ends."""
         return "When you are asked for the answer, end your reply with one line: Answer: and the name."
 
     def show(self, state: ArchivesState) -> str:

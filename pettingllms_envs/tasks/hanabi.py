@@ -251,7 +251,6 @@ class Hanabi(CooperativeTask[HanabiState]):
         return WORDINGS[self.wording].rules.format(players=self.players, names=names)
 
     def reply_format(self) -> str:
-        """How a reply ends."""
         return WORDINGS[self.wording].reply_format
 
     def observation(self, state: HanabiState, player: int) -> str:

@@ -144,7 +144,6 @@ class KuhnPoker(MultiplayerTask[KuhnState]):
         )
 
     def reply_format(self) -> str:
-        """How a reply ends."""
         return (
             "End your reply with one line, Action: bet (to bet, or to call) or Action: pass (to check, or to fold). "
             "Any other reply is a pass."

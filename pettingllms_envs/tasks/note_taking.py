@@ -209,7 +209,6 @@ class NoteTaking(OpenTask[NoteTakingState]):
         )
 
     def reply_format(self) -> str:
-        """How a reply ends."""
         return (
             "While readings pass, end your reply with one line: Notes: and then all digits of your new notes, which"
             " replace the old ones. When you are asked, end it with one line: Answer: and the digits of the reading."

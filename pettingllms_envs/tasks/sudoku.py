@@ -216,7 +216,6 @@ class Sudoku(OpenTask[SudokuState]):
         )
 
     def reply_format(self) -> str:
-        """How a reply ends."""
         return (
             "End your reply with one line such as Fill: r1c2=3 r2c4=1 (each cell with its digit), or with Grid: and"
             " then all the rows from the top, separated by /, with . for a cell left as it is."

@@ -89,7 +89,6 @@ class ColocatedVllm(VllmEngine):
 
     @property
     def num_in_flight(self) -> int:
-        """Requests that were taken and not answered."""
         return len(self._waiting)
 
     # ---- Weights --------------------------------------------------------------------------------------------------
