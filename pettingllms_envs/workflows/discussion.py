@@ -133,11 +133,7 @@ class Discussion(CountedMessages, BaseWorkflow[ProfileState, str]):
 
 @dataclass(frozen=True, slots=True)
 class GroupDiscussion(LimitedMessages, Discussion):
-    """Members who hear each other.
-
-    Args:
-        capacity: Most characters of a message, at least 1; the rest is lost.
-    """
+    """Members who hear each other."""
 
     capacity: int = 500
 

@@ -273,11 +273,7 @@ class LibraryWorkflow(CountedMessages):
 
 @dataclass(frozen=True, slots=True)
 class TalkingLibrarians(LimitedMessages, LibraryWorkflow):
-    """What the workflows with messages share.
-
-    Args:
-        capacity: Most characters of a message, at least 1; the rest is lost.
-    """
+    """What the workflows with messages share."""
 
     capacity: int = 60
 

@@ -67,7 +67,6 @@ class SearchWorkflow(CountedMessages, BaseWorkflow[SearchState, SearchMove]):
     """What the workflows of search share.
 
     Args:
-        num_turns: Turn budget, at least 1.
         max_passages: Most passages in a prompt, the latest ones, 1 to 50.
     """
 
