@@ -24,14 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from pettingllms_envs.core import (
-    TEAM,
-    UNREADABLE_PENALTY,
-    Role,
-    Transition,
-    check_choice,
-    part_ranges,
-)
+from pettingllms_envs.core import TEAM, UNREADABLE_PENALTY, Role, Transition, check_choice, part_ranges
 from pettingllms_envs.features import Form, Forms
 from pettingllms_envs.state_digest import Reported
 from pettingllms_envs.tasks.archives import ANSWER, MOST_QUERY, SAY, SEARCH, Archives, ArchivesMove, ArchivesState

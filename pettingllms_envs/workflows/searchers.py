@@ -14,14 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from pettingllms_envs.core import (
-    TEAM,
-    UNREADABLE_PENALTY,
-    Role,
-    Transition,
-    check_whole,
-    part_ranges,
-)
+from pettingllms_envs.core import TEAM, UNREADABLE_PENALTY, Role, Transition, check_whole, part_ranges
 from pettingllms_envs.quoting import quote
 from pettingllms_envs.retrieval import Passage
 from pettingllms_envs.state_digest import Reported
