@@ -503,7 +503,9 @@ def test_no_agents_advantages_depend_on_what_another_agent_is_paid(name: str, sa
     assert any(advantages(1.0))
 
 
-@pytest.mark.parametrize(("name", "sampling"), [pair for pair in BY_NAME if pair[0] not in ("rae", "counterfactual")])
+@pytest.mark.parametrize(
+    ("name", "sampling"), [pair for pair in BY_NAME if pair[0] not in ("rae", "counterfactual", "success")]
+)
 def test_a_rollout_in_which_all_were_paid_alike_teaches_nothing(name: str, sampling: str) -> None:
     decisions = played(sampling, lambda agent, turn, k: 0.7)
     if sampling == "tree" and name == "magrpo":
