@@ -128,7 +128,6 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
     The order of calls is enforced here, with no wrapper around it: a call that comes too early or too late raises.
 
     Args:
-        workflow: Who acts when, over which task.
         name: The environment's name with its version, such as `"council_v0"`; None is that of the task.
         alpha: Weight of the team's rewards, a finite number of at least 0.
         render_mode: None, `"ansi"` (`render` returns text), `"rgb_array"` (a picture) or `"human"` (every reset and
@@ -182,7 +181,7 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
             "cyclic": workflow.cyclic,
             "has_oracle": isinstance(task, HasOracle),
             "bots": list(workflow.bots) if isinstance(workflow, HasBots) else [],
-            "competitive": _competition(task),
+            "competitive": ("zero_sum" if task.zero_sum else "mixed") if isinstance(task, Competitive) else None,
             "delayed_roles": [role.name for role in workflow.roles if role.delayed],
             "informed_roles": [role.name for role in workflow.roles if role.informed],
         }
@@ -599,10 +598,6 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
         cumulative = tuple(now.cumulative[i] for i in stay)
         rewards = (0.0,) * len(agents)
         return now._replace(agents=agents, selection=following, rewards=rewards, cumulative=cumulative)
-
-
-def _competition(task: Any) -> str | None:
-    return ("zero_sum" if task.zero_sum else "mixed") if isinstance(task, Competitive) else None
 
 
 def _kind_of(seen: Any) -> str:

@@ -123,7 +123,7 @@ class Task(Protocol[State, Move]):
         """Least and greatest of `"value"`, the potential, and of each cost of a move by name."""
 
     def generate(self, seed: int, *args: Any, **fields: Any) -> State:
-        """The start state of the instance given by the seed and the fields, the same in every process.
+        """The start state of the instance given by the seed (any int) and the fields, the same in every process.
 
         Raises:
             ValueError: A field has an unknown value.

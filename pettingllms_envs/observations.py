@@ -173,11 +173,7 @@ def followup_of(observation: Any) -> str | None:
 
 
 def limits_of(observation: Any) -> Limits:
-    """The limits of the reply to an observation.
-
-    Raises:
-        TypeError: They are no `Limits`.
-    """
+    """The limits of the reply to an observation; `TypeError` if they are no `Limits`."""
     limits = observation.get("limits") if isinstance(observation, Mapping) else None
     if limits is None:
         return Limits()

@@ -23,11 +23,7 @@ _AS_TUPLE = (tuple, collections.abc.Sequence)
 
 
 def to_json(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings as plain JSON data: tuples become lists.
-
-    Raises:
-        ValueError: JSON cannot represent a value.
-    """
+    """The settings as plain JSON data: tuples become lists; `ValueError` if JSON cannot represent a value."""
     return {name: _plain(name, value) for name, value in settings.items()}
 
 

@@ -68,8 +68,6 @@ def line(
     """A line of the table.
 
     Args:
-        logs: What was logged.
-        agents: All agents.
         step: Optimizer steps taken.
         prefix: `"eval_"` or `"eval_<data set>_"` of an evaluation, which is named at the end of the line, with its
             round (`imitate`).
@@ -118,7 +116,6 @@ class TrainingTable(ProgressCallback):
     logged just before it (an evaluation of the untrained team, say).
 
     Args:
-        agents: All agents.
         tokens: Number of tokens sampled so far.
         most_tokens: `max_generated_tokens`.
         done: Share of the training that is done by another count, such as rounds.

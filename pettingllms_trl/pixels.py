@@ -94,14 +94,7 @@ class ImageInputs:
         return next((name for name in OF_IDS if name in written), None)
 
     def check(self, who: str) -> None:
-        """Validate that the processor makes inputs of pictures that can be split and joined.
-
-        Args:
-            who: Who observes images, for errors.
-
-        Raises:
-            ValueError: It does not.
-        """
+        """Raise `ValueError`, for those `who` observe images, unless its inputs of them can be split and joined."""
         if self._part is None:
             raise ValueError(
                 f"{who} observes images, and {type(self._processor).__name__} has no image part. Expected one with an "

@@ -9,7 +9,6 @@ An *episode* is one run of one instance. At each of its *decisions* one agent sa
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from statistics import fmean
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from pettingllms_envs import observations
+from pettingllms_envs.agent_names import role_of as role_of
 
 
 Message = observations.Message
@@ -26,7 +26,6 @@ Message = observations.Message
 
 Tools = Sequence[Mapping[str, Any]]
 """Tools that a model may call, in OpenAI's form, see `pettingllms_envs.observations.Prompt`."""
-_NUMBER = re.compile(r"_\d+$")
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,6 @@ class Candidate:
     """A completion, played on a branch of its own.
 
     Args:
-        completion: The sampled completion.
         reward: The acting agent's reward for the step, as the environment gave it (`alpha * team + local`).
         parts: The reward's named parts (`infos[agent]["rewards"]`), empty if the environment names none.
         team: Names of the parts that all agents share (`infos[agent]["team_rewards"]`).
@@ -208,11 +206,6 @@ class Episode:
     outcome: Mapping[str, Any]
     environment: str = ""
     continuations: tuple[Decision, ...] = ()
-
-
-def role_of(agent: str) -> str:
-    """`"planner_0"` -> `"planner"`; a name without a number is its own role."""
-    return _NUMBER.sub("", agent)
 
 
 @runtime_checkable
@@ -350,7 +343,6 @@ class WeightSync(Protocol):
         """Sample from these weights from now on for a policy. Not while requests are in flight.
 
         Args:
-            policy: Its name.
             state: Pairs of a name and a tensor: of an adapter those of `peft.get_peft_model_state_dict(model,
                 adapter_name=...)`; of a whole model those of `model.state_dict()`, where tied weights stand under each
                 of their names. Each tensor is whole, and made when it is asked for: where weights are sharded it is
@@ -372,7 +364,6 @@ class WeightSync(Protocol):
         """What each replica thinks of a text, with the weights that it samples from. Not while requests are in flight.
 
         Args:
-            policy: Its name.
             prompt: The text, with its ids, which are cut where the engine's context ends.
         """
         ...
@@ -489,9 +480,7 @@ class PendingDecision:
 
     Args:
         row: The instance.
-        agent: The acting agent.
         turn: How many decisions it had taken before.
-        prompt: Its prompt.
         completions: The candidates.
         is_text: Whether the observation is a `str`, a standard prompt in TRL's terms, without earlier turns before it.
         is_of_team: Whether the environment says that it is judged, for all agents (`infos[agent]["judged"]`).

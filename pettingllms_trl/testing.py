@@ -61,7 +61,6 @@ def train_briefly(make_env: Callable[[], Any], folder: str | Path, *, num_steps:
     """Train a tiny model in an environment for a few steps on the CPU, with an adapter for each role.
 
     Args:
-        make_env: Makes the environment.
         folder: Where model and outputs are written, such as pytest's `tmp_path`.
         num_steps: Number of optimizer steps.
 

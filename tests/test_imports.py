@@ -45,6 +45,7 @@ ALLOWED_IMPORTS = {
     | {"anyio", "mcp", "pettingllms_envs.installing"},
     "installing.py": set(),
     "suggestions.py": set(),
+    "agent_names.py": set(),
     "server_errors.py": set(),
     "failures.py": set(),
     "copying.py": {"gymnasium", "pettingzoo"},
@@ -95,7 +96,7 @@ ALLOWED_IMPORTS = {
     | {"pettingllms_envs.agents", "pettingllms_envs.episodes", "pettingllms_envs.branching"}
     | {"pettingllms_envs.observations", "pettingllms_envs.failures", "pettingllms_envs.installing", FEATURES}
     | {"pettingllms_envs.instances", "pettingllms_envs.settings", "pettingllms_envs.suggestions"}
-    | {"pettingllms_envs.replies"},
+    | {"pettingllms_envs.replies", "pettingllms_envs.agent_names"},
     # matplotlib is an extra, and imported when a curve is drawn.
     "studies/*.py": {"matplotlib", "pettingllms_envs.episodes", "pettingllms_envs.evaluation"}
     | {"pettingllms_envs.studies", "pettingllms_envs.installing", "pettingllms_envs.settings"},
@@ -112,7 +113,7 @@ ALLOWED_IMPORTS = {
     },
     # Plain rows in, findings out: the trainer runs these checks, too. Parquet's library is an extra.
     "audit/*.py": {"pyarrow", "pettingllms_envs.audit", "pettingllms_envs.installing"}
-    | {"pettingllms_envs.episodes.files"},
+    | {"pettingllms_envs.episodes.files", "pettingllms_envs.agent_names"},
     "datasets/problems.py": {"pettingllms_envs.datasets.judging", "pettingllms_envs.sandbox.values"}
     | {"pettingllms_envs.retrieval.passages"},
     # The Hub's library and parquet's are imported when they are needed, and are an extra.
@@ -217,11 +218,12 @@ def test_the_environments_import_no_model_library_and_not_the_trainer() -> None:
 # Written once for two: agents (one client of servers), records of episodes, observations as prompts; checks of
 # rollouts, for `pettingllms audit` and for a training; branches of an environment, for `pettingllms check` and a
 # rollout; the form of tool calls, which a chat template must write; errors that no reply causes; results of studies,
-# which one package writes and the other reports; how both are installed; images as pictures; the known name nearest to
-# a misspelt one. The package itself registers environments, and the guessers of a task are an arm of a study.
+# which one package writes and the other reports; how both are installed; images as pictures; names of agents, and the
+# known name nearest to a misspelt one. The package itself registers environments, and the guessers of a task are an
+# arm of a study.
 SHARED = (
     *("agents", "episodes", "observations", "audit", "branching", "copying", "failures", "tools", "studies"),
-    *("features", "installing", "pictures", "programs", "replies", "settings", "suggestions"),
+    *("agent_names", "features", "installing", "pictures", "programs", "replies", "settings", "suggestions"),
 )
 
 

@@ -52,11 +52,7 @@ class AnswerFailed(Exception):
 
 
 class ErrorInside(Exception):
-    """An answer with status 200 whose content is an error.
-
-    Args:
-        status: The status that it should have had.
-    """
+    """An answer with status 200 whose content is an error; `status` is what it should have had."""
 
     def __init__(self, status: int) -> None:
         super().__init__(f"an error inside an answer of status 200, as {status}")
@@ -152,11 +148,7 @@ def read_usage(given: Any, *, wrote: bool, limit: int | None = None) -> Usage:
 
 
 def read_chat(text: str, *, with_calls: bool, limit: int | None = None) -> Reply:
-    """The reply of a chat completion; with its tool calls in the text, if there are tools.
-
-    Raises:
-        ErrorInside, AnswerFailed, ValueError, KeyError, TypeError, AttributeError: See `read_checked`.
-    """
+    """The reply of a chat completion, if there are tools with its calls in the text; fails as `read_checked` does."""
     answer = read_checked(text)
     choice = answer["choices"][0]
     message = choice["message"]

@@ -193,11 +193,7 @@ class Null:
 
 
 class Scripted:
-    """Gives the replies of a function.
-
-    Args:
-        function: Returns the text of the reply to a request.
-    """
+    """Gives the replies of a function from a request to a reply's text."""
 
     carries = CARRIES
 

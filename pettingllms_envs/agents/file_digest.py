@@ -14,11 +14,7 @@ NOT_THE_MODEL = ("training_args.bin",)
 
 
 def of_model(folder: Path) -> str:
-    """SHA-256, 64 hex digits, of the names and contents of a model's or an adapter's files.
-
-    Args:
-        folder: The folder with the files; subfolders are ignored.
-    """
+    """SHA-256, 64 hex digits, of the names and contents of a model's or an adapter's files, not of subfolders."""
     whole = hashlib.sha256()
     found = {file for pattern in PATTERNS for file in folder.glob(pattern) if file.name not in NOT_THE_MODEL}
     for file in sorted(found):

@@ -49,15 +49,7 @@ class Endpoint(Protocol):
 
 
 class FirstContact:
-    """Contacts a server once, for all agents that use it.
-
-    Args:
-        endpoint: The server.
-        client: HTTP client with the connections.
-        seconds: Time limit of the first answer, if more than `SECONDS`.
-        sleep: Sleeps for a number of seconds.
-        clock: Returns a time in seconds.
-    """
+    """Contacts a server once, for all agents that use it, within `SECONDS`, or `seconds` if they are more."""
 
     def __init__(
         self,
@@ -78,11 +70,7 @@ class FirstContact:
         """Names of the models that the server lists; empty if it lists none, or was not contacted yet."""
 
     def make(self, model: str) -> None:
-        """Contact the server, unless that was done; log a model that it does not list.
-
-        Raises:
-            AgentRefused: The server did not answer.
-        """
+        """Contact the server, unless that was done; log a model it does not list; `AgentRefused` without an answer."""
         with self._lock:
             if not self._was_made:
                 self._reach()
@@ -127,11 +115,7 @@ class FirstContact:
         )
 
     def _get(self, seconds: float) -> tuple[int, bytes, str | None]:
-        """Status, body and content type of the answer.
-
-        Raises:
-            httpx2.RequestError: There was no answer in time.
-        """
+        """Status, body and content type of the answer; `httpx2.RequestError` if there was none in time."""
         ends, answer = self._clock() + seconds, bytearray()
         with self._client.stream("GET", self._url, headers=self._endpoint.headers, timeout=seconds) as response:
             content_type = response.headers.get("content-type")

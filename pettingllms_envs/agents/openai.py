@@ -126,12 +126,9 @@ class ChatApi:
     """An agent that asks a server; see `pettingllms_envs.agents.base.Agent`.
 
     Args:
-        endpoint: The model and its server.
-        client: HTTP client with the connections; may be shared.
         contact: Contacts the server before the first prompt; may be shared. None: no such check.
         form: What the server is known to take; shared by all that ask for the model.
         notices: Logs that the server does not answer; may be shared.
-        sleep: Sleeps for a number of seconds.
     """
 
     carries = CARRIES  # a server whose model reads no images says so, and that is the error
@@ -152,11 +149,7 @@ class ChatApi:
         self._notices = Notices() if notices is None else notices
 
     def reply(self, request: Request) -> Reply:
-        """See `Agent`.
-
-        Raises:
-            AgentFailed, AgentRefused: See `ask`.
-        """
+        """See `Agent`; fails as `ask` does."""
         return self.ask(request.messages, request.seed, request.tools, request.limits)
 
     def ask(
@@ -169,7 +162,6 @@ class ChatApi:
         """The model's reply to messages.
 
         Args:
-            messages: The prompt.
             seed: Seed of the reply, if the endpoint sends one, and of the pauses between tries.
             tools: Tools that the model may call. Its calls are then a part of the reply's text.
             limits: Those of the reply, beside the endpoint's.
@@ -278,11 +270,7 @@ def open_apis(specs: Mapping[str, AgentSpec], concurrency: int) -> AgentPool:
 
 
 def endpoint_of(spec: AgentSpec) -> Endpoint:
-    """The endpoint of a spec.
-
-    Raises:
-        ValueError: It has no model or no URL, or unknown options.
-    """
+    """The endpoint of a spec; `ValueError` if it has no model or no URL, or unknown options."""
     if spec.target is None or "base_url" not in spec.options:
         missing = "model (--model MODEL)" if spec.target is None else "server (--base-url http://localhost:8000/v1)"
         raise ValueError(

@@ -131,10 +131,6 @@ class Server:
         most_bytes: Of an answer; one that has more is tried again.
         advice: What to do about a server that does not answer.
         notices: Where it is said that the server does not answer; may be shared.
-        sleep: How a pause is made.
-
-    Raises:
-        ValueError: `url` is none.
     """
 
     url: str
@@ -158,11 +154,7 @@ class Server:
         return self.ask("GET", path).value
 
     def post(self, path: str, body: Any) -> Any:
-        """What the server answers: JSON, or text where it is none.
-
-        Raises:
-            ServerUnreachable, ServerRefused: See `ask`.
-        """
+        """What the server answers: JSON, or text where it is none; fails as `ask` does."""
         return self.ask("POST", path, body).value
 
     def ask(
@@ -178,8 +170,6 @@ class Server:
         """Send a request until it is answered.
 
         Args:
-            method: Of HTTP.
-            path: Behind the URL.
             body: Sent as JSON. `None`: no body.
             read: Makes a value of the answer's text. What raises is asked for again.
             expected: What `read` reads, in words.
@@ -234,11 +224,7 @@ class Server:
         raise ServerRefused(url, status, self._words(response, text))
 
     def _send(self, method: str, url: str, body: Any) -> tuple[httpx2.Response, bytes]:
-        """Send the request and read the whole answer.
-
-        Raises:
-            httpx2.RequestError: The answer was not complete in time, or is too large.
-        """
+        """Send the request and read the whole answer; `httpx2.RequestError` if it is late, incomplete or too large."""
         ends, answer = time.monotonic() + self.timeout, bytearray()
         timeout = httpx2.Timeout(self.timeout, connect=min(self.timeout, LONGEST_CONNECT))
         with self.client.stream(method, url, json=body, headers=self.headers, timeout=timeout) as response:

@@ -127,11 +127,7 @@ class StatelessAgents:
 
 
 def parse(text: str) -> tuple[str | None, AgentSpec]:
-    """Parse an agent's specification. Returns its role, or None for all roles, and the spec.
-
-    Raises:
-        ValueError: It cannot be parsed.
-    """
+    """Parse an agent's specification. Returns its role, or None for all roles, and the spec."""
     role = None
     if named := _ROLE.match(text):
         role, text = named[1], text[named.end() :]
@@ -158,11 +154,7 @@ def parse(text: str) -> tuple[str | None, AgentSpec]:
 
 
 def option(name: str, value: str) -> Any:
-    """Parse the value of an option.
-
-    Raises:
-        ValueError: It must be a number or a JSON object, and is not.
-    """
+    """Parse the value of an option; `ValueError` if it must be a number or a JSON object, and is not."""
     if name in NUMBERS:
         try:
             number = NUMBERS[name](value)

@@ -96,7 +96,7 @@ class WrongSums(FaultCheck):
                 self._add(f"step {key[0]}, instance {key[1]}, {agent}", list(members.values()))
 
     def _add(self, where: str, pairs: Pairs) -> None:
-        if len(pairs) < 2 or not _are_finite(pairs):
+        if len(pairs) < 2 or not all(math.isfinite(each) for pair in pairs for each in pair if each is not None):
             return
         advantages = [advantage for advantage, _ in pairs]
         # Of schemes that judge by returns the rewards may be equal while the advantages are not.
@@ -121,10 +121,6 @@ class WrongSums(FaultCheck):
 
 def _pairs(decision: Decision) -> Pairs:
     return [(each.advantage, each.reward) for each in decision.candidates if each.advantage is not None]
-
-
-def _are_finite(pairs: Pairs) -> bool:
-    return all(math.isfinite(value) for pair in pairs for value in pair if value is not None)
 
 
 class WrongAdvantages(FaultCheck):

@@ -63,7 +63,6 @@ class Audit:
     """Checks of a run while its episodes come in.
 
     Args:
-        run: What is known of it.
         of_episodes: Checks that look at each episode.
         of_series: Checks of the counts by role and step.
     """

@@ -17,7 +17,6 @@ class Finding:
         name: What the check looks for, such as `"mixed prompts"`.
         status: `"passed"`: looked for in all that there is, and not found. `"not recorded"`: a column that it needs is
             missing, so that nothing was looked at. `"not applicable"`: there can be none in a run of this kind.
-        text: A sentence with the numbers.
         where: The first place where it was found, or nothing.
         remedy: What to change, or nothing.
     """

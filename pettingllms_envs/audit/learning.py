@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+from pettingllms_envs.agent_names import role_of
 from pettingllms_envs.audit.findings import Finding, counted
-from pettingllms_envs.audit.rows import Episode, Run, role_of
+from pettingllms_envs.audit.rows import Episode, Run
 from pettingllms_envs.audit.series import Frequent, Series
 
 

@@ -181,9 +181,3 @@ class Run:
     def is_training(self) -> bool:
         """Whether its candidates are trained on."""
         return self.kind != "bench"
-
-
-def role_of(agent: str) -> str:
-    """`"planner_0"` is a `"planner"`; a name without a number is its own role."""
-    head, _, number = agent.rpartition("_")
-    return head if head and number.isdigit() else agent

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, fields
 
-from pettingllms_envs.audit.rows import Decision, Episode, role_of
+from pettingllms_envs.agent_names import role_of
+from pettingllms_envs.audit.rows import Decision, Episode
 
 
 MOST_BINS = 256

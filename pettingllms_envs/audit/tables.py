@@ -72,12 +72,7 @@ def fresh_tables(tables: Iterable[Sequence[Row]]) -> Iterator[Sequence[Row]]:
 
 
 def run_of_tables(rows: Sequence[Row], num_candidates: int | None = None) -> Run:
-    """What the first table says of the run.
-
-    Args:
-        rows: Of a table.
-        num_candidates: The run's `num_generations`; `None`: the size that most groups have.
-    """
+    """What the first table says of the run; without `num_candidates` (`num_generations`), that of most groups."""
     if num_candidates is None:
         sizes = Counter(len(group) for group in _groups(rows, None))
         num_candidates = max(sizes, key=lambda size: (sizes[size], size))

@@ -70,7 +70,6 @@ class SavedState(NamedTuple):
         """Put an environment into this state.
 
         Args:
-            env: The environment.
             on_call: Called after each call of an environment that is replayed.
 
         Raises:

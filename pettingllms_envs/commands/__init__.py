@@ -75,7 +75,6 @@ def add_environment(parser: argparse.ArgumentParser, *, by_path: bool = False) -
     """Add the arguments ENV and --set.
 
     Args:
-        parser: The command's parser.
         by_path: Whether ENV may also be `module:callable`. A command whose records name the environment only accepts
             names, from which it can be made again.
     """
@@ -120,11 +119,7 @@ def made(args: argparse.Namespace, **more: Any) -> Any:
 
 
 def callable_at(path: str) -> Callable[..., Any]:
-    """Import the callable at `module:callable`, such as a class; the working directory is searched, too.
-
-    Raises:
-        ValueError: There is no such callable.
-    """
+    """Import the callable at `module:callable`, such as a class; the working directory is searched, too."""
     module, _, name = path.partition(":")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())

@@ -83,12 +83,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
 
 def _found(path: Path) -> tuple[Path | None, list[Path]]:
-    """The record at a path, or the tables there.
-
-    Raises:
-        ValueError: There is neither.
-    """
-
+    """The record at a path, or the tables there; `ValueError` if there is neither."""
     if path.suffix == ".jsonl":
         return path, []
     if path.suffix == ".parquet":

@@ -132,11 +132,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
 
 def agents_of(role: str, bench: Any, env: Any) -> list[str]:
-    """The agents of a role.
-
-    Raises:
-        ValueError: There is no such role.
-    """
+    """The agents of a role; `ValueError` if there is no such role."""
     from pettingllms_envs.evaluation.bench import roles_of
 
     roles = roles_of(env)

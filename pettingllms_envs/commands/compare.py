@@ -28,8 +28,9 @@ from pettingllms_envs.episodes.index import run_folders
 from pettingllms_envs.episodes.outputs import write_output
 from pettingllms_envs.episodes.players import labels
 from pettingllms_envs.evaluation import data_label
-from pettingllms_envs.evaluation.compare import Run, check_comparable, compare_each
+from pettingllms_envs.evaluation.compare import Run, compare_each, fault_of
 from pettingllms_envs.evaluation.scores import SUCCESS, is_pooled, pool_seeds
+from pettingllms_envs.evaluation.tables import number, percent
 from pettingllms_envs.studies.report import Heading, Paragraph, Table, markdown
 from pettingllms_envs.suggestions import did_you_mean
 
@@ -61,7 +62,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
             played = ", ".join(f"{own[0].name} of {env}" for env, own in by_env.items())
             refuse(f"the runs are {played}; expected two or more of an environment. Name others.")
         groups = {env: named(own) for env, own in by_env.items() if len(own) > 1 or len(runs) == 1}
-        faults = {env: fault for env, own in groups.items() if (fault := _fault(own))}
+        faults = {env: fault for env, own in groups.items() if (fault := fault_of(own))}
         if len(faults) == len(groups):
             raise ValueError(next(iter(faults.values())))
         found = compare_each({env: own for env, own in groups.items() if env not in faults})
@@ -98,15 +99,6 @@ def of_envs(runs: list[Any], names: Sequence[str]) -> list[Any]:
             raise ValueError(f"--env is {name}; expected one of {', '.join(played)}.{did_you_mean(name, known)}")
     chosen = {known[name] for name in names} or set(played)
     return [run for run in runs if str(run.header["config"].get("env")) in chosen]
-
-
-def _fault(runs: list[Any]) -> str:
-    """Why runs cannot be compared, or an empty string."""
-    try:
-        check_comparable(runs)
-    except ValueError as error:
-        return str(error)
-    return ""
 
 
 def named(runs: list[Any]) -> list[Any]:
@@ -214,10 +206,8 @@ def _blocks(comparison: Any, num_pairs: int) -> Iterator[Any]:
 
 def figure(interval: Sequence[float], what: str) -> str:
     """`"83.0% [77.2, 87.6]"` of success, `"0.412 [0.377, 0.446]"` of returns: a mean and its interval."""
-    mean, low, high = interval
-    if what == SUCCESS:
-        return f"{100 * mean:.1f}% [{100 * low:.1f}, {100 * high:.1f}]"
-    return f"{mean:.3g} [{low:.3g}, {high:.3g}]"
+    own = dict(zip(("mean", "low", "high"), interval, strict=True))
+    return percent(own) if what == SUCCESS else number(own)
 
 
 def difference(pair: Any, unit: str) -> str:

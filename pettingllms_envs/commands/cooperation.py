@@ -28,17 +28,7 @@ from pettingllms_envs.features import HasBlindBound, HasLoneBound
 
 
 def run(args: argparse.Namespace, console: Console, bench: Any, env: Any) -> int:
-    """Play the missing episodes of all arms, show what cooperation is worth, and write it.
-
-    Args:
-        args: The arguments of `bench`.
-        console: Where to print.
-        bench: The team's benchmark.
-        env: Its environment.
-
-    Returns:
-        The exit status.
-    """
+    """Play the missing episodes of all arms, show what cooperation is worth, and write it."""
     from pettingllms_envs.page.cooperation import write
 
     with user_errors():

@@ -32,11 +32,7 @@ def add_format(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS
 
 
 def format_of(args: argparse.Namespace, formats: Sequence[str] = FORMATS) -> str:
-    """The format that the arguments ask for: by its name, else by the file's.
-
-    Raises:
-        Refused: The file's name has no such suffix.
-    """
+    """The format that is asked for: by its name, else by the file's; `Refused` if that has no such suffix."""
     found = args.format or ("table" if args.output is None else SUFFIXES.get(args.output.suffix.lower()))
     if args.output is not None and found not in formats[1:]:
         known = ", ".join(suffix for suffix, name in SUFFIXES.items() if name in formats)

@@ -72,7 +72,6 @@ def read_board(folders: Sequence[Path], *, envs: Sequence[str] = (), is_pooled: 
     """The leaderboard of runs; those that cannot be read are left out with the reason.
 
     Args:
-        folders: The runs.
         envs: Names of environments that alone are shown; none for all.
         is_pooled: Whether runs that differ in their seed alone are samples of one.
     """

@@ -93,12 +93,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder for a run.
-
-    Raises:
-        ValueError: There is a run in it.
-    """
-
+    """Make a folder for a run; `ValueError` if there is a run in it."""
     path.mkdir(parents=True, exist_ok=True)
     check_new_run(path)
 

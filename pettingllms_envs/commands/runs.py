@@ -174,11 +174,7 @@ def specs(args: argparse.Namespace, roles: Mapping[str, str], texts: list[str] |
 
 
 def sampling(args: argparse.Namespace) -> dict[str, Any]:
-    """The sampling options of models, parsed.
-
-    Raises:
-        ValueError: An option that must be a number is none.
-    """
+    """The sampling options of models, parsed; `ValueError` if one that must be a number is none."""
     given = {name: getattr(args, name, None) for name in OPTIONS}
     return {
         name: option(name, str(value)) if isinstance(value, str | int | float) else value
@@ -204,10 +200,7 @@ def default_output(
     """The folder of a run: the one that was begun with this configuration, else a new one that is named after it.
 
     Args:
-        config: The run's configuration.
         label: The label of its data, see `evaluation.data_label`; the folder's name says if rows are this package's.
-        root: Where the folders of runs are.
-        suffix: The end of the folder's name.
     """
     digest = digest_of(config)
     begun = sorted(root.glob(f"*-{digest}{suffix}"))

@@ -234,11 +234,7 @@ class _Has:
 
 
 def _root(args: argparse.Namespace, suite: Any) -> Path:
-    """The folder of all runs.
-
-    Raises:
-        ValueError: It has those of another suite.
-    """
+    """The folder of all runs; `ValueError` if it has those of another suite."""
     root = Path(args.output or Path("outputs") / "bench" / str(suite.name))
     if suite.name and (root / RECORD).is_file():
         source = read_record(root).get("source", f"a {RECORD} that cannot be read")
@@ -278,11 +274,7 @@ def _planned(console: Console, cells: Sequence[Cell], root: Path) -> tuple[list[
 
 
 def _played(planned: Planned, console: Console) -> tuple[int, str]:
-    """Play a cell. Returns its exit status, and what came of it in a line.
-
-    Raises:
-        Refused: It cannot be played.
-    """
+    """Play a cell; its exit status, and what came of it in a line. `Refused` if it cannot be played."""
     try:
         with user_errors():
             report = _complete(planned)

@@ -54,11 +54,7 @@ def read(row: Row, *, source: str = "hotpot_qa") -> QuestionProblem:
 
 
 def _pairs(row: Row, column: str, *names: str) -> list[tuple[str, object]]:
-    """Titles with what belongs to them, from any of the forms of a column.
-
-    Args:
-        names: The names of what belongs to a title, where the column is a mapping.
-    """
+    """Titles with what belongs to them, from any form of a column; `names` are its names where that is a mapping."""
     value = row.get(column)
     if isinstance(value, str):
         value = rows.parsed(value, repr(column))

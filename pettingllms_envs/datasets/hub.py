@@ -55,11 +55,7 @@ def local(file: Path | HubFile) -> Path:
 
 
 def pinned(id: str, revision: str | None) -> str:
-    """The revision, if it is a commit.
-
-    Raises:
-        ValueError: It is not. The message says what to give instead.
-    """
+    """The revision, if it is a commit; else `ValueError`, with what to give instead."""
     if revision is not None and _COMMIT.fullmatch(revision):
         return revision
     given = "no revision" if revision is None else f"the revision {revision!r}"
@@ -95,7 +91,6 @@ def files(
     """The data files of a set by split.
 
     Args:
-        id: Id of the data set.
         revision: A commit.
         patterns: For each split, groups of patterns; the first that matches is used. Without patterns, files are
             assigned by their names.

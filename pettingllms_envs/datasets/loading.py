@@ -28,7 +28,6 @@ class Bad:
     """A row that does not match its layout.
 
     Args:
-        file: The file's name.
         index: Index of the row in the file, from 0, without blank lines.
         reason: What is wrong with it.
     """
@@ -144,7 +143,6 @@ def entries(source: Source, split: str | None, read: Callable[[int], None] | Non
     """Iterate over the rows of a split, each with its problem or why it has none.
 
     Args:
-        source: The data.
         split: The split; None for all rows.
         read: Called now and then with the number of bytes read since the last call.
 

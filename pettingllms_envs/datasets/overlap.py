@@ -38,8 +38,6 @@ class Overlap:
     """A statement of the training set and its copy in a test set.
 
     Args:
-        train: The training statement.
-        test: The test statement.
         similarity: 1 if the words are the same; else the share of common runs, from the threshold to 1.
         exact: Whether the words are the same.
     """
@@ -57,9 +55,6 @@ def overlaps(train: Iterable[Statement], tests: Sequence[Statement], threshold: 
         train: Training statements; iterated over once.
         tests: Test statements; kept in memory, with an index.
         threshold: Least similarity of near copies, above 0, at most 1.
-
-    Raises:
-        ValueError: The threshold is out of range.
     """
     if not 0 < threshold <= 1:
         raise ValueError(f"threshold is {threshold}; expected above 0 and at most 1.")

@@ -25,7 +25,6 @@ class Part:
     """A split in a prepared folder.
 
     Args:
-        file: Its name.
         rows: Number of rows, each of them a problem.
         sha256: SHA-256 of the file, 64 hex digits.
         bad: Rows of the source that do not match the layout: file, index and reason.
@@ -51,7 +50,6 @@ class Manifest:
         layout: The name of the rows' layout.
         limit: Most problems of each split that were requested; None for all.
         package: The version of pettingllms that wrote it.
-        splits: The splits by name.
     """
 
     source: str
@@ -64,11 +62,7 @@ class Manifest:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of a prepared folder.
-
-    Raises:
-        ValueError: There is none, or it is of another format.
-    """
+    """The manifest of a prepared folder; `ValueError` if there is none, or it is of another format."""
     path = folder / MANIFEST
     if not path.is_file():
         raise ValueError(

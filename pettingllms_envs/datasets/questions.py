@@ -48,9 +48,5 @@ def question_problem(
 
 
 def text_of(sentences: object, what: str) -> str:
-    """A paragraph from its sentences.
-
-    Raises:
-        BadRow: They are not texts.
-    """
+    """A paragraph from its sentences; `BadRow` if they are not texts."""
     return " ".join(each.strip() for each in texts(sentences, what)).strip()

@@ -66,22 +66,14 @@ def words(row: Row, *names: str) -> str:
 
 
 def items(value: object, what: str) -> list[Any]:
-    """A list.
-
-    Raises:
-        BadRow: It is something else.
-    """
+    """A list; `BadRow` if it is something else."""
     if isinstance(value, list | tuple):
         return list(value)
     raise BadRow(f"{what} is a {type(value).__name__}; expected a list")
 
 
 def texts(value: object, what: str) -> list[str]:
-    """A list of texts of a row.
-
-    Raises:
-        BadRow: It is another thing, or has other things.
-    """
+    """A list of texts of a row; `BadRow` if it is another thing, or has other things."""
     found = items(value, what)
     if not all(isinstance(each, str) for each in found):
         raise BadRow(f"{what} has something else than texts")
@@ -89,22 +81,14 @@ def texts(value: object, what: str) -> list[str]:
 
 
 def table(value: object, what: str) -> Row:
-    """A mapping.
-
-    Raises:
-        BadRow: It is something else.
-    """
+    """A mapping; `BadRow` if it is something else."""
     if isinstance(value, Mapping):
         return value
     raise BadRow(f"{what} is a {type(value).__name__}; expected a mapping")
 
 
 def pairs(inputs: object, outputs: object, what: str) -> list[tuple[Any, Any]]:
-    """Two lists of one length as a list of pairs.
-
-    Raises:
-        BadRow: One is not a list, or their lengths differ.
-    """
+    """Two lists of one length as a list of pairs; `BadRow` if one is no list, or their lengths differ."""
     ones, others = items(inputs, f"the inputs of {what}"), items(outputs, f"the outputs of {what}")
     if len(ones) != len(others):
         raise BadRow(f"{what} has {len(ones)} inputs and {len(others)} outputs; expected as many")

@@ -89,10 +89,8 @@ def episode(
 
     Args:
         env: Any AEC environment. For ours, `state_hash`, the scopes of rewards and the outcome are recorded, too.
-        instance: The problem.
         sample: Number of the episode on this instance, from 0.
         agents: The player of each agent, by the agent's name.
-        rules: The run's limits.
         stopped: Called before every reply.
         keep: Called with every image of a prompt, of which the row has the digest.
 
@@ -131,13 +129,7 @@ def episode(
 
 
 class EpisodeRecorder:
-    """Records an episode while it is played: the environment, and the row so far.
-
-    Args:
-        env: The environment.
-        instance: The problem.
-        keep: Called with every image of a prompt.
-    """
+    """Records an episode while it is played: environment, and row so far; `keep` gets every image of a prompt."""
 
     def __init__(self, env: Any, instance: Instance, keep: Callable[[Image], object] = lambda image: None) -> None:
         self.env, self.instance, self._keep = env, instance, keep

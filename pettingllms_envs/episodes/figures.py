@@ -15,7 +15,6 @@ class PlayedReply(NamedTuple):
     """A reply that was played on, without its text, which the log of a finished run may lack.
 
     Args:
-        agent: Whose.
         tokens: Their number; `None`: unknown.
         finish: Why it ended: `"length"` if it was cut off; `None`: unknown.
     """
@@ -29,7 +28,6 @@ class AgentEpisode(NamedTuple):
     """What there is to know of an agent in an episode.
 
     Args:
-        agent: Its name.
         replies: Its replies, in order.
         returns: Sum of the rewards of each agent.
         outcome: The environment's description of how the episode ended.

@@ -93,8 +93,6 @@ def made_with(
     """The name and settings with which `pettingllms_envs.make` makes the environment of a row again.
 
     Args:
-        header: The run's `run.json`.
-        row: One of its rows.
         other: Settings that replace the record's.
         trusted: An environment of a file that may be run, if the record names it.
 
@@ -173,9 +171,6 @@ def find_run(path: Path) -> Path:
 
     A training writes its rollouts to `OUTPUT_DIR/rollouts`, so the output folder of a training names them as well.
 
-    Args:
-        path: The file or folder.
-
     Returns:
         The folder with the `run.json`; where there is none, the path itself.
 
@@ -200,7 +195,6 @@ def read(file: Path, *, whole: bool = True) -> list[dict[str, Any]]:
     An incomplete last line, left by a killed run, is ignored.
 
     Args:
-        file: The file or folder.
         whole: Whether to return whole rows; otherwise they are `light`.
 
     Raises:

@@ -23,11 +23,7 @@ _DIGEST = re.compile("[0-9a-f]{64}")
 
 
 def image_file(run: Path, digest: str) -> Path:
-    """The file of an image in a run's folder.
-
-    Raises:
-        ValueError: The digest is none.
-    """
+    """The file of an image in a run's folder; `ValueError` if the digest is none."""
     if not _DIGEST.fullmatch(digest):
         raise ValueError(f"an image has the digest {digest!r}; expected 64 hex digits. Remove its row.")
     return run / MEDIA / f"{digest}.png"
@@ -44,10 +40,6 @@ def write_image(run: Path, image: Image) -> None:
 
 def read_image(run: Path, digest: str) -> bytes:
     """The PNG file of an image.
-
-    Args:
-        run: The run's folder.
-        digest: The image's digest.
 
     Raises:
         ValueError: There is no such file, or its content is another.
@@ -70,11 +62,7 @@ def read_image(run: Path, digest: str) -> bytes:
 
 
 def images_of_run(run: Path, rows: Iterable[Mapping[str, Any]]) -> list[Path]:
-    """The files of all images that the rows of a run show, each once, in order.
-
-    Raises:
-        ValueError: One is missing or altered.
-    """
+    """The files of all images that rows show, each once, in order; `ValueError` if one is missing or altered."""
     digests = dict.fromkeys(digest for row in rows for step in row["steps"] for digest in digests_of(step))
     for digest in digests:
         read_image(run, digest)

@@ -19,11 +19,7 @@ _PATH = re.compile(r"(?<![\w./\\<-])(?:/(?!/)|~[/\\]|[A-Za-z]:\\)(?:[^\s/\\'\",=
 
 
 def origin(argv: Sequence[str] | None = None) -> dict[str, str]:
-    """`started`, the time in UTC, and `command`, without secrets.
-
-    Args:
-        argv: The program and its arguments; None: those of this process.
-    """
+    """`started`, the time in UTC, and `command`, without secrets; by default that of this process."""
     started = datetime.now(UTC).isoformat(timespec="seconds")
     return {"started": started, "command": command(sys.argv if argv is None else argv)}
 

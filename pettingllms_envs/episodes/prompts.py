@@ -55,7 +55,6 @@ def with_tools(tools: Sequence[Mapping[str, Any]], known: list[Tools]) -> dict[s
     """A step's field `tools`, the place of its prompt's tools in the row's list; without tools there is no field.
 
     Args:
-        tools: The prompt's.
         known: The row's so far; new ones are added.
     """
     if not tools:

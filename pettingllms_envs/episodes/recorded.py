@@ -10,11 +10,7 @@ from pettingllms_envs.episodes.prompts import in_record, messages_of
 
 
 class Recorded:
-    """Repeats the replies of a recorded run, each to the same prompt.
-
-    Args:
-        rows: The run's rows, as `pettingllms_envs.episodes.files.read` returns them.
-    """
+    """Repeats the replies of a recorded run, given whole rows, each to the same prompt."""
 
     carries = CARRIES
 
@@ -22,11 +18,7 @@ class Recorded:
         self._steps = {(row["instance"]["index"], row["sample"]): row["steps"] for row in rows}
 
     def reply(self, request: Request) -> Reply:
-        """See `Agent`.
-
-        Raises:
-            AgentFailed: The record has no such step, or the step has another prompt.
-        """
+        """See `Agent`; `AgentFailed` if the record has no such step, or the step has another prompt."""
         where = f"instance {request.instance}, sample {request.sample}, step {request.step}"
         steps = self._steps.get((request.instance, request.sample), ())
         if request.step >= len(steps):

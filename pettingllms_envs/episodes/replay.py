@@ -26,8 +26,6 @@ class Difference:
     """The first difference between a replayed episode and its record.
 
     Args:
-        instance: Index of the instance.
-        sample: Number of the sample.
         step: Number of the step from 0; None: after the last step.
         agent: The agent that acted there.
         what: Description of the difference.
@@ -70,7 +68,6 @@ def replay(env: Any, row: Row, *, keep: Callable[[Image], object] = lambda image
 
     Args:
         env: The environment of the row, made as in its `run.json`, or another version of it.
-        row: The record.
         keep: Called with every image of a prompt.
 
     Raises:

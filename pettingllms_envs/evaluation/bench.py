@@ -74,11 +74,7 @@ class Bench:
 
     @property
     def config(self) -> dict[str, Any]:
-        """The configuration as it is written to `run.json`.
-
-        Raises:
-            ValueError: JSON cannot represent a setting or an option of the problems.
-        """
+        """The configuration as `run.json` has it; `ValueError` if JSON cannot represent a setting or an option."""
         env = self.make()
         made = env.metadata.get("settings", {})
         for options in {repr(each.options): each.options for each in self.chosen.instances}.values():
@@ -231,7 +227,6 @@ def choose(
     0.
 
     Args:
-        env: The environment.
         name: Its name with the version.
         settings: Settings it was made with.
         split: The split; None is `"test"`, if there are splits.

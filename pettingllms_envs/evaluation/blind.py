@@ -34,7 +34,6 @@ class BlindRole:
     """The episodes of a run in which a role is shown other pictures, and their results.
 
     Args:
-        role: The role.
         members: Its agents.
         rows: The run's rows without an error, with prompts.
         path: The run's folder, which has the pictures.

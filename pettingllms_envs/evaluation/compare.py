@@ -141,10 +141,6 @@ def compare_each(groups: Mapping[str, Sequence[Run]], *, against_first: bool = F
 
     Args:
         groups: At least two runs each, by the group's name.
-        against_first: As for `compare`.
-
-    Raises:
-        ValueError: As for `compare`.
     """
     shares = {name: _scores(runs) for name, runs in groups.items()}
     names = {
@@ -244,11 +240,15 @@ def _check(runs: Sequence[Run]) -> None:
     _check_starts(runs)
 
 
-def check_comparable(runs: Sequence[Run]) -> None:
-    """Raise `ValueError` if runs cannot be compared, or a single one begins a problem in different states."""
-    if len(runs) > 1:
-        _scores(runs)
-    _check_starts(runs)
+def fault_of(runs: Sequence[Run]) -> str:
+    """Why runs cannot be compared, or a single one, which begins a problem in different states; or an empty text."""
+    try:
+        if len(runs) > 1:
+            _scores(runs)
+        _check_starts(runs)
+    except ValueError as error:  # such as another version of the environment, which begins otherwise
+        return str(error)
+    return ""
 
 
 def _check_starts(runs: Sequence[Run]) -> None:

@@ -63,12 +63,7 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guesser:
-    """The best guesser in the form of an arm, on all problems of the run; see `evaluation.guessers`.
-
-    Args:
-        name: Which one it is.
-        mean, low, high: Its success and the 95% interval.
-    """
+    """The best guesser in the form of an arm, on all problems, with its 95% interval; see `evaluation.guessers`."""
 
     name: str
     mean: float
@@ -81,7 +76,6 @@ class ArmResult:
     """The result of an arm.
 
     Args:
-        name: The arm.
         settings: Of its environment.
         agents: What plays each of its agents, as `run.json` has it.
         mean, low, high: Success on the common problems, and its 95% interval.
@@ -130,7 +124,6 @@ class Cooperation:
     """Arms on the same problems.
 
     Args:
-        env: Name of the environment.
         arms: Their results, in the order of `ARMS`.
         differences: What cooperation gains, costs and owes to messages, as far as there are arms for it.
         num_problems: Problems on which every arm has a result.
@@ -197,7 +190,6 @@ def compare(
         env: Name of the environment.
         runs: The configuration and the rows of each arm.
         generated_tokens: Most completion tokens of an episode.
-        bound: The bound of an agent alone.
         blind_bound: The bound of agents that do not read a part of the question.
         guessers: The best guesser in the form of each arm, where there are some.
 

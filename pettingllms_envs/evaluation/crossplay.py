@@ -36,7 +36,6 @@ def matrix(benches: Mapping[str, Bench], role: str) -> dict[tuple[str, str], Ben
     """The benchmarks of all mixed teams, by (run of the role's agent, run of all other agents).
 
     Args:
-        benches: The runs.
         role: A role, or the agent that is to be another one in a team of equals.
 
     Raises:
@@ -77,7 +76,6 @@ def solo(
     """One agent alone, on the same problems, with as many calls as the team had, and a given number of tokens.
 
     Args:
-        bench: The team's benchmark.
         role: The role whose agent plays; by default the role of the workflow `single` or, if the team lacks it, the
             last one.
         episode_tokens: The team's mean number of tokens; None if unknown.
@@ -126,11 +124,7 @@ def last_role(bench: Bench) -> str:
 
 
 def _agents_of_role(bench: Bench, role: str) -> Sequence[str]:
-    """The agents of a role, or the one agent of that name.
-
-    Raises:
-        ValueError: There is no such role or agent, or no other.
-    """
+    """The agents of a role, or the one of that name; `ValueError` if there is none, or no other agent."""
     roles = roles_of(bench.make())
     agents = [agent for agent, each in roles.items() if role in (each, agent)]
     if not agents or len(agents) == len(roles):

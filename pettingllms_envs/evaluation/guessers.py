@@ -48,8 +48,6 @@ def best_guesser(make_env: Callable[[], Any], instances: Sequence[Instance], see
     It is chosen by the very instances on which it is reported, so its rate is rather too high than too low.
 
     Args:
-        make_env: Makes an environment.
-        instances: The problems.
         seed: Of the guessers' choices; with the same seed they make the same.
 
     Raises:
@@ -74,9 +72,6 @@ def succeeds(env: Any, policy: BlindPolicy, instance: Instance, seed: int = 0) -
     """Whether a guesser that plays all agents succeeds on an instance.
 
     Args:
-        env: The environment.
-        policy: The guesser.
-        instance: The problem.
         seed: Of its choices, which also depend on the problem.
 
     Raises:

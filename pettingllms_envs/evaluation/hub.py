@@ -24,7 +24,6 @@ def push(run: Path, repo: str, *, private: bool = True, api: Any = None) -> str:
     """Upload a run in one commit; the repository is created if it does not exist.
 
     Args:
-        run: The run's folder.
         repo: Id of a data set on the Hub, `"name/of-it"`.
         private: Whether a new repository is private; an existing one is not changed.
         api: A `huggingface_hub.HfApi`; None is that of the user who is logged in.
@@ -106,7 +105,6 @@ def card(repo: str, header: Mapping[str, Any], figures: Mapping[str, Any]) -> st
     """The repository's README, with the Hub's metadata.
 
     Args:
-        repo: Its name.
         header: The run's `run.json`.
         figures: Its numbers, see `evaluation.metrics.report`.
     """

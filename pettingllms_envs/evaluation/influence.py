@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any
 
 import pettingllms_envs
+from pettingllms_envs.agent_names import role_of
 from pettingllms_envs.branching import check_replayable
 from pettingllms_envs.episodes.episode import EpisodeRecorder, Instance, RunLimits
 from pettingllms_envs.episodes.files import Row, made_with, problem
@@ -59,10 +60,8 @@ def of_roles(
     All other replies are the recorded ones, in their order, and empty once the record is used up.
 
     Args:
-        header: The run's `run.json`.
         rows: Reads its rows; called several times.
         num_replies: Most replies of each role that are replaced, one in an episode.
-        seed: Seed of the sample.
 
     Returns:
         The influence by role; or a message if it cannot be measured: the environment cannot be made, declares that it
@@ -82,14 +81,14 @@ def of_roles(
                 check_replayable(envs[key])
         except (ValueError, TypeError, ImportError) as error:
             return f"the environment cannot be made or played again: {error}"
-        places = [i for i, step in enumerate(row["steps"]) if len(found.get(_role(step["agent"]), ())) < num_replies]
+        places = [i for i, step in enumerate(row["steps"]) if len(found.get(role_of(step["agent"]), ())) < num_replies]
         if not places or row["error"] is not None:
             continue
         recorded = _result(envs[key], row, None, "")
-        if not _is_as_recorded(row, recorded):
+        if any(abs(recorded.get(agent, 0.0) - value) > 1e-6 for agent, value in row["returns"].items()):
             return f"instance {row['instance']['index']} does not play again as recorded: see `pettingllms replay`"
-        for role in dict.fromkeys(_role(row["steps"][i]["agent"]) for i in places):
-            at = rng.choice([i for i in places if _role(row["steps"][i]["agent"]) == role])
+        for role in dict.fromkeys(role_of(row["steps"][i]["agent"]) for i in places):
+            at = rng.choice([i for i in places if role_of(row["steps"][i]["agent"]) == role])
             own = row["steps"][at]["reply"]
             others = [reply for reply in pools[role] if reply != own] or [own]
             silent = _mean(_result(envs[key], row, at, "")) - _mean(recorded)
@@ -138,15 +137,11 @@ def _result(env: Any, row: Row, at: int | None, reply: str) -> dict[str, float]:
     return returns
 
 
-def _is_as_recorded(row: Row, returns: Mapping[str, float]) -> bool:
-    return all(abs(returns.get(agent, 0.0) - value) <= 1e-6 for agent, value in row["returns"].items())
-
-
 def _replies_of(rows: Iterable[Row]) -> dict[str, list[str]]:
     pools: dict[str, dict[str, None]] = {}
     for row in rows:
         for step in row["steps"]:
-            pools.setdefault(_role(step["agent"]), {})[step["reply"]] = None
+            pools.setdefault(role_of(step["agent"]), {})[step["reply"]] = None
     return {role: list(replies) for role, replies in pools.items()}
 
 
@@ -173,8 +168,3 @@ def _mean_words(mean: float, interval: Interval) -> str:
 
 def _mean(returns: Mapping[str, float]) -> float:
     return sum(returns.values()) / len(returns) if returns else 0.0
-
-
-def _role(agent: str) -> str:
-    head, _, number = agent.rpartition("_")
-    return head if head and number.isdigit() else agent

@@ -20,7 +20,7 @@ from typing import Any
 
 from pettingllms_envs.episodes.players import is_same_player, labels, options_of
 from pettingllms_envs.evaluation import data_label, metrics
-from pettingllms_envs.evaluation.compare import Comparison, Run, check_comparable, compare_each, figure_of, read_so
+from pettingllms_envs.evaluation.compare import Comparison, Run, compare_each, fault_of, figure_of, read_so
 from pettingllms_envs.evaluation.scores import RETURN, SUCCESS, check_cooperative, returns_by_problem
 from pettingllms_envs.settings import STRICT_FORMAT
 
@@ -246,10 +246,10 @@ def _alike(runs: Sequence[Run], left_out: list[tuple[str, str]]) -> list[Run]:
     """The largest group of runs whose problems are the same; of two as large, it is unknown which is right: none."""
     groups: list[list[Run]] = []
     for run in runs:
-        if fault := _fault([run]):
+        if fault := fault_of([run]):
             left_out.append((run.name, fault))
             continue
-        group = next((group for group in groups if not _fault([*group, run])), None)
+        group = next((group for group in groups if not fault_of([*group, run])), None)
         if group is None:
             groups.append(group := [])
         group.append(run)
@@ -257,18 +257,9 @@ def _alike(runs: Sequence[Run], left_out: list[tuple[str, str]]) -> list[Run]:
         return []
     *others, largest = sorted(groups, key=len)
     is_tie = bool(others) and len(others[-1]) == len(largest)
-    left_out += [(run.name, _fault([*largest, run])) for group in others for run in group]
-    left_out += [(run.name, _fault([*others[-1], run])) for run in largest if is_tie]
+    left_out += [(run.name, fault_of([*largest, run])) for group in others for run in group]
+    left_out += [(run.name, fault_of([*others[-1], run])) for run in largest if is_tie]
     return [] if is_tie else largest
-
-
-def _fault(runs: Sequence[Run]) -> str:
-    """Why runs cannot be compared, or an empty string."""
-    try:
-        check_comparable(runs)
-    except ValueError as error:  # such as another version of the environment, which begins otherwise
-        return str(error)
-    return ""
 
 
 def _unfit(run: Run, report: Mapping[str, Any]) -> str:

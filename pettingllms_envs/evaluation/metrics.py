@@ -23,7 +23,7 @@ from pettingllms_envs.evaluation.statistics import (
     pass_at,
     studentized_bootstrap,
 )
-from pettingllms_envs.replies.reading import LENIENTLY, STRICTLY, UNREADABLE
+from pettingllms_envs.replies.reading import counts_of
 
 
 ORDINARY = (None, "stop", "length")
@@ -35,16 +35,12 @@ Figures = dict[str, Any]
 
 
 def report(header: Mapping[str, Any], rows: Sequence[Row], *, num_planned: int | None = None) -> Figures:
-    """All numbers of a run.
-
-    Args:
-        header: Its `run.json`.
-        num_planned: Number of planned episodes; None: that of the rows.
-    """
+    """All numbers of a run; without a number of planned episodes, that of the rows is taken for it."""
     ended = [row for row in rows if row["error"] is None]
     errors = Counter(row["error"]["kind"] for row in rows if row["error"] is not None)
     num = len(rows) if num_planned is None else num_planned
     told = [row for row in ended if row["success"] is not None]
+    names = dict.fromkeys(agent for row in rows for agent in row["returns"])
     return {
         "format": FORMAT,
         "env": header["config"].get("env"),
@@ -56,7 +52,7 @@ def report(header: Mapping[str, Any], rows: Sequence[Row], *, num_planned: int |
         "turns": _mean(ended, lambda row: row["turns"]),
         "ends": dict(Counter(row["end"] for row in ended)),
         "tokens": _mean(ended, tokens),
-        "agents": {name: _agent(name, rows) for name in _agents(rows)},
+        "agents": {name: _agent(name, rows) for name in names},
         "parts": parts(ended),
         "by": by_options(told),
         "timing": timing(rows),
@@ -189,7 +185,7 @@ def _agent(name: str, rows: Sequence[Row]) -> Figures:
         "cut_off": sum(step["finish"] == "length" for step in steps),
         "finish_words": dict(Counter(step["finish"] for step in steps if step["finish"] not in ORDINARY)),
         "empty": sum(map(is_empty, steps)),
-        **readings(steps),
+        **counts_of([(step["reading"], ending_of(step)) for step in steps if step.get("reading")]),
         "tool_calls": sum(step.get("tool_calls", 0) > 0 for step in steps),
         "models": sorted({step["model"] for step in steps if step["model"] is not None}),
     }
@@ -198,34 +194,8 @@ def _agent(name: str, rows: Sequence[Row]) -> Figures:
     return own | shown
 
 
-def readings(steps: Sequence[Mapping[str, Any]]) -> Figures:
-    """How many of an agent's replies were read as moves strictly, only leniently, or not at all.
-
-    With why most of these were not, and one of them. Empty where no step says how it was read.
-    """
-    found = [(*step["reading"].partition(": ")[::2], ending_of(step)) for step in steps if step.get("reading")]
-    if not found:
-        return {}
-    forms = Counter(form for form, _, _ in found)
-    own: Figures = {
-        "read_strictly": forms[STRICTLY],
-        "only_leniently": forms[LENIENTLY],
-        "unreadable": forms[UNREADABLE],
-    }
-    reasons = Counter(why for form, why, _ in found if form == UNREADABLE)
-    if reasons:
-        why = reasons.most_common(1)[0][0]
-        example = next(reply for form, reason, reply in found if form == UNREADABLE and reason == why)
-        own |= {"unreadable_because": why, "unreadable_example": example}
-    return own
-
-
 def _of_figures(figures: Mapping[tuple[int, int], Mapping[str, float]], name: str, row: Row) -> float | None:
     return figures[place(row)].get(name)
-
-
-def _agents(rows: Sequence[Row]) -> list[str]:
-    return list(dict.fromkeys(agent for row in rows for agent in row["returns"]))
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:

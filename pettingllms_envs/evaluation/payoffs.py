@@ -45,7 +45,6 @@ class Payoffs:
     """How runs do against each other.
 
     Args:
-        seats: The environment's agents.
         num_problems: Problems for which every pairing has a result.
         matrix: By seat, run and opponent: the return of the run in that seat, all other seats being the opponent's.
             A run that is its own opponent plays all seats.
@@ -95,7 +94,6 @@ def payoffs(played: Mapping[Seating, Sequence[Row]], seats: Sequence[str], *, ze
 
     Args:
         played: The rows of each of `seatings`.
-        seats: The environment's agents.
         zero_sum: Whether the returns add up to 0. Ratings are relative: where both may gain, they would reward spite.
 
     Raises:

@@ -184,9 +184,7 @@ def run(
     """Play all episodes of a plan that the folder does not have yet.
 
     Args:
-        plan: What to play.
         agents: The player of each agent, by the agent's name.
-        folder: The run's folder.
         concurrency: Number of concurrent episodes.
         on_row: Called with each row; existing rows come first.
 

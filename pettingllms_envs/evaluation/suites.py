@@ -144,7 +144,6 @@ def suite_of(content: Any, *, default_name: str, source: str) -> Suite:
     Args:
         content: What YAML says.
         default_name: The suite's name if the content has none.
-        source: Name of the file, for errors too.
 
     Raises:
         ValueError: An option is unknown or of another type, or there is no environment.

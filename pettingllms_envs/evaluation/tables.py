@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ from rich.text import Text
 from pettingllms_envs.agents.answers import ending
 from pettingllms_envs.episodes.figures import AGENT_FIGURES, words
 from pettingllms_envs.evaluation.metrics import sum_of_tokens
-from pettingllms_envs.replies.reading import MOST_UNREADABLE
+from pettingllms_envs.replies.reading import warning_of
 
 
 Figures = Mapping[str, Any]
@@ -74,13 +73,7 @@ def brief(report: Figures) -> str:
 
 
 def show(console: Console, report: Figures, retries: Mapping[str, int]) -> None:
-    """Show a run's numbers: success, then each agent's costs, then the parts of the rewards.
-
-    Args:
-        console: Where to print.
-        report: The numbers.
-        retries: Number of retries of each agent.
-    """
+    """Show a run's numbers: success, then each agent's costs, then the parts of the rewards."""
     table(console, ("", "mean [95% interval]"), main_figures(report))
     agents = report["agents"]
     rows = [
@@ -103,7 +96,7 @@ def show(console: Console, report: Figures, retries: Mapping[str, int]) -> None:
 
 
 def readings(agents: Mapping[str, Figures]) -> list[str]:
-    """How the replies of each agent were read, and a warning where more than `MOST_UNREADABLE` could not be."""
+    """How the replies of each agent were read, and a warning where too many could not be."""
     lines = []
     for name, own in agents.items():
         strictly, leniently, not_read = (
@@ -114,12 +107,8 @@ def readings(agents: Mapping[str, Figures]) -> list[str]:
             lines.append(
                 f"{name}: {strictly:,} replies read strictly, {leniently:,} only leniently, {not_read:,} unreadable"
             )
-        if not_read > MOST_UNREADABLE * total:
-            lines.append(
-                f"warning: {not_read / total:.0%} of the replies of {name} are unreadable, most often"
-                f" because {own['unreadable_because']}. One of them: {json.dumps(own['unreadable_example'])}. Say in"
-                " the prompt how a reply is to end, or raise --max-tokens where replies are cut off."
-            )
+        if (warning := warning_of(name, own, "or raise --max-tokens")) is not None:
+            lines.append(f"warning: {warning}")
     return lines
 
 

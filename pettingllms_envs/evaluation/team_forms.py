@@ -61,7 +61,6 @@ def chosen(forms: Mapping[str, ArmForm], wanted: Sequence[str]) -> list[str]:
     """Names of the arms to play; `alone` stands for every member alone.
 
     Args:
-        forms: The declared ones.
         wanted: Names; the team is always among the chosen.
 
     Raises:
@@ -84,7 +83,6 @@ def inherited(team: Mapping[str, AgentSpec], arm: str, form: ArmForm, agents: It
 
     Args:
         team: The agent that plays each of the team's.
-        arm: Name of the arm.
         agents: Agents of its environment.
 
     Raises:

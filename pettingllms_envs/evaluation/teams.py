@@ -11,12 +11,12 @@ sampling options of the trainer's evaluations as defaults.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pettingllms_envs.agent_names import role_of
 from pettingllms_envs.agents.spec import AgentSpec, parse
 from pettingllms_envs.episodes.files import read_json_text
 from pettingllms_envs.settings import STRICT_FORMAT
@@ -26,7 +26,6 @@ TEAM = "team.json"
 FORMAT = 1
 KIND = "team"
 ADAPTER = "adapter_config.json"
-_NUMBER = re.compile(r"_\d+$")
 OF_THE_WORKFLOW = ("workflow", "num_turns", "data")
 """Settings in which a team may well play another form of the task that it was trained on, or other rows."""
 
@@ -36,7 +35,6 @@ class Team:
     """The content of a team's `team.json`.
 
     Args:
-        folder: The team's folder.
         environment: Name of the environment that it was trained on; several are separated by commas.
         agents: For each agent its `policy`, its `sampling` in evaluations, and its `history`.
         policies: By name, each with its `kind` (`"adapter"`, `"model"` or `"api"`), its `folder` below the team's or
@@ -60,17 +58,8 @@ class Team:
         return f"{self.folder} is a team of {', '.join(self.agents)} (trained on {self.environment})"
 
 
-def role_of(agent: str) -> str:
-    """`"planner_0"` -> `"planner"`."""
-    return _NUMBER.sub("", agent)
-
-
 def read_team(folder: Path) -> Team:
-    """The team of a folder.
-
-    Raises:
-        ValueError: It is not a team's folder, or one of another version.
-    """
+    """The team of a folder; `ValueError` if it is not a team's, or of another version."""
     if not folder.is_dir():
         raise ValueError(
             f"there is no folder {str(folder)!r}; expected that of a team, as trainer.save_model() leaves it. "
@@ -126,10 +115,6 @@ def _base_of(adapter: Path) -> str:
 
 def check_roles(texts: Sequence[str], roles: Mapping[str, str]) -> None:
     """Check that a team that plays every role has no role that the environment lacks.
-
-    Args:
-        texts: The specifications of the agents.
-        roles: The role of each agent of the environment.
 
     Raises:
         ValueError: It has one; without that role, the results would not be those of the team.
@@ -225,8 +210,6 @@ def notes(
     """One line for each team that was trained on another environment, or with other settings, than it plays here.
 
     Args:
-        specs: The agents.
-        env: Name of the environment.
         settings: Its settings; `OF_THE_WORKFLOW` are not compared.
         defaults: Values of the settings that are not given, which a training may have left out, too.
     """

@@ -77,8 +77,6 @@ def grade(
     """Run a program on golden tests.
 
     Args:
-        problem: The problem with its tests.
-        program: The program's text.
         tests: Indices of the tests to run, in this order; None is all of them, public and private.
         limits: Of time, memory and output; None is `limits_of(problem)`.
         isolation: `"per_test"`, or `"per_solution"` for programs that are trusted: five times as fast.

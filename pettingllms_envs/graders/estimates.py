@@ -26,13 +26,7 @@ _MAX_EXPONENT = 1000.0
 
 
 def differ(gold: str, answer: str, tolerance: float | None = None) -> bool:
-    """Whether two texts in the one spelling are surely of different values; False says nothing.
-
-    Args:
-        gold: One of them.
-        answer: The other.
-        tolerance: How far they may be off.
-    """
+    """Whether two texts in the one spelling are surely of values further apart than allowed; False says nothing."""
     if len(gold) == len(answer) == 1:  # the letters of a choice, which may be small or large
         return False
     for point in _POINTS:

@@ -24,8 +24,6 @@ def agrees(gold: Reading, answer: Reading, tolerance: Sequence[float], equal: Eq
     """Whether the answer is the gold: all that it lists, in any order, with nothing missing and nothing besides.
 
     Args:
-        gold: The right answer.
-        answer: The one in question.
         tolerance: How far numbers may be off: () for not at all, one for all, or one for each item of the gold.
         equal: Decides on two expressions that neither spelling nor arithmetic can tell apart.
     """

@@ -56,7 +56,7 @@ def items(text: str) -> list[Item]:
         text = text[1:-1]
     groups = split(text, ";")
     if len(groups) > 1 and any(len(split(group, ",")) > 1 for group in groups):
-        listed = [f"({','.join(_value(part) for part in split(group, ','))})" for group in groups if group]
+        listed = [f"({','.join(_links(part)[-1] for part in split(group, ','))})" for group in groups if group]
     else:
         listed = [part for group in groups for part in split(group, ",") if part]
     if len(listed) == 1 and _wraps(listed[0], "\\{", "\\}"):
@@ -165,10 +165,6 @@ def _links(text: str) -> list[str]:
         if len(values) == 1 and names(name):
             return [name, values[0]]
     return links if all(links) else [text]
-
-
-def _value(text: str) -> str:
-    return _links(text)[-1]
 
 
 def _both_signs(text: str) -> list[str]:

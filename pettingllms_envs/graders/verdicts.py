@@ -179,11 +179,7 @@ def is_readable(text: str) -> bool:
 
 @lru_cache(1 << 12)
 def check_gold(gold: str, settings: Settings) -> None:
-    """Refuse what no answer can be graded against.
-
-    Raises:
-        ValueError, TypeError: See `MathGrader.grade`.
-    """
+    """Raise as `MathGrader.grade` does for what no answer can be graded against."""
     check_settings(settings)
     if not isinstance(gold, str):
         raise TypeError(f"the gold is {gold!r}; expected a text. Write the number as the data set does.")
@@ -202,11 +198,7 @@ def check_gold(gold: str, settings: Settings) -> None:
 
 
 def check_settings(settings: Settings) -> None:
-    """Refuse settings that mean nothing.
-
-    Raises:
-        ValueError, TypeError: See `MathGrader.grade`.
-    """
+    """Raise as `MathGrader.grade` does for settings that mean nothing."""
     check_choice("kind", settings.kind, KINDS)
     if not isinstance(settings.unit, str):
         raise TypeError(f"the unit is {settings.unit!r}; expected a text. Give an empty one if there is none.")

@@ -23,11 +23,7 @@ Picture = list[list[int]]
 
 
 class Boards:
-    """Replays the episodes of one run.
-
-    Args:
-        header: The run's `run.json`, with the settings of each environment.
-    """
+    """Replays the episodes of one run, whose header has the settings of each environment."""
 
     def __init__(self, header: Mapping[str, Any]) -> None:
         self._header = header

@@ -38,9 +38,6 @@ def build(run: Path, output: Path | None = None) -> Path:
         run: The run's folder, with `run.json` and `episodes.jsonl`.
         output: The file to write; None is `page.html` in the run's folder.
 
-    Returns:
-        The file.
-
     Raises:
         ValueError: The folder has no run, or one without episodes, or an image of it is missing or altered; or the
             output is a file of another kind.

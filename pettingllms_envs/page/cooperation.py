@@ -26,11 +26,7 @@ WIDTH, LEFT, RIGHT, ROW, TOP = 640, 170, 20, 28, 16
 
 
 def write(found: Cooperation, folder: Path) -> tuple[Path, Path]:
-    """Write the numbers and the page. Returns both files.
-
-    Raises:
-        OSError: They cannot be written.
-    """
+    """Write the numbers and the page. Returns both files."""
     write_json(folder / NUMBERS, found.plain)
     return folder / NUMBERS, build(folder)
 
@@ -39,7 +35,6 @@ def build(folder: Path, output: Path | None = None) -> Path:
     """Write the page from the folder's `cooperation.json`.
 
     Args:
-        folder: The folder.
         output: The file to write; None is `cooperation.html` in the folder.
 
     Raises:

@@ -73,7 +73,6 @@ def episode_of(
     """An episode as the page unpacks it.
 
     Args:
-        row: The episode.
         boards: Boards before each step and at the end; None where there is none.
         systems: System prompts by number; new ones are added.
         limits: What designs may ask for, if the first agent writes one.

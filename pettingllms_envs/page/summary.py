@@ -20,12 +20,7 @@ Item = dict[str, Any]
 
 
 def summary(header: Mapping[str, Any], table: Table) -> dict[str, Any]:
-    """The summary of a run, as plain JSON data.
-
-    Args:
-        header: Its `run.json`.
-        table: The index of its episodes.
-    """
+    """The summary of a run, as plain JSON data."""
     config = header["config"]
     roles: dict[str, str] = dict(config.get("roles") or {})
     agents = list(roles) or sorted({agent for figures in table["figures"] for agent in figures})

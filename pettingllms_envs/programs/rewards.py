@@ -48,11 +48,7 @@ def read_rewards(given: Any, agents: Collection[str]) -> Parts:
 
 
 def added(all_parts: Iterable[Parts]) -> Parts:
-    """Rewards of one step, added by name.
-
-    Raises:
-        ValueError: A name is an agent's part and the team's.
-    """
+    """Rewards of one step, added by name; `ValueError` if a name is an agent's part and the team's."""
     total: dict[str, dict[str, float]] = {}
     for parts in all_parts:
         for scope, named in parts.items():

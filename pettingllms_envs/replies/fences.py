@@ -65,11 +65,7 @@ def read_blocks(reply: str, kinds: Mapping[str, str]) -> Blocks:
 
 
 def fenced_blocks(reply: str, kinds: Mapping[str, str]) -> list[tuple[str, str]] | Unreadable:
-    """Kind and text of each block of a reply, in order; unreadable if the last one has no end.
-
-    Args:
-        kinds: See `read_blocks`.
-    """
+    """Kind and text of each block of a reply, as `read_blocks` has them; unreadable if the last one has no end."""
     blocks = read_blocks(reply, kinds)
     return Unreadable(f"its block of {blocks.unclosed} has no end") if blocks.unclosed else blocks.found
 

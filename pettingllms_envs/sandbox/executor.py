@@ -25,9 +25,6 @@ class ToolExecutor:
         limits: Of time, memory and output.
         imports: Packages that the programs may import, such as `("numpy", "sympy")`; see `Sandbox`.
         max_shown: Most characters of printed output that are kept; the rest is cut out of the middle.
-
-    Raises:
-        TypeError: `limits` are not `Limits`.
     """
 
     limits: Limits = field(default_factory=lambda: Limits(cpu=2.0, output=1 << 16))

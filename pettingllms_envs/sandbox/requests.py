@@ -47,11 +47,7 @@ class Request:
 
 
 def request_run(program: str, stdin: str | bytes, limits: Limits) -> Request:
-    """The request to run a program with a standard input, without comparing its output.
-
-    Raises:
-        TypeError: `limits` are not `Limits`.
-    """
+    """The request to run a program with a standard input, without comparing its output."""
     check_limits(limits)
     work = Work(as_bytes(program), b"", None, [as_bytes(stdin)])
     return Request(job_of(limits, limits.output, 1, in_process=True, stop_at_timeout=True), work, (None,))

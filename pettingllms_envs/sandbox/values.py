@@ -59,9 +59,6 @@ class Limits:
             cgroup can be made an eighth more or 32 MiB, else watched (`Sandbox.describe()`).
         output: Bytes of standard output for a test. (A test that expects more may print twice that.)
         processes: Processes and threads at one time; of a Python program four processes where no cgroup can be made.
-
-    Raises:
-        ValueError: A limit is out of range.
     """
 
     cpu: float = 2.0

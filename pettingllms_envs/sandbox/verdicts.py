@@ -21,7 +21,6 @@ def judge(
     """The result of one test.
 
     Args:
-        job: The job with its limits.
         record: How the test ended.
         before: What the tests before it used.
         errors: The end of its standard error.

@@ -23,12 +23,7 @@ figure svg { width: 100%; height: auto; } figcaption { font-size: 13px; padding:
 
 
 def page(report: Sequence[Block], pictures: Mapping[str, str]) -> str:
-    """The page.
-
-    Args:
-        report: Its blocks.
-        pictures: The curves of each environment, as SVG.
-    """
+    """The page of a report, with the curves of each environment as SVG."""
     title = next(block.text for block in report if isinstance(block, Heading))
     body = "\n".join(_html(block, pictures) for block in report)
     return (

@@ -73,14 +73,10 @@ class Answering(DataTask[AnswerState]):
         """The problem of a seed in a split.
 
         Args:
-            seed: Any whole number.
             split: `"train"`, `"validation"` or `"test"`. A benchmark's own data have the last one only.
             level: Only problems of this difficulty; None for all.
             problem: The id of a problem of the split; the seed is not used then.
             row: The problem itself, see `DataTask.drawn`.
-
-        Raises:
-            ValueError: There is no such split, level, problem or data.
         """
         drawn = self.drawn(MathProblem, seed, split, level=level, problem=problem, row=row, **self._also())
         if drawn.has_answer and self.golden_kind not in (None, drawn.kind):
@@ -104,11 +100,7 @@ class Answering(DataTask[AnswerState]):
         return math.same(one, other, **_how(state.problem))
 
     def apply(self, state: AnswerState, move: str) -> AnswerState:
-        """With this answer, judged.
-
-        Raises:
-            GraderFailed: The grader itself failed, twice.
-        """
+        """With this answer, judged; `GraderFailed` if the grader itself failed, twice."""
         problem = state.problem
         if not problem.has_answer:
             return AnswerState(problem, move)

@@ -63,9 +63,6 @@ class KuhnPoker(MultiplayerTask[KuhnState]):
 
     Args:
         players: Number of players, 2 or 3.
-
-    Raises:
-        ValueError: `players` is neither 2 nor 3.
     """
 
     players: int = 2
@@ -98,7 +95,6 @@ class KuhnPoker(MultiplayerTask[KuhnState]):
         """The hand of a seed.
 
         Args:
-            seed: Any whole number.
             deal: The players' cards in order, such as `"KJ"`; None for those that the seed deals.
 
         Raises:

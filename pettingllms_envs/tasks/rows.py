@@ -50,11 +50,7 @@ _URL = re.compile(rf"{DATA_URL}[\w+/=]*")
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class RowProblem(Problem):
-    """A row as a problem; its statement is the question.
-
-    Args:
-        written: The row as JSON.
-    """
+    """A row, written as JSON, as a problem; its statement is the question."""
 
     written: str
 
@@ -63,7 +59,6 @@ class RowState(NamedTuple):
     """A moment of an episode.
 
     Args:
-        problem: The row.
         answer: The last reply; None if there was none.
         score: Its score, in [0, 1].
     """
@@ -220,7 +215,6 @@ def divided(
     """Rows by split, see `read_table`.
 
     Args:
-        rows: The rows.
         source: Where they come from, for errors and records.
         column: As in `read_table`.
     """
@@ -243,7 +237,6 @@ def problem_of(row: Mapping[str, Any], source: str, where: str, column: str = "q
     """A row as a problem; one without an `id` has that of its content. Pictures are kept as data URLs.
 
     Args:
-        row: The row.
         source: Where it comes from.
         where: Its place, for errors.
         column: As in `read_table`. Of chat messages the last one is the statement.

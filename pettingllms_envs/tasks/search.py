@@ -158,7 +158,6 @@ class Search(DataTask[SearchState]):
         """The question of a seed in a split.
 
         Args:
-            seed: Any whole number.
             split: `"train"` (also for None), `"validation"` or `"test"`.
             level: Only questions of this difficulty; None for all.
             problem: The id of a question of the split; the seed is not used then.
@@ -191,11 +190,7 @@ class Search(DataTask[SearchState]):
         return SearchMove(kind, text[:MOST_QUERY].strip() if kind == SEARCH else text)
 
     def apply(self, state: SearchState, move: SearchMove) -> SearchState:
-        """The state after a search or an answer; a message changes nothing.
-
-        Raises:
-            RetrieverFailed: The search has no result.
-        """
+        """The state after a search or an answer; a message changes nothing. `RetrieverFailed` without a result."""
         if move.kind == ANSWER:
             return state._replace(answer=move.text)
         if move.kind != SEARCH:

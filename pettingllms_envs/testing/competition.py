@@ -56,7 +56,6 @@ class AgainstOracle:
     """Plays policies against the oracle.
 
     Args:
-        env: The environment.
         starts: `NUM_FIRST + NUM_SECOND` starts.
         max_steps: Most steps for which an episode is followed.
         due: What each agent gets when the oracle plays all, by the number of the start.

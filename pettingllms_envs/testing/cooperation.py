@@ -117,7 +117,6 @@ def lone_bound(env: Any, make: MakeForm, seeds: Sequence[int] = range(NUM_STARTS
     """Recompute the bound of an environment's forms `alone`.
 
     Args:
-        env: The team's environment.
         make: Makes a form from its settings.
         seeds: Of the instances that are played; the first `NUM_STARTS` are used where instances are compared.
 
@@ -179,7 +178,6 @@ def play_forms(env: Any, make: MakeForm, policy: Policy, seeds: Sequence[int]) -
     """The success of a policy in a team and in each of its forms, as `evaluation.cooperation.differences` compares it.
 
     Args:
-        env: The team's environment.
         make: Makes a form from its settings.
         policy: The reply, from the environment and the agent that is to act; it plays all agents.
         seeds: Of the episodes.

@@ -202,8 +202,8 @@ def check_rewards(case: Case) -> str:
 def floor_policies(case: Case, env: Any) -> Iterator[tuple[str, Callable[[int], Policy]]]:
     """The name of each floor policy, and a function that makes it for the n-th episode."""
     yield "empty", lambda i: always("")
-    yield "echo of the prompt", lambda i: _echo
-    yield "echo of the situation", lambda i: _echo_situation
+    yield "echo of the prompt", lambda i: lambda env, agent: "\n".join(texts(env.observe(agent)))
+    yield "echo of the situation", lambda i: lambda env, agent: texts(env.observe(agent))[-1]
     prompts: dict[str, None] = {}
     for start in case.starts[:3]:
         env.reset(seed=start.seed, options=dict(start.options) or None)
@@ -251,14 +251,6 @@ def _asked_twice(env: Any, agent: str) -> str:
         raise Failed(f"the oracle, asked twice: expected the same str, got {short(reply)} and {short(again)}")
     same(before, view(env), "asking the oracle changed what is shown")
     return reply
-
-
-def _echo(env: Any, agent: str) -> str:
-    return "\n".join(texts(env.observe(agent)))
-
-
-def _echo_situation(env: Any, agent: str) -> str:
-    return texts(env.observe(agent))[-1]
 
 
 def _copy(k: int, env: Any, agent: str) -> str:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple
+from typing import Generic, NamedTuple
 
 from pettingllms_envs.core import (
     TEAM,
@@ -73,13 +73,9 @@ class AnswerRounds(LimitedMessages, BaseWorkflow[State, str]):
     """Members answer once in each turn; who they are, and what is made of the answers, is left to the subclass.
 
     Args:
-        task: The task.
         num_turns: Turn budget, at least 1; each member answers once in a turn.
         capacity: Most characters of a reply that others read; its answer is shown besides.
         until_agreed: Whether the episode ends early, after a turn in which all have the same answer.
-
-    Raises:
-        ValueError: A value is out of its range.
     """
 
     task: AnsweringTask[State]
@@ -167,8 +163,6 @@ class AnswerRounds(LimitedMessages, BaseWorkflow[State, str]):
         return {**ranges, "correct": ranges["progress"]}
 
     def _shown(self, reply: Answered) -> str:
-        answer = "It gave no answer." if reply.answer is None else f"Its answer: {self._written(reply.answer)}."
-        return f"{reply.sent.shown}\n{answer}"
-
-    def _written(self, answer: Any) -> str:
-        return quote_inline(self.task.write(answer))
+        if reply.answer is None:
+            return f"{reply.sent.shown}\nIt gave no answer."
+        return f"{reply.sent.shown}\nIts answer: {quote_inline(self.task.write(reply.answer))}."

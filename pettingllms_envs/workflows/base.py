@@ -100,9 +100,6 @@ class TurnWorkflow(CountedMessages, BaseWorkflow[State, Move]):
 
     Args:
         num_turns: Turn budget, at least 1; each agent acts once in a turn.
-
-    Raises:
-        ValueError: `num_turns` is not a whole number of at least 1.
     """
 
     roles: ClassVar[tuple[Role, ...]]

@@ -68,7 +68,6 @@ class CoderTesterState(NamedTuple):
     """Where an episode stands.
 
     Args:
-        task: The task's state, with the program.
         turn: From 1.
         acted: Whether the first role has acted in this turn.
         cases: The tester's last readable cases.
@@ -93,13 +92,9 @@ class CoderTester(BaseWorkflow[CodingState, str]):
     """A coder and a tester work on a problem.
 
     Args:
-        task: The problems.
         num_turns: Turn budget, at least 1; both roles act once in a turn.
         order: Who acts first in a turn and who second: `("coder", "tester")` or the other way round.
         max_cases: Test cases that the tester may write in a turn, 1 to 16.
-
-    Raises:
-        ValueError: A value is out of its range.
     """
 
     task: Coding

@@ -48,7 +48,6 @@ class Conversation(BaseWorkflow[RowState, str]):
     """The workflow.
 
     Args:
-        task: The prompts.
         num_turns: Replies of an episode, which the roles decide: leave it out.
         roles: Names of roles in the order in which they speak, as often as they do.
         instructions: By role, what its system prompt says, after that of the row if there is one.

@@ -15,34 +15,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, NamedTuple
+from typing import ClassVar, Generic, NamedTuple
 
 from pettingllms_envs.core import (
     TEAM,
     UNREADABLE_PENALTY,
-    Role,
     State,
     Transition,
     Unreadable,
-    best_reply,
     check_choice,
     check_whole,
     part_ranges,
 )
 from pettingllms_envs.state_digest import Reported
 from pettingllms_envs.tasks.cooperative import CooperativeTask
-from pettingllms_envs.workflows.seats import check_seats, seat_prompt, seats
-
-
-PLAYER = "player"
-JOB = "You play for the team."
+from pettingllms_envs.workflows.seats import SeatWorkflow
 
 
 class TableState(NamedTuple, Generic[State]):
     """A moment of a game.
 
     Args:
-        task: The game's state.
         turn: The number of the next move, from 1; at the end, of the last one.
         notes: For each player, why its last reply was no move; empty if it was one.
         reported: How many replies were unreadable, and how many moves that were not allowed.
@@ -55,11 +48,10 @@ class TableState(NamedTuple, Generic[State]):
 
 
 @dataclass(frozen=True, slots=True)
-class CooperativeTeam(Generic[State]):
+class CooperativeTeam(SeatWorkflow, Generic[State]):
     """The players take their turns until the game is over.
 
     Args:
-        task: The game.
         num_turns: Most moves, at least 1; 0 is the most that the game can take.
 
     Raises:
@@ -71,8 +63,7 @@ class CooperativeTeam(Generic[State]):
     num_turns: int = 0
 
     name: ClassVar[str] = "team"
-    cyclic: ClassVar[bool] = False
-    state_form: ClassVar[int] = 2
+    job: ClassVar[str] = "You play for the team."
 
     def __post_init__(self) -> None:
         if not isinstance(self.task, CooperativeTask):
@@ -82,38 +73,20 @@ class CooperativeTeam(Generic[State]):
             )
         check_whole("num_turns", self.num_turns, 0)
         object.__setattr__(self, "num_turns", self.num_turns or self.task.max_game_length)
-        check_seats(self.name, self.roles, self.num_agents)
-
-    @property
-    def num_agents(self) -> int:
-        """How many players are agents: all."""
-        return self.task.num_players
+        self.check_seats()
 
     @property
     def bots(self) -> tuple[str, ...]:
         """The bots of the game."""
         return self.task.bots
 
-    @property
-    def roles(self) -> tuple[Role, ...]:
-        """One role, with an agent for each player that is one; a subclass may name them, in the order of players."""
-        return (Role(PLAYER, JOB, delayed=True, count=self.num_agents),)
-
     def start(self, task_state: State) -> TableState[State]:
         """The first move of this instance."""
         return TableState(task_state, 1, ("",) * self.num_agents)
 
-    def actor(self, state: TableState[State]) -> str:
-        """The player whose turn it is."""
-        return self._members[self.task.current_player(state.task)]
-
-    def system(self, role: str) -> str:
-        """The rules, which player it is, the reply format."""
-        return seat_prompt(self.task, self.roles, role)
-
     def observe(self, state: TableState[State], role: str) -> str:
         """What the player knows, the turn if the budget may end the game, and why its last reply was no move."""
-        player = self._members.index(role)
+        player = self.members.index(role)
         is_short = self.num_turns < self.task.max_game_length
         turn = f"Move {state.turn} of {self.num_turns}." if is_short else ""
         return "\n".join(filter(None, (turn, self.task.observation(state.task, player), state.notes[player])))
@@ -132,10 +105,6 @@ class CooperativeTeam(Generic[State]):
         parts = {TEAM: {**team, "success": 1.0} if solved else team, **({role: own} if own else {})}
         return after, parts, is_over, is_late and not is_over
 
-    def oracle(self, state: TableState[State]) -> str:
-        """The move of the game's oracle for the acting player."""
-        return best_reply(self.task, state.task)
-
     def bot(self, state: TableState[State], name: str) -> str:
         """The move of one of the game's bots for the acting player."""
         return self.task.write(self.task.bot(state.task, name))
@@ -143,14 +112,6 @@ class CooperativeTeam(Generic[State]):
     def ranges(self) -> Mapping[str, tuple[float, float]]:
         """Progress, success, format and the game's costs."""
         return part_ranges(self.task)
-
-    def outcome(self, state: TableState[State]) -> Mapping[str, Any]:
-        """How many replies were unreadable, and how many not allowed."""
-        return dict(state.reported)
-
-    @property
-    def _members(self) -> tuple[str, ...]:
-        return seats(self.roles)
 
     def _played(self, state: TableState[State], reply: str) -> tuple[TableState[State], Mapping[str, float]]:
         """The state after a reply, and what the acting player is paid alone."""

@@ -31,12 +31,8 @@ class Debate(AnswerRounds[State]):
     """Debaters of whom the majority counts.
 
     Args:
-        task: The task.
         num_turns: Turn budget, at least 1; each debater answers once in a turn.
         num_debaters: How many debaters there are, 2 to 16.
-
-    Raises:
-        ValueError: A value is out of its range.
     """
 
     num_turns: int = 3

@@ -25,7 +25,6 @@ class Leaks(NamedTuple):
     """In how many designs the answer is.
 
     Args:
-        num: Designs.
         in_jobs: Those in a job of which the oracle's answer stands.
         by_chance: The same with the answer of the next design for another question: what words and small numbers alone
             give. 0 where all are for one question.

@@ -30,7 +30,6 @@ class DiscussionState(NamedTuple):
     """A moment of an episode.
 
     Args:
-        task: The task's state.
         turn: The turn, from 1.
         acting: Index of the acting member.
         messages: For each member, its latest message that arrived.
@@ -50,9 +49,6 @@ class Discussion(CountedMessages, BaseWorkflow[ProfileState, str]):
 
     Args:
         num_turns: Turns, the last of which is for votes, at least 1.
-
-    Raises:
-        ValueError: `num_turns` is not a whole number of at least 1.
     """
 
     task: HiddenBench

@@ -34,12 +34,8 @@ class Ensemble(AnswerRounds[State]):
     """Solvers and an aggregator.
 
     Args:
-        task: The task.
         num_turns: Turn budget, at least 1; everybody answers once in a turn.
         num_solvers: How many solvers there are, 1 to 16.
-
-    Raises:
-        ValueError: A value is out of its range.
     """
 
     num_turns: int = 1

@@ -107,7 +107,6 @@ class Game:
     """What a function may look at and do while it is run: the task's state, moves, payments, messages.
 
     Args:
-        task: The task.
         state: The start state of the instance.
         num_turns: Turn budget.
         results: Results of the tool calls so far, which are not made again.
@@ -245,7 +244,6 @@ class FunctionState:
     """A moment of an episode.
 
     Args:
-        task: The task's state.
         turn: The turn, from 1.
         rest: What else the rest of the episode depends on: see `Game.pending`, or the history; () once it is over.
         start: The start state of the instance.
@@ -285,11 +283,7 @@ class FunctionWorkflow:
     """The base class of workflows that `function_workflow` makes.
 
     Args:
-        task: The task.
         num_turns: Turn budget, at least 1.
-
-    Raises:
-        ValueError: `num_turns` is not a whole number of at least 1.
     """
 
     task: Task[Any, Any]
@@ -452,7 +446,6 @@ def function_workflow(
     truncated.
 
     Args:
-        roles: The roles of the team.
         ranges: Least and greatest value, in one step, of each part that the function pays itself, by name.
         channel: What messages pass that the function quotes; it must not show replies in another way.
         num_turns: Turn budget where the setting `num_turns` is not given.

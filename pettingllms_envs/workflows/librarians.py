@@ -60,7 +60,6 @@ class LibraryState(NamedTuple):
     """A moment of an episode.
 
     Args:
-        task: The task's state.
         turn: The librarians' turn, from 1; while the question is answered it is the last one.
         phase: What the acting agent is to do: `"search"`, `"say"` or `"answer"`.
         results: For each librarian, the passages that its last search showed; None if there was none.
@@ -83,7 +82,6 @@ class LibraryWorkflow(CountedMessages):
     """What the workflows of archives share.
 
     Args:
-        task: The questions.
         num_turns: Turns of librarians, at least the hops of a question, and one more if the seed draws who begins; 0
             for as many as that.
         order: `"question"` or `"seed"`: what decides who begins.
@@ -343,9 +341,6 @@ class LoneLibrarian(TalkingLibrarians):
     Args:
         archive: 0 or 1.
         answers_last: Whether it answers after the last search, as in a pair, instead of telling first.
-
-    Raises:
-        ValueError: A value is out of its range.
     """
 
     archive: int = ARCHIVES[0]

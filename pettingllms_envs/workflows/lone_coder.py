@@ -64,15 +64,7 @@ class LoneState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LoneCoder(BaseWorkflow[CodingState, str]):
-    """What the workflows of a coder alone share; how a program is tried out is left to the subclass.
-
-    Args:
-        task: The problems.
-        num_turns: Turn budget, at least 1.
-
-    Raises:
-        ValueError: A value is out of its range.
-    """
+    """What the workflows of a coder alone share; how a program is tried out is left to the subclass."""
 
     task: Coding
 
@@ -137,8 +129,6 @@ class SingleCoder(LoneCoder):
     """One program, or with tools several, tried on the coder's own test cases; see the module.
 
     Args:
-        task: The problems.
-        num_turns: Turn budget, at least 1.
         tools: Whether the coder may write test cases, which are run.
         max_cases: Test cases that it may then write in a turn, 1 to 16.
     """

@@ -18,23 +18,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, NamedTuple
+from typing import ClassVar, Generic, NamedTuple
 
-from pettingllms_envs.core import Role, State, Transition, Unreadable, best_reply
+from pettingllms_envs.core import State, Transition, Unreadable
 from pettingllms_envs.state_digest import Reported
 from pettingllms_envs.tasks.multiplayer import MultiplayerTask
-from pettingllms_envs.workflows.seats import check_seats, seat_prompt, seats
-
-
-PLAYER = "player"
-JOB = "You play for yourself: win as much as you can."
+from pettingllms_envs.workflows.seats import SeatWorkflow
 
 
 class MatchState(NamedTuple, Generic[State]):
     """A moment of a match.
 
     Args:
-        task: The game's state.
         turn: The number of the next move, from 1; at the end, of the last one.
         notes: For each player, why its last reply was unreadable; empty if it was not.
         reported: How many replies were unreadable.
@@ -47,11 +42,10 @@ class MatchState(NamedTuple, Generic[State]):
 
 
 @dataclass(frozen=True, slots=True)
-class Match(Generic[State]):
+class Match(SeatWorkflow, Generic[State]):
     """The players of a game take their turns until it is over.
 
     Args:
-        task: The game.
         num_turns: Most moves of a match; 0 is the most that the game can take, and it cannot be less: a game that is
             cut short has no result.
 
@@ -65,8 +59,7 @@ class Match(Generic[State]):
     num_turns: int = 0
 
     name: ClassVar[str] = "match"
-    cyclic: ClassVar[bool] = False
-    state_form: ClassVar[int] = 2
+    job: ClassVar[str] = "You play for yourself: win as much as you can."
 
     def __post_init__(self) -> None:
         if not isinstance(self.task, MultiplayerTask):
@@ -81,28 +74,15 @@ class Match(Generic[State]):
                 "since it has no result before its end. Leave it out."
             )
         object.__setattr__(self, "num_turns", self.num_turns or longest)
-        check_seats(self.name, self.roles, self.task.num_players)
-
-    @property
-    def roles(self) -> tuple[Role, ...]:
-        """One role, with an agent for each player. Named ones stand in the order of the players."""
-        return (Role(PLAYER, JOB, delayed=True, count=self.task.num_players),)
+        self.check_seats()
 
     def start(self, task_state: State) -> MatchState[State]:
         """The first move of this instance."""
         return MatchState(task_state, 1, ("",) * self.task.num_players)
 
-    def actor(self, state: MatchState[State]) -> str:
-        """The player whose turn it is."""
-        return self._members[self.task.current_player(state.task)]
-
-    def system(self, role: str) -> str:
-        """The rules, which player it is, its job, the reply format."""
-        return seat_prompt(self.task, self.roles, role)
-
     def observe(self, state: MatchState[State], role: str) -> str:
         """What the player knows, and what came of its last reply if that was unreadable."""
-        player = self._members.index(role)
+        player = self.members.index(role)
         note = state.notes[player]
         shown = self.task.observation(state.task, player)
         return f"{shown}\n{note}" if note else shown
@@ -125,22 +105,10 @@ class Match(Generic[State]):
             (*state.notes[:player], note, *state.notes[player + 1 :]),
             state.reported.plus(unreadable=is_unreadable),
         )
-        members = self._members
+        members = self.members
         parts = {members[i]: {"payoff": each} for i, each in enumerate(won)} if any(won) else {}
         return following, parts, is_over, False
-
-    def oracle(self, state: MatchState[State]) -> str:
-        """The move of the game's oracle for the acting player."""
-        return best_reply(self.task, state.task)
 
     def ranges(self) -> Mapping[str, tuple[float, float]]:
         """What one move can win or lose a player."""
         return {"payoff": self.task.utility_range}
-
-    def outcome(self, state: MatchState[State]) -> Mapping[str, Any]:
-        """How many replies were unreadable."""
-        return dict(state.reported)
-
-    @property
-    def _members(self) -> tuple[str, ...]:
-        return seats(self.roles)

@@ -40,7 +40,6 @@ class NotesState(NamedTuple):
     """A moment of an episode.
 
     Args:
-        task: The task's state.
         turn: The number of the reply, from 1.
         feedback: For each agent, the words about its last reply if that was unreadable.
     """
@@ -55,7 +54,6 @@ class NoteTakingWorkflow:
     """What the workflows of note taking share.
 
     Args:
-        task: The readings.
         num_turns: Replies of an episode; 0 is what it takes, and nothing else will do.
 
     Raises:

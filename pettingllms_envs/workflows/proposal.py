@@ -56,9 +56,6 @@ class ProposalWorkflow(BaseWorkflow[State, Move]):
 
     Args:
         num_turns: Turn budget, at least 1; both roles act once in a turn.
-
-    Raises:
-        ValueError: `num_turns` is not a whole number of at least 1.
     """
 
     roles: ClassVar[tuple[Role, ...]]

@@ -47,7 +47,6 @@ class SearchingState(NamedTuple):
     """A moment of an episode.
 
     Args:
-        task: The task's state.
         turn: The turn, from 1.
         answers: Whether the answerer is to act.
         asked: The answerer's last message, if any.
@@ -68,12 +67,8 @@ class SearchWorkflow(CountedMessages, BaseWorkflow[SearchState, SearchMove]):
     """What the workflows of search share.
 
     Args:
-        task: The questions.
         num_turns: Turn budget, at least 1.
         max_passages: Most passages in a prompt, the latest ones, 1 to 50.
-
-    Raises:
-        ValueError: A value is out of its range.
     """
 
     task: Search

@@ -30,7 +30,6 @@ class SelfVerification(AnswerRounds[State]):
     """One solver who verifies its own solution.
 
     Args:
-        task: The task.
         num_turns: Turn budget, at least 1; a reply each.
     """
 

@@ -35,14 +35,7 @@ class SingleState(NamedTuple, Generic[State]):
 
 @dataclass(frozen=True, slots=True)
 class Single(BaseWorkflow[State, Move]):
-    """One role plays the task.
-
-    Args:
-        num_turns: Turn budget, at least 1.
-
-    Raises:
-        ValueError: `num_turns` is not a whole number of at least 1.
-    """
+    """One role plays the task."""
 
     name: ClassVar[str] = "single"
     roles: ClassVar[tuple[Role, ...]] = (PLANNER,)

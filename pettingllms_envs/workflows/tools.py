@@ -12,13 +12,7 @@ MAX_SHOWN = 2_000
 
 
 def check_executor(workflow: str, executor: Any, advice: str = "") -> None:
-    """Raise ValueError unless there is something that can run a program.
-
-    Args:
-        workflow: Name of the workflow.
-        executor: What was given as its executor.
-        advice: What could be done instead, to end the message with.
-    """
+    """Raise ValueError, whose message ends with `advice`, unless there is something that can run a program."""
     if not callable(executor):
         given = "no executor" if executor is None else f"the executor {executor!r}"
         raise ValueError(

@@ -151,7 +151,6 @@ def rotate(output_dir: Path, *, saved: Path, keep: int | None, protected: Collec
     """Delete the oldest checkpoints until `keep` are left, after verifying the one just saved.
 
     Args:
-        output_dir: The folder with the checkpoints.
         saved: The one just saved; always kept.
         keep: How many to keep, `None` or 0: all.
         protected: Others that are always kept, such as the best so far.

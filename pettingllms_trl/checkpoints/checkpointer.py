@@ -99,8 +99,6 @@ class Checkpointer:
     """Saves and restores what transformers and TRL do not: the state of a run's parts, and its place in a generation.
 
     Args:
-        args: The trainer's.
-        accelerator: The trainer's.
         parts: Stateful parts of the trainer, by name.
         configuration: What decides the run; `None`: unknown, so that nothing is compared.
     """
@@ -261,7 +259,6 @@ class Checkpointer:
         Tensors, numbers, strings and images only, so that it loads with `weights_only=True`.
 
         Args:
-            folder: The checkpoint's.
             micro_step: Micro-step within the generation; 0 between generations.
             generation: The generation's batches, if the checkpoint lies inside one.
         """

@@ -72,14 +72,7 @@ class RunConfiguration:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What a checkpoint has otherwise than the run that resumes from it.
-
-    Args:
-        what: Its name.
-        saved: The checkpoint's value.
-        given: The run's.
-        option: Of the trainer, that has to be as it was; `None`: the run may go on.
-    """
+    """What a checkpoint has otherwise than the run that resumes from it, which may go on if it has no `option`."""
 
     what: str
     saved: Any

@@ -137,7 +137,6 @@ def described_team(team: Team, *, has_factors: bool = False) -> dict[str, dict[s
     """What the weights of a team and the state of its optimizer depend on, by the option that sets it.
 
     Args:
-        team: The policies.
         has_factors: Whether the schedule has factors of their learning rates.
     """
     routing = team.routing
@@ -192,7 +191,6 @@ def described_model(config: Any, *, is_saved: bool) -> dict[str, Any]:
     """The model that a policy begins with.
 
     Args:
-        config: The model's.
         is_saved: Whether checkpoints have all of its weights, so that those it began with no longer matter.
     """
     name, sizes = get_config_model_id(config) or "", config.get_text_config()

@@ -67,13 +67,11 @@ def team_card(
     Args:
         name: Name of the repository.
         environment: Name of the environment that the team was trained on.
-        routing: The policy of each agent.
         sources: For each policy with weights, the id or path of its model or of its adapter's base. Paths are not
             shown, since they exist only on this machine.
         tags: Tags for the Hub's search.
         seeing: The policies that read images.
         settings: Settings of the environment and of the training, by name.
-        results: Results of evaluations.
         note: A sentence about the data that the team was trained and evaluated on.
     """
     ids = {policy: source for policy, source in sources.items() if source and not Path(source).is_dir()}

@@ -56,7 +56,6 @@ def team_facts(
     Args:
         environment: Name of the environment that the team was trained on.
         step: Number of optimizer steps done.
-        routing: The policy of each agent.
         bases: For each policy with weights, the id or path and the revision of its model or of its adapter's base.
         sampling: Sampling settings of each agent in evaluations, see `sampling_of`.
         histories: `history` of the agents that have one.
@@ -102,7 +101,6 @@ def sampling_of(args: Any, override: SamplingOverrides, chat_template_kwargs: Ma
     """The sampling settings of an agent, under the names of `pettingllms bench`.
 
     Args:
-        args: The trainer's.
         override: The agent's sampling overrides.
         chat_template_kwargs: Arguments of every chat template.
     """
@@ -128,11 +126,8 @@ class Publisher:
     """Describes a saved team.
 
     Args:
-        team: Its policies.
-        args: The trainer's.
         envs: The environments that it is trained on, by name.
         environment: One name for all of them.
-        credit: Name of the credit scheme.
         label: A note about the data, if the environments have one.
         agents_with_history: The agents with `history="conversation"`.
     """
@@ -260,7 +255,6 @@ class Publisher:
         Args:
             card: The file to write.
             name: Name of the team; `None`: that of its folder.
-            tags: Tags for the Hub.
             step: Number of optimizer steps done.
             log_history: `trainer.state.log_history`.
             eval_dataset: Rows that were evaluated, or several sets by name.

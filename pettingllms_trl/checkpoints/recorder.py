@@ -43,7 +43,6 @@ def rows(
     """A generation's episodes, as rows of the record.
 
     Args:
-        episodes: All episodes.
         advantages: Advantages of each decision's candidates, by the `id` of the decision; missing for decisions that
             are not trained on.
         instances: The rows of data that were played; an episode's `instance` is an index into them.
@@ -89,7 +88,6 @@ def header(
     Args:
         environment: Name of the environment, or several separated by commas.
         metadata: Metadata of the environments, by the names that episodes have; `settings` and `data` are used.
-        roles: Roles of the agents.
         config: Settings of the training, as plain values.
 
     Raises:
@@ -124,7 +122,6 @@ class RolloutRecorder:
     before that or after it: there may be rows of which it does not know yet, but never too few.
 
     Args:
-        folder: Folder of the files.
         about: See `header`.
 
     Raises:

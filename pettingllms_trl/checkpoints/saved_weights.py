@@ -13,7 +13,6 @@ from safetensors import safe_open
 from torch.distributed.tensor import DTensor
 
 from pettingllms_trl.policies.adapters import changed_by
-from pettingllms_trl.policies.routing import Policy
 from pettingllms_trl.policies.team import Team
 
 
@@ -34,7 +33,7 @@ def check_saved(team: Team, folder: Path) -> None:
         place, model = folder if team.is_plain else folder / policy.name, team.weights_of(policy.name)
         held: Mapping[str, torch.Tensor] = model.state_dict()
         if isinstance(model, PeftModel):
-            adapter = _adapter_of(policy, model)
+            adapter = policy.adapter or model.active_adapters[0]
             place = place / adapter if team.is_plain and adapter != "default" else place
             held = get_peft_model_state_dict(model, adapter_name=adapter)
             config = model.peft_config[adapter]
@@ -56,16 +55,11 @@ def check_saved(team: Team, folder: Path) -> None:
             )
 
 
-def _adapter_of(policy: Policy, model: PeftModel) -> str:
-    return policy.adapter or model.active_adapters[0]
-
-
 def _different(held: Mapping[str, torch.Tensor], folder: Path, *, rows: int | None = None) -> list[tuple[str, Path]]:
     """Tensors in the folder's files that differ from those held of their name, with their files.
 
     Args:
         held: By the name in files. Names that only one side has are left out (tied, renamed).
-        folder: With the files.
         rows: How many of each tensor's first rows are compared; `None`: all.
     """
     found = []

@@ -209,11 +209,7 @@ def import_packages(names: Sequence[str]) -> None:
 
 
 def function(field_name: str, path: str) -> Any:
-    """Import the function at a dotted path, as TRL's scripts do; the working directory is searched, too.
-
-    Raises:
-        ValueError: There is no such function.
-    """
+    """Import the function at a dotted path, as TRL's scripts do, also of the working directory; else `ValueError`."""
     module, dot, name = path.replace(":", ".").rpartition(".")  # `my_module:function`, as entry points write it
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
@@ -284,11 +280,7 @@ class _Parser(TrlParser):
     before each error, and a help of about fifteen hundred."""
 
     def shorten(self, of_trl: set[str]) -> None:
-        """Make `--help` show our fields and, after them, `FIRST`, each by one spelling; `--help-all` shows all.
-
-        Args:
-            of_trl: The fields of TRL and transformers.
-        """
+        """Make `--help` show our fields, then `FIRST` of TRL's, each by one spelling; `--help-all` shows all."""
         self.formatter_class = _Help
         self.usage = "%(prog)s --config FILE [--field value ...]"
         self.epilog = (

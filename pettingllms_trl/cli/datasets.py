@@ -116,11 +116,7 @@ def in_turns(
 def check_apart(
     train: Sequence[int] | None, evaluation: Sequence[int] | None, *, splits: Sequence[str | None]
 ) -> None:
-    """Validate that no evaluation instance is a training instance: the same seed in the same split.
-
-    Raises:
-        ValueError: They overlap.
-    """
+    """Raise `ValueError` if an evaluation instance is a training instance: the same seed in the same split."""
     if train is None or evaluation is None or splits[0] != splits[1]:
         return
     if max(train[0], evaluation[0]) < min(train[1], evaluation[1]):

@@ -35,7 +35,7 @@ from pettingllms_trl.estimate.report import report
 from pettingllms_trl.estimate.runs import ModelPlan, Passes, Place, RunPlan
 from pettingllms_trl.estimate.shapes import Shape, shape_of
 from pettingllms_trl.estimate.speed import PROMPT
-from pettingllms_trl.policies.routing import Policy, Routing, route
+from pettingllms_trl.policies.routing import Routing, route
 from pettingllms_trl.processes.distributed import check_processes
 from pettingllms_trl.rollout.env_checks import agents_of, make_envs
 from pettingllms_trl.trainer.dataloading import several_rollouts
@@ -188,7 +188,7 @@ def _models(
                 passes=passes,
                 num_adapters=num_trained,
                 num_frozen_adapters=len(adapters) - num_trained,
-                num_references=int(is_trained and _beta(first, args) > 0),
+                num_references=int(is_trained and (args.beta if first.beta is None else first.beta) > 0),
                 on_server=kind_of(args).place_of(group, args) == "server",
             )
         )
@@ -227,10 +227,6 @@ def _counted(
         )
 
     return shape, passes, dtype.itemsize
-
-
-def _beta(policy: Policy, args: EstimatedConfig) -> float:
-    return args.beta if policy.beta is None else policy.beta
 
 
 def _dtype(config: ModelConfig, model: PretrainedConfig) -> torch.dtype:

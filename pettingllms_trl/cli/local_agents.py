@@ -76,13 +76,7 @@ def load_processing_class(spec: AgentSpec) -> tuple[Any, ImageInputs | None]:
 
 
 def codec_of(spec: AgentSpec, processing_class: Any, images: ImageInputs | None = None) -> PolicyCodec:
-    """What writes an agent's prompts, as in its training.
-
-    Args:
-        spec: What the agent was told.
-        processing_class: A tokenizer, or a processor.
-        images: Of a processor.
-    """
+    """What writes an agent's prompts, as in its training."""
     tokenizer = processing_class if images is None else processing_class.tokenizer
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
@@ -117,9 +111,6 @@ class ChatAgent:
     """Writes prompts in a model's chat template and waits for the replies; see `pettingllms_envs.agents.Agent`.
 
     Args:
-        name: Of the agent.
-        spec: What it was told.
-        codec: Of its policy.
         ask: Answers a request.
         max_length: Most tokens of prompt and reply together.
     """
@@ -167,7 +158,6 @@ class EngineThread:
     """A thread that steps an engine while it has requests, for agents that wait for its answers on threads of theirs.
 
     Args:
-        engine: Answers.
         concurrency: Requests that the engine has at once.
         stopped: Set when nobody waits for answers any more.
     """
@@ -254,7 +244,6 @@ class LocalModel(NamedTuple):
     """A model that answers for some agents.
 
     Args:
-        engine: Samples for them.
         max_length: Most tokens of prompt and reply together.
         stopped: Is set when nobody waits for answers any more.
     """
@@ -275,7 +264,6 @@ def open_models(
     """The agents of a kind, one model for all that share one, and the threads that step the models.
 
     Args:
-        specs: What each agent was told.
         concurrency: Requests that an engine has at once.
         make: Makes the model of some agents, from their specs and codecs.
         options: All options of the kind.

@@ -143,11 +143,7 @@ def by_oracles(given: SFTArguments, make_env: MakeEnv | Mapping[str, MakeEnv]) -
 def only(
     roles: Sequence[str], routing: Routing, demonstrations: Sequence[Demonstration]
 ) -> tuple[Routing, list[Demonstration]]:
-    """The policies and demonstrations of these roles.
-
-    Raises:
-        ValueError: There is no such role.
-    """
+    """The policies and demonstrations of these roles; `ValueError` if there is no such role."""
     known = list(dict.fromkeys(map(role_of, routing.of_agent)))
     for role in roles:
         if role not in known:

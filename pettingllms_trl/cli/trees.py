@@ -20,8 +20,6 @@ from rich.text import Text
 from rich.tree import Tree
 from transformers import TrainerCallback
 
-from pettingllms_trl.records import Message
-
 
 WIDTH = 100  # characters of a reply
 
@@ -48,12 +46,7 @@ def trees(table: pandas.DataFrame) -> Iterator[Tree]:
 
 
 class PrintTrees(TrainerCallback):
-    """Prints the first trees of each new completions table of a training.
-
-    Args:
-        number: How many trees.
-        console: Where to print. `None`: the standard output.
-    """
+    """Prints the first trees of each new completions table of a training, by default to the standard output."""
 
     def __init__(self, number: int, console: Console | None = None) -> None:
         self._number = number
@@ -79,13 +72,9 @@ class PrintTrees(TrainerCallback):
 
 def _line(candidate: dict[str, Any]) -> Text:
     """`> -0.20 (+0.00) Moves: R U`: played on or not, reward, advantage, the end of the reply, where its answer is."""
-    said = " ".join(_content(candidate["completion"]).split())
+    said = " ".join(" ".join(message["content"] for message in candidate["completion"]).split())
     shown = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in said)
     shown = shown if len(shown) <= WIDTH else f"... {shown[-WIDTH:]}"
     mark = ">" if candidate["chosen"] else " "
     text = f"{mark} {candidate['environment']:+.2f} ({candidate['advantage']:+.2f}) {shown}"
     return Text(text, style="bold" if candidate["chosen"] else "", overflow="ellipsis", no_wrap=True)
-
-
-def _content(completion: list[Message]) -> str:
-    return "\n".join(message["content"] for message in completion)

@@ -195,7 +195,6 @@ class Canary:
     """Compares the engines of a run with its trainer, and warns or raises if they have other weights.
 
     Args:
-        engines: The engines of the run.
         policies: The policies by name.
         text_of: Returns the text that a policy scores, with its ids, given its name.
         score: Returns the trainer's log-probability of each token but the first, given a policy's name and the text.

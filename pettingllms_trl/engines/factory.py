@@ -105,9 +105,6 @@ class EngineSet:
     """All engines of a run, and their synchronization with the trainer's weights.
 
     Args:
-        args: The trainer's.
-        routing: The policy of each agent.
-        model: The trainer's model.
         in_memory: Policies whose model was given as an object, which may differ from what an engine loads by its
             name.
         sample: Answers requests by `generate`, for policies without another engine.
@@ -158,12 +155,7 @@ class EngineSet:
         return self._of(policy).version_of(policy)
 
     def sync_weights(self, model: Any, version: WeightsVersion) -> None:
-        """Send the weights to the engines that have another version of them. All processes call it at one point.
-
-        Args:
-            model: The trainer's model.
-            version: Version of its weights.
-        """
+        """Send the weights to the engines that have another version of them. All processes call it at one point."""
         if self._served:
             check_one_version(version)
         for served in self._served:

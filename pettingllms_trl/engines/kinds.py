@@ -63,7 +63,6 @@ class GroupOfTrainer:
     """A group and what the trainer holds of it.
 
     Args:
-        group: The policies.
         weights: The trainer's model of them.
         of_agent: Name of the policy of each agent of the group.
         adapters: Per policy that is an adapter, its name in the trainer's model.

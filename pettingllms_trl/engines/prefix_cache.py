@@ -164,12 +164,7 @@ class PrefixCache(AbstractContextManager[Any]):
 
 
 def goes_on_exactly(model: Any, ids: Ids) -> bool:
-    """Whether a miniature that goes on from keys and values has the logits of one pass, of rows of two lengths.
-
-    Args:
-        model: A causal model of transformers, or PEFT's around one.
-        ids: A prompt.
-    """
+    """Whether a miniature that goes on from keys and values has the logits of one pass, of rows of two lengths."""
     with quiet(), torch.no_grad():
         try:
             small, row = miniature(model, (ids * READ)[:READ])

@@ -35,15 +35,10 @@ class SyncedEngines:
     """The engines of a run, which sample each rollout with the weights that the trainer holds now.
 
     Args:
-        args: The trainer's.
-        team: The policies.
-        engines: That sample for them.
         codecs: Of each policy with weights here.
-        accelerator: The trainer's.
         images: What makes the inputs of pictures, of each policy whose agents are shown images.
         whole_weights: A context in which weights that are sharded over processes are gathered on each.
         scoring: A context in which all processes can run the same forward pass.
-        activate: Makes a policy active.
     """
 
     def __init__(

@@ -101,7 +101,6 @@ def read_once(
     the model keeps something other than keys and values of all tokens (a sliding window, a state).
 
     Args:
-        generate: Of the model.
         input_ids: (B, P), padded on the left.
         attention_mask: (B, P)
         generation_config: Of the call that goes on.
@@ -302,10 +301,8 @@ class LocalSampler:
     """Samples with the trainer's own models: called with requests, it returns their answers.
 
     Args:
-        team: The policies.
         codecs: Of each policy with weights here.
         prefixes: Keeps what was read in a rollout.
-        activate: Makes a policy active.
         generate: Samples with the active policy.
     """
 

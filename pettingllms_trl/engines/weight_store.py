@@ -109,7 +109,6 @@ class WeightStore:
         """Write a new version of a policy's adapter.
 
         Args:
-            policy: Name of the policy.
             number: Number of the version; it must be new.
             config: Configuration as PEFT resolved it: `model.peft_config[adapter]`.
             state: `peft.get_peft_model_state_dict(model, adapter_name=adapter)`, as `in_host_memory` returns it.
@@ -122,7 +121,6 @@ class WeightStore:
         Only one file's tensors are in memory at once.
 
         Args:
-            policy: Name of the policy.
             number: Number of the version; it must be new.
             state: `model.state_dict().items()`. Tied weights are written under each of their names: vLLM's kernels for
                 CPUs have their own copies, and one that is not named would stay old.
@@ -245,7 +243,6 @@ class ServedPolicies:
 
     Args:
         policies: A full model, or all that stand on the trainer's.
-        engine: Samples for them.
         adapters: Per policy that is an adapter, its name in the trainer's model.
         is_in_memory: The model was given to the trainer as an object, which may be another than the engine loads by
             its name.

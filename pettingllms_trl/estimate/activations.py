@@ -37,11 +37,7 @@ looks into the sizes of its images, and cannot run on tensors without storage.""
 
 
 class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has not annotated it
-    """Counts the bytes of the tensors that operations inside the block return and that are still alive.
-
-    Args:
-        ignored: Tensors that are not counted, such as weights.
-    """
+    """Counts the bytes of tensors that operations inside the block return and that live, but for the `ignored`."""
 
     def __init__(self, ignored: Iterable[torch.Tensor] = ()) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

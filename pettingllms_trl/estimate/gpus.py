@@ -40,11 +40,7 @@ GPUS = {
 
 
 def find_gpu(name: str) -> Gpu:
-    """The GPU of a name, in upper or lower case.
-
-    Raises:
-        ValueError: There is none in the table.
-    """
+    """The GPU of a name, in upper or lower case; `ValueError` if there is none in the table."""
     if (gpu := GPUS.get(name.lower().replace("_", "").replace(" ", ""))) is not None:
         return gpu
     hint = did_you_mean(name.lower(), GPUS) or " Choose the one that is most like yours."

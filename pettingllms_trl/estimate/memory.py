@@ -58,11 +58,7 @@ class TrainingState:
 
 
 def find_sharding(name: str) -> Sharding:
-    """The sharding of a name.
-
-    Raises:
-        ValueError: There is none.
-    """
+    """The sharding of a name; `ValueError` if there is none."""
     for known in SHARDINGS:
         if name.lower() == known:
             return known

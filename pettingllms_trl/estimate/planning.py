@@ -46,7 +46,6 @@ class EnginePlan:
     """An engine's memory for a model.
 
     Args:
-        model: The model.
         budget: Bytes that it may take on each GPU.
         weights: Of them, weights and adapters.
         cache: What is left for keys and values; negative if not even the weights fit.
@@ -67,7 +66,6 @@ class Estimate:
     """Memory in bytes on each of the trainer's GPUs, and speed.
 
     Args:
-        plan: Of which run.
         state: What stays for the whole run.
         update: Bytes in an update, by what they are for.
         rollout: Bytes in a rollout.

@@ -33,12 +33,8 @@ def advise(plan: RunPlan) -> Estimate:
 
 def _fits(plan: RunPlan) -> bool:
     """Whether a run fits. To measure a pass takes seconds, so a run that does not fit without one is not measured."""
-    bare = replace(plan, models=tuple(replace(model, passes=_no_pass) for model in plan.models))
+    bare = replace(plan, models=tuple(replace(model, passes=lambda *_: PassBytes(0, 0)) for model in plan.models))
     return not estimate(bare).problems and not estimate(plan).problems
-
-
-def _no_pass(*_: int) -> PassBytes:
-    return PassBytes(0, 0)
 
 
 def _remedies(plan: RunPlan) -> str:
@@ -231,7 +227,6 @@ def _cut(plan: RunPlan, *, may_grow: bool) -> list[str]:
     """A line for each model whose longest completions are cut, with the lengths at which it does not.
 
     Args:
-        plan: The run.
         may_grow: Whether to try longer sequences in engines.
     """
     found = []

@@ -106,7 +106,6 @@ class RunPlan:
         num_gpus: Trainer processes, one for each GPU; servers are on others.
         sharding: How weights, gradients and optimizer states are divided over them.
         moments: Numbers that the optimizer keeps for each parameter.
-        models: The models.
         sampler: What samples, unless a model is on a server.
         engine: The options of its kind of engine, of which the next four are values.
         utilization: Share of a GPU's memory that engines take.

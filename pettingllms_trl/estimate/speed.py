@@ -59,7 +59,6 @@ def decoding_step(gpu: Gpu, parameters: float, kv_bytes: float, *, sequences: in
     that is longer than `CONTEXT` takes the time of reading the difference. No step is quicker than its reads.
 
     Args:
-        gpu: Which GPU.
         parameters: Of the model, in bfloat16.
         kv_bytes: Of a token in the KV cache.
         sequences: Decoded at a time.

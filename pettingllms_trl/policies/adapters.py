@@ -134,11 +134,7 @@ def acting_as(model: PeftModel, adapter: str | None, trained: Sequence[str]) -> 
 
 
 def train_active(model: PeftModel) -> str:
-    """Train the active adapter of a given model, also one that was loaded frozen. Returns its name.
-
-    Raises:
-        ValueError: Several are active.
-    """
+    """Train the active adapter of a given model, also a frozen one; its name. `ValueError` if several are active."""
     if len(model.active_adapters) != 1:
         raise ValueError(
             f"the model has the active adapters {', '.join(model.active_adapters)}, expected one: a policy is trained "
@@ -174,14 +170,10 @@ def changed_by(config: PeftConfig) -> str | None:
 
 
 def check_base_is_kept(configs: Mapping[str, PeftConfig], also: str | None) -> None:
-    """Validate that no adapter changes a base model that is also used without it.
+    """Raise `ValueError` if an adapter changes a base model that is also used without it.
 
     Args:
-        configs: Of each adapter.
         also: How the base is used without one of them; `None`: it is not.
-
-    Raises:
-        ValueError: One does.
     """
     for name, config in configs.items():
         if also is not None and (what := changed_by(config)):
@@ -200,11 +192,7 @@ def several(names: Collection[str]) -> str | None:
 
 @contextmanager
 def unchanged(model: nn.Module) -> Iterator[None]:
-    """Within, adapters are added to a model. None of the tensors that it has now may change.
-
-    Raises:
-        ValueError: One has, at the end.
-    """
+    """Within, adapters are added to a model; raises `ValueError` if that changes a tensor that it has now."""
     if is_sharded(model):
         yield
         return
@@ -235,11 +223,7 @@ def is_sharded(model: nn.Module) -> bool:
 
 
 def make_ready(model: PeftModel) -> None:
-    """Put the adapters of a given model into the state in which they are trained: switched on, none of them merged.
-
-    Raises:
-        ValueError: One is merged into the base.
-    """
+    """Switch a given model's adapters on, as they are trained; `ValueError` if one is merged into the base."""
     merged = {name for layer in model.modules() for name in getattr(layer, "merged_adapters", ())}
     if merged:
         raise ValueError(
@@ -282,7 +266,6 @@ def check_layers(model: PeftModel, score: Callable[[], object]) -> None:
     """Validate that adapters are on layers that multiply by one matrix, to whose product PEFT adds theirs.
 
     Args:
-        model: With adapters.
         score: Reads a row without them.
 
     Raises:
@@ -330,7 +313,6 @@ def check_equal(start: torch.Tensor, expected: torch.Tensor, *, policy: str, wha
 
     Args:
         start, expected: (T, V), of the policy and of `what`.
-        policy: Its name.
         what: Names the other, for the message.
         is_exact: Whether all is in float32.
     """

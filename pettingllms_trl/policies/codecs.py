@@ -129,14 +129,11 @@ class PolicyCodec:
         return self._thinking[enabled]
 
     def check_tools(self, who: str, *, reads_calls: bool = False) -> None:
-        """Validate that the chat template writes tools, their calls and their results.
+        """Raise `ValueError` unless the chat template writes tools, their calls and their results.
 
         Args:
             who: Who observes tools, for errors.
             reads_calls: Whether an environment of this package reads the calls.
-
-        Raises:
-            ValueError: It does not. The message says what is missing.
         """
         why = self._why_without_tools or (self._why_unreadable if reads_calls else "")
         if why:
@@ -291,11 +288,7 @@ class TurnBridge:
         return self.render(messages).partition(MARK)[2]
 
     def check(self, policy: str) -> None:
-        """Validate that conversations can be extended with this template.
-
-        Raises:
-            ValueError: They cannot. The message says why.
-        """
+        """Raise `ValueError`, with the reason, if conversations cannot be extended with this template."""
         why = self._reason_unsupported()
         if why:
             raise ValueError(

@@ -64,8 +64,6 @@ def clip_by_policy(
     """Clip each policy's gradients by their own norm.
 
     Args:
-        trained: The policies.
-        parameters_of: Returns a policy's parameters.
         max_grad_norm: Largest norm for policies without one of their own.
 
     Returns:

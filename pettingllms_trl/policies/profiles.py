@@ -57,9 +57,7 @@ def tokenizer_of(
     """A policy's tokenizer: the one it was given, else its model's.
 
     Args:
-        policy: A policy with weights.
         default: The tokenizer of the trainer's model.
-        load: Loads a tokenizer from an id or path.
 
     Raises:
         ValueError: Its model is an object without the id or path it was loaded from.
@@ -115,7 +113,6 @@ def generation_config(
         args: The trainer's; its `generation_kwargs` override all else.
         kwargs: TRL's generation settings for its one model.
         tokenizer: The other tokenizer.
-        eos_token_ids: Token ids that end a completion.
         suppressed: Token ids that are never sampled: of a model with vision the one of pictures.
     """
     special = {
@@ -129,12 +126,7 @@ def generation_config(
 
 
 def router_loss(model: PreTrainedModel | PeftModel, coefficient: float | None) -> tuple[float, bool]:
-    """The coefficient of a mixture of experts' load-balancing loss, and whether that loss is used.
-
-    Args:
-        model: Any model.
-        coefficient: `args.router_aux_loss_coef`; `None`: the model's own.
-    """
+    """The weight (`None`: the model's own) of a mixture of experts' load-balancing loss, and whether it is used."""
     config = model.config.get_text_config()
     own = getattr(config, "router_aux_loss_coef", 0.0) if coefficient is None else coefficient
     return own, hasattr(config, "output_router_logits") and own != 0.0

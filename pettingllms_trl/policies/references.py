@@ -22,8 +22,6 @@ def check_moving(routing: Routing, args: MultiAgentGRPOConfig, *, has_adapter: b
     """Validate `sync_ref_model`.
 
     Args:
-        routing: The policy of each agent.
-        args: The trainer's.
         has_adapter: Whether the trainer's model has, or gets, an adapter with PEFT's default name.
 
     Raises:
@@ -50,7 +48,6 @@ class MovingReferences:
 
     Args:
         references: A full model for each of these policies.
-        weights_of: Returns a policy's current weights, by its name.
         alpha: How far a reference moves towards them, TR-DPO's mixup alpha.
         saves: Whether this process writes checkpoints; on the others the state is empty.
     """

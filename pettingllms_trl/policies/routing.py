@@ -179,7 +179,6 @@ def route(
 
     Args:
         policies: The name of a layout, or a mapping by agent or role.
-        agents: The environment's agents.
         model: The model that `"full"` copies.
         tokenizer: The tokenizer of `model`.
 

@@ -19,11 +19,7 @@ from pettingllms_trl.role_sampling import NOTHING, SamplingOverrides
 def of_agents(
     overrides: Mapping[str, SamplingOverrides], agents: Sequence[str], *, option: str = "role_sampling"
 ) -> dict[str, SamplingOverrides]:
-    """Each agent's overrides: its own, else those of its role, else none.
-
-    Raises:
-        ValueError: An override names no agent or role.
-    """
+    """Each agent's overrides: its own, else its role's, else none; `ValueError` if one names no agent or role."""
     check_names(overrides, agents, f"{option} is given for")
     return {agent: overrides.get(agent, overrides.get(role_of(agent), NOTHING)) for agent in agents}
 
@@ -55,9 +51,7 @@ def check(args: Any, overrides: Mapping[str, SamplingOverrides], routing: Routin
     """Validate the sampling overrides.
 
     Args:
-        args: The trainer's.
         overrides: The result of `parse`.
-        routing: The policy of each agent.
 
     Raises:
         ValueError: Overrides name no agent, or one behind an API, or give two temperatures to one trained policy.

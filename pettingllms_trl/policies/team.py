@@ -83,10 +83,6 @@ class Team:
 
     It is created before TRL's trainer: `prepare` returns the arguments of TRL's constructor, and `attach` takes the
     trainer that TRL has made.
-
-    Args:
-        routing: The policy of each agent.
-        args: The trainer's.
     """
 
     def __init__(self, routing: Routing, args: MultiAgentGRPOConfig) -> None:

@@ -259,9 +259,6 @@ def save(
     """Save each policy to `folder/<name>`, from where `from_pretrained` or `PeftModel.from_pretrained` loads it.
 
     Args:
-        model: The trainer's.
-        policies: The policies to save.
-        folder: Where to.
         state_dict: State of `model`, if its parameters are partitioned over processes. `None`: its own.
     """
     for policy in policies:

@@ -36,15 +36,10 @@ BUCKET = 1 << 26
 
 
 def check_processes(routing: Routing, args: MultiAgentGRPOConfig, *, takes_turns: bool = False) -> None:
-    """Validate settings for several processes and DeepSpeed.
+    """Raise `ValueError` for settings of several processes or DeepSpeed that cannot be combined.
 
     Args:
-        routing: The policy of each agent.
-        args: The trainer's.
         takes_turns: Whether some policies are not trained on every generation.
-
-    Raises:
-        ValueError: Two settings cannot be combined. The message says what to set instead.
     """
     kind = args.distributed_state.distributed_type
     if args.world_size > 1 and args.accelerator_config.split_batches:
@@ -66,15 +61,10 @@ def check_processes(routing: Routing, args: MultiAgentGRPOConfig, *, takes_turns
 
 
 def check_sharding(routing: Routing, accelerator: Accelerator, *, gathers: bool = True) -> None:
-    """Validate that a configuration of FSDP or DeepSpeed trains and saves what it should.
+    """Raise `ValueError` unless a configuration of FSDP or DeepSpeed trains and saves what it should.
 
     Args:
-        routing: The policies.
-        accelerator: The trainer's.
         gathers: `ds3_gather_for_generation`.
-
-    Raises:
-        ValueError: A setting is not supported. The message says what to set instead.
     """
     fsdp = accelerator.state.fsdp_plugin if accelerator.distributed_type == DistributedType.FSDP else None
     deepspeed = accelerator.state.deepspeed_plugin
@@ -188,7 +178,6 @@ def gathered(model: Any, accelerator: Accelerator) -> Iterator[None]:
 
     Args:
         model: A model prepared by `accelerator`; other models are not affected.
-        accelerator: The trainer's.
     """
     plugin = accelerator.state.deepspeed_plugin
     if isinstance(model, FSDPModule):
@@ -214,9 +203,6 @@ def scoring(model: Any, accelerator: Accelerator) -> Iterator[None]:
 
     What ZeRO-3 has partitioned nothing gathers until DeepSpeed has wrapped the model, when training or evaluation
     begins; before that all of it is gathered at once.
-
-    Args:
-        model, accelerator: As for `gathered`.
     """
     plugin = accelerator.state.deepspeed_plugin
     is_bare = isinstance(model, PreTrainedModel | PeftModel)
@@ -228,13 +214,10 @@ def scoring(model: Any, accelerator: Accelerator) -> Iterator[None]:
 
 
 def check_is_loaded(model: Any, accelerator: Accelerator) -> None:
-    """Check that the weights are there. All processes raise, or none.
+    """Raise `RuntimeError`, on all processes, if the weights are not there.
 
     With `fsdp_cpu_ram_efficient_loading` transformers reads them on the main process alone; the others have
     uninitialized memory until training or evaluation wraps the model, which sends them the weights.
-
-    Raises:
-        RuntimeError: They are not, on every process.
     """
     if accelerator.distributed_type != DistributedType.FSDP or accelerator.num_processes == 1:
         return

@@ -27,8 +27,6 @@ class Gradients:
     """The gradients of an optimizer step, before the optimizer sees them.
 
     Args:
-        team: The policies.
-        accelerator: The trainer's.
         forward: A short forward pass of a policy through the model that accelerate has prepared; returns its scores.
         whole: A context in which forward passes keep their activations (no gradient checkpointing).
     """
@@ -78,7 +76,6 @@ class Gradients:
 
         Args:
             model: As `accelerator` prepared it.
-            policies: At least one.
             steps: DeepSpeed's optimizer step follows.
         """
         zero = torch.zeros((), device=self._accelerator.device)

@@ -105,11 +105,7 @@ def _shown(observation: Any, agent: str) -> Prompt:
 
 
 def of_episodes(episodes: Iterable[Episode]) -> Iterator[Demonstration]:
-    """The decisions that were played on.
-
-    Raises:
-        ValueError: An episode's outcome does not say whether it was a success.
-    """
+    """The decisions that were played on; `ValueError` if an outcome does not say whether it was a success."""
     for episode in episodes:
         if "success" not in episode.outcome:
             raise ValueError(

@@ -103,13 +103,7 @@ length of a completion, or takes from the completions of a batch (`loss_type`, `
 
 
 def why_not_packed(model: Any, args: Any, *, aux_loss_enabled: bool) -> str | None:
-    """What rules packing out by structure, if anything does.
-
-    Args:
-        model: A causal model of transformers, or PEFT's around one.
-        args: The trainer's.
-        aux_loss_enabled: Whether a router's loss is trained.
-    """
+    """What rules packing out by structure, if anything does, such as a router's loss (`aux_loss_enabled`)."""
     if aux_loss_enabled:
         return "has a router whose loss is over all tokens of a batch (router_aux_loss_coef), prompts K times"
     options = (why for name, why in OPTIONS.items() if getattr(args, name))

@@ -54,7 +54,6 @@ def run_cell(run: Run, folder: Path, prepared: Path | None) -> CellResult:
     """Train and evaluate.
 
     Args:
-        run: Which run.
         folder: Of the run; what an earlier start of the same run left there is used.
         prepared: What `{folder}` in the configuration stands for.
 
@@ -186,7 +185,6 @@ class HeldOutCurve(TrainerCallback):
     What it finds is kept in the trainer's log history, which checkpoints hold. Nothing is chosen by it.
 
     Args:
-        trainer: That trains.
         rows: Of the evaluation.
         tokens: Budget of the run.
         points: How often, the start included and the end not, which the evaluation adds.

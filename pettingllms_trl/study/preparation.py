@@ -38,11 +38,7 @@ def is_prepared(folder: Path, command: Sequence[str]) -> bool:
 
 
 def prepare(folder: Path, command: Sequence[str]) -> None:
-    """Run the command into an empty folder.
-
-    Raises:
-        RuntimeError: It failed.
-    """
+    """Run the command into an empty folder; `RuntimeError` if it fails."""
     if folder.exists():  # the output of another command, or of one that was killed
         shutil.rmtree(folder)
     folder.mkdir(parents=True)

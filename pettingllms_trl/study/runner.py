@@ -19,7 +19,6 @@ class Runner:
     """A study with its folders.
 
     Args:
-        plan: The study.
         work: Folder of models, checkpoints and logs.
         results: Folder of results.
     """

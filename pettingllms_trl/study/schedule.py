@@ -28,7 +28,6 @@ class Job:
     """Something that a worker does.
 
     Args:
-        name: Of the job.
         needs: Names of the jobs that must be done before.
         request: Makes the request to the worker, once they are.
     """
@@ -93,11 +92,7 @@ class Schedule:
 
 
 class Worker:
-    """A worker process, started when it is first needed.
-
-    Args:
-        environ: Environment variables that it has besides this process's.
-    """
+    """A worker process with further environment variables, started when it is first needed."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
@@ -160,7 +155,6 @@ def run(
     """Run jobs until none is left. SIGINT and SIGTERM end it once the running jobs have saved a checkpoint.
 
     Args:
-        schedule: The jobs.
         num_workers: Processes at once, each with one thread.
         report: Called with each answer, and the seconds that it took.
 

@@ -14,11 +14,7 @@ from pettingllms_trl.study.plans.plan import Run
 
 
 def finished_run(name: str, results: Path) -> CellResult:
-    """The result of a run.
-
-    Raises:
-        ValueError: There is none of this name, or its digest is not that of its configuration.
-    """
+    """The result of a run; `ValueError` if there is none, or its digest is not that of its configuration."""
     path = results / f"{name}.json"
     if name.partition("/")[0] not in ("tuning", "evaluation") or not path.is_file():
         raise ValueError(
@@ -35,11 +31,7 @@ def finished_run(name: str, results: Path) -> CellResult:
 
 
 def verify(name: str, results: Path, work: Path) -> int:
-    """Rerun it from the start with the configuration of its file, under `work/verify`; the exit status.
-
-    Raises:
-        ValueError: See `finished_run`.
-    """
+    """Rerun it with its file's configuration, under `work/verify`; the exit status. Fails as `finished_run` does."""
     there = finished_run(name, results)
     run, own = Run(cell=there.cell, config=there.config), work / "verify"
     folder = own.joinpath("runs", *run.cell.parts)

@@ -75,11 +75,7 @@ def _work(request: Mapping[str, Any], folder: Path) -> dict[str, str]:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep other processes from working in the folder; a killed process leaves no lock behind.
-
-    Raises:
-        Busy: One does already.
-    """
+    """Keep other processes from working in the folder, or raise `Busy`; a killed process leaves no lock behind."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with open(folder.with_name(f"{folder.name}.lock"), "w", encoding="utf-8") as lock:
         try:

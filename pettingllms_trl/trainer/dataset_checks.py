@@ -159,7 +159,6 @@ class _Instances:
     """Resets an environment to rows, to see whether their instances differ.
 
     Args:
-        env: The environment.
         where: The data set, and of several environments which one.
     """
 

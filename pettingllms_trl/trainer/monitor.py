@@ -16,14 +16,13 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tqdm.auto import tqdm
 
-from pettingllms_envs.replies.reading import MOST_UNREADABLE, UNREADABLE, form_of
+from pettingllms_envs.replies.reading import counts_of, warning_of
 from pettingllms_trl.credit import Advantages
 from pettingllms_trl.credit.delayed_rewards import REMEDIES
 from pettingllms_trl.credit.statistics import GroupStatistics, group_statistics, name_in
@@ -111,12 +110,10 @@ def reply_limits(
     """The limit of each agent whose policy has weights here.
 
     Args:
-        of_agent: Name of each agent's policy.
         profiles: Profiles of the policies with weights.
         overrides: Sampling overrides of each agent.
         max_length: `max_completion_length`, for agents without an override.
         chat_template: Replaces the tokenizers' own templates.
-        chat_template_kwargs: Arguments of every chat template.
     """
     limits = {}
     for agent, profile in ((agent, profiles[name]) for agent, name in of_agent.items() if name in profiles):
@@ -154,12 +151,8 @@ class LearningMonitor:
         """Inspect a generation.
 
         Args:
-            episodes: All episodes.
             decisions: Decisions of the agents that are trained now.
             advantages: Advantages of these decisions, before any filter.
-
-        Returns:
-            The warnings.
 
         Raises:
             SilentRole: A role that is trained has not acted in the first `SILENT_GENERATIONS`.
@@ -210,24 +203,16 @@ class LearningMonitor:
         return [_cut_off_words(found, self._limits)] if found else []
 
     def _of_readings(self, decisions: Sequence[Decision]) -> list[str]:
-        """A warning for each agent of whose replies more than `MOST_UNREADABLE` could not be read, once."""
+        """A warning for each agent of whose replies too many could not be read, once."""
         by_agent: dict[str, list[tuple[str, str]]] = {}
         for decision in decisions:
             read = [(each.reading, each.completion.text) for each in decision.candidates if each.reading]
-            by_agent.setdefault(decision.agent, []).extend(read)
-        words = []
-        for agent, read in by_agent.items():
-            reasons = Counter(reading for reading, _ in read if form_of(reading) == UNREADABLE)
-            if reasons.total() > MOST_UNREADABLE * len(read) and agent not in self._unreadable:
-                self._unreadable.add(agent)
-                why = reasons.most_common(1)[0][0]
-                example = next(text for reading, text in read if reading == why)[-MOST_SHOWN:]
-                words.append(
-                    f"{reasons.total() / len(read):.0%} of the replies of {agent} are unreadable, most often because "
-                    f"{why.partition(': ')[2]}. One of them ends {example!r}. Say in the prompt how a reply is to "
-                    "end, warm up on demonstrations, or raise max_completion_length where replies are cut off."
-                )
-        return words
+            by_agent.setdefault(decision.agent, []).extend((reading, text[-MOST_SHOWN:]) for reading, text in read)
+        remedy = "warm up on demonstrations, or raise max_completion_length"
+        told = {agent: warning_of(agent, counts_of(read), remedy) for agent, read in by_agent.items()}
+        found = {agent: words for agent, words in told.items() if words is not None and agent not in self._unreadable}
+        self._unreadable |= set(found)
+        return list(found.values())
 
     def _of_groups(
         self, episodes: Sequence[Episode], decisions: Sequence[Decision], advantages: Advantages

@@ -200,10 +200,7 @@ def engines_of(
     """What turns messages into replies.
 
     Args:
-        setup: The user's arguments.
-        team: The policies.
         codecs: Of each policy with weights here.
-        accelerator: The trainer's.
         sample: Samples with the trainer's own models.
         images: What makes the inputs of pictures, of each policy that reads them.
         seeing: Policies whose agents are shown images.

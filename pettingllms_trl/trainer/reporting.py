@@ -34,10 +34,7 @@ class GenerationReporter:
     """Says how each generation went: its metrics, warnings and audit, the table of completions, and its log.
 
     Args:
-        setup: The user's arguments.
-        team: The policies.
         facts: What is known of the credit scheme.
-        collector: That makes the generations.
         monitor: Warns of agents that cannot learn.
         temperature: Of sampling.
         is_main: Whether this process warns and writes.

@@ -79,7 +79,6 @@ def attend(
     """The attention function that transformers calls.
 
     Args:
-        module: The layer.
         query, key, value: (1, H, T, D), with fewer heads of keys and values if several queries share one.
         attention_mask: The result of `restriction`.
         dropout, scaling: As in `scaled_dot_product_attention`.

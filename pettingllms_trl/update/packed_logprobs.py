@@ -51,10 +51,6 @@ class PackedScorer:
     """Log-probabilities of the active policy's sequences, with prompts shared where its model allows it.
 
     Args:
-        team: The policies.
-        args: The trainer's.
-        accelerator: The trainer's.
-        activate: Activates a policy.
         score: TRL's own method: from a model, ids, mask and number of completion tokens to [`Scores`].
         images: What makes the inputs of pictures, of each policy that reads them.
         only_vision: Policies whose vision part alone is trained: rows without a picture have no gradient.
@@ -285,7 +281,6 @@ class PackedScorer:
         """Log-probability of each completion, its tokens together. Each process scores some, and is given all.
 
         Args:
-            name: The policy.
             rows: The ids of prompts and completions.
             pictures: That each prompt shows.
         """

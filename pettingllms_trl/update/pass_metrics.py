@@ -34,7 +34,6 @@ class ForwardMetrics:
     Args:
         policy: The policy of its rows.
         metrics: What TRL logged.
-        num_rows: Number of rows.
         num_tokens: Number of completion tokens in the loss.
         loss_scale: The factor of its loss.
     """
@@ -158,8 +157,6 @@ class TrainingLog:
     Args:
         metrics: TRL's lists of values by name, of `"train"` and of `"eval"`.
         tables: TRL's columns of the table of completions, and its tables of columns `"rewards"` and `"extra"`.
-        accelerator: The trainer's.
-        args: The trainer's.
         by_policy: Whether metrics of passes are also logged of each policy.
     """
 

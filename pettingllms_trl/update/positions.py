@@ -30,7 +30,6 @@ def counts_padding(model: nn.Module, forward: Scores, device: torch.device) -> b
     Args:
         model: A model in evaluation mode, so that no random numbers are drawn.
         forward: Its forward pass.
-        device: The device of its inputs.
     """
     tables = [module for module in model.modules() if isinstance(module, nn.Embedding)]
     if len(tables) < 2:  # of tokens alone

@@ -31,8 +31,6 @@ class StepGuard:
 
     Args:
         agents: Names of the agents, in the order of the batches' column `agent`.
-        args: The trainer's.
-        accelerator: The trainer's.
     """
 
     def __init__(self, agents: Sequence[str], args: MultiAgentGRPOConfig, accelerator: Accelerator) -> None:

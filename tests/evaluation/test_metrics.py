@@ -100,7 +100,7 @@ def test_readings_are_counted_by_agent_and_above_a_twentieth_unreadable_the_comm
 
     assert lines(forms) == [
         "planner_0: 17 replies read strictly, 1 only leniently, 2 unreadable",
-        "warning: 10% of the replies of planner_0 are unreadable, most often because it is empty. One of them: "
+        "warning: 10% of the replies of planner_0 are unreadable, most often because it is empty. One of them ends "
         '"Let me see". Say in the prompt how a reply is to end, or raise --max-tokens where replies are cut off.',
     ]
     assert lines([*forms[:-1], "strictly"]) == [  # 5% of 20

@@ -173,11 +173,7 @@ CHANGE = READ | LIST | WRITE | 1 << 4 | 1 << 5 | 1 << 7 | 1 << 8 | 1 << 13
 
 
 def landlock(allowed: Iterable[tuple[str, int]]) -> None:
-    """Forbid all of the file system but these paths, and all below them; TCP; signals to others.
-
-    Args:
-        allowed: Each path with the rights that remain.
-    """
+    """Forbid all of the file system but these paths with their rights, and all below; TCP; signals to others."""
     abi = landlock_abi()
     rights = (1 << 13) - 1  # all of ABI 1
     rights |= (abi >= 2) << 13 | (abi >= 3) << 14 | (abi >= 5) << 15  # to link across, truncate, device ioctl

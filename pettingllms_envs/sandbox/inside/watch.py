@@ -139,7 +139,6 @@ def _exceeded(server: int, bounds: Bounds, scratch: str, seen: dict[int, float])
 
     Args:
         server: The server's process id.
-        bounds: The limits.
         scratch: See `answer`.
         seen: What each process of the job had written at the last look; changed.
     """
@@ -196,7 +195,6 @@ def written(pid: int, before: float = 0) -> float:
     Infinity where they may not be read: the process executes a file that it made unreadable.
 
     Args:
-        pid: The process.
         before: What it is taken to have written if it has ended, and nobody has waited for it yet.
     """
     try:

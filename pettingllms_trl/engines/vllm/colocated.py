@@ -53,9 +53,6 @@ class ColocatedVllm(VllmEngine):
         arguments: Of `vllm.EngineArgs`, the model included; see `engine_arguments`.
         of_agent, adapters, params: As of `VllmEngine`.
         folder: Where weights are written, where the machine has no memory to share.
-
-    Raises:
-        ValueError: An adapter that vLLM cannot serve.
     """
 
     is_remote = False
@@ -122,11 +119,7 @@ class ColocatedVllm(VllmEngine):
 
     @contextmanager
     def rollout(self, name: str) -> Iterator[None]:
-        """See `Engine`.
-
-        Args:
-            name: Seeds every request, together with its ticket. Equal requests in an equal order are answered alike.
-        """
+        """See `Engine`. Its name and a ticket seed a request: equal ones in equal order are answered alike."""
         self._wake()
         self._params.begin(name)
         try:

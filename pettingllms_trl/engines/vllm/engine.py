@@ -93,11 +93,7 @@ class VllmEngine(ABC):
         self._versions[policy] = version
 
     def load_base(self, state: NamedTensors, version: int) -> None:
-        """See `WeightSync`.
-
-        Raises:
-            StaleWeights: Requests are in flight.
-        """
+        """See `WeightSync`; `StaleWeights` if requests are in flight."""
         self._check_idle("new weights of the model")
         self._replace_model("model", state, version)
 

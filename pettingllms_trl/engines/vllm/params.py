@@ -33,7 +33,6 @@ class VllmRequest:
 
     Args:
         ticket: As in `Engine`.
-        agent: The acting agent.
         prompt: With its token ids.
         parameters: Arguments of vLLM's `SamplingParams`, or fields of its completions endpoint.
     """
@@ -99,14 +98,11 @@ class VllmParams:
         place = f"{self._rollout}/{ticket}/{self._asked[ticket]}"
         self._asked[ticket] += 1
         seed = int.from_bytes(blake2b(place.encode(), digest_size=7).digest())  # vLLM keeps it in 64 bits, signed
-        return {**self._parameters(agent), "n": num_candidates, "seed": seed}
+        overrides = _own(self._codecs[agent].overrides())  # that apply at present
+        return {**self._of_agent[agent], **overrides, "n": num_candidates, "seed": seed}
 
     def ask(self, ticket: int, request: Request, max_model_len: int) -> VllmRequest:
-        """Convert a request.
-
-        Raises:
-            ValueError: The prompt leaves no room for a completion.
-        """
+        """Convert a request; `ValueError` if the prompt leaves no room for a completion."""
         prompt = request.prompt
         if not prompt.ids:
             prompt = replace(prompt, ids=tuple(self._codecs[request.agent].tokenize(prompt)))
@@ -127,16 +123,11 @@ class VllmParams:
         return self._images(agent).with_one_place(prompt.ids, prompt.images)
 
     def check_ids(self, agent: str, prompt: Prompt, found: Sequence[int], limits: str) -> None:
-        """Check that vLLM made of a prompt with pictures the very ids that the trainer has.
+        """Raise `ValueError` unless vLLM made of a prompt with pictures the very ids that the trainer has.
 
         Args:
-            agent: The acting agent.
-            prompt: The prompt.
             found: Its ids, as vLLM read them.
             limits: How large vLLM takes pictures to be, and where that is set, for the error.
-
-        Raises:
-            ValueError: It made others.
         """
         if tuple(found) != tuple(prompt.ids):
             images = self._images(agent)
@@ -164,10 +155,6 @@ class VllmParams:
         return Completion(
             ids=tuple(ids), text=text, logprobs=None if logprobs is None else tuple(logprobs), finish=known
         )
-
-    def _parameters(self, agent: str) -> dict[str, Any]:
-        """An agent's sampling parameters, with the overrides that apply at present."""
-        return {**self._of_agent[agent], **_own(self._codecs[agent].overrides())}
 
 
 def _no_places(codec: PromptCodec, common: Mapping[str, Any]) -> dict[str, Any]:

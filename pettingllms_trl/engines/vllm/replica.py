@@ -31,7 +31,6 @@ class VllmReplica:
     """One of the servers of an engine. Safe to use from many threads.
 
     Args:
-        server: The server.
         lora_options: Options of `vllm serve` that its adapters need, for messages.
 
     Raises:
@@ -88,11 +87,7 @@ class VllmReplica:
     # ---- Adapters -------------------------------------------------------------------------------------------------
 
     def load(self, version: AdapterVersion) -> None:
-        """Load an adapter, unless the server has it already.
-
-        Raises:
-            ValueError: It does not take adapters, or cannot read the folder.
-        """
+        """Load an adapter, unless the server has it; `ValueError` if it takes none, or cannot read the folder."""
         name = served_name(version)
         try:
             self._server.post("/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(version.path.absolute())})
@@ -161,12 +156,9 @@ class VllmReplica:
     # ---- What is checked once -------------------------------------------------------------------------------------
 
     def _check_logprobs(self) -> None:
-        """Check that log-probabilities are those of the sampling distribution.
+        """Raise `ValueError` if the server returns raw log-probabilities, and not the sampling distribution's.
 
         If only one token is allowed, its log-probability must be 0.
-
-        Raises:
-            ValueError: It is not: the server returns raw log-probabilities.
         """
         body = {"model": self.model, "prompt": [0], "max_tokens": 1, "allowed_token_ids": [0], "logprobs": 0}
         (choice,) = self._server.post("/v1/completions", body)["choices"]

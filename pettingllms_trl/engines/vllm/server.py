@@ -274,11 +274,7 @@ def _connections() -> httpx2.Client:
 
 
 def _same_model(replicas: Sequence[VllmReplica]) -> tuple[str, int]:
-    """The name and the length of the model that all of them serve.
-
-    Raises:
-        ValueError: They serve different models.
-    """
+    """The name and the length of the model that all of them serve; `ValueError` if they serve different ones."""
     served = {replica.url: (replica.model, replica.max_model_len) for replica in replicas}
     if len({*served.values()}) != 1:
         raise ValueError(

@@ -20,7 +20,6 @@ class TensorParallelVllm(ColocatedVllm):
 
     Args:
         arguments: As for `ColocatedVllm`, with `tensor_parallel_size`.
-        group: The processes.
         options: Further arguments of `ColocatedVllm`.
     """
 

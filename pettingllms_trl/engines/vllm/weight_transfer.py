@@ -43,7 +43,6 @@ class WeightTransfer(Protocol):
         """Give all replicas new weights.
 
         Args:
-            policy: Name of the policy.
             number: Number of the version.
             state: Pairs of a name and a whole tensor.
         """
@@ -72,11 +71,7 @@ class FileTransfer:
         return None if self._last is None else served_name(self._last)
 
     def send(self, policy: str, number: int, state: NamedTensors) -> None:
-        """See `WeightTransfer`.
-
-        Raises:
-            ValueError, StaleWeights: See `VllmReplica.reload`.
-        """
+        """See `WeightTransfer`; fails as `VllmReplica.reload` does."""
         before, self._last = self._last, self._store.write_whole(policy, number, state)
         self._on_each(self.restore)
         if before not in (None, self._last):  # which an attempt that failed has left
@@ -92,7 +87,6 @@ class NcclTransfer:
     """Over a process group with each replica, by TRL's client; see `WeightTransfer`.
 
     Args:
-        replicas: The servers.
         device: CUDA device of this process.
         ports: Of this process, one for the process group with each replica.
         patience: Seconds for which a server that does not answer is waited for.
@@ -139,11 +133,7 @@ class NcclTransfer:
         return tensor.to(self._device)
 
     def restore(self, replica: VllmReplica) -> None:
-        """See `WeightTransfer`.
-
-        Raises:
-            StaleWeights: Always.
-        """
+        """See `WeightTransfer`; always raises `StaleWeights`."""
         raise StaleWeights(
             f"{replica.url} no longer has the weights {self._last!r}: it was restarted, and has left its process "
             "group with the trainer. Resume from the last checkpoint, or use vllm_weight_transfer='files', which "

@@ -52,7 +52,6 @@ class Judged:
     """A decision with the advantages that a scheme gave to its candidates.
 
     Args:
-        decision: It.
         advantages: One for each candidate.
         row: Its instance.
         prefix: The replies of the episode before it.
@@ -89,7 +88,6 @@ def measure(run: Run, folder: Path, prepared: Path | None) -> Fidelity:
     """The fidelity of a method's credit with the policies that it starts from.
 
     Args:
-        run: Its configuration.
         folder: Of the run.
         prepared: What `{folder}` in the configuration stands for. It gets a file of returns, see `KnownReturns`; if
             there is none, the folder of the environment's runs does.
@@ -190,12 +188,7 @@ def judged_decisions(trainer: MultiAgentGRPOTrainer, number: int, *, seed: int) 
 
 
 class ReplayedEnv(BaseWrapper):
-    """An environment whose episodes start after given replies: the reset option `PREFIX` says which ones.
-
-    Args:
-        env: The environment.
-        prefixes: Sequences of replies.
-    """
+    """An environment whose episodes start after given replies: the reset option `PREFIX` says which `prefixes`."""
 
     def __init__(self, env: AECEnv, prefixes: Sequence[Sequence[str]]) -> None:
         super().__init__(env)
@@ -219,7 +212,6 @@ def counterfactual(
 
     Args:
         trainer: Whose current policies play.
-        judged: The decisions.
         number: Continuations in an estimate.
         known: Returns that need not be played for; what is played is added.
 

@@ -39,11 +39,7 @@ class Returns(NamedTuple):
 
 
 class KnownReturns:
-    """A file with a line for each state. Several processes may add to it; a line that was cut by a kill is left out.
-
-    Args:
-        path: Of the file; it need not exist.
-    """
+    """A file, perhaps new, with a line for each state, for several processes; lines that a kill cut are left out."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -71,10 +67,6 @@ class KnownReturns:
 
 
 def file_name(config: Mapping[str, Any]) -> str:
-    """The same for runs whose states have the same returns.
-
-    Args:
-        config: Of a run that measures fidelity.
-    """
+    """The same for runs that measure fidelity whose states have the same returns."""
     train = {name: value for name, value in config["train"].items() if name not in OF_CREDIT}
     return f"returns-{digest_of({**config, 'train': train})}.jsonl"

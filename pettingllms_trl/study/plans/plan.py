@@ -109,7 +109,6 @@ class Run:
     """A run that can be started.
 
     Args:
-        cell: Which one.
         config: All that determines it; see `CellResult.config`. Placeholders are not replaced.
     """
 
@@ -127,7 +126,6 @@ class Study:
     """A study as its file describes it; `study_file.py` explains the file.
 
     Args:
-        name: Of the study.
         base: Fields of a `pettingllms train` configuration.
         environments: Further fields by environment.
         methods: By name, in the order of the report.

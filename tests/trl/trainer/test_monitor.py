@@ -294,8 +294,8 @@ def test_replies_that_cannot_be_read_are_told_once_by_agent_with_the_commonest_r
     advantages = [[1.0] * 20] * 2
     (words,) = monitor.observe([], decisions, advantages)
     assert words.startswith(
-        "15% of the replies of a_0 are unreadable, most often because it is empty. One of them ends 'the end "
-        "unreadable: it is empty'. Say in the prompt how a reply is to end"
+        "15% of the replies of a_0 are unreadable, most often because it is empty. One of them ends "
+        '"the end unreadable: it is empty". Say in the prompt how a reply is to end'
     )
     assert monitor.observe([], decisions, advantages) == []
 
