@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
+from transformers import SchedulerType
 from trl import GRPOConfig
 
 from pettingllms_trl.role_sampling import parse
@@ -28,6 +29,19 @@ def with_help(kind: Configuration) -> Configuration:
         if field.name in texts and "help" not in field.metadata:
             field.metadata = MappingProxyType({"help": texts[field.name], **field.metadata})
     return kind
+
+
+CHOICES: Mapping[str, tuple[Sequence[str | None], str]] = {
+    "sampling": (("tree", "parallel", None), "'tree' or 'parallel', or None for what suits the credit"),
+    "choose": (("reward", "value", "random"), "'reward', 'value' or 'random'"),
+    "continuation_group": (("decision", "candidate"), "'decision' or 'candidate'"),
+    "imitate": (("best", "success", None), "'best' or 'success', or None for policy gradients with a credit"),
+    "replay": (("all", "last"), "'all' rounds so far or the 'last'"),
+    "vllm_weight_transfer": (("files", "nccl"), "'files' or 'nccl'"),
+    "canary": (("stop", "warn", None), "'stop', 'warn' or None to compare nothing"),
+    "audit": (("warn", "stop", None), "'warn', 'stop' or None to look at nothing"),
+}
+"""Values of fields, and what an error says of them."""
 
 
 @with_help
@@ -132,6 +146,26 @@ class MultiAgentGRPOConfig(GRPOConfig):
             included; prompts, evaluations and agents behind an API do not. The count is saved in checkpoints. As the
             number of steps is not known in advance, use a constant `lr_scheduler_type` and a `max_steps` that is never
             reached. `None`: no limit.
+        imitate (`str`, *optional*):
+            Expert iteration instead of a credit scheme: in rounds, the team plays, some of its replies are kept, and
+            their tokens are imitated. `"success"` keeps the replies of episodes that succeeded
+            (`outcome["success"]`), by default of `sampling="parallel"`, and of a tree those that were played on.
+            `"best"` keeps the best of each group, as `credit="best"` has them. Replies that were cut off are left out,
+            and a policy of which nothing is kept stays as it is. The loss is the negative log-likelihood of the
+            sampled ids at the temperature of sampling: TRL's `"cispo"` at a ratio and an advantage of 1
+            (`trainer.args` is a copy that says so). `credit`, `filters`, `beta` and `loss_type` are left out. Training
+            ends after `num_rounds`; the number of optimizer steps is not known in advance. Checkpoints and evaluations
+            follow each round, unless their strategy is `"no"`. `docs/training.md` says more.
+        num_rounds (`int`, *optional*, defaults to `10`):
+            Rounds of `imitate`. Each plays generations of the ordinary size, one at least, until its share of
+            `max_generated_tokens` is spent, or without that of the rows of all epochs.
+        replay (`str`, *optional*, defaults to `"all"`):
+            A round of `imitate` makes `num_iterations` passes over what `"all"` rounds so far have kept, or the
+            `"last"`, in mini-batches of `per_device_train_batch_size * gradient_accumulation_steps` replies of each
+            policy, on each process.
+        keep_fraction (`float`, *optional*):
+            With `imitate="success"`: keep this share of an agent's episodes of a generation with the highest returns
+            to it, none with the lowest, instead of those that succeeded.
         alternate_every (`int`, *optional*):
             The policies are trained in turn, for this number of generations each, in the order of the agents that they
             play; the others are frozen meanwhile, and answer each prompt once. `None`: all are trained on every
@@ -220,6 +254,10 @@ class MultiAgentGRPOConfig(GRPOConfig):
     reward_parts: dict[str, Any] | str | None = None
     max_resamples: int = 0
     max_generated_tokens: int | None = None
+    imitate: Literal["best", "success"] | None = None
+    num_rounds: int = 10
+    replay: Literal["all", "last"] = "all"
+    keep_fraction: float | None = None
     alternate_every: int | None = None
     env_timeout: float | None = None
     crash_reward: float | None = None
@@ -246,16 +284,9 @@ class MultiAgentGRPOConfig(GRPOConfig):
                 f"num_generations={self.num_generations}: a candidate is judged against its siblings, so at least 2 "
                 "are needed. Set num_generations=4 or more."
             )
-        if self.sampling not in ("tree", "parallel", None):
-            raise ValueError(
-                f"sampling={self.sampling!r}, expected 'tree' or 'parallel', or None for what suits the credit"
-            )
-        if self.vllm_weight_transfer not in ("files", "nccl"):
-            raise ValueError(f"vllm_weight_transfer={self.vllm_weight_transfer!r}, expected 'files' or 'nccl'")
-        if self.canary not in ("stop", "warn", None):
-            raise ValueError(f"canary={self.canary!r}, expected 'stop', 'warn' or None to compare nothing")
-        if self.audit not in ("warn", "stop", None):
-            raise ValueError(f"audit={self.audit!r}, expected 'warn', 'stop' or None to look at nothing")
+        for name, (values, words) in CHOICES.items():
+            if getattr(self, name) not in values:
+                raise ValueError(f"{name}={getattr(self, name)!r}, expected {words}")
         for name in (
             "max_envs",
             "max_turns",
@@ -271,6 +302,7 @@ class MultiAgentGRPOConfig(GRPOConfig):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)}, expected 0 or more")
         self._check_continuations()
+        self._check_imitation()
         if self.env_timeout is not None and not (self.env_timeout > 0 and self.num_threads > 0):
             raise ValueError(
                 f"env_timeout={self.env_timeout} with num_threads={self.num_threads}, expected seconds above 0, and "
@@ -313,8 +345,6 @@ class MultiAgentGRPOConfig(GRPOConfig):
 
     def _check_continuations(self) -> None:
         """Raise `ValueError` for options that need a tree, or one with continuations."""
-        if self.choose not in ("reward", "value", "random"):
-            raise ValueError(f"choose={self.choose!r}, expected 'reward', 'value' or 'random'")
         if self.choose == "random" and self.sampling == "parallel":
             raise ValueError(
                 "choose='random' with sampling='parallel', expected 'tree': elsewhere a decision has one candidate. "
@@ -326,8 +356,6 @@ class MultiAgentGRPOConfig(GRPOConfig):
                 "of agents or roles, and True: the others learn from continuations alone. Set "
                 "train_continuations=True, or leave branch_at out."
             )
-        if self.continuation_group not in ("decision", "candidate"):
-            raise ValueError(f"continuation_group={self.continuation_group!r}, expected 'decision' or 'candidate'")
         if self.continuation_group == "candidate" and not (self.train_continuations and self.num_continuations > 1):
             raise ValueError(
                 f"continuation_group='candidate' with train_continuations={self.train_continuations} and "
@@ -347,6 +375,33 @@ class MultiAgentGRPOConfig(GRPOConfig):
             raise ValueError(
                 f"{chosen} with num_continuations=0, expected at least 1 continuation of each candidate. Set "
                 f"num_continuations=1, or {other}."
+            )
+
+    def _check_imitation(self) -> None:
+        """Raise `ValueError` for options that expert iteration does not have, or that it alone has."""
+        if self.num_rounds < 1:
+            raise ValueError(f"num_rounds={self.num_rounds}, expected 1 or more")
+        if self.keep_fraction is not None and self.imitate != "success":
+            raise ValueError(
+                f"keep_fraction={self.keep_fraction} with imitate={self.imitate!r}, expected 'success', whose "
+                "episodes it chooses. Set imitate='success', or leave keep_fraction out."
+            )
+        if self.imitate is None:
+            return
+        unused = {"beta": 0.0, "loss_type": GRPOConfig.loss_type, "train_continuations": False, "fp16": False}
+        for name, value in unused.items():
+            if getattr(self, name) != value:
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r} with imitate={self.imitate!r}, expected {value!r}: the loss is "
+                    "the log-likelihood of the replies that are kept, perhaps of none in a step. Leave it out."
+                )
+        schedule = SchedulerType(self.lr_scheduler_type).value
+        is_constant = schedule in ("linear", "constant", "constant_with_warmup") and not 0 < self.warmup_steps < 1
+        if self.max_steps < 0 and not is_constant:
+            raise ValueError(
+                f"lr_scheduler_type={schedule!r} and warmup_steps={self.warmup_steps} with imitate={self.imitate!r}, "
+                "whose number of steps is not known in advance; expected 'constant' or 'constant_with_warmup' with a "
+                "number of steps. Set them, or max_steps, with which training ends at the latest."
             )
 
     def _fitting_batches(self) -> str:

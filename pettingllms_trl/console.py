@@ -69,7 +69,8 @@ def line(
 
     Args:
         step: Optimizer steps taken.
-        prefix: `"eval_"` or `"eval_<data set>_"` of an evaluation, which is named at the end of the line.
+        prefix: `"eval_"` or `"eval_<data set>_"` of an evaluation, which is named at the end of the line, with its
+            round (`imitate`).
         speed: Tokens a second.
         left: Seconds to go.
         functions: Names of the reward functions.
@@ -86,7 +87,9 @@ def line(
     length = _mean(_found(logs, f"{of_all}completions/mean_length"), "8.1f")
     rate = "" if speed is None else f"{speed:,.0f}"
     togo = "" if left is None else clock(left)
-    return f"{step:>6}{success}{shown}{length}{_mean(flat, '7.0%')}{rate:>8}{togo:>10}  {prefix.rstrip('_')}".rstrip()
+    number = logs.get(f"{of_all}imitation/round")
+    what = prefix.rstrip("_") + (f" round {number:.0f}" if prefix and number is not None else "")
+    return f"{step:>6}{success}{shown}{length}{_mean(flat, '7.0%')}{rate:>8}{togo:>10}  {what}".rstrip()
 
 
 def roles_of(agents: Sequence[str]) -> list[str]:
@@ -115,6 +118,7 @@ class TrainingTable(ProgressCallback):
     Args:
         tokens: Number of tokens sampled so far.
         most_tokens: `max_generated_tokens`.
+        done: Share of the training that is done by another count, such as rounds.
         now: Clock, in seconds.
     """
 
@@ -124,10 +128,12 @@ class TrainingTable(ProgressCallback):
         tokens: Callable[[], int],
         *,
         most_tokens: int | None = None,
+        done: Callable[[], float] = lambda: 0.0,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__()
         self._agents, self._tokens, self._most_tokens, self._now = list(agents), tokens, most_tokens, now
+        self._done_otherwise = done
         self._waiting: list[str] = []
         self._file: Path | None = None
         self._num_lines = 0
@@ -197,7 +203,7 @@ class TrainingTable(ProgressCallback):
     def _done(self, state: Any) -> float:
         """The share of the training that is done."""
         of_tokens = self._tokens() / self._most_tokens if self._most_tokens else 0.0
-        return min(1.0, max(of_tokens, state.global_step / max(state.max_steps, 1)))
+        return min(1.0, max(of_tokens, self._done_otherwise(), state.global_step / max(state.max_steps, 1)))
 
 
 def _before(file: Path, step: int) -> list[str]:

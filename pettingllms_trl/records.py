@@ -158,6 +158,7 @@ class Decision:
             a policy that is not trained.
         continuation: The continuation in which it was taken, where it lies off the chosen branches of its episode: it
             has one candidate, and its returns are those of the continuation. `None`: it is the episode's own.
+        success: Whether its episode, or its continuation, ended in success (`Episode.outcome`); `None`: not known.
     """
 
     instance: int
@@ -174,6 +175,7 @@ class Decision:
     rewards: Mapping[str, float] = field(default_factory=dict)
     policy_version: int = 0
     continuation: ContinuationPlace | None = None
+    success: bool | None = None
 
     @property
     def played(self) -> Candidate:

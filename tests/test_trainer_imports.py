@@ -28,6 +28,7 @@ ALLOWED = {
     | {"policies", "processes", "engines.batched", "engines.kinds", "engines.router", "engines.weight_store"}
     | {"estimate.runs", "pixels"},
     "sft": DATA | {"policies", "pixels"},
+    "imitation": DATA | {"update.token_budget"},
     "update": DATA | {"policies", "structure", "pixels"},
     "update/packing": set[str](),  # tokens and lengths alone
     "checkpoints": DATA | {"policies", "processes"},
@@ -45,6 +46,7 @@ ALLOWED = {
         "processes",
         "engines",
         "update",
+        "imitation",
         "checkpoints",
         "console",
         "pixels",
@@ -120,7 +122,6 @@ def test_only_the_hooks_name_private_attributes_of_trl(sub_package: str) -> None
 
 
 OPTIONS_OF_ENGINES = {
-    "config.py": {"vllm_weight_transfer"},  # validated where it is given
     "trainer/trainer.py": {"use_vllm"},  # TRL's switch for a correction for any sampler
 }
 """Attributes for a certain kind of engine outside of `engines`."""

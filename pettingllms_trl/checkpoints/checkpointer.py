@@ -325,7 +325,8 @@ class Checkpointer:
                 f"{checkpoint} was saved inside a generation by {state['num_processes']} processes, but now there are "
                 f"{num_processes}. Resume with as many, or from a checkpoint between generations."
             )
-        if generation is not None and len(generation) != self._args.steps_per_generation:
+        num_micro_steps = self._args.steps_per_generation if self._args.imitate is None else len(generation or ())
+        if generation is not None and len(generation) != num_micro_steps:
             raise ValueError(
                 f"{checkpoint} was saved inside a generation of steps_per_generation={len(generation)}, but now it is "
                 f"{self._args.steps_per_generation}. Resume with the same, or from another checkpoint."

@@ -28,7 +28,7 @@ ARGUMENTS = (
     # What is played.
     *("seed", "data_seed", "shuffle_dataset", "sampling", "num_generations", "max_turns", "choose", "history"),
     *("num_continuations", "train_continuations", "continuation_group", "branch_at", "max_resamples", "crash_reward"),
-    *("max_envs", "ignore_data_skip"),
+    *("max_envs", "ignore_data_skip", "imitate", "keep_fraction", "num_rounds", "replay"),
     # How it is sampled.
     *("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "max_completion_length", "role_sampling"),
     *("generation_kwargs", "chat_template_kwargs", "use_transformers_continuous_batching", "cache_implementation"),

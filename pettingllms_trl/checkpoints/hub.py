@@ -32,7 +32,7 @@ class Result:
 
 
 def results_of(history: Sequence[Mapping[str, Any]], num_episodes: Mapping[str, int]) -> list[Result]:
-    """The last evaluation of each data set in a training's log.
+    """The last evaluation of each data set in a training's log; with rounds that of each round (`imitate`).
 
     Args:
         history: `trainer.state.log_history`.
@@ -44,7 +44,9 @@ def results_of(history: Sequence[Mapping[str, Any]], num_episodes: Mapping[str, 
         for name, num in num_episodes.items():
             share = entry.get("eval_outcome/success") if f"{name}_runtime" in entry else None
             if share is not None and not entry.get("eval_rollout/dropped"):
-                found[name] = Result(name=name, share=float(share), num=num, step=int(entry["step"]))
+                number = entry.get("eval_imitation/round")
+                what = name if number is None else f"{name}, round {number:.0f}"
+                found[what] = Result(name=what, share=float(share), num=num, step=int(entry["step"]))
     return list(found.values())
 
 
@@ -104,7 +106,7 @@ def team_card(
             "|---|---|---|",
             *rows,
             "",
-            *_table(["evaluation", "success", "95% interval", "episodes", "after step"], map(_of_result, results)),
+            *results_table(results),
             *_table(["setting", ""], [(setting, f"`{value}`") for setting, value in (settings or {}).items()]),
             "```python",
             *_loading(name, routing, ids, seeing),
@@ -112,6 +114,11 @@ def team_card(
             "",
         ]
     )
+
+
+def results_table(results: Iterable[Result]) -> list[str]:
+    """The lines of a table of evaluations, and an empty one; none if there are none."""
+    return _table(["evaluation", "success", "95% interval", "episodes", "after step"], map(_of_result, results))
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

@@ -27,7 +27,7 @@ from transformers.trainer_utils import HubStrategy
 from trl.trainer.utils import get_config_model_id
 
 from pettingllms_envs.episodes.origin import without_paths
-from pettingllms_trl.checkpoints.hub import results_of, team_card
+from pettingllms_trl.checkpoints.hub import Result, results_of, results_table, team_card
 from pettingllms_trl.checkpoints.saved_weights import check_saved
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.policies import weights
@@ -203,6 +203,9 @@ class Publisher:
         }
         fields = ("sampling", "num_generations", "learning_rate", "max_steps", "max_completion_length", "temperature")
         trained = {name: getattr(self._args, name) for name in (*fields, "beta", "loss_type", "scale_rewards", "seed")}
+        if self._args.imitate is not None:
+            of_rounds = ("imitate", "keep_fraction", "num_rounds", "replay", "num_iterations", "max_generated_tokens")
+            trained |= {name: getattr(self._args, name) for name in of_rounds}
         return {**named, "credit": self._credit, **trained, "steps done": step}
 
     def save_policies(self, folder: Path, state_dict: Any) -> None:
@@ -220,11 +223,22 @@ class Publisher:
             trained = [] if self._team.is_plain else [policy.name for policy in self._team.routing.trained]
             copy_policies(trained, checkpoint, Path(self._args.output_dir))
 
-    def add_note(self, card: Path) -> None:
-        """Append the note about the data, if there is one, to TRL's model card."""
-        if self._note:
-            text = card.read_text("utf-8")
-            card.write_text(f"{text}\n**Trained on `{self._environment}`. {self._note}**\n", encoding="utf-8")
+    def add_note(self, card: Path, log_history: Sequence[Mapping[str, Any]], eval_dataset: Any) -> None:
+        """Append to TRL's model card the note about the data, if there is one, and the evaluations of rounds."""
+        lines = [f"**Trained on `{self._environment}`. {self._note}**", ""] if self._note else []
+        if self._args.imitate is not None:
+            lines += results_table(self._results(log_history, eval_dataset))
+        if lines:
+            card.write_text("\n".join([card.read_text("utf-8"), *lines]), encoding="utf-8")
+
+    def _results(self, log_history: Sequence[Mapping[str, Any]], eval_dataset: Any) -> list[Result]:
+        data = eval_dataset if isinstance(eval_dataset, dict) else {"": eval_dataset}
+        num_evaluated = {  # a stream has no length, and is left out
+            f"eval_{of}" if of else "eval": len(rows) * (self._args.num_generations_eval or self._args.num_generations)
+            for of, rows in data.items()
+            if isinstance(rows, Sized)
+        }
+        return results_of(log_history, num_evaluated)
 
     def write_card(
         self,
@@ -245,12 +259,6 @@ class Publisher:
             log_history: `trainer.state.log_history`.
             eval_dataset: Rows that were evaluated, or several sets by name.
         """
-        data = eval_dataset if isinstance(eval_dataset, dict) else {"": eval_dataset}
-        num_evaluated = {  # a stream has no length, and is left out
-            f"eval_{of}" if of else "eval": len(rows) * (self._args.num_generations_eval or self._args.num_generations)
-            for of, rows in data.items()
-            if isinstance(rows, Sized)
-        }
         text = team_card(
             name=name or card.parent.name,
             environment=self._environment,
@@ -261,7 +269,7 @@ class Publisher:
             tags=list(tags),
             seeing=[policy for policy, profile in self._team.profiles.items() if profile.reads_images],
             settings=without_paths(self.settings(step=step)),
-            results=results_of(log_history, num_evaluated),
+            results=self._results(log_history, eval_dataset),
             note=self._note,
         )
         card.parent.mkdir(parents=True, exist_ok=True)

@@ -16,6 +16,7 @@ over `grouping.py` (the number, peers, baseline, scale):
 | `rae`            | reward; return (1)      | the role's past            | running mean, none     | both     |
 | `return_to_go`   | return to go            | same turn; siblings (3)    | mean, deviation        | both     |
 | `best`           | reward; to go (2)       | same prompt, or same turn  | none: 1 for the best   | both     |
+| `success`        | the episode's success   | none                       | none: 1 for successes  | both     |
 
 Siblings are the candidates of one decision; every peer is the same agent's. (1) In a tree; with `sampling="parallel"`.
 (2) In a tree; the return to go with `sampling="parallel"`. (3) With `sampling="parallel"`; in a tree. It is `at_grpo`

@@ -51,16 +51,21 @@ def choose_credit(
         delayed: Agents that are trained and paid at later steps.
     """
     needs_tree = args.num_continuations > 0 or args.choose != "reward" or args.train_continuations
-    if credit is not None or not delayed:
+    if args.imitate is not None:  # what is kept has 1
+        credit = {args.imitate: {} if args.keep_fraction is None else {"keep_fraction": args.keep_fraction}}
+    if not delayed or (credit is not None and args.imitate != "best"):
         given = "at_grpo" if credit is None else credit
         return CreditChoice(given, args.sampling or ("tree" if needs_tree else best_sampling(given)))
-    chosen = "counterfactual" if args.num_continuations and args.sampling != "parallel" else "return_to_go"
-    sampling: Sampling = args.sampling or ("tree" if needs_tree else best_sampling(chosen))
+    of_tree = "counterfactual" if args.num_continuations and args.sampling != "parallel" else "return_to_go"
+    chosen = args.imitate or of_tree
+    sampling: Sampling = args.sampling or ("tree" if needs_tree else "parallel")
     return CreditChoice(
         chosen,
         sampling,
         f"{', '.join(delayed)} {'is' if len(delayed) == 1 else 'are'} paid at later steps, so the credit is "
-        f"{chosen!r} with sampling={sampling!r}. Others are given as credit=... (docs/delayed_rewards.md).",
+        f"{chosen!r} with sampling={sampling!r}."
+        + " Others are given as credit=... (docs/delayed_rewards.md)."
+        * (args.imitate is None),
     )
 
 

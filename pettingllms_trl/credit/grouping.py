@@ -170,6 +170,11 @@ def episodes(i: int, decision: Decision, k: int) -> Place:
     return Place(decision.instance, decision.episode)
 
 
+def all_episodes(i: int, decision: Decision, k: int) -> Place:
+    """All episodes of an environment, each counted once."""
+    return Place(decision.environment, (decision.instance, decision.episode))
+
+
 @dataclass(frozen=True, slots=True)
 class GroupExactness:
     """Whether the candidates that are compared answer the same prompt.
@@ -214,6 +219,16 @@ def best_of_peers(rows: torch.Tensor) -> torch.Tensor:
     highest = rows.nan_to_num(-math.inf).amax(dim=1, keepdim=True)
     is_best = rows >= highest - TIES
     return (is_best & (rows < highest - TIES).any(dim=1, keepdim=True)).double()
+
+
+def top_of_peers(rows: torch.Tensor, share: float) -> torch.Tensor:
+    """1 for the highest `share` of the numbers of each row, rounded up, and those within 1e-6 of them; else 0, as for
+    the lowest whatever the share. (G, n) -> (G, n)."""
+    sizes = (~rows.isnan()).sum(dim=1, keepdim=True)
+    descending = rows.nan_to_num(-math.inf).sort(dim=1, descending=True).values
+    least = descending.gather(1, (sizes * share - 1e-9).ceil().long() - 1)  # 0.2 * 15 is above 3
+    lowest = rows.nan_to_num(math.inf).amin(dim=1, keepdim=True)
+    return ((rows >= least - TIES) & (rows > lowest + TIES)).double()
 
 
 def mean_of_others(rows: torch.Tensor) -> torch.Tensor:

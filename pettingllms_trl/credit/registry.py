@@ -24,6 +24,7 @@ from pettingllms_trl.credit.schemes import (
     loo,
     magrpo,
     max_rl,
+    success,
 )
 from pettingllms_trl.records import Candidate, Completion, Decision, Prompt, Stateful
 
@@ -137,6 +138,7 @@ _SCHEMES: Mapping[str, _Scheme] = {
         scale="none",
         has_baseline=False,
     ),
+    "success": _Scheme(success, {"parallel": {}, "tree": {}}, scale="none", has_baseline=False),
     "counterfactual": _Scheme(
         counterfactual,
         {"tree": {}},
@@ -434,6 +436,7 @@ def _probe(sampling: Sampling, num_candidates: int, num_continuations: int) -> l
             chosen=0,
             episode_return=float(2 * instance * episode),
             return_to_go=float((2 - turn) * instance * episode),
+            success=episode > 0,
         )
         for instance in range(2)
         for episode in range(num_episodes)

@@ -7,11 +7,13 @@
 | `grpo`, `gigpo`, `dr_mas`   | whole episodes of one instance                                            | parallel |
 | `magrpo`, `loo`, `max_rl`   | siblings in a tree, or what the other episodes of an instance did         | both     |
 | `best`                      | the candidates of one prompt, or of one turn; only the best are learned   | both     |
+| `success`                   | nothing: the replies of episodes that succeeded are learned               | both     |
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Literal
 
 import torch
@@ -21,6 +23,7 @@ from pettingllms_trl.credit.grouping import (
     Peers,
     Scale,
     Value,
+    all_episodes,
     best_of_peers,
     compare,
     episodes,
@@ -33,6 +36,7 @@ from pettingllms_trl.credit.grouping import (
     same_state,
     same_turn,
     siblings,
+    top_of_peers,
 )
 from pettingllms_trl.records import Decision
 
@@ -102,6 +106,44 @@ def best(
         Rewards 1, 0, 1, 0.5: advantages 1, 0, 1, 0. Numbers within 1e-6 are equal, so 0.1 + 0.2, 0.3, 0 give 1, 1, 0.
     """
     return over_groups(decisions, numbers_of(decisions, value, gamma), _peers_of(group), best_of_peers)
+
+
+def success(decisions: Sequence[Decision], /, *, keep_fraction: float | None = None) -> Advantages:
+    r"""Success: `A = 1` for all of an agent's replies in an episode that succeeded, else 0.
+
+    What filtered behaviour cloning learns from (STaR, arXiv:2203.14465), and `imitate="success"` keeps. In a tree only
+    the candidate that was played on can have 1. There is no baseline.
+
+    Args:
+        decisions: In trees or from parallel episodes.
+        keep_fraction: Judge by the agent's return instead: 1 in that share of its episodes with the highest returns,
+            over all instances of an environment, in none with its lowest return.
+
+    Raises:
+        ValueError: `keep_fraction` is not between 0 and 1; or without it an episode does not say if it succeeded.
+
+    Example:
+        Returns 3, 1, 1, 0 in four episodes, `keep_fraction=0.5`: 1, 1, 1, 0, as two are equal; 3, 0, 0, 0: 1, 0, 0, 0.
+    """
+    if keep_fraction is not None and not 0.0 < keep_fraction < 1.0:
+        raise ValueError(
+            f"keep_fraction={keep_fraction!r}, expected a share of the episodes between 0 and 1, such as 0.2"
+        )
+    if keep_fraction is None:
+        if unknown := [decision for decision in decisions if decision.success is None]:
+            raise ValueError(
+                f"{len(unknown)} of {len(decisions)} decisions are of episodes that do not say if they succeeded; "
+                "expected infos[agent]['outcome']['success'] of the environment. Set keep_fraction=0.2 to go by the "
+                "highest returns, say, or imitate='best'."
+            )
+        kept = [[float(bool(decision.success))] * len(decision.candidates) for decision in decisions]
+    else:
+        top = partial(top_of_peers, share=keep_fraction)
+        kept = [list(row) for row in over_groups(decisions, _returns(decisions), all_episodes, top)]
+    return [
+        [value if k == decision.chosen else 0.0 for k, value in enumerate(row)]
+        for decision, row in zip(decisions, kept, strict=True)
+    ]
 
 
 def _peers_of(group: Group) -> Peers:

@@ -34,13 +34,13 @@ def check_resampling(args: MultiAgentGRPOConfig, filters: Sequence[Filter], data
             "fp16=True with filters: where they drop a whole generation there is no gradient, which the scaler of "
             "float16 refuses; expected bfloat16 or float32. Set bf16=True, or leave filters out."
         )
-    if not args.max_resamples:
+    if not args.max_resamples and args.imitate is None:
         return
     if isinstance(dataset, IterableDataset):
         raise ValueError(
-            f"max_resamples={args.max_resamples} with a streamed train_dataset, expected one whose rows can be taken "
-            "by their place, so that a resumed run meets the rows that were to come. Load it (streaming=False), or "
-            "set max_resamples=0."
+            f"max_resamples={args.max_resamples} and imitate={args.imitate!r} with a streamed train_dataset, expected "
+            "one whose rows can be taken by their place, so that a resumed run meets the rows that were to come. Load "
+            "it (streaming=False), or set max_resamples=0 and imitate=None."
         )
 
 

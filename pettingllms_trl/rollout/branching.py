@@ -165,16 +165,23 @@ def with_continuations(
 
 
 def with_returns(
-    decisions: Sequence[Decision], rewards: Sequence[Mapping[str, float]], before: Sequence[Mapping[str, float]] = ()
+    decisions: Sequence[Decision],
+    rewards: Sequence[Mapping[str, float]],
+    outcome: Mapping[str, Any],
+    before: Sequence[Mapping[str, float]] = (),
 ) -> tuple[Decision, ...]:
-    """The decisions with the `rewards` of their steps, and the agents' returns, with the rewards of steps `before`."""
+    """The decisions with the `rewards` of their steps, the agents' returns, with the rewards of steps `before`, and
+    whether it all ended in success."""
+    success = None if outcome.get("success") is None else bool(outcome["success"])
     totals = sum_of([*before, *rewards])
     to_go: Counter[str] = Counter()
     found: list[Decision] = []
     for decision, step in zip(reversed(decisions), reversed(rewards), strict=True):
         to_go.update(step)
         own = decision.agent
-        found.append(replace(decision, rewards=step, episode_return=totals[own], return_to_go=to_go[own]))
+        found.append(
+            replace(decision, rewards=step, episode_return=totals[own], return_to_go=to_go[own], success=success)
+        )
     return tuple(reversed(found))
 
 

@@ -178,7 +178,7 @@ def episode(
     return Episode(
         instance=instance,
         episode=number,
-        decisions=with_returns(decisions, rewards, before) if is_kept else (),
+        decisions=with_returns(decisions, rewards, outcome, before) if is_kept else (),
         returns=sum_of(rewards, agents),
         outcome=outcome,
         environment=handle.reset_args.environment,

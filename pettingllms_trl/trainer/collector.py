@@ -132,8 +132,8 @@ class RolloutCollector:
         """Play a generation's rows, and further ones for what the filters drop.
 
         Args:
-            rows: Instances. With `max_resamples` the data loader's rows only count the steps, and the rows are taken
-                from the data set by their place.
+            rows: Instances. With `max_resamples` or `imitate` the data loader's rows only count the steps, and these
+                are taken from the data set by their place.
             name: Of the generation; seeds the breaking of ties.
             learning: The policies that learn from it.
         """
@@ -141,7 +141,7 @@ class RolloutCollector:
         idle = {agent for agent, policy in self._routing.of_agent.items() if policy not in names}
         partners = idle if self._branched is None else self._routing.of_agent.keys() - self._branched
         untrained = partners | idle  # in the episodes themselves
-        if self._args.max_resamples:
+        if self._args.max_resamples or self._args.imitate is not None:
             rows = self._next_rows(self.rows_per_generation)
         else:
             self.rows_played.next(self.rows_per_generation)

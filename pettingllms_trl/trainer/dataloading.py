@@ -12,6 +12,7 @@ from trl.trainer.utils import RepeatSampler, repeat_iterable_dataset
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.engines.factory import kind_of
+from pettingllms_trl.imitation.rounds import Rounds
 from pettingllms_trl.records import Row
 
 
@@ -99,6 +100,10 @@ class GenerationPlan:
         """Whether a generation begins with this micro-step."""
         return micro_step % self.micro_steps == 0
 
+    def place(self, micro_step: int) -> int:
+        """The place of a micro-step within its generation, from 0."""
+        return micro_step % self.micro_steps
+
     def number(self, step: int) -> int:
         """The number, from 0, of the generation that an optimizer step trains on."""
         return int(step * self._args.gradient_accumulation_steps // self.micro_steps)
@@ -129,6 +134,37 @@ class GenerationPlan:
         return repeat_iterable_dataset(
             shuffled, mini_repeat_count=1, batch_size=self.rows, repeat_count=self.num_repeats
         )
+
+
+class RoundPlan(GenerationPlan):
+    """The plan of expert iteration: a generation of TRL's loop is a pass over what is imitated, as `rounds` count."""
+
+    def __init__(self, args: MultiAgentGRPOConfig, *, num_processes: int, rounds: Rounds) -> None:
+        super().__init__(args, num_processes=num_processes)
+        self._rounds = rounds
+
+    def begins(self, micro_step: int) -> bool:
+        """Whether a pass begins with this micro-step, the next one."""
+        return self._rounds.steps_left == 0
+
+    def place(self, micro_step: int) -> int:
+        """The place of this micro-step, the next one, within its pass; 0 between passes."""
+        if self._rounds.steps_left == 0:
+            return 0
+        of_step = self._args.gradient_accumulation_steps
+        return (self._rounds.num_steps - self._rounds.steps_left) * of_step + micro_step % of_step
+
+    def number(self, step: int) -> int:
+        """The number, from 0, of the round in progress."""
+        return max(self._rounds.number - 1, 0)
+
+    def is_due(self, step: int, every: int) -> bool:
+        """Whether the round's first generation comes next."""
+        return self._rounds.generation == 0
+
+    def name(self, step: int, micro_step: int) -> str:
+        """Name of the round's next generation."""
+        return f"round {self._rounds.number}.{self._rounds.generation}"
 
 
 NUMBER = "__number__"

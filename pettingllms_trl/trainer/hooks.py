@@ -164,7 +164,7 @@ class TRLHooks(GRPOTrainer):
             return generation_batch
         if self.plan.begins(self._step) or self._buffered_inputs is None:
             self._buffered_inputs = self.prepare_generation(generation_batch)
-        return self._buffered_inputs[self._step % self.args.steps_per_generation]
+        return self._buffered_inputs[self.plan.place(self._step) % len(self._buffered_inputs)]
 
     def begin_table(self, num_unseen_tokens: int) -> None:
         """Begin a generation's table of completions, and count the tokens that TRL does not see, untrained ones."""
@@ -410,7 +410,7 @@ class TRLHooks(GRPOTrainer):
         with self.checkpointer.staged(final, step=step) as folder:
             super()._save_checkpoint(model, trial)
             if not self.args.save_only_model:
-                micro_step = self._step % self.plan.micro_steps
+                micro_step = self.plan.place(self._step)
                 self.checkpointer.save_state(folder, micro_step=micro_step, generation=self._buffered_inputs)
             self.checkpointer.keep_best(self.state, folder, final)
         if self.args.push_to_hub:
@@ -484,7 +484,7 @@ class TRLHooks(GRPOTrainer):
         if self.team.is_plain:
             super().create_model_card(model_name, dataset_name, tags)
             if self.is_world_process_zero():
-                self.publisher.add_note(card)
+                self.publisher.add_note(card, self.state.log_history, self.eval_dataset)
         elif self.is_world_process_zero():
             self.publisher.write_card(
                 card,

@@ -33,6 +33,7 @@ from pettingllms_trl.engines.factory import EngineSet, kind_of, recorded_fields
 from pettingllms_trl.engines.kinds import PromptCodec, setting
 from pettingllms_trl.engines.synced_engines import SyncedEngines
 from pettingllms_trl.engines.transformers import LocalSampler, context_length
+from pettingllms_trl.imitation.rounds import Rounds
 from pettingllms_trl.pixels import ImageInputs, PixelCache
 from pettingllms_trl.policies.codecs import CANNOT_SEE, PolicyCodec
 from pettingllms_trl.policies.references import MovingReferences
@@ -44,8 +45,10 @@ from pettingllms_trl.role_sampling import SamplingOverrides
 from pettingllms_trl.rollout.env_checks import agents_with_images, agents_with_tools
 from pettingllms_trl.rollout.env_pool import DEFAULT_ENVIRONMENT
 from pettingllms_trl.rollout.prompts import Follow, agents_with_history
+from pettingllms_trl.trainer.dataloading import GenerationPlan, RoundPlan
 from pettingllms_trl.trainer.setup import Setup
 from pettingllms_trl.update.schedule import rate_factors
+from pettingllms_trl.update.token_budget import TokenBudget
 
 
 def check_tools(team: Team, codecs: Mapping[str, PolicyCodec], envs: Mapping[str, Sequence[AECEnv]]) -> None:
@@ -270,6 +273,17 @@ def references_of(args: MultiAgentGRPOConfig, team: Team, accelerator: Accelerat
         alpha=args.ref_model_mixup_alpha,
         saves=args.should_save,
     )
+
+
+def ends_of(
+    args: MultiAgentGRPOConfig, plan: GenerationPlan, dataset: Any, *, num_processes: int
+) -> tuple[Rounds | None, TokenBudget, GenerationPlan]:
+    """The rounds of an expert iteration, what ends the training, and the plan that goes by it."""
+    if args.imitate is None:
+        return None, TokenBudget(args.max_generated_tokens, micro_steps_per_generation=plan.micro_steps), plan
+    num_rows = len(plan.sampler(dataset)) * args.num_train_epochs
+    rounds = Rounds(args, num_rows=num_rows, num_processes=num_processes)
+    return rounds, rounds, RoundPlan(args, num_processes=num_processes, rounds=rounds)
 
 
 def publisher_of(setup: Setup, team: Team) -> Publisher:

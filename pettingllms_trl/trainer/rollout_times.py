@@ -39,7 +39,8 @@ class RolloutTimes(TrainerCallback):
     ) -> None:
         assert args.steps_per_generation is not None
         self._args, self._warn, self._now = args, warn, now
-        self._is_over = args.steps_per_generation > args.gradient_accumulation_steps  # several updates already
+        # Several updates already.
+        self._is_over = args.steps_per_generation > args.gradient_accumulation_steps or args.imitate is not None
         self._began: float | None = None
         self._rollout = 0.0
         self._steps: deque[tuple[float, float]] = deque(maxlen=NUM_STEPS)  # seconds of rollouts, and of the rest

@@ -115,6 +115,7 @@ class Setup:
         agents = agents_of({name: [env] for name, env in made.items()})
         routing = route(policies, agents, model=model, tokenizer=processing_class)
         learning = set(routing.of_agent) - set(routing.partners)
+        args = _imitating(args, credit, filters, routing)
         delayed = [agent for agent in delayed_agents({name: [env] for name, env in made.items()}) if agent in learning]
         choice = choose_credit(credit, args, delayed if train_dataset is not None else [])
         args = _with_sampling(args, choice.sampling)
@@ -279,6 +280,34 @@ def _with_crash_reward(args: MultiAgentGRPOConfig, envs: Sequence[AECEnv]) -> tu
     args = copy(args)
     args.crash_reward = min(declared)
     return args, True
+
+
+def _imitating(args: MultiAgentGRPOConfig, credit: Any, filters: Any, routing: Routing) -> MultiAgentGRPOConfig:
+    """The configuration; with `imitate` its loss is the log-likelihood of what is kept, the policy gradient at an
+    advantage and a ratio of 1, and without `max_steps` the rounds alone end it.
+
+    Raises:
+        ValueError: Something that chooses or weighs replies is given besides.
+    """
+    if args.imitate is None:
+        return args
+    given = {"credit": credit, "filters": filters or None}
+    given |= {f"beta of policy {policy.name!r}": policy.beta or None for policy in routing.trained}
+    if found := [f"{name}={value!r}" for name, value in given.items() if value is not None]:
+        raise ValueError(
+            f"{' and '.join(found)} with imitate={args.imitate!r}, which says itself what is learned, and with which "
+            "loss; expected one of them. Leave it out, or set imitate=None."
+        )
+    assert args.steps_per_generation is not None
+    check_windows(args.gradient_accumulation_steps, args.steps_per_generation * args.num_iterations)
+    args = copy(args)
+    args.loss_type, args.epsilon_high, args.importance_sampling_level = "cispo", 1.0, "token"
+    args.max_steps = args.max_steps if args.max_steps > 0 else NEVER
+    return args
+
+
+NEVER = 10**9
+"""Optimizer steps that no training takes."""
 
 
 def _check_paid(

@@ -12,6 +12,7 @@
 | `entropy`      | `EntropyBonus`       | each policy's entropy bonus                                              |
 | `guard`        | `StepGuard`          | steps that are not finite change no weight                               |
 | `token_budget` | `TokenBudget`        | counts generated tokens, and ends a training that has spent its own      |
+| `rounds`       | `Rounds`             | with `imitate` the same by rounds, and the replies that are imitated     |
 | `references`   | `MovingReferences`   | references that follow their policies                                    |
 | `curricula`    | `Curricula`          | levels of instances                                                      |
 | `monitor`      | `LearningMonitor`    | finds agents that cannot learn                                           |
@@ -49,6 +50,7 @@ from pettingllms_trl.engines.prefix_cache import MAX_BYTES, PrefixCache
 from pettingllms_trl.engines.transformers import LocalSampler
 from pettingllms_trl.engines.weight_store import CountsSteps
 from pettingllms_trl.image_gain import image_gains, with_other_images
+from pettingllms_trl.imitation.rounds import Rounds
 from pettingllms_trl.pixels import naming_torchvision
 from pettingllms_trl.policies.codecs import PolicyCodec
 from pettingllms_trl.policies.profiles import check_chat_template
@@ -75,7 +77,6 @@ from pettingllms_trl.update.micro_batches import Batch
 from pettingllms_trl.update.packed_logprobs import PackedScorer
 from pettingllms_trl.update.schedule import Schedule, learning, rate_factors
 from pettingllms_trl.update.step_guard import StepGuard
-from pettingllms_trl.update.token_budget import TokenBudget
 
 
 class MultiAgentGRPOTrainer(TRLHooks):
@@ -116,7 +117,8 @@ class MultiAgentGRPOTrainer(TRLHooks):
             name, each row says in its column `environment` which one it is an instance of; a field that is `None` in a
             row is not one of its reset options.
         args ([`MultiAgentGRPOConfig`], *optional*):
-            Configuration. `None`: the defaults.
+            Configuration. `None`: the defaults. With `imitate`, expert iteration: replies of the team's own that
+            succeeded or were best are imitated, in rounds.
         train_dataset ([`~datasets.Dataset`] or [`~datasets.IterableDataset`], *optional*):
             A row is an instance: `seed` and the fields that the environment's `reset(options=...)` takes. May be left
             out where only [`~MultiAgentGRPOTrainer.play`] or `evaluate` is used.
@@ -268,7 +270,8 @@ class MultiAgentGRPOTrainer(TRLHooks):
         kind = kind_of(args)
         if kind.has_weights:
             set_seed(args.seed, device_specific=True)  # an engine may have seeded the process again
-            self.use_vllm = True  # TRL's name for any engine: from here on it corrects for the sampler
+            # TRL's name for any engine: from here on it corrects for the sampler, of which a likelihood knows nothing.
+            self.use_vllm = args.imitate is None
         setup.rewards.load(partial(load_reward_model, args=args, device=self.accelerator.device))
         self.collector = RolloutCollector(
             setup,
@@ -310,7 +313,9 @@ class MultiAgentGRPOTrainer(TRLHooks):
         )
         self.entropy = EntropyBonus([policy.name for policy in self.routing.trained], args)
         self.guard = StepGuard(list(self.routing.of_agent), args, self.accelerator)
-        self.token_budget = TokenBudget(args.max_generated_tokens, micro_steps_per_generation=self.plan.micro_steps)
+        self.rounds, self.token_budget, self.plan = parts.ends_of(
+            args, self.plan, setup.dataset, num_processes=self.accelerator.num_processes
+        )
         self.add_callback(self.token_budget)
         replaced = PrinterCallback if args.disable_tqdm else DEFAULT_PROGRESS_CALLBACK
         self.remove_callback(next(each for each in self.callback_handler.callbacks if type(each) is replaced))
@@ -319,6 +324,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
                 list(self.routing.of_agent),
                 lambda: self.token_budget.num_generated,
                 most_tokens=args.max_generated_tokens,
+                done=lambda: 0.0 if self.rounds is None else self.rounds.done,
             )
         )
         self.rollout_times = RolloutTimes(args, warn_above_progress_bar if is_main else lambda message: None)
@@ -381,29 +387,51 @@ class MultiAgentGRPOTrainer(TRLHooks):
 
     def prepare_generation(self, rows: Sequence[Row]) -> list[list[Batch]]:
         """Rows to the forward passes of a generation's micro-steps: collect, credit, report, build."""
-        policies = learning(self.schedule, self.plan.number(self.state.global_step), self.routing.trained)
-        name = self.plan.name(self.state.global_step, self._step)
-        with self.rollout_times.rollout():
-            generation = self.collector.collect(rows, name=name, learning=policies)
-        # The credit sees all decisions once, before any is left out.
-        advantages = self.credit(generation.decisions) if generation.decisions else []
-        credits.check_advantages(advantages, generation.decisions)
+        if self.rounds is not None:
+            return self._prepare_pass(self.rounds)
+        generation, advantages, of_continuations = self._play_generation(rows)
         inside = generation.continuations
-        of_continuations: credits.Advantages = []
-        if inside:
-            group = self.args.continuation_group
-            of_continuations = credits.continuation_advantages(inside, scale=self._continuation_scale, group=group)
-        self._log_generation(generation, advantages, of_continuations)
         selected, kept = generation.selection, generation.kept_continuations
-        trained = [*selected.of(generation.decisions), *(inside[i] for i in kept)]
-        sampled = num_tokens([*generation.decisions, *inside])
-        self.begin_table(sampled - num_tokens(trained))
-        batches = self.builder.build(
-            trained,
+        return self._passes_over(
+            [*selected.of(generation.decisions), *(inside[i] for i in kept)],
             [*selected.of(advantages), *(of_continuations[i] for i in kept)],
-            learning=policies,
+            sampled=num_tokens([*generation.decisions, *inside]),
             table=partial(self.reporter.table_of, played=generation.played),
         )
+
+    def _prepare_pass(self, rounds: Rounds) -> list[list[Batch]]:
+        """A pass over what is imitated to its forward passes; before a round's first, its instances are played."""
+        sampled = 0
+        while not (rounds.passes_left or rounds.is_over):
+            rounds.begin()
+            while not rounds.is_played(self.collector.rows_played.number):
+                generation, advantages, _ = self._play_generation([])
+                rounds.keep(generation.decisions, advantages, len(generation.played.episodes))
+                sampled += num_tokens(generation.decisions)
+            if (words := rounds.end_play()) and self.is_world_process_zero():
+                warn_above_progress_bar(words)
+        for name, value in rounds.metrics().items():
+            self.report(name, value, replace=True)
+        # The likelihood has no ratios to older log-probabilities, which TRL would compute for several steps.
+        of_step, decisions = self.args.gradient_accumulation_steps, rounds.decisions if rounds.passes_left else []
+        with override_args(self.args, steps_per_generation=of_step), override_args(self, num_iterations=1):
+            steps = self._passes_over(
+                decisions,
+                [[1.0] * len(decision.candidates) for decision in decisions],
+                sampled=sampled,
+                table=lambda _: {},
+                micro_steps_for=rounds.micro_steps_for,
+            )
+        steps = steps or [[] for _ in range(of_step)]
+        rounds.begin_pass(len(steps))
+        return steps
+
+    def _passes_over(
+        self, decisions: Sequence[Decision], advantages: credits.Advantages, *, sampled: int, **how: Any
+    ) -> list[list[Batch]]:
+        """The forward passes of micro-steps, reported. TRL counts their tokens; `sampled` is what is to be counted."""
+        self.begin_table(sampled - num_tokens(decisions))
+        batches = self.builder.build(decisions, advantages, learning=self._learning(), **how)
         if batches.num_rows:
             self.log_of_trl.join_policies(batches.num_rows)
             self.report("rollout/frac_rows_updated", 1 - batches.num_left_out / sum(batches.num_rows))
@@ -411,18 +439,36 @@ class MultiAgentGRPOTrainer(TRLHooks):
             self.report("rollout/frac_tokens_read", batches.num_tokens_read / batches.num_tokens)
         return batches.steps
 
+    def _learning(self) -> tuple[Policy, ...]:
+        return learning(self.schedule, self.plan.number(self.state.global_step), self.routing.trained)
+
+    def _play_generation(self, rows: Sequence[Row]) -> tuple[Generation, credits.Advantages, credits.Advantages]:
+        """Play and report a generation: what came of it, the advantages of its decisions, and its continuations'."""
+        name = self.plan.name(self.state.global_step, self._step)
+        with self.rollout_times.rollout():
+            generation = self.collector.collect(rows, name=name, learning=self._learning())
+        # The credit sees all decisions once, before any is left out.
+        advantages = self.credit(generation.decisions) if generation.decisions else []
+        credits.check_advantages(advantages, generation.decisions)
+        of_continuations: credits.Advantages = []
+        if inside := generation.continuations:
+            group = self.args.continuation_group
+            of_continuations = credits.continuation_advantages(inside, scale=self._continuation_scale, group=group)
+        self._log_generation(generation, advantages, of_continuations)
+        return generation, advantages, of_continuations
+
     def _log_generation(
         self, generation: Generation, advantages: credits.Advantages, of_continuations: credits.Advantages
     ) -> None:
         step = self.state.global_step
-        metrics = self.reporter.metrics_of(generation, step=step, is_first=self._step == 0)
+        metrics = self.reporter.metrics_of(generation, step=step, is_first=self.token_budget.num_generated == 0)
         self.report_all(with_absent_parts(metrics, self.log_of_trl.values["train"]), "train")
         if self.args.image_gain_steps and self.plan.is_due(step, self.args.image_gain_steps):
             gains = self._image_gains(generation.decisions)
             self.report_all({f"agent/{agent}/image_gain": [gain] for agent, gain in gains.items()}, "train")
         self.token_budget.add(int(generation.played.counts["sampled_tokens"]))
         self.report("rollout/total_sampled_tokens", self.token_budget.num_generated, replace=True)
-        if self.args.max_resamples:
+        if self.args.max_resamples or self.rounds is not None:
             data_epoch = self.collector.rows_played.number / len(self.plan.sampler(self.train_dataset))
             self.report("rollout/data_epoch", data_epoch, replace=True)
         self.reporter.observe(generation, advantages, of_continuations, step=step)
@@ -502,6 +548,8 @@ class MultiAgentGRPOTrainer(TRLHooks):
         output = super().evaluation_loop(*args, **kwargs)
         self.report_all(self._evaluated_episodes.of_evaluation(), "eval")
         self.report_all({"rollout/instances": [self.eval_rows_played]}, "eval")
+        if self.rounds is not None:
+            self.report_all({"imitation/round": [self.rounds.number]}, "eval")
         return output
 
     def prediction_step(self, model: Any, inputs: Any, prediction_loss_only: bool, ignore_keys: Any = None) -> Any:

@@ -122,19 +122,7 @@ class BatchBuilder:
         self._rows, self._has_group_means = rows, has_group_means
         assert args.steps_per_generation is not None
         self._num_steps = args.steps_per_generation
-        self._assign_by_tokens = partial(
-            assign_by_tokens,
-            num_steps=self._num_steps,
-            # Optimizer steps for which a generation is passed through once.
-            num_updates=max(self._num_steps // args.gradient_accumulation_steps, 1),
-            num_movable=num_movable_of(args),
-        )
-        self._split = partial(
-            split,
-            num_steps=self._num_steps,
-            max_rows=args.per_device_train_batch_size,
-            token_mean=args.loss_type == "bnpo",
-        )
+        self._split = partial(split, max_rows=args.per_device_train_batch_size, token_mean=args.loss_type == "bnpo")
 
     def build(
         self,
@@ -143,6 +131,7 @@ class BatchBuilder:
         *,
         learning: Collection[Policy],
         table: Callable[[Sequence[Decision]], Columns],
+        micro_steps_for: Callable[[int], int] | None = None,
     ) -> MicroBatches:
         """
         Args:
@@ -150,9 +139,11 @@ class BatchBuilder:
             advantages: Of each decision's candidates.
             learning: The policies that learn from this generation.
             table: The user's columns of the completions table, of some of the decisions.
+            micro_steps_for: Micro-steps for a number of a policy's sequences; policies with fewer are in the first
+                ones. `None`: `steps_per_generation` for all.
         """
         of_agent = self._team.routing.of_agent
-        steps: list[list[Batch]] = [[] for _ in range(self._num_steps)]
+        steps: list[list[Batch]] = [[] for _ in range(self._num_steps if micro_steps_for is None else 0)]
         num_rows: list[int] = []
         num_left_out = num_tokens = num_tokens_read = 0
         for policy in learning:
@@ -165,14 +156,19 @@ class BatchBuilder:
             left_out = frozenset() if has_pictures else self.rows_without_gradient(policy, of_policy, flat)
             num_rows.append(len(flat))
             num_left_out += len(left_out)
+            num_steps = self._num_steps if micro_steps_for is None else micro_steps_for(len(flat))
             passes, assignment = self._passes_of(
-                policy, of_policy, flat, left_out, table(of_policy), has_pictures=has_pictures
+                policy, of_policy, flat, left_out, table(of_policy), has_pictures=has_pictures, num_steps=num_steps
             )
             if assignment is not None:
                 num_tokens += assignment.num_tokens
                 num_tokens_read += assignment.num_tokens_read
-            for step, more in zip(steps, passes, strict=True):
-                step += [{**piece, "policy": policy.name} for piece in more]
+            own_values: Batch = {"policy": policy.name}
+            if micro_steps_for is not None:  # TRL takes a generation's tokens to be those of `steps_per_generation`
+                own_values["num_items_in_batch"] = passes[0][0]["num_items_in_batch"] * self._num_steps / num_steps
+            steps += [[] for _ in range(num_steps - len(steps))]
+            for step, more in zip(steps, passes, strict=False):
+                step += [{**piece, **own_values} for piece in more]
         return MicroBatches(steps, tuple(num_rows), num_left_out, num_tokens, num_tokens_read)
 
     def rows_without_gradient(
@@ -219,6 +215,7 @@ class BatchBuilder:
         table: Columns,
         *,
         has_pictures: bool,
+        num_steps: int,
     ) -> tuple[list[list[Batch]], Assignment | None]:
         """One policy's passes of each micro-step, and how its rows were assigned to them; with several processes, this
         process's part of them.
@@ -230,6 +227,7 @@ class BatchBuilder:
             left_out: The rows (candidates) that go through no forward pass.
             table: The user's columns of the completions table.
             has_pictures: Whether the model is given pictures beside the ids.
+            num_steps: Micro-steps.
         """
         rows: list[Row] = [
             {
@@ -252,17 +250,17 @@ class BatchBuilder:
         table = {**_places(decisions, has_continuations=self._args.train_continuations), **table}
         sizes = {len(decision.candidates) for decision in decisions}  # 1 in parallel episodes and in continuations
         group_size = sizes.pop() if len(sizes) == 1 else 1
-        by_tokens = self._assignment_by_tokens(policy, rows, left_out, has_pictures=has_pictures)
+        by_tokens = self._assignment_by_tokens(policy, rows, left_out, has_pictures=has_pictures, num_steps=num_steps)
         if by_tokens is None and self._accelerator.num_processes == 1:
             batch = self._rows.score_rows(policy.name, rows, table=table, columns=columns, group_size=group_size)
-            passes, assignment = self._split(shuffle_sequence_dict(batch), shard=None), None
+            passes, assignment = self._split(shuffle_sequence_dict(batch), num_steps=num_steps, shard=None), None
         else:
-            passes, assignment = self._assigned_passes(policy, rows, table, columns, by_tokens, group_size)
+            passes, assignment = self._assigned_passes(policy, rows, table, columns, by_tokens, group_size, num_steps)
         self._rows.log_advantages(advantages, group_size=group_size)
         return passes, assignment
 
     def _assignment_by_tokens(
-        self, policy: Policy, rows: Sequence[Row], left_out: Collection[int], *, has_pictures: bool
+        self, policy: Policy, rows: Sequence[Row], left_out: Collection[int], *, has_pictures: bool, num_steps: int
     ) -> Callable[..., Assignment] | None:
         """How rows are assigned where passes are bounded by their tokens; `None`: by their rows, as TRL's.
 
@@ -283,7 +281,17 @@ class BatchBuilder:
             completions = [ids if ids[-1] in ends else () for ids in completions]
         sizes = sizes_of(prompts, completions)
         token_price = self._scorer.token_prices[policy.name] if is_shared else None
-        return partial(self._assign_by_tokens, sizes, budget=budget, token_price=token_price, left_out=left_out)
+        return partial(
+            assign_by_tokens,
+            sizes,
+            budget=budget,
+            token_price=token_price,
+            left_out=left_out,
+            num_steps=num_steps,
+            # Optimizer steps for which a generation is passed through once.
+            num_updates=max(num_steps // self._args.gradient_accumulation_steps, 1),
+            num_movable=num_movable_of(self._args, num_steps),
+        )
 
     def _assigned_passes(
         self,
@@ -293,6 +301,7 @@ class BatchBuilder:
         columns: Mapping[str, Any],
         by_tokens: Callable[..., Assignment] | None,
         group_size: int,
+        num_steps: int,
     ) -> tuple[list[list[Batch]], Assignment]:
         """Passes that are assigned before they are made: by their tokens, or this process's part of them.
 
@@ -313,7 +322,7 @@ class BatchBuilder:
         else:
             order = _shuffled(len(rows))
             if by_tokens is None:
-                assignment = assign(order, num_steps=self._num_steps, num_processes=num_processes)
+                assignment = assign(order, num_steps=num_steps, num_processes=num_processes)
             else:
                 assignment = by_tokens(order, num_processes=num_processes)
             rows_here = assignment.rows_of(self._accelerator.process_index)
@@ -336,13 +345,13 @@ class BatchBuilder:
         num_tokens = torch.tensor([tokens(batch, part) for part in here], device=device)
         num_tokens = self._accelerator.reduce(num_tokens, reduction="sum")
         shard = ShardInfo(num_processes, num_here, assignment.num_rows, num_tokens.tolist(), assignment.passes)
-        return self._split(batch, shard=shard), assignment
+        return self._split(batch, num_steps=num_steps, shard=shard), assignment
 
 
-def num_movable_of(args: MultiAgentGRPOConfig) -> int:
-    """Micro-steps among which a row may move and weigh the same: those of an optimizer step, unless the loss or the
-    entropy bonus is a mean over a micro-step's tokens."""
-    num_steps, of_update = args.steps_per_generation or 1, args.gradient_accumulation_steps
+def num_movable_of(args: MultiAgentGRPOConfig, num_steps: int) -> int:
+    """Of a generation's micro-steps, those among which a row may move and weigh the same: of an optimizer step, unless
+    the loss or the entropy bonus is a mean over a micro-step's tokens."""
+    of_update = args.gradient_accumulation_steps
     if args.loss_type == "bnpo" or args.entropy_coef != 0.0 or args.use_adaptive_entropy:
         return 1
     if of_update % num_steps == 0:

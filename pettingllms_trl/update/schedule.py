@@ -115,7 +115,7 @@ def rate_factors(schedule: Schedule | None, generation: Callable[[], int]) -> Ca
 
 
 def check_windows(gradient_accumulation_steps: int, micro_steps_per_generation: int) -> None:
-    """Validate that no optimizer step spans two generations, which may train different policies.
+    """Validate that no optimizer step spans two generations, which may train different policies or on other replies.
 
     Raises:
         ValueError: A generation's micro-steps are not a whole number of optimizer steps.
@@ -123,7 +123,7 @@ def check_windows(gradient_accumulation_steps: int, micro_steps_per_generation: 
     if micro_steps_per_generation % gradient_accumulation_steps:
         raise ValueError(
             f"gradient_accumulation_steps is {gradient_accumulation_steps}, and a generation has "
-            f"{micro_steps_per_generation} micro-steps (steps_per_generation * num_iterations); with a schedule a "
-            "generation was expected to be a whole number of optimizer steps, or one would mix what two generations "
-            "teach. Set generation_batch_size or steps_per_generation accordingly."
+            f"{micro_steps_per_generation} micro-steps (steps_per_generation * num_iterations); with a schedule or "
+            "imitate a generation was expected to be a whole number of optimizer steps, or one would mix what two "
+            "generations teach. Set generation_batch_size or steps_per_generation accordingly."
         )

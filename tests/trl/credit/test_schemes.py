@@ -38,6 +38,7 @@ from pettingllms_trl.credit import (
     resolve_filter,
 )
 from pettingllms_trl.credit.grouping import numbers_of
+from pettingllms_trl.credit.schemes import success
 from pettingllms_trl.records import Candidate, Completion, Decision, Prompt
 
 
@@ -211,6 +212,35 @@ def test_the_best_of_several_episodes_have_the_highest_return_to_go_of_their_tur
     ]
     scheme = resolve("best", sampling="parallel", scale="group", num_candidates=3)
     assert flat(scheme(decisions)) == [1, 0, 0, 1, 1]
+
+
+def test_the_replies_played_on_in_an_episode_that_succeeded_have_1() -> None:
+    decisions = [
+        choice("a", [0, 0, 0], chosen=1, success=won, episode=number) for number, won in enumerate((True, False))
+    ]
+    assert flat(success(decisions)) == [0, 1, 0, 0, 0, 0]
+    with pytest.raises(
+        ValueError, match=r"1 of 3 decisions .* do not say if they succeeded; .* Set keep_fraction=0\.2"
+    ):
+        success([*decisions, choice("a", [0.0])])
+
+
+@pytest.mark.parametrize(
+    ("returns", "share", "expected"),
+    [
+        ([3, 1, 1, 0], 0.5, [1, 1, 1, 0]),
+        ([3, 0, 0, 0], 0.5, [1, 0, 0, 0]),
+        ([2, 2, 2, 2], 0.5, [0, 0, 0, 0]),
+        ([5, 4, 3, 2], 0.01, [1, 0, 0, 0]),  # rounded up
+        (range(15, 0, -1), 0.2, [1, 1, 1, *[0] * 12]),  # 0.2 * 15 is above 3
+    ],
+)
+def test_the_share_of_episodes_with_the_highest_returns_to_an_agent_has_1(
+    returns: Sequence[float], share: float, expected: list[float]
+) -> None:
+    decisions = [choice("a", [0.0], instance=number, total=total) for number, total in enumerate(returns)]
+    of_another = [replace(each, agent="b", episode_return=-each.episode_return) for each in decisions]
+    assert flat(success([*decisions, *of_another], keep_fraction=share))[: len(expected)] == expected
 
 
 def test_max_rl_refuses_penalties_and_says_what_to_do() -> None:
@@ -428,8 +458,10 @@ WORKS_WITH = {
     "dr_mas": ["parallel"],
     "max_rl": ["tree", "parallel"],
     "best": ["tree", "parallel"],
+    "success": ["parallel", "tree"],
     "counterfactual": ["tree"],
 }
+UNBASED = ("best", "success")
 BY_NAME = [(name, sampling) for name, samplings in WORKS_WITH.items() for sampling in samplings]
 
 
@@ -446,6 +478,7 @@ def played(sampling: str, pay: Callable[[str, int, int], float]) -> list[Decisio
                     total = sum(pay(agent, t, instance + episode) for t in range(2))
                     follows = [(2.0 * k, 0.0) for k in range(width)]
                     place = {"instance": instance, "episode": episode, "turn": turn, "to_go": to_go, "total": total}
+                    place |= {"success": instance + episode > 0}
                     decisions.append(choice(agent, rewards, continuations=follows, prompt_ids=(turn,), **place))
     return decisions
 
@@ -470,7 +503,9 @@ def test_no_agents_advantages_depend_on_what_another_agent_is_paid(name: str, sa
     assert any(advantages(1.0))
 
 
-@pytest.mark.parametrize(("name", "sampling"), [pair for pair in BY_NAME if pair[0] not in ("rae", "counterfactual")])
+@pytest.mark.parametrize(
+    ("name", "sampling"), [pair for pair in BY_NAME if pair[0] not in ("rae", "counterfactual", "success")]
+)
 def test_a_rollout_in_which_all_were_paid_alike_teaches_nothing(name: str, sampling: str) -> None:
     decisions = played(sampling, lambda agent, turn, k: 0.7)
     if sampling == "tree" and name == "magrpo":
@@ -483,7 +518,8 @@ def flat_rewards(decisions: Sequence[Decision]) -> list[float]:
 
 
 @pytest.mark.parametrize(
-    ("name", "sampling"), [pair for pair in BY_NAME if pair[0] not in ("rae", "gigpo", "dr_mas", "grpo", "best")]
+    ("name", "sampling"),
+    [pair for pair in BY_NAME if pair[0] not in ("rae", "gigpo", "dr_mas", "grpo", *UNBASED)],
 )
 def test_advantages_sum_to_zero_over_every_group(name: str, sampling: str) -> None:
     decisions = played(sampling, lambda agent, turn, k: float(turn + k * k))
