@@ -359,7 +359,7 @@ def sound_with_continuations() -> tuple[Row, list[Row]]:
 
 
 def sound_that_has_learned() -> tuple[Row, list[Row]]:
-    """In the last third replies repeat themselves and groups are flat, for the return rose from 1 to 2, and success."""
+    """In the last third replies repeat themselves and groups are flat, for return and success have risen."""
     rows = tree_rows(12)
     for row in rows[-8:]:
         row |= {"returns": dict.fromkeys(row["returns"], 2.0), "success": True}

@@ -61,7 +61,7 @@ def team(model: Any, path: Path, imitate: str = "success", **options: Any) -> Te
     names = ("policies", "credit", "filters", "callbacks", "eval_dataset", "schedule", "reward_funcs")
     own = {name: options.pop(name) for name in names if name in options}
     env, number = options.pop("env", Draft), options.pop("num_rows", 8)
-    adapters = own.get("policies", "shared") != "shared"
+    adapters = own.get("policies", "shared") not in ("shared", "full")
     common = {"max_steps": -1, "num_train_epochs": 1, "num_rounds": 2, "max_completion_length": 6, "seed": 3}
     return Team(
         model,
