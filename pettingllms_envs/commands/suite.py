@@ -18,14 +18,7 @@ from rich.console import Console
 import pettingllms_envs
 from pettingllms_envs.commands import INTERRUPTED, Refused, counted, refuse, say, user_errors
 from pettingllms_envs.commands.leaderboard import read_board, show
-from pettingllms_envs.commands.runs import (
-    DEFAULTS,
-    about_problems,
-    asked,
-    check_at_least,
-    default_output,
-    watched,
-)
+from pettingllms_envs.commands.runs import DEFAULTS, about_problems, asked, check_at_least, default_output, watched
 from pettingllms_envs.episodes import files
 from pettingllms_envs.episodes.index import run_folders
 from pettingllms_envs.evaluation import tables

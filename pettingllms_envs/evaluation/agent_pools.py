@@ -51,7 +51,6 @@ class AgentPools:
         self.versions = {name: version for kind in opened for name, version in kind.versions.items()}
 
     def close(self) -> None:
-        """See `AgentPool`."""
         for each in self._opened:
             each.close()
 

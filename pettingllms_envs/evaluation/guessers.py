@@ -86,10 +86,16 @@ def succeeds(env: Any, policy: BlindPolicy, instance: Instance, seed: int = 0) -
             continue
         prompt = read_observation(env.observe(agent), agent=agent).messages[-1]["content"]
         env.step(policy(text_of(prompt), rng))
-        outcome = next((info["outcome"] for info in infos_of(env).values() if "outcome" in info), outcome)
+        if any(env.terminations.values()) or any(env.truncations.values()):
+            outcome = _outcome(env) or outcome
+    outcome = outcome or _outcome(env)
     if "success" not in outcome:
         raise ValueError(
             f"the outcome of {env.metadata.get('name')} is {dict(outcome)}; expected a `success`, which guessers are "
             "compared by. Add it to the environment's outcome."
         )
     return bool(outcome["success"])
+
+
+def _outcome(env: Any) -> Mapping[str, Any]:
+    return next((info["outcome"] for info in infos_of(env).values() if "outcome" in info), {})

@@ -128,10 +128,15 @@ def student_quantile(probability: float, freedom: int) -> float:
 
 def bootstrap(differences: Successes, confidence: float, *, seed: int = 0) -> Interval:
     """Percentile interval of the mean over resampled rows and columns, each on their own. (S, N)"""
-    num_seeds, num_instances = differences.shape
-    rng = np.random.default_rng(seed)
-    rows = rng.multinomial(num_seeds, np.full(num_seeds, 1 / num_seeds), DRAWS) / num_seeds  # (B, S)
-    columns = rng.multinomial(num_instances, np.full(num_instances, 1 / num_instances), DRAWS) / num_instances
+    rows, columns = _weights(*differences.shape, seed)
     means = ((rows @ differences) * columns).sum(axis=1)  # (B,)
     low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
     return float(low), float(high)
+
+
+@lru_cache(maxsize=1)  # a report compares many pairs of one shape, and the draws take longest
+def _weights(num_seeds: int, num_instances: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """How often each draw has each row (B, S) and each column (B, N), as shares."""
+    rng = np.random.default_rng(seed)
+    rows = rng.multinomial(num_seeds, np.full(num_seeds, 1 / num_seeds), DRAWS) / num_seeds
+    return rows, rng.multinomial(num_instances, np.full(num_instances, 1 / num_instances), DRAWS) / num_instances

@@ -56,11 +56,9 @@ class Aime(Answering):
             object.__setattr__(self, "data", EXAMS[self.year])
 
     def rules(self) -> str:
-        """What an answer may be."""
         return "Solve the problem of mathematics. Its answer is a whole number from 0 to 999."
 
     def reply_format(self) -> str:
-        """How a reply ends."""
         return r"End your reply with the answer in a box, and nothing else in it: \boxed{N}, where N is the number."
 
     def _also(self) -> Mapping[str, Any]:

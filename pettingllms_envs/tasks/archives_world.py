@@ -225,6 +225,7 @@ def contents(archive: int, facts: int = 1) -> str:
     return ", ".join(f"the {relation.name} of a {relation.subject}" for relation in own)
 
 
+@lru_cache
 def most_alike(size: int, hops: int, facts: int) -> Fraction:
     """The greatest share of the readings of a question, relations of its steps, that lead to the same entity.
 

@@ -49,7 +49,6 @@ class MovesTask(OpenTask[State]):
         return read_moves(reply, self.max_moves)
 
     def reply_format(self) -> str:
-        """How a reply ends."""
         return "End your reply with one line: Moves: and then U, D, L or R, separated by spaces."
 
     def write(self, move: str) -> str:

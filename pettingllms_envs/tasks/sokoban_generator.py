@@ -72,7 +72,7 @@ def draws(size: int, wanted: Difficulty, split: str, rng: random.Random) -> Iter
         if split_of(room_form(size, cells, cells_of(goals))) != split:
             yield None
             continue
-        yield _start(rng, size, _whole(size) ^ floor, goals, wanted)
+        yield _start(rng, size, ((1 << size * size) - 1) ^ floor, goals, wanted)
 
 
 def room_form(size: int, floor: list[int], goals: list[int]) -> bytes:
@@ -100,10 +100,6 @@ def _turns(size: int) -> tuple[tuple[int, ...], int]:
 @lru_cache(maxsize=32)
 def _inner(size: int) -> int:
     return sum(1 << row * size + column for row in range(1, size - 1) for column in range(1, size - 1))
-
-
-def _whole(size: int) -> int:
-    return (1 << size * size) - 1
 
 
 def _floor(rng: random.Random, size: int) -> int:

@@ -145,6 +145,7 @@ class Sudoku(OpenTask[SudokuState]):
         """The instance of a seed in a split, with as many empty cells as the settings or the level say.
 
         Args:
+            seed: Any whole number.
             split: `"train"`, `"validation"` or `"test"`.
             level: 1 to 5, instead of the settings; None for these.
             board: A puzzle written out, whatever its split: digits, with 0, `.` or `_` for empty cells. White space
@@ -216,7 +217,6 @@ class Sudoku(OpenTask[SudokuState]):
         )
 
     def reply_format(self) -> str:
-        """How a reply ends."""
         return (
             "End your reply with one line such as Fill: r1c2=3 r2c4=1 (each cell with its digit), or with Grid: and"
             " then all the rows from the top, separated by /, with . for a cell left as it is."

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
 from typing import NamedTuple
 
 
@@ -215,11 +214,6 @@ def _narrowest(shape: Shape, found: int) -> int:
     spread = shape.kinds[0].spread
     cells = (spread << cell & found for cell in range(shape.size * shape.size))
     return min((cell for cell in cells if cell.bit_count() > 1), key=int.bit_count)
-
-
-def is_unique(size: int, clues: str, solution: str) -> bool:
-    """Whether the clues have this solution and no other."""
-    return [*islice(solutions(size, candidates(size, clues)), 2)] == [solution]
 
 
 def has_other_digit(size: int, clues: str, cell: int, digit: str) -> bool:

@@ -13,16 +13,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean, stdev
 from typing import Any
 
-from pettingllms_envs.testing.play import (
-    Case,
-    Episode,
-    Failed,
-    Policy,
-    Start,
-    best,
-    episode,
-    told,
-)
+from pettingllms_envs.testing.play import Case, Episode, Failed, Policy, Start, best, episode, told
 
 
 KINDS = ("zero_sum", "mixed")

@@ -83,7 +83,11 @@ class Channel:
 
 
 class LimitedMessages:
-    """A workflow whose messages are cut after its `capacity`."""
+    """A workflow whose messages are cut.
+
+    Args:
+        capacity: Most characters of a message, at least 1; the rest is lost.
+    """
 
     __slots__ = ()
 

@@ -31,7 +31,6 @@ class Debate(AnswerRounds[State]):
     """Debaters of whom the majority counts.
 
     Args:
-        num_turns: Turn budget, at least 1; each debater answers once in a turn.
         num_debaters: How many debaters there are, 2 to 16.
     """
 

@@ -70,8 +70,6 @@ class DescriberSolver(LimitedMessages, TurnWorkflow[Any, Any]):  # type: ignore[
     """One agent sees the board, the other one plays.
 
     Args:
-        num_turns: Turn budget, at least 1; both act once in a turn.
-        capacity: Most characters of a message, at least 1; the rest is lost.
         delivers: Whether messages arrive. Without them the solver is alone.
 
     Raises:

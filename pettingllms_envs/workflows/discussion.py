@@ -49,6 +49,9 @@ class Discussion(CountedMessages, BaseWorkflow[ProfileState, str]):
 
     Args:
         num_turns: Turns, the last of which is for votes, at least 1.
+
+    Raises:
+        ValueError: `num_turns` is not a whole number of at least 1.
     """
 
     task: HiddenBench
@@ -133,11 +136,7 @@ class Discussion(CountedMessages, BaseWorkflow[ProfileState, str]):
 
 @dataclass(frozen=True, slots=True)
 class GroupDiscussion(LimitedMessages, Discussion):
-    """Members who hear each other.
-
-    Args:
-        capacity: Most characters of a message, at least 1; the rest is lost.
-    """
+    """Members who hear each other."""
 
     capacity: int = 500
 

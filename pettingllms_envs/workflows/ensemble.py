@@ -34,7 +34,6 @@ class Ensemble(AnswerRounds[State]):
     """Solvers and an aggregator.
 
     Args:
-        num_turns: Turn budget, at least 1; everybody answers once in a turn.
         num_solvers: How many solvers there are, 1 to 16.
     """
 

@@ -24,14 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from pettingllms_envs.core import (
-    TEAM,
-    UNREADABLE_PENALTY,
-    Role,
-    Transition,
-    check_choice,
-    part_ranges,
-)
+from pettingllms_envs.core import TEAM, UNREADABLE_PENALTY, Role, Transition, check_choice, part_ranges
 from pettingllms_envs.features import Form, Forms
 from pettingllms_envs.state_digest import Reported
 from pettingllms_envs.tasks.archives import ANSWER, MOST_QUERY, SAY, SEARCH, Archives, ArchivesMove, ArchivesState
@@ -273,11 +266,7 @@ class LibraryWorkflow(CountedMessages):
 
 @dataclass(frozen=True, slots=True)
 class TalkingLibrarians(LimitedMessages, LibraryWorkflow):
-    """What the workflows with messages share.
-
-    Args:
-        capacity: Most characters of a message, at least 1; the rest is lost.
-    """
+    """What the workflows with messages share."""
 
     capacity: int = 60
 
@@ -341,6 +330,9 @@ class LoneLibrarian(TalkingLibrarians):
     Args:
         archive: 0 or 1.
         answers_last: Whether it answers after the last search, as in a pair, instead of telling first.
+
+    Raises:
+        ValueError: A value is out of its range.
     """
 
     archive: int = ARCHIVES[0]

@@ -19,15 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from pettingllms_envs.core import (
-    TEAM,
-    UNREADABLE_PENALTY,
-    Role,
-    Transition,
-    Unreadable,
-    check_choice,
-    part_ranges,
-)
+from pettingllms_envs.core import TEAM, UNREADABLE_PENALTY, Role, Transition, Unreadable, check_choice, part_ranges
 from pettingllms_envs.features import Form, Forms
 from pettingllms_envs.tasks.note_taking import ANSWER, NOTES, SAY, DigitsMove, NoteTaking, NoteTakingState
 

@@ -14,14 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from pettingllms_envs.core import (
-    TEAM,
-    UNREADABLE_PENALTY,
-    Role,
-    Transition,
-    check_whole,
-    part_ranges,
-)
+from pettingllms_envs.core import TEAM, UNREADABLE_PENALTY, Role, Transition, check_whole, part_ranges
 from pettingllms_envs.quoting import quote
 from pettingllms_envs.retrieval import Passage
 from pettingllms_envs.state_digest import Reported
@@ -67,8 +60,10 @@ class SearchWorkflow(CountedMessages, BaseWorkflow[SearchState, SearchMove]):
     """What the workflows of search share.
 
     Args:
-        num_turns: Turn budget, at least 1.
         max_passages: Most passages in a prompt, the latest ones, 1 to 50.
+
+    Raises:
+        ValueError: A value is out of its range.
     """
 
     task: Search

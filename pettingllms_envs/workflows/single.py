@@ -10,15 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Generic, NamedTuple
 
-from pettingllms_envs.core import (
-    Move,
-    Role,
-    State,
-    Transition,
-    play,
-    situation,
-    system_prompt,
-)
+from pettingllms_envs.core import Move, Role, State, Transition, play, situation, system_prompt
 from pettingllms_envs.workflows.base import BaseWorkflow
 
 

@@ -16,16 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from pettingllms_envs.core import (
-    TEAM,
-    UNREADABLE_PENALTY,
-    Executor,
-    Role,
-    State,
-    Transition,
-    Unreadable,
-    call_tool,
-)
+from pettingllms_envs.core import TEAM, UNREADABLE_PENALTY, Executor, Role, State, Transition, Unreadable, call_tool
 from pettingllms_envs.replies import PYTHON, only_program, read_blocks
 from pettingllms_envs.workflows.single import Single, SingleState
 from pettingllms_envs.workflows.tool_reasoner import AnsweringTask

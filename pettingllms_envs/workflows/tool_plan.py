@@ -37,7 +37,6 @@ class ToolPlan(ProposalWorkflow[State, Move]):
     """A tool role and a planner play the task together.
 
     Args:
-        num_turns: Turn budget, at least 1; both roles act once in a turn.
         executor: Runs the tool's programs, a callable such as `pettingllms_envs.sandbox.ToolExecutor()`.
 
     Raises:

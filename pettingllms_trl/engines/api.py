@@ -153,15 +153,12 @@ class ApiEngine:
         self._of_agent = of_agent
 
     def rollout(self, name: str) -> AbstractContextManager[None]:
-        """See `Engine`."""
         return self._threads.rollout()
 
     def submit(self, ticket: int, request: Request) -> None:
-        """See `Engine`."""
         self._threads.send(ticket, ask, self._of_agent[request.agent], request, read=lambda sampled: sampled)
 
     def step(self, timeout: float = POLL_SECONDS) -> Sequence[tuple[int, Answer]]:
-        """See `Engine`."""
         return self._threads.answered(timeout)
 
 

@@ -105,7 +105,6 @@ class EngineRouter:
             yield
 
     def submit(self, ticket: int, request: Request) -> None:
-        """See `Engine`."""
         engine = self._of_agent[request.agent]
         self._agents[ticket] = request.agent
         engine.submit(ticket, request)

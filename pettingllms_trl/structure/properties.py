@@ -44,6 +44,11 @@ def base_of(model: Any) -> PreTrainedModel:
     return base
 
 
+def takes_positions(base: PreTrainedModel) -> bool:
+    """Whether the model's forward pass accepts `position_ids`."""
+    return "position_ids" in inspect.signature(type(base).forward).parameters
+
+
 def _layers(base: Any) -> list[Any]:
     """A cache's layers. Those of models that prepare their own are whatever transformers would make."""
     try:
@@ -73,11 +78,7 @@ PROPERTIES = (
         lambda base, _: any(hasattr(module, "rope_deltas") for module in base.modules()),
         packing=False,
     ),
-    Property(
-        "is not given positions",
-        lambda base, _: "position_ids" not in inspect.signature(type(base).forward).parameters,
-        packing=False,
-    ),
+    Property("is not given positions", lambda base, _: not takes_positions(base), packing=False),
     Property(
         "has an adapter that adds tokens before each row",
         lambda _, adapter: getattr(adapter, "is_prompt_learning", False),

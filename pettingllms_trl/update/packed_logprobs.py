@@ -32,12 +32,12 @@ from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.pixels import ImageInputs
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.structure.miniature import EXACT, FAILURES, NoMiniature
-from pettingllms_trl.structure.properties import base_of, check_switch, rope_switch, why_not_packed
+from pettingllms_trl.structure.properties import base_of, check_switch, rope_switch, takes_positions, why_not_packed
 from pettingllms_trl.update.packed_attention import attending
 from pettingllms_trl.update.packing.cost import token_price_of
 from pettingllms_trl.update.packing.pack import pack
 from pettingllms_trl.update.packing_checks import Differences, compare, padded, template_rows, why_failed
-from pettingllms_trl.update.positions import counts_padding, takes_positions, with_positions
+from pettingllms_trl.update.positions import counts_padding, with_positions
 
 
 Scores = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
@@ -194,7 +194,7 @@ class PackedScorer:
                 return
         finally:
             model.train(training)
-        if self._args.shared_prefix and takes_positions(own.get_base_model() if isinstance(own, PeftModel) else own):
+        if self._args.shared_prefix and takes_positions(base_of(own)):
             self.with_positions.add(name)
             return
         warnings.warn(

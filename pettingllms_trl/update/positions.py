@@ -8,13 +8,11 @@ ratios and gradients are wrong. With `position_ids` they are right.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
-from transformers import PreTrainedModel
 
 
 NUM_TOKENS, NUM_PADDING = 5, 3
@@ -55,11 +53,6 @@ def _embeddings(tables: list[nn.Embedding], run: Callable[[], Any]) -> list[torc
         for hook in hooks:
             hook.remove()
     return found
-
-
-def takes_positions(model: PreTrainedModel) -> bool:
-    """Whether the model's forward pass accepts `position_ids`."""
-    return "position_ids" in inspect.signature(type(model).forward).parameters
 
 
 def with_positions(model: Callable[..., Any]) -> Callable[..., Any]:

@@ -22,7 +22,7 @@ WORKFLOWS: dict[str, dict[str, Any]] = {
     "debate": {"workflow": "debate", "num_turns": 2},
     "self_verification": {"workflow": "self_verification"},
 }
-QUICK = ("tool_reasoner", "single", "single with tools")
+QUICK = ("tool_reasoner", "single")
 OF_ROUNDS = ("snapshots", "learning signal", "potential", "channel")
 """Checks of `ensemble` by default; its base class has the other two of that kind, too."""
 BLIND_TEAM = tuple(f"```python\nprint({n})\n```\n\\boxed{{{n}}}" for n in ("2", "3", "10", "'1/2'"))

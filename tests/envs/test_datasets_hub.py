@@ -228,6 +228,7 @@ def test_what_cannot_be_had_is_said_in_one_line(hub, tmp_path, arguments, error)
     assert {path.name for path in tmp_path.iterdir()} <= {"hf"}
 
 
+@pytest.mark.slow  # the Hub's client tries for 20 s
 def test_a_hub_out_of_reach_is_said_in_one_line(hub, tmp_path):
     hub.url = "http://127.0.0.1:9"  # nobody listens on the port `discard`
     run = pettingllms(hub, tmp_path, "prepare", "codeparrot/apps")

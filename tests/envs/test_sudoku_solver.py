@@ -18,7 +18,6 @@ from pettingllms_envs.tasks.sudoku_solver import (
     candidates,
     grade,
     has_other_digit,
-    is_unique,
     propagate,
     shape_of,
     solutions,
@@ -35,6 +34,11 @@ HIDDEN = "0000000104000000000200000000000504070080003000010900003004002000501000
 INKALA = "800000000003600000070090200050007000000045700000100030001000068008500010090000400"
 # Norvig's puzzle without a solution, which took his solver 1,439 seconds (norvig.com/sudoku.html).
 IMPOSSIBLE = "000005080000601043000000000010500000000106000300000005530000061000000004000000000"
+
+
+def is_unique(size: int, clues: str, solution: str) -> bool:
+    """Whether the clues have this solution and no other."""
+    return [*islice(solutions(size, candidates(size, clues)), 2)] == [solution]
 
 
 @cache

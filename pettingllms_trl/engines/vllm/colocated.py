@@ -53,6 +53,9 @@ class ColocatedVllm(VllmEngine):
         arguments: Of `vllm.EngineArgs`, the model included; see `engine_arguments`.
         of_agent, adapters, params: As of `VllmEngine`.
         folder: Where weights are written, where the machine has no memory to share.
+
+    Raises:
+        ValueError: An adapter that vLLM cannot serve.
     """
 
     is_remote = False
@@ -89,7 +92,6 @@ class ColocatedVllm(VllmEngine):
 
     @property
     def num_in_flight(self) -> int:
-        """Requests that were taken and not answered."""
         return len(self._waiting)
 
     # ---- Weights --------------------------------------------------------------------------------------------------

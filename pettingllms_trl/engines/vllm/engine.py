@@ -15,12 +15,7 @@ from peft import PeftConfig
 
 from pettingllms_trl.engines.vllm.adapters import check_adapters
 from pettingllms_trl.engines.vllm.params import VllmParams, VllmRequest
-from pettingllms_trl.engines.weight_store import (
-    AdapterVersion,
-    StaleWeights,
-    WeightStore,
-    in_host_memory,
-)
+from pettingllms_trl.engines.weight_store import AdapterVersion, StaleWeights, WeightStore, in_host_memory
 from pettingllms_trl.records import NamedTensors, Request
 
 

@@ -130,7 +130,6 @@ class VllmServer(VllmEngine):
 
     @property
     def num_in_flight(self) -> int:
-        """Requests that were taken and not answered."""
         return len(self._threads)
 
     def _on_each(self, do: Callable[[VllmReplica], Result]) -> list[Result]:

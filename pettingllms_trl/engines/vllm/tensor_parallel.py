@@ -30,7 +30,6 @@ class TensorParallelVllm(ColocatedVllm):
 
     @property
     def num_in_flight(self) -> int:
-        """Requests that were taken and not answered."""
         return super().num_in_flight + len(self._new)
 
     @contextmanager

@@ -67,7 +67,6 @@ class FileTransfer:
 
     @property
     def name(self) -> str | None:
-        """See `WeightTransfer`."""
         return None if self._last is None else served_name(self._last)
 
     def send(self, policy: str, number: int, state: NamedTensors) -> None:
@@ -78,7 +77,6 @@ class FileTransfer:
             self._store.remove(before)
 
     def restore(self, replica: VllmReplica) -> None:
-        """See `WeightTransfer`."""
         assert self._last is not None, "no weights were sent"
         replica.reload(self._last)
 
@@ -113,7 +111,6 @@ class NcclTransfer:
 
     @property
     def name(self) -> str | None:
-        """See `WeightTransfer`."""
         return self._last
 
     def send(self, policy: str, number: int, state: NamedTensors) -> None:

@@ -209,9 +209,8 @@ def check_twins(name: str, model: str, path: Path, options: Any, credit: str, *g
 @pytest.mark.parametrize(
     ("name", "options", "credit"),
     [
-        *(("sequence", *way) for way in WAYS),
-        ("fan-out", *WAYS[0]),
-        *(pytest.param("fan-out", *way, marks=pytest.mark.slow) for way in WAYS[1:]),
+        *((name, *WAYS[0]) for name in ("sequence", "fan-out")),
+        *(pytest.param(name, *way, marks=pytest.mark.slow) for name in ("sequence", "fan-out") for way in WAYS[1:]),
     ],
 )
 def test_a_team_as_a_program_and_as_an_environment_is_trained_to_the_same_weights(

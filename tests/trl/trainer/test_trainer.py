@@ -334,8 +334,18 @@ LOSSES = {
             pytest.param(loss, False, marks=() if name in ("bnpo", "dr_grpo") else pytest.mark.slow)
             for name, loss in LOSSES.items()
         ],
-        *[({**loss, "entropy_coef": 0.05, "gradient_accumulation_steps": 2}, False) for loss in LOSSES.values()],
-        *[({**LOSSES[loss], **SEQUENCE}, False) for loss in ("grpo", "dapo", "bnpo")],
+        *[
+            pytest.param(
+                {**loss, "entropy_coef": 0.05, "gradient_accumulation_steps": 2},
+                False,
+                marks=() if name in ("grpo", "dapo", "luspo") else pytest.mark.slow,
+            )
+            for name, loss in LOSSES.items()
+        ],
+        *[
+            pytest.param({**LOSSES[loss], **SEQUENCE}, False, marks=() if loss == "bnpo" else pytest.mark.slow)
+            for loss in ("grpo", "dapo", "bnpo")
+        ],
         *[({**LOSSES[loss]}, True) for loss in ("dapo", "luspo", "vespo")],
         ({**LOSSES["grpo"], "off_policy_mask_threshold": 0.01, "mask_truncated_completions": True}, False),
     ],
