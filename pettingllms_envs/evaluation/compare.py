@@ -141,6 +141,10 @@ def compare_each(groups: Mapping[str, Sequence[Run]], *, against_first: bool = F
 
     Args:
         groups: At least two runs each, by the group's name.
+        against_first: As for `compare`.
+
+    Raises:
+        ValueError: As for `compare`.
     """
     shares = {name: _scores(runs) for name, runs in groups.items()}
     names = {
