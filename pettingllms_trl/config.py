@@ -152,10 +152,9 @@ class MultiAgentGRPOConfig(GRPOConfig):
             (`outcome["success"]`), by default of `sampling="parallel"`, and of a tree those that were played on.
             `"best"` keeps the best of each group, as `credit="best"` has them. Replies that were cut off are left out,
             and a policy of which nothing is kept stays as it is. The loss is the negative log-likelihood of the
-            sampled ids at the temperature of sampling: TRL's `"cispo"` at a ratio and an advantage of 1
-            (`trainer.args` is a copy that says so). `credit`, `filters`, `beta` and `loss_type` are left out. Training
-            ends after `num_rounds`; the number of optimizer steps is not known in advance. Checkpoints and evaluations
-            follow each round, unless their strategy is `"no"`. `docs/training.md` says more.
+            sampled ids, TRL's `"cispo"` at a ratio and an advantage of 1 (`trainer.args` is a copy that says so);
+            `credit`, `filters`, `beta` and `loss_type` are left out. Training ends after `num_rounds`. Checkpoints and
+            evaluations follow each round, unless their strategy is `"no"`. `docs/training.md` says more.
         num_rounds (`int`, *optional*, defaults to `10`):
             Rounds of `imitate`. Each plays generations of the ordinary size, one at least, until its share of
             `max_generated_tokens` is spent, or without that of the rows of all epochs.

@@ -117,8 +117,7 @@ class TrainingTable(ProgressCallback):
 
     Args:
         tokens: Number of tokens sampled so far.
-        most_tokens: `max_generated_tokens`.
-        done: Share of the training that is done by another count, such as rounds.
+        done: Share of the training that is done, where it does not end by its steps.
         now: Clock, in seconds.
     """
 
@@ -127,13 +126,11 @@ class TrainingTable(ProgressCallback):
         agents: Sequence[str],
         tokens: Callable[[], int],
         *,
-        most_tokens: int | None = None,
         done: Callable[[], float] = lambda: 0.0,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__()
-        self._agents, self._tokens, self._most_tokens, self._now = list(agents), tokens, most_tokens, now
-        self._done_otherwise = done
+        self._agents, self._tokens, self._share_done, self._now = list(agents), tokens, done, now
         self._waiting: list[str] = []
         self._file: Path | None = None
         self._num_lines = 0
@@ -202,8 +199,7 @@ class TrainingTable(ProgressCallback):
 
     def _done(self, state: Any) -> float:
         """The share of the training that is done."""
-        of_tokens = self._tokens() / self._most_tokens if self._most_tokens else 0.0
-        return min(1.0, max(of_tokens, self._done_otherwise(), state.global_step / max(state.max_steps, 1)))
+        return min(1.0, max(self._share_done(), state.global_step / max(state.max_steps, 1)))
 
 
 def _before(file: Path, step: int) -> list[str]:

@@ -94,7 +94,14 @@ class ImageInputs:
         return next((name for name in OF_IDS if name in written), None)
 
     def check(self, who: str) -> None:
-        """Raise `ValueError`, for those `who` observe images, unless its inputs of them can be split and joined."""
+        """Validate that the processor makes inputs of pictures that can be split and joined.
+
+        Args:
+            who: Who observes images, for errors.
+
+        Raises:
+            ValueError: It does not.
+        """
         if self._part is None:
             raise ValueError(
                 f"{who} observes images, and {type(self._processor).__name__} has no image part. Expected one with an "

@@ -82,6 +82,9 @@ def parse(given: Mapping[str, Any] | str | None, option: str = "role_sampling") 
     Args:
         given: Its value.
         option: Which of the two it is.
+
+    Raises:
+        ValueError: An unknown field, or a value out of range.
     """
     known = [f.name for f in fields(SamplingOverrides)]
     if isinstance(given, str):

@@ -157,10 +157,10 @@ def read_chat(text: str, *, with_calls: bool, limit: int | None = None) -> Reply
         content = "".join(part["text"] for part in content if part["type"] == "text")
     if not isinstance(content, str | None):
         raise TypeError
-    said = content or _text(message.get("refusal")) or ""
-    said = text_with_calls(said, message.get("tool_calls") or ()) if with_calls else said
+    said, calls = content or _text(message.get("refusal")) or "", message.get("tool_calls")
+    said = text_with_calls(said, calls or ()) if with_calls else said
     reasoning = _text(message.get("reasoning_content")) or _text(message.get("reasoning"))
-    num_calls = _num_tool_calls(message)
+    num_calls = (len(calls) if isinstance(calls, list) else 0) + isinstance(message.get("function_call"), dict)
     usage = read_usage(answer.get("usage"), wrote=bool(said or reasoning or num_calls), limit=limit)
     return Reply(
         text=said,
@@ -177,11 +177,6 @@ def read_chat(text: str, *, with_calls: bool, limit: int | None = None) -> Reply
 def is_refused(reply: Reply) -> bool:
     """Whether something has refused the reply, and left none."""
     return not reply.text and not reply.num_tool_calls and ending(reply.finish) == "refused"
-
-
-def _num_tool_calls(message: Mapping[str, Any]) -> int:
-    calls = message.get("tool_calls")
-    return (len(calls) if isinstance(calls, list) else 0) + isinstance(message.get("function_call"), dict)
 
 
 def _text(value: object) -> str | None:

@@ -131,6 +131,9 @@ class Server:
         most_bytes: Of an answer; one that has more is tried again.
         advice: What to do about a server that does not answer.
         notices: Where it is said that the server does not answer; may be shared.
+
+    Raises:
+        ValueError: `url` is none.
     """
 
     url: str

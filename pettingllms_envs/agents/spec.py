@@ -127,7 +127,11 @@ class StatelessAgents:
 
 
 def parse(text: str) -> tuple[str | None, AgentSpec]:
-    """Parse an agent's specification. Returns its role, or None for all roles, and the spec."""
+    """Parse an agent's specification. Returns its role, or None for all roles, and the spec.
+
+    Raises:
+        ValueError: It cannot be parsed.
+    """
     role = None
     if named := _ROLE.match(text):
         role, text = named[1], text[named.end() :]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 
 from pettingllms_envs.audit.findings import Finding, Status
 from pettingllms_envs.audit.rows import Run
@@ -16,6 +18,9 @@ FEW_REPLIES = 16
 FACTOR = 3.0
 """By which the mean length of replies grows or falls until it is said."""
 MOST_FLAT = 0.8
+MOST_LOST = 0.5
+FEWER = 0.75
+"""Of replies that differ."""
 CHANGE = 0.25
 """Of a share, which is said."""
 
@@ -74,7 +79,7 @@ class Trend:
             text = f"fewer than {FEW_STEPS} steps of training: no trend to see."
             return Finding(self.name, "not applicable", text)
         changes, bad = [], []
-        for role, (first, last) in known.items():
+        for role, (first, _, last) in known.items():
             before, after = self.value(first), self.value(last)
             if before is None or after is None:
                 continue
@@ -132,4 +137,43 @@ REPEATED_REPLIES = Trend(
     remedy="The policy collapses: raise temperature or entropy_coef, set beta above 0, or resume from before.",
 )
 
-COLLAPSE = (cut_off_replies, MORE_CUT_OFF, CHANGING_LENGTH, VANISHING_SIGNAL, REPEATED_REPLIES)
+
+def stopped_exploring(run: Run, series: Series) -> Finding:
+    """No role gives ever fewer different replies, to one prompt and over all, while it fails and gains no more.
+
+    An early gain is no excuse, unlike in a `Trend`: such a role has settled on what it found first.
+    """
+    name, known = "stopped exploring", {role: found for role in series.roles if (found := series.thirds(role))}
+    if not run.is_training or not any(last.judged for *_, last in known.values()):
+        text = f"no training, fewer than {FEW_STEPS} steps of it, or nothing says whether episodes succeeded."
+        return Finding(name, "not applicable", text)
+    words, bad = [], []
+    for role, (first, middle, last) in known.items():
+        kinds, others = ([_share(*pair(each)) for each in (first, last)] for pair in (_OF_ALL, _OF_ONE_PROMPT))
+        before, now = (each.solved / max(each.judged, 1) for each in (middle, last))
+        noise = 2 * math.sqrt(before * (1 - before) * (1 / max(middle.judged, 1) + 1 / max(last.judged, 1)))
+        if kinds[0] is None or kinds[1] is None or not last.groups:
+            continue
+        words.append(f"{role} {kinds[0]:.0%} -> {kinds[1]:.0%} (success, middle to last: {before:.0%} -> {now:.0%})")
+        are_alike = all(one is None or two is None or two < FEWER * one for one, two in (kinds, others))
+        if are_alike and last.lost > MOST_LOST * last.groups and now <= before + noise:
+            bad.append(role)
+    remedy = (
+        f"{', '.join(bad)} stopped exploring before it succeeded: over half of its groups are flat and fail. Start "
+        "anew with a lower learning_rate, entropy_coef above 0 or a higher temperature, or imitate successes."
+    )
+    text = f"share of different replies, first to last third: {', '.join(words)}."
+    return Finding(name, "warning" if bad else "passed", text, remedy=remedy if bad else "")
+
+
+_OF_ALL = attrgetter("kinds", "given")
+_OF_ONE_PROMPT = attrgetter("other", "again")
+
+COLLAPSE = (
+    cut_off_replies,
+    MORE_CUT_OFF,
+    CHANGING_LENGTH,
+    VANISHING_SIGNAL,
+    REPEATED_REPLIES,
+    stopped_exploring,
+)

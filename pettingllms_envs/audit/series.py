@@ -37,6 +37,11 @@ class Counts:
         trained: Replies with an advantage.
         episodes: Whose results are known.
         results: Of these together.
+        lost: Flat groups of episodes without success.
+        given: Replies of decisions that are not known to teach nothing.
+        kinds: Of these, those that none had given before in their step, whatever the prompt.
+        again: Of these, those to a prompt that another had replied to before in their step.
+        other: Of these, those that none had given to that prompt.
         solved: Episodes with success.
         judged: Episodes of which success is known.
     """
@@ -55,6 +60,11 @@ class Counts:
     trained: float = 0
     episodes: float = 0
     results: float = 0
+    lost: float = 0
+    given: float = 0
+    kinds: float = 0
+    again: float = 0
+    other: float = 0
     solved: float = 0
     judged: float = 0
 
@@ -63,9 +73,22 @@ class Counts:
         for field in fields(self):
             setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
 
-    def observe(self, decision: Decision) -> None:
-        """A decision's replies."""
+    def observe(self, decision: Decision, success: bool | None, seen: set[Hashable]) -> None:
+        """A decision's replies.
+
+        Args:
+            decision: The decision.
+            success: Of its episode.
+            seen: Of earlier decisions of the step; those of this one are added.
+        """
         for each in decision.candidates:
+            if decision.learns is not False:
+                self.given += 1
+                self.kinds += ("reply", each.reply) not in seen
+                if each.prompt is not None and ("prompt", each.prompt) in seen:
+                    self.again += 1
+                    self.other += ("both", each.prompt, each.reply) not in seen
+                seen |= {("reply", each.reply), ("prompt", each.prompt), ("both", each.prompt, each.reply)}
             self.replies += 1
             self.empty += each.reply in ("", ())
             if each.tokens is not None:
@@ -80,6 +103,7 @@ class Counts:
         if (is_flat := _is_flat(decision)) is not None:
             self.groups += 1
             self.flat += is_flat
+            self.lost += is_flat and success is False
         if len(decision.candidates) > 1:
             self.varied += 1
             different = len({each.reply for each in decision.candidates}) - 1
@@ -131,6 +155,7 @@ class Series:
         self._bins: dict[str, list[tuple[int, Counts]]] = {}  # by role: first step of the bin, its counts
         self._width: dict[str, int] = {}
         self._steps: dict[str, tuple[int, int]] = {}  # by role: how many, the latest
+        self._seen: dict[str, set[Hashable]] = {}  # by role: prompts and replies of the latest
 
     @property
     def roles(self) -> list[str]:
@@ -140,7 +165,8 @@ class Series:
     def observe(self, episode: Episode) -> None:
         """An episode's decisions, also inside continuations, and its result for each role that took part."""
         for decision in (*episode.decisions, *episode.continued):
-            self._at(role_of(decision.agent), episode.step).observe(decision)
+            role = role_of(decision.agent)
+            self._at(role, episode.step).observe(decision, episode.success, self._seen[role])
         for role in dict.fromkeys(role_of(decision.agent) for decision in episode.decisions):
             counts = self._at(role, episode.step)
             if episode.result is not None:
@@ -154,20 +180,20 @@ class Series:
         """Over the whole run."""
         return _sum([counts for _, counts in self._bins[role]])
 
-    def thirds(self, role: str) -> tuple[Counts, Counts] | None:
-        """The first and the last third of the training's steps; `None` where there are too few of them."""
-        bins = self._bins[role]
+    def thirds(self, role: str) -> tuple[Counts, Counts, Counts] | None:
+        """The first, the middle and the last third of the training's steps; `None` where there are too few of them."""
+        bins = [counts for _, counts in self._bins[role]]
         if self._steps[role][0] < FEW_STEPS:
             return None
         third = len(bins) // 3
-        return _sum([counts for _, counts in bins[:third]]), _sum([counts for _, counts in bins[-third:]])
+        return _sum(bins[:third]), _sum(bins[third:-third]), _sum(bins[-third:])
 
     def _at(self, role: str, step: int | None) -> Counts:
         bins = self._bins.setdefault(role, [])
         step = 0 if step is None else step
         number, latest = self._steps.get(role, (0, step - 1))
         if step > latest:
-            self._steps[role] = number + 1, step
+            self._steps[role], self._seen[role] = (number + 1, step), set()
         if not bins or step - bins[-1][0] >= self._width.setdefault(role, 1):
             bins.append((step, Counts()))
         if len(bins) > MOST_BINS:

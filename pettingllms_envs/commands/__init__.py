@@ -119,7 +119,11 @@ def made(args: argparse.Namespace, **more: Any) -> Any:
 
 
 def callable_at(path: str) -> Callable[..., Any]:
-    """Import the callable at `module:callable`, such as a class; the working directory is searched, too."""
+    """Import the callable at `module:callable`, such as a class; the working directory is searched, too.
+
+    Raises:
+        ValueError: There is no such callable.
+    """
     module, _, name = path.partition(":")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())

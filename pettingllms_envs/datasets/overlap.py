@@ -55,6 +55,9 @@ def overlaps(train: Iterable[Statement], tests: Sequence[Statement], threshold: 
         train: Training statements; iterated over once.
         tests: Test statements; kept in memory, with an index.
         threshold: Least similarity of near copies, above 0, at most 1.
+
+    Raises:
+        ValueError: The threshold is out of range.
     """
     if not 0 < threshold <= 1:
         raise ValueError(f"threshold is {threshold}; expected above 0 and at most 1.")

@@ -63,6 +63,7 @@ def draw(
     Args:
         data: See `problems`; also for `layout` and `split`.
         layout: See `problems`.
+        seed: Any whole number.
         problem: The id of a problem; seed and fields are ignored then.
         include_unjudged: See `problems`.
         **fields: Only use problems with these values, such as `level=2`; None means any value.

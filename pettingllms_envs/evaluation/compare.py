@@ -141,6 +141,10 @@ def compare_each(groups: Mapping[str, Sequence[Run]], *, against_first: bool = F
 
     Args:
         groups: At least two runs each, by the group's name.
+        against_first: As for `compare`.
+
+    Raises:
+        ValueError: As for `compare`.
     """
     shares = {name: _scores(runs) for name, runs in groups.items()}
     names = {
@@ -372,9 +376,7 @@ def _num_needed(mean: float, deviation: float, differing: float, alpha: float) -
     """`num_to_show`, but no fewer problems than the exact test needs: n that differ have a p-value of 2 / 2^n or more.
 
     Args:
-        mean: Of the problems' differences.
-        deviation: Of the same.
-        differing: Share of problems with a difference.
+        mean, deviation: Of the problems' differences, of which the share `differing` is not 0.
         alpha: Level of the two-sided test.
     """
     needed = num_to_show(mean, deviation, alpha=alpha)

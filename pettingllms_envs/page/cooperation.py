@@ -26,7 +26,11 @@ WIDTH, LEFT, RIGHT, ROW, TOP = 640, 170, 20, 28, 16
 
 
 def write(found: Cooperation, folder: Path) -> tuple[Path, Path]:
-    """Write the numbers and the page. Returns both files."""
+    """Write the numbers and the page. Returns both files.
+
+    Raises:
+        OSError: They cannot be written.
+    """
     write_json(folder / NUMBERS, found.plain)
     return folder / NUMBERS, build(folder)
 

@@ -117,6 +117,9 @@ class Archives(OpenTask[ArchivesState]):
         wording: `"english"`, or `"symbols"` for short prompts of few words.
         communication_reward: Whether searches and messages are paid for what they find and tell, by `found` and
             `told`.
+
+    Raises:
+        ValueError: A value is out of its range.
     """
 
     hops: int = 2
@@ -183,7 +186,11 @@ class Archives(OpenTask[ArchivesState]):
         """The instance of a seed in a split.
 
         Args:
+            seed: Any whole number.
             split: `"train"` (also for None), `"validation"` or `"test"`.
+
+        Raises:
+            ValueError: There is no such split.
         """
         split = SPLITS[0] if split is None else split
         check_choice("split", split, SPLITS)

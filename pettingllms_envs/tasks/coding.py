@@ -66,6 +66,9 @@ class Coding(DataTask[CodingState]):
         cpu: Seconds of CPU time for a test; None for the problem's own limit, at least 2 and at most 10.
         packages: What programs may import besides the standard library, such as `("numpy",)`: installed here, and
             imported once for each slot of the sandbox.
+
+    Raises:
+        ValueError: A value is out of its range.
     """
 
     include_unjudged: bool = False
@@ -99,6 +102,9 @@ class Coding(DataTask[CodingState]):
             level: Only problems of this difficulty; None for all.
             problem: The id of a problem of the split; the seed is not used then.
             row: The problem itself, see `DataTask.drawn`.
+
+        Raises:
+            ValueError: There is no such split, level, problem or data.
         """
         fields = {"level": level, "problem": problem, "include_unjudged": self.include_unjudged}
         chosen = self.drawn(CodeProblem, seed, split, row=row, **fields)

@@ -63,6 +63,9 @@ class KuhnPoker(MultiplayerTask[KuhnState]):
 
     Args:
         players: Number of players, 2 or 3.
+
+    Raises:
+        ValueError: `players` is neither 2 nor 3.
     """
 
     players: int = 2
@@ -95,6 +98,7 @@ class KuhnPoker(MultiplayerTask[KuhnState]):
         """The hand of a seed.
 
         Args:
+            seed: Any whole number.
             deal: The players' cards in order, such as `"KJ"`; None for those that the seed deals.
 
         Raises:

@@ -89,6 +89,7 @@ class PlanPath(MovesTask[PlanPathState]):
         """The instance of a seed in a split, at a level or else as the settings say; or the board given.
 
         Args:
+            seed: Any whole number.
             split: `"train"`, `"validation"` or `"test"`.
             level: 1 to 5, instead of the settings' share of blocked cells, distances and detours.
             board: An instance as `show` writes its grid; then seed, split and level do not matter.

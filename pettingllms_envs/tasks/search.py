@@ -158,6 +158,7 @@ class Search(DataTask[SearchState]):
         """The question of a seed in a split.
 
         Args:
+            seed: Any whole number.
             split: `"train"` (also for None), `"validation"` or `"test"`.
             level: Only questions of this difficulty; None for all.
             problem: The id of a question of the split; the seed is not used then.

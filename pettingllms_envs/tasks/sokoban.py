@@ -128,6 +128,7 @@ class Sokoban(MovesTask[SokobanState]):
         """The instance of a seed in a split, at a level or else as the settings say; or the board given.
 
         Args:
+            seed: Any whole number.
             split: `"train"` (also for None), `"validation"` or `"test"`.
             level: 1 to 5, instead of the settings' boxes and distances.
             board: A level in the XSB format, of any size; then seed, split and level do not matter.

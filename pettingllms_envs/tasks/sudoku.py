@@ -145,6 +145,7 @@ class Sudoku(OpenTask[SudokuState]):
         """The instance of a seed in a split, with as many empty cells as the settings or the level say.
 
         Args:
+            seed: Any whole number.
             split: `"train"`, `"validation"` or `"test"`.
             level: 1 to 5, instead of the settings; None for these.
             board: A puzzle written out, whatever its split: digits, with 0, `.` or `_` for empty cells. White space

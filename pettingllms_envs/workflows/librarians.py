@@ -330,6 +330,9 @@ class LoneLibrarian(TalkingLibrarians):
     Args:
         archive: 0 or 1.
         answers_last: Whether it answers after the last search, as in a pair, instead of telling first.
+
+    Raises:
+        ValueError: A value is out of its range.
     """
 
     archive: int = ARCHIVES[0]

@@ -40,7 +40,11 @@ OPTIONS = (*SAMPLED, *OF_POLICY, "device", "dtype", "shared_prefix")
 
 
 def open_transformers(specs: Mapping[str, AgentSpec], concurrency: int) -> Models:
-    """The agents of the kind `transformers`, one model for all that share one; see `open_models`."""
+    """The agents of the kind `transformers`, one model for all that share one.
+
+    Raises:
+        ValueError: An option that there is not, or a model without a chat template.
+    """
 
     def make(own: Mapping[str, AgentSpec], codecs: Mapping[str, PolicyCodec]) -> LocalModel:
         model = _Model(own, codecs, stopped := threading.Event())

@@ -120,7 +120,7 @@ def success(decisions: Sequence[Decision], /, *, keep_fraction: float | None = N
             over all instances of an environment, in none with its lowest return.
 
     Raises:
-        ValueError: `keep_fraction` is not between 0 and 1; or without it an episode does not say if it succeeded.
+        ValueError: An episode does not say if it succeeded, or `keep_fraction` is not between 0 and 1.
 
     Example:
         Returns 3, 1, 1, 0 in four episodes, `keep_fraction=0.5`: 1, 1, 1, 0, as two are equal; 3, 0, 0, 0: 1, 0, 0, 0.
@@ -129,21 +129,17 @@ def success(decisions: Sequence[Decision], /, *, keep_fraction: float | None = N
         raise ValueError(
             f"keep_fraction={keep_fraction!r}, expected a share of the episodes between 0 and 1, such as 0.2"
         )
-    if keep_fraction is None:
-        if unknown := [decision for decision in decisions if decision.success is None]:
-            raise ValueError(
-                f"{len(unknown)} of {len(decisions)} decisions are of episodes that do not say if they succeeded; "
-                "expected infos[agent]['outcome']['success'] of the environment. Set keep_fraction=0.2 to go by the "
-                "highest returns, say, or imitate='best'."
-            )
-        kept = [[float(bool(decision.success))] * len(decision.candidates) for decision in decisions]
-    else:
-        top = partial(top_of_peers, share=keep_fraction)
-        kept = [list(row) for row in over_groups(decisions, _returns(decisions), all_episodes, top)]
-    return [
-        [value if k == decision.chosen else 0.0 for k, value in enumerate(row)]
-        for decision, row in zip(decisions, kept, strict=True)
-    ]
+    kept: Advantages = [[float(bool(decision.success))] * len(decision.candidates) for decision in decisions]
+    if keep_fraction is not None:
+        kept = over_groups(decisions, _returns(decisions), all_episodes, partial(top_of_peers, share=keep_fraction))
+    elif unknown := [decision for decision in decisions if decision.success is None]:
+        raise ValueError(
+            f"{len(unknown)} of {len(decisions)} decisions are of episodes that do not say if they succeeded; expected"
+            " infos[agent]['outcome']['success'] of the environment. Set keep_fraction=0.2, to go by the highest "
+            "returns, or imitate='best'."
+        )
+    pairs = zip(decisions, kept, strict=True)
+    return [[value * (k == decision.chosen) for k, value in enumerate(row)] for decision, row in pairs]
 
 
 def _peers_of(group: Group) -> Peers:

@@ -44,24 +44,17 @@ class Rounds(TokenBudget):
         args: The trainer's.
         num_rows: Rows of the training data that all rounds play, where no number of tokens is given.
         num_processes: Of the run.
-
-    Attributes:
-        number: The round in progress, from 1.
-        generation: Generations that it has played.
-        decisions: With the replies that are imitated as their candidates.
-        num_kept: Replies that the round has kept.
-        steps_left: Optimizer steps of the pass in progress that are to come.
-        is_over: Whether training ends with this pass.
     """
 
     def __init__(self, args: MultiAgentGRPOConfig, *, num_rows: float, num_processes: int) -> None:
         super().__init__(args.max_generated_tokens, micro_steps_per_generation=1)
         self._args, self._num_rows = args, num_rows
         self._batch_size = args.per_device_train_batch_size * args.gradient_accumulation_steps * num_processes
-        self.number = self.generation = self.num_empty = self.num_kept = self._num_episodes = 0
-        self.passes_left = self.num_steps = self.steps_left = 0
-        self.is_over = False
-        self.decisions: list[Decision] = []
+        self.number = self.num_empty = 0  # the round in progress, from 1; the latest ones that have kept nothing
+        self.generation = self.num_kept = self._num_episodes = 0  # of the round
+        self.passes_left = self.num_steps = self.steps_left = 0  # of the round; optimizer steps of the pass
+        self.is_over = False  # with this pass
+        self.decisions: list[Decision] = []  # their candidates are imitated
 
     def begin(self) -> None:
         """Begin another round."""

@@ -170,10 +170,14 @@ def changed_by(config: PeftConfig) -> str | None:
 
 
 def check_base_is_kept(configs: Mapping[str, PeftConfig], also: str | None) -> None:
-    """Raise `ValueError` if an adapter changes a base model that is also used without it.
+    """Validate that no adapter changes a base model that is also used without it.
 
     Args:
+        configs: Of each adapter.
         also: How the base is used without one of them; `None`: it is not.
+
+    Raises:
+        ValueError: One does.
     """
     for name, config in configs.items():
         if also is not None and (what := changed_by(config)):

@@ -129,11 +129,14 @@ class PolicyCodec:
         return self._thinking[enabled]
 
     def check_tools(self, who: str, *, reads_calls: bool = False) -> None:
-        """Raise `ValueError` unless the chat template writes tools, their calls and their results.
+        """Validate that the chat template writes tools, their calls and their results.
 
         Args:
             who: Who observes tools, for errors.
             reads_calls: Whether an environment of this package reads the calls.
+
+        Raises:
+            ValueError: It does not. The message says what is missing.
         """
         why = self._why_without_tools or (self._why_unreadable if reads_calls else "")
         if why:

@@ -36,10 +36,13 @@ BUCKET = 1 << 26
 
 
 def check_processes(routing: Routing, args: MultiAgentGRPOConfig, *, takes_turns: bool = False) -> None:
-    """Raise `ValueError` for settings of several processes or DeepSpeed that cannot be combined.
+    """Validate settings for several processes and DeepSpeed.
 
     Args:
         takes_turns: Whether some policies are not trained on every generation.
+
+    Raises:
+        ValueError: Two settings cannot be combined. The message says what to set instead.
     """
     kind = args.distributed_state.distributed_type
     if args.world_size > 1 and args.accelerator_config.split_batches:
@@ -61,10 +64,13 @@ def check_processes(routing: Routing, args: MultiAgentGRPOConfig, *, takes_turns
 
 
 def check_sharding(routing: Routing, accelerator: Accelerator, *, gathers: bool = True) -> None:
-    """Raise `ValueError` unless a configuration of FSDP or DeepSpeed trains and saves what it should.
+    """Validate that a configuration of FSDP or DeepSpeed trains and saves what it should.
 
     Args:
         gathers: `ds3_gather_for_generation`.
+
+    Raises:
+        ValueError: A setting is not supported. The message says what to set instead.
     """
     fsdp = accelerator.state.fsdp_plugin if accelerator.distributed_type == DistributedType.FSDP else None
     deepspeed = accelerator.state.deepspeed_plugin
@@ -214,10 +220,13 @@ def scoring(model: Any, accelerator: Accelerator) -> Iterator[None]:
 
 
 def check_is_loaded(model: Any, accelerator: Accelerator) -> None:
-    """Raise `RuntimeError`, on all processes, if the weights are not there.
+    """Check that the weights are there. All processes raise, or none.
 
     With `fsdp_cpu_ram_efficient_loading` transformers reads them on the main process alone; the others have
     uninitialized memory until training or evaluation wraps the model, which sends them the weights.
+
+    Raises:
+        RuntimeError: They are not, on every process.
     """
     if accelerator.distributed_type != DistributedType.FSDP or accelerator.num_processes == 1:
         return

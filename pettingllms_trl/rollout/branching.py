@@ -172,16 +172,14 @@ def with_returns(
 ) -> tuple[Decision, ...]:
     """The decisions with the `rewards` of their steps, the agents' returns, with the rewards of steps `before`, and
     whether it all ended in success."""
-    success = None if outcome.get("success") is None else bool(outcome["success"])
     totals = sum_of([*before, *rewards])
     to_go: Counter[str] = Counter()
     found: list[Decision] = []
     for decision, step in zip(reversed(decisions), reversed(rewards), strict=True):
         to_go.update(step)
         own = decision.agent
-        found.append(
-            replace(decision, rewards=step, episode_return=totals[own], return_to_go=to_go[own], success=success)
-        )
+        decision = replace(decision, rewards=step, success=outcome.get("success"))
+        found.append(replace(decision, episode_return=totals[own], return_to_go=to_go[own]))
     return tuple(reversed(found))
 
 

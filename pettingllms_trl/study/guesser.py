@@ -23,7 +23,11 @@ from pettingllms_trl.study.plans.plan import Run, filled
 
 
 def check(run: Run) -> None:
-    """Raise `ValueError` or `TypeError` if the environment cannot be made, or its task names nothing to play."""
+    """Raise where the environment cannot be made, or its task names nothing to play.
+
+    Raises:
+        ValueError, TypeError: It does not.
+    """
     _, make_env = _environment(run)
     env = make_env()
     if not guessers_of(env):

@@ -1,7 +1,7 @@
 """Runs the checks of `pettingllms audit` on each generation's rollouts during training.
 
-Only the checks of `pettingllms_envs.audit` for broken groups are used; roles without a learning signal and truncated
-replies are reported by `monitor.py`.
+Of the checks of `pettingllms_envs.audit` those for broken groups are used, and `stopped_exploring`; roles without a
+learning signal and truncated replies are reported by `monitor.py`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import pettingllms_envs.audit as audit
 from pettingllms_envs.audit import EXCHANGE, Audit, Finding, Run
+from pettingllms_envs.audit.collapse import stopped_exploring
 from pettingllms_trl.records import Decision, Episode
 
 
@@ -27,7 +28,7 @@ class RolloutAudit:
     """
 
     def __init__(self, run: Run, *, raises: bool, histories: Collection[str] = ()) -> None:
-        self._audit = Audit(run, EXCHANGE, ())
+        self._audit = Audit(run, EXCHANGE, (stopped_exploring,))
         self._run, self._raises, self._histories = run, raises, histories
         self._told: set[tuple[str, str]] = set()
         self._num_generations = 0
@@ -103,6 +104,7 @@ def rows_of(
             ),
             step=step,
             sample=episode.episode,
+            success=None if (won := episode.outcome.get("success")) is None else bool(won),
             result=sum(episode.returns.values()) / len(episode.returns) if episode.returns else None,
             is_history=episode.environment in histories,
         )

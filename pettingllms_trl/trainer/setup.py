@@ -283,12 +283,8 @@ def _with_crash_reward(args: MultiAgentGRPOConfig, envs: Sequence[AECEnv]) -> tu
 
 
 def _imitating(args: MultiAgentGRPOConfig, credit: Any, filters: Any, routing: Routing) -> MultiAgentGRPOConfig:
-    """The configuration; with `imitate` its loss is the log-likelihood of what is kept, the policy gradient at an
-    advantage and a ratio of 1, and without `max_steps` the rounds alone end it.
-
-    Raises:
-        ValueError: Something that chooses or weighs replies is given besides.
-    """
+    """The configuration; with `imitate` a copy whose loss is the log-likelihood, the policy gradient at an advantage
+    and a ratio of 1, and that rounds alone end. Raises `ValueError` for what chooses or weighs replies besides."""
     if args.imitate is None:
         return args
     given = {"credit": credit, "filters": filters or None}
@@ -302,12 +298,8 @@ def _imitating(args: MultiAgentGRPOConfig, credit: Any, filters: Any, routing: R
     check_windows(args.gradient_accumulation_steps, args.steps_per_generation * args.num_iterations)
     args = copy(args)
     args.loss_type, args.epsilon_high, args.importance_sampling_level = "cispo", 1.0, "token"
-    args.max_steps = args.max_steps if args.max_steps > 0 else NEVER
+    args.max_steps = args.max_steps if args.max_steps > 0 else 10**9
     return args
-
-
-NEVER = 10**9
-"""Optimizer steps that no training takes."""
 
 
 def _check_paid(

@@ -323,8 +323,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
             TrainingTable(
                 list(self.routing.of_agent),
                 lambda: self.token_budget.num_generated,
-                most_tokens=args.max_generated_tokens,
-                done=lambda: 0.0 if self.rounds is None else self.rounds.done,
+                done=lambda: self.token_budget.done,
             )
         )
         self.rollout_times = RolloutTimes(args, warn_above_progress_bar if is_main else lambda message: None)

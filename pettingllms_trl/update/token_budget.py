@@ -36,6 +36,11 @@ class TokenBudget(TrainerCallback):
             and micro_step % self._micro_steps == 0
         )
 
+    @property
+    def done(self) -> float:
+        """The share of the tokens that were generated; 0 without a limit."""
+        return self.num_generated / self.max_tokens if self.max_tokens else 0.0
+
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Stop training; see `TrainerCallback`."""
         control.should_training_stop |= self.is_spent(state.global_step * args.gradient_accumulation_steps)

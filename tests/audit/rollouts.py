@@ -79,7 +79,7 @@ def episode_row(index: int, steps: Sequence[Row], *, of_step: int, sample: int =
         "steps": list(steps),
         "end": None,
         "turns": max(each["turn"] for each in steps),
-        "success": None,
+        "success": False,
         "outcome": {},
         "returns": {each["agent"]: each["rewards"][each["agent"]] for each in steps},
         "state": None,

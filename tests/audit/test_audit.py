@@ -9,6 +9,7 @@ import pytest
 
 from pettingllms_envs.audit import Finding, audit
 from pettingllms_envs.audit.advantages import fault_of
+from pettingllms_envs.audit.collapse import stopped_exploring
 from pettingllms_envs.audit.counting import OPEN_INSTANCES
 from pettingllms_envs.audit.history import falling_entropy
 from pettingllms_envs.audit.recorded import episode_of, run_of
@@ -358,10 +359,10 @@ def sound_with_continuations() -> tuple[Row, list[Row]]:
 
 
 def sound_that_has_learned() -> tuple[Row, list[Row]]:
-    """In the last third replies repeat themselves and groups are flat, for the return rose from 1 to 2."""
+    """In the last third replies repeat themselves and groups are flat, for return and success have risen."""
     rows = tree_rows(12)
     for row in rows[-8:]:
-        row["returns"] = dict.fromkeys(row["returns"], 2.0)
+        row |= {"returns": dict.fromkeys(row["returns"], 2.0), "success": True}
     for group in groups(rows[-8:]):
         for each in group:
             each.update(reply=group[0]["reply"], reward=2.0, advantage=0.0)
@@ -406,7 +407,7 @@ def test_every_check_of_a_sound_tree_has_looked_at_something() -> None:
     findings = findings_of(*sound_tree())
     assert {findings.pop(name).status for name in NOT_RECORDED_EARLIER} == {"not recorded"}
     assert {finding.status for finding in findings.values()} == {"passed"}
-    assert len(findings) == 21
+    assert len(findings) == 22
     assert findings["uneven learning"].text == "shares of the sum of absolute advantages: drafter 50%, planner 50%."
 
 
@@ -651,6 +652,57 @@ def test_a_change_from_the_first_third_to_the_last_without_a_gain_is_told(
     assert bad(findings_of(tree_header(), rows)) == names
 
 
+def explored(step: int, *, alike: bool, flat: bool, success: float) -> list[Episode]:
+    """Ten episodes of a step, each with one decision of eight candidates: of 80 different replies, or one in each."""
+    return [
+        Episode(
+            instance=number,
+            step=step,
+            success=number < 10 * success,
+            decisions=(
+                Decision(
+                    agent="planner_0",
+                    candidates=tuple(
+                        Candidate(
+                            reply=f"{number % 2}" if alike else f"{number}.{k}",
+                            prompt=f"{step}.{number}",
+                            reward=0.0 if flat else float(k),
+                            advantage=0.0 if flat else k - 3.5,
+                        )
+                        for k in range(8)
+                    ),
+                ),
+            ),
+        )
+        for number in range(10)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("late", "before", "status"),
+    [
+        ({"alike": True, "flat": True, "success": 0.2}, 0.2, "warning"),
+        ({"alike": True, "flat": True, "success": 0.2}, 0.4, "warning"),
+        ({"alike": True, "flat": True, "success": 0.9}, 0.2, "passed"),  # it gains
+        ({"alike": True, "flat": True, "success": 1.0}, 1.0, "passed"),  # it has solved all
+        ({"alike": False, "flat": True, "success": 0.2}, 0.2, "passed"),  # it still looks for other replies
+        ({"alike": True, "flat": False, "success": 0.2}, 0.2, "passed"),  # it is told which are better
+    ],
+)
+def test_a_role_that_settles_on_few_replies_while_it_fails_has_stopped_exploring(
+    late: dict[str, Any], before: float, status: str
+) -> None:
+    run, series = Run(kind="rollouts", is_tree=True), Series()
+    early = {"alike": False, "flat": False}
+    for step in range(12):
+        how = {**early, "success": 0.1} if step < 4 else {**early, "success": before} if step < 8 else late
+        for episode in explored(step, **how):
+            series.observe(episode)
+    finding = stopped_exploring(run, series)
+    assert finding.status == status
+    assert ("planner stopped exploring before it succeeded" in finding.remedy) == (status == "warning")
+
+
 def history(entropies: list[float], rewards: list[float]) -> list[dict[str, Any]]:
     return [{"entropy": e, "reward": r} for e, r in zip(entropies, rewards, strict=True)] + [{"train_runtime": 1.0}]
 
@@ -712,7 +764,7 @@ def test_what_is_held_does_not_grow_with_the_run() -> None:
         series.observe(Episode(instance=0, decisions=one.decisions, step=step))
     assert len(series._bins["planner"]) <= MOST_BINS
     assert series.total("planner").replies == 5 * MOST_BINS
-    first, last = series.thirds("planner") or (None, None)
+    first, _, last = series.thirds("planner") or (None, None, None)
     assert first is not None
     assert last is not None
     assert 0 < first.replies <= 5 * MOST_BINS / 3 + 10

@@ -65,7 +65,12 @@ class Run:
         self.now, self.tokens = 100.0, 0
         self.args = SimpleNamespace(output_dir=str(folder), disable_tqdm=True)
         self.state = SimpleNamespace(global_step=0, max_steps=4, is_world_process_zero=True)
-        self.table = TrainingTable(AGENTS, lambda: self.tokens, most_tokens=most_tokens, now=lambda: self.now)
+        self.table = TrainingTable(
+            AGENTS,
+            lambda: self.tokens,
+            done=lambda: self.tokens / most_tokens if most_tokens else 0.0,
+            now=lambda: self.now,
+        )
 
     def begin(self, step: int = 0) -> None:
         self.state.global_step = step

@@ -53,6 +53,9 @@ class ColocatedVllm(VllmEngine):
         arguments: Of `vllm.EngineArgs`, the model included; see `engine_arguments`.
         of_agent, adapters, params: As of `VllmEngine`.
         folder: Where weights are written, where the machine has no memory to share.
+
+    Raises:
+        ValueError: An adapter that vLLM cannot serve.
     """
 
     is_remote = False

@@ -123,11 +123,14 @@ class VllmParams:
         return self._images(agent).with_one_place(prompt.ids, prompt.images)
 
     def check_ids(self, agent: str, prompt: Prompt, found: Sequence[int], limits: str) -> None:
-        """Raise `ValueError` unless vLLM made of a prompt with pictures the very ids that the trainer has.
+        """Check that vLLM made of a prompt with pictures the very ids that the trainer has.
 
         Args:
             found: Its ids, as vLLM read them.
             limits: How large vLLM takes pictures to be, and where that is set, for the error.
+
+        Raises:
+            ValueError: It made others.
         """
         if tuple(found) != tuple(prompt.ids):
             images = self._images(agent)

@@ -156,9 +156,12 @@ class VllmReplica:
     # ---- What is checked once -------------------------------------------------------------------------------------
 
     def _check_logprobs(self) -> None:
-        """Raise `ValueError` if the server returns raw log-probabilities, and not the sampling distribution's.
+        """Check that log-probabilities are those of the sampling distribution.
 
         If only one token is allowed, its log-probability must be 0.
+
+        Raises:
+            ValueError: It is not: the server returns raw log-probabilities.
         """
         body = {"model": self.model, "prompt": [0], "max_tokens": 1, "allowed_token_ids": [0], "logprobs": 0}
         (choice,) = self._server.post("/v1/completions", body)["choices"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,12 @@ import torch
 from datasets import Dataset
 from transformers import AutoModelForCausalLM
 
+from pettingllms_envs.programs import program
 from pettingllms_trl import Decision, Episode, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.imitation.rounds import NothingToImitate
 from short_runs import KeepsRollouts, adapter, settings
 from third_party import Relay, letters
+from twin_teams import ask, score
 
 
 class Draft(Relay):
@@ -59,7 +61,7 @@ def team(model: Any, path: Path, imitate: str = "success", **options: Any) -> Te
     names = ("policies", "credit", "filters", "callbacks", "eval_dataset", "schedule", "reward_funcs")
     own = {name: options.pop(name) for name in names if name in options}
     env, number = options.pop("env", Draft), options.pop("num_rows", 8)
-    adapters = own.get("policies", "shared") != "shared"
+    adapters = own.get("policies", "shared") not in ("shared", "full")
     common = {"max_steps": -1, "num_train_epochs": 1, "num_rounds": 2, "max_completion_length": 6, "seed": 3}
     return Team(
         model,
@@ -323,3 +325,57 @@ def test_what_does_not_go_with_it_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=said):
         team(model_path, tmp_path, **{"imitate": "success", **options})
+
+
+LAYOUTS: dict[str, Callable[[str], dict[str, Any]]] = {
+    "shared": lambda path: {},
+    "adapters": lambda path: {"policies": "lora"},
+    "models": lambda path: {"policies": "full"},
+    "a mixture": lambda path: {"policies": {"opener": "opener", "closer": Policy(model=path, name="closer")}},
+    "a conversation": lambda path: {"policies": "lora", "history": "conversation", "env": Talk},
+    "TRL's path": lambda path: {"policies": "lora", "shared_prefix": False},
+    "in turns": lambda path: {"policies": "lora", "alternate_every": 1},
+    "a program": lambda path: {"policies": "lora", "imitate": "best", "env": program(poem, agents=AGENTS)},
+}
+AGENTS = ("opener", "closer")
+
+
+class Talk(Draft):
+    """Of two turns each."""
+
+    def __init__(self) -> None:
+        Relay.__init__(self, 2)
+
+
+def poem(base_url: str, row: Any) -> float:
+    first = ask(base_url, "opener", "You write.", f"Poem {row['seed']}?")
+    return score(ask(base_url, "closer", "You end it.", first))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_imitates_with_all_of_its_policies(layout: str, model_path: str, tmp_path: Path) -> None:
+    given = {"imitate": "success", "num_rows": 16, "num_iterations": 2, **LAYOUTS[layout](model_path)}
+    trainer = team(model_path, tmp_path, **given)
+    before = weights(trainer)
+    trainer.train()
+    changed = {id(p) for name, p in trainer.model.named_parameters() if not torch.equal(p, before[name])}
+    for policy in trainer.routing.trained:
+        assert changed & {id(parameter) for parameter in trainer.team.parameters_of(policy)}, policy.name
+    losses = [log["loss"] for log in trainer.state.log_history if "loss" in log]
+    assert losses[-1] < losses[0]
+
+
+@pytest.mark.slow
+def test_two_models_each_descend_on_the_likelihood_of_their_own_replies(model_path: str, tmp_path: Path) -> None:
+    model = AutoModelForCausalLM.from_pretrained(model_path, dtype=torch.float32)
+    plain = {"optim": "sgd", "learning_rate": 0.5, "lr_scheduler_type": "constant", "max_grad_norm": 0.0}
+    given = {**plain, "temperature": 0.7, "num_rounds": 1, "num_rows": 16, "per_device_train_batch_size": 64}
+    trainer = team(model_path, tmp_path, "best", policies="full", **given)
+    trainer.train()
+    assert trainer.state.global_step == 1
+    for agent in AGENTS:
+        pool = replies([each for each in trainer.rounds.decisions if each.agent == f"{agent}_0"])
+        expected = likelihood_step(model, pool, rate=0.5, temperature=0.7)
+        found = dict(trainer.team.weights_of(agent).named_parameters())
+        assert all(torch.allclose(found[name], weight, atol=1e-6) for name, weight in expected.items()), agent

@@ -29,7 +29,7 @@ def said(steps: list[tuple[float, float]], **options: Any) -> list[str]:
     given: dict[str, Any] = {"gradient_accumulation_steps": 8, "steps_per_generation": 8, "max_envs": None, **options}
     warnings: list[str] = []
     clock = Clock()
-    times = RolloutTimes(SimpleNamespace(**given), warnings.append, now=clock)
+    times = RolloutTimes(SimpleNamespace(imitate=None, **given), warnings.append, now=clock)
     for number, (rollout, update) in enumerate(steps):
         state: Any = SimpleNamespace(global_step=number)
         clock.time += 100  # evaluation, a checkpoint

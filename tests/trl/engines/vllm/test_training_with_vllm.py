@@ -210,6 +210,20 @@ def test_the_log_probabilities_of_sampler_and_trainer_agree_at_every_step(
 
 @pytest.mark.vllm
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
+def test_expert_iteration_samples_with_the_weights_of_the_round_before(
+    base_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
+    rounds = {"imitate": "best", "num_rounds": 3, "num_train_epochs": 1, "max_steps": -1, "max_completion_length": 64}
+    trainer = team(base_path, tmp_path, policies="lora", peft_config=lora(), generation_batch_size=64, **rounds)
+    trainer.train()  # the canary compares weights of engine and trainer
+    assert trainer.rounds.number == 3
+    assert trainer.rounds.decisions
+    assert not any("importance_sampling" in name for log in trainer.state.log_history for name in log)
+
+
+@pytest.mark.vllm
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
 def test_a_model_that_is_not_as_it_was_loaded_is_sampled_as_it_is(
     base_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
