@@ -47,6 +47,7 @@ ALLOWED_IMPORTS = {
     "suggestions.py": set(),
     "agent_names.py": set(),
     "server_errors.py": set(),
+    "printable.py": set(),
     "failures.py": set(),
     "copying.py": {"gymnasium", "pettingzoo"},
     "branching/*.py": {"gymnasium", "pettingzoo", "pettingllms_envs.branching", "pettingllms_envs.copying"}
@@ -96,7 +97,7 @@ ALLOWED_IMPORTS = {
     | {"pettingllms_envs.agents", "pettingllms_envs.episodes", "pettingllms_envs.branching"}
     | {"pettingllms_envs.observations", "pettingllms_envs.failures", "pettingllms_envs.installing", FEATURES}
     | {"pettingllms_envs.instances", "pettingllms_envs.settings", "pettingllms_envs.suggestions"}
-    | {"pettingllms_envs.replies", "pettingllms_envs.agent_names"},
+    | {"pettingllms_envs.replies", "pettingllms_envs.agent_names", "pettingllms_envs.printable"},
     # matplotlib is an extra, and imported when a curve is drawn.
     "studies/*.py": {"matplotlib", "pettingllms_envs.episodes", "pettingllms_envs.evaluation"}
     | {"pettingllms_envs.studies", "pettingllms_envs.installing", "pettingllms_envs.settings"},
