@@ -220,8 +220,8 @@ def test_the_environments_import_no_model_library_and_not_the_trainer() -> None:
 # rollouts, for `pettingllms audit` and for a training; branches of an environment, for `pettingllms check` and a
 # rollout; the form of tool calls, which a chat template must write; errors that no reply causes; results of studies,
 # which one package writes and the other reports; how both are installed; images as pictures; names of agents, and the
-# known name nearest to a misspelt one; the filter of what a terminal shows. The package itself registers environments, and the guessers of a task are an
-# arm of a study.
+# known name nearest to a misspelt one; the filter of what a terminal shows. The package itself registers environments,
+# and the guessers of a task are an arm of a study.
 SHARED = (
     *("agents", "episodes", "observations", "audit", "branching", "copying", "failures", "tools", "studies"),
     *("agent_names", "features", "installing", "pictures", "printable", "programs", "replies", "settings"),
