@@ -152,7 +152,7 @@ def stopped_exploring(run: Run, series: Series) -> Finding:
         kinds, others = ([_share(*pair(each)) for each in (first, last)] for pair in (_OF_ALL, _OF_ONE_PROMPT))
         before, now = (each.solved / max(each.judged, 1) for each in (middle, last))
         noise = 2 * math.sqrt(before * (1 - before) * (1 / max(middle.judged, 1) + 1 / max(last.judged, 1)))
-        if kinds[0] is None or kinds[1] is None or not last.groups:
+        if kinds[0] is None or kinds[1] is None or last.groups < FEW_REPLIES:
             continue
         words.append(f"{role} {kinds[0]:.0%} -> {kinds[1]:.0%} (success, middle to last: {before:.0%} -> {now:.0%})")
         are_alike = all(one is None or two is None or two < FEWER * one for one, two in (kinds, others))
