@@ -33,9 +33,10 @@ from typing import Any, NoReturn
 from rich.console import Console
 from rich.text import Text
 
-from pettingllms_envs.commands import INTERRUPTED, Parser, Refused, plug_ins, printable, user_errors
+from pettingllms_envs.commands import INTERRUPTED, Parser, Refused, plug_ins, user_errors
 from pettingllms_envs.failures import Unavailable
 from pettingllms_envs.installing import POSIX, about_missing
+from pettingllms_envs.printable import printable
 from pettingllms_envs.suggestions import did_you_mean
 
 

@@ -47,6 +47,7 @@ ALLOWED_IMPORTS = {
     "suggestions.py": set(),
     "agent_names.py": set(),
     "server_errors.py": set(),
+    "printable.py": set(),
     "failures.py": set(),
     "copying.py": {"gymnasium", "pettingzoo"},
     "branching/*.py": {"gymnasium", "pettingzoo", "pettingllms_envs.branching", "pettingllms_envs.copying"}
@@ -96,7 +97,7 @@ ALLOWED_IMPORTS = {
     | {"pettingllms_envs.agents", "pettingllms_envs.episodes", "pettingllms_envs.branching"}
     | {"pettingllms_envs.observations", "pettingllms_envs.failures", "pettingllms_envs.installing", FEATURES}
     | {"pettingllms_envs.instances", "pettingllms_envs.settings", "pettingllms_envs.suggestions"}
-    | {"pettingllms_envs.replies", "pettingllms_envs.agent_names"},
+    | {"pettingllms_envs.replies", "pettingllms_envs.agent_names", "pettingllms_envs.printable"},
     # matplotlib is an extra, and imported when a curve is drawn.
     "studies/*.py": {"matplotlib", "pettingllms_envs.episodes", "pettingllms_envs.evaluation"}
     | {"pettingllms_envs.studies", "pettingllms_envs.installing", "pettingllms_envs.settings"},
@@ -219,11 +220,12 @@ def test_the_environments_import_no_model_library_and_not_the_trainer() -> None:
 # rollouts, for `pettingllms audit` and for a training; branches of an environment, for `pettingllms check` and a
 # rollout; the form of tool calls, which a chat template must write; errors that no reply causes; results of studies,
 # which one package writes and the other reports; how both are installed; images as pictures; names of agents, and the
-# known name nearest to a misspelt one. The package itself registers environments, and the guessers of a task are an
-# arm of a study.
+# known name nearest to a misspelt one; the filter of what a terminal shows. The package itself registers environments,
+# and the guessers of a task are an arm of a study.
 SHARED = (
     *("agents", "episodes", "observations", "audit", "branching", "copying", "failures", "tools", "studies"),
-    *("agent_names", "features", "installing", "pictures", "programs", "replies", "settings", "suggestions"),
+    *("agent_names", "features", "installing", "pictures", "printable", "programs", "replies", "settings"),
+    "suggestions",
 )
 
 

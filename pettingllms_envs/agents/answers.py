@@ -66,10 +66,14 @@ def ending(word: str | None) -> Ending | None:
 
 def finish_of(word: Any) -> str | None:
     """Why a reply ended, as records have it: `"stop"`, `"length"`, or the server's word for a refusal or unknown."""
-    word = word.get("type") if isinstance(word, Mapping) else word  # as SGLang has it
-    if not isinstance(word, str) or not word.strip():
-        return None
-    return {"finished": "stop", "cut": "length"}.get(ending(word) or "", word)
+    word = _word_of(word)
+    return None if word is None else {"finished": "stop", "cut": "length"}.get(ending(word) or "", word)
+
+
+def _word_of(given: Any) -> str | None:
+    """The word for the end of a reply, which is the `type` of an object in SGLang."""
+    word = given.get("type") if isinstance(given, Mapping) else given
+    return word if isinstance(word, str) and word.strip() else None
 
 
 def status_of(status: int, words: str) -> int:
@@ -99,14 +103,14 @@ def read_checked(text: str) -> Any:
         code = int(str(code)) if str(code).isdecimal() else 500
         raise ErrorInside(status_of(code if 400 <= code < 600 else 500, json.dumps(found)))
     for choice in choices:
-        if isinstance(word := choice.get("finish_reason"), str) and ending(word) == "failed":
+        if ending(word := _word_of(choice.get("finish_reason"))) == "failed":
             raise AnswerFailed(f"an answer that says that it failed: finish_reason {word!r}")
     if not choices:
         raise ValueError
     return answer
 
 
-TOO_MANY = "more tokens than the limit"
+NOT_GIVEN, TOO_MANY = "not given", "more tokens than the limit"
 
 
 class Usage(NamedTuple):
@@ -133,7 +137,7 @@ def read_usage(given: Any, *, wrote: bool, limit: int | None = None) -> Usage:
     total, details = _first(given, "total_tokens"), given.get("completion_tokens_details")
     reasoning = _first(details if isinstance(details, Mapping) else {}, "reasoning_tokens") or 0
     if prompt is None and written is None:
-        return Usage(note="not given")
+        return Usage(note=NOT_GIVEN)
     if (wrote and written == 0) or prompt == 0:
         return Usage(note="0 tokens for a text")
     if limit is not None and written is not None and written > limit:
@@ -144,7 +148,9 @@ def read_usage(given: Any, *, wrote: bool, limit: int | None = None) -> Usage:
         written += reasoning
     if total is not None and prompt is not None:
         written = max(written or 0, total - prompt)
-    return Usage(prompt, written, TOO_MANY if limit is not None and (written or 0) > limit else None)
+    if prompt is None or written is None:
+        return Usage(prompt, written, NOT_GIVEN)
+    return Usage(prompt, written, TOO_MANY if limit is not None and written > limit else None)
 
 
 def read_chat(text: str, *, with_calls: bool, limit: int | None = None) -> Reply:
@@ -153,14 +159,14 @@ def read_chat(text: str, *, with_calls: bool, limit: int | None = None) -> Reply
     choice = answer["choices"][0]
     message = choice["message"]
     content = message.get("content")  # some leave it out where all tokens went into thinking
-    if isinstance(content, list):  # parts of several types
-        content = "".join(part["text"] for part in content if part["type"] == "text")
+    if isinstance(content, list):
+        content = "".join(map(_said_in, content))
     if not isinstance(content, str | None):
         raise TypeError
-    said = content or _text(message.get("refusal")) or ""
-    said = text_with_calls(said, message.get("tool_calls") or ()) if with_calls else said
+    said, calls = content or _text(message.get("refusal")) or "", message.get("tool_calls")
+    said = text_with_calls(said, calls or ()) if with_calls else said
     reasoning = _text(message.get("reasoning_content")) or _text(message.get("reasoning"))
-    num_calls = _num_tool_calls(message)
+    num_calls = (len(calls) if isinstance(calls, list) else 0) + isinstance(message.get("function_call"), dict)
     usage = read_usage(answer.get("usage"), wrote=bool(said or reasoning or num_calls), limit=limit)
     return Reply(
         text=said,
@@ -176,12 +182,17 @@ def read_chat(text: str, *, with_calls: bool, limit: int | None = None) -> Reply
 
 def is_refused(reply: Reply) -> bool:
     """Whether something has refused the reply, and left none."""
-    return not reply.text and not reply.num_tool_calls and ending(reply.finish) == "refused"
+    return not reply.text.strip() and not reply.num_tool_calls and ending(reply.finish) == "refused"
 
 
-def _num_tool_calls(message: Mapping[str, Any]) -> int:
-    calls = message.get("tool_calls")
-    return (len(calls) if isinstance(calls, list) else 0) + isinstance(message.get("function_call"), dict)
+def _said_in(part: Mapping[str, Any]) -> str:
+    """The text of a part of a message, empty for thoughts; `TypeError` for what is no text, which would be lost."""
+    if part["type"] in ("thinking", "redacted_thinking", "reasoning"):
+        return ""
+    said = part.get("text", part.get("refusal"))
+    if not isinstance(said, str):
+        raise TypeError
+    return said
 
 
 def _text(value: object) -> str | None:

@@ -31,11 +31,11 @@ from rich.text import Text
 import pettingllms_envs
 from pettingllms_envs.failures import ProgramFailed, Unavailable
 from pettingllms_envs.installing import about_missing
+from pettingllms_envs.printable import printable
 from pettingllms_envs.registry import is_in_file
 
 
 GROUP = "pettingllms.commands"
-UNPRINTABLE = "\N{REPLACEMENT CHARACTER}"
 INTERRUPTED = 130  # the usual exit status after Ctrl-C
 CONSTANTS = {"true": True, "false": False, "null": None}
 
@@ -172,12 +172,6 @@ def refuse(message: str) -> NoReturn:
 def say(console: Console, text: str, style: str = "") -> None:
     """Print a text without any markup and control characters; the terminal wraps its lines."""
     console.print(Text(printable(text), style=style), soft_wrap=True)
-
-
-def printable(text: str, most: int | None = None) -> str:
-    """A text without control characters, shortened if it has more than `most`."""
-    text = "".join(letter if letter.isprintable() or letter in "\n\t" else UNPRINTABLE for letter in text)
-    return text if most is None or len(text) <= most else f"{text[:most]} ... ({len(text)} characters)"
 
 
 def say_table(console: Console, title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

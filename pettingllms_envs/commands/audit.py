@@ -22,11 +22,12 @@ from pettingllms_envs.audit.designs import UnreadableDesigns
 from pettingllms_envs.audit.history import falling_entropy, history_of
 from pettingllms_envs.audit.recorded import episode_of, run_of
 from pettingllms_envs.audit.tables import episodes_of_table, fresh_tables, read_table, run_of_tables, table_files
-from pettingllms_envs.commands import counted, printable, refuse, say, user_errors
+from pettingllms_envs.commands import counted, refuse, say, user_errors
 from pettingllms_envs.episodes import files
 from pettingllms_envs.episodes.files import EPISODES, RUN
 from pettingllms_envs.episodes.outputs import write_output
 from pettingllms_envs.evaluation import influence
+from pettingllms_envs.printable import printable
 
 
 FEW_REPLIES = 5

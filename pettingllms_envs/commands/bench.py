@@ -27,7 +27,6 @@ from pettingllms_envs.commands import (
     add_settings,
     cooperation,
     counted,
-    printable,
     refuse,
     say,
     setting,
@@ -48,6 +47,7 @@ from pettingllms_envs.commands.runs import (
 from pettingllms_envs.core import check_choice
 from pettingllms_envs.episodes.files import read
 from pettingllms_envs.evaluation.bench import label_of
+from pettingllms_envs.printable import printable
 from pettingllms_envs.tools.calls import strict_json
 
 

@@ -22,7 +22,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColum
 from rich.table import Table
 from rich.text import Text
 
-from pettingllms_envs.commands import Parser, counted, printable, say, say_table, user_errors
+from pettingllms_envs.commands import Parser, counted, say, say_table, user_errors
 from pettingllms_envs.datasets import hub, load
 from pettingllms_envs.datasets.columns import LAYOUTS, find_layout
 from pettingllms_envs.datasets.files import stem
@@ -33,6 +33,7 @@ from pettingllms_envs.datasets.overlap import Statement, overlaps
 from pettingllms_envs.datasets.preparing import check_output, prepare
 from pettingllms_envs.datasets.problems import Problem
 from pettingllms_envs.datasets.sources import Source, find_source, is_on_hub, own_sets, shares
+from pettingllms_envs.printable import printable
 
 
 class DataArgument(NamedTuple):

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pettingllms_envs import registry
-from pettingllms_envs.commands import printable
+from pettingllms_envs.printable import printable
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -1,9 +1,9 @@
-"""Describes the first difference between two nested values of plain data."""
+"""Finds where two nested values of plain data differ: described, the first place; or all of them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,15 @@ def difference(expected: Any, got: Any, where: str = "") -> str | None:
             start, end = max(at - SHOWN // 4, 0), at + SHOWN // 2
             return f"{where} from character {start}: expected {expected[start:end]!r}, got {got[start:end]!r}"
     return f"{where}: expected {short(expected)}, got {short(got)}"
+
+
+def differing(one: Any, other: Any, name: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Each place where two configurations differ, such as `"args.seed"`, and both values; None for a missing one."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        for key in dict.fromkeys([*one, *other]):
+            yield from differing(one.get(key), other.get(key), f"{name}.{key}" if name else str(key))
+    elif one != other:
+        yield name, one, other
 
 
 def short(value: Any) -> str:

@@ -44,6 +44,11 @@ class Instance:
     seed: int
     options: Mapping[str, Any] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Instance:
+        """The problem of a row."""
+        return cls(row["instance"]["index"], row["instance"]["seed"], row["instance"]["options"])
+
     @property
     def key(self) -> str:
         """The key from which seeds of replies are derived: it identifies the problem, whatever its index."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
-import math
 import os
 import platform
 import stat
@@ -45,6 +44,8 @@ STARTED = ("mcp",)
 
 MOST_JSON, MOST_LINE = 16 * 2**20, 64 * 2**20
 """Bytes of a JSON file, and of a line of rows, that are read. A run may be somebody else's."""
+MOST_NUMBER, MOST_DIGITS = 1e100, 100
+"""What numbers of a record are below, for squares of them are summed, and digits of which all are."""
 
 MOST_SHOWN = 200
 """Characters of an unreadable reply that a report shows."""
@@ -295,7 +296,10 @@ def read_json_text(file: Path, encoding: str = "ascii", most: int | None = None)
         content = stream.read(most + 1)
     if len(content) > most:
         raise ValueError(f"{file} has more than {most} bytes; expected the {file.name} of a run. Name another.")
-    return content.decode(encoding)
+    try:
+        return content.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file} is no JSON in {encoding} ({error}); expected the {file.name} of a run.") from None
 
 
 def lines(file: Path) -> Iterator[bytes]:
@@ -380,24 +384,29 @@ def header(
 
 
 def _json(file: Path) -> Any:
+    text = read_json_text(file)
     try:
-        text = read_json_text(file)
-        return json.loads(text, parse_constant=_finite, parse_float=_finite, parse_int=_whole)
-    except (ValueError, RecursionError) as error:
+        return _loads(text)
+    except (ValueError, OverflowError, RecursionError) as error:
         raise ValueError(
             f"{file} is not JSON ({error}); expected the {file.name} of a run. Name another folder."
         ) from None
 
 
+def _loads(text: str | bytes) -> Any:
+    """What JSON says; `OverflowError` for a number of which no mean or date can be made."""
+    return json.loads(text, parse_constant=_finite, parse_float=_finite, parse_int=_whole)
+
+
 def _finite(digits: str) -> float:
-    if not math.isfinite(value := float(digits)):
-        raise ValueError(f"{digits} is no finite number")
+    if not abs(value := float(digits)) < MOST_NUMBER:
+        raise OverflowError(f"{digits:.20} is no number below {MOST_NUMBER:g}")
     return value
 
 
 def _whole(digits: str) -> int:
-    """An integer that a float can hold, for means and dates are made of them."""
-    _finite(digits)
+    if len(digits) > MOST_DIGITS:
+        _finite(digits)
     return int(digits)
 
 
@@ -409,7 +418,9 @@ def _rows(file: Path) -> Iterator[tuple[dict[str, Any], int, int]]:
         row: Any = None
         fault = None
         try:
-            row = json.loads(line)
+            row = _loads(line)
+        except OverflowError as error:
+            fault = str(error)
         except (ValueError, RecursionError):
             if not line.endswith(b"\n"):
                 return

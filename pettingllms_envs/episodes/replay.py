@@ -75,7 +75,7 @@ def replay(env: Any, row: Row, *, keep: Callable[[Image], object] = lambda image
             cannot start this one.
     """
     check_replayable(env)
-    instance = Instance(row["instance"]["index"], row["instance"]["seed"], row["instance"]["options"])
+    instance = Instance.of(row)
     recorder = EpisodeRecorder(env, instance, keep)
     differences: list[Difference] = []
     off_prompt = 0

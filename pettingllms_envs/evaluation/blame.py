@@ -46,11 +46,10 @@ class CallsAnew:
         """The problem and the number of each episode, which are no numbers of the run's: so its seeds are others."""
         return [
             (
-                Instance(each["index"], each["seed"], each["options"]),
+                Instance.of(row),
                 self.samples + (call * self.samples + row["sample"]) * self.num + number,
             )
             for row in self.rows
-            for each in [row["instance"]]
             for call in range(len(row["steps"]))
             for number in range(self.num)
         ]

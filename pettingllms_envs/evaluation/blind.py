@@ -65,13 +65,13 @@ class BlindRole:
         for row in self.rows:
             for agent, of in found.items():
                 calls = [digests_of(step) for step in row["steps"] if step["agent"] == agent]
-                of.setdefault(_instance(row).key, calls)
+                of.setdefault(Instance.of(row).key, calls)
         return found
 
     @property
     def places(self) -> list[tuple[Instance, int]]:
         """The problem and the number of each episode, which are those of the run."""
-        return [(_instance(row), row["sample"]) for row in self.rows]
+        return [(Instance.of(row), row["sample"]) for row in self.rows]
 
     def wrap(self, env: Any) -> Any:
         """The environment, in which the role is shown other pictures."""
@@ -166,11 +166,6 @@ class _OtherPictures(BaseWrapper):  # type: ignore[misc]  # pettingzoo ships no 
         if isinstance(seen, Mapping):
             return {key: self._exchange(value, agent, numbers) for key, value in seen.items()}
         return [self._exchange(each, agent, numbers) for each in seen] if isinstance(seen, list | tuple) else seen
-
-
-def _instance(row: Row) -> Instance:
-    each = row["instance"]
-    return Instance(each["index"], each["seed"], each["options"])
 
 
 def _difference(pairs: Sequence[tuple[float, float]], low: float, high: float) -> dict[str, float]:

@@ -20,8 +20,9 @@ from typing import Any
 
 import pettingllms_envs
 from pettingllms_envs.episodes.files import ANY_INSTANCE, Row, check_starts_nothing, problem
+from pettingllms_envs.episodes.observing import workflow_of
 from pettingllms_envs.evaluation import data_label
-from pettingllms_envs.evaluation.bench import without_defaults, workflow_of
+from pettingllms_envs.evaluation.bench import without_defaults
 from pettingllms_envs.evaluation.metrics import tokens
 from pettingllms_envs.evaluation.scores import SUCCESS, check_cooperative, measure_of, returns_by_problem
 from pettingllms_envs.evaluation.scores import Run as Run
@@ -376,9 +377,7 @@ def _num_needed(mean: float, deviation: float, differing: float, alpha: float) -
     """`num_to_show`, but no fewer problems than the exact test needs: n that differ have a p-value of 2 / 2^n or more.
 
     Args:
-        mean: Of the problems' differences.
-        deviation: Of the same.
-        differing: Share of problems with a difference.
+        mean, deviation: Of the problems' differences, of which the share `differing` is not 0.
         alpha: Level of the two-sided test.
     """
     needed = num_to_show(mean, deviation, alpha=alpha)

@@ -47,12 +47,10 @@ def push(run: Path, repo: str, *, private: bool = True, api: Any = None) -> str:
     unreachable: type[BaseException] = HfHubHTTPError.__mro__[1]
     uploaded = [*pushed_files(run), *images_of_run(run, rows)]
     header = without_paths(header)
-    run_json = f"{json.dumps(without_paths(files.read_header(run)), indent=2)}\n".encode()
+    shown = {files.RUN: files.read_header(run), files.REPORT: files.read_report(run)}
+    texts = {name: f"{json.dumps(without_paths(value), indent=2)}\n".encode() for name, value in shown.items()}
     added = [
-        CommitOperationAdd(
-            path_in_repo=file.relative_to(run).as_posix(),
-            path_or_fileobj=run_json if file.name == files.RUN else file,
-        )
+        CommitOperationAdd(path_in_repo=file.relative_to(run).as_posix(), path_or_fileobj=texts.get(file.name, file))
         for file in uploaded
     ]
     text = card(repo, header, report(header, rows))

@@ -118,9 +118,7 @@ def _summary(role: str, changes: list[tuple[str, float, float]]) -> Influence:
 
 def _result(env: Any, row: Row, at: int | None, reply: str) -> dict[str, float]:
     """The returns of a replayed episode with the reply of one step replaced."""
-    recorder = EpisodeRecorder(
-        env, Instance(row["instance"]["index"], row["instance"]["seed"], row["instance"]["options"])
-    )
+    recorder = EpisodeRecorder(env, Instance.of(row))
     queues: dict[str, list[str]] = {}
     for i, step in enumerate(row["steps"]):
         queues.setdefault(step["agent"], []).append(reply if i == at else step["reply"])

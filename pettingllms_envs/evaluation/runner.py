@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from pettingllms_envs.agents.base import Agent, AgentRefused
+from pettingllms_envs.episodes.difference import differing
 from pettingllms_envs.episodes.episode import Instance, RunLimits, Stopped, episode
 from pettingllms_envs.episodes.files import EPISODES, REPORT, RUN, place, read_header, tidy, write_json, write_line
 from pettingllms_envs.episodes.media import remove_images, write_image
@@ -288,7 +289,12 @@ def _check_same(there: Mapping[str, Any], header: Mapping[str, Any], path: Path)
     """Raise ValueError unless the existing run has the same configuration as the one to resume."""
     # As JSON has them, where a tuple is a list.
     wanted = json.loads(json.dumps(header))
-    found = _told_apart(there["config"], wanted["config"])
+    # Earlier versions did not write the problems' content, nor that replies were read strictly.
+    found = [
+        f"{name} is {now!r}, was {was!r}"
+        for name, was, now in differing(there["config"], wanted["config"])
+        if was is not None or (name != "instances.content" and (name, now) != (f"settings.{STRICT_FORMAT}", True))
+    ]
     version = "pettingllms"
     if there["versions"].get(version) != wanted["versions"].get(version):
         found.append(f"pettingllms is {wanted['versions'].get(version)}, was {there['versions'].get(version)}")
@@ -297,20 +303,3 @@ def _check_same(there: Mapping[str, Any], header: Mapping[str, Any], path: Path)
             f"{path} has a run of another configuration: {'; '.join(found)}; expected the same, to resume it. Give "
             "another --output."
         )
-
-
-def _told_apart(was: Any, now: Any, name: str = "") -> list[str]:
-    """Descriptions of the fields in which two configurations differ.
-
-    Earlier versions did not write the problems' content, nor that replies were read strictly.
-    """
-    if was is None and (name == "instances.content" or (name == f"settings.{STRICT_FORMAT}" and now is True)):
-        return []
-    if isinstance(was, dict) and isinstance(now, dict):
-        names = list(dict.fromkeys([*was, *now]))
-        return [
-            words
-            for each in names
-            for words in _told_apart(was.get(each), now.get(each), f"{name}.{each}" if name else each)
-        ]
-    return [] if was == now else [f"{name} is {now!r}, was {was!r}"]

@@ -12,6 +12,7 @@ from rich.text import Text
 from pettingllms_envs.agents.answers import ending
 from pettingllms_envs.episodes.figures import AGENT_FIGURES, words
 from pettingllms_envs.evaluation.metrics import sum_of_tokens
+from pettingllms_envs.printable import printable
 from pettingllms_envs.replies.reading import warning_of
 
 
@@ -85,7 +86,7 @@ def show(console: Console, report: Figures, retries: Mapping[str, int]) -> None:
     heads = ("agent", "calls", "retries", "tokens in", "tokens out", *map(words, AGENT_FIGURES))
     table(console, heads, rows)
     for line in (f"\n{costs(report)}", *readings(agents), *empty_replies(agents), *server_words(agents)):
-        console.print(Text(line), soft_wrap=True)
+        console.print(Text(printable(line)), soft_wrap=True)
     parts = [
         (scope, name, f"{figure['mean']:+.3g}", str(figure["episodes"]))
         for scope, named in report["parts"].items()
@@ -181,8 +182,10 @@ def table(console: Console, heads: Sequence[str], rows: Sequence[Sequence[str]])
     """Print a table without borders, after an empty line; the first column is left-aligned, the others right."""
     made = Table(box=None, pad_edge=False)
     for i, head in enumerate(heads):
-        made.add_column(head, justify="right" if i else "left", no_wrap=0 < i < len(heads) - 1, overflow="fold")
+        made.add_column(
+            Text(printable(head)), justify="right" if i else "left", no_wrap=0 < i < len(heads) - 1, overflow="fold"
+        )
     for row in rows:
-        made.add_row(*map(Text, row))
+        made.add_row(*(Text(printable(cell)) for cell in row))
     console.print()
     console.print(made)

@@ -71,7 +71,8 @@ def check_ranges(parts: Parts, ranges: Mapping[str, tuple[float, float]]) -> Non
         least, most = ranges.get(name, (math.inf, -math.inf))
         if not least <= value <= most:
             raise ValueError(
-                f"its reward has the part {name!r} of {value:g}; expected those of reward_ranges={ranges}."
+                f"its reward has the part {name!r} of {value:g}; expected those of reward_ranges={ranges}. Declare "
+                f"{name!r} there, or correct the reward. A number of an agent's own is {OWN!r}."
             )
 
 

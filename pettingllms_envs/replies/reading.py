@@ -44,14 +44,16 @@ _END_TOKEN = re.compile(
     r"(?:<[|｜][^\s<>|｜]{1,40}[|｜]>|</s>|<(?:end_of_turn|end_of_utterance|eos|turn\|)>|\[(?:/INST|EOS|EOT)\])\Z",
     re.I,
 )
-_MOST_END_TOKENS = 20
-_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})[ \t]*([^`]*)")
+_MOST_LAYERS = 20
+"""End tokens, or quotation marks around a line, one after the other, that are taken off."""
+_FENCE = re.compile(r"[ \t]*(`{3,}+|~{3,}+)([^`]*)")
 _RULE = re.compile(r"[ \t]*(?:-{3,}|\*{3,}|_{3,}|={3,})[ \t]*")
 _PYTHON = re.compile(r"|code|.*\bpy.*", re.I)
 _TAG = re.compile(r"</?(?:b|strong|em|i|u|p|code|pre|mark|answer|final|final_answer|output|response|result)>", re.I)
 _COMMAND = re.compile(r"\\(?:boxed|fbox|text|textbf|textit|texttt|mathbf|mathrm|mathtt|emph)\{([^{}]*)\}")
 _BULLET = re.compile(r"[ \t]*(?:(?:[-*+•>]|#{1,6}|\d{1,3}[.)]|[✅☑✔→➜]\ufe0f?)[ \t]+)+|>+")
-_MARK = re.compile(r"(?<!\w)(?:\*{1,3}|_{1,3}|`+|~~)(?=\S)|(?<=\S)(?:\*{1,3}|_{1,3}|`+|~~)(?!\w)")
+_MARK = re.compile(r"(?<!\w)(?:\*{1,3}|_{1,3}|`+)(?=\S)|(?<=\S)(?:\*{1,3}|_{1,3}|`+)(?!\w)")
+_STRUCK = re.compile(r"~~[^~]+~~")
 _LABEL = re.compile(r"([A-Za-z]+)[ \t]*[:：][ \t]*")
 _UNSEEN = re.compile("[\u200b-\u200f\u2060\ufeff\u00ad]")
 _AROUND = re.compile(r"(\*\*|__|[`*_])(.+)\1")
@@ -195,7 +197,7 @@ def _forms(reply: str) -> Iterator[tuple[list[str], list[str]]]:
 
 
 def _without_end_tokens(text: str) -> str:
-    for _ in range(_MOST_END_TOKENS):
+    for _ in range(_MOST_LAYERS):
         if (token := _END_TOKEN.search(text, max(0, len(text) - 60))) is None:
             break
         text = text[: token.start()].rstrip()
@@ -203,7 +205,10 @@ def _without_end_tokens(text: str) -> str:
 
 
 def _without_fences(text: str) -> tuple[list[str], list[str]]:
-    """The lines of a text that are neither fences nor rules, and the closed blocks that may be Python."""
+    """The lines of a text that are neither fences nor rules, and the blocks that may be Python.
+
+    There is none where a further one has no end: the reply was cut off in what was to replace them.
+    """
     lines: list[str] = []
     blocks: list[str] = []
     fence, start, may_be_python = "", 0, False
@@ -219,18 +224,23 @@ def _without_fences(text: str) -> tuple[list[str], list[str]]:
             fence = ""
             if may_be_python:
                 blocks.append("\n".join(lines[start:]))
-    return lines, blocks
+    return lines, [] if fence and may_be_python else blocks
 
 
 def _unmarked_line(line: str) -> str:
-    """A line without bullets, emphasis, tags, quotation marks around it, and a space before the colon of its label."""
-    line = _TAG.sub("", line).strip()
+    """A line without bullets, emphasis, tags, quotation marks around it, and a space before the colon of its label.
+
+    What is struck out is withdrawn, and goes with its marks.
+    """
+    line = _STRUCK.sub("", _TAG.sub("", line)).strip()
     if bullet := _BULLET.match(line):
         line = line[bullet.end() :]
     for _ in range(2):
         line = _COMMAND.sub(r"\1", line)
     line = _MARK.sub("", line).strip()
-    while len(line) > 1 and _PAIRS.get(line[0]) == line[-1]:
+    for _ in range(_MOST_LAYERS):
+        if len(line) < 2 or _PAIRS.get(line[0]) != line[-1]:
+            break
         line = line[1:-1].strip()
     label = _LABEL.match(line)
     return line if label is None else f"{label[1]}: {line[label.end() :]}"

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pettingllms_envs.episodes import files
+from pettingllms_envs.episodes.difference import differing
 from pettingllms_envs.settings import STRICT_FORMAT
 
 
@@ -229,15 +230,11 @@ def digest_of(config: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def changed(one: Any, other: Any, name: str = "") -> list[str]:
+def changed(one: Any, other: Any) -> list[str]:
     """Where two configurations differ, as `"args.learning_rate: 0.001 there, 0.002 here"`."""
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        found = []
-        for key in dict.fromkeys([*one, *other]):
-            place = f"{name}.{key}" if name else str(key)
-            found += changed(one.get(key), other.get(key), place)
-        return found
-    return [] if one == other else [f"{name}: {json.dumps(one)} there, {json.dumps(other)} here"]
+    return [
+        f"{name}: {json.dumps(there)} there, {json.dumps(here)} here" for name, there, here in differing(one, other)
+    ]
 
 
 # ---- Files ----------------------------------------------------------------------------------------------------------

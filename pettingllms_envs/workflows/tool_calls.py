@@ -164,7 +164,8 @@ class ToolCalls:
         prompt = self.workflow.system(role)
         if self.style == "native" or not (tools := self._of_member[role]):
             return prompt
-        return f"{prompt}\n{self._manual(tools)}"
+        lines = [prompt, f"Before you reply you may call a tool, up to {self.max_calls} times:"]
+        return "\n".join([*lines, *(manual_of(tool.spec) for tool in tools)])
 
     def observe(self, state: ToolCallState, role: str) -> Any:
         """The workflow's observation, and for the acting agent its calls with their results."""
@@ -252,10 +253,6 @@ class ToolCalls:
             ]
             for role, tools in self.tools.items()
         }
-
-    def _manual(self, tools: Sequence[Tool]) -> str:
-        lines = [f"Before you reply you may call a tool, up to {self.max_calls} times:"]
-        return "\n".join([*lines, *(manual_of(tool.spec) for tool in tools)])
 
     def _prompt(self, role: str, seen: Any, rounds: Sequence[CallRound], tools: Sequence[Tool]) -> Prompt:
         """The chat of an agent whose calls are native."""

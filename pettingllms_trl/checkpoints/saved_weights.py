@@ -39,7 +39,8 @@ def check_saved(team: Team, folder: Path) -> None:
             config = model.peft_config[adapter]
             if changed_by(config) is None:  # such an adapter changes it in the same way when it is loaded
                 bases[id(model)] = model, str(config.base_model_name_or_path)
-        for name, path in (wrong := _different(held, place)) and [wrong[0]]:
+        if wrong := _different(held, place):
+            name, path = wrong[0]
             raise RuntimeError(
                 f"{path} was saved, and its tensor {name} is not the one that is trained; expected equal ones. "
                 f"{len(wrong)} tensors of policy {policy.name!r} differ. Save its model itself (save_pretrained)."

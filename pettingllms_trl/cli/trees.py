@@ -20,6 +20,8 @@ from rich.text import Text
 from rich.tree import Tree
 from transformers import TrainerCallback
 
+from pettingllms_envs.printable import printable
+
 
 WIDTH = 100  # characters of a reply
 
@@ -73,7 +75,7 @@ class PrintTrees(TrainerCallback):
 def _line(candidate: dict[str, Any]) -> Text:
     """`> -0.20 (+0.00) Moves: R U`: played on or not, reward, advantage, the end of the reply, where its answer is."""
     said = " ".join(" ".join(message["content"] for message in candidate["completion"]).split())
-    shown = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in said)
+    shown = printable(said)
     shown = shown if len(shown) <= WIDTH else f"... {shown[-WIDTH:]}"
     mark = ">" if candidate["chosen"] else " "
     text = f"{mark} {candidate['environment']:+.2f} ({candidate['advantage']:+.2f}) {shown}"

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from peft import PeftModel
 from transformers import GenerationConfig
 
 from pettingllms_trl.policies.team import Team
+from pettingllms_trl.structure.properties import base_of
 
 
 KEPT = (
@@ -33,7 +33,7 @@ OF_OUTPUT = ("output_", "return_")
 @contextmanager
 def without_folder_sampling(model: Any) -> Iterator[None]:
     """Within, `generate` samples as its caller says, and neutrally where the caller says nothing."""
-    own = model.get_base_model() if isinstance(model, PeftModel) else model
+    own = base_of(model)
     before = own.generation_config  # which is saved with the model
     own.generation_config = copy.deepcopy(before)
     for name in DROPPED:

@@ -159,24 +159,19 @@ class PackedScorer:
         prompts = {8: numbers[:8], 5: numbers[8:13]}
         rows = [(prompts[start], numbers[13 + 6 * row :][:size]) for row, (start, size) in enumerate(PROBE)]
         ids, mask, most = padded(rows, self._accelerator.device)
-        training = model.training
-        model.eval()
-        try:
-            with torch.no_grad():
-                in_batch, _, _ = self._score(model, ids, mask, most)
-                try:
-                    packed, _ = self._packed(model, ids, mask, most)
-                except FAILURES as failure:
-                    return why_failed(failure)
-                noise, error = torch.zeros(2, device=ids.device)
-                for row in ALONE:
-                    own = mask[row].bool()
-                    width = int(own[-most:].sum())
-                    alone, _, _ = self._score(model, ids[row : row + 1, own], mask[row : row + 1, own], width)
-                    noise = noise + (in_batch[row, :width] - alone[0]).abs().mean()
-                    error = error + (packed[row, :width] - alone[0]).abs().mean()
-        finally:
-            model.train(training)
+        with self._team.in_eval_mode(), torch.no_grad():
+            in_batch, _, _ = self._score(model, ids, mask, most)
+            try:
+                packed, _ = self._packed(model, ids, mask, most)
+            except FAILURES as failure:
+                return why_failed(failure)
+            noise, error = torch.zeros(2, device=ids.device)
+            for row in ALONE:
+                own = mask[row].bool()
+                width = int(own[-most:].sum())
+                alone, _, _ = self._score(model, ids[row : row + 1, own], mask[row : row + 1, own], width)
+                noise = noise + (in_batch[row, :width] - alone[0]).abs().mean()
+                error = error + (packed[row, :width] - alone[0]).abs().mean()
         least = EXACT if self._is_in_float32(model) else torch.finfo(torch.bfloat16).eps * float(in_batch.abs().max())
         if float(error) <= max(NOISES * float(noise), len(ALONE) * least):
             return None
@@ -185,15 +180,11 @@ class PackedScorer:
 
     def _check_positions(self, name: str) -> None:
         """Check whether a model needs position ids on TRL's path; warn if it does and does not get them."""
-        own, model = self._team.weights_of(self._team.active), self._team.wrapped
-        training = model.training
-        model.eval()
-        score = partial(self._score, model, logits_to_keep=1)
-        try:
+        own = self._team.weights_of(self._team.active)
+        with self._team.in_eval_mode():
+            score = partial(self._score, self._team.wrapped, logits_to_keep=1)
             if not counts_padding(own, score, self._accelerator.device):
                 return
-        finally:
-            model.train(training)
         if self._args.shared_prefix and takes_positions(base_of(own)):
             self.with_positions.add(name)
             return

@@ -10,10 +10,12 @@ import httpx2
 import pytest
 
 from pettingllms_envs.agents.answers import (
+    AnswerFailed,
     ErrorInside,
     ending,
     finish_of,
     is_passing,
+    is_refused,
     read_chat,
     read_checked,
     read_usage,
@@ -57,6 +59,39 @@ def test_what_is_no_word_is_not_known(word: Any) -> None:
 
 def test_the_word_of_an_object_is_its_type() -> None:
     assert finish_of({"type": "length", "length": 8}) == "length"  # SGLang
+    choice = {"message": {"content": "U"}, "finish_reason": {"type": "abort", "message": "out of memory"}}
+    with pytest.raises(AnswerFailed, match="finish_reason 'abort'"):
+        read_checked(json.dumps({"choices": [choice]}))
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ([{"type": "text", "text": "U"}, {"type": "text", "text": " R"}], "U R"),
+        ([{"type": "output_text", "text": "U"}], "U"),
+        ([{"type": "thinking", "thinking": [{"type": "text", "text": "D?"}]}, {"type": "text", "text": "U"}], "U"),
+        ([{"type": "reasoning", "text": "D?"}, {"type": "text", "text": "U"}], "U"),
+        ([{"type": "refusal", "refusal": "I will not."}], "I will not."),
+        ([], ""),
+    ],
+)
+def test_a_reply_in_parts_is_the_text_of_those_that_are_no_thoughts(parts: list[Any], said: str) -> None:
+    choice = {"message": {"content": parts}, "finish_reason": "stop"}
+    assert read_chat(json.dumps({"choices": [choice]}), with_calls=False).text == said
+
+
+@pytest.mark.parametrize(
+    "part", [{"type": "audio", "data": "AA=="}, {"type": "text", "text": None}, {"text": "U"}, "U"]
+)
+def test_a_part_that_cannot_be_read_is_no_empty_reply(part: Any) -> None:
+    choice = {"message": {"content": [part]}, "finish_reason": "stop"}
+    with pytest.raises((TypeError, KeyError)):
+        read_chat(json.dumps({"choices": [choice]}), with_calls=False)
+
+
+def test_a_refusal_with_white_space_alone_has_no_text() -> None:
+    choice = {"message": {"content": " \n"}, "finish_reason": "content_filter"}
+    assert is_refused(read_chat(json.dumps({"choices": [choice]}), with_calls=False))
 
 
 @pytest.mark.parametrize(
@@ -84,6 +119,8 @@ def test_the_word_of_an_object_is_its_type() -> None:
         ({"prompt_tokens": 9, "completion_tokens": 0}, None, None, "0 tokens for a text"),
         ({"prompt_tokens": 9, "completion_tokens": 11}, None, None, "more tokens than the limit"),
         ({"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 0}, None, None, "a total below its parts"),
+        ({"prompt_tokens": 9, "completion_tokens": None}, 9, None, "not given"),
+        ({"prompt_tokens": -9, "completion_tokens": 3, "total_tokens": 12}, None, 3, "not given"),
         ({"prompt_tokens": "9", "completion_tokens": True}, None, None, "not given"),
         (None, None, None, "not given"),
     ],

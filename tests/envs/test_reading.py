@@ -1,6 +1,7 @@
 """Replies are read whatever their form: the same answer with marks, in fences, after thoughts, before end tokens."""
 
 import pickle
+import time
 from typing import Any
 
 import pytest
@@ -54,6 +55,12 @@ def test_two_different_answers_that_only_marks_hide_are_unreadable(reply: str) -
     assert MOVES.parse(reply) == TWO_ANSWERS
 
 
+@pytest.mark.parametrize("reply", ["~~Moves: U~~\n**Moves: R R**", "- Moves: ~~U~~ R R", "~~Moves: U~~ `Moves: R R`"])
+def test_what_is_struck_out_is_no_answer(reply: str) -> None:
+    assert MOVES.parse(reply) == "RR"
+    assert isinstance(MOVES.parse("~~Moves: R R~~"), Unreadable)
+
+
 @pytest.mark.parametrize("reply", ["Moves: U\nMoves: R R", "**Moves: U**\nMoves: R R", "<think>x</think>\nMoves: R R"])
 def test_what_is_read_strictly_is_read_alike(reply: str) -> None:
     assert MOVES.parse(reply) == PlanPath().parse(reply) == "RR"
@@ -84,7 +91,14 @@ def test_a_program_is_read_in_any_fence(reply: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "reply", ["```python\nprint(1)\n```\n```python\nprint(2)\n```", "```cpp\nint main() {}\n```", "```\nprint(1)"]
+    "reply",
+    [
+        "```python\nprint(1)\n```\n```python\nprint(2)\n```",
+        "```cpp\nint main() {}\n```",
+        "```\nprint(1)",
+        "```python\nprint(1)\n```\nThat is wrong. Instead:\n```python\nprint(",
+        "```\nprint(1)\n```\n```\nprint(",
+    ],
 )
 def test_two_programs_one_in_another_language_and_one_without_an_end_are_unreadable(reply: str) -> None:
     assert isinstance(CODE.parse(reply), Unreadable)
@@ -118,6 +132,16 @@ def test_a_contributed_task_reads_so_and_stays_the_same_task() -> None:
     again = pickle.loads(pickle.dumps(task))
     assert again == task
     assert again.parse("**Moves: R**") == "R"
+
+
+@pytest.mark.parametrize(
+    ("start", "piece", "end"),
+    [("", "~", "`"), ("```", " ", "`"), ("", "(", "\U0001f600" + 120_000 * ")")],
+)
+def test_a_line_of_any_length_is_read_within_a_second(start: str, piece: str, end: str) -> None:
+    begun = time.process_time()
+    assert isinstance(MOVES.parse(f"{start}{piece * 120_000}{end}\nThat is it."), Unreadable)
+    assert time.process_time() - begun < 1
 
 
 def test_a_reply_of_any_length_is_read_in_linear_time() -> None:

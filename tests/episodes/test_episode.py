@@ -251,6 +251,9 @@ def test_a_run_that_ends_leaves_no_row() -> None:
             r"line 1 has the format 9; expected 1. Read it with the version",
         ),
         ("nonsense\n", r"line 1 is no episode \(it is not JSON\)"),
+        ('{"returns": NaN}\n', r"line 1 is no episode \(NaN is no number below 1e\+100\)"),
+        ('{"returns": 1e308}\n', r"line 1 is no episode \(1e308 is no number"),
+        ('{"index": ' + 5_000 * "9" + "}\n", r"line 1 is no episode \(9{20} is no number"),
     ],
 )
 def test_a_file_that_is_no_record_is_refused(tmp_path: Path, text: str, message: str) -> None:

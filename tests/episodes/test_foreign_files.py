@@ -86,6 +86,12 @@ def test_no_control_character_of_an_error_or_a_path_reaches_the_terminal(
     assert not {"\x1b", "\x07", "\u202e"} & set(shown)
 
 
+def test_what_is_no_file_of_a_run_is_said_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / files.RUN)
+    with pytest.raises(ValueError, match=r"run.json is no regular file; expected one of a run. Name another folder.$"):
+        files.read_header(tmp_path)
+
+
 def test_a_link_to_itself_is_an_error_of_the_system(tmp_path: Path) -> None:
     (tmp_path / files.RUN).symlink_to(files.RUN)
     with pytest.raises(OSError, match="Too many levels of symbolic links"):

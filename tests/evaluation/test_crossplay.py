@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 import pettingllms_envs
 from pettingllms_envs.agents.spec import AgentSpec
 from pettingllms_envs.evaluation import bench as benches
-from pettingllms_envs.evaluation import crossplay
+from pettingllms_envs.evaluation import crossplay, tables
 from pettingllms_envs.workflows.draft_plan import DraftPlan
 
 
@@ -133,3 +135,10 @@ def test_one_agent_is_no_team() -> None:
     )
     with pytest.raises(ValueError, match=r"the run has the roles planner; expected a team"):
         crossplay.solo(lone)
+
+
+def test_no_name_in_a_table_is_obeyed_by_a_terminal() -> None:
+    console = Console(file=io.StringIO(), width=100)
+    tables.table(console, ("planner", "a\x1b[2J[red]"), [("b\u202e", "\x07")])
+    text = console.file.getvalue()
+    assert text.split() == ["planner", "a\ufffd[2J[red]", "b\ufffd", "\ufffd"]

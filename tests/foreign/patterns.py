@@ -3,7 +3,8 @@
     python tests/patterns.py < patterns.json
 
 A line of output is a pattern that is not linear. Of each pattern there are texts of pieces that it can match, repeated
-with and without what must stand before them, and a last character that it cannot match.
+with and without what must stand before them, and a last character that it cannot match: one that is in no class, and
+for a class of all characters but some, one of these.
 """
 
 import json
@@ -19,6 +20,9 @@ parser, constants = re._parser, re._constants  # type: ignore[attr-defined]  # n
 SMALL, LARGE = 1_000, 4_000
 MOST_RATIO, MOST_SECONDS, LEAST_SECONDS, TRIES = 6.0, 0.25, 0.001, 4
 """Below `LEAST_SECONDS` no ratio is measured: what is quadratic takes 8 ms for `LARGE` characters."""
+
+
+MOST_ENDS = 2
 
 
 def sample(nodes: Any, dice: random.Random) -> str:
@@ -88,13 +92,32 @@ def repeats(nodes: Any, before: Any = ()) -> Iterator[tuple[Any, Any]]:
         before.append((kind, value))
 
 
+def excluded(nodes: Any) -> Iterator[str]:
+    """The characters that a parsed pattern names only to exclude them, as those of `[^`]`."""
+    for kind, value in nodes:
+        name = str(kind)
+        if name == "NOT_LITERAL":
+            yield chr(value)
+        elif name == "IN" and str(value[0][0]) == "NEGATE":
+            yield from (chr(each) for what, each in value if str(what) == "LITERAL")
+        elif name == "BRANCH":
+            for each in value[1]:
+                yield from excluded(each)
+        elif name == "SUBPATTERN":
+            yield from excluded(value[3])
+        elif name in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
+            yield from excluded(value[2])
+
+
 def texts(pattern: str, flags: int, *, draws: int = 2) -> Iterator[tuple[str, str, str]]:
     """What stands before, a piece to repeat, and what stands after."""
     dice, nodes = random.Random(0), parser.parse(pattern, flags)
     seen = set()
+    ends = [*dict.fromkeys(excluded(nodes))][:MOST_ENDS]
     for before, body in [*repeats(nodes), ((), nodes)]:
-        for _ in range(draws):
+        for draw in range(draws):
             first, piece = sample(before, dice), sample(body, dice)
+            yield from ((first, piece, end) for end in ends if piece and not draw)
             for given in ((first, piece), ("", first + piece), ("", first)):
                 if given[1] and given not in seen:
                     seen.add(given)

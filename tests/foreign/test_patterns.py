@@ -161,6 +161,8 @@ def test_every_pattern_of_both_packages_takes_at_most_six_times_as_long_for_four
         (r"<title\b[^<>]*>", "search", True),
         (r"a\s*\s*b", "fullmatch", False),
         (r"x[^y]*x|ab", "search", True),
+        (r"[ \t]*(`{3,}|~{3,})[ \t]*([^`]*)", "fullmatch", False),
+        (r"[ \t]*(`{3,}+|~{3,}+)([^`]*)", "fullmatch", True),
     ],
 )
 def test_what_is_quadratic_or_worse_is_found(pattern: str, method: str, is_linear: bool) -> None:

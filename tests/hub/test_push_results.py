@@ -132,6 +132,16 @@ def test_paths_of_this_machine_that_would_be_uploaded_are_shown(
     assert "of which the last names are uploaded: /home/ada/model, C:\\ada\\lora" in capsys.readouterr().out
 
 
+def test_no_file_that_is_uploaded_has_a_path_of_this_machine(fake: FakeHub, run: Path) -> None:
+    for name in ("run.json", "report.json"):
+        content = json.loads((run / name).read_text()) | {"data": {"name": "/home/ada/rows.jsonl", "note": ""}}
+        (run / name).write_text(json.dumps(content))
+    hub.push(run, "me/plan-path", api=HfApi(endpoint=fake.endpoint, token="hf_fake"))
+    files = fake.files["dataset/me/plan-path"]
+    assert json.loads(files["report.json"])["data"]["name"] == "rows.jsonl"
+    assert [name for name, content in files.items() if b"/home/ada" in content] == []
+
+
 def test_where_nobody_can_be_asked_nothing_is_uploaded(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -358,7 +358,9 @@ def test_declared_ranges_are_metadata_and_bounds_and_the_least_is_paid_for_a_fai
     env = program(paid, agents=("writer",), reward_ranges=ranges)()
     assert (env.metadata["reward_ranges"], env.metadata["crash_reward"]) == (ranges, -0.5)
     assert returns_of(env, ["0.5"])[0] == {"writer": 0.5}
-    with pytest.raises(ProgramFailed, match="the part 'format' of -2; expected those of reward_ranges="):
+    with pytest.raises(
+        ProgramFailed, match=r"the part 'format' of -2; expected those of reward_ranges=.*Declare 'format' there"
+    ):
         played(env, ["2"])
     env = program(paid, agents=("writer",), reward_ranges={"reward": (0, 1)})()
     with pytest.raises(ProgramFailed, match=r"the part 'format' of -0\.5"):
