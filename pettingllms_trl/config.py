@@ -41,7 +41,6 @@ CHOICES: Mapping[str, tuple[Sequence[str | None], str]] = {
     "canary": (("stop", "warn", None), "'stop', 'warn' or None to compare nothing"),
     "audit": (("warn", "stop", None), "'warn', 'stop' or None to look at nothing"),
 }
-"""Values of fields, and what an error says of them."""
 
 
 @with_help
