@@ -3,9 +3,8 @@
     round 1: play its share of the tokens or rows | keep replies | num_iterations passes over them | evaluate, save
     round 2: play with the new weights            | keep more    | passes over all that was kept   | evaluate, save
 
-A pass is to TRL's loop what a generation is elsewhere, of as many optimizer steps as its replies need. Weights,
-optimizer and learning-rate schedule go on from round to round. All of the state here is part of a checkpoint, so that
-a resumed run goes on inside a round, or with the next one.
+A pass is to TRL's loop what a generation is elsewhere, of as many optimizer steps as its replies need. Optimizer and
+learning-rate schedule go on from round to round. Checkpoints have all of this state.
 """
 
 from __future__ import annotations
