@@ -29,7 +29,7 @@ from pettingllms_envs.testing.play import (
 
 
 MOST_STARTS, MOST_EPISODES, MOST_STEPS = 4, 6, 3_000  # starts, episodes from each, steps in all
-FEW = 4  # pairs of a kind with equal futures, of which one at least should be in one state
+FEW, MANY = 4, 12  # pairs of a kind with equal futures, long or not, of which one at least should be in one state
 THOUGHT, UNREADABLE, MESSAGES = "Hm.\n", ("blah", "other nonsense"), ("Go north.", "Go south then.")
 
 
@@ -113,7 +113,8 @@ class Pairs:
         tried = f"{self._num} pairs of replies at {self._decisions} decisions; {same.total()} with equal futures"
         tried += f", {met.total()} of them in one state"
         tried += f"; stopped after {MOST_STEPS} steps" if self._steps >= MOST_STEPS else ""
-        never = [kind for kind, count in same.items() if kind[1] and count >= FEW and not met[kind]]
+        enough = {kind for kind, count in same.items() if self._same[kind, True] >= FEW or count >= MANY}
+        never = [kind for kind in same if kind[1] and kind in enough and not met[kind]]
         if never:
             what = " and ".join(f"{kind} of {agent}" for agent, kind in never)
             raise Warned(
