@@ -41,7 +41,6 @@ CHOICES: Mapping[str, tuple[Sequence[str | None], str]] = {
     "canary": (("stop", "warn", None), "'stop', 'warn' or None to compare nothing"),
     "audit": (("warn", "stop", None), "'warn', 'stop' or None to look at nothing"),
 }
-"""Values of fields, and what an error says of them."""
 
 
 @with_help
@@ -149,12 +148,10 @@ class MultiAgentGRPOConfig(GRPOConfig):
         imitate (`str`, *optional*):
             Expert iteration instead of a credit scheme: in rounds, the team plays, some of its replies are kept, and
             their tokens are imitated. `"success"` keeps the replies of episodes that succeeded
-            (`outcome["success"]`), by default of `sampling="parallel"`, and of a tree those that were played on.
-            `"best"` keeps the best of each group, as `credit="best"` has them. Replies that were cut off are left out,
-            and a policy of which nothing is kept stays as it is. The loss is the negative log-likelihood of the
-            sampled ids, TRL's `"cispo"` at a ratio and an advantage of 1 (`trainer.args` is a copy that says so);
-            `credit`, `filters`, `beta` and `loss_type` are left out. Training ends after `num_rounds`. Checkpoints and
-            evaluations follow each round, unless their strategy is `"no"`. `docs/training.md` says more.
+            (`outcome["success"]`), `"best"` the best of each group, as `credit="best"` has them; neither one that was
+            cut off. The loss is the negative log-likelihood of the sampled ids, TRL's `"cispo"` at a ratio and an
+            advantage of 1 (`trainer.args` is a copy that says so); `credit`, `filters`, `beta` and `loss_type` are
+            left out. `None`: policy gradients. `docs/training.md` says more.
         num_rounds (`int`, *optional*, defaults to `10`):
             Rounds of `imitate`. Each plays generations of the ordinary size, one at least, until its share of
             `max_generated_tokens` is spent, or without that of the rows of all epochs.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from operator import attrgetter
 
 from pettingllms_envs.audit.findings import Finding, Status
 from pettingllms_envs.audit.rows import Run
@@ -149,10 +148,11 @@ def stopped_exploring(run: Run, series: Series) -> Finding:
         return Finding(name, "not applicable", text)
     words, bad = [], []
     for role, (first, middle, last) in known.items():
-        kinds, others = ([_share(*pair(each)) for each in (first, last)] for pair in (_OF_ALL, _OF_ONE_PROMPT))
+        kinds = [_share(each.kinds, each.given) for each in (first, last)]
+        others = [_share(each.other, each.again) for each in (first, last)]
         before, now = (each.solved / max(each.judged, 1) for each in (middle, last))
         noise = 2 * math.sqrt(before * (1 - before) * (1 / max(middle.judged, 1) + 1 / max(last.judged, 1)))
-        if kinds[0] is None or kinds[1] is None or not last.groups:
+        if kinds[0] is None or kinds[1] is None or last.groups < FEW_REPLIES:
             continue
         words.append(f"{role} {kinds[0]:.0%} -> {kinds[1]:.0%} (success, middle to last: {before:.0%} -> {now:.0%})")
         are_alike = all(one is None or two is None or two < FEWER * one for one, two in (kinds, others))
@@ -165,9 +165,6 @@ def stopped_exploring(run: Run, series: Series) -> Finding:
     text = f"share of different replies, first to last third: {', '.join(words)}."
     return Finding(name, "warning" if bad else "passed", text, remedy=remedy if bad else "")
 
-
-_OF_ALL = attrgetter("kinds", "given")
-_OF_ONE_PROMPT = attrgetter("other", "again")
 
 COLLAPSE = (
     cut_off_replies,

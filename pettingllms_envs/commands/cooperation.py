@@ -19,6 +19,7 @@ import pettingllms_envs
 from pettingllms_envs.agents.spec import parse
 from pettingllms_envs.commands import counted, refuse, say, user_errors
 from pettingllms_envs.commands.runs import default_output, missing, say_problems, specs, watched
+from pettingllms_envs.episodes.observing import task_of
 from pettingllms_envs.evaluation import cooperation, tables, team_forms
 from pettingllms_envs.evaluation.bench import roles_of
 from pettingllms_envs.evaluation.cooperation import Bound, sentences
@@ -155,8 +156,6 @@ def _guessers(arms: Mapping[str, Any]) -> dict[str, Any]:
 
 def _blind_bound(env: Any) -> float | None:
     """The bound of agents that do not read a part of the question; None if the environment declares none."""
-    from pettingllms_envs.testing.play import task_of
-
     task = task_of(env)
     return float(task.blind_bound()) if isinstance(task, HasBlindBound) else None
 
@@ -164,7 +163,7 @@ def _blind_bound(env: Any) -> float | None:
 def _bound(bench: Any, env: Any) -> Any:
     """The bound of an agent alone, recomputed; None if the environment declares none."""
     from pettingllms_envs.testing.cooperation import lone_bound
-    from pettingllms_envs.testing.play import Failed, task_of
+    from pettingllms_envs.testing.play import Failed
 
     task = task_of(env)
     if not isinstance(task, HasLoneBound):

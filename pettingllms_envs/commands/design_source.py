@@ -15,7 +15,7 @@ from typing import Any
 import pettingllms_envs
 from pettingllms_envs.core import Unreadable
 from pettingllms_envs.episodes import files
-from pettingllms_envs.evaluation.bench import workflow_of
+from pettingllms_envs.episodes.observing import workflow_of
 from pettingllms_envs.workflows.design_team import DesignTeam
 from pettingllms_envs.workflows.designed import Designed
 from pettingllms_envs.workflows.designs import Design, read_design

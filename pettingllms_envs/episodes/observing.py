@@ -7,6 +7,18 @@ from collections.abc import Mapping
 from typing import Any
 
 
+def workflow_of(env: Any) -> Any:
+    """The environment's workflow, without the tools that its roles may call; None of a third-party environment."""
+    workflow = getattr(env.unwrapped, "workflow", None)
+    has_tools = "tools" in getattr(env, "metadata", {})
+    return getattr(workflow, "workflow", workflow) if has_tools else workflow
+
+
+def task_of(env: Any) -> Any:
+    """The task of an environment that has one in `unwrapped.workflow`, or None."""
+    return getattr(workflow_of(env), "task", None)
+
+
 def state_hash(env: Any) -> str | None:
     """The environment's own hash of its state, or None."""
     found = getattr(env.unwrapped, "state_hash", None)

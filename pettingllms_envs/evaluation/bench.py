@@ -16,7 +16,7 @@ from pettingllms_envs.agents.base import Agent
 from pettingllms_envs.agents.spec import AgentSpec, from_identity
 from pettingllms_envs.episodes.episode import Instance, RunLimits
 from pettingllms_envs.episodes.files import ANY_INSTANCE, REPORT, Row, check_starts_nothing, header, write_json
-from pettingllms_envs.episodes.observing import content_of, problem_of
+from pettingllms_envs.episodes.observing import content_of, problem_of, workflow_of
 from pettingllms_envs.episodes.schema import of_bench_config
 from pettingllms_envs.evaluation import data_label, metrics
 from pettingllms_envs.evaluation.agent_pools import WITHOUT_MODEL, open_all
@@ -358,12 +358,6 @@ def with_options(bench: Bench, kind: str, options: Mapping[str, Any]) -> Bench:
         for agent, spec in bench.agents.items()
     }
     return replace(bench, agents=agents)
-
-
-def workflow_of(env: Any) -> Any:
-    """The environment's workflow, without the tools that its roles may call; None of a third-party environment."""
-    workflow: Any = getattr(env.unwrapped, "workflow", None)
-    return workflow.workflow if "tools" in env.metadata else workflow
 
 
 def roles_of(env: Any) -> dict[str, str]:

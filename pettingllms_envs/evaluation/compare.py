@@ -20,8 +20,9 @@ from typing import Any
 
 import pettingllms_envs
 from pettingllms_envs.episodes.files import ANY_INSTANCE, Row, check_starts_nothing, problem
+from pettingllms_envs.episodes.observing import workflow_of
 from pettingllms_envs.evaluation import data_label
-from pettingllms_envs.evaluation.bench import without_defaults, workflow_of
+from pettingllms_envs.evaluation.bench import without_defaults
 from pettingllms_envs.evaluation.metrics import tokens
 from pettingllms_envs.evaluation.scores import SUCCESS, check_cooperative, measure_of, returns_by_problem
 from pettingllms_envs.evaluation.scores import Run as Run

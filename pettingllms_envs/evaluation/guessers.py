@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from pettingllms_envs.episodes.episode import Instance
-from pettingllms_envs.episodes.observing import infos_of
+from pettingllms_envs.episodes.observing import infos_of, task_of
 from pettingllms_envs.features import BlindPolicy, HasBlindBound, always
 from pettingllms_envs.observations import read_observation, text_of
 
@@ -35,7 +35,7 @@ class GuesserResult(NamedTuple):
 
 def guessers_of(env: Any) -> dict[str, BlindPolicy]:
     """The guessers of an environment's task by name; of a third-party environment none."""
-    task = getattr(getattr(env.unwrapped, "workflow", None), "task", None)
+    task = task_of(env)
     if task is None:
         return {}
     policies: Mapping[str, BlindPolicy] = task.blind_policies if isinstance(task, HasBlindBound) else {}

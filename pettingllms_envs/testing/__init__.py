@@ -30,6 +30,7 @@ from typing import Any
 
 from pettingzoo import AECEnv
 
+from pettingllms_envs.episodes.observing import task_of
 from pettingllms_envs.failures import Unavailable
 from pettingllms_envs.testing.cooperation import check_cooperation
 from pettingllms_envs.testing.determinism import (
@@ -50,7 +51,7 @@ from pettingllms_envs.testing.observations import (
 )
 from pettingllms_envs.testing.pairs import check_pairs
 from pettingllms_envs.testing.pettingzoo_api import check_parallel, check_pettingzoo
-from pettingllms_envs.testing.play import Case, Failed, Skipped, Start, Warned, reply_pool, task_of
+from pettingllms_envs.testing.play import Case, Failed, Skipped, Start, Warned, reply_pool
 from pettingllms_envs.testing.potential import check_potential
 from pettingllms_envs.testing.replies import check_fuzzed_replies, check_long_replies
 from pettingllms_envs.testing.report import Report, Result, Status

@@ -11,6 +11,7 @@ from typing import Any
 from pettingzoo.utils.wrappers import BaseWrapper, OrderEnforcingWrapper
 
 from pettingllms_envs.core import Tool, ToolResult, ToolSpec
+from pettingllms_envs.episodes.observing import task_of, workflow_of
 from pettingllms_envs.features import HasChannel, HasSymbols
 from pettingllms_envs.observations import Prompt, images_of, read_observation, text_of
 from pettingllms_envs.pictures import opened
@@ -25,12 +26,10 @@ from pettingllms_envs.testing.play import (
     mixed_episode,
     same,
     same_course,
-    task_of,
     told,
     view,
 )
 from pettingllms_envs.tools.calls import Call, only_text, text_call, written_call
-from pettingllms_envs.workflows.tool_calls import ToolCalls
 
 
 MOST_BYTES = 4 << 20  # of an image
@@ -205,12 +204,6 @@ def specs_of(workflow: Any) -> list[ToolSpec]:
     """Of the tools that have one, which not every executor has."""
     found = [getattr(tool, "spec", None) for tools in tools_of(workflow).values() for tool in tools]
     return [spec for spec in found if spec is not None]
-
-
-def workflow_of(env: Any) -> Any:
-    """The workflow of an environment, without its tools; None if it has none."""
-    workflow = getattr(env.unwrapped, "workflow", None)
-    return workflow.workflow if isinstance(workflow, ToolCalls) else workflow
 
 
 def with_tools(workflow: Any, result: ToolResult, spec: Callable[[ToolSpec], ToolSpec] = lambda spec: spec) -> Any:

@@ -233,11 +233,6 @@ def _are_parts(value: Any) -> bool:
     return isinstance(value, list | tuple) and all(isinstance(part, str | Image) for part in value)
 
 
-def task_of(env: Any) -> Any:
-    """The task of an environment that has one in `unwrapped.workflow`, or None."""
-    return getattr(getattr(env.unwrapped, "workflow", None), "task", None)
-
-
 def made_with(make: Callable[..., Any], **settings: Any) -> Any | None:
     """The environment with these settings, or None if `make` does not accept them."""
     try:

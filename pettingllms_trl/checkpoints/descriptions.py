@@ -19,11 +19,12 @@ from typing import Any
 
 from datasets import Dataset, IterableDataset
 from huggingface_hub import try_to_load_from_cache
-from peft import PeftModel
+from peft import PeftModel, get_peft_model_state_dict
 from peft.tuners.tuners_utils import BaseTunerLayer
 from pettingzoo import AECEnv
 from trl.trainer.utils import get_config_model_id
 
+from pettingllms_trl.policies.adapters import checksum, is_sharded
 from pettingllms_trl.policies.routing import Policy
 from pettingllms_trl.policies.team import Team
 
@@ -153,10 +154,11 @@ def described_team(team: Team, *, has_factors: bool = False) -> dict[str, dict[s
         policies[f"policy {policy.name}"] = f"{kind}, {'trained' if policy.is_trained else 'frozen'}"
         if policy.api is None:
             adapter = adapter_name(team, policy)
-            is_saved = policy.is_trained and adapter is None
-            models[f"the model of {policy.name}"] = described_model(
-                team.weights_of(policy.name).config, is_saved=is_saved
-            )
+            is_saved = policy.is_trained and adapter is None and not team.keeps_start_of(policy)
+            config = team.weights_of(policy.name).config
+            models[f"the model of {policy.name}"] = described_model(config, is_saved=is_saved)
+            if adapter is not None and team.keeps_start_of(policy):
+                models[f"the KL reference of {policy.name}"] = _described_reference(team, policy)
             own = {} if adapter is None else _described_adapter(team.weights_of(policy.name), adapter)
             adapters |= {f"{name} of the adapter {policy.name}": value for name, value in own.items()}
     return {"policies": policies, "model": models, "peft_config": adapters}
@@ -191,7 +193,8 @@ def described_model(config: Any, *, is_saved: bool) -> dict[str, Any]:
     """The model that a policy begins with.
 
     Args:
-        is_saved: Whether checkpoints have all of its weights, so that those it began with no longer matter.
+        is_saved: Whether checkpoints have all of its weights, and those it began with no longer matter, as they do to
+            a KL divergence from them.
     """
     name, sizes = get_config_model_id(config) or "", config.get_text_config()
     folder, revision = Path(name), getattr(config, "_commit_hash", None)
@@ -204,6 +207,20 @@ def described_model(config: Any, *, is_saved: bool) -> dict[str, Any]:
         "weights": _digest_of_weights(folder) if name and folder.is_dir() else None,
         "is_saved": is_saved,
     }
+
+
+def _described_reference(team: Team, policy: Policy) -> dict[str, Any]:
+    """What an adapter's KL divergence is to, in the form of `described_model`: the base, or the adapter as given.
+
+    A checkpoint of the one adapter of all agents has the copy of that beside it; others are told by their weights.
+    """
+    reference, model = team.reference_adapter_of(policy), team.weights_of(policy.name)
+    weights = None
+    if reference is not None and not team.is_plain and not is_sharded(model):
+        tensors = get_peft_model_state_dict(model, adapter_name=reference)
+        weights = digest_of(json.dumps({name: checksum(tensor) for name, tensor in sorted(tensors.items())}))
+    name = "the base" if reference is None else "the adapter that was given"
+    return {"name": name, "architecture": f"on {model.config.model_type}", "weights": weights, "is_saved": False}
 
 
 def described_environment(make: Callable[[], Any], env: AECEnv) -> dict[str, Any]:

@@ -170,11 +170,6 @@ def episodes(i: int, decision: Decision, k: int) -> Place:
     return Place(decision.instance, decision.episode)
 
 
-def all_episodes(i: int, decision: Decision, k: int) -> Place:
-    """All episodes of an environment, each counted once."""
-    return Place(decision.environment, (decision.instance, decision.episode))
-
-
 @dataclass(frozen=True, slots=True)
 class GroupExactness:
     """Whether the candidates that are compared answer the same prompt.

@@ -21,9 +21,9 @@ import torch
 from pettingllms_trl.credit.grouping import (
     Advantages,
     Peers,
+    Place,
     Scale,
     Value,
-    all_episodes,
     best_of_peers,
     compare,
     episodes,
@@ -127,11 +127,12 @@ def success(decisions: Sequence[Decision], /, *, keep_fraction: float | None = N
     """
     if keep_fraction is not None and not 0.0 < keep_fraction < 1.0:
         raise ValueError(
-            f"keep_fraction={keep_fraction!r}, expected a share of the episodes between 0 and 1, such as 0.2"
+            f"keep_fraction={keep_fraction!r}, expected a share of the episodes between 0 and 1. Set 0.2."
         )
     kept: Advantages = [[float(bool(decision.success))] * len(decision.candidates) for decision in decisions]
     if keep_fraction is not None:
-        kept = over_groups(decisions, _returns(decisions), all_episodes, partial(top_of_peers, share=keep_fraction))
+        returns, top = _returns(decisions), partial(top_of_peers, share=keep_fraction)
+        kept = over_groups(decisions, returns, lambda i, d, k: Place(d.environment, episodes(i, d, k)), top)
     elif unknown := [decision for decision in decisions if decision.success is None]:
         raise ValueError(
             f"{len(unknown)} of {len(decisions)} decisions are of episodes that do not say if they succeeded; expected"

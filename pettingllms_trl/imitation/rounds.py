@@ -3,9 +3,8 @@
     round 1: play its share of the tokens or rows | keep replies | num_iterations passes over them | evaluate, save
     round 2: play with the new weights            | keep more    | passes over all that was kept   | evaluate, save
 
-A pass is to TRL's loop what a generation is elsewhere, of as many optimizer steps as its replies need. Weights,
-optimizer and learning-rate schedule go on from round to round. All of the state here is part of a checkpoint, so that
-a resumed run goes on inside a round, or with the next one.
+A pass is to TRL's loop what a generation is elsewhere, of as many optimizer steps as its replies need. Optimizer and
+learning-rate schedule go on from round to round. Checkpoints have all of this state.
 """
 
 from __future__ import annotations
@@ -103,8 +102,7 @@ class Rounds(TokenBudget):
 
     @property
     def _is_last(self) -> bool:
-        is_spent = self.max_tokens is not None and self.num_generated >= self.max_tokens
-        return is_spent or self.number == self._args.num_rounds
+        return self.number == self._args.num_rounds or super().done >= 1.0
 
     def micro_steps_for(self, num_rows: int) -> int:
         """Micro-steps of a pass over this number of a policy's replies, in mini-batches of the ordinary size."""
@@ -127,16 +125,14 @@ class Rounds(TokenBudget):
         control.should_training_stop |= self.is_spent(state.global_step)
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """The data loader's rows only count steps: what other trainings do after its epochs is done after rounds."""
+        # The data loader's rows only count steps: what other trainings do after its epochs is done after rounds.
         control.should_evaluate = control.should_save = False
 
     def is_spent(self, micro_step: int) -> bool:
-        """Whether training is over."""
         return self.is_over and self.steps_left == 0
 
     @property
     def done(self) -> float:
-        """The share of the rounds that is done."""
         left = self.passes_left - (self.steps_left > 0) + self.steps_left / max(self.num_steps, 1)
         return (self.number - left / self._args.num_iterations) / self._args.num_rounds
 
@@ -147,12 +143,10 @@ class Rounds(TokenBudget):
         return {f"imitation/{name}": float(value) for name, value in found.items()}
 
     def state_dict(self) -> dict[str, Any]:
-        """See `Stateful`."""
         decisions = [_state_of(decision, decision.candidates) for decision in self.decisions]
         return {**super().state_dict(), **{name: getattr(self, name) for name in COUNTS}, "decisions": decisions}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """See `Stateful`."""
         super().load_state_dict(state)
         for name in COUNTS:
             setattr(self, name, state[name])

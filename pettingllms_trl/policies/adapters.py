@@ -153,9 +153,14 @@ def keep_reference(model: PeftModel, adapter: str) -> str:
     if isinstance(config, LoraConfig):
         config.init_lora_weights = True  # others, such as PiSSA, change the base they are added to
     model.add_adapter(name, config)
-    set_peft_model_state_dict(model, get_peft_model_state_dict(model, adapter_name=adapter), adapter_name=name)
+    copy_adapter(model, adapter, name)
     model.set_requires_grad(name, False)
     return name
+
+
+def copy_adapter(model: PeftModel, source: str, target: str) -> None:
+    """Give one adapter the weights of another with the same configuration."""
+    set_peft_model_state_dict(model, get_peft_model_state_dict(model, adapter_name=source), adapter_name=target)
 
 
 def changed_by(config: PeftConfig) -> str | None:
@@ -201,11 +206,11 @@ def unchanged(model: nn.Module) -> Iterator[None]:
         yield
         return
     own = {module: module.named_parameters(recurse=False) for module in model.modules()}
-    held = [(module, name, _sum(p)) for module, parameters in own.items() for name, p in parameters]
+    held = [(module, name, checksum(p)) for module, parameters in own.items() for name, p in parameters]
     yield
     for module, name, before in held:
         now = dict(module.named_parameters(recurse=False)).get(name)
-        if now is None or _sum(now) != before:
+        if now is None or checksum(now) != before:
             raise ValueError(
                 f"adding adapters has changed {name!r} of a {type(module).__name__} of the base model, which other "
                 "policies, references or partners use, too; expected adapters that leave the base as it is. Set "
@@ -213,7 +218,7 @@ def unchanged(model: nn.Module) -> Iterator[None]:
             )
 
 
-def _sum(tensor: torch.Tensor) -> int:
+def checksum(tensor: torch.Tensor) -> int:
     """A checksum of a tensor's bits."""
     raw = tensor.detach().contiguous().flatten()
     is_aligned = raw.element_size() * raw.numel() % 8 == 0 == raw.element_size() * raw.storage_offset() % 8

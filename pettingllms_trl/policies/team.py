@@ -39,6 +39,7 @@ from pettingllms_trl.policies.adapters import (
     check_equal,
     check_layers,
     check_trained,
+    copy_adapter,
     is_sharded,
     keep_reference,
     make_ready,
@@ -342,6 +343,22 @@ class Team:
         )
 
     # ---- References -----------------------------------------------------------------------------------------------
+
+    def keeps_start_of(self, policy: Policy) -> bool:
+        """Whether a policy's KL divergence is to the weights that it started from, all through the run."""
+        return bool(self._betas.get(policy.name)) and not self._args.sync_ref_model
+
+    def reference_adapter_of(self, policy: Policy) -> str | None:
+        """The name of the frozen copy of an adapter that was given; `None`: its reference is the base."""
+        kept = self._kept.get(policy.name)
+        return kept if isinstance(kept, str) else None
+
+    def take_over_reference(self) -> None:
+        """Make a loaded adapter `ref` the reference of the one policy: TRL calls it so in its checkpoints."""
+        kept, model = self._kept.get(BASE), self.model
+        if isinstance(kept, str) and isinstance(model, PeftModel) and "ref" in model.peft_config:
+            copy_adapter(model, "ref", kept)
+            model.delete_adapter("ref")
 
     def _make_references(self) -> dict[str, Callable[..., Any]]:
         """The reference model of each policy's KL divergence, as TRL calls it."""

@@ -120,6 +120,14 @@ def check(
         )
     carried = sorted(model.peft_config) if isinstance(model, PeftModel) else []
     _check_base_is_kept(routing, model, peft_config, with_reference)
+    idle, new = sorted({*carried} - {*routing.adapters}), [name for name in routing.adapters if name not in carried]
+    if idle and new:
+        raise ValueError(
+            f"the model carries the adapter {', '.join(map(repr, idle))}, which no policy names, while "
+            f"{', '.join(map(repr, new))} would be new and start from the base without it; expected adapters of these "
+            f"names. Load it under them (PeftModel.from_pretrained(base, folder, adapter_name={new[0]!r})), name it "
+            f"(policies={{role: {idle[0]!r}, ...}}), or give the base with it merged in (model.merge_and_unload())."
+        )
     for policy in routing.policies:
         if policy.adapter is not None and not policy.is_trained and policy.adapter not in carried:
             raise ValueError(

@@ -137,33 +137,31 @@ class GenerationPlan:
 
 
 class RoundPlan(GenerationPlan):
-    """The plan of expert iteration: a generation of TRL's loop is a pass over what is imitated, as `rounds` count."""
+    """The plan of expert iteration: a generation of TRL's loop is a pass over what is imitated, as `rounds` count.
+
+    It is asked of the next micro-step alone. A schedule's generation is a round.
+    """
 
     def __init__(self, args: MultiAgentGRPOConfig, *, num_processes: int, rounds: Rounds) -> None:
         super().__init__(args, num_processes=num_processes)
         self._rounds = rounds
 
     def begins(self, micro_step: int) -> bool:
-        """Whether a pass begins with this micro-step, the next one."""
         return self._rounds.steps_left == 0
 
     def place(self, micro_step: int) -> int:
-        """The place of this micro-step, the next one, within its pass; 0 between passes."""
         if self._rounds.steps_left == 0:
             return 0
         of_step = self._args.gradient_accumulation_steps
         return (self._rounds.num_steps - self._rounds.steps_left) * of_step + micro_step % of_step
 
     def number(self, step: int) -> int:
-        """The number, from 0, of the round in progress."""
         return max(self._rounds.number - 1, 0)
 
     def is_due(self, step: int, every: int) -> bool:
-        """Whether the round's first generation comes next."""
         return self._rounds.generation == 0
 
     def name(self, step: int, micro_step: int) -> str:
-        """Name of the round's next generation."""
         return f"round {self._rounds.number}.{self._rounds.generation}"
 
 

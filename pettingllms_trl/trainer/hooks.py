@@ -445,6 +445,7 @@ class TRLHooks(GRPOTrainer):
         self.engines.after_load()
         if self.team.is_loaded_by_trl or self.is_fsdp_enabled:  # FSDP2's shards are read back from a file of its own
             super()._load_from_checkpoint(resume_from_checkpoint, model)
+            self.team.take_over_reference()
         else:
             own = self.accelerator.unwrap_model(self.model if model is None else model)
             weights.restore(own, self.routing.trained, Path(resume_from_checkpoint), at_root=self.team.is_plain)

@@ -117,8 +117,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
             name, each row says in its column `environment` which one it is an instance of; a field that is `None` in a
             row is not one of its reset options.
         args ([`MultiAgentGRPOConfig`], *optional*):
-            Configuration. `None`: the defaults. With `imitate`, expert iteration: replies of the team's own that
-            succeeded or were best are imitated, in rounds.
+            Configuration. `None`: the defaults.
         train_dataset ([`~datasets.Dataset`] or [`~datasets.IterableDataset`], *optional*):
             A row is an instance: `seed` and the fields that the environment's `reset(options=...)` takes. May be left
             out where only [`~MultiAgentGRPOTrainer.play`] or `evaluate` is used.

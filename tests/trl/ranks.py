@@ -287,7 +287,7 @@ def trained(
         eval_rows,
         processing_class=FAMILIES[spec["family"]][0]() if "family" in spec else None,
         policies=policies(layout, path),
-        credit=spec.get("credit", "at_grpo"),
+        credit=spec.get("credit", "at_grpo") if "imitate" not in spec["options"] else None,
         filters=odd_ones if spec.get("filters") else None,
         reward_funcs=of_length if spec.get("reward_funcs") else None,
         curriculum=Curriculum(levels=(1, 2, 3), window=3) if spec.get("curriculum") else None,

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset, IterableDataset
-from peft import LoraConfig, PeftModel
+from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 from torch import distributed
 from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer
@@ -281,6 +281,67 @@ def test_adapters_may_be_loaded_from_the_checkpoint_but_not_frozen_now_nor_of_an
     small.r = 2
     with pytest.raises(ValueError, match="r of the adapter opener is 4 there, but 2 is given"):
         team(model_path, tmp_path, peft_config=small).train(resume_from_checkpoint=str(saved))
+
+
+@pytest.mark.parametrize("kind", ["whole", "adapters", "one adapter"])
+def test_a_kl_reference_is_not_taken_from_the_checkpoint(kind: str, model_path: str, tmp_path: Path) -> None:
+    whole = {} if kind == "adapters" else {"policies": "shared"}
+    whole |= {"peft_config": None} if kind == "whole" else {}
+    team(model_path, tmp_path, beta=0.1, **whole).train()
+    checkpoint = tmp_path / "checkpoint-1"
+    model: Any = str(checkpoint)
+    if kind != "whole":
+        own = {"adapter_name": "opener"} if kind == "adapters" else {}
+        base, place = AutoModelForCausalLM.from_pretrained(model_path, dtype=torch.float32), checkpoint / "opener"
+        model = PeftModel.from_pretrained(base, place if own else checkpoint, is_trainable=True, **own)
+        whole |= {"processing_class": AutoTokenizer.from_pretrained(model_path), "peft_config": None}
+    if kind == "adapters":
+        model.load_adapter(checkpoint / "closer", adapter_name="closer", is_trainable=True)
+    what = "the model of base is" if kind == "whole" else "the KL reference of .* is the base .* there"
+    with pytest.raises(ValueError, match=rf"{what}.* Set model= as"):
+        team(model, tmp_path / "run", beta=0.1, **whole).train(resume_from_checkpoint=str(checkpoint))
+
+
+def test_the_adapter_that_is_a_kl_reference_is_known_by_its_weights(model_path: str, tmp_path: Path) -> None:
+    def given(scale: float) -> MultiAgentGRPOTrainer:
+        base, config = AutoModelForCausalLM.from_pretrained(model_path, dtype=torch.float32), adapter()
+        model = get_peft_model(base, config, adapter_name="opener")
+        model.add_adapter("closer", config)
+        for name, parameter in model.named_parameters():
+            parameter.data.fill_(scale) if "lora" in name else None
+        own = {"processing_class": AutoTokenizer.from_pretrained(model_path), "peft_config": None}
+        return team(model, tmp_path, beta=0.1, **own)
+
+    given(0.01).train()
+    assert differs(given(0.01), tmp_path / "checkpoint-1") == []
+    with pytest.raises(ValueError, match=r"KL reference of opener is the adapter that was given .* is given"):
+        given(0.02).train(resume_from_checkpoint=True)
+
+
+def test_the_reference_of_a_checkpoint_is_found_under_the_name_that_trl_gives_it(
+    model_path: str, tmp_path: Path
+) -> None:
+    def given() -> MultiAgentGRPOTrainer:
+        model = get_peft_model(AutoModelForCausalLM.from_pretrained(model_path, dtype=torch.float32), adapter())
+        own = {"processing_class": AutoTokenizer.from_pretrained(model_path), "peft_config": None}
+        return team(model, tmp_path, policies="shared", beta=0.1, **own)
+
+    first = given()
+    first.train()
+    checkpoint = tmp_path / "checkpoint-1"
+    (checkpoint / "ref-default").rename(checkpoint / "ref")
+    tensors = load_file(checkpoint / "ref" / "adapter_model.safetensors")
+    save_file({name: tensor + 1 for name, tensor in tensors.items()}, checkpoint / "ref" / "adapter_model.safetensors")
+    again = given()
+    again._load_from_checkpoint(str(checkpoint))
+    assert [*again.model.peft_config] == ["default", "ref-default"]
+    held = {name: p for name, p in again.model.named_parameters() if "lora_A.ref-default" in name}
+    before = dict(first.model.named_parameters())
+    assert held
+    for name, parameter in held.items():
+        assert torch.equal(parameter, before[name] + 1)
+        assert not parameter.requires_grad
+    assert all(p.requires_grad for name, p in again.model.named_parameters() if "lora_A.default" in name)
 
 
 def test_the_modules_of_adapters_are_compared_however_they_are_written(

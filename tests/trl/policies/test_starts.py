@@ -190,3 +190,11 @@ def test_an_optimizer_without_the_adapters_is_refused(path: str, tmp_path: Path)
         check_optimized(own.routing.trained, own.team.parameters_of, optimizer)
     with pytest.raises(ValueError, match="lacks 28 of the 28 parameters"):
         own.train()
+
+
+def test_an_adapter_that_is_given_is_not_left_idle_beside_new_ones(path: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"the adapter 'default', which no policy names, .*'opener', 'closer'"):
+        trainer(carrying(path, "default"), tmp_path, "lora")
+    with pytest.raises(ValueError, match=r"'opner', .*'opener' would be new"):
+        trainer(carrying(path, "opner", "closer"), tmp_path, "lora")
+    assert trainer(carrying(path, "opener", "closer", "spare"), tmp_path, "lora").routing.adapters

@@ -112,6 +112,8 @@ SAME = {
         "lora", about={"env": "fan-out program", "credit": "grpo"}, **PARALLEL
     ),
     "a program that asks several at once, as a tree": spec("lora", about={"env": "fan-out program"}, max_steps=5),
+    "expert iteration": spec("lora", imitate="best", num_rounds=3, num_iterations=2, max_steps=8, **ADAM),
+    "expert iteration, rows": spec("full", imitate="best", num_rounds=2, max_steps=6, shared_prefix=False),
     "bounded tokens": spec("lora", max_tokens_per_microbatch=60, beta=0.1, **WINDOWS),
     "bounded tokens, rows": spec("lora", max_tokens_per_microbatch=200, shared_prefix=False),
 }
