@@ -42,11 +42,13 @@ class Moment(NamedTuple):
 
 
 class Future(NamedTuple):
-    """Whether two replies led to one state at once; all was the same; a message had time to be read by everybody."""
+    """Whether two replies led to one state at once; all was the same; a message had time to be read by everybody; the
+    episode was played to its end, with another decision before it."""
 
     met: bool
     is_same: bool
     is_long: bool
+    is_whole: bool
 
 
 def check_states(case: Case) -> str:
@@ -70,9 +72,11 @@ class Pairs:
 
     def __init__(self, case: Case, envs: tuple[Any, Any]) -> None:
         self._case, self._envs = case, envs
-        self._steps = self._num = 0
-        self._same: Counter[tuple[str, str]] = Counter()  # those with equal futures: who replied, how they differ
-        self._met: Counter[tuple[str, str]] = Counter()  # those of them in one state
+        self._steps = self._num = self._decisions = 0
+        self._differ: Counter[tuple[str, str]] = Counter()  # those with other futures: who replied, how they differ
+        # Those with equal futures, and those of them in one state, also by whether the futures are long.
+        self._same: Counter[tuple[tuple[str, str], bool]] = Counter()
+        self._met: Counter[tuple[tuple[str, str], bool]] = Counter()
 
     def play(self, start: Start, number: int) -> None:
         """Try pairs at the decisions of an episode, whose replies are drawn with its number."""
@@ -85,13 +89,15 @@ class Pairs:
                 env.step(None)
                 continue
             agent, root, moves = env.agent_selection, saver(env)[0](env), self._moves(env, rng)
+            self._decisions += 1
             with blaming(lambda: told(start, replies)):
                 for kind, both in _pairs(moves, rng):
                     future = self._future(both, root, rng)
                     self._num += 1
-                    if future.is_same and future.is_long:
-                        self._same[agent, kind] += 1
-                        self._met[agent, kind] += future.met
+                    self._differ[agent, kind] += not future.is_same
+                    if future.is_same and (future.is_long or future.is_whole):
+                        self._same[(agent, kind), future.is_long] += 1
+                        self._met[(agent, kind), future.is_long] += future.met
             env = self._load(root)
             replies.append(rng.choice(_pool(moves)))
             env.step(replies[-1])
@@ -99,9 +105,15 @@ class Pairs:
 
     def concluded(self) -> str:
         """What was tried; raises Warned where an agent's replies never lead to one state, though they might."""
-        tried = f"{self._num} pairs of replies; {self._same.total()} with long equal futures"
-        tried += f", {self._met.total()} of them in one state"
-        never = [kind for kind, count in self._same.items() if kind[1] and count >= FEW and not self._met[kind]]
+        same, met = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+        for (kind, is_long), count in self._same.items():
+            if is_long or not self._differ[kind]:  # else it is read in other turns, and kept in the last one, too
+                same[kind] += count
+                met[kind] += self._met[kind, is_long]
+        tried = f"{self._num} pairs of replies at {self._decisions} decisions; {same.total()} with equal futures"
+        tried += f", {met.total()} of them in one state"
+        tried += f"; stopped after {MOST_STEPS} steps" if self._steps >= MOST_STEPS else ""
+        never = [kind for kind, count in same.items() if kind[1] and count >= FEW and not met[kind]]
         if never:
             what = " and ".join(f"{kind} of {agent}" for agent, kind in never)
             raise Warned(
@@ -149,7 +161,8 @@ class Pairs:
                     "class a field of the state"
                 )
             if not (one.shown and other.shown) or len(then) == self._case.max_steps:
-                return Future(met_at == 0, is_same, len(then) > 2 * len(agents))
+                is_over = bool(then) and not (one.shown or other.shown)
+                return Future(met_at == 0, is_same, len(then) > 2 * len(agents), is_over)
             agents.add(env.agent_selection)
             then.append(always or rng.choice(_pool(self._moves(env, rng))))
 

@@ -1,7 +1,7 @@
 """Models with learned positions: TRL's update reads their prompts at positions that count the padding.
 
 TRL pads prompts on the left and passes no `position_ids` to the model. With rotary positions or biases by distance
-this has no effect, because only differences of positions matter. A model with a table of learned positions (GPT-2)
+this has no effect, because only differences of positions matter. A model that adds positions to its embeddings (GPT-2)
 reads a short prompt at the wrong positions: its log-probabilities are not those of the sampled tokens, and importance
 ratios and gradients are wrong. With `position_ids` they are right.
 """
@@ -9,10 +9,13 @@ ratios and gradients are wrong. With `position_ids` they are right.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import torch
 from torch import nn
+
+from pettingllms_trl.structure.miniature import EXACT, FAILURES, NoMiniature, miniature, quiet
 
 
 NUM_TOKENS, NUM_PADDING = 5, 3
@@ -23,12 +26,23 @@ Scores = Callable[[torch.Tensor, torch.Tensor], Any]
 
 
 def counts_padding(model: nn.Module, forward: Scores, device: torch.device) -> bool:
-    """Whether left padding changes a model's embeddings of the same tokens. Exact in every precision.
+    """Whether left padding changes a model's log-probabilities of the same tokens in float32, on a miniature; where
+    there is none, its embeddings.
 
     Args:
         model: A model in evaluation mode, so that no random numbers are drawn.
         forward: Its forward pass.
     """
+    with suppress(NoMiniature, *FAILURES), quiet(), torch.no_grad():
+        small, row = miniature(model, range(2, 2 + NUM_TOKENS))
+        ids, mask = (
+            torch.cat([row[:1].expand(NUM_PADDING), row]),
+            torch.ones(NUM_PADDING + NUM_TOKENS, dtype=torch.long),
+        )
+        mask[:NUM_PADDING] = 0
+        found = small(input_ids=ids[None], attention_mask=mask[None]).logits[:, NUM_PADDING:].log_softmax(dim=-1)
+        alone = small(input_ids=row[None], attention_mask=torch.ones_like(row)[None]).logits.log_softmax(dim=-1)
+        return bool((found - alone).abs().max() > EXACT)
     tables = [module for module in model.modules() if isinstance(module, nn.Embedding)]
     if len(tables) < 2:  # of tokens alone
         return False

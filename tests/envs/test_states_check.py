@@ -13,6 +13,7 @@ from pettingzoo import AECEnv
 import pettingllms_envs
 from pettingllms_envs import cli, testing
 from pettingllms_envs.testing import Result, check
+from pettingllms_envs.workflows.functions import Ask
 from planted_states import PLANTED, keeps_reply, of_function, rounds
 
 
@@ -39,16 +40,32 @@ def test_both_histories_are_said_and_what_differs() -> None:
     assert more[0].startswith("seed 0, replies so far: [")
 
 
+@pytest.mark.parametrize(("kept", "status"), [(True, "warning"), (False, "passed")])
+def test_what_nothing_reads_is_found_in_episodes_of_one_question_to_each_role(kept: bool, status: str) -> None:
+    rows = [{"question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(40)]
+
+    @pettingllms_envs.function(
+        rows, lambda row, reply: float(reply == row["answer"]), roles={"adviser": "Advise.", "judge": "Answer."}
+    )
+    def unread(game: Any) -> Any:
+        note = yield Ask("adviser", game.show(), keeps=())
+        game.play((yield Ask("judge", game.show(), keeps=note if kept else ())), "judge")
+
+    result = found(unread)
+    assert result.status == status
+    assert ("two messages of adviser_0 led to one state" in result.detail) == kept
+
+
 def test_histories_are_not_checked() -> None:
     make = partial(pettingllms_envs.make, "conversation", roles=["solver"], grader="exact")
     assert found(make).status == "skipped"
 
 
 class Countdown(AECEnv):  # type: ignore[misc]
-    """A third-party game: two players in turn take 1, 2 or 3 of twelve stones, whoever takes the last one is paid."""
+    """A third-party game: two players in turn take 1, 2 or 3 of the stones, whoever takes the last one is paid."""
 
-    def __init__(self, kept: str) -> None:
-        self.kept = kept
+    def __init__(self, kept: str, stones: int = 12) -> None:
+        self.kept, self.stones_at_first = kept, stones
         self.possible_agents = ["first", "second"]
         self.metadata = {"name": "countdown_v0", "branching": "copy"}
 
@@ -59,7 +76,7 @@ class Countdown(AECEnv):  # type: ignore[misc]
         return Text(4)
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
-        self.agents, self.stones, self.said = list(self.possible_agents), 12, ""
+        self.agents, self.stones, self.said = list(self.possible_agents), self.stones_at_first, ""
         self.rewards = dict.fromkeys(self.agents, 0.0)
         self._cumulative_rewards = dict(self.rewards)
         self.terminations, self.truncations = dict.fromkeys(self.agents, False), dict.fromkeys(self.agents, False)
@@ -89,6 +106,12 @@ class Countdown(AECEnv):  # type: ignore[misc]
 def test_the_state_hash_of_a_third_party_environment_is_checked(kept: str, status: str) -> None:
     (result,) = check(partial(Countdown, kept), seeds=range(2), only=["states"], blind=["1", "2", "3"])
     assert result.status == status, result.detail
+
+
+def test_of_long_episodes_few_decisions_are_tried_and_the_report_says_how_many() -> None:
+    (result,) = check(partial(Countdown, "all", 120), seeds=range(2), only=["states"], blind=["1", "2", "3"])
+    assert "14 pairs of replies at 2 decisions" in result.detail
+    assert result.detail.endswith("stopped after 3000 steps")
 
 
 def too_much() -> Any:

@@ -17,6 +17,8 @@ from transformers import (
     OPTConfig,
     OPTForCausalLM,
     PreTrainedModel,
+    XGLMConfig,
+    XGLMForCausalLM,
 )
 
 import twins
@@ -46,6 +48,13 @@ def opt() -> PreTrainedModel:
     return OPTForCausalLM(
         OPTConfig(**SIZES, **ENDS, ffn_dim=64, max_position_embeddings=64, word_embed_proj_dim=32, dropout=0.0)
     )
+
+
+def xglm() -> PreTrainedModel:
+    """Its positions are computed, and added to its embeddings."""
+    sizes = {"d_model": 32, "ffn_dim": 64, "num_layers": 2, "attention_heads": 2, "vocab_size": 300}
+    none = dict.fromkeys(("dropout", "attention_dropout", "activation_dropout", "layerdrop"), 0.0)
+    return XGLMForCausalLM(XGLMConfig(**sizes, **none, **ENDS, max_position_embeddings=64, init_std=0.3))
 
 
 class CannotShare(MultiAgentGRPOTrainer):
@@ -82,12 +91,12 @@ def error(trainer: MultiAgentGRPOTrainer) -> float:
     return float(found.abs().max())
 
 
-@pytest.mark.parametrize("make", [gpt2, llama, opt])
+@pytest.mark.parametrize("make", [gpt2, llama, opt, xglm])
 def test_a_model_that_cannot_share_prompts_is_given_its_positions(make: Any, tokenizer: Any, tmp_path: Path) -> None:
-    with pytest.warns(UserWarning, match="cannot share prompts"):
+    with pytest.warns(UserWarning, match="shared_prefix=True, but"):
         trainer = trainer_of(CannotShare, make, tokenizer, tmp_path)
     assert error(trainer) < 1e-5
-    assert trainer.scorer.with_positions == ({"base"} if make is gpt2 else set())
+    assert trainer.scorer.with_positions == ({"base"} if make in (gpt2, xglm) else set())
 
 
 def test_with_a_compiled_model_positions_are_given_too(
