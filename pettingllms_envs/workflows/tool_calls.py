@@ -4,8 +4,8 @@ A reply with tool calls is a step of the environment, and so a decision of its o
 agent is to act again, shown what they returned. Its first reply without a call, or the one after its last call, goes
 to the workflow. So a completion contains only tokens that the model sampled.
 
-Rewards: those of the workflow. A step with calls is paid nothing; one whose calls cannot be read `format`, -0.2, for
-the role, and counts as a call. Roles with tools are therefore `delayed`.
+Rewards: those of the workflow. A step with calls is paid nothing; one whose calls cannot be read, or are more than
+`MOST_CALLS`, `format`, -0.2, for the role, and counts as a call. Roles with tools are therefore `delayed`.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ from pettingllms_envs.workflows.tools import MAX_SHOWN, ran, shown
 
 
 STYLES = ("text", "native")
+MOST_CALLS = 16
+"""Calls in a reply. One with more is unreadable: each may take a program's time, and all results are shown."""
 _NAME = re.compile(r"[\w.:/-]+", re.ASCII)
 
 
@@ -193,6 +195,8 @@ class ToolCalls:
         if tools and len(state.rounds) < self.max_calls:
             read = read_native_calls if self.style == "native" else read_text_calls
             calls = read(reply, tools)
+            if not isinstance(calls, Unreadable) and len(calls) > MOST_CALLS:
+                calls = Unreadable(f"it has {len(calls)} calls, and at most {MOST_CALLS} are allowed")
             if isinstance(calls, Unreadable):
                 made = CallRound(f"Your tool call was unreadable: {quote_inline(calls.reason)}.")
                 after = state._replace(rounds=(*state.rounds, made))

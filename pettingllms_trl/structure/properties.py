@@ -14,12 +14,6 @@ from typing import Any
 
 from peft import PeftModel, PeftType
 from transformers import DynamicCache, PretrainedConfig, PreTrainedModel
-from transformers.cache_utils import (
-    DummyLayer,
-    DynamicLayer,
-    DynamicSlidingWindowLayer,
-    LinearAttentionCacheLayerMixin,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,20 +53,22 @@ def _layers(base: Any) -> list[Any]:
 
 def _has_state(base: Any, _: Any) -> bool:
     has_own_cache = base._is_stateful or not base._supports_default_dynamic_cache()
-    return has_own_cache or any(isinstance(layer, LinearAttentionCacheLayerMixin) for layer in _layers(base))
+    classes = [kind for layer in _layers(base) for kind in type(layer).__mro__]
+    return has_own_cache or any(kind.__name__ == "LinearAttentionCacheLayerMixin" for kind in classes)
 
 
-def _has_other_layers(*known: type) -> Callable[[Any, Any], bool]:
-    return lambda base, _: any(type(layer) not in known for layer in _layers(base))
+def _has_other_layers(*known: str) -> Callable[[Any, Any], bool]:
+    """By the names of transformers' classes, of which older releases do not have all."""
+    return lambda base, _: any(type(layer).__name__ not in known for layer in _layers(base))
 
 
 PROPERTIES = (
     Property("carries a state from token to token (linear attention, Mamba, a convolution)", _has_state),
     Property(
         "has layers that choose what to attend to by an index of the whole row, or whose cache is not known",
-        _has_other_layers(DynamicLayer, DynamicSlidingWindowLayer, DummyLayer),
+        _has_other_layers("DynamicLayer", "DynamicSlidingWindowLayer", "DummyLayer"),
     ),
-    Property("keeps no keys of some tokens (a window)", _has_other_layers(DynamicLayer), packing=False),
+    Property("keeps no keys of some tokens (a window)", _has_other_layers("DynamicLayer"), packing=False),
     Property(
         "counts positions by images",
         lambda base, _: any(hasattr(module, "rope_deltas") for module in base.modules()),

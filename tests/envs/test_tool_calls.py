@@ -310,6 +310,19 @@ def test_a_call_is_a_step_by_the_same_agent_and_is_paid_nothing() -> None:
     assert "You called" not in env.observe("planner_0")["text"]  # calls are of one decision
 
 
+@pytest.mark.parametrize(
+    ("style", "call"), [("text", text_call(Call("echo", "a"))), ("native", written_call("echo", {"words": "a"}))]
+)
+def test_a_reply_with_more_calls_than_are_allowed_runs_none(style: str, call: str) -> None:
+    for number, is_run in ((16, True), (17, False)):
+        env = with_tools(style)
+        env.reset(seed=0)
+        env.step("Moves: U")
+        env.step("\n".join([call] * number))
+        assert env.infos["planner_0"]["outcome"]["tool_calls"] == number * is_run
+        assert ("it has 17 calls, and at most 16 are allowed" in str(env.observe("planner_0"))) is not is_run
+
+
 def test_an_unreadable_call_costs_what_an_unreadable_reply_costs() -> None:
     env = with_tools("native")
     env.reset(seed=0)

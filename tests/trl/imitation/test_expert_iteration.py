@@ -102,8 +102,9 @@ def of_the_best(rollout: Sequence[Episode]) -> list[Reply]:
     return found
 
 
-@pytest.mark.parametrize(("imitate", "by_hand"), [("success", of_successes), ("best", of_the_best)])
-@pytest.mark.parametrize("replay", ["all", "last"])
+@pytest.mark.parametrize(
+    ("imitate", "by_hand", "replay"), [("success", of_successes, "all"), ("best", of_the_best, "last")]
+)
 def test_rounds_play_their_share_and_pass_over_what_all_or_the_last_have_kept(
     imitate: str, by_hand: Any, replay: str, model_path: str, tmp_path: Path
 ) -> None:
@@ -137,7 +138,7 @@ def likelihood_step(model: Any, pool: Sequence[Reply], *, rate: float, temperatu
     [
         (64, {}),
         (32, {"steps_per_generation": 2, "gradient_accumulation_steps": 1, "shared_prefix": False}),
-        (16, {"gradient_accumulation_steps": 4}),
+        pytest.param(16, {"gradient_accumulation_steps": 4}, marks=pytest.mark.slow),
     ],
 )
 def test_a_step_on_all_replies_is_one_on_their_mean_negative_log_likelihood(
