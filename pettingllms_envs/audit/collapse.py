@@ -142,9 +142,12 @@ def stopped_exploring(run: Run, series: Series) -> Finding:
 
     An early gain is no excuse, unlike in a `Trend`: such a role has settled on what it found first.
     """
-    name, known = "stopped exploring", {role: found for role in series.roles if (found := series.thirds(role))}
-    if not run.is_training or not any(last.judged for *_, last in known.values()):
-        text = f"no training, fewer than {FEW_STEPS} steps of it, or nothing says whether episodes succeeded."
+    name = "stopped exploring"
+    if not run.is_training:
+        return Finding(name, "not applicable", "a benchmark has no training steps.")
+    known = {role: found for role in series.roles if (found := series.thirds(role))}
+    if not any(last.judged for *_, last in known.values()):
+        text = f"fewer than {FEW_STEPS} steps, or nothing says whether episodes succeeded."
         return Finding(name, "not applicable", text)
     words, bad = [], []
     for role, (first, middle, last) in known.items():

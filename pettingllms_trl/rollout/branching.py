@@ -170,16 +170,15 @@ def with_returns(
     outcome: Mapping[str, Any],
     before: Sequence[Mapping[str, float]] = (),
 ) -> tuple[Decision, ...]:
-    """The decisions with the `rewards` of their steps, the agents' returns, with the rewards of steps `before`, and
-    whether it all ended in success."""
+    """The decisions with the `rewards` of steps, returns that add those of steps `before`, and the final success."""
     totals = sum_of([*before, *rewards])
     to_go: Counter[str] = Counter()
     found: list[Decision] = []
     for decision, step in zip(reversed(decisions), reversed(rewards), strict=True):
         to_go.update(step)
-        own = decision.agent
         decision = replace(decision, rewards=step, success=outcome.get("success"))
-        found.append(replace(decision, episode_return=totals[own], return_to_go=to_go[own]))
+        total, left = totals[decision.agent], to_go[decision.agent]
+        found.append(replace(decision, episode_return=total, return_to_go=left))
     return tuple(reversed(found))
 
 

@@ -289,7 +289,7 @@ def test_a_checkpoint_is_loaded_to_the_device_of_the_process(
 
     monkeypatch.setattr(checkpointer.torch, "load", load)
     own: Any = SimpleNamespace(
-        _args=SimpleNamespace(process_index=0, steps_per_generation=1),
+        _args=SimpleNamespace(process_index=0, steps_per_generation=1, imitate=None),
         _accelerator=SimpleNamespace(device=torch.device(device), num_processes=1),
         _parts={},
     )

@@ -10,7 +10,7 @@ import pettingllms_trl.rollout
 
 
 FILES = sorted(Path(pettingllms_trl.rollout.__file__).parent.glob("*.py"))
-MOST_LINES, MOST_LINES_OF_ALL, MOST_METHODS, MOST_PARAMETERS = 300, 2390, 12, 6
+MOST_LINES, MOST_LINES_OF_ALL, MOST_METHODS, MOST_PARAMETERS = 300, 2400, 12, 6
 
 
 def nodes() -> Iterator[tuple[str, ast.AST]]:
