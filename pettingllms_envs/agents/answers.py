@@ -122,14 +122,10 @@ class Usage(NamedTuple):
 
 
 def read_usage(given: Any, *, wrote: bool, limit: int | None = None) -> Usage:
-    """What a server says of tokens, as far as it can be true.
+    """What a server says of tokens in its `usage`, as far as it can be true of a reply, with text or without, of at
+    most `limit`.
 
     Tokens of reasoning that it counts beside the completion's are added to them.
-
-    Args:
-        given: Its `usage`.
-        wrote: Whether the reply has any text.
-        limit: Most tokens that were asked for.
     """
     given = given if isinstance(given, Mapping) else {}
     prompt = _first(given, "prompt_tokens", "input_tokens")

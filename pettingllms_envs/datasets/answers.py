@@ -73,11 +73,7 @@ def dapo(row: Row) -> MathProblem:
 
 
 def gsm8k(row: Row) -> MathProblem:
-    """A row of GSM8K (arXiv:2110.14168): a question, and a worked solution whose last line is `#### 1,234`.
-
-    Raises:
-        BadRow: A column is missing, or the solution has no such line.
-    """
+    """A row of GSM8K (arXiv:2110.14168): a question, and a worked solution whose last line is `#### 1,234`."""
     solution = rows.text(row, "answer")
     _, mark, answer = solution.rpartition("####")
     if not mark:

@@ -67,7 +67,6 @@ def code_problem(
     """A problem whose tests are pairs as APPS has them: texts or lists of lines, or arguments and results.
 
     Raises:
-        BadRow: A test is of another kind.
         LeftOut: There are no tests.
     """
     if not tests:

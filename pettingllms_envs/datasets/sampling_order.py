@@ -29,11 +29,6 @@ def problems(data: str, split: str, layout: str | None = None, include_unjudged:
     Args:
         data: Argument of `pettingllms_envs.datasets.load`.
         split: `"train"`, `"validation"` or `"test"`.
-        layout: Layout of the rows, or None if it is known from the name of the data set.
-        include_unjudged: Whether to include problems that no grader can judge.
-
-    Raises:
-        ValueError: There is no such data set, or no problem in the split.
     """
     loaded = load(data, split=split, layout=layout, include_unjudged=include_unjudged)
     if loaded.bad:

@@ -58,11 +58,7 @@ class Entry:
 
 
 def run_folders(folder: Path) -> Iterator[Path]:
-    """Every folder with a `run.json`, at any depth below a folder or the folder itself, in the order of names.
-
-    Raises:
-        OSError: There is no such folder.
-    """
+    """Every folder with a `run.json`, at any depth below a folder or the folder itself, in the order of names."""
     waiting = [folder]
     while waiting:
         current = waiting.pop()

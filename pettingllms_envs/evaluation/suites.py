@@ -202,11 +202,7 @@ def _team(name: str, entry: Any, source: str) -> Player:
 
 
 def _checked(value: Any, known: Mapping[str, tuple[type, ...]], where: str, *, needed: str = "") -> dict[str, Any]:
-    """The mapping with its known keys.
-
-    Raises:
-        ValueError: It is none, or has other keys, or values of other types, or lacks the key that is needed.
-    """
+    """The mapping, with known keys and values of their types alone, and with the key that is needed."""
     if not isinstance(value, dict):
         raise ValueError(f"{where} is {value!r}; expected a mapping of {', '.join(known)}. Correct it.")
     for name, given in value.items():

@@ -63,11 +63,7 @@ def program(machine: str, *, fork: bool, open_files: bool, set_filter: bool = Fa
 
 
 def of_commands(machine: str) -> bytes:
-    """The filter of a native command's processes. Which files it may read and write, other layers decide.
-
-    Raises:
-        ValueError: The machine's call numbers are unknown.
-    """
+    """The filter of a native command's processes. Which files it may read and write, other layers decide."""
     answers: dict[int, Code] = {}
     stat = {name: numbers for name, (numbers, _) in syscalls.STAT.items()}
     allowed = syscalls.ALLOWED | syscalls.FORK | syscalls.ABOUT_FILES | stat | syscalls.COMMAND

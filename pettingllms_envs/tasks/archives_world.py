@@ -278,9 +278,7 @@ def _in_circles(
     """The relations of all steps: each moves on by the distance of its step, and by another multiple for each fact.
 
     Args:
-        rng: Draws the distance of each step.
         circles: The entities of each kind in their order.
-        facts: Relations of each step.
         first: The step at which the question begins.
     """
     size = len(circles[KINDS[0]])

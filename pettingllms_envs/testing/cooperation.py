@@ -273,13 +273,9 @@ def _most_right(alike: Sequence[Any], task_state: Any) -> Fraction:
 def _played_alike(
     workflows: Sequence[Any], task_states: Sequence[Any], reply_to: Replies, *, to_the_last: bool = False
 ) -> list[_Moment]:
-    """The moments before the last replies; until then the prompts must be the same, of the last only if asked for.
+    """The moments before the last replies of workflows that are played side by side, all with the same replies.
 
-    Args:
-        workflows: That are played side by side, all with the same replies.
-        task_states: Where each starts.
-        reply_to: Makes a reply from the moments.
-        to_the_last: Whether the last prompts may differ.
+    Until then the prompts must be the same, of the last only if asked for.
     """
     before = moments = [_Moment(each.start(state), False) for each, state in zip(workflows, task_states, strict=True)]
     for _ in range(MOST_STEPS):

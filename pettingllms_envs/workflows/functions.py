@@ -361,8 +361,6 @@ class FunctionWorkflow:
         """Run the function from its beginning to the next question.
 
         Args:
-            start: The start state of the instance.
-            replies: All replies.
             results: The results of tool calls that need not be made again.
             asked: What the last one of the replies must answer; None if that is known.
         """
