@@ -19,7 +19,7 @@ _NAME = re.compile(r"\b(?:[ptrg]\d+|[BDFGKLMNPRSTVZ][aeiou][bdfgklmnprstvz][aeio
 
 def blind_policies(facts: int) -> Mapping[str, BlindPolicy]:
     """The policies: of who searches one archive, or both, and of who lets the first turn pass, which is the best where
-    the seed draws who begins. An archive has so many facts of a name."""
+    the seed draws who begins. Each archive has `facts` of a name."""
     return {
         "copier": partial(copier, most=facts),
         "copier of both archives": partial(copier, most=2 * facts),

@@ -27,8 +27,7 @@ def of_agents(
 def temperatures(of_agent: Mapping[str, SamplingOverrides], routing: Routing, default: float) -> dict[str, float]:
     """The sampling temperature of each policy with weights here, by which the loss divides its logits.
 
-    Raises:
-        ValueError: Agents of one trained policy sample at different temperatures.
+    The agents of a trained policy must sample at one temperature.
     """
     found: dict[str, float] = {}
     for policy in routing.policies:
@@ -62,11 +61,7 @@ def check(args: Any, overrides: Mapping[str, SamplingOverrides], routing: Routin
 
 
 def check_evaluation(overrides: Mapping[str, SamplingOverrides], routing: Routing) -> None:
-    """Validate the sampling overrides of evaluations, where nothing is trained.
-
-    Raises:
-        ValueError: Overrides name no agent, or one behind an API.
-    """
+    """Validate the sampling overrides of evaluations, where nothing is trained."""
     own = of_agents(overrides, list(routing.of_agent), option="role_sampling_eval")
     _check_weights(own, routing, "role_sampling_eval")
 

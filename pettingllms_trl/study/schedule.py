@@ -25,12 +25,7 @@ Answer = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """Something that a worker does.
-
-    Args:
-        needs: Names of the jobs that must be done before.
-        request: Makes the request to the worker, once they are.
-    """
+    """Something that a worker does, once the jobs that it needs are done."""
 
     name: str
     needs: tuple[str, ...]
