@@ -76,12 +76,7 @@ class AgentSpec:
         return replace(self, options={**defaults, **self.options})
 
     def refuse_unknown(self, known: Iterable[str], *, target: str | None) -> None:
-        """Raise `ValueError` for an option that its kind does not have.
-
-        Args:
-            known: Names of the kind's options.
-            target: What the kind's target is, or None if it has none.
-        """
+        """Raise `ValueError` for an option that its kind does not have."""
         known = tuple(known)
         for name in self.options:
             if name not in known:

@@ -30,12 +30,6 @@ def read(row: Row, *, source: str, problem: str = "problem", answer: str = "answ
 
     Args:
         row: May also have `solution`, `level` or `difficulty`, `subject` or `type`, and `id`, `ID` or `unique_id`.
-        source: Name of the problem's source.
-        problem: The column of the statement.
-        answer: The column of the answer, text or a number.
-
-    Raises:
-        BadRow: A column is missing, or the answer is blank.
     """
     statement = rows.statement(row, problem)
     solution = rows.text(row, "solution", default="")

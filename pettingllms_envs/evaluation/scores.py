@@ -21,8 +21,6 @@ class Run:
     """A run to compare.
 
     Args:
-        name: Its name in tables.
-        header: Its `run.json`.
         folder: Where it is, for commands in errors; empty for `name`.
     """
 

@@ -63,7 +63,6 @@ class Player:
         name: What it is called; of a model its name.
         model: The model's name, or None.
         agents: Specifications of the agents of a team, as `--agents` takes them.
-        options: Options of its models.
     """
 
     name: str
@@ -140,10 +139,6 @@ def read_record(root: Path) -> dict[str, Any]:
 
 def suite_of(content: Any, *, default_name: str, source: str) -> Suite:
     """The suite that a file's content describes.
-
-    Args:
-        content: What YAML says.
-        default_name: The suite's name if the content has none.
 
     Raises:
         ValueError: An option is unknown or of another type, or there is no environment.

@@ -60,7 +60,6 @@ class Run(NamedTuple):
     """A program on a case.
 
     Args:
-        passed: Whether it gave the case's output.
         printed: What it printed or returned, cut to a length for a prompt.
         verdict: How it ended.
         error: The last line of the traceback, if it ended with one.

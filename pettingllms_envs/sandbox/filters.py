@@ -40,11 +40,7 @@ Code = list[Instruction]
 
 
 def program(machine: str, *, fork: bool, open_files: bool, set_filter: bool = False) -> bytes:
-    """The filter of a program's process; see `syscalls.checked` for the options.
-
-    Raises:
-        ValueError: The machine's call numbers are unknown.
-    """
+    """The filter of a program's process; see `syscalls.checked` for the options."""
     answers: dict[int, Code] = {}
     allowed = dict(syscalls.ALLOWED)
     if fork:

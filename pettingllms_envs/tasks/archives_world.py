@@ -107,13 +107,7 @@ Item = TypeVar("Item")
 
 
 class Passage(NamedTuple):
-    """A passage: one fact.
-
-    Args:
-        text: The sentence.
-        subject: The name of what it is about.
-        relation: The index of the relation.
-    """
+    """A passage: one fact, with the name of what it is about, and the index of the relation."""
 
     text: str
     subject: str

@@ -56,7 +56,6 @@ class LoneBound(NamedTuple):
     """The bound of a lone agent.
 
     Args:
-        declared: The task's.
         recomputed: The suite's; never greater.
         by: How it was recomputed.
     """
@@ -113,14 +112,12 @@ def _blind_shares(env: Any) -> Iterator[str]:
 
 
 def lone_bound(env: Any, make: MakeForm, seeds: Sequence[int] = range(NUM_STARTS)) -> LoneBound | None:
-    """Recompute the bound of an environment's forms `alone`.
+    """Recompute the bound of an environment's forms `alone`, the greatest; None if the task declares none, or not why
+    it holds.
 
     Args:
         make: Makes a form from its settings.
         seeds: Of the instances that are played; the first `NUM_STARTS` are used where instances are compared.
-
-    Returns:
-        The greatest bound of the forms, or None if the task declares none, or does not say why it holds.
 
     Raises:
         Failed: An agent alone can tell instances apart, or what it can reach exceeds the declared bound.
@@ -174,15 +171,11 @@ def bound_of_memory(memory: Memory) -> Fraction:
 
 
 def play_forms(env: Any, make: MakeForm, policy: Policy, seeds: Sequence[int]) -> dict[str, list[Fraction]]:
-    """The success of a policy in a team and in each of its forms, as `evaluation.cooperation.differences` compares it.
+    """The success, 1 or 0 for each seed, of a policy in a team and in each of its forms, by arm.
 
     Args:
         make: Makes a form from its settings.
         policy: The reply, from the environment and the agent that is to act; it plays all agents.
-        seeds: Of the episodes.
-
-    Returns:
-        By arm, for each seed 1 or 0.
 
     Raises:
         ValueError: The environment declares no forms.

@@ -68,7 +68,6 @@ class Episode(NamedTuple):
     """An episode that was played.
 
     Args:
-        start: How it was reset.
         replies: What was played, with None for the dead step of an agent whose episode is over.
         seen: What `look` returned after the reset and after each reply.
         team: The sum of the team's parts of the rewards (before alpha) where the environment's snapshots have them;

@@ -21,7 +21,6 @@ class Result:
     Args:
         name: Name of the evaluation data, such as `"eval"`.
         share: Share of successful episodes, from 0 to 1.
-        num: Number of episodes.
         step: The optimizer step after which it was measured.
     """
 

@@ -179,7 +179,6 @@ def resolve(
         sampling: How instances are played.
         scale: TRL's `scale_rewards`, for the schemes that normalise by a deviation (`at_grpo`, `counterfactual`,
             `grpo`, `dr_mas`, `gigpo`). The others scale as in their papers, unless given otherwise.
-        num_candidates: K.
         num_continuations: How often the rollout continues each candidate's branch to its end.
 
     Raises:

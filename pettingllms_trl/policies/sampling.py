@@ -47,14 +47,7 @@ def temperatures(of_agent: Mapping[str, SamplingOverrides], routing: Routing, de
 
 
 def check(args: Any, overrides: Mapping[str, SamplingOverrides], routing: Routing) -> None:
-    """Validate the sampling overrides.
-
-    Args:
-        overrides: The result of `parse`.
-
-    Raises:
-        ValueError: Overrides name no agent, or one behind an API, or give two temperatures to one trained policy.
-    """
+    """Validate the sampling overrides: of agents with weights here, and of one temperature for a trained policy."""
     own = of_agents(overrides, list(routing.of_agent))
     temperatures(own, routing, args.temperature)
     _check_weights(own, routing, "role_sampling")

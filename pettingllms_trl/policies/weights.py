@@ -94,9 +94,6 @@ def check(
 ) -> None:
     """Validate the model and the configurations before anything is loaded.
 
-    Args:
-        with_reference: Names of policies with a KL term.
-
     Raises:
         TypeError: A model is neither an id, a path nor a `PreTrainedModel`.
         ValueError: The model is missing or unused, a frozen adapter does not exist, there is a configuration for

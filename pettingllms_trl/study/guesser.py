@@ -23,11 +23,7 @@ from pettingllms_trl.study.plans.plan import Run, filled
 
 
 def check(run: Run) -> None:
-    """Raise where the environment cannot be made, or its task names nothing to play.
-
-    Raises:
-        ValueError, TypeError: It does not.
-    """
+    """Raise where the environment cannot be made, or its task names nothing to play."""
     _, make_env = _environment(run)
     env = make_env()
     if not guessers_of(env):

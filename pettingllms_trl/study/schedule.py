@@ -147,14 +147,13 @@ def run(
     num_workers: int,
     report: Callable[[Job, Answer, float], None],
 ) -> bool:
-    """Run jobs until none is left. SIGINT and SIGTERM end it once the running jobs have saved a checkpoint.
+    """Run jobs until none is left, and return whether a signal ended it.
+
+    SIGINT and SIGTERM end it once the running jobs have saved a checkpoint.
 
     Args:
         num_workers: Processes at once, each with one thread.
         report: Called with each answer, and the seconds that it took.
-
-    Returns:
-        Whether a signal ended it.
     """
     workers = [Worker(ONE_THREAD) for _ in range(num_workers)]
     stopped = threading.Event()

@@ -203,7 +203,6 @@ def counterfactual(
     """Two independent estimates of each candidate's counterfactual advantage.
 
     Args:
-        trainer: Whose current policies play.
         number: Continuations in an estimate.
         known: Returns that need not be played for; what is played is added.
 
