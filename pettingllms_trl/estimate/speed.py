@@ -68,11 +68,6 @@ def decoding_step(gpu: Gpu, parameters: float, kv_bytes: float, *, sequences: in
     return max(launches + slope * parameters * ratio + row * sequences, reads)
 
 
-def update_flops(gpu: Gpu) -> float:
-    """Operations a second that an update reaches."""
-    return UPDATE_FLOPS * gpu.flops / GPUS["h100"].flops
-
-
 def update_rate(gpu: Gpu, parameters: float) -> float:
     """Tokens a second, prompts' included, that go through an update on one GPU."""
-    return update_flops(gpu) / (FLOPS_OF_TOKEN * parameters)
+    return UPDATE_FLOPS * gpu.flops / GPUS["h100"].flops / (FLOPS_OF_TOKEN * parameters)
