@@ -122,8 +122,7 @@ class Usage(NamedTuple):
 
 
 def read_usage(given: Any, *, wrote: bool, limit: int | None = None) -> Usage:
-    """What a server says of tokens in its `usage`, as far as it can be true of a reply, with text or without, of at
-    most `limit`.
+    """The tokens that a server's `usage` counts, as far as they can be true of a reply of at most `limit` tokens.
 
     Tokens of reasoning that it counts beside the completion's are added to them.
     """

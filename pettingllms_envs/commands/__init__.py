@@ -72,10 +72,9 @@ def user_errors() -> Iterator[None]:
 
 
 def add_environment(parser: argparse.ArgumentParser, *, by_path: bool = False) -> None:
-    """Add the arguments ENV and --set.
+    """Add the arguments ENV and --set. With `by_path` ENV may also be `module:callable`.
 
-    A command whose records name the environment only accepts names, from which it can be made again, others with
-    `by_path` also `module:callable`.
+    A command whose records name the environment only accepts names, from which it can be made again.
     """
     path = ", or module:callable, such as my_module:make_env" if by_path else ""
     names = f"its name, as `pettingllms list` shows it, or FILE.py:NAME{path}"

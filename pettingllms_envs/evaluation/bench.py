@@ -102,7 +102,7 @@ class Bench:
 
 @dataclass(frozen=True, slots=True)
 class BenchResult:
-    """The content of `run.json` and of `report.json`, and the rows with which are missing.
+    """What a benchmark gave: the content of `run.json` and `report.json`, the rows, and which are missing.
 
     `is_kept`: whether the folder was kept; it is removed if the run is new and no model answered.
     """

@@ -14,7 +14,7 @@ HOST = "127.0.0.1"
 def server(file: Path, made: Callable[[], str], port: int = 0) -> ThreadingHTTPServer:
     """A server of one page, for this machine alone, at `server_address[1]`; `serve_forever()` runs it.
 
-    The page is rebuilt by `made` when its file has changed. The port 0 takes a free one.
+    The page is rebuilt by `made` when its file has changed. Port 0 takes a free one.
     """
     lock = threading.Lock()
     seen: tuple[object, bytes] = (None, b"")

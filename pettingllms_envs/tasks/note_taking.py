@@ -144,7 +144,7 @@ class NoteTaking(OpenTask[NoteTakingState]):
         return [state._replace(question=question) for question in range(self.readings)]
 
     def generate(self, seed: int, split: str | None = None) -> NoteTakingState:
-        """The readings and the question of a seed, independent and uniform; `"train"` is the split None, too."""
+        """The readings and the question of a seed, independent and uniform; None is the split `"train"`."""
         split = SPLITS[0] if split is None else split
         check_choice("split", split, SPLITS)
         rng = seeded(self.name, f"v{self.version}", self.readings, self.values, split, seed)

@@ -93,7 +93,7 @@ KINDS = (TrainArguments, ScriptArguments, EstimatedConfig, arguments.TeamModelCo
 
 
 def prepare(argv: Sequence[str]) -> Callable[[], None]:
-    """Estimate, and return a function that prints it. Of a run that does not fit it is printed before the
+    """Estimate, and return a function that prints it. For a run that does not fit it is printed here, before the
     `ValueError`."""
     found = estimated(argv)
     if found.problems:

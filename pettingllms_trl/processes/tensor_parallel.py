@@ -84,7 +84,7 @@ def leader_of(process: int, size: int) -> int:
 
 
 def tensor_parallel_group(args: TrainingArguments, size: int) -> TensorParallelGroup:
-    """The group of `size` processes of this process, which divides their number. All call this at the same point."""
+    """This process's group of `size` processes, which divides their number. All call this at the same point."""
     groups = [list(range(first, first + size)) for first in range(0, args.world_size, size)]
     own, _ = distributed.new_subgroups_by_enumeration(  # type: ignore[no-untyped-call]
         groups, timeout=args.ddp_timeout_delta, backend="gloo"

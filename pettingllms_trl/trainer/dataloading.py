@@ -20,8 +20,7 @@ T = TypeVar("T")
 
 
 def each_generation_once(batches: Iterator[T], begins: Callable[[int], bool]) -> Iterator[T]:
-    """Share one list of a generation's rows among all of its micro-steps; `begins` tells with which one it begins,
-    from 0.
+    """Share one list of a generation's rows among its micro-steps; `begins(n)`: one begins with batch n, from 0.
 
     The data loader makes a list for each, and transformers keeps all batches of an optimizer step: memory would grow
     with the product of rows and micro-steps.

@@ -107,8 +107,7 @@ def reply_limits(
     chat_template: str | None,
     chat_template_kwargs: Mapping[str, Any],
 ) -> dict[str, ReplyLimit]:
-    """The limit of each agent whose policy has weights here: its override, else `max_completion_length`, `max_length`
-    here.
+    """The limit of each agent whose policy has weights here: that of its overrides, else `max_length`.
 
     `chat_template` replaces the tokenizers' own templates.
     """

@@ -61,10 +61,9 @@ def _lock(path: str) -> int:
 
 
 def remove_folder(path: str, fd: int, seconds: float = math.inf) -> bool:
-    """Remove a folder and what is in it, whose commands have ended, and close the descriptor; whether the time
-    sufficed.
+    """Remove a folder and what is in it, whose commands have ended, and close the descriptor.
 
-    If not, the folder stays locked.
+    Returns whether there was time for it; if not, the folder stays locked.
     """
     with contextlib.suppress(OSError):  # a file that cannot be removed must not keep the supervisor from ending
         if not _clear_as_owner(fd, seconds):
@@ -104,10 +103,10 @@ def _remove_stale(parent: str) -> None:
 
 
 def clear(fd: int, seconds: float = math.inf) -> bool:
-    """Remove all that is in a directory, which becomes the working directory; whether the time sufficed.
+    """Remove all that is in a directory, which becomes the working directory. No process may be alive that uses it.
 
-    No process may be alive that uses it. If the time was too short, the working directory is any below it. By steps
-    from a directory to the next, so that no depth needs a deep recursion, many descriptors or a long path.
+    Returns whether there was time for it; if not, the working directory is any below it. By steps from a directory to
+    the next, so that no depth needs a deep recursion, many descriptors or a long path.
     """
     deadline = time.monotonic() + seconds
     os.fchdir(fd)
@@ -160,8 +159,7 @@ def num_entries(folder: str, most: int) -> int:
 
 
 def copy_out(fd: int, names: list[str], target: int, most: int) -> Iterator[int]:
-    """Append files, of together at most `most` bytes, to another; yields the size of each, or `ABSENT` or
-    `TOO_LARGE`."""
+    """Append files to another, at most `most` bytes together; yields the size of each, or `ABSENT` or `TOO_LARGE`."""
     os.lseek(target, 0, os.SEEK_END)
     for name in names:
         source = _open(fd, name)

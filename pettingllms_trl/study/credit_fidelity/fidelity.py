@@ -67,7 +67,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """A state that continuations are played from: replies lead to it, of the decision's episode from its start."""
+    """A state that continuations are played from, and the replies that lead to it from the start of the episode."""
 
     judged: Judged
     replies: tuple[str, ...]
