@@ -86,8 +86,7 @@ def form_of(recorded: str) -> str:
 def counts_of(found: Sequence[tuple[str, str]]) -> dict[str, Any]:
     """How many of an agent's replies were read strictly, only leniently, or not at all; why most of these were not.
 
-    Args:
-        found: A record's `reading`, and the end of the reply. Without any, nothing is counted.
+    Each is a record's `reading` and the end of the reply. Without any, nothing is counted.
     """
     if not found:
         return {}
