@@ -46,6 +46,7 @@ from pettingllms_trl.checkpoints.configuration import (
     warning,
 )
 from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.policies.optim import numbers
 from pettingllms_trl.processes.on_all import on_all, on_main
 from pettingllms_trl.records import Stateful
 
@@ -274,7 +275,9 @@ class Checkpointer:
     def check_finite(self, model: nn.Module, *, step: int) -> None:
         """Raise `FloatingPointError` if a trained weight is not finite."""
         trained = [(name, _local(p)) for name, p in model.named_parameters() if p.requires_grad]
-        bad = sorted(set(gather_object([name for name, p in trained if not torch.isfinite(p).all()])))
+        is_finite = numbers([torch.isfinite(p).all() for _, p in trained])
+        own = [name for (name, _), finite in zip(trained, is_finite, strict=True) if not finite]
+        bad = sorted(set(gather_object(own)))
         if bad:
             raise FloatingPointError(
                 f"step {step}: {len(bad)} trained parameters are not finite, {bad[0]} first, so no checkpoint is "

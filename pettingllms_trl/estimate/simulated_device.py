@@ -73,15 +73,6 @@ class SimulatedTensor(pytorch.Tensor):
         made.__dict__ |= {**self.__dict__, "held": made.held}
         return memo.setdefault(id(self), made)
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        held: Any = self.held.detach()
-        return held.__reduce_ex__(protocol)  # a file has no device; `torch.load` is told one
-
-    def __array__(self, *_: Any) -> Any:
-        raise TypeError(f"can't convert {self.device} tensor to numpy. Copy it to host memory first: Tensor.cpu().")
-
-    numpy = __array__
-
     def tolist(self) -> Any:
         return self.cpu().tolist()
 
@@ -160,7 +151,6 @@ class SimulatedDevice:
             get_rng_state_all=lambda: [torch.get_rng_state()],
             set_rng_state=lambda state, *_: torch.set_rng_state(state),
             set_rng_state_all=lambda states: torch.set_rng_state(states[0]),
-            mem_get_info=lambda *_: (2**36, 2**36),
         )
         backend.random = backend
         return backend

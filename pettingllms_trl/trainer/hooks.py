@@ -32,7 +32,7 @@ from pettingllms_trl.engines.transformers import ending_at, prompts_read_once, r
 from pettingllms_trl.policies import weights
 from pettingllms_trl.policies.adapters import check_optimized
 from pettingllms_trl.policies.multi_model import MultiPolicyModel
-from pettingllms_trl.policies.optim import clip_by_policy, split_groups
+from pettingllms_trl.policies.optim import clip_by_policy, numbers, split_groups
 from pettingllms_trl.policies.profiles import OF_TRL, PolicyProfile
 from pettingllms_trl.policies.routing import Policy, Routing
 from pettingllms_trl.policies.team import Team
@@ -46,7 +46,7 @@ from pettingllms_trl.update.entropy import EntropyBonus
 from pettingllms_trl.update.micro_batches import Batch, ends_of, rollout_of, rows_on_host, scaled_for
 from pettingllms_trl.update.packed_logprobs import PackedScorer, Scores
 from pettingllms_trl.update.pass_metrics import TrainingLog
-from pettingllms_trl.update.step_guard import StepGuard, numbers
+from pettingllms_trl.update.step_guard import StepGuard
 from pettingllms_trl.update.token_budget import TokenBudget
 
 

@@ -25,15 +25,7 @@ from pettingllms_trl.policies.routing import Policy
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.records import Completion, Decision
 from pettingllms_trl.update.assignment import Assignment, assign, assign_by_tokens, values_of
-from pettingllms_trl.update.micro_batches import (
-    Batch,
-    ShardInfo,
-    ends_of,
-    select_rows,
-    split,
-    tokens,
-    with_host_copies,
-)
+from pettingllms_trl.update.micro_batches import Batch, ShardInfo, ends_of, select_rows, split, tokens, with_copies
 from pettingllms_trl.update.packed_logprobs import PackedScorer
 from pettingllms_trl.update.packing.conversations import sizes_of
 from pettingllms_trl.update.step_guard import provenance
@@ -261,7 +253,7 @@ class BatchBuilder:
         by_tokens = self._assignment_by_tokens(policy, rows, left_out, has_pictures=has_pictures, num_steps=num_steps)
         if by_tokens is None and self._accelerator.num_processes == 1:
             batch = self._rows.score_rows(policy.name, rows, table=table, columns=columns, group_size=group_size)
-            batch = shuffle_sequence_dict(with_host_copies(batch))
+            batch = shuffle_sequence_dict(with_copies(batch))
             passes, assignment = self._split(batch, num_steps=num_steps, shard=None), None
         else:
             passes, assignment = self._assigned_passes(policy, rows, table, columns, by_tokens, group_size, num_steps)
@@ -327,7 +319,7 @@ class BatchBuilder:
             order = _shuffled(len(rows))
             assignment = by_tokens(order)
             rows_here = assignment.rows_of(0)
-            batch = select_rows(with_host_copies(batch), torch.tensor(rows_here), trim=False)
+            batch = select_rows(with_copies(batch), torch.tensor(rows_here), trim=False)
         else:
             order = _shuffled(len(rows))
             if by_tokens is None:
@@ -350,7 +342,7 @@ class BatchBuilder:
                 chunks=None if by_tokens is None else _chunks(range(len(rows_here)), assignment),
             )
             self._rows.correct_for_padding(rows, assignment, group_size=group_size)
-            batch = with_host_copies(scored)
+            batch = with_copies(scored)
             batch["is_padding"] = torch.tensor([row is None for row in rows_here])
         num_here = assignment.num_here
         here = torch.split(torch.arange(len(rows_here)), list(num_here))

@@ -145,7 +145,7 @@ def tokens(batch: Batch, rows: torch.Tensor) -> int:
     return int((mask * _on_host(batch, "tool_mask")[rows]).sum() if "tool_mask" in batch else mask.sum())
 
 
-def with_host_copies(batch: Batch) -> Batch:
+def with_copies(batch: Batch) -> Batch:
     """The batch and copies of its ids and masks on the host, which makes layouts of them. It waits once."""
     names = [name for name in OF_TOKENS if name in batch]
     copied = torch.cat([batch[name] for name in names], dim=1).cpu()

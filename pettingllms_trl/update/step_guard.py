@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 from torch import nn
-from torch.distributed.tensor import DTensor
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.records import Decision
@@ -143,14 +142,6 @@ class SkipRecord:
         if sum(self.lately) > MOST_SKIPPED_LATELY:
             return f"{sum(self.lately)} of the last {len(self.lately)} steps"
         return None
-
-
-def numbers(values: Sequence[torch.Tensor | float]) -> list[float]:
-    """What tensors of no dimension hold, for which the host waits once."""
-    tensors = [value for value in values if isinstance(value, torch.Tensor)]
-    whole = [each.full_tensor() if isinstance(each, DTensor) else each for each in tensors]
-    found = iter(torch.stack([each.double() for each in whole]).tolist() if whole else [])
-    return [next(found) if isinstance(value, torch.Tensor) else value for value in values]
 
 
 def provenance(decisions: Sequence[Decision], agents: Sequence[str]) -> dict[str, torch.Tensor]:

@@ -15,13 +15,30 @@ import torch
 from torch import nn
 from torch.nn.functional import dropout, linear, scaled_dot_product_attention
 
-from pettingllms_trl.estimate.simulated_autocast import LOWER_PRECISION, OTHERS, PROMOTED
+from pettingllms_trl.estimate.simulated_autocast import LOWER_PRECISION, PROMOTED
 from watched_device import WatchedDevice
 
 
 DEVICE = WatchedDevice()
 """The one that is installed."""
 TWO = "same device"
+CAST = {
+    *("matmul", "mm", "mv", "bmm", "addmm", "addmv", "addr", "addbmm", "baddbmm", "linear", "einsum"),
+    *("linalg_vecdot", "linalg_multi_dot", "chain_matmul", "scaled_dot_product_attention", "prelu"),
+    *("_convolution", "_convolution.deprecated", "convolution", "conv1d", "conv2d", "conv3d", "conv_tbc"),
+    *("conv_transpose1d", "conv_transpose2d.input", "conv_transpose3d.input", "_thnn_fused_lstm_cell"),
+    *("_thnn_fused_gru_cell", "lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell"),
+}
+"""`AT_FORALL_LOWER_PRECISION_FP` of `ATen/autocast_mode.h`."""
+WIDEST = {
+    *("addcdiv", "addcmul", "atan2", "bilinear", "cross", "dot", "vdot", "grid_sampler", "index_put"),
+    *("tensordot", "scatter_add"),
+}
+"""`AT_FORALL_PROMOTE`."""
+NOT_HERE = {
+    *("cudnn_convolution", "cudnn_convolution_transpose", "_scaled_dot_product_flash_attention"),
+    "binary_cross_entropy",
+}
 
 
 def on(*values: Any, **options: Any) -> torch.Tensor:
@@ -187,12 +204,13 @@ def what_is_saved_is_loaded_where_it_is_told() -> None:
 
 
 def autocast_has_the_lists_of_cuda() -> None:
-    of_cuda = {n.removeprefix("aten::") for n in torch._C._dispatch_get_registrations_for_dispatch_key("AutocastCUDA")}
-    assert of_cuda >= LOWER_PRECISION | PROMOTED | OTHERS
-    assert of_cuda - OTHERS == {
-        name.removeprefix("aten::")
-        for name in torch._C._dispatch_get_registrations_for_dispatch_key("AutocastPrivateUse1")
-    }
+    def registered(key: str) -> set[str]:
+        return {n.removeprefix("aten::") for n in torch._C._dispatch_get_registrations_for_dispatch_key(key)}
+
+    of_cuda = registered("AutocastCUDA")
+    assert {name for name in of_cuda if LOWER_PRECISION.fullmatch(name)} == CAST
+    assert {name for name in of_cuda if PROMOTED.fullmatch(name)} == WIDEST
+    assert of_cuda - registered("AutocastPrivateUse1") == NOT_HERE
 
 
 def autocast_casts_products_and_keeps_reductions_in_float32() -> None:

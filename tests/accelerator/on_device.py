@@ -25,7 +25,13 @@ def launched(module: str, *arguments: str, timeout: float = 900) -> None:
     path = os.pathsep.join(map(str, (ROOT, HERE, HERE.parent / "trl")))
     run = subprocess.run(
         [sys.executable, __file__, module, *arguments],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONPATH": path},
+        env={
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "HF_HUB_OFFLINE": "1",
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+            "PYTHONPATH": path,
+        },
         capture_output=True,
         text=True,
         timeout=timeout,

@@ -67,6 +67,9 @@ class WatchedDevice(SimulatedDevice):
         torch.load, torch.Generator = _to_device(torch.load), _Generator
         torch.Tensor.pin_memory = lambda self, *_: self
         SimulatedTensor.pin_memory = _not_pinned
+        SimulatedTensor.numpy = SimulatedTensor.__array__ = _no_array
+        # A file has no device; `torch.load` is told one.
+        SimulatedTensor.__reduce_ex__ = lambda self, protocol: self.held.detach().__reduce_ex__(protocol)
         torch.mlu.synchronize = lambda *_: device.waits.append(Wait("synchronize", place()))
         return device
 
@@ -108,7 +111,7 @@ def _wait_of(packet: Any, args: Any, kwargs: Any, tensors: list[torch.Tensor]) -
         indices = [each for each in args[1] if each is not None]
         if not all(isinstance(each, SimulatedTensor) for each in indices):
             return "index on the CPU"
-        is_fill = packet is not aten.index and args[2].numel() == 1  # becomes `masked_fill`
+        is_fill = packet is not aten.index and args[2].dim() == 0  # a number: becomes `masked_fill`
         return "mask" if any(each.dtype in (torch.bool, torch.uint8) for each in indices) and not is_fill else None
     if packet is aten.repeat_interleave and kwargs.get("output_size") is None:
         return "repeat_interleave"
@@ -141,6 +144,10 @@ class _Generator(torch._C.Generator):
     @property
     def device(self) -> torch.device:
         return torch.device(NAME, 0) if self._cdata in self.of_device else torch.device("cpu")
+
+
+def _no_array(tensor: SimulatedTensor, *_: Any) -> Any:
+    raise TypeError(f"can't convert {tensor.device} tensor to numpy. Copy it to host memory first: Tensor.cpu().")
 
 
 def _not_pinned(tensor: SimulatedTensor, *_: Any) -> Any:
