@@ -275,9 +275,8 @@ class Checkpointer:
     def check_finite(self, model: nn.Module, *, step: int) -> None:
         """Raise `FloatingPointError` if a trained weight is not finite."""
         trained = [(name, _local(p)) for name, p in model.named_parameters() if p.requires_grad]
-        is_finite = numbers([torch.isfinite(p).all() for _, p in trained])
-        own = [name for (name, _), finite in zip(trained, is_finite, strict=True) if not finite]
-        bad = sorted(set(gather_object(own)))
+        finite = numbers([torch.isfinite(p).all() for _, p in trained])
+        bad = sorted(set(gather_object([name for (name, _), own in zip(trained, finite, strict=True) if not own])))
         if bad:
             raise FloatingPointError(
                 f"step {step}: {len(bad)} trained parameters are not finite, {bad[0]} first, so no checkpoint is "

@@ -120,7 +120,9 @@ class PrefixCache(AbstractContextManager[Any]):
                 self._keep(policy, some, cache, [longest - len(own) for own in some])
             kwargs["past_key_values"] = self._assembled(model, policy, rows)
         sampled = plain(**kwargs)
-        completions = getattr(sampled, "sequences", sampled)[:, width:].tolist()
+        # A single token was not read, and what is not needed is not waited for.
+        end = width if asked("max_new_tokens") == 1 else None
+        completions = getattr(sampled, "sequences", sampled)[:, width:end].tolist()
         for completion in completions:
             while completion and completion[-1] == pad:
                 completion.pop()

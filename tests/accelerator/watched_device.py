@@ -104,7 +104,12 @@ def _wait_of(packet: Any, args: Any, kwargs: Any, tensors: list[torch.Tensor]) -
     if packet is aten._to_copy or packet is aten.copy_:
         target = kwargs.get("device", tensors[0].device)
         is_from, is_to = isinstance(tensors[-1], SimulatedTensor), torch.device(target).type == NAME
-        if is_from == is_to or kwargs.get("non_blocking") or (packet is aten.copy_ and args[2:3] == (True,)):
+        if (
+            is_from == is_to
+            or tensors[-1].numel() == 0
+            or kwargs.get("non_blocking")
+            or (packet is aten.copy_ and args[2:3] == (True,))
+        ):
             return None
         return "from the host" if is_to else "to the host"
     if packet in INDEXING:
