@@ -16,6 +16,7 @@ from torch import nn
 from torch.nn.functional import dropout, linear, scaled_dot_product_attention
 
 from pettingllms_trl.estimate.simulated_autocast import LOWER_PRECISION, PROMOTED
+from pettingllms_trl.update.micro_batches import split, with_copies
 from watched_device import WatchedDevice
 
 
@@ -201,6 +202,16 @@ def what_is_saved_is_loaded_where_it_is_told() -> None:
         file.seek(0)
         found = torch.load(file, map_location=place)["x"]
         assert (found.device.type, found.tolist()) == (place, [1, 2])
+
+
+def a_batch_of_more_rows_than_a_pass_is_split_with_a_single_wait() -> None:
+    ones = torch.ones(6, 3, dtype=torch.long).to("mlu", non_blocking=True)
+    ids = {"prompt_ids": ones, "prompt_mask": ones, "completion_ids": ones, "completion_mask": ones}
+    DEVICE.waits.clear()
+    (passes,) = split(with_copies({**ids, "advantages": on(*range(6))}), num_steps=1, max_rows=2, token_mean=False)
+    assert [(wait.kind, "micro_batches" in wait.place) for wait in DEVICE.waits] == [("to the host", True)]
+    assert [each["advantages"].tolist() for each in passes] == [[0, 1], [2, 3], [4, 5]]
+    assert [each["num_tokens"] for each in passes] == [6, 6, 6]
 
 
 def autocast_has_the_lists_of_cuda() -> None:
