@@ -200,7 +200,7 @@ def _through_the_host(make: Callable[..., Any]) -> Callable[..., Any]:
         kwargs |= {"requires_grad": True} if requires_grad else {}
         if isinstance(data, SimulatedTensor) or device is None or torch.device(device).type != NAME:
             return make(data, *args, **({} if device is None else {"device": device}), **kwargs)
-        found = make(data, *args, **kwargs).detach().to(device)
-        return found.requires_grad_() if requires_grad else found
+        plain = tree_map_only(SimulatedTensor, SimulatedTensor.tolist, data)  # a list may have some
+        return make(plain, *args, **kwargs).detach().to(device).requires_grad_(requires_grad)
 
     return made

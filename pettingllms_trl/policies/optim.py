@@ -84,5 +84,5 @@ def numbers(values: Sequence[torch.Tensor | float]) -> list[float]:
     """What tensors of no dimension hold, for which the host waits once; numbers as they are."""
     tensors = [value for value in values if isinstance(value, torch.Tensor)]
     whole = [each.full_tensor() if isinstance(each, DTensor) else each for each in tensors]
-    found = iter(torch.stack([each.to(whole[0].device).double() for each in whole]).tolist() if whole else [])
+    found = iter(torch.stack([each.to(whole[0].device).float() for each in whole]).tolist() if whole else [])
     return [next(found) if isinstance(value, torch.Tensor) else value for value in values]
