@@ -46,9 +46,8 @@ class SimulatedTensor(pytorch.Tensor):
     @staticmethod
     def __new__(cls, held: torch.Tensor, requires_grad: bool = False) -> SimulatedTensor:
         laid = {"strides": held.stride(), "storage_offset": held.storage_offset(), "dtype": held.dtype}
-        place = torch.device(NAME, 0)
         made: SimulatedTensor = pytorch.Tensor._make_wrapper_subclass(
-            cls, held.size(), **laid, device=place, requires_grad=requires_grad
+            cls, held.size(), **laid, device=torch.device(NAME, 0), requires_grad=requires_grad
         )
         made.held = held
         return made
@@ -57,7 +56,9 @@ class SimulatedTensor(pytorch.Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return cls.machine.run(func, args, kwargs or {})
+        # In inference mode operations arrive that are made of others.
+        found = func.decompose(*args, **(kwargs or {})) if torch.is_inference_mode_enabled() else NotImplemented
+        return cls.machine.run(func, args, kwargs or {}) if found is NotImplemented else found
 
     def __repr__(self, **_: Any) -> str:
         return f"{self.held!r} on {self.device}"

@@ -71,6 +71,12 @@ def gradients_are_those_of_a_cpu() -> None:
     assert weight.grad.tolist() == [2.0, 4.0]
 
 
+def inference_mode_changes_nothing() -> None:
+    with torch.inference_mode():
+        found = linear(on(1.0, 2.0).to(torch.device("mlu"), torch.float64), on([3.0, 4.0]).to(torch.float64))
+    assert (found.device.type, found.tolist()) == ("mlu", [11.0])
+
+
 def attention_is_that_of_a_cpu() -> None:
     query = torch.arange(64.0).view(1, 2, 4, 8).cos()
     found = scaled_dot_product_attention(*[query.to("mlu")] * 3, is_causal=True).cpu()
