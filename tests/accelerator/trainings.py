@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 from datasets import Dataset
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.testing import byte_tokenizer, save_tiny_model
@@ -160,10 +161,11 @@ def trained(case: Case, folder: Path, device: WatchedDevice, *, on_cpu: bool) ->
     trainer.marks = marks_of(trainer, device)
     device.waits.clear()
     device.autocast_results.clear()
-    if case.run is None:
-        trainer.train()
-    else:
-        trainer = case.run(trainer, make)
+    with sdpa_kernel(SDPBackend.MATH):  # as on the device, which has no other
+        if case.run is None:
+            trainer.train()
+        else:
+            trainer = case.run(trainer, make)
     trainer.waits = list(device.waits)
     return weights_of(trainer), start, trainer
 
