@@ -43,7 +43,7 @@ from pettingllms_trl.role_sampling import NOTHING, SamplingOverrides
 from pettingllms_trl.trainer.dataloading import EvaluatedRows, GenerationPlan, each_generation_once, numbered
 from pettingllms_trl.update.assignment import Assignment
 from pettingllms_trl.update.entropy import EntropyBonus
-from pettingllms_trl.update.micro_batches import Batch, ends_of, rollout_of, rows_on_host, scaled_for
+from pettingllms_trl.update.micro_batches import Batch, ends_of, rollout_of, scaled_for
 from pettingllms_trl.update.packed_logprobs import PackedScorer, Scores
 from pettingllms_trl.update.pass_metrics import TrainingLog
 from pettingllms_trl.update.step_guard import StepGuard
@@ -224,8 +224,7 @@ class TRLHooks(GRPOTrainer):
             if len(batch["advantages"]) == 0:  # a micro-step whose rows are all left out
                 self.team_gradients.leave_out(batch["policy"])
                 continue
-            attending = self.scorer.attending(batch["policy"], batch.get("pictures"), rows_on_host(batch))
-            with accumulating(model, self.accelerator), attending:
+            with accumulating(model, self.accelerator), self.scorer.attending(batch["policy"], batch):
                 # Past GRPOTrainer's, which would count each pass as a micro-step of its own.
                 loss += super(GRPOTrainer, self).training_step(model, batch, num_items_in_batch)
         self.log_of_trl.end_micro_step()
@@ -307,12 +306,10 @@ class TRLHooks(GRPOTrainer):
     def _get_grad_norm(self, model: torch.nn.Module, grad_norm: Any = None) -> Any:
         """TRL's; where it or a loss is not finite, the step that would follow is taken away."""
         norm = super()._get_grad_norm(model, grad_norm)
-        own, finite, *of_policies = numbers([norm, self.guard.losses_are_finite(), *self._policy_norms.values()])
+        own, flag, *of_policies = numbers([norm, self.guard.losses_are_finite(), *self._policy_norms.values()])
         for name, value in zip(self._policy_norms, of_policies, strict=True):
             self._metrics["train"][f"policy/{name}/grad_norm"].append(value)
-        self._policy_norms = {}
-        step = self.state.global_step
-        self.guard.conclude(own, finite=bool(finite), model=model, optimizer=self.optimizer, step=step)
+        self.guard.conclude(own, finite=bool(flag), model=model, optimizer=self.optimizer, step=self.state.global_step)
         if not self.is_deepspeed_enabled:
             self.report("skipped_steps", float(self.guard.skips.total), replace=True)
         return norm
@@ -396,8 +393,7 @@ class TRLHooks(GRPOTrainer):
             return super()._clip_grad_norm(model)
         self.accelerator.unscale_gradients()  # once; accelerate's own clipping would do it for each policy
         self._policy_norms = clip_by_policy(trained, self.team.parameters_of, max_grad_norm=self.args.max_grad_norm)
-        norms = list(self._policy_norms.values()) or [torch.zeros((), device=self.accelerator.device)]
-        return torch.stack(norms).norm()
+        return torch.stack([*self._policy_norms.values()] or [torch.zeros((), device=self.accelerator.device)]).norm()
 
     # ---- Checkpoints ----------------------------------------------------------------------------------------------
 

@@ -33,6 +33,7 @@ from pettingllms_trl.pixels import ImageInputs
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.structure.miniature import EXACT, FAILURES, NoMiniature
 from pettingllms_trl.structure.properties import base_of, check_switch, rope_switch, takes_positions, why_not_packed
+from pettingllms_trl.update.micro_batches import Batch, rows_on_host
 from pettingllms_trl.update.packed_attention import attending
 from pettingllms_trl.update.packing.cost import token_price_of
 from pettingllms_trl.update.packing.pack import pack
@@ -220,7 +221,7 @@ class PackedScorer:
             self._pictures = self._chunks = self._host = None
 
     @contextmanager
-    def attending(self, name: str, pictures: Pictures | None = None, host: Rows | None = None) -> Iterator[None]:
+    def attending(self, name: str, batch: Batch | None = None) -> Iterator[None]:
         """Score a pass of a policy's sequences with their `pictures`; use packed attention for one without any. Until
         its backward pass is over, since gradient checkpointing recomputes layers there.
 
@@ -228,12 +229,12 @@ class PackedScorer:
 
         Args:
             name: Of the policy.
-            pictures: Of each row; `None`: the batch has none.
-            host: Copies on the host of ids and mask of the rows, for which it would else wait inside the pass.
+            batch: Of the pass. The host waits inside it for the ids and mask of one without copies on the host.
         """
+        pictures = None if batch is None else batch.get("pictures")
         is_packed = pictures is None and self.is_packable(name)
         with self.scoring(pictures=pictures), attending(self._team.weights_of(name)) if is_packed else nullcontext():
-            self._host = host
+            self._host = None if batch is None else rows_on_host(batch)
             yield
 
     def score(
