@@ -147,19 +147,23 @@ class ImageInputs:
             inputs[self._types] = [[int(token in places) for token in row] for row in ids]
         return inputs
 
-    def of_batch(self, ids: torch.Tensor, images: Sequence[Sequence[Image]], width: int) -> dict[str, Any]:
-        """The same as tensors on the ids' device, and `num_images` of each row, as TRL scores a batch.
+    def of_batch(
+        self, ids: torch.Tensor, images: Sequence[Sequence[Image]], width: int, device: torch.device | None = None
+    ) -> dict[str, Any]:
+        """The same as tensors on a device, and `num_images` of each row, as TRL scores a batch.
 
         Args:
-            ids: (B, P + C)
+            ids: (B, P + C). The host waits for those that it does not have.
             width: C. Nothing in a completion is a picture's.
+            device: `None`: that of `ids`.
         """
+        device = ids.device if device is None else device
         inputs = self.of_rows(ids.tolist(), images)
         if self._types is not None:
             types = ids.new_tensor(inputs[self._types])
             types[:, ids.size(1) - width :] = 0
             inputs[self._types] = types
-        on_device = {name: tensor.to(ids.device) for name, tensor in inputs.items()}
+        on_device = {name: tensor.to(device, non_blocking=True) for name, tensor in inputs.items()}
         return {**on_device, "num_images": [len(own) for own in images]}
 
     def num_tokens(self, images: Sequence[Image]) -> list[int]:

@@ -46,6 +46,7 @@ from pettingllms_trl.checkpoints.configuration import (
     warning,
 )
 from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.policies.optim import numbers
 from pettingllms_trl.processes.on_all import on_all, on_main
 from pettingllms_trl.records import Stateful
 
@@ -274,7 +275,8 @@ class Checkpointer:
     def check_finite(self, model: nn.Module, *, step: int) -> None:
         """Raise `FloatingPointError` if a trained weight is not finite."""
         trained = [(name, _local(p)) for name, p in model.named_parameters() if p.requires_grad]
-        bad = sorted(set(gather_object([name for name, p in trained if not torch.isfinite(p).all()])))
+        finite = numbers([torch.isfinite(p).all() for _, p in trained])
+        bad = sorted(set(gather_object([name for (name, _), own in zip(trained, finite, strict=True) if not own])))
         if bad:
             raise FloatingPointError(
                 f"step {step}: {len(bad)} trained parameters are not finite, {bad[0]} first, so no checkpoint is "

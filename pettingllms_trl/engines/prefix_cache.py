@@ -81,18 +81,19 @@ class PrefixCache(AbstractContextManager[Any]):
             return kwargs.get(name, getattr(config, name, None))
 
         switch = rope_switch(model.config.get_text_config())
-        longest = int(mask.sum(dim=1).max()) + (asked("max_new_tokens") or 0)
+        read, real = torch.stack((ids, mask)).cpu()  # the host waits once
+        longest = int(real.sum(dim=1).max()) + (asked("max_new_tokens") or 0)
         if (
             (switch is not None and longest > switch)  # of the keys that were read, all are rotated otherwise then
             or sum(isinstance(value, torch.Tensor) for value in kwargs.values()) > 2  # inputs of images
             or any((asked(name) or 1) > 1 for name in ("num_beams", "num_return_sequences"))
             or asked("cache_implementation") is not None
             or asked("use_cache") is False
-            or bool((mask.diff(dim=1) < 0).any())
+            or bool((real.diff(dim=1) < 0).any())
         ):
             return plain(**kwargs)
         pad, width = asked("pad_token_id"), ids.shape[1]
-        rows = [tuple(each[own.bool()].tolist()) for each, own in zip(ids, mask, strict=True)]
+        rows = [tuple(each[own.bool()].tolist()) for each, own in zip(read, real, strict=True)]
         if policy not in self._is_exact and width > BLOCK:
             self._is_exact[policy] = goes_on_exactly(model, rows[0])
             if not self._is_exact[policy]:
@@ -111,14 +112,17 @@ class PrefixCache(AbstractContextManager[Any]):
             for group in groups.values() if len(groups) > 1 else ():
                 some = [rows[row] for row in group]
                 longest, cache = max(map(len, some)), self._assembled(model, policy, some)
-                read = {"input_ids": ids[group, -longest:], "attention_mask": mask[group, -longest:]}
+                members = torch.tensor(group).to(ids.device, non_blocking=True)
+                given = {"input_ids": ids[members, -longest:], "attention_mask": mask[members, -longest:]}
                 settings = GenerationConfig(max_new_tokens=1, do_sample=False, pad_token_id=pad)
                 more = {name: kwargs[name] for name in ("synced_gpus",) if name in kwargs}  # as in `read_once`
-                plain(**read, generation_config=settings, past_key_values=cache, **more)
+                plain(**given, generation_config=settings, past_key_values=cache, **more)
                 self._keep(policy, some, cache, [longest - len(own) for own in some])
             kwargs["past_key_values"] = self._assembled(model, policy, rows)
         sampled = plain(**kwargs)
-        completions = [row[width:].tolist() for row in getattr(sampled, "sequences", sampled)]
+        # A single token was not read, and what is not needed is not waited for.
+        end = width if asked("max_new_tokens") == 1 else None
+        completions = getattr(sampled, "sequences", sampled)[:, width:end].tolist()
         for completion in completions:
             while completion and completion[-1] == pad:
                 completion.pop()

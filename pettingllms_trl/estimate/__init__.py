@@ -14,4 +14,7 @@ docs/recipes.md and the simulation in benchmarks/cluster.py use the same numbers
 | `planning.py`    | puts these together for a run, and says what does not fit                                  |
 | `remedies.py`    | what to change in a run that does not fit: by trying                                       |
 | `report.py`      | the text that is printed                                                                   |
+
+Two more are for tests, and nothing else imports them: `simulated_device.py`, an accelerator that holds its values on
+the CPU and keeps the waits of the host, and `simulated_autocast.py`, its mixed precision.
 """

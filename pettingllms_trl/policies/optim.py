@@ -78,3 +78,11 @@ def clip_by_policy(
         norm = nn.utils.clip_grad_norm_(parameters, limit)
         norms[policy.name] = norm.full_tensor() if isinstance(norm, DTensor) else norm
     return norms
+
+
+def numbers(values: Sequence[torch.Tensor | float]) -> list[float]:
+    """What tensors of no dimension hold, for which the host waits once; numbers as they are."""
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
+    whole = [each.full_tensor() if isinstance(each, DTensor) else each for each in tensors]
+    found = iter(torch.stack([each.to(whole[0].device).float() for each in whole]).tolist() if whole else [])
+    return [next(found) if isinstance(value, torch.Tensor) else value for value in values]

@@ -32,7 +32,7 @@ from pettingllms_trl.engines.transformers import ending_at, prompts_read_once, r
 from pettingllms_trl.policies import weights
 from pettingllms_trl.policies.adapters import check_optimized
 from pettingllms_trl.policies.multi_model import MultiPolicyModel
-from pettingllms_trl.policies.optim import clip_by_policy, split_groups
+from pettingllms_trl.policies.optim import clip_by_policy, numbers, split_groups
 from pettingllms_trl.policies.profiles import OF_TRL, PolicyProfile
 from pettingllms_trl.policies.routing import Policy, Routing
 from pettingllms_trl.policies.team import Team
@@ -74,6 +74,7 @@ class TRLHooks(GRPOTrainer):
         self._logged_in_evaluation: dict[str, list[float]] = defaultdict(list)  # by the user's reward functions
         self.evaluation, self.eval_rows_played = "eval", 0  # the one in progress, and its rows of all processes
         self._replayed: list[dict[str, Any]] = []  # the sequences that TRL scores now
+        self._policy_norms: dict[str, torch.Tensor] = {}  # of the gradients of this optimizer step
         super().__init__(*args, **kwargs)
         self.rollout_func = lambda prompts, trainer: rollout_of(self._replayed, trainer)  # to __init__ TRL would warn
         self.plan = GenerationPlan(self.args, num_processes=self.accelerator.num_processes)
@@ -195,7 +196,8 @@ class TRLHooks(GRPOTrainer):
 
     def _calculate_rewards(self, inputs: list[dict[str, Any]], *args: Any) -> torch.Tensor:
         """The rewards that the environment gave while it was played. (B, 1)"""
-        return gather(torch.tensor([[row["reward"]] for row in inputs], device=self.accelerator.device).float())
+        rewards = torch.tensor([[row["reward"]] for row in inputs]).float()
+        return gather(rewards.to(self.accelerator.device, non_blocking=True))
 
     def correct_for_padding(self, rows: Sequence[dict[str, Any]], assignment: Assignment, *, group_size: int) -> None:
         """See `RowScorer`."""
@@ -222,7 +224,7 @@ class TRLHooks(GRPOTrainer):
             if len(batch["advantages"]) == 0:  # a micro-step whose rows are all left out
                 self.team_gradients.leave_out(batch["policy"])
                 continue
-            with accumulating(model, self.accelerator), self.scorer.attending(batch["policy"], batch.get("pictures")):
+            with accumulating(model, self.accelerator), self.scorer.attending(batch["policy"], batch):
                 # Past GRPOTrainer's, which would count each pass as a micro-step of its own.
                 loss += super(GRPOTrainer, self).training_step(model, batch, num_items_in_batch)
         self.log_of_trl.end_micro_step()
@@ -304,7 +306,10 @@ class TRLHooks(GRPOTrainer):
     def _get_grad_norm(self, model: torch.nn.Module, grad_norm: Any = None) -> Any:
         """TRL's; where it or a loss is not finite, the step that would follow is taken away."""
         norm = super()._get_grad_norm(model, grad_norm)
-        self.guard.conclude(norm, model=model, optimizer=self.optimizer, step=self.state.global_step)
+        own, flag, *of_policies = numbers([norm, self.guard.losses_are_finite(), *self._policy_norms.values()])
+        for name, value in zip(self._policy_norms, of_policies, strict=True):
+            self._metrics["train"][f"policy/{name}/grad_norm"].append(value)
+        self.guard.conclude(own, finite=bool(flag), model=model, optimizer=self.optimizer, step=self.state.global_step)
         if not self.is_deepspeed_enabled:
             self.report("skipped_steps", float(self.guard.skips.total), replace=True)
         return norm
@@ -387,10 +392,8 @@ class TRLHooks(GRPOTrainer):
         if self.is_deepspeed_enabled or (len(trained) == 1 and trained[0].max_grad_norm is None):
             return super()._clip_grad_norm(model)
         self.accelerator.unscale_gradients()  # once; accelerate's own clipping would do it for each policy
-        norms = clip_by_policy(trained, self.team.parameters_of, max_grad_norm=self.args.max_grad_norm)
-        for name, norm in norms.items():
-            self._metrics["train"][f"policy/{name}/grad_norm"].append(float(norm))
-        return torch.stack(list(norms.values()) or [torch.zeros((), device=self.accelerator.device)]).norm()
+        self._policy_norms = clip_by_policy(trained, self.team.parameters_of, max_grad_norm=self.args.max_grad_norm)
+        return torch.stack([*self._policy_norms.values()] or [torch.zeros((), device=self.accelerator.device)]).norm()
 
     # ---- Checkpoints ----------------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from pettingllms_trl.policies.routing import Policy
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.records import Completion, Decision
 from pettingllms_trl.update.assignment import Assignment, assign, assign_by_tokens, values_of
-from pettingllms_trl.update.micro_batches import Batch, ShardInfo, ends_of, select_rows, split, tokens
+from pettingllms_trl.update.micro_batches import Batch, ShardInfo, ends_of, select_rows, split, tokens, with_copies
 from pettingllms_trl.update.packed_logprobs import PackedScorer
 from pettingllms_trl.update.packing.conversations import sizes_of
 from pettingllms_trl.update.step_guard import provenance
@@ -242,7 +242,7 @@ class BatchBuilder:
         ]
         of_rows = provenance(decisions, list(self._team.routing.of_agent))
         of_rows["advantages"] = torch.tensor(advantages)
-        columns: dict[str, Any] = send_to_device(of_rows, self._accelerator.device)
+        columns: dict[str, Any] = send_to_device(of_rows, self._accelerator.device, non_blocking=True)
         if has_pictures:
             columns["pictures"] = [decision.prompt.images for decision in decisions for _ in decision.candidates]
             for row in rows:
@@ -253,7 +253,8 @@ class BatchBuilder:
         by_tokens = self._assignment_by_tokens(policy, rows, left_out, has_pictures=has_pictures, num_steps=num_steps)
         if by_tokens is None and self._accelerator.num_processes == 1:
             batch = self._rows.score_rows(policy.name, rows, table=table, columns=columns, group_size=group_size)
-            passes, assignment = self._split(shuffle_sequence_dict(batch), num_steps=num_steps, shard=None), None
+            batch = shuffle_sequence_dict(with_copies(batch))
+            passes, assignment = self._split(batch, num_steps=num_steps, shard=None), None
         else:
             passes, assignment = self._assigned_passes(policy, rows, table, columns, by_tokens, group_size, num_steps)
         self._rows.log_advantages(advantages, group_size=group_size)
@@ -318,7 +319,7 @@ class BatchBuilder:
             order = _shuffled(len(rows))
             assignment = by_tokens(order)
             rows_here = assignment.rows_of(0)
-            batch = select_rows(batch, torch.tensor(rows_here, device=device), trim=False)
+            batch = select_rows(with_copies(batch), torch.tensor(rows_here), trim=False)
         else:
             order = _shuffled(len(rows))
             if by_tokens is None:
@@ -328,23 +329,27 @@ class BatchBuilder:
             rows_here = assignment.rows_of(self._accelerator.process_index)
             own = torch.tensor([0 if row is None else row for row in rows_here])
             eos = self._team.profiles[policy.name].eos_token_ids[0]
-            batch = score(
+            scored = score(
                 values_of(rows_here, rows, _padding_row(rows[0], eos)),
                 table={name: values_of(rows_here, values, None) for name, values in table.items()},
                 columns={
-                    name: values[own] if isinstance(values, torch.Tensor) else values_of(rows_here, values, ())
+                    name: values[own.to(device)]
+                    if isinstance(values, torch.Tensor)
+                    else values_of(rows_here, values, ())
                     for name, values in columns.items()
                 },
                 group_size=1,
                 chunks=None if by_tokens is None else _chunks(range(len(rows_here)), assignment),
             )
             self._rows.correct_for_padding(rows, assignment, group_size=group_size)
+            batch = with_copies(scored)
             batch["is_padding"] = torch.tensor([row is None for row in rows_here])
         num_here = assignment.num_here
         here = torch.split(torch.arange(len(rows_here)), list(num_here))
-        num_tokens = torch.tensor([tokens(batch, part) for part in here], device=device)
-        num_tokens = self._accelerator.reduce(num_tokens, reduction="sum")
-        shard = ShardInfo(num_processes, num_here, assignment.num_rows, num_tokens.tolist(), assignment.passes)
+        num_tokens = [tokens(batch, part) for part in here]
+        if num_processes > 1:
+            num_tokens = self._accelerator.reduce(torch.tensor(num_tokens, device=device), reduction="sum").tolist()
+        shard = ShardInfo(num_processes, num_here, assignment.num_rows, num_tokens, assignment.passes)
         return self._split(batch, num_steps=num_steps, shard=shard), assignment
 
 

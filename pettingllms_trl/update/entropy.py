@@ -76,10 +76,11 @@ class EntropyBonus:
             reduce: Sums a tensor over all processes.
             device: Device of that tensor.
         """
-        for name, control in self._controls.items():
-            total = reduce(self._sums.pop(name, torch.zeros(2, device=device)))
-            if total[1] > 0:
-                self._controls[name] = control.after((total[0] / total[1].clamp(min=1.0)).item(), self._args)
+        totals = [reduce(self._sums.pop(name, torch.zeros(2, device=device))) for name in self._controls]
+        means = torch.stack([torch.stack([total[0] / total[1].clamp(min=1.0), total[1]]) for total in totals]).tolist()
+        for (name, control), (mean, num_tokens) in zip(self._controls.items(), means, strict=True):
+            if num_tokens > 0:
+                self._controls[name] = control.after(mean, self._args)
         found = {name: control.coefficient for name, control in self._controls.items()}
         by_policy = {f"policy/{name}/entropy_coef": [value] for name, value in found.items()}
         return {"entropy_coef": [*found.values()], **(by_policy if len(found) > 1 else {})}

@@ -16,6 +16,9 @@ Batch = dict[str, Any]
 """
 
 
+OF_TOKENS = ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask", "tool_mask")
+HOST = "host_"
+"""Before these names: a copy on the host."""
 OVER_GENERATION = frozenset({"cispo", "dapo", "vespo"})
 """TRL's losses that divide by the tokens of a whole generation (`num_items_in_batch`), whatever a pass has of them."""
 
@@ -105,7 +108,7 @@ def _passes(batch: Batch, rows: torch.Tensor, max_rows: int) -> Sequence[torch.T
         return []
     if len(rows) <= max_rows:
         return [rows]
-    lengths = batch["prompt_mask"][rows].sum(1) + batch["completion_mask"][rows].sum(1)
+    lengths = _on_host(batch, "prompt_mask")[rows].sum(1) + _on_host(batch, "completion_mask")[rows].sum(1)
     by_length = rows[torch.argsort(lengths, stable=True)]
     return by_length.tensor_split(-(-len(rows) // max_rows))
 
@@ -114,30 +117,53 @@ def select_rows(batch: Batch, rows: torch.Tensor, *, trim: bool) -> Batch:
     """Select rows of every tensor; `trim` drops columns that are padding in all of them."""
     width_prompt, width_completion = batch["prompt_ids"].size(1), batch["completion_ids"].size(1)
     keep_prompt, keep_completion = width_prompt, width_completion
+    there = rows.to(batch["completion_ids"].device, non_blocking=True)
     if trim:
-        keep_prompt = max(int(batch["prompt_mask"][rows].sum(1).max()), 1)
+        keep_prompt = max(int(_on_host(batch, "prompt_mask")[rows].sum(1).max()), 1)
         # A masked-out completion still needs a column, and TRL's metrics take a single column for one value a row,
         # masked or not. So at least two columns.
-        keep_completion = min(max(int(batch["completion_mask"][rows].sum(1).max()), 2), width_completion)
+        keep_completion = min(max(int(_on_host(batch, "completion_mask")[rows].sum(1).max()), 2), width_completion)
     piece: Batch = {}
     for name, value in batch.items():
+        own = rows if isinstance(value, torch.Tensor) and value.is_cpu else there
         if isinstance(value, list):
             piece[name] = [value[row] for row in rows.tolist()]
         elif not isinstance(value, torch.Tensor) or value.dim() == 0:
             piece[name] = value
-        elif name.startswith("prompt_"):
-            piece[name] = value[rows, width_prompt - keep_prompt :]
+        elif name.removeprefix(HOST).startswith("prompt_"):
+            piece[name] = value[own, width_prompt - keep_prompt :]
         elif value.dim() == 2 and value.size(1) == width_completion:
-            piece[name] = value[rows, :keep_completion]
+            piece[name] = value[own, :keep_completion]
         else:
-            piece[name] = value[rows]
+            piece[name] = value[own]
     return piece
 
 
 def tokens(batch: Batch, rows: torch.Tensor) -> int:
     """The number of tokens of these rows that are trained on."""
-    mask = batch["completion_mask"][rows]
-    return int((mask * batch["tool_mask"][rows]).sum() if "tool_mask" in batch else mask.sum())
+    mask = _on_host(batch, "completion_mask")[rows]
+    return int((mask * _on_host(batch, "tool_mask")[rows]).sum() if "tool_mask" in batch else mask.sum())
+
+
+def with_copies(batch: Batch) -> Batch:
+    """The batch and copies of its ids and masks on the host, which makes layouts of them. It waits once."""
+    names = [name for name in OF_TOKENS if name in batch]
+    copied = torch.cat([batch[name] for name in names], dim=1).cpu()
+    parts = torch.split(copied, [batch[name].size(1) for name in names], dim=1)
+    return {**batch, **{HOST + name: part for name, part in zip(names, parts, strict=True)}}
+
+
+def rows_on_host(batch: Batch) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """Ids and mask of prompts and completions, (B, P + C) each, if the host has copies."""
+    if f"{HOST}prompt_ids" not in batch:  # of a checkpoint of an earlier version
+        return None
+    ids, mask = ([batch[f"{HOST}{part}_{kind}"] for part in ("prompt", "completion")] for kind in ("ids", "mask"))
+    return torch.cat(ids, dim=1).cpu(), torch.cat(mask, dim=1).cpu()
+
+
+def _on_host(batch: Batch, name: str) -> torch.Tensor:
+    found: torch.Tensor = batch[HOST + name if HOST + name in batch else name]
+    return found
 
 
 def scaled_for(loss_type: str, batch: Batch) -> Batch:

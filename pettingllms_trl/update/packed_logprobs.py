@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -33,6 +33,7 @@ from pettingllms_trl.pixels import ImageInputs
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.structure.miniature import EXACT, FAILURES, NoMiniature
 from pettingllms_trl.structure.properties import base_of, check_switch, rope_switch, takes_positions, why_not_packed
+from pettingllms_trl.update.micro_batches import Batch, rows_on_host
 from pettingllms_trl.update.packed_attention import attending
 from pettingllms_trl.update.packing.cost import token_price_of
 from pettingllms_trl.update.packing.pack import pack
@@ -43,6 +44,8 @@ from pettingllms_trl.update.positions import counts_padding, with_positions
 Scores = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
 """Log-probabilities and entropies of completion tokens, (B, C) each, and the router loss."""
 
+Rows = tuple[torch.Tensor, torch.Tensor]
+"""Ids and mask of prompts and completions, (B, P + C) each."""
 Pictures = Sequence[Sequence[Image]]
 """The images of each row."""
 
@@ -80,6 +83,7 @@ class PackedScorer:
         self._switching: set[str] = set()
         self._pictures: Pictures | None = None
         self._chunks: Sequence[Sequence[int]] | None = None
+        self._host: Rows | None = None
 
     def try_all(self) -> None:
         """Check each trained policy's model, unless its weights are partitioned over processes: those are checked when
@@ -162,7 +166,7 @@ class PackedScorer:
         with self._team.in_eval_mode(), torch.no_grad():
             in_batch, _, _ = self._score(model, ids, mask, most)
             try:
-                packed, _ = self._packed(model, ids, mask, most)
+                packed, _ = self._packed(model, ids, mask, most, ids.device)
             except FAILURES as failure:
                 return why_failed(failure)
             noise, error = torch.zeros(2, device=ids.device)
@@ -214,16 +218,23 @@ class PackedScorer:
         try:
             yield
         finally:
-            self._pictures = self._chunks = None
+            self._pictures = self._chunks = self._host = None
 
     @contextmanager
-    def attending(self, name: str, pictures: Pictures | None = None) -> Iterator[None]:
+    def attending(self, name: str, batch: Batch | None = None) -> Iterator[None]:
         """Score a pass of a policy's sequences with their `pictures`; use packed attention for one without any. Until
         its backward pass is over, since gradient checkpointing recomputes layers there.
 
-        In a run that resumes inside a generation, this is the first use of weights partitioned over processes."""
+        In a run that resumes inside a generation, this is the first use of weights partitioned over processes.
+
+        Args:
+            name: Of the policy.
+            batch: Of the pass. The host waits inside it for the ids and mask of one without copies on the host.
+        """
+        pictures = None if batch is None else batch.get("pictures")
         is_packed = pictures is None and self.is_packable(name)
-        with attending(self._team.weights_of(name)) if is_packed else self.scoring(pictures=pictures):
+        with self.scoring(pictures=pictures), attending(self._team.weights_of(name)) if is_packed else nullcontext():
+            self._host = None if batch is None else rows_on_host(batch)
             yield
 
     def score(
@@ -248,7 +259,8 @@ class PackedScorer:
         """
         active = self._team.active
         if active in self._switching:
-            check_switch(self._team.weights_of(active), active, int(mask.sum(dim=1).max()), "a decision")
+            longest = int(self._on_host(ids, mask)[1].sum(dim=1).max())
+            check_switch(self._team.weights_of(active), active, longest, "a decision")
         if active in self.with_positions:
             model = with_positions(model)
         options = {"compute_entropy": compute_entropy, "compute_aux_loss": compute_aux_loss}
@@ -258,14 +270,24 @@ class PackedScorer:
         if not (self.packable.get(active, False) and is_plain and not compute_aux_loss):
             return self._score(model, ids, mask, width, batch_size=batch_size, **options, **of_images)
         if batch_size is None or self._chunks is None:
-            scores, entropies = self._packed(model, ids, mask, width)
+            scores, entropies = self._packed(model, *self._on_host(ids, mask), width, ids.device)
             return scores, entropies if compute_entropy else None, None
-        found = [self._packed(model, ids[chunk], mask[chunk], width)[0] for chunk in self._chunks]
+        self._host = host = self._on_host(ids, mask)
+        of_chunks = [(host[0][chunk], host[1][chunk]) for chunk in self._chunks]
+        found = [self._packed(model, *own, width, ids.device)[0] for own in of_chunks]
         dtype = found[0].dtype if found else torch.float32
         scores = torch.full((len(ids), width), math.nan, dtype=dtype, device=ids.device)
-        for chunk, own in zip(self._chunks, found, strict=True):
-            scores[chunk] = own
+        if found:
+            rows = torch.tensor([row for chunk in self._chunks for row in chunk]).to(ids.device, non_blocking=True)
+            scores.index_copy_(0, rows, torch.cat(found))
         return scores, None, None
+
+    def _on_host(self, ids: torch.Tensor, mask: torch.Tensor) -> Rows:
+        """Ids and mask of the rows that are scored now; the host waits unless it has them."""
+        if self._host is not None and self._host[0].shape == ids.shape:
+            return self._host
+        copied, of_mask = torch.stack((ids, mask)).cpu()
+        return copied, of_mask
 
     @torch.no_grad()
     def totals(self, name: str, rows: Sequence[Sequence[Sequence[int]]], pictures: Pictures) -> list[float]:
@@ -294,9 +316,10 @@ class PackedScorer:
     ) -> Scores:
         """Score rows with their pictures as TRL does, which is given the pixels of `size` rows at a time."""
         assert self._pictures is not None
-        inputs, found = self._images[self._team.active], list[Scores]()
-        for rows in torch.split(torch.arange(len(ids)), size):
-            own = inputs.of_batch(ids[rows], [self._pictures[row] for row in rows], width)
+        inputs, found, (host, _) = self._images[self._team.active], list[Scores](), self._on_host(ids, mask)
+        for start in range(0, len(ids), size):
+            rows = slice(start, start + size)
+            own = inputs.of_batch(host[rows], self._pictures[rows], width, ids.device)
             found.append(self._score(model, ids[rows], mask[rows], width, **options, **own))
         if len(found) > 1:
             return torch.cat([scores for scores, _, _ in found]), None, None
@@ -307,17 +330,18 @@ class PackedScorer:
         return scores, rest[0], rest[1]
 
     def _packed(
-        self, model: Any, ids: torch.Tensor, mask: torch.Tensor, width: int
+        self, model: Any, ids: torch.Tensor, mask: torch.Tensor, width: int, device: torch.device
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Score rows in one packed forward pass: log-probabilities and entropies of their completions, (B, C), 0 where
         masked; `None` for the entropies of a reference.
 
         Args:
             model: The policy's model, its reference, or a function that calls one.
-            ids, mask: (B, P + C).
+            ids, mask: (B, P + C), on the host.
             width: C.
+            device: Of the model.
         """
-        packed = pack(ids, mask, width, token_price=self.token_prices[self._team.active])
+        packed = pack(ids, mask, width, device=device, token_price=self.token_prices[self._team.active])
         own = self._team.weights_of(self._team.active)
         models = (own, model) if isinstance(model, nn.Module) else (own,)
         with attending(*models), self._accelerator.autocast():

@@ -92,11 +92,12 @@ def compare(model: Any, prompts: Sequence[Sequence[int]], completions: Sequence[
 
 def padded(rows: Sequence[Sequence[Any]], device: torch.device) -> tuple[torch.Tensor, torch.Tensor, int]:
     """Prompts padded on the left and completions on the right, with their mask and the longest completion."""
-    parts = [[torch.as_tensor(ids, device=device) for ids in part] for part in zip(*rows, strict=True)]
+    parts = [[torch.as_tensor(ids) for ids in part] for part in zip(*rows, strict=True)]
     sides = list(zip(parts, ("left", "right"), strict=True))
     ids = torch.cat([pad(part, padding_side=side) for part, side in sides], dim=1)
     masks = [pad([torch.ones_like(each) for each in part], padding_side=side) for part, side in sides]
-    return ids, torch.cat(masks, dim=1), masks[1].size(1)
+    mask = torch.cat(masks, dim=1).to(device, non_blocking=True)
+    return ids.to(device, non_blocking=True), mask, masks[1].size(1)
 
 
 def _why_not_packed(

@@ -191,17 +191,16 @@ class TrainingLog:
         """
         if "importance_sampling_ratio" not in batch:
             return
-        rows = torch.tensor(scored, dtype=torch.long)
-        ratios = batch["importance_sampling_ratio"][rows]  # (B, C), or (B, 1) of sequences
+        ratios = batch["importance_sampling_ratio"]
+        rows = torch.tensor(scored, dtype=torch.long).to(ratios.device, non_blocking=True)
+        ratios = ratios[rows]  # (B, C), or (B, 1) of sequences
         mask = batch["completion_mask"] * batch.get("tool_mask", 1)
         flat = ratios.flatten() if ratios.size(1) == 1 else ratios[mask[rows].bool()]
         flat = flat if flat.numel() else torch.zeros(1, device=ratios.device)
-        for name, value in (
-            ("min", nanmin(self._accelerator.gather(flat.min()))),
-            ("mean", self._accelerator.gather(flat.mean()).nanmean()),
-            ("max", nanmax(self._accelerator.gather(flat.max()))),
-        ):
-            self.values["train"][f"sampling/importance_sampling_ratio/{name}"][-1] = value.item()
+        own = self._accelerator.gather(torch.stack([flat.min(), flat.mean(), flat.max()])[None])
+        found = torch.stack([nanmin(own[:, 0]), own[:, 1].nanmean(), nanmax(own[:, 2])]).tolist()
+        for name, value in zip(("min", "mean", "max"), found, strict=True):
+            self.values["train"][f"sampling/importance_sampling_ratio/{name}"][-1] = value
 
     def correct_for_padding(
         self,

@@ -53,14 +53,15 @@ class StepGuard:
         Args:
             step: Optimizer steps taken before.
         """
-        if not self._losses_are_finite():
+        if not self.losses_are_finite():
             raise FloatingPointError(self._report("1 step in a row", step=step, norm=math.nan))
 
-    def conclude(self, norm: float, *, model: nn.Module, optimizer: Any, step: int) -> None:
+    def conclude(self, norm: float, *, finite: bool, model: nn.Module, optimizer: Any, step: int) -> None:
         """Take the optimizer step away where its gradient or a loss is not finite.
 
         Args:
             norm: Of the gradient. DeepSpeed has stepped by now, and in float16 scales and skips by itself.
+            finite: Whether the losses are, see `losses_are_finite`.
             model: Whose gradients are removed.
             optimizer: As accelerate has prepared it.
             step: Optimizer steps taken before.
@@ -68,7 +69,6 @@ class StepGuard:
         Raises:
             FloatingPointError: Too many steps were taken away, or DeepSpeed has taken such a step.
         """
-        finite = self._losses_are_finite()
         if getattr(self._accelerator.state, "deepspeed_plugin", None) is not None:
             if not self._args.fp16 and not math.isfinite(norm):
                 raise FloatingPointError(self._report("1 step in a row", step=step, norm=norm, has_stepped=True))
@@ -84,10 +84,10 @@ class StepGuard:
                 raise FloatingPointError(self._report(self.skips.too_many, step=step, norm=norm))
         self._passes = []
 
-    def _losses_are_finite(self) -> bool:
-        """Whether those of the optimizer step in progress are, of all processes."""
+    def losses_are_finite(self) -> torch.Tensor:
+        """Whether those of the optimizer step in progress are, of all processes; a bool on the device."""
         own = torch.stack([loss for loss, _ in self._passes] or [torch.zeros((), device=self._accelerator.device)])
-        return bool(self._accelerator.gather(own.sum()).isfinite().all())
+        return self._accelerator.gather(own.sum()).isfinite().all()
 
     def _report(self, too_many: str, *, step: int, norm: float, has_stepped: bool = False) -> str:
         """The message of the error that ends the run."""

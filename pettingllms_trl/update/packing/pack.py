@@ -98,15 +98,18 @@ def pack(
     mask: torch.Tensor,
     width: int,
     *,
+    device: torch.device | None = None,
     token_price: float = token_price_of("cpu", 1024),  # a constant
     way: Way | None = None,
 ) -> Packed:
     """Pack padded sequences into one row without padding.
 
     Args:
-        ids: (B, P + C) prompts, padded on the left, and completions, padded on the right.
+        ids: (B, P + C) prompts, padded on the left, and completions, padded on the right. The host waits for those
+            that it does not have.
         mask: (B, P + C) 1 for tokens, 0 for padding. Every prompt has a token; a completion may have none.
         width: C.
+        device: Of the packed row, which is moved there at once. `None`: that of `ids`.
         token_price: Of the model, by which the cheapest way is found.
         way: How they are read. `None`: in the cheapest way.
     """
@@ -125,12 +128,12 @@ def pack(
     for trunk in trunks:
         common = prompts[trunk.row][:-1]
         shared.append(np.arange(end, end + len(common)))
-        labels = np.full(len(common), IGNORED)
-        pieces.append((common, np.arange(len(common)), labels))
+        of_trunk = np.full(len(common), IGNORED)
+        pieces.append((common, np.arange(len(common)), of_trunk))
         end += len(common)
         for row in trunk.inside:
             first = len(prompts[row]) - 1
-            labels[first : first + len(completions[row])] = completions[row]
+            of_trunk[first : first + len(completions[row])] = completions[row]
             places[row] = shared[-1][first : first + len(completions[row])]
         for row in trunk.branches:
             completion, before = completions[row], len(prompts[row]) - 1
@@ -142,31 +145,43 @@ def pack(
             places[row] = place[: len(completion)]
             end += len(branch)
 
-    def on_device(array: Indices) -> torch.Tensor:
-        return torch.from_numpy(array).to(ids.device)
-
-    packed_ids, positions, packed_labels = map(np.concatenate, zip(*pieces, strict=True))
-    starts = on_device(np.array([len(row) - len(branch) for row, branch in zip(rows, own, strict=True)]))
     split = way != "rows"
-    of_rows, of_branches = on_device(_filled(rows)), on_device(_filled(own))
-    seen = torch.arange(of_rows.size(1), device=ids.device)
+    packed_ids, positions, labels, target_positions, targets, starts, of_rows, back, of_branches, *of_prompts = _moved(
+        ids.device if device is None else device,
+        *(np.concatenate(part)[None] for part in zip(*pieces, strict=True)),
+        np.concatenate([*places.values()]),
+        np.concatenate([row * width + columns[row] for row in places]),
+        np.array([len(row) - len(branch) for row, branch in zip(rows, own, strict=True)]),
+        _filled(rows),
+        _back(end, shared, own) if split else _back(end, rows),
+        _filled(own),
+        *([_filled(shared)] if split else []),
+    )
+    seen = torch.arange(of_rows.size(1), device=of_rows.device)
     layout = Layout(
         rows=of_rows,
-        back=on_device(_back(end, shared, own) if split else _back(end, rows)),
-        prompts=on_device(_filled(shared)) if split else None,
+        back=back,
+        prompts=of_prompts[0] if split else None,
         branches=of_branches,
         starts=starts,
         visible=seen <= (starts[:, None] + seen[: of_branches.size(1)])[:, None, :, None] if split else None,
     )
     return Packed(
-        ids=on_device(packed_ids)[None],
-        positions=on_device(positions)[None],
-        labels=on_device(packed_labels)[None],
+        ids=packed_ids,
+        positions=positions,
+        labels=labels,
         layout=layout,
-        target_positions=on_device(np.concatenate([*places.values()])),
-        targets=on_device(np.concatenate([row * width + columns[row] for row in places])),
+        target_positions=target_positions,
+        targets=targets,
         shape=(len(tokens), width),
     )
+
+
+def _moved(device: torch.device, *arrays: Indices) -> list[torch.Tensor]:
+    """The arrays on a device: in one copy, for which the host does not wait."""
+    flat = torch.from_numpy(np.concatenate([array.ravel() for array in arrays])).to(device, non_blocking=True)
+    parts = torch.split(flat, [array.size for array in arrays])
+    return [part.view(array.shape) for part, array in zip(parts, arrays, strict=True)]
 
 
 def _filled(places: list[Indices]) -> Indices:

@@ -218,7 +218,7 @@ class RowByRow(AllRows):
 
     def _attach_team(self) -> None:
         super()._attach_team()
-        self.scorer.attending = lambda name, pictures: nullcontext()
+        self.scorer.attending = lambda *_: nullcontext()
 
 
 def of_run(
