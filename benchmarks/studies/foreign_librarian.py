@@ -35,7 +35,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
 LETTERS = "abfh"
 NAME = re.compile(r"\b[ptrg][0-9]+\b")
 TASK = {"wording": "symbols", "facts": 2, "hops": 3, "size": 8, "results": 2, "order": "seed"}
-EPISODES, FIRST_SEED = 2400, 10_000_000
+EPISODES, FIRST_SEED = 7000, 10_000_000
 HERE = Path(__file__).parent
 Row = tuple[str, str, str]  # system prompt, user prompt, reply
 
