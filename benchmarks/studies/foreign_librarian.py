@@ -2,9 +2,9 @@
 
     policies: {librarian_1: {api: "benchmarks/studies/foreign_librarian.py:partner"}}
 
-It looks up one relation of the name that librarian_0 wrote: the one that the command beside it stands for, a letter,
-by `COMMANDS`. Which relation the question needs next is for librarian_0 to read. Without a message it reads the question
-itself. Where it finds nothing, or is given no command that it knows, it passes the name on.
+It looks up one relation of the name that librarian_0 wrote: that of the command beside it, a letter, by `COMMANDS`.
+Which one the question needs next is for librarian_0 to read. Without a message it reads the question itself. Where it
+finds nothing, or is given no command that it knows, it passes the name on.
 
     python benchmarks/studies/foreign_librarian.py
 
