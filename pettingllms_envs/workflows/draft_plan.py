@@ -38,6 +38,11 @@ class DraftPlan(ProposalWorkflow[State, Move]):
         ProposalWorkflow.__post_init__(self)
         check_choice("step_rewards", self.step_rewards, (True, False))
 
+    def __repr__(self) -> str:
+        # A state's hash depends on it, so the default is left out.
+        own = "" if self.step_rewards else ", step_rewards=False"
+        return f"{type(self).__qualname__}(task={self.task!r}, num_turns={self.num_turns!r}{own})"
+
     @property
     def roles(self) -> tuple[Role, ...]:  # type: ignore[override]
         """The drafter and the planner, paid later if steps are not paid."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from pettingllms_envs.programs.maker import in_file
-from pettingllms_envs.registry import is_in_file
 from pettingllms_envs.suggestions import did_you_mean
 from pettingllms_trl.engines.api import ChatApi
 from pettingllms_trl.policies.routing import Api
@@ -70,7 +69,7 @@ def environments(given: Mapping[str, Any]) -> dict[str, Environment]:
 def api_of(name: str, given: Any) -> Api:
     """The fields of an endpoint as a `ChatApi`, or the function of `FILE.py:NAME`, such as a scripted partner."""
     known = [f.name for f in dataclasses.fields(ChatApi)]
-    if isinstance(given, str) and is_in_file(given):
+    if isinstance(given, str) and ".py:" in given:
         _, found = in_file(name, given)
         if not callable(found):
             raise ValueError(
