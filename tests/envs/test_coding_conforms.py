@@ -31,7 +31,7 @@ QUICK = {"cpu": 0.5, "train_tests": 6}
 BUT_FLOORS = [name for name in CHECKS if name != "floors"]
 
 
-@pytest.mark.parametrize("settings", [SETTINGS[0], SETTINGS[2]], ids=str)
+@pytest.mark.parametrize("settings", [pytest.param(SETTINGS[0], marks=pytest.mark.slow), SETTINGS[2]], ids=str)
 def test_apps_passes_the_checks(settings: dict[str, Any]) -> None:
     passes("apps", range(2), only=BUT_FLOORS, **settings, **QUICK)
 

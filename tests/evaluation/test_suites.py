@@ -278,6 +278,7 @@ def without_times(text: str) -> str:
     return re.sub(r"\d+-\d+-\d+|[\d.]+ s\b", "0", text)
 
 
+@pytest.mark.slow
 def test_a_suite_that_is_killed_twice_has_the_leaderboard_of_one_that_was_not(run: Run) -> None:
     with serving(others={"b": 0.9, "c": 0.1}, latency=0.002) as server:
         line = f"{FOUR} --base-url {server.url}"

@@ -43,7 +43,6 @@ class Train:
     logs: Sequence[str] = ()
     check: str = ""
     moves: bool = True
-    slow: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,8 +137,8 @@ CASES: tuple[Case, ...] = (
     passes("test_init_minimal", Checks(name="init_minimal")),
     passes(
         "test_train",
-        *(Train(model=name, slow=name not in ("qwen2", "qwen3_moe")) for name in ("qwen2", "cohere2", "gemma2")),
-        *(Train(model=name, logs=["aux_loss"], slow=name != "qwen3_moe") for name in ("qwen3_moe", "gpt_oss")),
+        *(Train(model=name) for name in ("qwen2", "cohere2", "gemma2")),
+        *(Train(model=name, logs=["aux_loss"]) for name in ("qwen3_moe", "gpt_oss")),
         why="NemotronH and GLM-4-MoE were not tried",
     ),
     differs("test_train_dataset_format", "a prompt that is a string is asked as a user's message", Train()),
@@ -153,7 +152,6 @@ CASES: tuple[Case, ...] = (
                     "loss_type": loss,
                     "gradient_accumulation_steps": 2,
                 },
-                slow=loss != "sapo",  # test_equals_trl.py has them
             )
             for loss in ("bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo")
         ),
@@ -202,7 +200,7 @@ CASES: tuple[Case, ...] = (
             given={"eval_dataset": "rows"},
         ),
     ),
-    passes("test_train_multiple_iterations", Train(options={"num_iterations": 2}, slow=True)),
+    passes("test_train_multiple_iterations", Train(options={"num_iterations": 2})),
     passes("test_train_peft_config", Train(given={"peft_config": "adapter"}, check="base_stays")),
     passes(
         "test_liger_kernel_with_peft_lm_head_raises",
@@ -215,12 +213,12 @@ CASES: tuple[Case, ...] = (
     passes("test_train_peft_model", Train(model="qwen2 with an adapter", check="base_stays")),
     passes(
         "test_train_moe_peft_model",
-        Train(model="qwen3_moe with an adapter on experts", options={"beta": 0.1}, check="base_stays", slow=True),
+        Train(model="qwen3_moe with an adapter on experts", options={"beta": 0.1}, check="base_stays"),
         why="with PEFT 0.20 and newer the reference is a copy of the adapter",
     ),
     passes(
         "test_train_peft_with_gradient_checkpointing",
-        Train(given={"peft_config": "adapter"}, options={"gradient_checkpointing": True}, slow=True),
+        Train(given={"peft_config": "adapter"}, options={"gradient_checkpointing": True}),
     ),
     passes(
         "test_train_different_reward_model",
@@ -262,20 +260,18 @@ CASES: tuple[Case, ...] = (
         "test_train_with_sync_ref_model",
         Train(options={"beta": 0.1, "sync_ref_model": True, "ref_model_sync_steps": 2}, check="reference_moved"),
     ),
-    passes("test_train_beta_non_zero", Train(options={"beta": 0.1}, slow=True)),
-    passes("test_train_with_pad_to_multiple_of", Train(options={"pad_to_multiple_of": 8}, slow=True)),
+    passes("test_train_beta_non_zero", Train(options={"beta": 0.1})),
+    passes("test_train_with_pad_to_multiple_of", Train(options={"pad_to_multiple_of": 8})),
     passes("test_get_off_policy_mask", OFF_POLICY),
     passes("test_get_off_policy_mask_padding", OFF_POLICY),
-    passes("test_train_with_off_policy_mask", Train(options={"off_policy_mask_threshold": 0.5}, slow=True)),
+    passes("test_train_with_off_policy_mask", Train(options={"off_policy_mask_threshold": 0.5})),
     elsewhere("test_train_with_off_policy_mask_with_liger", LIGER),
     elsewhere("test_compute_liger_loss_passes_vllm_is_ratio", LIGER),
-    passes(
-        "test_train_with_bias_correction_kl", Train(options={"beta": 0.1, "use_bias_correction_kl": True}, slow=True)
-    ),
+    passes("test_train_with_bias_correction_kl", Train(options={"beta": 0.1, "use_bias_correction_kl": True})),
     passes(
         "test_train_with_cast_lm_head_to_fp32",
         Train(model="qwen2", options={"cast_lm_head_to_fp32": True}, check="head_is_float32"),
-        Train(model="gemma2", options={"cast_lm_head_to_fp32": True}, check="head_is_float32", slow=True),
+        Train(model="gemma2", options={"cast_lm_head_to_fp32": True}, check="head_is_float32"),
     ),
     passes(
         "test_train_with_static_entropy", Train(options={"entropy_coef": 0.1}, logs=["policy_loss", "entropy_coef"])
@@ -299,7 +295,6 @@ CASES: tuple[Case, ...] = (
                     **(SEQUENCE if loss == "luspo" else {}),
                 },
                 check="entropy_bonus_is_the_mean",
-                slow=loss != "dr_grpo",
             )
             for loss in ("grpo", "dr_grpo", "dapo", "luspo")
         ),
@@ -317,7 +312,7 @@ CASES: tuple[Case, ...] = (
         ),
     ),
     passes("test_entropy_bonus_flows_gradients", why="test_packed_logprobs.py, with prompts shared and without"),
-    passes("test_train_with_entropy_filter", Train(options={"top_entropy_quantile": 0.2}, slow=True)),
+    passes("test_train_with_entropy_filter", Train(options={"top_entropy_quantile": 0.2})),
     differs("test_train_vllm_and_peft", VLLM + "; `modules_to_save` is refused there"),
     refused("test_train_vllm_structured_outputs", "a reply is read by its environment: engines/vllm/params.py"),
     passes("test_train_vllm_importance_sampling_correction", why="test_equals_trl_sampler.py, equal to TRL"),
@@ -334,10 +329,7 @@ CASES: tuple[Case, ...] = (
     ),
     passes(
         "test_train_scale_rewards",
-        *(
-            Train(options={"scale_rewards": scale}, slow=scale is not False)
-            for scale in (False, "group", "batch", True, "none")
-        ),
+        *(Train(options={"scale_rewards": scale}) for scale in (False, "group", "batch", True, "none")),
     ),
     passes(
         "test_train_with_mask_truncated_completions",
@@ -367,8 +359,8 @@ CASES: tuple[Case, ...] = (
         "test_train_num_generations_larger_than_batch_size",
         Train(options={"num_generations": 6, "gradient_accumulation_steps": 2}),
     ),
-    passes("test_train_delta_clipping", Train(options={"delta": 2.0}, slow=True)),
-    passes("test_train_multiple_dataloader_workers", Train(options={"dataloader_num_workers": 2}, slow=True)),
+    passes("test_train_delta_clipping", Train(options={"delta": 2.0})),
+    passes("test_train_multiple_dataloader_workers", Train(options={"dataloader_num_workers": 2})),
     passes(
         "test_train_with_generation_kwargs",
         Train(options={"generation_kwargs": {"do_sample": True, "top_k": 50, "num_beams": 2, "length_penalty": -0.1}}),

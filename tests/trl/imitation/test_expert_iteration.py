@@ -163,6 +163,7 @@ def test_a_step_on_all_replies_is_one_on_their_mean_negative_log_likelihood(
 STATES = ("number", "passes_left", "steps_left", "num_generated", "is_over")
 
 
+@pytest.mark.slow
 def test_a_run_resumed_between_and_inside_rounds_equals_one_never_interrupted_to_the_last_bit(
     model_path: str, tmp_path: Path
 ) -> None:

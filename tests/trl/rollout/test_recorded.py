@@ -24,7 +24,9 @@ def test_rollouts_of_known_environments_are_those_recorded() -> None:
     assert found == DIGESTS["known"]
 
 
-@pytest.mark.parametrize("first", range(0, NUM_RANDOM, 20))
+@pytest.mark.parametrize(
+    "first", [pytest.param(first, marks=pytest.mark.slow if first >= 80 else ()) for first in range(0, NUM_RANDOM, 20)]
+)
 def test_rollouts_of_random_environments_are_those_recorded(first: int) -> None:
     numbers = range(first, first + 20)
     assert [digest(played(play, random_case(n), seed=n)) for n in numbers] == DIGESTS["random"][first : first + 20]

@@ -276,6 +276,7 @@ def test_replies_that_are_all_cut_off_raise_with_the_length_to_set(model_path: s
         warm_up(model_path, TWO, route("lora", AGENTS), arguments(tmp_path, max_length=4))
 
 
+@pytest.mark.slow
 def test_equal_seeds_give_equal_adapters_whatever_was_drawn_before(model_path: str, tmp_path: Path) -> None:
     def run(folder: Path) -> dict[str, torch.Tensor]:
         warm_up(model_path, TWO, route("lora", AGENTS), arguments(folder, max_steps=1))

@@ -32,6 +32,7 @@ def test_rank_correlations_by_hand() -> None:
     assert rank_correlation(np.array([1.0, 1 + 1e-12, 5]), np.array([2.0, 1, 5])) == pytest.approx(1.5 / np.sqrt(3))
 
 
+@pytest.mark.slow
 def test_exact_advantages_reach_the_ceiling_and_a_scheme_with_as_much_noise_as_an_estimate_does_not() -> None:
     rng = np.random.default_rng(0)
     exact = rng.normal(size=4000)

@@ -227,11 +227,30 @@ def trainer_of(
     return trainer_of
 
 
+# Of the runs of two steps: one of each kind of model, data set, reward and check; test_equals_trl.py has the losses.
+QUICK = {
+    "test_train-3",
+    "test_train_with_iterable_dataset-0",
+    "test_train_with_num_generations_eval-0",
+    "test_train_peft_config-0",
+    "test_train_different_reward_model-0",
+    "test_train_reward_func_conversational-0",
+    "test_train_multiple_reward_funcs_with_None_output-0",
+    "test_train_reward_func_with_log_extra-0",
+    "test_train_with_sync_ref_model-0",
+    "test_train_with_cast_lm_head_to_fp32-0",
+    "test_train_with_adaptive_entropy_gradient_accumulation-0",
+    "test_train_with_mask_truncated_completions_all_masked-0",
+    "test_train_with_chat_template_kwargs-0",
+}
+
+
 def each() -> list[Any]:
     return [
-        pytest.param(how, id=f"{case.name}-{i}", marks=pytest.mark.slow if isinstance(how, Train) and how.slow else ())
+        pytest.param(how, id=f"{case.name}-{i}", marks=() if quick else pytest.mark.slow)
         for case in CASES
         for i, how in enumerate(case.hows)
+        for quick in [not isinstance(how, Train) or f"{case.name}-{i}" in QUICK]
     ]
 
 

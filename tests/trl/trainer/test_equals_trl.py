@@ -112,18 +112,21 @@ CASES: dict[str, dict[str, Any]] = {
     **{name: {**common, **change} for name, (common, change) in CHANGES.items()},
     "checkpointing": {**STALE, **KL, "gradient_checkpointing": True},
 }
-# In the slow tests: losses without a KL term where ratios are 1, for each has a case with both; and each loss in each
-# layout, for TRL computes the loss in all of them.
-SLOW = {f"{loss}-beta=0.0" for loss in LOSSES if loss not in ("grpo", "dapo")}
+# In the slow tests: losses where ratios are 1, for each has a stale case with a KL term; all but one of the values of
+# a setting; and each loss in each layout, for TRL computes the loss in all of them.
+SLOW = {
+    *(f"{loss}-beta={beta}" for loss in LOSSES if loss not in ("grpo", "dapo") for beta in (0.0, 0.1)),
+    *(f"{loss}-sequence" for loss in ("dapo", "dr_grpo", "bnpo", "sapo", "cispo")),
+    *(f"vespo_{name}" for name in ("k_pos", "lambda_pos", "k_neg")),
+    *("steps_per_generation=6", "sapo_temperature_neg", "epsilon", "use_adaptive_entropy-above"),
+    *("use_adaptive_entropy-crossing", "top_entropy_quantile", "mask_truncated_completions-grpo", "top_k", "min_p"),
+    *("ref_model_mixup_alpha", "use_bias_correction_kl-sequence", "num_iterations", "beta", "entropy_coef"),
+}
 FAST = {
     *((case, "shared") for case in CASES if case not in SLOW),
-    *((f"{loss}-beta=0.1", layout) for loss in ("grpo", "vespo") for layout in LAYOUTS),
-    *(("checkpointing", layout) for layout in LAYOUTS),
+    *(("grpo-beta=0.1", layout) for layout in LAYOUTS),
     *(("dapo-beta=0.1", layout) for layout in ("lora", "full")),
-    *(
-        (case, "lora")
-        for case in ("stale", "steps_per_generation=4", "top_entropy_quantile", "entropy_coef", "scale_rewards-batch")
-    ),
+    *((case, "lora") for case in ("stale", "checkpointing", "scale_rewards-batch")),
     ("sync_ref_model", "full"),
 }
 
@@ -159,7 +162,9 @@ def test_losses_gradients_and_weights_equal_plain_trl(
     assert_equal(theirs(CASES[case], peft=own.get("peft", False)), ours)
 
 
-@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in CHANGES]
+)
 def test_what_is_compared_makes_a_difference(name: str, theirs: Callable[..., Run]) -> None:
     common, change = CHANGES[name]
     without, having = theirs(common), theirs({**common, **change})
@@ -189,7 +194,7 @@ def test_dropout_of_a_model_is_trls_where_prompts_are_long_enough_to_be_read_onc
     assert_equal(theirs, ours)
 
 
-@pytest.mark.parametrize("policies", ["shared", "lora"])
+@pytest.mark.parametrize("policies", [pytest.param("shared", marks=pytest.mark.slow), "lora"])
 def test_dropout_of_adapters_is_trls_and_is_disabled_as_there(
     policies: str, model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

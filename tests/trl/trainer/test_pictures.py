@@ -162,7 +162,9 @@ def test_the_gradients_of_a_batch_are_those_of_its_cuts(family: str, tmp_path: P
 # ---- Pixels are made once, in a cache that is bounded ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "family", [pytest.param(each, marks=pytest.mark.slow if each == "qwen" else ()) for each in FAMILIES]
+)
 def test_with_a_cache_of_one_picture_the_weights_are_the_same(family: str, tmp_path: Path) -> None:
     weights, made = [], []
     for most_bytes in (2**29, 1):

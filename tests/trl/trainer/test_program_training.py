@@ -209,7 +209,8 @@ def check_twins(name: str, model: str, path: Path, options: Any, credit: str, *g
 @pytest.mark.parametrize(
     ("name", "options", "credit"),
     [
-        *((name, *WAYS[0]) for name in ("sequence", "fan-out")),
+        ("sequence", *WAYS[0]),
+        pytest.param("fan-out", *WAYS[0], marks=pytest.mark.slow),
         *(pytest.param(name, *way, marks=pytest.mark.slow) for name in ("sequence", "fan-out") for way in WAYS[1:]),
     ],
 )

@@ -63,6 +63,7 @@ def test_a_test_that_sends_one_on_purpose_goes_on(heard: list[int], model_path: 
     assert (trainer.stopped_by, heard) == ("SIGTERM", [])
 
 
+@pytest.mark.slow
 def test_a_sigterm_in_a_training_ends_the_run_of_tests(tmp_path: Path) -> None:
     run = subprocess.run(
         [

@@ -331,22 +331,25 @@ LOSSES = {
     ("options", "corrected"),
     [
         *[
-            pytest.param(loss, False, marks=() if name in ("bnpo", "dr_grpo") else pytest.mark.slow)
+            pytest.param(loss, False, marks=() if name == "bnpo" else pytest.mark.slow)
             for name, loss in LOSSES.items()
         ],
         *[
             pytest.param(
                 {**loss, "entropy_coef": 0.05, "gradient_accumulation_steps": 2},
                 False,
-                marks=() if name in ("grpo", "dapo", "luspo") else pytest.mark.slow,
+                marks=() if name == "grpo" else pytest.mark.slow,
             )
             for name, loss in LOSSES.items()
         ],
         *[
-            pytest.param({**LOSSES[loss], **SEQUENCE}, False, marks=() if loss == "bnpo" else pytest.mark.slow)
+            pytest.param({**LOSSES[loss], **SEQUENCE}, False, marks=pytest.mark.slow)
             for loss in ("grpo", "dapo", "bnpo")
         ],
-        *[({**LOSSES[loss]}, True) for loss in ("dapo", "luspo", "vespo")],
+        *[
+            pytest.param({**LOSSES[loss]}, True, marks=() if loss == "vespo" else pytest.mark.slow)
+            for loss in ("dapo", "luspo", "vespo")
+        ],
         ({**LOSSES["grpo"], "off_policy_mask_threshold": 0.01, "mask_truncated_completions": True}, False),
     ],
     ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else "",
@@ -487,9 +490,12 @@ def test_each_role_is_saved_to_a_folder_that_peft_loads_on_the_base_alone(model_
     "options",
     [
         {"policies": "lora"},
-        {"policies": "shared"},
+        pytest.param({"policies": "shared"}, marks=pytest.mark.slow),
         # Below the target until the third step, so that the coefficients that are resumed with went up and then down.
-        {"policies": "lora", "use_adaptive_entropy": True, "entropy_coef": 0.1, "entropy_target": 5.5595},
+        pytest.param(
+            {"policies": "lora", "use_adaptive_entropy": True, "entropy_coef": 0.1, "entropy_target": 5.5595},
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["lora", "shared", "adaptive entropy"],
 )

@@ -281,9 +281,13 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "entropy bonus": {"entropy_coef": 0.05},
     "a small budget": {"max_tokens_per_microbatch": 200},
 }
+IN_EVERY_RUN = ("adapters, KL", "a mixture", "parallel episodes", "entropy bonus")
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in IN_EVERY_RUN else pytest.mark.slow) for name in LAYOUTS],
+)
 def test_every_layout_has_the_gradients_of_rows_read_one_by_one(name: str, model_path: str, tmp_path: Path) -> None:
     runs = [of_team(each, model_path, tmp_path, **LAYOUTS[name]) for each in (Scripted, RowByRow)]
     for one, other in zip(runs[0].gradients, runs[1].gradients, strict=True):

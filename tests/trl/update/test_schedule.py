@@ -193,6 +193,7 @@ def test_the_first_step_of_adam_is_as_long_as_the_factor_of_the_rate_says(model_
     assert soft["closer"] == pytest.approx(full["closer"] / 4, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_a_soft_schedule_goes_on_where_a_run_is_resumed(model_path: str, tmp_path: Path) -> None:
     options: dict[str, Any] = {"gradient_accumulation_steps": 1, "steps_per_generation": 2, "steps": 3}
     options["schedule"] = Alternate(("opener", "closer"), rest=0.1)
