@@ -35,7 +35,7 @@ from pettingllms_envs.features import (
     RequiresOptions,
 )
 from pettingllms_envs.observations import Prompt
-from pettingllms_envs.replies.reading import Reading, last_reading, noted_readings
+from pettingllms_envs.replies.reading import NOTES, Notes, last_reading
 from pettingllms_envs.spaces import ChatText, observation_space
 from pettingllms_envs.state_digest import ARRAY, with_task, written
 from pettingllms_envs.views import apply_view, check_view
@@ -81,7 +81,7 @@ class Snapshot(NamedTuple):
     left: tuple[str, ...] = ()
     replies: tuple[int, ...] = ()
     joined: tuple[str, ...] = ()
-    reading: Reading | None = None
+    reading: str | None = None
 
 
 class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  # pettingzoo ships no types
@@ -263,10 +263,11 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
         return {agent: self._info(now, self._roles[agent], agent) for agent in now.agents}
 
     @property
-    def reading(self) -> Reading | None:
-        """How the last reply was read as a move; None if there was none, or if it was no move: a message, a program.
+    def reading(self) -> str | None:
+        """How the last reply was read as a move: `"strictly"`, `"leniently"` or `"unreadable: why"`.
 
-        Only the tasks of environments that `assemble` made say so.
+        None if there was none, or if it was no move: a message, a program. Only the tasks of environments that
+        `assemble` made say so.
         """
         return None if self._now is None else self._now.reading
 
@@ -353,9 +354,12 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
             return
         if not isinstance(action, str):
             raise TypeError(f"step() got {type(action).__name__} for {selection}; expected a str. Any str is legal.")
-        readings: list[Reading] = []
-        with noted_readings(readings):
+        notes: Notes = []
+        outside = NOTES.set(notes)
+        try:
             play, parts, terminated, truncated = self.workflow.step(play, action)
+        finally:
+            NOTES.reset(outside)
         names = self._agents if self._is_fixed else [self._roles[agent] for agent in agents]
         rewards = cumulative = scalars(parts, names, self.alpha)
         then = agents[0]
@@ -364,9 +368,9 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
             cumulative = tuple(map(operator.add, since, rewards))
             if not (terminated or truncated):
                 then = self._agents[self.workflow.actor(play)]
-        made = (env, config, play, agents, then, rewards, cumulative, parts, terminated, truncated, left, replies, ())
+        made = (env, config, play, agents, then, rewards, cumulative, parts, terminated, truncated, left, replies)
         # In half the time of `Snapshot(...)`, which is a tenth of a step.
-        self._now = tuple.__new__(Snapshot, (*made, last_reading(readings, action)))
+        self._now = tuple.__new__(Snapshot, (*made, (), last_reading(notes, action)))
         if not self._is_fixed:
             self._now = self._with_changes(self._now, selection)
         if self.render_mode == "human":

@@ -229,7 +229,9 @@ class EpisodeRecorder:
                 raise ValueError(f"the environment's reward for {agent} is {reward}; expected a finite number.")
             self._returns[agent] = self._returns.get(agent, 0.0) + reward
         infos = infos_of(env)
-        step |= {"rewards": rewards, "parts": parts_of(env, infos), **reading_of(env)}
+        step |= {"rewards": rewards, "parts": parts_of(env, infos)}
+        if (reading := reading_of(env)) is not None:
+            step["reading"] = reading
         self.steps.append(cast("Step", step))
         self._look(infos)
         self.asked = self.replied = None

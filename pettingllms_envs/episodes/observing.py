@@ -59,13 +59,10 @@ def parts_of(env: Any, infos: Infos) -> dict[str, dict[str, float]] | None:
     return {scope: {name: float(value) for name, value in named.items()} for scope, named in parts.items()}
 
 
-def reading_of(env: Any) -> dict[str, str]:
-    """How the last reply was read, as a field of a step's record: `"strictly"`, `"leniently"`, `"unreadable: why"`.
-
-    Nothing where the environment does not say: of a third-party one, or of a reply that is no move.
-    """
+def reading_of(env: Any) -> str | None:
+    """How the last reply was read, see `TextEnv.reading`; None where the environment does not say."""
     reading = getattr(env.unwrapped, "reading", None)
-    return {} if reading is None else {"reading": ": ".join(filter(None, (reading.form, reading.why)))}
+    return reading if isinstance(reading, str) else None
 
 
 def problem_of(env: Any) -> str | None:

@@ -11,10 +11,9 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from pettingllms_envs.core import Unreadable
 from pettingllms_envs.replies.fences import FENCE
@@ -56,6 +55,10 @@ _MARK = re.compile(r"(?<!\w)(?:\*{1,3}|_{1,3}|`+)(?=\S)|(?<=\S)(?:\*{1,3}|_{1,3}
 _STRUCK = re.compile(r"~~[^~]+~~")
 _LABEL = re.compile(r"([A-Za-z]+)[ \t]*[:：][ \t]*")
 _UNSEEN = re.compile("[\u200b-\u200f\u2060\ufeff\u00ad]")
+_WITHOUT_MARKS = re.compile(r"(?:(?!\w*final)[^\W_]+(?: (?!\w*final)[^\W_]+)*)?", re.I)
+"""Words of letters and digits alone, which have no other form. `assistantfinal` is a mark."""
+_LAST_OF_MARKS = ("*", "_", "`", ">", "]")
+"""An end token, and a mark around a value, end with one of them."""
 _AROUND = re.compile(r"(\*\*|__|[`*_])(.+)\1")
 _PAIRS = {'"': '"', "'": "'", "“": "”", "‘": "’", "«": "»", "$": "$", "(": ")", "[": "]", "{": "}"}
 _END_OF_SENTENCE = " \t.;,!。"
@@ -63,37 +66,18 @@ _END_OF_SENTENCE = " \t.;,!。"
 T = TypeVar("T")
 
 
-class Reading(NamedTuple):
-    """How a text was read as a move.
-
-    Args:
-        text: It; empty in an environment's report on a reply.
-        form: `STRICTLY`, `LENIENTLY` (only without its marks), or `UNREADABLE`.
-        why: Why it is unreadable, else empty.
-    """
-
-    text: str
-    form: str
-    why: str
+Notes = list[tuple[str, str]]
+"""Texts, and how each was read as a move: `"strictly"`, `"leniently"` (without its marks) or `"unreadable: why"`."""
+NOTES: ContextVar[Notes | None] = ContextVar("readings", default=None)
+"""Where each reading of a task of `with_reading` is added; None: nowhere."""
 
 
-_NOTED: ContextVar[list[Reading] | None] = ContextVar("readings", default=None)
-
-
-@contextmanager
-def noted_readings(notes: list[Reading] | None) -> Iterator[None]:
-    """Within, each reading of a task of `with_reading` is added to the list; with None, none is."""
-    token = _NOTED.set(notes)
-    try:
-        yield
-    finally:
-        _NOTED.reset(token)
-
-
-def last_reading(notes: list[Reading], reply: str) -> Reading | None:
-    """The last reading of the reply or of a part of it, without the text; None if there is none."""
-    own = next((each for each in reversed(notes) if each.text in reply), None)
-    return None if own is None else own._replace(text="")
+def last_reading(notes: Notes, reply: str) -> str | None:
+    """How the reply, or a part of it, was read last; None if it was not."""
+    for text, reading in reversed(notes):
+        if text in reply:
+            return reading
+    return None
 
 
 def form_of(recorded: str) -> str:
@@ -263,19 +247,20 @@ def _unmarked_value(move: Any) -> Any:
 @cache
 def _reading_class(kind: Any, strict: bool) -> type[Any]:
     """A subclass whose `parse` notes its readings; it can be pickled, since it is made again."""
+    read = kind.parse
 
     def parse(self: Any, reply: str) -> Any:
-        own = kind.parse.__get__(self)
-        found = own(reply)
-        form = STRICTLY
+        found = read(self, reply)
+        reading = STRICTLY
         if isinstance(found, Unreadable):
-            found = found if strict or len(reply) > LONGEST else _read_again(own, reply, found)
-            form = UNREADABLE if isinstance(found, Unreadable) else LENIENTLY
-        elif not strict:
+            if not (strict or _WITHOUT_MARKS.fullmatch(reply) or len(reply) > LONGEST):
+                found = _read_again(read.__get__(self), reply, found)
+            reading = f"{UNREADABLE}: {found.reason}" if isinstance(found, Unreadable) else LENIENTLY
+        elif not (strict or (type(found) is str and found[-1:] not in _LAST_OF_MARKS)):
             found = _unmarked_value(found)
-        notes = _NOTED.get()
+        notes = NOTES.get()
         if notes is not None:
-            notes.append(Reading(reply, form, found.reason if isinstance(found, Unreadable) else ""))
+            notes.append((reply, reading))
         return found
 
     def reduce(self: Any, protocol: Any) -> Any:

@@ -24,7 +24,7 @@ from typing import Any, ClassVar, NamedTuple
 from pettingllms_envs.core import Role, Transition, Unreadable
 from pettingllms_envs.features import Form, Forms, HasSymbols
 from pettingllms_envs.observations import Observation
-from pettingllms_envs.replies.reading import noted_readings
+from pettingllms_envs.replies.reading import NOTES
 from pettingllms_envs.state_digest import Reported
 from pettingllms_envs.views import board_picture
 from pettingllms_envs.workflows.base import BaseWorkflow, TurnWorkflow
@@ -123,8 +123,11 @@ class DescriberSolver(LimitedMessages, TurnWorkflow[Any, Any]):  # type: ignore[
             feedback = after.feedback if "format" in parts[SOLVER.name] else ""
             return after._replace(feedback=feedback), parts, terminated, truncated
         text, board = after.messages[0].text, tuple(self.task.rows(state.task))
-        with noted_readings(None):  # it is no move
+        outside = NOTES.set(None)  # it is no move
+        try:
             holds_move = not all(isinstance(self.task.parse(each), Unreadable) for each in (text, *text.splitlines()))
+        finally:
+            NOTES.reset(outside)
         after = after._replace(reported=after.reported.plus(with_move=holds_move))
         if board in state.boards:
             return after, parts, terminated, truncated

@@ -67,7 +67,7 @@ def branch_of(
         parts=dict(info.get("rewards", {})),
         team=tuple(info.get("team_rewards", ())),
         state=state_hash(env),
-        reading=reading_of(env).get("reading"),
+        reading=reading_of(env),
     )
     terminations, truncations = env.terminations, env.truncations  # once: these may be computed properties
     return Branch(
@@ -176,9 +176,8 @@ def with_returns(
     found: list[Decision] = []
     for decision, step in zip(reversed(decisions), reversed(rewards), strict=True):
         to_go.update(step)
-        decision = replace(decision, rewards=step, success=outcome.get("success"))
-        total, left = totals[decision.agent], to_go[decision.agent]
-        found.append(replace(decision, episode_return=total, return_to_go=left))
+        of_episode = {"episode_return": totals[decision.agent], "success": outcome.get("success")}
+        found.append(replace(decision, rewards=step, return_to_go=to_go[decision.agent], **of_episode))
     return tuple(reversed(found))
 
 

@@ -180,13 +180,15 @@ def test_no_other_role_reads_thoughts(end: str) -> None:
 
 
 def test_an_environment_is_lenient_by_default_and_says_so_in_its_settings() -> None:
-    for strict, form, reward in ((False, "leniently", -0.1), (True, "unreadable", -0.2)):
+    for strict, form, reward in (
+        (False, "leniently", -0.1),
+        (True, "unreadable: its last line does not begin with 'Moves:'", -0.2),
+    ):
         env = pettingllms_envs.make("plan_path", workflow="single", **({"strict_format": True} if strict else {}))
         assert env.metadata["settings"]["strict_format"] is strict
         env.reset(seed=0)
         env.step("**Moves: R**")
-        assert env.reading is not None
-        assert env.reading.form == form
+        assert env.reading == form
         assert env.rewards["planner_0"] == reward
     with pytest.raises(ValueError, match="strict_format is 'yes'; expected one of True, False"):
         pettingllms_envs.make("plan_path", strict_format="yes")
