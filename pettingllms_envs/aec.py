@@ -260,7 +260,8 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
     def infos(self) -> dict[str, dict[str, Any]]:
         """Parts of the last step's reward, outcome so far and turn, by agent; see the class."""
         now = self._now or self._missing("infos")
-        return {agent: self._info(now, self._roles[agent], agent) for agent in now.agents}
+        outcome = self._outcome(now.play)
+        return {agent: self._info(now, self._roles[agent], agent, outcome) for agent in now.agents}
 
     @property
     def reading(self) -> str | None:
@@ -321,7 +322,8 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
         role = self._roles[agent]
         shown = self._shown(self.workflow.observe(now.play, role), agent) if observe else None
         reward = now.cumulative[now.agents.index(agent)]
-        return shown, reward, now.terminated or agent in now.left, now.truncated, self._info(now, role, agent)
+        info = self._info(now, role, agent, self._outcome(now.play))
+        return shown, reward, now.terminated or agent in now.left, now.truncated, info
 
     def agent_iter(self, max_iter: int = 2**63) -> Iterator[str]:
         """The agent to act, round after round until the last one has left.
@@ -370,7 +372,7 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
                 then = self._agents[self.workflow.actor(play)]
         made = (env, config, play, agents, then, rewards, cumulative, parts, terminated, truncated, left, replies)
         # In half the time of `Snapshot(...)`, which is a tenth of a step.
-        self._now = tuple.__new__(Snapshot, (*made, (), last_reading(notes, action)))
+        self._now = tuple.__new__(Snapshot, (*made, (), last_reading(notes, action) if notes else None))
         if not self._is_fixed:
             self._now = self._with_changes(self._now, selection)
         if self.render_mode == "human":
@@ -522,16 +524,17 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
             f"{observes!r}. Give the role observes={_kind_of(seen)!r}, or have observe() return what it says."
         )
 
-    def _info(self, now: Snapshot, role: str, agent: str) -> dict[str, Any]:
+    def _outcome(self, play: Any) -> Mapping[str, Any]:
+        outcome: Mapping[str, Any] = self.workflow.task.outcome(play.task)
+        return outcome if self._reporting is None else {**outcome, **self._reporting.outcome(play)}
+
+    def _info(self, now: Snapshot, role: str, agent: str, outcome: Mapping[str, Any]) -> dict[str, Any]:
         play, parts = now.play, NO_PARTS if agent in now.joined else now.parts
         team = parts.get(TEAM, NONE)
-        outcome: Mapping[str, Any] = self.workflow.task.outcome(play.task)
-        if self._reporting is not None:
-            outcome = {**outcome, **self._reporting.outcome(play)}
         return {
             "rewards": {**team, **parts.get(role, NONE)},
             "team_rewards": [*team],
-            "outcome": outcome,
+            "outcome": {**outcome},
             "turn": play.turn if self._cyclic else self._turn_of(now, agent),
             **({} if self._judging is None else {"judged": self._judging.judged(play)}),
         }

@@ -316,14 +316,12 @@ def team_return(task: Task[State, Any], state: State) -> float:
 def play(
     task: Task[State, Move], state: State, reply: str, role: str
 ) -> tuple[State, bool, dict[str, Mapping[str, float]], str]:
-    """Play a role's reply on the task.
+    """Play a role's reply on the task: its state, whether it is solved, the parts of the reward, and words for the
+    next prompt.
 
     The team gets `progress`, the change of the task's potential with gamma 1 (so that no loop can farm it), and
     `success`, 1 when the task is solved. The role gets `format`, -0.2, for an unreadable reply (nothing is played
     then), or the task's costs.
-
-    Returns:
-        The task's state, whether it is solved, the parts of the reward, and the words for the next prompt.
     """
     move = task.parse(reply)
     if isinstance(move, Unreadable):

@@ -387,7 +387,6 @@ class LimitedAccess(HasLoneBound, Protocol):
         Whatever an agent does alone, it is shown the same in each of them.
 
         Args:
-            state: A state from `generate`.
             settings: Settings of the form in which the agent plays.
         """
 
@@ -414,8 +413,4 @@ class LimitedMemory(HasLoneBound, Protocol):
         """What it has to remember, and its notes."""
 
     def asked(self, state: Any) -> Sequence[Any]:
-        """The same instance with each of the questions in turn, as many as `Memory.values`.
-
-        Args:
-            state: A state from `generate`.
-        """
+        """The same instance with each of the questions in turn, as many as `Memory.values`."""

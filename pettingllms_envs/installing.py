@@ -60,11 +60,7 @@ def about_missing(error: ImportError) -> str:
 
 @contextmanager
 def needs_extra(extra: str, library: str, purpose: str) -> Iterator[None]:
-    """A block that imports a library of an extra, and says how to install it if it is missing.
-
-    Raises:
-        ImportError: An import in the block failed.
-    """
+    """A block that imports a library of an extra, and says how to install it if it is missing."""
     try:
         yield
     except ImportError as error:

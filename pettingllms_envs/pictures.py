@@ -96,9 +96,6 @@ def with_known_images(observation: Any, known: dict[str, Image]) -> Any:
     """An observation whose images are those of `known` with their digests; others are opened once, and added to it.
 
     So equal images are one object, and one that no model can be shown is found where it is observed.
-
-    Raises:
-        ValueError: As `opened`.
     """
 
     def kept(content: Any) -> Any:

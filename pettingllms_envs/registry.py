@@ -145,7 +145,6 @@ def recorded_settings(
     A record that does not say it is from before that was a setting, when all were read strictly.
 
     Args:
-        name, settings: Of the environment.
         strict: What holds where the settings do not say it.
         trusted: Whether a file may be run; else the settings of its environment stay as they are.
     """

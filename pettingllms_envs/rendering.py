@@ -40,14 +40,11 @@ _MARGINS = {"disc": 0.14, "square": 0.14, "ring": 0.18}  # of the cell, on each 
 
 
 def draw(rows: Sequence[Sequence[Tile]], *, cell: int = 48) -> Image.Image:
-    """A board as a picture, smooth at every size.
+    """A board as an RGB picture of `cell * columns` by `cell * rows` pixels, smooth at every size.
 
     Args:
         rows: The tiles, all rows of the same length.
         cell: Width and height of a tile in pixels, at least 4.
-
-    Returns:
-        An RGB picture of `cell * columns` by `cell * rows` pixels.
 
     Raises:
         ValueError: The board is empty or ragged, `cell` is too small, or a tile has a shape or colour that is none.
@@ -68,7 +65,6 @@ def draw_text(text: str, *, size: int = 18, paper: str = PAPER, ink: str = INK) 
         text: Any text; lines of more than 100 characters are wrapped.
         size: Height of the letters in pixels, at least 4.
         paper: Colour behind the text, `"#rrggbb"`.
-        ink: Colour of the text.
 
     Raises:
         ValueError: `size` is too small, or a colour is none.
@@ -123,12 +119,7 @@ def as_rich(rows: Sequence[Sequence[Tile]]) -> Text:
 
 
 def to_terminal(task: Task[Any, Any], state: Any, title: str = "", console: Console | None = None) -> None:
-    """Print the title, if any, and the state: its board where the terminal shows colours, else its text.
-
-    Args:
-        title: Words for the line above.
-        console: Where to, or None for the standard output.
-    """
+    """Print the title, if any, and the state: its board where the terminal shows colours, else its text."""
     console = Console() if console is None else console
     if title:
         console.print(Text(title), soft_wrap=True)

@@ -23,10 +23,7 @@ _NOT_TEXT = re.compile(r"<(script|style|head)\b.*?(</\1\s*>|\Z)|<!--.*?(-->|\Z)|
 def one_line(answer: str, content_type: str | None = None, *, length: int = 300) -> str:
     """An answer's text in one line; for an HTML page its title or, without one, its text without tags.
 
-    Args:
-        answer: The body.
-        content_type: The header of that name.
-        length: Most characters of an answer that is not HTML.
+    Of one that is not HTML there are at most `length` characters.
     """
     kind = (content_type or "").partition(";")[0].strip().lower()
     start = answer[:MOST_READ]

@@ -28,23 +28,14 @@ def to_json(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def restored(settings: Mapping[str, Any], *kinds: Any) -> dict[str, Any]:
-    """The settings with a tuple for each list whose field is annotated as one.
-
-    Args:
-        settings: Settings of an environment, for instance read from JSON.
-        kinds: The dataclasses whose fields they are; other types are ignored.
-    """
+    """The settings, as read from JSON, with a tuple for each list whose field in these dataclasses is annotated as
+    one."""
     known = {name: hint for kind in kinds for name, hint in _hints(kind, settings).items()}
     return {name: _restored(value, known.get(name)) for name, value in settings.items()}
 
 
 def check_survives(settings: Mapping[str, Any], *kinds: Any) -> None:
-    """Raise ValueError unless the settings are the same after a round trip through JSON.
-
-    Args:
-        settings: Settings of an environment.
-        kinds: As for `restored`.
-    """
+    """Raise ValueError unless the settings of these dataclasses are the same after a round trip through JSON."""
     again = restored(json.loads(json.dumps(to_json(settings))), *kinds)
     for name, value in settings.items():
         if repr(again[name]) != repr(value):

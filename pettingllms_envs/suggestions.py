@@ -9,10 +9,7 @@ from collections.abc import Iterable
 def did_you_mean(given: object, known: Iterable[object]) -> str:
     """`" Did you mean 'sudoku'?"`, to append to a sentence, or an empty string if no known name is near.
 
-    Args:
-        given: The given name.
-        known: The known names; the first that goes on where the given one ends, as `--model_name` does after
-            `--model`, is nearer than others.
+    The first that goes on where the given one ends, as `--model_name` does after `--model`, is nearer than others.
     """
     names = [str(name) for name in known]
     longer = [name for name in names if name.startswith((f"{given}_", f"{given}-"))]

@@ -68,12 +68,10 @@ def line(
     """A line of the table.
 
     Args:
-        step: Optimizer steps taken.
         prefix: `"eval_"` or `"eval_<data set>_"` of an evaluation, which is named at the end of the line, with its
             round (`imitate`).
         speed: Tokens a second.
         left: Seconds to go.
-        functions: Names of the reward functions.
     """
     rewards: dict[str, list[float]] = defaultdict(list)
     flat = []
@@ -117,7 +115,6 @@ class TrainingTable(ProgressCallback):
 
     Args:
         tokens: Number of tokens sampled so far.
-        done: Share of the training that is done, where it does not end by its steps.
         now: Clock, in seconds.
     """
 

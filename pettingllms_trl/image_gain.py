@@ -24,9 +24,7 @@ Score = Callable[[str, Sequence[Row], Sequence[Images]], Sequence[float]]
 def with_other_images(decisions: Iterable[Decision], num_tokens: Callable[[Decision], Iterable[int]]) -> list[Swapped]:
     """The decisions whose prompts have images, each with other ones, which another prompt of its agent shows.
 
-    Args:
-        decisions: Of all agents. One without such a partner is left out.
-        num_tokens: The tokens of each of a decision's images; its partner's are as many, so that they fit its prompt.
+    Those have as many tokens, so that they fit its prompt; a decision without such a partner is left out.
     """
     alike: dict[Any, list[Decision]] = {}
     for decision in decisions:
@@ -42,12 +40,7 @@ def with_other_images(decisions: Iterable[Decision], num_tokens: Callable[[Decis
 
 
 def image_gains(swapped: Iterable[Swapped], score: Score) -> dict[str, float]:
-    """Mean difference of the candidates' log-probabilities, in nats for a whole reply, by agent.
-
-    Args:
-        swapped: Decisions with other images.
-        score: From an agent, the ids of prompts and completions, and the images of each to log-probabilities.
-    """
+    """Mean difference of the candidates' log-probabilities, in nats for a whole reply, by agent."""
     by_agent: dict[str, list[Swapped]] = {}
     for decision, others in swapped:
         by_agent.setdefault(decision.agent, []).append((decision, others))

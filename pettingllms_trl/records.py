@@ -144,10 +144,8 @@ class Decision:
     Args:
         instance: Index of the data set row within the rollout.
         episode: Index of the episode within its instance: 0 in a tree, 0..K-1 in parallel sampling.
-        agent: Name of the agent that acts.
         turn: How many decisions this agent had taken before in the episode, from 0.
         prompt: What the agent was shown, as the sampler received it.
-        candidates: All candidates sampled for the prompt.
         chosen: Index of the candidate that was played on.
         state: Digest of the state in which the agent acted, or `None`.
         environment: Name of the environment in a run with several; else empty.
@@ -190,7 +188,6 @@ class Episode:
     Args:
         instance: Index of the data set row within the rollout.
         episode: Index of the episode within its instance.
-        decisions: Decisions in the order in which they were taken.
         returns: Sum of rewards of each agent.
         outcome: The environment's description of how the episode ended (`infos[agent]["outcome"]`), for instance
             `{"success": True, "regret": 0.0}`; empty if it gives none.

@@ -26,9 +26,6 @@ class SamplingOverrides:
         stop: Words that end a completion. Its ids include them, since they were sampled and are trained on; the text
             that the environment gets ends before the first.
         enable_thinking: Argument of the chat template: whether a model such as Qwen3 thinks before it replies.
-
-    Raises:
-        ValueError, TypeError: A value is out of range or of the wrong type.
     """
 
     temperature: float | None = None
@@ -77,15 +74,7 @@ NOTHING = SamplingOverrides()
 
 
 def parse(given: Mapping[str, Any] | str | None, option: str = "role_sampling") -> dict[str, SamplingOverrides]:
-    """`role_sampling` or `role_sampling_eval` as overrides, by agent or role.
-
-    Args:
-        given: Its value.
-        option: Which of the two it is.
-
-    Raises:
-        ValueError: An unknown field, or a value out of range.
-    """
+    """The value of the option, `role_sampling` or `role_sampling_eval`, as overrides, by agent or role."""
     known = [f.name for f in fields(SamplingOverrides)]
     if isinstance(given, str):
         raise ValueError(f"{option} is {given!r}, expected a mapping. Write it in YAML, or as JSON.")

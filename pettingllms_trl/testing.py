@@ -58,14 +58,11 @@ NUM_CANDIDATES = 2
 
 
 def train_briefly(make_env: Callable[[], Any], folder: str | Path, *, num_steps: int = 3) -> MultiAgentGRPOTrainer:
-    """Train a tiny model in an environment for a few steps on the CPU, with an adapter for each role.
+    """Train a tiny model in an environment for a few steps on the CPU, with an adapter for each role; return the
+    trainer.
 
     Args:
         folder: Where model and outputs are written, such as pytest's `tmp_path`.
-        num_steps: Number of optimizer steps.
-
-    Returns:
-        The trainer, after its last step.
 
     Raises:
         ValueError: The environment cannot be trained in.

@@ -122,14 +122,9 @@ class Usage(NamedTuple):
 
 
 def read_usage(given: Any, *, wrote: bool, limit: int | None = None) -> Usage:
-    """What a server says of tokens, as far as it can be true.
+    """The tokens that a server's `usage` counts, as far as they can be true of a reply of at most `limit` tokens.
 
     Tokens of reasoning that it counts beside the completion's are added to them.
-
-    Args:
-        given: Its `usage`.
-        wrote: Whether the reply has any text.
-        limit: Most tokens that were asked for.
     """
     given = given if isinstance(given, Mapping) else {}
     prompt = _first(given, "prompt_tokens", "input_tokens")

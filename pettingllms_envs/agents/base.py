@@ -32,7 +32,6 @@ class Request:
 
     Args:
         env: The environment, for the oracle and the like; a model's agent must not use it.
-        agent: Name of the acting agent, `<role>_0`.
         messages: The prompt as chat messages, see `pettingllms_envs.observations.Message`.
         seed: Seed of this reply, below 2^31.
         instance: Index of the instance in its run.
@@ -86,7 +85,6 @@ class AgentFailed(Exception):
 
     Args:
         kind: The kind of error in tables: `"unreachable"`, `"refused"`, `"denied"`, `"diverged"`.
-        message: What happened.
     """
 
     def __init__(self, kind: str, message: str) -> None:

@@ -80,10 +80,6 @@ def text_with_calls(text: str, calls: Sequence[Mapping[str, Any]]) -> str:
 
     Arguments that are no JSON object stay as the model wrote them, so that the environment can tell it so.
 
-    Args:
-        text: The content of the answer.
-        calls: Its `tool_calls`.
-
     Raises:
         KeyError, TypeError: A call has another form.
     """

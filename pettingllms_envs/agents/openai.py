@@ -55,13 +55,9 @@ class Endpoint:
         sampling: Sampling fields of the request, such as `temperature`; the server's defaults hold for the others.
         extra: Further fields of the request.
         send_seed: Whether each request has a `seed`. Without it, two runs may differ.
-        timeout: Timeout of a request in seconds.
         patience: Seconds of retries after which a prompt fails.
         first_patience: Seconds within which the server must answer for the first time, if more than
             `first_contact.SECONDS`.
-
-    Raises:
-        ValueError: The URL is invalid, the variable is not set, or a number is out of range.
     """
 
     base_url: str

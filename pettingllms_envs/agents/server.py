@@ -131,9 +131,6 @@ class Server:
         most_bytes: Of an answer; one that has more is tried again.
         advice: What to do about a server that does not answer.
         notices: Where it is said that the server does not answer; may be shared.
-
-    Raises:
-        ValueError: `url` is none.
     """
 
     url: str

@@ -40,12 +40,7 @@ def servers_file() -> Path:
 
 
 def read_servers() -> dict[str, dict[str, Any]]:
-    """The servers by alias; none if there is no file.
-
-    Raises:
-        ValueError: The file is not of that form.
-        OSError: It cannot be read, or PETTINGLLMS_SERVERS names one that does not exist.
-    """
+    """The servers by alias; none if there is no file."""
     file = servers_file()
     if not file.exists() and not os.environ.get(FILE_VARIABLE):
         return {}
@@ -63,15 +58,8 @@ def read_servers() -> dict[str, dict[str, Any]]:
 
 
 def with_server(spec: AgentSpec) -> AgentSpec:
-    """The spec with the server of its alias or, if it names none, of OPENAI_BASE_URL.
-
-    Args:
-        spec: A spec; one that is not of the kind `api` is returned as it is.
-
-    Raises:
-        ValueError: There is no such alias, or that of a model's name is nearly one.
-        OSError: The file cannot be read.
-    """
+    """The spec with the server of its alias or, if it names none, of OPENAI_BASE_URL. Other kinds than `api` stay as
+    they are."""
     if spec.kind != KIND:
         return spec
     url = spec.options.get("base_url")

@@ -76,12 +76,7 @@ class AgentSpec:
         return replace(self, options={**defaults, **self.options})
 
     def refuse_unknown(self, known: Iterable[str], *, target: str | None) -> None:
-        """Raise `ValueError` for an option that its kind does not have.
-
-        Args:
-            known: Names of the kind's options.
-            target: What the kind's target is, or None if it has none.
-        """
+        """Raise `ValueError` for an option that its kind does not have."""
         known = tuple(known)
         for name in self.options:
             if name not in known:
@@ -127,11 +122,7 @@ class StatelessAgents:
 
 
 def parse(text: str) -> tuple[str | None, AgentSpec]:
-    """Parse an agent's specification. Returns its role, or None for all roles, and the spec.
-
-    Raises:
-        ValueError: It cannot be parsed.
-    """
+    """Parse an agent's specification. Returns its role, or None for all roles, and the spec."""
     role = None
     if named := _ROLE.match(text):
         role, text = named[1], text[named.end() :]
@@ -195,9 +186,6 @@ def assign(texts: Sequence[str], roles: Mapping[str, str]) -> dict[str, AgentSpe
     Args:
         texts: The specifications; one without a role is for all roles that no other names.
         roles: The role of each agent, `{"planner_0": "planner"}`.
-
-    Raises:
-        ValueError: A role is unknown, named twice, or without an agent.
     """
     general: AgentSpec | None = None
     own: dict[str, AgentSpec] = {}

@@ -175,13 +175,7 @@ class WrongAdvantages(FaultCheck):
 
 
 def fault_of(rewards: Sequence[float], advantages: Sequence[float], scale: str | None) -> str | None:
-    """What is wrong with the advantages of siblings, in words, or None.
-
-    Args:
-        rewards: One finite number for each of at least 2 siblings.
-        advantages: Likewise.
-        scale: As in `Run`; with `None` and `"batch"` any size is right.
-    """
+    """What is wrong with the advantages of at least 2 siblings, in words, or None. `scale` is as in `Run`."""
     shown = f"rewards {_listed(rewards)}, advantages {_listed(advantages)}"
     spread, largest = max(rewards) - min(rewards), max(map(abs, rewards))
     centred = _centred(advantages)

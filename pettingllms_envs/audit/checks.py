@@ -54,12 +54,7 @@ OF_SERIES: tuple[Callable[[Run, Series], Finding], ...] = (dead_role, uneven_lea
 
 
 class Audit:
-    """Checks of a run while its episodes come in.
-
-    Args:
-        of_episodes: Checks that look at each episode.
-        of_series: Checks of the counts by role and step.
-    """
+    """Checks of a run while its episodes come in."""
 
     def __init__(
         self,

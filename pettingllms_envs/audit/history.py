@@ -21,11 +21,7 @@ _ENTROPY = re.compile(r"(policy/(?P<policy>.+)/)?entropy")
 
 
 def history_of(folder: Path) -> list[Mapping[str, Any]] | None:
-    """The log of the newest checkpoint of an output folder, or of the folder itself; `None` where there is none.
-
-    Raises:
-        ValueError: The file is damaged.
-    """
+    """The log of the newest checkpoint of an output folder, or of the folder itself; `None` where there is none."""
     found = [folder / "trainer_state.json", *folder.glob("checkpoint-*/trainer_state.json")]
     files = [file for file in found if file.is_file()]
     if not files:

@@ -47,16 +47,7 @@ def run_of(header: Row, report: Row | None = None) -> Run:
 
 
 def episode_of(run: Run, row: Row, where: str = "") -> Episode:
-    """A row of `episodes.jsonl`.
-
-    Args:
-        run: As `run_of` its header.
-        row: As `pettingllms_envs.episodes.files` reads it.
-        where: What the place of the row is called.
-
-    Raises:
-        ValueError: A candidate is none.
-    """
+    """A row of `episodes.jsonl`. In errors `where` is its place."""
     returns = [value for value in row["returns"].values() if value is not None]
     training = row.get("training") or {}
     written = row.get("digest")

@@ -22,7 +22,6 @@ class Candidate:
 
     Args:
         reply: Its text, or its token ids: equal where the replies are.
-        reward: Of its own step, for the agent.
         advantage: As trained on; `None` also where the candidate was not trained on.
         tokens: Its length.
         is_cut_off: Whether it reached its greatest length.
@@ -51,11 +50,9 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """One agent's choice among candidates.
+    """One agent's choice among at least one candidate.
 
     Args:
-        agent: Who acted.
-        candidates: At least one.
         turn: Of the agent in the episode; `None` where it is not known.
         state: In which it acted.
         system: The system prompt, where there is one.
@@ -83,12 +80,8 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """The episodes that a training wrote at once: those of a generation.
-
-    Args:
-        before: How many episodes the run had written before.
-        episodes: How many these are.
-    """
+    """The episodes that a training wrote at once, those of a generation: how many, and how many the run had written
+    before."""
 
     before: int
     episodes: int

@@ -74,13 +74,8 @@ class Counts:
             setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
 
     def observe(self, decision: Decision, success: bool | None, seen: set[Hashable]) -> None:
-        """A decision's replies.
-
-        Args:
-            decision: The decision.
-            success: Of its episode.
-            seen: Of earlier decisions of the step; those of this one are added.
-        """
+        """A decision's replies, of an episode with this success. Those of earlier decisions of the step are in
+        `seen`."""
         for each in decision.candidates:
             if decision.learns is not False:
                 self.given += 1

@@ -35,12 +35,7 @@ def table_files(folder: Path) -> list[Path]:
 
 
 def read_table(file: Path) -> list[Row]:
-    """The rows of a table, without decisions inside continuations, which have no groups of candidates.
-
-    Raises:
-        ImportError: pyarrow, of the extra `data`, is not installed.
-        ValueError: It is no such table.
-    """
+    """The rows of a table, without decisions inside continuations, which have no groups of candidates."""
     with needs_extra("data", "pyarrow", f"{file}, which is parquet"):
         import pyarrow
         from pyarrow import parquet

@@ -28,8 +28,6 @@ class ReplayPoint:
     """A state, as the way that leads to it. It is good for any environment that is made the same way.
 
     Args:
-        seed: Argument of `reset`.
-        options: Argument of `reset`.
         actions: The actions stepped since, with `None` for dead steps.
         view: What was observable of the state.
     """
@@ -59,9 +57,6 @@ class ReplayWrapper(BaseWrapper):  # type: ignore[misc]  # pettingzoo ships no t
 
     Restoring takes as many steps as led to the state, or only the missing ones where the environment is on the way to
     it, and reads what is observable once.
-
-    Args:
-        env: A deterministic environment, with all wrappers that have a state.
     """
 
     def __init__(self, env: AECEnv) -> None:
@@ -137,7 +132,6 @@ class ReplayWrapper(BaseWrapper):  # type: ignore[misc]  # pettingzoo ships no t
 
         Raises:
             ReplayError: The environment is in another state afterwards, or has raised.
-            EpisodeRestart: From the environment.
         """
         arrival, self._arrival = self._arrival, None
         if arrival is not None and not arrival.cancel():

@@ -72,11 +72,9 @@ def user_errors() -> Iterator[None]:
 
 
 def add_environment(parser: argparse.ArgumentParser, *, by_path: bool = False) -> None:
-    """Add the arguments ENV and --set.
+    """Add the arguments ENV and --set. With `by_path` ENV may also be `module:callable`.
 
-    Args:
-        by_path: Whether ENV may also be `module:callable`. A command whose records name the environment only accepts
-            names, from which it can be made again.
+    A command whose records name the environment only accepts names, from which it can be made again.
     """
     path = ", or module:callable, such as my_module:make_env" if by_path else ""
     names = f"its name, as `pettingllms list` shows it, or FILE.py:NAME{path}"
@@ -98,11 +96,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 
 def made(args: argparse.Namespace, **more: Any) -> Any:
-    """The environment that the arguments name.
-
-    Raises:
-        Refused: There is no such environment, or a setting is unknown or out of its range.
-    """
+    """The environment that the arguments name."""
     with user_errors():
         if ":" in args.env and not is_in_file(args.env):
             raise ValueError(
@@ -119,11 +113,7 @@ def made(args: argparse.Namespace, **more: Any) -> Any:
 
 
 def callable_at(path: str) -> Callable[..., Any]:
-    """Import the callable at `module:callable`, such as a class; the working directory is searched, too.
-
-    Raises:
-        ValueError: There is no such callable.
-    """
+    """Import the callable at `module:callable`, such as a class; the working directory is searched, too."""
     module, _, name = path.partition(":")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
@@ -149,11 +139,7 @@ def settings(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def plug_ins() -> dict[str, EntryPoint]:
-    """The commands of installed packages, by name, without importing them.
-
-    Raises:
-        Refused: Two packages have a command of the same name.
-    """
+    """The commands of installed packages, by name, without importing them."""
     found: dict[str, EntryPoint] = {}
     for point in entry_points(group=GROUP):
         other = found.setdefault(point.name, point)

@@ -87,11 +87,7 @@ def add_pooling(parser: argparse.ArgumentParser) -> None:
 
 
 def of_envs(runs: list[Any], names: Sequence[str]) -> list[Any]:
-    """The runs of these environments, named with or without their version; of all if none is named.
-
-    Raises:
-        ValueError: There is no run of one of them.
-    """
+    """The runs of these environments, named with or without their version; of all if none is named."""
     played = list(dict.fromkeys(str(run.header["config"].get("env")) for run in runs))
     known = {name: env for env in played for name in (env, _VERSION.sub("", env))}
     for name in names:

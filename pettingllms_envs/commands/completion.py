@@ -51,12 +51,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
 
 def candidates(before: Sequence[str], word: str) -> Iterable[str]:
-    """What may stand for a word, of which the shell takes those that begin as it does.
-
-    Args:
-        before: The words before it, without the program.
-        word: As far as it is typed.
-    """
+    """What may stand for a word, as far as it is typed; the shell takes those that begin as it does."""
     from pettingllms_envs.cli import COMMANDS, FILES
 
     if not before:

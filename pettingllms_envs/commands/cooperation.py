@@ -102,11 +102,7 @@ def show(console: Console, found: Any) -> None:
 
 
 def arms_of(args: argparse.Namespace, bench: Any, env: Any) -> dict[str, Any]:
-    """The benchmark of each arm, in the order in which they are shown.
-
-    Raises:
-        ValueError: There is no such form, or an agent does not fit it.
-    """
+    """The benchmark of each arm, in the order in which they are shown."""
     forms = team_forms.forms_of(env)
     own = _agents_of_arms(args.arm_agents)
     names = team_forms.chosen(forms, args.arms or list(forms))

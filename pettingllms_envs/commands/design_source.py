@@ -28,16 +28,7 @@ _PIECE = re.compile(r".{1,88}(?:\s|$)|.{1,88}", re.S)
 
 
 def design_source(run: Path, number: int) -> Mapping[str, str]:
-    """The texts of the placeholders, by name.
-
-    Args:
-        run: The run, as `pettingllms_envs.episodes.files.find_run` takes it.
-        number: Of the episode, from 1, as the run's page counts them.
-
-    Raises:
-        ValueError: There is no such episode, it has no design, or its task cannot be imported.
-        OSError: There is no such run.
-    """
+    """The texts of the placeholders by name, for a run's episode, which is counted from 1 as on the run's page."""
     header, rows = files.read_header(run), files.read(run)
     if not 1 <= number <= len(rows):
         raise ValueError(f"--episode is {number}, and {run} has {len(rows)}; expected one of them, from 1.")

@@ -45,11 +45,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
 
 def log_of(folder: Path) -> tuple[str, bytes]:
-    """The name and the content of the log of a run; the name has the parts that Inspect gives it.
-
-    Raises:
-        ValueError, OSError: The run cannot be read, or has no episode.
-    """
+    """The name and the content of the log of a run; the name has the parts that Inspect gives it."""
     header, rows = files.read_header(folder), files.distinct(files.read(folder))
     if not rows:
         raise ValueError("it has no episode yet; expected at least one. Wait for it.")

@@ -56,12 +56,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
 
 def runs_below(folder: Path) -> list[Path]:
-    """The folders of runs at any depth.
-
-    Raises:
-        ValueError: There are none.
-        OSError: There is no such folder.
-    """
+    """The folders of runs at any depth."""
     found = list(run_folders(folder))
     if not found:
         raise ValueError(f"{folder} has no run; expected folders of `pettingllms bench` in it. Name another.")
@@ -72,7 +67,6 @@ def read_board(folders: Sequence[Path], *, envs: Sequence[str] = (), is_pooled: 
     """The leaderboard of runs; those that cannot be read are left out with the reason.
 
     Args:
-        envs: Names of environments that alone are shown; none for all.
         is_pooled: Whether runs that differ in their seed alone are samples of one.
     """
     runs, broken = [], []

@@ -161,11 +161,7 @@ def files(
 
 
 def json_lines(data: Path) -> str:
-    """The rows of a file as JSON lines.
-
-    Raises:
-        ValueError: The file cannot be read, or a row has no question or no answer.
-    """
+    """The rows of a file as JSON lines."""
     from pettingllms_envs.tasks.rows import read_table
 
     rows = [problem.written for problems in read_table(data).values() for problem in problems]

@@ -102,10 +102,8 @@ def write(path: Path, header: Mapping[str, Any], other: Mapping[str, Any], repla
     """Write a run's folder with the replayed rows.
 
     Args:
-        path: The folder, without a run in it.
         header: Header of the run that was replayed.
         other: Settings that differ from the record's.
-        replayed: Its episodes.
         env: In which they were replayed; of several the first.
     """
 

@@ -141,11 +141,7 @@ def _reading(args: argparse.Namespace, recorded: Mapping[str, Any]) -> dict[str,
 
 
 def specs(args: argparse.Namespace, roles: Mapping[str, str], texts: list[str] | None = None) -> dict[str, Any]:
-    """The spec of each agent; models get the options that hold for all of them.
-
-    Raises:
-        ValueError: An agent cannot be parsed, or a role has no agent.
-    """
+    """The spec of each agent; models get the options that hold for all of them."""
     texts = list(args.agents) if texts is None else texts
     if getattr(args, "team", None) is not None:
         texts = [*texts, f"{teams.KIND}:{args.team}"]

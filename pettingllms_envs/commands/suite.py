@@ -119,11 +119,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
 
 def asked_suite(args: argparse.Namespace) -> Any:
-    """The suite that the arguments name or describe, with the players of the command if it names some.
-
-    Raises:
-        ValueError: A suite is named among others, its file is no suite, or nobody plays.
-    """
+    """The suite that the arguments name or describe, with the players of the command if it names some."""
     named = [name for name in args.envs if is_suite(name)]
     if named and len(args.envs) > 1:
         others = ", ".join(name for name in args.envs if name != named[0])
@@ -148,9 +144,6 @@ def cells_of(args: argparse.Namespace, suite: Any) -> Iterator[Cell]:
 
     Options of the command come before those of an environment, and these before the suite's. Settings and reset
     options of the command and the suite hold for the environments that have them.
-
-    Raises:
-        Refused: No environment has one of them.
     """
     given = {name: vars(args)[name] for name in OF_ENVIRONMENTS if vars(args).get(name) is not None}
     given |= {"set": dict(args.settings), "option": dict(args.reset_options)}

@@ -21,11 +21,7 @@ _AIME_URL = re.compile(r"\b((?:19|20)\d\d)_AIME_(II?)_Problems/Problem_(\d{1,2})
 
 
 def read(row: Row) -> MathProblem:
-    """A row of any copy of AIME as a problem.
-
-    Raises:
-        BadRow: A column is missing, or the answer is no whole number from 0 to 999.
-    """
+    """A row of any copy of AIME as a problem."""
     statement = rows.statement(row, "problem", "Problem", "question")
     solution = rows.text(row, "solution", "Solution", default="")
     answer = _answer(rows.words(row, "answer", "Answer") or boxed(solution) or "")

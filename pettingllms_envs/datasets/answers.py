@@ -30,12 +30,6 @@ def read(row: Row, *, source: str, problem: str = "problem", answer: str = "answ
 
     Args:
         row: May also have `solution`, `level` or `difficulty`, `subject` or `type`, and `id`, `ID` or `unique_id`.
-        source: Name of the problem's source.
-        problem: The column of the statement.
-        answer: The column of the answer, text or a number.
-
-    Raises:
-        BadRow: A column is missing, or the answer is blank.
     """
     statement = rows.statement(row, problem)
     solution = rows.text(row, "solution", default="")
@@ -73,11 +67,7 @@ def dapo(row: Row) -> MathProblem:
 
 
 def gsm8k(row: Row) -> MathProblem:
-    """A row of GSM8K (arXiv:2110.14168): a question, and a worked solution whose last line is `#### 1,234`.
-
-    Raises:
-        BadRow: A column is missing, or the solution has no such line.
-    """
+    """A row of GSM8K (arXiv:2110.14168): a question, and a worked solution whose last line is `#### 1,234`."""
     solution = rows.text(row, "answer")
     _, mark, answer = solution.rpartition("####")
     if not mark:

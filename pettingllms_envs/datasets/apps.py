@@ -26,12 +26,7 @@ _RETURNS, _LIST = re.compile(r"->([^:>]+):"), re.compile(r"\b[Ll]ist\b")
 
 
 def read(row: Row) -> CodeProblem:
-    """A row of APPS as a problem.
-
-    Raises:
-        BadRow: A column is missing or not as APPS has it.
-        LeftOut: The problem has no tests.
-    """
+    """A row of APPS as a problem."""
     statement = rows.statement(row, "question")
     written = rows.text(row, "input_output", default="")
     if not written.strip():
@@ -67,7 +62,6 @@ def code_problem(
     """A problem whose tests are pairs as APPS has them: texts or lists of lines, or arguments and results.
 
     Raises:
-        BadRow: A test is of another kind.
         LeftOut: There are no tests.
     """
     if not tests:

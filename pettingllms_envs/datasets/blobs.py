@@ -22,15 +22,7 @@ _FRAME = frozenset({"PROTO", "FRAME", "PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE",
 
 
 def unpacked(blob: str, max_bytes: int = MAX_BYTES) -> str:
-    """The JSON in a blob.
-
-    Args:
-        blob: The column, JSON or base64.
-        max_bytes: Largest unpacked size.
-
-    Raises:
-        BadRow: It is neither, is larger, or is a pickle of anything but a string.
-    """
+    """The JSON in a column, itself or in base64. A pickle of anything but a string, or a larger one, is a `BadRow`."""
     if blob.lstrip()[:1] in ("[", "{"):
         return blob
     try:

@@ -21,12 +21,7 @@ MAX_WRONG = 32
 
 
 def read(row: Row) -> CodeProblem:
-    """A row of CodeContests as a problem.
-
-    Raises:
-        BadRow: A column is missing or not as CodeContests has it.
-        LeftOut: The problem has no tests.
-    """
+    """A row of CodeContests as a problem."""
     statement = rows.statement(row, "description")
     reads = rows.text(row, "input_file", default="") or rows.text(row, "output_file", default="")
     said = judging.rules(statement)

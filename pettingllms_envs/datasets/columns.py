@@ -49,7 +49,6 @@ def answer_columns(problem: str = "problem", answer: str = "answer") -> Layout:
     """The layout of a data set with a problem and its answer in columns of these names.
 
     Args:
-        problem: The column of the statement.
         answer: The column of the answer. If a row lacks it, the last box in its `solution` is the answer.
     """
     name = "math" if (problem, answer) == ("problem", "answer") else f"math:{problem},{answer}"

@@ -31,13 +31,7 @@ def read_rows(path: Path, read: Callable[[int], None] | None = None) -> Iterator
     """The rows of a file in their order, with a `BadRow` for each one that cannot be read.
 
     Args:
-        path: A file with one of `ENDINGS`.
         read: Called now and then with the number of bytes read since the last call.
-
-    Raises:
-        ValueError: The file has another ending, or is damaged.
-        ImportError: It is a parquet file, and pyarrow is not installed.
-        OSError: It cannot be read.
     """
     if not path.name.endswith(ENDINGS):
         raise ValueError(f"{path} ends otherwise; expected {', '.join(ENDINGS)}. Convert it, or name another file.")

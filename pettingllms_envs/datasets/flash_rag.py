@@ -15,12 +15,7 @@ from pettingllms_envs.datasets.rows import Row
 
 
 def read(row: Row) -> QuestionProblem:
-    """A row as a problem without passages.
-
-    Raises:
-        BadRow: A column is missing or of another form.
-        LeftOut: It has no answer.
-    """
+    """A row as a problem without passages."""
     return question_problem(
         source="flash_rag",
         id=rows.words(row, "id"),

@@ -26,16 +26,7 @@ UNANSWERED: dict[type[Problem], dict[str, Any]] = {
 
 
 def given_problem(row: object, kind: type[Kind], layout: Layout) -> Kind:
-    """The problem of a row.
-
-    Args:
-        row: Columns of the layout or of `SIMPLE`, or `question` alone.
-        kind: What problems the task has.
-        layout: The layout of the task's data.
-
-    Raises:
-        ValueError: It has other columns, or one that cannot be read.
-    """
+    """The problem of a row with the columns of the layout or of `SIMPLE`, or with `question` alone."""
     columns: Row = row if isinstance(row, dict) else {}
     try:
         for each in (layout, SIMPLE.get(kind, layout)):

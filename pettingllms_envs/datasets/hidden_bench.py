@@ -22,7 +22,6 @@ def read(row: Row) -> HiddenProfile:
     """A row of HiddenBench as a problem.
 
     Raises:
-        BadRow: A column is missing or of another form, or the answer is not an option.
         LeftOut: It has more than `MOST_MEMBERS` hidden facts.
     """
     hidden = _texts(row, "hidden_information", 2, 1000)

@@ -27,7 +27,6 @@ def read(row: Row, *, source: str = "hotpot_qa") -> QuestionProblem:
     """A row of either set as a problem; all rows of 2WikiMultihopQA are of level 1.
 
     Raises:
-        BadRow: A column is missing or of another form.
         LeftOut: It has no answer, as the rows of the sets' own test files, or a paragraph that it needs is missing.
     """
     question = rows.statement(row, "question")

@@ -37,12 +37,8 @@ class HubFile:
 
 
 def local(file: Path | HubFile) -> Path:
-    """The path of a file on this machine; a file of the Hub is downloaded to `huggingface_hub`'s cache if necessary.
-
-    Raises:
-        ImportError: `huggingface_hub` is not installed.
-        ValueError: It cannot be downloaded.
-    """
+    """The path of a file on this machine; a file of the Hub is downloaded to `huggingface_hub`'s cache if
+    necessary."""
     if isinstance(file, Path):
         return file
     hub = _library()
@@ -66,12 +62,7 @@ def pinned(id: str, revision: str | None) -> str:
 
 
 def commit(id: str, revision: str | None) -> str:
-    """The current commit of a branch or tag; without one, of `main`.
-
-    Raises:
-        ImportError: `huggingface_hub` is not installed.
-        ValueError: There is no such data set or revision, or the Hub cannot be reached.
-    """
+    """The current commit of a branch or tag; without one, of `main`."""
     if revision is not None and _COMMIT.fullmatch(revision):
         return revision
     hub = _library()
@@ -91,14 +82,9 @@ def files(
     """The data files of a set by split.
 
     Args:
-        revision: A commit.
         patterns: For each split, groups of patterns; the first that matches is used. Without patterns, files are
             assigned by their names.
         within: Only files of this name, without the ending, or in a folder of this name; `""` is no limit.
-
-    Raises:
-        ImportError: `huggingface_hub` is not installed.
-        ValueError: The Hub cannot be reached, or no file of the set matches.
     """
     hub = _library()
     try:

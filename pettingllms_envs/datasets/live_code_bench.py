@@ -22,7 +22,6 @@ def read(row: Row) -> CodeProblem:
     """A row of LiveCodeBench as a problem.
 
     Raises:
-        BadRow: A column is missing or not as LiveCodeBench has it.
         LeftOut: The problem has no tests, or tests of both kinds.
     """
     statement = rows.statement(row, "question_content")

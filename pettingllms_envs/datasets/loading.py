@@ -47,8 +47,6 @@ class Loaded:
         left_out: Number of well-formed rows that are not among the problems, by reason.
         source: The data as given, without a revision.
         revision: The Hub's commit; `""` for other sources.
-        layout: Name of the layout.
-        split: The split; None for all.
     """
 
     problems: tuple[Problem, ...]

@@ -19,7 +19,6 @@ def read(row: Row) -> QuestionProblem:
     """A row of MuSiQue as a problem; its level is the number of hops, less one.
 
     Raises:
-        BadRow: A column is missing or of another form.
         LeftOut: It has no answer, or cannot be answered from its paragraphs (in MuSiQue-Full).
     """
     question = rows.statement(row, "question")

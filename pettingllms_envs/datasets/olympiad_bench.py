@@ -18,7 +18,6 @@ def read(row: Row) -> MathProblem:
     """A row of OlympiadBench as a problem.
 
     Raises:
-        BadRow: A column is missing or not as OlympiadBench has it.
         LeftOut: It asks for a proof, or shows an image.
     """
     asked = rows.statement(row, "question", "problem")

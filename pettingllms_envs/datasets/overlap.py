@@ -52,12 +52,8 @@ def overlaps(train: Iterable[Statement], tests: Sequence[Statement], threshold: 
     """Every pair of a training and a test statement that are copies, in the order of the training set.
 
     Args:
-        train: Training statements; iterated over once.
         tests: Test statements; kept in memory, with an index.
         threshold: Least similarity of near copies, above 0, at most 1.
-
-    Raises:
-        ValueError: The threshold is out of range.
     """
     if not 0 < threshold <= 1:
         raise ValueError(f"threshold is {threshold}; expected above 0 and at most 1.")

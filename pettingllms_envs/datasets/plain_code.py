@@ -15,12 +15,8 @@ from pettingllms_envs.datasets.rows import Row
 
 
 def read(row: Row) -> CodeProblem:
-    """A row with `question`, `inputs`, `outputs`; `id`, `fn_name`, `starter_code`, `solutions`, `difficulty`, `date`.
-
-    Raises:
-        BadRow: A column is missing or of another kind.
-        LeftOut: There are no tests.
-    """
+    """A row with `question`, `inputs`, `outputs`; `id`, `fn_name`, `starter_code`, `solutions`, `difficulty`,
+    `date`."""
     statement = rows.statement(row, "question")
     solutions = row.get("solutions")
     if solutions is None:

@@ -42,11 +42,6 @@ def prepare(
         output: The folder to write; it must not exist.
         splits: The splits to write; empty for all that the source has.
         limit: Most problems of each split.
-        told: Called with the progress.
-
-    Raises:
-        ValueError: The output exists, there is no such split, or a file is damaged.
-        OSError: It cannot be written.
     """
     check_output(output)
     output.parent.mkdir(parents=True, exist_ok=True)

@@ -149,13 +149,11 @@ class QuestionProblem(Problem):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class HiddenProfile(Problem):
-    """A choice between options for a group of agents, each of whom knows one fact that the others do not.
+    """A choice between at least two options for a group of agents, each of whom knows one fact that the others do not.
 
     Args:
         shared: The facts that all agents know.
         hidden: The facts that one agent knows, one for each agent.
-        options: The options, at least two.
-        answer: The right one.
     """
 
     shared: tuple[str, ...]

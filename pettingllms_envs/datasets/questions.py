@@ -28,7 +28,6 @@ def question_problem(
     """A problem; its arguments are those of `QuestionProblem`, as a row has them.
 
     Raises:
-        BadRow: An answer is no text.
         LeftOut: It has no answer that can be compared.
     """
     written = [answer.strip() for answer in texts(answers, "the list of its answers")]

@@ -27,15 +27,8 @@ class LeftOut(ValueError):
 
 
 def text(row: Row, *names: str, default: str | None = None) -> str:
-    """The text in the first of the columns that the row has.
-
-    Args:
-        names: One column, or its names in several copies of the set.
-        default: Value for an absent or null column; without a default it is an error.
-
-    Raises:
-        BadRow: There is no such column, or it is not text.
-    """
+    """The text in the first of the columns that the row has. An absent or null one is `default`, or without one an
+    error."""
     name = next((name for name in names if row.get(name) is not None), None)
     if name is None:
         if default is None:
@@ -99,7 +92,6 @@ def parsed(document: str, what: str) -> Any:
     """The value of a JSON document in a column.
 
     Raises:
-        BadRow: It is not JSON, is nested too deeply, or has NaN or an infinity.
         LeftOut: It has an integer of more than `MAX_DIGITS` digits, which the sandbox cannot compare.
     """
     try:

@@ -29,11 +29,6 @@ def problems(data: str, split: str, layout: str | None = None, include_unjudged:
     Args:
         data: Argument of `pettingllms_envs.datasets.load`.
         split: `"train"`, `"validation"` or `"test"`.
-        layout: Layout of the rows, or None if it is known from the name of the data set.
-        include_unjudged: Whether to include problems that no grader can judge.
-
-    Raises:
-        ValueError: There is no such data set, or no problem in the split.
     """
     loaded = load(data, split=split, layout=layout, include_unjudged=include_unjudged)
     if loaded.bad:
@@ -58,18 +53,12 @@ def draw(
     include_unjudged: bool = False,
     **fields: object,
 ) -> Problem:
-    """The problem of a seed or of an id.
+    """The problem of a seed or of an id; see `problems`.
 
     Args:
-        data: See `problems`; also for `layout` and `split`.
-        layout: See `problems`.
         seed: Any whole number.
         problem: The id of a problem; seed and fields are ignored then.
-        include_unjudged: See `problems`.
         **fields: Only use problems with these values, such as `level=2`; None means any value.
-
-    Raises:
-        ValueError: See `problems`; or no problem has this id, or this value of a field.
     """
     if problem is None:
         wanted = tuple((name, value) for name, value in fields.items() if value is not None)

@@ -34,7 +34,6 @@ class Source:
 
     Args:
         name: The user's name of the data, without a revision.
-        layout: Layout of the rows.
         files: The files of each split that the set itself has; a file without a split in its name is train.
         shares: For each available split, the split of `files` from which it is taken, and which shares (by statement)
             of that split it gets; an empty set is all of them.
@@ -197,11 +196,7 @@ def _hub(text: str, layout: str | Layout | None, revision: str | None) -> Source
 
 
 def verify(source: Source, path: Path) -> None:
-    """Check a file against its published or prepared digest, if there is one.
-
-    Raises:
-        ValueError: The file was modified.
-    """
+    """Raise `ValueError` if a file has another digest than it was published or prepared with."""
     expected = source.digests.get(path)
     if expected is not None and digest(path) != expected:
         raise ValueError(f"{path} was changed; expected the SHA-256 {expected}. Prepare it, or install it, anew.")

@@ -36,8 +36,6 @@ class Instance:
 
     Args:
         index: Its index among the run's instances, from 0.
-        seed: Seed of the environment's `reset`.
-        options: Options of the environment's `reset`.
     """
 
     index: int

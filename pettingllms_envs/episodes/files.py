@@ -170,10 +170,8 @@ def is_empty(step: Mapping[str, Any]) -> bool:
 def find_run(path: Path) -> Path:
     """The folder of a run: that of an `episodes.jsonl`, the folder itself, or the only run one level below it.
 
-    A training writes its rollouts to `OUTPUT_DIR/rollouts`, so the output folder of a training names them as well.
-
-    Returns:
-        The folder with the `run.json`; where there is none, the path itself.
+    Where there is none, it is the path itself. A training writes its rollouts to `OUTPUT_DIR/rollouts`, so the output
+    folder of a training names them as well.
 
     Raises:
         ValueError: There are several runs below it.
@@ -215,14 +213,9 @@ def stream(file: Path) -> Iterator[dict[str, Any]]:
 
 
 def tidy(file: Path, *, keep: Callable[[Row], bool] = lambda row: True) -> list[dict[str, Any]]:
-    """Sort the lines of a file by instance and sample, and keep only the last one of each episode.
+    """Sort the lines of a file by instance and sample, keep only the last one of each episode, and return them, light.
 
-    Args:
-        file: The file, which may be larger than the memory.
-        keep: Returns whether to keep a row.
-
-    Returns:
-        The remaining rows, light, in order.
+    The file may be larger than the memory.
     """
     found = {place(row): (light(row), offset, size) for row, offset, size in _rows(file) if keep(row)}
     order = [found[key] for key in sorted(found)]

@@ -28,7 +28,6 @@ class Entry:
     """A run of the index.
 
     Args:
-        path: Its folder.
         state: `COMPLETE`, `UNFINISHED` or `BROKEN`.
         fault: Why it cannot be read; empty unless it is broken.
         kind: As `run.json` says: `"bench"`, `"rollouts"` of a training, or another word.
@@ -37,7 +36,6 @@ class Entry:
         note: What its problems are, if they are not what the environment is called after.
         began: Seconds since 1970; None if no episode says so.
         report: Its `report.json`; None if there is none.
-        config: Its configuration.
     """
 
     path: Path
@@ -58,11 +56,7 @@ class Entry:
 
 
 def run_folders(folder: Path) -> Iterator[Path]:
-    """Every folder with a `run.json`, at any depth below a folder or the folder itself, in the order of names.
-
-    Raises:
-        OSError: There is no such folder.
-    """
+    """Every folder with a `run.json`, at any depth below a folder or the folder itself, in the order of names."""
     waiting = [folder]
     while waiting:
         current = waiting.pop()

@@ -39,11 +39,7 @@ def write_image(run: Path, image: Image) -> None:
 
 
 def read_image(run: Path, digest: str) -> bytes:
-    """The PNG file of an image.
-
-    Raises:
-        ValueError: There is no such file, or its content is another.
-    """
+    """The PNG file of an image. Raises `ValueError` if there is none, or its content is another."""
     file = image_file(run, digest)
     try:
         with opened(file) as stream:

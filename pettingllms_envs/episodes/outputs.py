@@ -14,12 +14,7 @@ brace with the first letter of their first field, which is another in a run.json
 
 
 def write_output(file: Path, content: str | bytes) -> None:
-    """Write a file atomically. A link is replaced, so that nothing is written where it leads.
-
-    Raises:
-        ValueError: See `check_output`.
-        OSError: It cannot be written.
-    """
+    """Write a file atomically. A link is replaced, so that nothing is written where it leads."""
     content = content.encode("utf-8") if isinstance(content, str) else content
     check_output(file, content)
     if not file.parent.is_dir():  # named as it was given, and not as the temporary file is
@@ -63,11 +58,8 @@ def is_run(folder: Path) -> bool:
 
 
 def inside(folder: Path, name: str) -> Path:
-    """The file of a name in a folder, and never one outside of it.
-
-    Raises:
-        ValueError: The name, which may come from a record, leads elsewhere.
-    """
+    """The file of a name, which may come from a record, in a folder; one that leads outside of it raises
+    `ValueError`."""
     if Path(name).name != name or name in ("", ".."):
         raise ValueError(f"a file of {folder} would be called {name!r}; expected a name without '/'. Rename it.")
     return folder / name

@@ -17,9 +17,7 @@ WHO = ("kind", "target", "adapter", "team", "base_url", "sha256")
 def player_of(config: Mapping[str, Any], *, brief: bool = False) -> str:
     """The player's name, such as `"Qwen/Qwen3-1.7B"`, `"oracle"`, a team's folder or `"drafter=oracle planner=big"`.
 
-    Args:
-        config: `config` of a run's `run.json`.
-        brief: Whether to leave out the owner of a model, and the roles.
+    With `brief` it is without the owner of a model, and without roles.
     """
     if (agents := _identities(config)) is None:
         return "-"
@@ -63,7 +61,6 @@ def is_same_player(
     """Whether two runs have the same agents: in the roles that both have, and else all of them together.
 
     Args:
-        config, other: `config` of their `run.json`.
         may_differ_in_options: Whether only what plays counts, and no option such as the temperature.
     """
     ours, theirs = (_by_role(each, WHO if may_differ_in_options else None) for each in (config, other))
@@ -96,9 +93,6 @@ def labels(groups: Sequence[Sequence[Mapping[str, Any]]]) -> list[list[str]]:
 
     Where a model played twice in a group, as with another temperature or on another server, the options in which it
     differs there are added to its name in all groups.
-
-    Args:
-        groups: The configurations of runs that stand side by side, such as those of an environment.
     """
     options: dict[str, dict[str, None]] = {}
     for group in groups:

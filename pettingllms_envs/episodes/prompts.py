@@ -52,11 +52,8 @@ def tools_of(row: Mapping[str, Any], step: Mapping[str, Any]) -> Tools:
 
 
 def with_tools(tools: Sequence[Mapping[str, Any]], known: list[Tools]) -> dict[str, Any]:
-    """A step's field `tools`, the place of its prompt's tools in the row's list; without tools there is no field.
-
-    Args:
-        known: The row's so far; new ones are added.
-    """
+    """A step's field `tools`, its prompt's place in the row's list, which gets new ones; nothing for a prompt without
+    tools."""
     if not tools:
         return {}
     plain = _plain(list(tools))

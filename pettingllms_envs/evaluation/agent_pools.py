@@ -23,11 +23,7 @@ WITHOUT_MODEL = ("oracle", "bot", "random", "null", "scripted", "recorded")
 
 
 def open_all(specs: Mapping[str, AgentSpec], concurrency: int) -> AgentPools:
-    """Create the agents of the specs; the factory of each kind is called once.
-
-    Raises:
-        ValueError: A kind is unknown, or does not accept an option.
-    """
+    """Create the agents of the specs; the factory of each kind is called once."""
     by_kind: dict[str, dict[str, AgentSpec]] = {}
     for agent, spec in specs.items():
         by_kind.setdefault(spec.kind, {})[agent] = spec

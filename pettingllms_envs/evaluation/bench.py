@@ -102,13 +102,9 @@ class Bench:
 
 @dataclass(frozen=True, slots=True)
 class BenchResult:
-    """The result of playing a benchmark.
+    """What a benchmark gave: the content of `run.json` and `report.json`, the rows, and which are missing.
 
-    Args:
-        header: The content of `run.json`.
-        report: The content of `report.json`.
-        ended: The rows, and which are missing.
-        is_kept: Whether the folder was kept; it is removed if the run is new and no model answered.
+    `is_kept`: whether the folder was kept; it is removed if the run is new and no model answered.
     """
 
     header: Mapping[str, Any]
@@ -227,14 +223,8 @@ def choose(
     0.
 
     Args:
-        name: Its name with the version.
-        settings: Settings it was made with.
-        split: The split; None is `"test"`, if there are splits.
         options: Further reset options.
         limit: Most problems; None is all that are known, else `DEFAULT_LIMIT`.
-
-    Raises:
-        ValueError: The environment has no such option.
     """
     known = env.metadata.get("reset_options", {})
     settings = without_defaults(settings, env)
@@ -264,11 +254,7 @@ def choose(
 
 
 def choose_row(env: Any, name: str, row: Mapping[str, Any]) -> InstanceSet:
-    """The problem that a row is: the reset option `row` where there is one, else its columns are reset options.
-
-    Raises:
-        ValueError: The environment takes no such row.
-    """
+    """The problem that a row is: the reset option `row` where there is one, else its columns are reset options."""
     known = env.metadata.get("reset_options", {})
     options = {"row": dict(row)} if "row" in known else dict(row)
     if unknown := [column for column in options if column not in known]:
@@ -301,8 +287,6 @@ def of_run(head: Mapping[str, Any], rows: Sequence[Row], name: str) -> Bench:
 
     Args:
         head: Its `run.json`.
-        rows: Its rows, which give the problems.
-        name: Name of the run in error messages.
 
     Raises:
         ValueError: The run is not a benchmark, or is incomplete or damaged; or its settings would start a program.

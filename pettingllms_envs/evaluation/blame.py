@@ -109,9 +109,7 @@ class CallsAnew:
 def squares(continuations: Sequence[Sequence[Mapping[str, float]]], returns: Mapping[str, float]) -> list[float]:
     """Unbiased estimates of (V(t + 1) - V(t))^2 for each call of an episode, each the mean over agents.
 
-    Args:
-        continuations: For each call the agents' returns in the episodes that were played on from it, at least two.
-        returns: Those of the episode itself.
+    Of each call there are at least two continuations; `returns` are those of the episode itself.
     """
     values = [np.array([[own.get(agent, 0.0) for agent in returns] for own in each]) for each in continuations]
     means = np.array([*(each.mean(axis=0) for each in values), list(returns.values())])  # (calls + 1, agents)

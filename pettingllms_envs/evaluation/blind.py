@@ -37,9 +37,6 @@ class BlindRole:
         members: Its agents.
         rows: The run's rows without an error, with prompts.
         path: The run's folder, which has the pictures.
-
-    Raises:
-        ValueError: An agent was shown no pictures, or only one.
     """
 
     role: str
@@ -82,18 +79,8 @@ class BlindRole:
         return agents
 
     def other_than(self, digest: str, agent: str, key: str, call: int, number: int) -> bytes:
-        """A picture of another instance, as PNG.
-
-        Args:
-            digest: The picture that it takes the place of.
-            agent: Who is shown it.
-            key: The key of the instance that is played.
-            call: The agent's call, from 0.
-            number: The number of the picture in the prompt.
-
-        Raises:
-            ValueError: All pictures of other instances are the same as this one.
-        """
+        """Another instance's picture, as PNG, for the one with `digest`, the `number`-th of the agent's `call`, from
+        0."""
         of = self._pictures[agent]
         keys = list(of)
         first = keys.index(key) + 1 if key in of else 0

@@ -126,26 +126,15 @@ def compare(runs: Sequence[Run], *, against_first: bool = False) -> Comparison:
     """Compare all pairs of runs on the problems for which all have a result.
 
     Args:
-        runs: At least two runs.
         against_first: Compare only with the first run: fewer comparisons need less correction.
-
-    Raises:
-        ValueError: There are fewer than two runs, two have the same name, or their problems differ.
     """
     return compare_each({"": runs}, against_first=against_first)[""]
 
 
 def compare_each(groups: Mapping[str, Sequence[Run]], *, against_first: bool = False) -> dict[str, Comparison]:
-    """Compare the runs of each group, such as those of an environment, with each other.
+    """Compare the runs of each group, such as those of an environment, with each other; see `compare`.
 
     The p-values and the intervals are corrected for the number of pairs of all groups together.
-
-    Args:
-        groups: At least two runs each, by the group's name.
-        against_first: As for `compare`.
-
-    Raises:
-        ValueError: As for `compare`.
     """
     shares = {name: _scores(runs) for name, runs in groups.items()}
     names = {
@@ -376,9 +365,7 @@ def _pair(first: str, second: str, scores: Scores, confidence: float) -> dict[st
 def _num_needed(mean: float, deviation: float, differing: float, alpha: float) -> int | None:
     """`num_to_show`, but no fewer problems than the exact test needs: n that differ have a p-value of 2 / 2^n or more.
 
-    Args:
-        mean, deviation: Of the problems' differences, of which the share `differing` is not 0.
-        alpha: Level of the two-sided test.
+    Mean and deviation are of the problems' differences, of which the share `differing` is not 0.
     """
     needed = num_to_show(mean, deviation, alpha=alpha)
     return None if needed is None else max(needed, math.ceil(math.ceil(1 - math.log2(alpha)) / differing))

@@ -45,7 +45,6 @@ class Difference(NamedTuple):
     Args:
         name: What it measures.
         of: The arms, such as `"team - cut"`.
-        mean: Over problems.
         low, high: Its interval.
     """
 
@@ -104,7 +103,6 @@ class Bound:
     """The proven bound of an agent alone that sees its prompts, and neither rewards nor infos.
 
     Args:
-        declared: The task's.
         recomputed: The suite's, not greater; None if it could not be recomputed or exceeds the declared one.
         by: How it was recomputed, or why it was not.
     """
@@ -187,7 +185,6 @@ def compare(
     """Compare arms on the problems for which all have a result.
 
     Args:
-        env: Name of the environment.
         runs: The configuration and the rows of each arm.
         generated_tokens: Most completion tokens of an episode.
         blind_bound: The bound of agents that do not read a part of the question.

@@ -38,9 +38,6 @@ def matrix(benches: Mapping[str, Bench], role: str) -> dict[tuple[str, str], Ben
 
     Args:
         role: A role, or the agent that is to be another one in a team of equals.
-
-    Raises:
-        ValueError: The runs are not comparable, or there is no such role, or no other role.
     """
     check_alike(benches)
     of_role = _agents_of_role(next(iter(benches.values())), role)
@@ -79,12 +76,8 @@ def solo(
     Args:
         role: The role whose agent plays; by default the role of the workflow `single` or, if the team lacks it, the
             last one.
-        episode_tokens: The team's mean number of tokens; None if unknown.
         num_calls: The most replies of the team in an episode. It is needed, and used, only where agents do not act
             once in each turn.
-
-    Raises:
-        ValueError: The team has only one agent, the environment has no workflow `single`, or `num_calls` is missing.
     """
     team = bench.make()
     roles = roles_of(team)

@@ -17,12 +17,7 @@ Label = Mapping[str, str]
 
 
 def of_env(env: Any, num: int | None = None) -> dict[str, str] | None:
-    """The label of an environment's problems.
-
-    Args:
-        env: The environment; it has a label if its `metadata` has `data`.
-        num: How many of its problems are played, if known.
-    """
+    """The label of an environment's problems, of which `num` are played; None if its `metadata` has no `data`."""
     data = env.metadata.get("data")
     if data is None:
         return None

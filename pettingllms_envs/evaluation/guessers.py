@@ -25,7 +25,6 @@ class GuesserResult(NamedTuple):
     """How a guesser did.
 
     Args:
-        name: The name of its policy, or `always 'Answer: t1'` of a reply.
         successes: Whether it succeeded, for each instance.
     """
 
@@ -46,12 +45,6 @@ def best_guesser(make_env: Callable[[], Any], instances: Sequence[Instance], see
     """Play all guessers of an environment on the same instances, and return the one that succeeds most often.
 
     It is chosen by the very instances on which it is reported, so its rate is rather too high than too low.
-
-    Args:
-        seed: Of the guessers' choices; with the same seed they make the same.
-
-    Raises:
-        ValueError: The environment has no guessers, or does not say whether an episode was a success.
     """
     env = make_env()
     guessers = guessers_of(env)
@@ -69,14 +62,7 @@ def best_guesser(make_env: Callable[[], Any], instances: Sequence[Instance], see
 
 
 def succeeds(env: Any, policy: BlindPolicy, instance: Instance, seed: int = 0) -> bool:
-    """Whether a guesser that plays all agents succeeds on an instance.
-
-    Args:
-        seed: Of its choices, which also depend on the problem.
-
-    Raises:
-        ValueError: The environment does not say whether the episode was a success.
-    """
+    """Whether a guesser that plays all agents succeeds on an instance."""
     rng = random.Random(f"guesser {seed} {instance.key}")
     env.reset(seed=instance.seed, options=dict(instance.options) or None)
     outcome: Mapping[str, Any] = {}

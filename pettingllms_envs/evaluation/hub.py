@@ -21,20 +21,12 @@ PUSHED = (files.RUN, files.EPISODES, files.REPORT, PAGE)
 
 
 def push(run: Path, repo: str, *, private: bool = True, api: Any = None) -> str:
-    """Upload a run in one commit; the repository is created if it does not exist.
+    """Upload a run in one commit, and return its address; the repository is created if it does not exist.
 
     Args:
         repo: Id of a data set on the Hub, `"name/of-it"`.
         private: Whether a new repository is private; an existing one is not changed.
         api: A `huggingface_hub.HfApi`; None is that of the user who is logged in.
-
-    Returns:
-        The commit's address.
-
-    Raises:
-        ValueError: The folder has no run, or an incomplete one, or an image of it is missing or altered.
-        ImportError: `huggingface_hub` is not installed.
-        OSError: A file cannot be read, or the Hub cannot be reached or rejects the upload.
     """
     with needs_extra("data", "huggingface_hub", "pushing"):
         from huggingface_hub import CommitOperationAdd, HfApi
@@ -67,12 +59,9 @@ def push(run: Path, repo: str, *, private: bool = True, api: Any = None) -> str:
 
 
 def pushed_files(run: Path) -> list[Path]:
-    """The files of a run that are uploaded, besides the card and the images.
+    """The regular files of a run, no links, that are uploaded besides the card and the images.
 
     Where `run.json` names paths of this machine, the page, which shows them, is left out.
-
-    Raises:
-        ValueError: One is no regular file, or a link out of the folder.
     """
     has_paths = bool(paths_named(files.read_header(run)))
     found = [run / name for name in PUSHED if (run / name).is_file() and not (has_paths and name == PAGE)]
@@ -100,12 +89,7 @@ def paths_named(header: Mapping[str, Any]) -> list[str]:
 
 
 def card(repo: str, header: Mapping[str, Any], figures: Mapping[str, Any]) -> str:
-    """The repository's README, with the Hub's metadata.
-
-    Args:
-        header: The run's `run.json`.
-        figures: Its numbers, see `evaluation.metrics.report`.
-    """
+    """The repository's README, with the Hub's metadata, of a run's `run.json` and `metrics.report`."""
     config = header["config"]
     success, episodes = figures["success"], figures["episodes"]
     lines = [

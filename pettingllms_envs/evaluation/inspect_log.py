@@ -27,11 +27,7 @@ Json = dict[str, Any]
 def inspect_log(header: Row, rows: Sequence[Row], name: str, image: Callable[[str], bytes]) -> Json:
     """The log of a run, as plain JSON data; one that is not whole has no score, but its samples have theirs.
 
-    Args:
-        header: Its `run.json`.
-        rows: Its rows, whole.
-        name: Name of the run, which identifies it.
-        image: Reads an image of a prompt as PNG, given its digest.
+    `image` reads an image of a prompt as PNG, given its digest.
     """
     config = header["config"]
     planned = (config.get("instances") or {}).get("num", 0) * config.get("samples", 1)

@@ -73,7 +73,6 @@ class Folder:
     """The locked folder of a run, so that no other process writes its files.
 
     Args:
-        path: The folder; it is created if necessary.
         header: The content of `run.json`.
 
     Raises:
@@ -186,7 +185,6 @@ def run(
 
     Args:
         agents: The player of each agent, by the agent's name.
-        concurrency: Number of concurrent episodes.
         on_row: Called with each row; existing rows come first.
 
     Raises:

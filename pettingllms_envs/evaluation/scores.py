@@ -21,8 +21,6 @@ class Run:
     """A run to compare.
 
     Args:
-        name: Its name in tables.
-        header: Its `run.json`.
         folder: Where it is, for commands in errors; empty for `name`.
     """
 
@@ -47,12 +45,7 @@ def returns_by_problem(rows: Iterable[Row]) -> dict[str, float]:
 
 
 def check_cooperative(config: Mapping[str, Any], folders: Sequence[str]) -> None:
-    """Raise ValueError, with the command to use, unless the agents of a run without success have a common goal.
-
-    Args:
-        config: `config` of its `run.json`.
-        folders: The runs to compare, for the command.
-    """
+    """Raise ValueError, with the command to use, unless the agents of a run without success have a common goal."""
     env, settings = str(config.get("env")), config.get("settings") or {}
     try:
         check_starts_nothing(settings, env)

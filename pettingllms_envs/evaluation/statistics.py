@@ -175,10 +175,6 @@ def mean_interval(shares: Sequence[float], confidence: float = 0.95) -> Interval
 def mcnemar(num_first: int, num_second: int) -> float:
     """Two-sided exact p-value of McNemar's test: whether each run alone solves equally many problems.
 
-    Args:
-        num_first: Problems that only the first solves.
-        num_second: Problems that only the second solves.
-
     Example:
         1 and 8: 2 * (C(9, 0) + C(9, 1)) / 2^9 = 20 / 512.
     """
@@ -215,11 +211,7 @@ def sign_flips(values: Sequence[float], *, seed: int = 0) -> float:
 def paired_interval(both: int, first: int, second: int, neither: int, confidence: float = 0.95) -> Interval:
     """Interval of the difference of two shares of the same problems (Newcombe 1998, paired, method 10).
 
-    Args:
-        both: Problems that both solve.
-        first: Those that only the first solves.
-        second: Those that only the second solves.
-        neither: The rest.
+    The numbers of problems that both solve, that only the first or only the second solves, and that neither does.
 
     Example:
         20, 12, 2, 16, the first of Newcombe's own: 0.0562 to 0.3292 at 95%.

@@ -63,7 +63,6 @@ class Player:
         name: What it is called; of a model its name.
         model: The model's name, or None.
         agents: Specifications of the agents of a team, as `--agents` takes them.
-        options: Options of its models.
     """
 
     name: str
@@ -141,10 +140,6 @@ def read_record(root: Path) -> dict[str, Any]:
 def suite_of(content: Any, *, default_name: str, source: str) -> Suite:
     """The suite that a file's content describes.
 
-    Args:
-        content: What YAML says.
-        default_name: The suite's name if the content has none.
-
     Raises:
         ValueError: An option is unknown or of another type, or there is no environment.
     """
@@ -202,11 +197,7 @@ def _team(name: str, entry: Any, source: str) -> Player:
 
 
 def _checked(value: Any, known: Mapping[str, tuple[type, ...]], where: str, *, needed: str = "") -> dict[str, Any]:
-    """The mapping with its known keys.
-
-    Raises:
-        ValueError: It is none, or has other keys, or values of other types, or lacks the key that is needed.
-    """
+    """The mapping, with known keys and values of their types alone, and with the key that is needed."""
     if not isinstance(value, dict):
         raise ValueError(f"{where} is {value!r}; expected a mapping of {', '.join(known)}. Correct it.")
     for name, given in value.items():

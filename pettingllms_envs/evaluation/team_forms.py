@@ -83,7 +83,6 @@ def inherited(team: Mapping[str, AgentSpec], arm: str, form: ArmForm, agents: It
 
     Args:
         team: The agent that plays each of the team's.
-        agents: Agents of its environment.
 
     Raises:
         ValueError: An agent is none of the team's.

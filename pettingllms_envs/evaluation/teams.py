@@ -114,11 +114,8 @@ def _base_of(adapter: Path) -> str:
 
 
 def check_roles(texts: Sequence[str], roles: Mapping[str, str]) -> None:
-    """Check that a team that plays every role has no role that the environment lacks.
-
-    Raises:
-        ValueError: It has one; without that role, the results would not be those of the team.
-    """
+    """Check that a team that plays every role has no role that the environment lacks, on which its results would
+    depend."""
     for role, spec in map(parse, texts):
         if role is not None or spec.kind != KIND or spec.target is None:
             continue
@@ -137,14 +134,8 @@ def spec_of(spec: AgentSpec, agent: str, role: str, given: Mapping[str, Any]) ->
     """The spec of the agent that a team has for a role.
 
     Args:
-        spec: A spec of the kind `team`.
-        agent: Name of the environment's agent.
-        role: The agent's role.
         given: Options of all models. They override the sampling options of the team, and the spec's own options
             override them.
-
-    Raises:
-        ValueError: It is not a team's folder, or the team has no policy for the role.
     """
     options = dict(spec.options)
     engine, base = options.pop("engine", "transformers"), options.pop("base", None)
@@ -210,7 +201,6 @@ def notes(
     """One line for each team that was trained on another environment, or with other settings, than it plays here.
 
     Args:
-        settings: Its settings; `OF_THE_WORKFLOW` are not compared.
         defaults: Values of the settings that are not given, which a training may have left out, too.
     """
     here, defaults = {**(defaults or {}), **(settings or {})}, defaults or {}

@@ -60,7 +60,6 @@ class Run(NamedTuple):
     """A program on a case.
 
     Args:
-        passed: Whether it gave the case's output.
         printed: What it printed or returned, cut to a length for a prompt.
         verdict: How it ended.
         error: The last line of the traceback, if it ended with one.
@@ -101,13 +100,7 @@ class Review(NamedTuple):
 
 
 def read_cases(blocks: Sequence[tuple[str, str]], problem: CodeProblem, most: int) -> tuple[Case, ...] | Unreadable:
-    """The cases in a reply.
-
-    Args:
-        blocks: The reply's blocks of the kinds `"input"` and `"output"`, in order, each with its text.
-        problem: The problem, which says what a case is.
-        most: More cases than that are unreadable.
-    """
+    """The cases in a reply's blocks of the kinds `"input"` and `"output"`; more than `most` of them are unreadable."""
     if not blocks:
         return Unreadable("it has no test case")
     if len(blocks) % 2 or any(kind != ("input", "output")[i % 2] for i, (kind, _) in enumerate(blocks)):
@@ -170,7 +163,6 @@ def review(problem: CodeProblem, cases: tuple[Case, ...], *, right: str, limits:
 
     Args:
         right: A program of the episode that passes all golden tests; empty if there is none.
-        limits: For each of the runs.
     """
     valid = _valid(problem, cases, golden(problem) or right, limits)
     sound = tuple(case for case, verdict in zip(cases, valid, strict=True) if verdict)

@@ -58,10 +58,7 @@ def mutants(program: str) -> tuple[str, ...]:
     """The program with one token changed, each way once, in an order that mixes the places.
 
     The same on every machine and in every version of Python. What is inside of strings stays as it is. Some mutants
-    are no Python, some do what the program does.
-
-    Args:
-        program: A Python program; of a text that is none there are no mutants.
+    are no Python, some do what the program does. A text that is no Python has none.
     """
     try:
         tokens = [*tokenize.generate_tokens(io.StringIO(program).readline)]

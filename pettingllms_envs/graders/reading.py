@@ -37,7 +37,6 @@ def read(text: str, *, unit: str = "", multiple: bool = False) -> Reading:
     """Read an answer.
 
     Args:
-        text: As it stands in the box.
         unit: The unit that the problem asks for; may be empty.
         multiple: Whether a comma always separates answers, and never thousands.
     """

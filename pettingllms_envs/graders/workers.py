@@ -39,9 +39,6 @@ class MathVerify:
     Args:
         num_slots: Questions that are answered at a time; None is one for each core that this process may use.
         settings: Of the `Sandbox`, such as `confinement`.
-
-    Raises:
-        ImportError: math-verify is not installed.
     """
 
     def __init__(self, num_slots: int | None = None, **settings: Any) -> None:

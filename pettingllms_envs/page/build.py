@@ -35,7 +35,6 @@ def build(run: Path, output: Path | None = None) -> Path:
     """Write the page of a run.
 
     Args:
-        run: The run's folder, with `run.json` and `episodes.jsonl`.
         output: The file to write; None is `page.html` in the run's folder.
 
     Raises:

@@ -26,11 +26,7 @@ WIDTH, LEFT, RIGHT, ROW, TOP = 640, 170, 20, 28, 16
 
 
 def write(found: Cooperation, folder: Path) -> tuple[Path, Path]:
-    """Write the numbers and the page. Returns both files.
-
-    Raises:
-        OSError: They cannot be written.
-    """
+    """Write the numbers and the page. Returns both files."""
     write_json(folder / NUMBERS, found.plain)
     return folder / NUMBERS, build(folder)
 

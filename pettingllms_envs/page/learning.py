@@ -53,9 +53,6 @@ def learned(
     training, or has one step alone.
 
     Args:
-        log: Of `read_log`.
-        table: The index of the episodes.
-        agents: All agents.
         is_tree: Whether the rollouts went on from the best of several candidates.
     """
     looks, is_chosen = _evaluations(log, agents), False
@@ -87,9 +84,7 @@ def learned(
 def sentence(first: Look, last: Look, *, is_chosen: bool = False) -> str:
     """What can be said of two looks; a difference within the intervals is not called learning.
 
-    Args:
-        first, last: The looks.
-        is_chosen: Whether they are of best candidates, whose success a team may gain or lose without learning.
+    `is_chosen`: they are of best candidates, whose success a team may gain or lose without learning.
     """
     changes = {name: last.figures[name] - value for name, value in first.figures.items() if name in last.figures}
     most = max(changes, key=lambda name: abs(changes[name]), default=None)

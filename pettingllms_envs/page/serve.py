@@ -12,15 +12,9 @@ HOST = "127.0.0.1"
 
 
 def server(file: Path, made: Callable[[], str], port: int = 0) -> ThreadingHTTPServer:
-    """A server of one page, for this machine alone; `serve_forever()` runs it.
+    """A server of one page, for this machine alone, at `server_address[1]`; `serve_forever()` runs it.
 
-    Args:
-        file: What the page is made from; the page is rebuilt when this file has changed.
-        made: Makes the page.
-        port: Port of the server; 0 takes a free one, `server_address[1]`.
-
-    Raises:
-        OSError: The port is taken.
+    The page is rebuilt by `made` when its file has changed. Port 0 takes a free one.
     """
     lock = threading.Lock()
     seen: tuple[object, bytes] = (None, b"")

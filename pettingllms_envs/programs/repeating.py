@@ -54,8 +54,7 @@ def check_repeats(env: ProgramEnv, seed: int | None, options: Mapping[str, Any] 
 def _may_be_late(first: list[_Step], second: list[_Step], *, is_parallel: bool) -> bool:
     """Whether two runs may differ because a call came after an earlier one had its reply, which is immediate here.
 
-    Args:
-        is_parallel: Whether calls were open at the same time; if not, that the program asks so is a guess.
+    Unless calls were open at the same time (`is_parallel`), that the program asks so is a guess.
     """
     calls, paid = ([sorted(step[part] for step in run) for run in (first, second)] for part in (slice(2), 2))
     return paid[0] == paid[1] and (is_parallel or calls[0] == calls[1])

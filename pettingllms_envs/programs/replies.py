@@ -16,11 +16,8 @@ from pettingllms_envs.tools.calls import arguments_of, call_id, native_places, r
 def read_reply(text: str, tools: Sequence[Mapping[str, Any]], number: int) -> tuple[str, list[dict[str, Any]]]:
     """The words and the tool calls of a reply, in OpenAI's form. Calls that cannot be read stay among the words.
 
-    Args:
-        tools: The tools that the prompt had.
-        number: Which of the run's calls is answered. It numbers the ids, so that a replay has the same.
-
-    Lone surrogates, which no client can send back, are replaced by U+FFFD.
+    The number of the run's call numbers the ids, so that a replay has the same. Lone surrogates, which no client can
+    send back, are replaced by U+FFFD.
     """
     text = encodable(text)
     try:

@@ -55,9 +55,7 @@ _MARK = re.compile(r"(?<!\w)(?:\*{1,3}|_{1,3}|`+)(?=\S)|(?<=\S)(?:\*{1,3}|_{1,3}
 _STRUCK = re.compile(r"~~[^~]+~~")
 _LABEL = re.compile(r"([A-Za-z]+)[ \t]*[:：][ \t]*")
 _UNSEEN = re.compile("[\u200b-\u200f\u2060\ufeff\u00ad]")
-_WITHOUT_MARKS = re.compile(r"(?:(?!\w*final)[^\W_]+(?: (?!\w*final)[^\W_]+)*)?", re.I)
-"""Words of letters and digits alone, which have no other form. `assistantfinal` is a mark."""
-_LAST_OF_MARKS = ("*", "_", "`", ">", "]")
+_LAST_OF_MARKS = "*_`>]"
 """An end token, and a mark around a value, end with one of them."""
 _AROUND = re.compile(r"(\*\*|__|[`*_])(.+)\1")
 _PAIRS = {'"': '"', "'": "'", "“": "”", "‘": "’", "«": "»", "$": "$", "(": ")", "[": "]", "{": "}"}
@@ -88,8 +86,7 @@ def form_of(recorded: str) -> str:
 def counts_of(found: Sequence[tuple[str, str]]) -> dict[str, Any]:
     """How many of an agent's replies were read strictly, only leniently, or not at all; why most of these were not.
 
-    Args:
-        found: A record's `reading`, and the end of the reply. Without any, nothing is counted.
+    Each is a record's `reading` and the end of the reply. Without any, nothing is counted.
     """
     if not found:
         return {}
@@ -253,7 +250,9 @@ def _reading_class(kind: Any, strict: bool) -> type[Any]:
         found = read(self, reply)
         reading = STRICTLY
         if isinstance(found, Unreadable):
-            if not (strict or _WITHOUT_MARKS.fullmatch(reply) or len(reply) > LONGEST):
+            words = reply.replace(" ", "")  # of letters and digits alone there is no other form
+            is_plain = not words or (words.isalnum() and "final" not in words.lower())
+            if not (strict or (is_plain and reply == reply.strip()) or len(reply) > LONGEST):
                 found = _read_again(read.__get__(self), reply, found)
             reading = f"{UNREADABLE}: {found.reason}" if isinstance(found, Unreadable) else LENIENTLY
         elif not (strict or (type(found) is str and found[-1:] not in _LAST_OF_MARKS)):

@@ -39,12 +39,7 @@ class Encoder(Protocol):
 
 
 class PassageIndex:
-    """BM25 in plain Python.
-
-    Args:
-        passages: The corpus.
-        digest: Its identity; empty for that of its text.
-    """
+    """BM25 in plain Python; without a digest its identity is that of its text."""
 
     def __init__(self, passages: Sequence[Passage], digest: str = "") -> None:
         self._passages = tuple(passages)
@@ -58,10 +53,6 @@ class PassageIndex:
 
 class SparseIndex:
     """BM25 by `bm25s` (Lù, 2024, arXiv:2407.03618), with the formula and the terms of `PassageIndex`.
-
-    Args:
-        passages: The corpus.
-        digest: Its identity; empty for that of its text.
 
     Raises:
         ImportError: `bm25s` is not installed.
@@ -91,7 +82,6 @@ class DenseIndex:
     """Nearest passages by the cosine of embeddings.
 
     Args:
-        passages: The corpus, at least one passage.
         encoder: What embeds passages and queries, such as `sentence_encoder("...")`.
         digest: Identity of corpus and encoder; empty for that of the corpus.
     """

@@ -83,8 +83,7 @@ def _readable(name: str, path: str) -> str:
 class CommandResult(Result):
     """One run of a native command; the verdict is `FINISHED` if its exit code is 0, and never `PASSED` or `WRONG`.
 
-    Args:
-        files: The files that were asked for and are there, by their relative names.
+    `files` are those that were asked for and are there, by their relative names.
     """
 
     files: Mapping[str, bytes] = field(default_factory=dict, hash=False)
@@ -104,10 +103,8 @@ class CommandRequest:
         """The result of the run.
 
         Args:
-            done: How it ended, and its output.
             sizes: Of each file that was asked for, or why it was not copied; see `inside/scratch.py`.
             contents: What is in those that were copied.
-            isolation: See `Result`.
         """
         result = judge(self.job, done.record, done.before, done.output, done.errors, None, isolation)
         verdict, detail = result.verdict, result.detail

@@ -33,10 +33,7 @@ def same_tokens(
     """Whether both have the same words, split at ASCII white space.
 
     Args:
-        printed: What the program printed.
-        expected: The expected output.
         tolerance: How far numbers may differ, unless both are written as whole numbers. None: not at all.
-        kind: What the tolerance bounds; see `ToleranceKind`.
         ignore_case: Whether ASCII letters may be of any case: in all words, or in these, given in lower case.
     """
     ours, theirs = printed.split(), expected.split()

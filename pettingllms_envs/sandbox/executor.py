@@ -22,7 +22,6 @@ class ToolExecutor:
     """Runs each program in a new interpreter: no state is kept. Copies and pickles of it work the same way.
 
     Args:
-        limits: Of time, memory and output.
         imports: Packages that the programs may import, such as `("numpy", "sympy")`; see `Sandbox`.
         max_shown: Most characters of printed output that are kept; the rest is cut out of the middle.
     """

@@ -40,11 +40,7 @@ Code = list[Instruction]
 
 
 def program(machine: str, *, fork: bool, open_files: bool, set_filter: bool = False) -> bytes:
-    """The filter of a program's process; see `syscalls.checked` for the options.
-
-    Raises:
-        ValueError: The machine's call numbers are unknown.
-    """
+    """The filter of a program's process; see `syscalls.checked` for the options."""
     answers: dict[int, Code] = {}
     allowed = dict(syscalls.ALLOWED)
     if fork:
@@ -63,11 +59,7 @@ def program(machine: str, *, fork: bool, open_files: bool, set_filter: bool = Fa
 
 
 def of_commands(machine: str) -> bytes:
-    """The filter of a native command's processes. Which files it may read and write, other layers decide.
-
-    Raises:
-        ValueError: The machine's call numbers are unknown.
-    """
+    """The filter of a native command's processes. Which files it may read and write, other layers decide."""
     answers: dict[int, Code] = {}
     stat = {name: numbers for name, (numbers, _) in syscalls.STAT.items()}
     allowed = syscalls.ALLOWED | syscalls.FORK | syscalls.ABOUT_FILES | stat | syscalls.COMMAND

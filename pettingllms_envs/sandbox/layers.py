@@ -151,12 +151,7 @@ def can_become_others() -> Probed:
 def plan(confinement: str, uid: bool, landlock: bool, as_other_user: bool, memory: str = "") -> Plan | Probed:
     """The plan of a confinement on this machine, or why it cannot be used.
 
-    Args:
-        confinement: One of `CONFINEMENTS`.
-        uid: Whether programs can run as a separate user.
-        landlock: Whether the kernel has Landlock.
-        as_other_user: Whether the server must be unprivileged, too.
-        memory: See `Plan`.
+    `uid`: whether programs can run as a separate user; `as_other_user`: whether the server must be unprivileged, too.
     """
     if as_other_user and not uid:
         return Probed(confinement, False, "only root can start a server as another user")

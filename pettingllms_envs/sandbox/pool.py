@@ -18,12 +18,7 @@ T = TypeVar("T")
 
 
 class Pool(Generic[S]):
-    """At most `num_slots` slots, each lent to one thread at a time. In a fork of this process the pool is empty.
-
-    Args:
-        num_slots: Largest number of slots.
-        make: Creates a slot, not yet started.
-    """
+    """At most `num_slots` slots, each lent to one thread at a time. In a fork of this process the pool is empty."""
 
     def __init__(self, num_slots: int, make: Callable[[], S]) -> None:
         self.num_slots = num_slots

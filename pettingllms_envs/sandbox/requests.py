@@ -54,13 +54,7 @@ def request_run(program: str, stdin: str | bytes, limits: Limits) -> Request:
 
 
 def request_tests(task: Task, limits: Limits, isolation: str, stop_at_timeout: bool) -> Request:
-    """The request to run a program on its tests.
-
-    Raises:
-        ValueError: There is no test, or an unknown isolation or kind of tolerance.
-        TypeError: Tests of both kinds, call tests without a function's name, arguments that JSON cannot represent, or
-            `limits` that are not `Limits`.
-    """
+    """The request to run a program on its tests."""
     check_limits(limits)
     check_choice("isolation", isolation, ISOLATIONS)
     check_choice("tolerance_kind", task.tolerance_kind, get_args(ToleranceKind))

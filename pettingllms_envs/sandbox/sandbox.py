@@ -127,7 +127,6 @@ class Sandbox:
         """Run a program on its tests, in their order, and compare what it prints or returns.
 
         Args:
-            program: The program: a script, or a module with the function.
             tests: All of one kind: `StdinTest`, or `CallTest` with `fn_name`.
             fn_name: The function to call, or the method of the program's class `Solution`.
             prelude: Source that runs before the program, such as `LEETCODE_PRELUDE`.
@@ -135,7 +134,6 @@ class Sandbox:
             tolerance_kind: `"absolute"`, `"relative"` to the expected number, or `"either"`, the larger of the two.
             ignore_case: Whether what is printed may have letters of any case, or the words, in lower case, that may.
                 What is returned may not.
-            limits: Limits of time, memory and output.
             isolation: `"per_test"`: a process for each test. `"per_solution"`: one for all, five times as fast; the
                 same security and verdicts, but a test can see the interpreter state that the previous one left.
                 `"unsafe-subprocess"`: no sandbox; every result says so.

@@ -193,11 +193,10 @@ class Slot:
         return [Record._make(fields) for fields in wire.RECORD.iter_unpack(answer)]
 
     def _exchange(self, job: Job, write: Callable[[list[int]], int], files: list[int]) -> bytes:
-        """The server's answer to a job, with a record for each test; its files are added as they are created.
+        """The server's answer to a job, with a record for each test.
 
-        Args:
-            write: Writes the payload to the first file, and may add files; returns the length of the header.
-            files: Descriptors of the payload, the results, the errors and what was added; empty at first.
+        `write` writes the payload to the first file, and returns the length of the header; it may add files. `files`,
+        empty at first, get descriptors of the payload, the results, the errors and what was added.
         """
         assert self._socket is not None
         try:

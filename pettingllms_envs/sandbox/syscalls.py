@@ -229,7 +229,6 @@ def checked(*, fork: bool, open_files: bool, set_filter: bool) -> dict[str, Chec
     """The calls whose arguments are checked.
 
     Args:
-        fork: Processes may be made, not only threads.
         open_files: Files may be opened to be read; else no file may be opened at all.
         set_filter: A further filter may be added, which can only forbid more.
     """

@@ -87,11 +87,7 @@ class Limits:
 
 
 def check_limits(limits: object) -> None:
-    """That limits are `Limits`.
-
-    Raises:
-        TypeError: They are not.
-    """
+    """Raise `TypeError` unless limits are `Limits`."""
     if not isinstance(limits, Limits):
         raise TypeError(
             f"limits is {limits!r}; expected Limits. Leave it out for the defaults, or give Limits(cpu=2)."

@@ -18,15 +18,8 @@ Compare = Callable[[bytes], bool]
 def judge(
     job: Job, record: Record, before: Progress, output: bytes, errors: bytes, compare: Compare | None, isolation: str
 ) -> Result:
-    """The result of one test.
-
-    Args:
-        record: How the test ended.
-        before: What the tests before it used.
-        errors: The end of its standard error.
-        compare: Returns whether an output is correct; None if there is nothing to compare with.
-        isolation: See `Result`.
-    """
+    """The result of one test, with what those before it used; `compare` is None if there is nothing to compare
+    with."""
     verdict, detail = _ending(job, record, before, output, errors)
     if verdict == Verdict.FINISHED and compare is not None:
         verdict = Verdict.PASSED if compare(output) else Verdict.WRONG

@@ -32,12 +32,7 @@ class Agreement:
 
 
 def agreement(there: CellResult, here: CellResult) -> Agreement:
-    """Compare a finished run with its rerun.
-
-    Args:
-        there: The finished one.
-        here: The rerun, with the same configuration.
-    """
+    """Compare a finished run, `there`, with its rerun of the same configuration."""
     interval = difference_of(there.success, here.success)
     exact = _outcome(there) == _outcome(here)
     is_near = interval[0] <= 0 <= interval[1]

@@ -30,9 +30,6 @@ class Aime(Answering):
 
     Args:
         year: Only the exam of this year, such as 2024 or 24, from the Hub where there are no `data`; None for all.
-
-    Raises:
-        ValueError: There is no exam of the year on the Hub, as far as this package knows, and no `data`.
     """
 
     year: int | None = None

@@ -73,14 +73,9 @@ class Answering(DataTask[AnswerState]):
         """The problem of a seed in a split.
 
         Args:
-            seed: Any whole number.
             split: `"train"`, `"validation"` or `"test"`. A benchmark's own data have the last one only.
-            level: Only problems of this difficulty; None for all.
             problem: The id of a problem of the split; the seed is not used then.
             row: The problem itself, see `DataTask.drawn`.
-
-        Raises:
-            ValueError: There is no such split, level, problem or data.
         """
         drawn = self.drawn(MathProblem, seed, split, level=level, problem=problem, row=row, **self._also())
         if drawn.has_answer and self.golden_kind not in (None, drawn.kind):

@@ -90,11 +90,8 @@ class ArchivesState(NamedTuple):
     """An instance, and what has been found and told.
 
     Args:
-        split: Of the instance.
-        seed: Of the instance.
         found: For each hop, whether a search in its archive has shown its fact.
         told: For each hop, what the best message with its entity earned: 1 / (1 + other entities), 0 if there is none.
-        answer: The answer; empty if there is none.
     """
 
     split: str
@@ -117,9 +114,6 @@ class Archives(OpenTask[ArchivesState]):
         wording: `"english"`, or `"symbols"` for short prompts of few words.
         communication_reward: Whether searches and messages are paid for what they find and tell, by `found` and
             `told`.
-
-    Raises:
-        ValueError: A value is out of its range.
     """
 
     hops: int = 2
@@ -170,12 +164,7 @@ class Archives(OpenTask[ArchivesState]):
         return blind_policies(self.facts)
 
     def look_alikes(self, state: ArchivesState, settings: Mapping[str, Any]) -> Sequence[Archives]:
-        """The `size` tasks whose worlds differ in the last step of the chain that the lone reader cannot search.
-
-        Args:
-            state: A state from `generate`.
-            settings: Those of the form `alone`, with its `archive`.
-        """
+        """The `size` tasks whose worlds differ in the last step of the chain that the lone reader cannot search."""
         unknown = [each for each in self.world(state).chain.relations if archive_of(each) != settings["archive"]]
         alike = [copy(self) for _ in range(self.size)]
         for by, task in enumerate(alike):
@@ -183,15 +172,7 @@ class Archives(OpenTask[ArchivesState]):
         return alike
 
     def generate(self, seed: int, split: str | None = None) -> ArchivesState:
-        """The instance of a seed in a split.
-
-        Args:
-            seed: Any whole number.
-            split: `"train"` (also for None), `"validation"` or `"test"`.
-
-        Raises:
-            ValueError: There is no such split.
-        """
+        """The instance of a seed in a split, `"train"` (also for None), `"validation"` or `"test"`."""
         split = SPLITS[0] if split is None else split
         check_choice("split", split, SPLITS)
         return ArchivesState(split, seed, (False,) * self.hops, (0.0,) * self.hops)

@@ -19,11 +19,7 @@ _NAME = re.compile(r"\b(?:[ptrg]\d+|[BDFGKLMNPRSTVZ][aeiou][bdfgklmnprstvz][aeio
 
 def blind_policies(facts: int) -> Mapping[str, BlindPolicy]:
     """The policies: of who searches one archive, or both, and of who lets the first turn pass, which is the best where
-    the seed draws who begins.
-
-    Args:
-        facts: Of a name in each archive.
-    """
+    the seed draws who begins. Each archive has `facts` of a name."""
     return {
         "copier": partial(copier, most=facts),
         "copier of both archives": partial(copier, most=2 * facts),
@@ -35,8 +31,6 @@ def copier(prompt: str, rng: random.Random, *, most: int, is_patient: bool = Fal
     """Searches the last name that it was told, or the question's, and tells the other name of a passage about it.
 
     Args:
-        prompt: The observation's text.
-        rng: Chooses the passage.
         most: Passages of which one is chosen: those about the name that was searched come first.
         is_patient: Whether the first message passes on the question's name.
     """

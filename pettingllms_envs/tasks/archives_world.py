@@ -107,13 +107,7 @@ Item = TypeVar("Item")
 
 
 class Passage(NamedTuple):
-    """A passage: one fact.
-
-    Args:
-        text: The sentence.
-        subject: The name of what it is about.
-        relation: The index of the relation.
-    """
+    """A passage: one fact, with the name of what it is about, and the index of the relation."""
 
     text: str
     subject: str
@@ -278,9 +272,7 @@ def _in_circles(
     """The relations of all steps: each moves on by the distance of its step, and by another multiple for each fact.
 
     Args:
-        rng: Draws the distance of each step.
         circles: The entities of each kind in their order.
-        facts: Relations of each step.
         first: The step at which the question begins.
     """
     size = len(circles[KINDS[0]])

@@ -66,9 +66,6 @@ class Coding(DataTask[CodingState]):
         cpu: Seconds of CPU time for a test; None for the problem's own limit, at least 2 and at most 10.
         packages: What programs may import besides the standard library, such as `("numpy",)`: installed here, and
             imported once for each slot of the sandbox.
-
-    Raises:
-        ValueError: A value is out of its range.
     """
 
     include_unjudged: bool = False
@@ -97,14 +94,9 @@ class Coding(DataTask[CodingState]):
         """The problem of a seed in a split, and no program yet.
 
         Args:
-            seed: Any whole number; see `pettingllms_envs.datasets.sampling_order`.
             split: `"train"`, `"validation"` or `"test"`.
-            level: Only problems of this difficulty; None for all.
             problem: The id of a problem of the split; the seed is not used then.
             row: The problem itself, see `DataTask.drawn`.
-
-        Raises:
-            ValueError: There is no such split, level, problem or data.
         """
         fields = {"level": level, "problem": problem, "include_unjudged": self.include_unjudged}
         chosen = self.drawn(CodeProblem, seed, split, row=row, **fields)
@@ -204,11 +196,7 @@ class Coding(DataTask[CodingState]):
 
 
 def installed(packages: object) -> tuple[str, ...]:
-    """The names of packages that programs may import.
-
-    Raises:
-        ValueError: They are no list of names, or one is not installed here.
-    """
+    """The names of packages that programs may import."""
     if not isinstance(packages, tuple | list) or not all(
         isinstance(name, str) and name.isidentifier() for name in packages
     ):

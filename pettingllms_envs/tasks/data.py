@@ -29,9 +29,6 @@ class DataTask(OpenTask[State]):
         data: Where the problems are from: None for the rows that come with the package, a local file, a folder that
             `pettingllms data prepare` wrote, or an id of the Hub; see `pettingllms_envs.datasets.load`.
         layout: The columns of the rows; None to tell them by the name of the data set.
-
-    Raises:
-        ValueError: An instance is asked for and there are no such data.
     """
 
     data: str | None = None
@@ -63,10 +60,6 @@ class DataTask(OpenTask[State]):
         """The problem of a seed, of this kind; `fields` narrow the choice, see `sampling_order.draw`.
 
         With a `row` it is that problem, see `pettingllms_envs.datasets.given`.
-
-        Raises:
-            ValueError: There is no such split, level, problem or data, or the problem is of another kind; or the row
-                has not the columns of one.
         """
         if row is not None:
             return given_problem(row, kind, find_source(self.data or self.own, layout=self.layout).layout)

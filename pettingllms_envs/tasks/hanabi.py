@@ -98,9 +98,6 @@ class Hanabi(CooperativeTask[HanabiState]):
         players: Number of players, 2 to 5.
         level: The level of instances that name none, 1 to 3.
         wording: `"english"`, or `"symbols"` for short prompts of few words.
-
-    Raises:
-        ValueError: A value is not as above.
     """
 
     players: int = 2
@@ -138,12 +135,8 @@ class Hanabi(CooperativeTask[HanabiState]):
         """The deal of a seed.
 
         Args:
-            seed: Any whole number.
             split: `"train"` (also for None), `"validation"` or `"test"`.
             level: 1 to 3; None for the task's own.
-
-        Raises:
-            ValueError: There is no such split or level.
         """
         split = SPLITS[0] if split is None else split
         level = self.level if level is None else level

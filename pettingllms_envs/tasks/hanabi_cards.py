@@ -57,12 +57,7 @@ VARIANTS = {1: Variant(1, 2, 3, 1), 2: Variant(2, 2, 3, 1), 3: Variant(5, 0, 8, 
 
 
 class Card(NamedTuple):
-    """A card.
-
-    Args:
-        color: Index of its color in `COLORS`.
-        rank: 1 to 5.
-    """
+    """A card: the index of its color in `COLORS`, and its rank from 1 to 5."""
 
     color: int
     rank: int
@@ -72,12 +67,8 @@ class Card(NamedTuple):
 
 
 class Knowledge(NamedTuple):
-    """What hints have told about a card, also by not naming it.
-
-    Args:
-        colors: The colors that it may have, a bit each.
-        ranks: The ranks that it may have, bit `rank - 1` each.
-    """
+    """What hints have told about a card, also by not naming it: the colors that it may have as bits, and the ranks as
+    bits `rank - 1`."""
 
     colors: int
     ranks: int

@@ -87,13 +87,9 @@ class HiddenBench(DataTask[ProfileState]):
         """The task of a seed.
 
         Args:
-            seed: Any whole number.
             split: `"test"`, also for None.
             problem: The id of a task; the seed then decides only who knows which fact and the order of the options.
             row: The task itself, see `DataTask.drawn`.
-
-        Raises:
-            ValueError: There is no such split, task or data.
         """
         drawn = self.drawn(HiddenProfile, seed, split, problem=problem, row=row)
         num = len(drawn.hidden)

@@ -63,9 +63,6 @@ class KuhnPoker(MultiplayerTask[KuhnState]):
 
     Args:
         players: Number of players, 2 or 3.
-
-    Raises:
-        ValueError: `players` is neither 2 nor 3.
     """
 
     players: int = 2
@@ -98,11 +95,7 @@ class KuhnPoker(MultiplayerTask[KuhnState]):
         """The hand of a seed.
 
         Args:
-            seed: Any whole number.
             deal: The players' cards in order, such as `"KJ"`; None for those that the seed deals.
-
-        Raises:
-            ValueError: The deal is not one different card of the deck for each player.
         """
         rng = seeded("kuhn_poker", "v0", self.players, seed)
         cards = tuple(rng.sample(range(self.players + 1), self.players))

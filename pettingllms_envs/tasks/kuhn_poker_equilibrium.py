@@ -49,11 +49,8 @@ THREE: Mapping[str, Chances] = MappingProxyType(
 
 
 def bet_probability(players: int, card: int, history: str) -> float:
-    """The probability with which the player to act bets or calls.
+    """The probability with which the player to act, of 2 or 3, bets or calls with a card of a rank, from 0.
 
-    Args:
-        players: 2 or 3.
-        card: The rank of its card, from 0.
-        history: The actions so far, a `b` or `p` each.
+    The history has a `b` or `p` for each action so far.
     """
     return (TWO if players == 2 else THREE)[history][card]

@@ -98,9 +98,6 @@ class NoteTaking(OpenTask[NoteTakingState]):
         values: How many values a reading can have, 2 to 1,000,000; they are numbers from 0.
         digits: Most digits of an agent's notes, up to 500: at least what half of the readings take.
         communication_reward: Whether notes and messages are paid for what they carry, by `noted` and `told`.
-
-    Raises:
-        ValueError: A value is out of its range.
     """
 
     readings: int = 16
@@ -147,15 +144,7 @@ class NoteTaking(OpenTask[NoteTakingState]):
         return [state._replace(question=question) for question in range(self.readings)]
 
     def generate(self, seed: int, split: str | None = None) -> NoteTakingState:
-        """The readings and the question of a seed, independent and uniform.
-
-        Args:
-            seed: Any whole number.
-            split: `"train"` (also for None), `"validation"` or `"test"`.
-
-        Raises:
-            ValueError: There is no such split.
-        """
+        """The readings and the question of a seed, independent and uniform; None is the split `"train"`."""
         split = SPLITS[0] if split is None else split
         check_choice("split", split, SPLITS)
         rng = seeded(self.name, f"v{self.version}", self.readings, self.values, split, seed)

@@ -54,9 +54,6 @@ class PlanPath(MovesTask[PlanPathState]):
         max_distance: Greatest number of steps, or None for no limit.
         min_detour: Least number of steps more than without blocked cells, at least 0.
         max_detour: Greatest number of such steps, or None for no limit.
-
-    Raises:
-        ValueError: A value is out of its range, or no instances with these values were found in some split.
     """
 
     size: int = 10
@@ -89,13 +86,8 @@ class PlanPath(MovesTask[PlanPathState]):
         """The instance of a seed in a split, at a level or else as the settings say; or the board given.
 
         Args:
-            seed: Any whole number.
-            split: `"train"`, `"validation"` or `"test"`.
             level: 1 to 5, instead of the settings' share of blocked cells, distances and detours.
             board: An instance as `show` writes its grid; then seed, split and level do not matter.
-
-        Raises:
-            ValueError: There is no such split or level, or none with this size, or the board is none.
         """
         if board is not None:
             return read_board(board, self.size)
@@ -198,10 +190,7 @@ class PlanPath(MovesTask[PlanPathState]):
     def oracle(self, state: PlanPathState, rng: random.Random | None = None) -> str:
         """A shortest walk to the goal, as much of it as fits into one reply; empty on the goal.
 
-        Args:
-            state: Where to start from.
-            rng: Chooses evenly among the shortest steps at each cell; without it the first in the order U D L R is
-                taken.
+        `rng` chooses evenly among the shortest steps at each cell; without it the first in the order U D L R is taken.
         """
         masks, neighbours = within(state.size, state.blocked, state.goal), neighbours_of(state.size)
         moves, cell = "", state.position

@@ -30,11 +30,7 @@ class Words(NamedTuple):
 
 
 def read_board(board: str, size: int) -> PlanPathState:
-    """The instance that a grid of `@` (start), `G` (goal), `#` and `.` shows; spaces are ignored.
-
-    Raises:
-        ValueError: It is no such grid of this size, or no walk leads to the goal.
-    """
+    """The instance that a grid of `@` (start), `G` (goal), `#` and `.` shows; spaces are ignored."""
     rows = ["".join(line.split()) for line in board.splitlines() if line.strip()]
     cells = "".join(rows)
     if len(rows) != size or any(len(row) != size for row in rows) or cells.strip("@G#.") or set(cells) - set("@G#."):

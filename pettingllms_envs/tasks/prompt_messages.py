@@ -22,11 +22,7 @@ PICTURES: Final = ("image", "images")
 
 
 def messages_of(row: Mapping[str, Any]) -> list[Message]:
-    """The messages of a row, whose pictures are data URLs, with its texts quoted and its pictures as `Image`s.
-
-    Raises:
-        ValueError: A part is neither a text nor a picture, or places and pictures differ in number.
-    """
+    """The messages of a row, whose pictures are data URLs, with its texts quoted and its pictures as `Image`s."""
     prompt, given = row[PROMPT], row.get("images")
     pictures = [each for each in ([row.get("image")] if given is None else given) if each is not None]
     messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)

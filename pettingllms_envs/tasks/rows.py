@@ -56,12 +56,7 @@ class RowProblem(Problem):
 
 
 class RowState(NamedTuple):
-    """A moment of an episode.
-
-    Args:
-        answer: The last reply; None if there was none.
-        score: Its score, in [0, 1].
-    """
+    """A moment of an episode: the last reply, None if there was none, and its score in [0, 1]."""
 
     problem: RowProblem
     answer: str | None = None
@@ -169,7 +164,6 @@ def graded_rows(
     """A task on rows, made of a function. If rows have an `answer` that is right by the function, it is the oracle's.
 
     Args:
-        name: The task's name.
         rows: A file, a list of dicts, or a `datasets.Dataset`.
         grade: From a row and a reply to a score in [0, 1].
         module: Whose documentation says what the task is.

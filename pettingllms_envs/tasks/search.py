@@ -97,10 +97,6 @@ class Search(DataTask[SearchState]):
             which is checked; of a server what you call its corpus.
         support_reward: Whether searches are paid for the needed passages that they show, by `support`.
         retriever: A retriever of your own instead of `corpus`, `encoder` or `url`, with a digest.
-
-    Raises:
-        ValueError: A value is out of its range, two sources of passages are given, the corpus is not the expected one,
-            or an instance is asked for and there are no such data.
     """
 
     results: int = 3
@@ -158,14 +154,9 @@ class Search(DataTask[SearchState]):
         """The question of a seed in a split.
 
         Args:
-            seed: Any whole number.
             split: `"train"` (also for None), `"validation"` or `"test"`.
-            level: Only questions of this difficulty; None for all.
             problem: The id of a question of the split; the seed is not used then.
             row: The question itself, see `DataTask.drawn`.
-
-        Raises:
-            ValueError: There is no such split, level, question or data; it has no passages, or names none as needed.
         """
         drawn = self.drawn(QuestionProblem, seed, split, problem=problem, level=level, row=row)
         if not drawn.passages and self._is_own_row:

@@ -93,9 +93,6 @@ class Sokoban(MovesTask[SokobanState]):
         boxes: Boxes and goals, 1 to 4.
         min_distance: Least optimum of an instance in moves, at least 1.
         max_distance: Greatest optimum, or None for no limit.
-
-    Raises:
-        ValueError: A value is out of its range, or no instances with these values were found in some split.
     """
 
     size: int = 6
@@ -128,13 +125,9 @@ class Sokoban(MovesTask[SokobanState]):
         """The instance of a seed in a split, at a level or else as the settings say; or the board given.
 
         Args:
-            seed: Any whole number.
             split: `"train"` (also for None), `"validation"` or `"test"`.
             level: 1 to 5, instead of the settings' boxes and distances.
             board: A level in the XSB format, of any size; then seed, split and level do not matter.
-
-        Raises:
-            ValueError: There is no such split or level, or the board is none, is solved or cannot be.
         """
         if board is not None:
             return _loaded(read_level(board, "the board"))

@@ -25,11 +25,9 @@ _RUN = re.compile(r"([0-9]{1,3})(.)")
 
 
 def read_level(text: str, where: str = "the level") -> Position:
-    """The position that a level shows.
+    """The position that a level shows, which errors call `where`.
 
-    Args:
-        text: Its rows. Empty lines around them, and lines that begin with `;`, do not matter.
-        where: What to call it in an error.
+    Empty lines around its rows, and lines that begin with `;`, do not matter.
 
     Raises:
         ValueError: It is no level, several, too large, or found out to be unsolvable (`sokoban_bound.lower_bound`).
@@ -59,12 +57,7 @@ def write_level(position: Position) -> str:
 
 
 def load_levels(path: str | Path) -> tuple[tuple[str, str], ...]:
-    """The levels of a file, each as its id and its rows. A level without an id gets its number, from 1.
-
-    Raises:
-        OSError: The file cannot be read.
-        ValueError: A level is none; the error names file, id and line.
-    """
+    """The levels of a file, each as its id and its rows. A level without an id gets its number, from 1."""
     levels: list[tuple[int, list[str]]] = []  # the number of the first line, and the rows
     before = [""]  # per level the last comment before it; and the last comment of the file
     after: list[str] = []  # per level the first comment after it

@@ -51,13 +51,11 @@ def solve(position: Position, by: str = "moves", *, max_nodes: int | None = None
     """An optimal solution, the same every time, or None if there is none.
 
     Args:
-        position: Where to start from.
         by: What shall be as few as possible: `"moves"`, or `"pushes"` (then the walks between are shortest, no more).
         max_nodes: Give up after that many positions; None for no limit.
 
     Raises:
         SearchLimitError: The search gave up.
-        ValueError: `by` is neither of the two.
     """
     check_choice("by", by, ("moves", "pushes"))
     if lower_bound(position) == DEAD:

@@ -94,9 +94,6 @@ class Sudoku(OpenTask[SudokuState]):
         min_empty: Fewest cells that are empty at the start, 3 to 11 for size 4, 6 to 24 for 6, 10 to 54 for 9; None
             for 6, 14 or 41 (or `max_empty`, if that is less).
         max_empty: Most such cells, in the same range; None for 10, 20 or 45 (or `min_empty`, if that is more).
-
-    Raises:
-        ValueError: A value is out of its range, or `max_empty` is less than `min_empty`.
     """
 
     size: int = 4
@@ -145,15 +142,9 @@ class Sudoku(OpenTask[SudokuState]):
         """The instance of a seed in a split, with as many empty cells as the settings or the level say.
 
         Args:
-            seed: Any whole number.
-            split: `"train"`, `"validation"` or `"test"`.
             level: 1 to 5, instead of the settings; None for these.
             board: A puzzle written out, whatever its split: digits, with 0, `.` or `_` for empty cells. White space
                 and box lines do not matter. Seed, split and level are not used then.
-
-        Raises:
-            ValueError: There is no such split or level, or the board is not a puzzle of this size with exactly one
-                solution.
         """
         if board is not None:
             return _puzzle(self.size, board)

@@ -21,14 +21,9 @@ def draw(rng: random.Random, size: int, empties: int, split: str, grades: tuple[
     """A random puzzle and its only solution.
 
     Args:
-        rng: The random numbers.
         size: 6 or 9.
-        empties: Empty cells.
         split: One of `SPLITS`.
         grades: Grades that will do; empty for any, which saves the grading.
-
-    Returns:
-        The clues and the solution.
     """
     cells = size * size
     num_clues = cells - empties

@@ -157,13 +157,7 @@ def _any(found: int, kind: Kind) -> int:
 
 
 def propagate(shape: Shape, found: int, *, hidden: bool = True) -> int:
-    """Place singles until there are none; 0 for a contradiction.
-
-    Args:
-        shape: The tables.
-        found: The candidates.
-        hidden: Whether to look for hidden singles too, or for naked ones only.
-    """
+    """Place singles, the hidden ones only if asked for, until there are none; 0 for a contradiction."""
     cell, row, column, box = shape.kinds
     while True:
         any_digit, single = _counts(found, cell)

@@ -56,15 +56,12 @@ class Puzzles(NamedTuple):
 
 
 def draw(number: int, empties: int, split: str) -> tuple[str, str]:
-    """One of the puzzles with this many empty cells in this split, all as likely as each other.
+    """One of the puzzles with this many empty cells in this split, all as likely as each other, and its solution.
 
     Args:
         number: Decides which; any whole number from 0.
         empties: Empty cells, from 2 to 11 (with fewer or more, some split has no puzzle).
         split: One of `SPLITS`.
-
-    Returns:
-        The clues and the solution.
     """
     entries = _entries(empties, split)
     number, entry = divmod(number, len(entries))

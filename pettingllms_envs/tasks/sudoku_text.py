@@ -67,11 +67,7 @@ def cell_names(size: int) -> tuple[str, ...]:
 
 
 def read_board(size: int, board: object) -> str:
-    """The digits of a board written out; white space and box lines do not matter.
-
-    Raises:
-        ValueError: It is no text, or has another number of cells, or something else in a cell.
-    """
+    """The digits of a board written out; white space and box lines do not matter."""
     cells = board.translate(_LINES).translate(_BLANKS) if isinstance(board, str) else ""
     if len(cells) != size * size or not _only_digits(size, cells):
         raise ValueError(

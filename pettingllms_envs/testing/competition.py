@@ -58,16 +58,8 @@ class AgainstOracle:
     due: dict[int, Mapping[str, float]] = field(default_factory=dict)
 
     def mean_gain(self, name: str, agent: str, policy_of: Callable[[int], Policy]) -> float:
-        """The mean gain of an agent by a policy, in its first episodes.
-
-        Args:
-            name: The policy's name in errors.
-            agent: The agent that has it, while the oracle plays the others.
-            policy_of: Makes the policy for the n-th start.
-
-        Raises:
-            Failed: The agent gains.
-        """
+        """The mean gain of an agent by a policy, in its first episodes, while the oracle plays the others; `Failed` if
+        it gains."""
         first = self._gains(agent, policy_of, range(NUM_FIRST))
         if _in_errors(first) > SEEMS:
             numbers = range(NUM_FIRST, NUM_FIRST + NUM_SECOND)

@@ -56,7 +56,6 @@ class LoneBound(NamedTuple):
     """The bound of a lone agent.
 
     Args:
-        declared: The task's.
         recomputed: The suite's; never greater.
         by: How it was recomputed.
     """
@@ -113,14 +112,12 @@ def _blind_shares(env: Any) -> Iterator[str]:
 
 
 def lone_bound(env: Any, make: MakeForm, seeds: Sequence[int] = range(NUM_STARTS)) -> LoneBound | None:
-    """Recompute the bound of an environment's forms `alone`.
+    """Recompute the bound of an environment's forms `alone`, the greatest; None if the task declares none, or not why
+    it holds.
 
     Args:
         make: Makes a form from its settings.
         seeds: Of the instances that are played; the first `NUM_STARTS` are used where instances are compared.
-
-    Returns:
-        The greatest bound of the forms, or None if the task declares none, or does not say why it holds.
 
     Raises:
         Failed: An agent alone can tell instances apart, or what it can reach exceeds the declared bound.
@@ -174,15 +171,11 @@ def bound_of_memory(memory: Memory) -> Fraction:
 
 
 def play_forms(env: Any, make: MakeForm, policy: Policy, seeds: Sequence[int]) -> dict[str, list[Fraction]]:
-    """The success of a policy in a team and in each of its forms, as `evaluation.cooperation.differences` compares it.
+    """The success, 1 or 0 for each seed, of a policy in a team and in each of its forms, by arm.
 
     Args:
         make: Makes a form from its settings.
         policy: The reply, from the environment and the agent that is to act; it plays all agents.
-        seeds: Of the episodes.
-
-    Returns:
-        By arm, for each seed 1 or 0.
 
     Raises:
         ValueError: The environment declares no forms.
@@ -273,13 +266,9 @@ def _most_right(alike: Sequence[Any], task_state: Any) -> Fraction:
 def _played_alike(
     workflows: Sequence[Any], task_states: Sequence[Any], reply_to: Replies, *, to_the_last: bool = False
 ) -> list[_Moment]:
-    """The moments before the last replies; until then the prompts must be the same, of the last only if asked for.
+    """The moments before the last replies of workflows that are played side by side, all with the same replies.
 
-    Args:
-        workflows: That are played side by side, all with the same replies.
-        task_states: Where each starts.
-        reply_to: Makes a reply from the moments.
-        to_the_last: Whether the last prompts may differ.
+    Until then the prompts must be the same, of the last only if asked for.
     """
     before = moments = [_Moment(each.start(state), False) for each, state in zip(workflows, task_states, strict=True)]
     for _ in range(MOST_STEPS):

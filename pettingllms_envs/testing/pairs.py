@@ -173,12 +173,8 @@ def cheating(content: Content, times: Mapping[str, Times]) -> Policy:
 
 
 def contents(blind: Sequence[str], elsewhere: Mapping[str, str]) -> dict[str, Content]:
-    """The replies of a cheating agent, by name.
-
-    Args:
-        blind: Replies that ignore the state.
-        elsewhere: Each agent's right reply in another instance.
-    """
+    """The replies of a cheating agent, by name: the blind ones, which ignore the state, and its right ones
+    elsewhere."""
     few = blind[:: max(1, -(-len(blind) // MOST_BLIND))]
     return {
         "nothing": lambda env, agent, said: "",

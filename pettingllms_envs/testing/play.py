@@ -68,7 +68,6 @@ class Episode(NamedTuple):
     """An episode that was played.
 
     Args:
-        start: How it was reset.
         replies: What was played, with None for the dead step of an agent whose episode is over.
         seen: What `look` returned after the reset and after each reply.
         team: The sum of the team's parts of the rewards (before alpha) where the environment's snapshots have them;
@@ -158,7 +157,6 @@ def branched(make: Callable[..., Any]) -> tuple[Callable[[], Any], str]:
 
     Raises:
         Skipped: The environment declares that it is not branched.
-        ValueError: It declares something wrong.
     """
     env = make()
     mode, declared = branching_of(env), env.metadata.get("branching")
@@ -177,9 +175,6 @@ def saver(env: Any) -> tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]:
     """Functions that save an episode (environment: token) and resume it (environment, token: environment).
 
     They do what the trainer does: restore, copy, or replay.
-
-    Args:
-        env: An environment, as `branched` makes it.
     """
 
     def restored(env: Any, token: SavedState) -> Any:
@@ -192,11 +187,7 @@ def saver(env: Any) -> tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]:
 
 
 def _copied(env: Any) -> Any:
-    """A copy in the same state.
-
-    Raises:
-        Failed: It cannot be copied.
-    """
+    """A copy in the same state; `Failed` if it cannot be copied."""
     try:
         return copy_env(env)
     except Exception as error:  # a third-party environment may raise anything when it is copied

@@ -14,7 +14,6 @@ class Result(NamedTuple):
     """The result of one check.
 
     Args:
-        name: Name of the check.
         status: `"passed"`, `"warning"`, `"failed"` or `"skipped"`.
         detail: What was played, with numbers; or the expected and actual values and the play that reproduces them; or
             why the check does not apply.
@@ -30,7 +29,6 @@ class Report:
     """All results of one environment; `str` of it is a table.
 
     Args:
-        env: The environment's name.
         results: One result for each check, in the order in which they ran.
     """
 

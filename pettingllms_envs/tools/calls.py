@@ -43,7 +43,6 @@ class Call(NamedTuple):
     """A call of a tool.
 
     Args:
-        name: The tool's name.
         request: What the tool is called with: its one text argument, or the arguments as JSON.
     """
 
@@ -112,12 +111,7 @@ def call_id(number: int, index: int) -> str:
 
 
 def written_call(name: str, arguments: Mapping[str, Any] | str) -> str:
-    """A native call as text.
-
-    Args:
-        name: The tool's name.
-        arguments: The arguments; a `str` is what a model wrote instead, which makes the call unreadable.
-    """
+    """A native call as text; a `str` of arguments is what a model wrote instead, which makes the call unreadable."""
     # JSON allows a backslash before a slash, so that no argument spells an end tag.
     content = json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False).replace("</", "<\\/")
     return f"{OPENING}\n{content}\n{CLOSING}"

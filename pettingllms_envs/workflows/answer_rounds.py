@@ -55,7 +55,6 @@ class RoundState(NamedTuple, Generic[State]):
 
     Args:
         task: The task's state, with the team's answer.
-        turn: The turn, from 1.
         last: The replies of the turn before, in the order of the members; () in the first.
         replies: Those of this turn so far.
         unread: Why the reply of a member in the turn before was unreadable, by member.

@@ -33,12 +33,7 @@ _BLANK = "\u2800"
 
 
 class Sent(NamedTuple):
-    """A message as it arrives.
-
-    Args:
-        sender: The role or agent that wrote it.
-        text: What passed the channel.
-    """
+    """A message as it arrives: the role or agent that wrote it, and what passed the channel."""
 
     sender: str
     text: str

@@ -68,7 +68,6 @@ class CoderTesterState(NamedTuple):
     """Where an episode stands.
 
     Args:
-        turn: From 1.
         acted: Whether the first role has acted in this turn.
         cases: The tester's last readable cases.
         fresh: Whether they are of this turn.

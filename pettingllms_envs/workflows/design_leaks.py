@@ -41,7 +41,6 @@ def measure_leaks(task: Task[Any, Any], designs: Sequence[tuple[Any, Design]], m
     """How many designs hold the answer of the question that they were written for.
 
     Args:
-        task: The task, which has an oracle.
         designs: Start states of instances, each with a design for it.
         member: Replies to a prompt, such as a model that acts as a member.
     """

@@ -38,9 +38,6 @@ class DesignTeam(JoiningFunctionWorkflow):
         reply_chars: Most characters of a reply that others read, at least 1.
         all_chars: Most characters of all members' replies, each counted as others read it, at least 1.
         palette: Names of the installed tools that members may be given, beside the task's own (`features.HasTools`).
-
-    Raises:
-        ValueError: A value is out of its range, or there is no such tool.
     """
 
     num_turns: int = 1

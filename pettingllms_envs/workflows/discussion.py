@@ -49,9 +49,6 @@ class Discussion(CountedMessages, BaseWorkflow[ProfileState, str]):
 
     Args:
         num_turns: Turns, the last of which is for votes, at least 1.
-
-    Raises:
-        ValueError: `num_turns` is not a whole number of at least 1.
     """
 
     task: HiddenBench

@@ -107,8 +107,6 @@ class Game:
     """What a function may look at and do while it is run: the task's state, moves, payments, messages.
 
     Args:
-        state: The start state of the instance.
-        num_turns: Turn budget.
         results: Results of the tool calls so far, which are not made again.
         channel: What messages pass.
     """
@@ -208,7 +206,6 @@ class Game:
         Args:
             scope: `"team"`, or the agent.
             name: The part's name. Names other than those of `core.part_ranges` are declared in `function_workflow`.
-            value: Its value.
         """
         named = self._parts.setdefault(scope, {})
         named[name] = named.get(name, 0.0) + value
@@ -244,13 +241,9 @@ class FunctionState:
     """A moment of an episode.
 
     Args:
-        turn: The turn, from 1.
         rest: What else the rest of the episode depends on: see `Game.pending`, or the history; () once it is over.
-        start: The start state of the instance.
-        replies: All replies so far.
         ask: The question that the acting agent is to answer; of the last reply once the episode is over.
         asked: The agents that have been asked so far, in the order of their first questions.
-        results: The results of tool calls so far.
         reported: How many messages were quoted, their characters in total, and what the function reported.
     """
 
@@ -361,8 +354,6 @@ class FunctionWorkflow:
         """Run the function from its beginning to the next question.
 
         Args:
-            start: The start state of the instance.
-            replies: All replies.
             results: The results of tool calls that need not be made again.
             asked: What the last one of the replies must answer; None if that is known.
         """

@@ -78,9 +78,6 @@ class LibraryWorkflow(CountedMessages):
         num_turns: Turns of librarians, at least the hops of a question, and one more if the seed draws who begins; 0
             for as many as that.
         order: `"question"` or `"seed"`: what decides who begins.
-
-    Raises:
-        ValueError: `num_turns` is less, or there is no such order.
     """
 
     task: Archives
@@ -330,9 +327,6 @@ class LoneLibrarian(TalkingLibrarians):
     Args:
         archive: 0 or 1.
         answers_last: Whether it answers after the last search, as in a pair, instead of telling first.
-
-    Raises:
-        ValueError: A value is out of its range.
     """
 
     archive: int = ARCHIVES[0]

@@ -47,9 +47,6 @@ class NoteTakingWorkflow:
 
     Args:
         num_turns: Replies of an episode; 0 is what it takes, and nothing else will do.
-
-    Raises:
-        ValueError: `num_turns` is another number.
     """
 
     task: NoteTaking
@@ -211,9 +208,6 @@ class NoteTakers(NoteTakingWorkflow):
 
     Args:
         answerer: Who is asked: `"other"`, the one who did not see the reading, or `"watcher"`, who did.
-
-    Raises:
-        ValueError: `answerer` is neither, or `num_turns` is not what an episode takes.
     """
 
     answerer: str = ANSWERERS[0]

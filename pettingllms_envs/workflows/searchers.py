@@ -61,9 +61,6 @@ class SearchWorkflow(CountedMessages, BaseWorkflow[SearchState, SearchMove]):
 
     Args:
         max_passages: Most passages in a prompt, the latest ones, 1 to 50.
-
-    Raises:
-        ValueError: A value is out of its range.
     """
 
     task: Search

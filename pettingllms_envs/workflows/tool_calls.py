@@ -50,7 +50,6 @@ class CallRound(NamedTuple):
     Args:
         words: Why the calls could not be read, or empty.
         calls: The calls, none if they could not be read.
-        results: A result for each call.
     """
 
     words: str

@@ -54,7 +54,6 @@ def staged(final: Path, *, about: Mapping[str, Any]) -> Iterator[Path]:
     and `final` is unchanged.
 
     Args:
-        final: The checkpoint's path. Its parents are created.
         about: Further content of the manifest: the step, versions of packages. JSON.
     """
     temporary = _temporary(final)
@@ -151,7 +150,6 @@ def rotate(output_dir: Path, *, saved: Path, keep: int | None, protected: Collec
     """Delete the oldest checkpoints until `keep` are left, after verifying the one just saved.
 
     Args:
-        saved: The one just saved; always kept.
         keep: How many to keep, `None` or 0: all.
         protected: Others that are always kept, such as the best so far.
 

@@ -54,12 +54,8 @@ MODEL = "model"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfiguration:
-    """What decides a run, as JSON values.
-
-    Args:
-        team: What the weights and the optimizer's state of a checkpoint belong to, by the option that sets it.
-        settings: The rest, by name.
-    """
+    """What decides a run, as JSON values: `team`, what the weights and the optimizer's state of a checkpoint belong
+    to, by the option that sets it, and `settings`, the rest, by name."""
 
     team: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)

@@ -137,8 +137,7 @@ def described_rows(rows: Dataset | IterableDataset) -> str:
 def described_team(team: Team, *, has_factors: bool = False) -> dict[str, dict[str, Any]]:
     """What the weights of a team and the state of its optimizer depend on, by the option that sets it.
 
-    Args:
-        has_factors: Whether the schedule has factors of their learning rates.
+    `has_factors`: whether the schedule has factors of their learning rates.
     """
     routing = team.routing
     has_own_rates = has_factors or any(policy.learning_rate is not None for policy in routing.trained)
@@ -192,9 +191,8 @@ def _described_adapter(model: PeftModel, name: str) -> dict[str, Any]:
 def described_model(config: Any, *, is_saved: bool) -> dict[str, Any]:
     """The model that a policy begins with.
 
-    Args:
-        is_saved: Whether checkpoints have all of its weights, and those it began with no longer matter, as they do to
-            a KL divergence from them.
+    Where checkpoints have all of its weights (`is_saved`), those it began with no longer matter, as they do to a KL
+    divergence from them.
     """
     name, sizes = get_config_model_id(config) or "", config.get_text_config()
     folder, revision = Path(name), getattr(config, "_commit_hash", None)

@@ -21,7 +21,6 @@ class Result:
     Args:
         name: Name of the evaluation data, such as `"eval"`.
         share: Share of successful episodes, from 0 to 1.
-        num: Number of episodes.
         step: The optimizer step after which it was measured.
     """
 
@@ -35,7 +34,6 @@ def results_of(history: Sequence[Mapping[str, Any]], num_episodes: Mapping[str, 
     """The last evaluation of each data set in a training's log; with rounds that of each round (`imitate`).
 
     Args:
-        history: `trainer.state.log_history`.
         num_episodes: Episodes of an evaluation, by its name, `"eval"` or `"eval_<data set>"`. An evaluation in which
             instances were dropped is left out, since its success rate is over other instances.
     """
@@ -65,13 +63,10 @@ def team_card(
     """The text of a model card, with the Hub's metadata.
 
     Args:
-        name: Name of the repository.
-        environment: Name of the environment that the team was trained on.
         sources: For each policy with weights, the id or path of its model or of its adapter's base. Paths are not
             shown, since they exist only on this machine.
         tags: Tags for the Hub's search.
         seeing: The policies that read images.
-        settings: Settings of the environment and of the training, by name.
         note: A sentence about the data that the team was trained and evaluated on.
     """
     ids = {policy: source for policy, source in sources.items() if source and not Path(source).is_dir()}

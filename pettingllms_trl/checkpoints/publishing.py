@@ -54,8 +54,6 @@ def team_facts(
     """The content of `team.json`.
 
     Args:
-        environment: Name of the environment that the team was trained on.
-        step: Number of optimizer steps done.
         bases: For each policy with weights, the id or path and the revision of its model or of its adapter's base.
         sampling: Sampling settings of each agent in evaluations, see `sampling_of`.
         histories: `history` of the agents that have one.
@@ -98,12 +96,7 @@ def _policy(policy: Policy, base: tuple[str, str | None], root: str | None) -> d
 
 
 def sampling_of(args: Any, override: SamplingOverrides, chat_template_kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The sampling settings of an agent, under the names of `pettingllms bench`.
-
-    Args:
-        override: The agent's sampling overrides.
-        chat_template_kwargs: Arguments of every chat template.
-    """
+    """The sampling settings of an agent with these overrides, under the names of `pettingllms bench`."""
     names = {"max_completion_length": "max_tokens"}
     fields = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "max_completion_length")
     given = {name: getattr(args, name, None) for name in fields}
@@ -127,7 +120,6 @@ class Publisher:
 
     Args:
         envs: The environments that it is trained on, by name.
-        environment: One name for all of them.
         label: A note about the data, if the environments have one.
         agents_with_history: The agents with `history="conversation"`.
     """
@@ -149,11 +141,7 @@ class Publisher:
         self._is_checked = False
 
     def finish(self, folder: Path, step: int, chat_template_kwargs: Mapping[str, Any]) -> None:
-        """Write `team.json` beside weights that were saved, which are read back the first time.
-
-        Raises:
-            RuntimeError: A saved tensor is not the one that is held.
-        """
+        """Write `team.json` beside weights that were saved, which are read back the first time."""
         if not self._is_checked:
             check_saved(self._team, folder)
             self._is_checked = True
@@ -253,10 +241,7 @@ class Publisher:
         """Write a model card with the policy of each agent and how to load it.
 
         Args:
-            card: The file to write.
             name: Name of the team; `None`: that of its folder.
-            step: Number of optimizer steps done.
-            log_history: `trainer.state.log_history`.
             eval_dataset: Rows that were evaluated, or several sets by name.
         """
         text = team_card(

@@ -49,7 +49,6 @@ def rows(
         environments: The environments' own names, by the names that episodes have.
         teams: The possible agents of each environment, by the same names.
         states: The `observing.state_fields` of each environment, by the same names.
-        policies: Names of the policies by agent.
         step: The optimizer step of the generation, from 1.
         before: Number of episodes that the log has of earlier generations.
         first: Number of instances that the training had played before.
@@ -86,12 +85,8 @@ def header(
     """The content of `run.json`.
 
     Args:
-        environment: Name of the environment, or several separated by commas.
         metadata: Metadata of the environments, by the names that episodes have; `settings` and `data` are used.
         config: Settings of the training, as plain values.
-
-    Raises:
-        ValueError: JSON cannot represent a setting of an environment, so that it could not be made again.
     """
     made_with = {name: _settings_of(each) for name, each in metadata.items()}
     several = {name: {"env": str(metadata[name].get("name", name)), "settings": made_with[name]} for name in metadata}
@@ -123,9 +118,6 @@ class RolloutRecorder:
 
     Args:
         about: See `header`.
-
-    Raises:
-        ValueError: The folder has the episodes of something else, which the log would replace.
     """
 
     def __init__(self, folder: Path, about: Mapping[str, Any]) -> None:

@@ -59,9 +59,7 @@ def check_saved(team: Team, folder: Path) -> None:
 def _different(held: Mapping[str, torch.Tensor], folder: Path, *, rows: int | None = None) -> list[tuple[str, Path]]:
     """Tensors in the folder's files that differ from those held of their name, with their files.
 
-    Args:
-        held: By the name in files. Names that only one side has are left out (tied, renamed).
-        rows: How many of each tensor's first rows are compared; `None`: all.
+    Names that only one side has are left out (tied, renamed). With `rows`, that many first rows are compared.
     """
     found = []
     for path in sorted(folder.glob("*.safetensors")):

@@ -17,12 +17,7 @@ Rows: TypeAlias = Dataset | IterableDataset
 
 
 def makers(team: TeamArguments) -> MakeEnv | dict[str, MakeEnv]:
-    """A function that makes the environment, or one for each by name; each is called once as a check.
-
-    Raises:
-        ValueError: There is no such environment, or a setting is out of range.
-        TypeError: The environment has no such setting.
-    """
+    """A function that makes the environment, or one for each by name; each is called once as a check."""
     assert isinstance(team.env_kwargs, dict)
     assert isinstance(team.environments, dict)
     if team.env_id is not None:
@@ -60,13 +55,9 @@ def seeds_and_levels(
     `[0, 4]` with levels `[1, 2]` and split `"train"` gives the seeds 0, 1, 2, 3 with the levels 1, 2, 1, 2.
 
     Args:
-        name: Of the field, for the errors.
         seeds: The first and the one after the last.
         levels: Values of the environment's reset option `level`; `None` leaves it out.
         split: Value of its reset option `split`; `None` leaves it out.
-
-    Raises:
-        ValueError: The range is none, or empty.
     """
     if seeds is None:
         if levels is not None:
@@ -94,13 +85,8 @@ def in_turns(
     and 2, b's have none.
 
     Args:
-        name: Of the field, for the errors.
-        seeds: The first and the one after the last.
         levels: Values of the reset option `level` of each environment, by its name.
         split: Value of their reset option `split`; `None` leaves it out.
-
-    Raises:
-        ValueError: The range is none, or empty.
     """
     rows = seeds_and_levels(name, seeds, None, split)
     if rows is None:
@@ -127,11 +113,7 @@ def check_apart(
 
 
 def loaded(given: ScriptArguments, split: str) -> Rows:
-    """Load a split of a data set of the Hub or of a folder, whose rows are instances.
-
-    Raises:
-        ValueError: It cannot be loaded, or has no such split.
-    """
+    """Load a split of a data set of the Hub or of a folder, whose rows are instances."""
     try:
         return load_dataset(
             given.dataset_name, name=given.dataset_config, split=split, streaming=given.dataset_streaming

@@ -93,11 +93,8 @@ KINDS = (TrainArguments, ScriptArguments, EstimatedConfig, arguments.TeamModelCo
 
 
 def prepare(argv: Sequence[str]) -> Callable[[], None]:
-    """Estimate, and return a function that prints it.
-
-    Raises:
-        ValueError, TypeError, OSError: A user's mistake, or a run that does not fit: then the estimate was printed.
-    """
+    """Estimate, and return a function that prints it. For a run that does not fit it is printed here, before the
+    `ValueError`."""
     found = estimated(argv)
     if found.problems:
         print(report(found), end="\n\n", flush=True)  # noqa: T201  # what the command is for
@@ -120,12 +117,7 @@ def estimated(argv: Sequence[str]) -> Estimate:
 
 
 def plan_of(given: TrainArguments, args: EstimatedConfig, config: ModelConfig) -> RunPlan:
-    """What of the arguments memory and speed depend on.
-
-    Raises:
-        ValueError: An option whose memory is not known here, or policies that do not fit the environment.
-        OSError: The configuration of a model cannot be loaded.
-    """
+    """What of the arguments memory and speed depend on."""
     if config.load_in_4bit or config.load_in_8bit:
         raise ValueError("load_in_4bit or load_in_8bit is set; expected neither: their memory is not known here.")
     if (optim := str(getattr(args.optim, "value", args.optim))) not in MOMENTS:

@@ -15,15 +15,8 @@ def names_of_lists(kinds: Sequence[type]) -> list[str]:
 
 
 def with_lists_apart(argv: Sequence[str], lists: Sequence[str]) -> list[str]:
-    """The arguments with JSON lists of integers, `--train_seeds "[0, 100]"`, in the form that argparse accepts.
-
-    Args:
-        argv: The command line.
-        lists: Names of the fields that are lists of integers.
-
-    Raises:
-        ValueError: The value of such a field is not a list of integers.
-    """
+    """The arguments with JSON lists of integers, `--train_seeds "[0, 100]"`, for the fields `lists`, as argparse takes
+    them."""
     parts: list[str] = []
     place = 0
     while place < len(argv):

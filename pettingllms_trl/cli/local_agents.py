@@ -47,11 +47,7 @@ GATHERING = 0.005
 
 
 def sampling_of(spec: AgentSpec, defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """How an agent's replies are sampled: as it was told, else as its model's own configuration says.
-
-    Raises:
-        ValueError: `extra` has something else than `chat_template_kwargs`.
-    """
+    """How an agent's replies are sampled: as it was told, else as its model's own configuration says."""
     if unknown := set(spec.options.get("extra", {})) - {"chat_template_kwargs"}:
         raise ValueError(
             f"extra has {', '.join(sorted(unknown))}; expected chat_template_kwargs alone, for a model of this "
@@ -110,9 +106,7 @@ def _encode(
 class ChatAgent:
     """Writes prompts in a model's chat template and waits for the replies; see `pettingllms_envs.agents.Agent`.
 
-    Args:
-        ask: Answers a request.
-        max_length: Most tokens of prompt and reply together.
+    `max_length` is of prompt and reply together, in tokens.
     """
 
     carries = ("images", "tools")
@@ -241,11 +235,9 @@ class Models:
 
 
 class LocalModel(NamedTuple):
-    """A model that answers for some agents.
+    """A model that answers for some agents, with at most `max_length` tokens of prompt and reply together.
 
-    Args:
-        max_length: Most tokens of prompt and reply together.
-        stopped: Is set when nobody waits for answers any more.
+    `stopped` is set when nobody waits for answers any more.
     """
 
     engine: Engine
@@ -268,9 +260,6 @@ def open_models(
         make: Makes the model of some agents, from their specs and codecs.
         options: All options of the kind.
         of_model: Those of them that agents which share a model have in common.
-
-    Raises:
-        ValueError: An option that there is not, or a model without a chat template.
     """
     groups: dict[tuple[Any, ...], dict[str, AgentSpec]] = {}
     for agent, spec in specs.items():

@@ -80,11 +80,8 @@ KINDS = (SFTArguments, SFTConfig, arguments.TeamModelConfig)
 
 
 def prepare(argv: Sequence[str]) -> Callable[[], object]:
-    """Collect the demonstrations, and return a function that trains on them.
-
-    Raises:
-        ValueError, TypeError, OSError, ImportError: A user's mistake, found before any model is loaded.
-    """
+    """Collect the demonstrations, and return a function that trains on them. A user's mistake raises before models are
+    loaded."""
     given, args, config = arguments.parse(argv, KINDS, prog="pettingllms sft", description=__doc__)
     arguments.check_model(config)
     arguments.check_reports(args)

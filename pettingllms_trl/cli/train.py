@@ -83,12 +83,7 @@ KINDS = (TrainArguments, ScriptArguments, MultiAgentGRPOConfig, arguments.TeamMo
 
 
 def prepare(argv: Sequence[str]) -> Callable[[], None]:
-    """Create the trainer, and return a function that runs it.
-
-    Raises:
-        ValueError, TypeError, OSError, ImportError: A user's mistake, found before any model is loaded, except for a
-            model that cannot be loaded.
-    """
+    """Create the trainer, and return a function that runs it. A user's mistake raises before any model is loaded."""
     given, data, args, config = arguments.parse(argv, KINDS, prog="pettingllms train", description=__doc__)
     trainer = make_trainer(given, data, args, config)
     trainer.checkpointer.check_resume(args.resume_from_checkpoint)
@@ -156,11 +151,7 @@ def make_trainer(
 
 
 def datasets(given: TrainArguments, data: ScriptArguments, *, evaluated: bool) -> tuple[Rows, Rows | None]:
-    """The rows for training and evaluation; for a data set, as in TRL's scripts, its test split is for evaluation.
-
-    Raises:
-        ValueError: There are no rows, or two sources of rows, or evaluation rows are trained on.
-    """
+    """The rows for training and evaluation; for a data set, as in TRL's scripts, its test split is for evaluation."""
     train: Rows | None = _rows(given, "train")
     evaluation: Rows | None = _rows(given, "eval")
     check_apart(given.train_seeds, given.eval_seeds, splits=(given.train_split, given.eval_split))

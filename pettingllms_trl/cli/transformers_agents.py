@@ -40,11 +40,7 @@ OPTIONS = (*SAMPLED, *OF_POLICY, "device", "dtype", "shared_prefix")
 
 
 def open_transformers(specs: Mapping[str, AgentSpec], concurrency: int) -> Models:
-    """The agents of the kind `transformers`, one model for all that share one.
-
-    Raises:
-        ValueError: An option that there is not, or a model without a chat template.
-    """
+    """The agents of the kind `transformers`, one model for all that share one."""
 
     def make(own: Mapping[str, AgentSpec], codecs: Mapping[str, PolicyCodec]) -> LocalModel:
         model = _Model(own, codecs, stopped := threading.Event())
@@ -57,12 +53,10 @@ def open_transformers(specs: Mapping[str, AgentSpec], concurrency: int) -> Model
 
 
 class _Model:
-    """A model of transformers with some adapters on it.
+    """A model of transformers with some adapters on it, for agents which differ in adapter, tokenizer and sampling
+    alone.
 
-    Args:
-        of_agent: Of those that it plays, which differ in adapter, tokenizer and sampling alone.
-        codecs: Theirs.
-        stopped: Once set, no further token is sampled.
+    Once `stopped` is set, no further token is sampled.
     """
 
     def __init__(

@@ -32,11 +32,7 @@ OPTIONS = (*SAMPLED, *OF_POLICY, *ENGINE)
 
 
 def open_vllm(specs: Mapping[str, AgentSpec], concurrency: int) -> Models:
-    """The agents of the kind `vllm`, one engine for all that share a model.
-
-    Raises:
-        ValueError: An option that there is not, or a model without a chat template.
-    """
+    """The agents of the kind `vllm`, one engine for all that share a model."""
 
     def make(own: Mapping[str, AgentSpec], codecs: Mapping[str, PolicyCodec]) -> LocalModel:
         engine = _engine(own, codecs, concurrency)

@@ -46,7 +46,6 @@ def choose_credit(
     """The user's credit scheme and sampling, or those that suit the environment where they are not given.
 
     Args:
-        credit: The user's; `None` to choose.
         args: The trainer's; `sampling` is `None` to choose, and what needs a tree is not sampled in parallel.
         delayed: Agents that are trained and paid at later steps.
     """
@@ -70,11 +69,7 @@ def choose_credit(
 
 
 def delayed_agents(envs: Mapping[str, Sequence[AECEnv]]) -> list[str]:
-    """The agents whose roles `metadata["delayed_roles"]` names, by role or by agent, of all environments.
-
-    Raises:
-        ValueError: It names an unknown role.
-    """
+    """The agents whose roles `metadata["delayed_roles"]` names, by role or by agent, of all environments."""
     found: dict[str, None] = {}
     for pool in envs.values():
         env = pool[0]
@@ -100,10 +95,6 @@ def check_delayed_roles(
     """Warn if a role that is paid later would be trained by the reward of its own steps.
 
     Args:
-        envs: One or more environments of each name.
-        trained: Agents whose policies are trained.
-        credit: The resolved credit scheme.
-        args: The trainer's; the main process warns.
         reward_functions: Names of the user's reward functions. They may reward a step immediately, so there is no
             warning if there are any.
 

@@ -26,7 +26,6 @@ class Kept(NamedTuple):
     """The decisions that a filter kept.
 
     Args:
-        decisions: The kept decisions, in their order.
         indices: Their indices among the given decisions.
         dropped: Number of dropped decisions of each agent, 0 included.
     """
@@ -59,7 +58,6 @@ def nonzero_variance(
     the same for rewards other than 0 and 1. As in its code, except that a group of one is dropped, too.
 
     Args:
-        decisions: Decisions of any agents.
         value: The number that is compared within a group, usually that of the credit scheme.
         peers: Defines the groups: `grouping.siblings` in a tree, `grouping.episodes` for whole episodes, ...
         gamma: Discount of `value="return_to_go"`.
@@ -92,7 +90,6 @@ def signal_to_noise(
     order, but sums deviations (less 0.01), so that the same threshold keeps more groups there.
 
     Args:
-        decisions: Decisions of any agents.
         threshold: Share of the variance that is kept, above 0 to 1. 1 is `nonzero_variance`.
         value: As in [`nonzero_variance`].
         peers: As in [`nonzero_variance`].

@@ -185,12 +185,7 @@ class GroupExactness:
 
 
 def group_exactness(decisions: Sequence[Decision], peers: Peers) -> dict[str, GroupExactness]:
-    """The exactness of each agent's groups.
-
-    Args:
-        decisions: Of any agents.
-        peers: Defines the groups.
-    """
+    """The exactness of each agent's groups."""
     members: dict[str, dict[Hashable, list[Hashable]]] = {}
     for i, decision in enumerate(decisions):
         for k in range(len(decision.candidates)):
@@ -261,9 +256,7 @@ def compare(
     close for it, such as 1,000,000.04 and 1,000,000.06, in double precision.
 
     Args:
-        decisions: Decisions of any agents, in any order.
         numbers: The number by which each candidate is judged.
-        peers: Defines the groups.
         baseline: A function of the rows of peers.
         scale: TRL's name of a deviation, or a function of the rows.
 
@@ -275,17 +268,8 @@ def compare(
 
 
 def over_groups(decisions: Sequence[Decision], numbers: Numbers, peers: Peers, function: Rows) -> Advantages:
-    """Apply a function to the numbers of each agent's groups, (G, n) -> (G, n) in double precision.
-
-    Args:
-        decisions: Decisions of any agents, in any order.
-        numbers: The number by which each candidate is judged.
-        peers: Defines the groups.
-        function: Of the rows of peers.
-
-    Returns:
-        One number for each candidate.
-    """
+    """Apply a function to the numbers of each agent's groups, (G, n) -> (G, n) in double precision; one for each
+    candidate."""
     advantages: list[Sequence[float]] = [()] * len(decisions)
     for agent in dict.fromkeys(decision.agent for decision in decisions):
         own = [i for i, decision in enumerate(decisions) if decision.agent == agent]

@@ -81,14 +81,11 @@ class _Scheme(NamedTuple):
             with each.
         scaled: Whether `scale_rewards` sets its scale; the others use that of their papers.
         sums: See `SchemeFacts`, for each kind of sampling.
-        peers: See `SchemeFacts`. A mapping has them by the option `group`, whose default needs `sampling="tree"`.
         compares_episodes: Whether it does with `sampling="parallel"` and `value="outcome"`.
         scale: What it divides by, if that is not an option.
         needs_continuations: Whether each candidate must be continued.
         value: The `value` by which it judges candidates, if that is not an option.
         groups_states: Whether its groups are decisions in one state.
-        takes_negative: See `SchemeFacts`.
-        has_baseline: See `SchemeFacts`.
     """
 
     function: Callable[..., Any]
@@ -182,7 +179,6 @@ def resolve(
         sampling: How instances are played.
         scale: TRL's `scale_rewards`, for the schemes that normalise by a deviation (`at_grpo`, `counterfactual`,
             `grpo`, `dr_mas`, `gigpo`). The others scale as in their papers, unless given otherwise.
-        num_candidates: K.
         num_continuations: How often the rollout continues each candidate's branch to its end.
 
     Raises:

@@ -80,14 +80,8 @@ class RewardFunctions:
     """The user's reward functions with their names and weights.
 
     Args:
-        functions: One or several functions, or `None`.
         weights: A weight for each; `None`: 1 each.
         tokenizers: A tokenizer for each, used for models; `None`: the models' own.
-        parts: Names of the other parts of rewards.
-
-    Raises:
-        TypeError: One of them is a class, or cannot be called.
-        ValueError: The number of weights or tokenizers is not that of functions.
     """
 
     def __init__(
@@ -137,13 +131,7 @@ class RewardFunctions:
                 self._functions[i] = load(function, self.tokenizers[i])
 
     def score(self, decision: PendingDecision, *, trainer_state: Any, log_metric: LogMetric) -> list[RewardScores]:
-        """Score a decision's candidates. May be called on several threads concurrently.
-
-        Raises:
-            ValueError: A column of the row has the name of an argument; or a function did not return a finite number
-                or `None` for each, or wrote a reserved column or one of another length.
-            TypeError: A function did not return a list.
-        """
+        """Score a decision's candidates. May be called on several threads concurrently."""
         check_columns(decision.row)
         width = len(decision.completions)
         columns: dict[str, list[Any]] = {}
@@ -196,9 +184,8 @@ def check_columns(columns: Collection[str]) -> None:
 def warnings_of_constant_rewards(groups: Collection[Sequence[RewardScores]]) -> list[str]:
     """Warnings for functions that do not distinguish the candidates of a generation: all rewards equal, or all `None`.
 
-    Args:
-        groups: Scores of the candidates of each agent and turn. A function that gives 1 to some of a group and `None`
-            to others does distinguish them, since `None` adds 0.
+    Groups are the candidates of each agent and turn. A function that gives 1 to some of a group and `None` to others
+    does distinguish them, since `None` adds 0.
     """
     found = []
     every = [scores for group in groups for scores in group]

@@ -60,11 +60,7 @@ def load_reward_model(
     args: MultiAgentGRPOConfig,
     device: torch.device,
 ) -> RewardModel:
-    """Make a reward function of a classifier; one given by name is loaded with the settings of the trainer's model.
-
-    Raises:
-        ValueError: Its tokenizer has no chat template.
-    """
+    """Make a reward function of a classifier; one given by name is loaded with the settings of the trainer's model."""
     revision = None
     if isinstance(source, str):
         kwargs = {"trust_remote_code": args.trust_remote_code, **(args.model_init_kwargs or {})}

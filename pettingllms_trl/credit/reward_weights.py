@@ -100,7 +100,6 @@ def reweighed(
     and the schemes that need them raise an error.
 
     Args:
-        decisions: The decisions as they were played.
         parts: The weight of each part by name; 1 where none is given.
         alpha: As in [`weigh`].
         team: As in [`weigh`].
@@ -146,8 +145,6 @@ class RewardWeights:
     """The weights of a run, a `RewardWeigher` that remembers which parts have come.
 
     Args:
-        weights: By the name of a part.
-        alpha: Weight of the team's parts, or `None`.
         late: Names of parts that have a weight, and are not known to exist.
     """
 
@@ -162,11 +159,7 @@ class RewardWeights:
         return self._weigh(reward, parts, team=team)
 
     def warnings_of_missing_parts(self, seen: Collection[str]) -> list[str]:
-        """Warnings for weights of parts that have not come.
-
-        Args:
-            seen: The names of the parts that have come, on all processes.
-        """
+        """Warnings for weights of parts that have not come on any process."""
         return [
             f"reward_parts has a weight for {name!r}, but no reward of the first generation had such a part; they had "
             f"{', '.join(sorted(seen)) or 'none'}. Correct the name, unless the part comes but rarely. {DECLARE}"
@@ -228,7 +221,6 @@ def check_not_negative(envs: Sequence[AECEnv], weights: Mapping[str, float] | No
 
     Args:
         envs: One environment of each kind.
-        weights: Weights of parts by name; 1 where none is given.
         crash: The reward of a crash; `None`: there is none.
     """
     for env in envs:

@@ -1,14 +1,4 @@
-"""The credit schemes: functions from decisions to advantages.
-
-| schemes                     | compare                                                                   | sampling |
-|-----------------------------|---------------------------------------------------------------------------|----------|
-| `at_grpo`                   | the candidates of one prompt, or of one turn                              | both     |
-| `counterfactual`            | the candidates of one decision                                            | tree     |
-| `grpo`, `gigpo`, `dr_mas`   | whole episodes of one instance                                            | parallel |
-| `magrpo`, `loo`, `max_rl`   | siblings in a tree, or what the other episodes of an instance did         | both     |
-| `best`                      | the candidates of one prompt, or of one turn; only the best are learned   | both     |
-| `success`                   | nothing: the replies of episodes that succeeded are learned               | both     |
-"""
+"""The credit schemes: functions from decisions to advantages; `pettingllms_trl.credit` has a table of them."""
 
 from __future__ import annotations
 

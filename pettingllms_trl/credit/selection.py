@@ -72,13 +72,9 @@ def select(
 
     Args:
         decisions: Decisions of all rows played for the generation, row after row, identified by `Decision.instance`.
-        filters: Group filters.
         num_played: Rows played, including those whose environment failed.
         num_wanted: Rows of a full batch.
         resample: Whether to fill the batch, and drop what exceeds a full one.
-
-    Raises:
-        TypeError, ValueError: A filter returned something other than some of the decisions.
     """
     kept = Kept.of(decisions, range(len(decisions)))
     dropped: Counter[tuple[str, str]] = Counter()
@@ -117,14 +113,10 @@ def _shifted(decisions: Sequence[Decision], by: int) -> tuple[Decision, ...]:
 def continuations_of(
     kept: Sequence[Decision], episodes: Sequence[Episode], continuations: Sequence[Decision]
 ) -> list[int]:
-    """Indices of the decisions of continuations that continue a candidate of one of the `kept` decisions.
+    """Indices of the `continuations` that continue a candidate of one of the `kept` decisions of all `episodes`
+    played.
 
     A decision and what was sampled to judge its candidates are trained on together, or not at all.
-
-    Args:
-        kept: Decisions of the episodes.
-        episodes: All that were played.
-        continuations: Decisions of continuations of these episodes.
     """
     is_kept = set(map(id, kept))
     of_place = {(episode.instance, episode.episode): episode.decisions for episode in episodes}

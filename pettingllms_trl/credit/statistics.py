@@ -21,7 +21,6 @@ class GroupStatistics:
     A group is a decision's candidates or, if decisions have a single one, the agent's episodes of an instance.
 
     Args:
-        num_groups: Number of groups.
         is_flat: Whether all rewards (or returns of episodes) are equal in each group and all advantages are 0.
         is_tree: Whether groups are candidates of a decision.
         rewards: Least and greatest reward of a step.

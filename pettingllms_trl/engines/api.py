@@ -114,7 +114,6 @@ def ask(api: Api, request: Request) -> Sampled:
 
     Args:
         api: The function; it gets a copy of the messages, and the argument `tools` if the prompt has tools.
-        request: The request; `num_candidates` is ignored.
 
     Raises:
         SamplingFailure: The function has no reply to this prompt, and raised that.
@@ -143,7 +142,6 @@ class ApiEngine:
 
     Args:
         of_agent: The function of each agent.
-        num_threads: Number of concurrent calls.
     """
 
     is_batched, is_remote = False, True

@@ -20,7 +20,6 @@ class BatchedEngine:
     """An engine that answers all requests together by one call of a function: plain `generate`, or a test's fake.
 
     Args:
-        sample: Answers them.
         rollout: The context of each rollout.
     """
 
@@ -79,10 +78,7 @@ def check_lengths(
     context: int,
     image_tokens: ImageTokens | None = None,
 ) -> None:
-    """
-    Raises:
-        ValueError: The prompt of a request leaves no room for a completion.
-    """
+    """Raise `ValueError` if the prompt of a request leaves no room for a completion."""
     for ids, request in zip(prompts, requests, strict=True):
         if len(ids) >= context:
             shown = request.prompt.images

@@ -138,8 +138,6 @@ def begin(version: int, own: Own, engine: Array, *, largest: float) -> Compariso
     """The first comparison, which measures the tolerance of those that follow.
 
     Args:
-        version: Of the trainer's weights.
-        own: The trainer's log-probabilities.
         engine: (T,) the engine's.
         largest: The difference beyond which they cannot have the same weights.
     """
@@ -150,18 +148,12 @@ def begin(version: int, own: Own, engine: Array, *, largest: float) -> Compariso
 
 
 def compare(last: Agreement, version: int, own: Own, engine: Array) -> Comparison:
-    """A later comparison.
+    """A later comparison, with the engine's log-probabilities (T,).
 
     What the engine's movement since `last` lacks of the trainer's is projected on the direction in which the weights
     have moved the log-probabilities. Rounding knows nothing of that direction: of T tokens it leaves there what it
     does to one, while the movement is as long as the root of T of them. That is how steps add up, each of which moves
     a log-probability by less than it is rounded.
-
-    Args:
-        last: The agreement before.
-        version: Of the trainer's weights.
-        own: The trainer's log-probabilities.
-        engine: (T,) the engine's.
     """
     difference = _rms(engine - own.working)
     growth = max(1.0, _rms(own.working) / last.scale)  # larger numbers are rounded by more
@@ -195,7 +187,6 @@ class Canary:
     """Compares the engines of a run with its trainer, and warns or raises if they have other weights.
 
     Args:
-        policies: The policies by name.
         text_of: Returns the text that a policy scores, with its ids, given its name.
         score: Returns the trainer's log-probability of each token but the first, given a policy's name and the text.
         action: What to do about a stale engine.
@@ -225,10 +216,6 @@ class Canary:
 
         Every process compares its own engines, the main process those that all share, and all call it at the same
         point.
-
-        Args:
-            version: Version of the trainer's weights.
-            step: The optimizer step, for the message.
 
         Returns:
             The root mean square of the differences in nats, for each policy that was compared; of several processes

@@ -65,11 +65,7 @@ def recorded_fields() -> list[str]:
 
 
 def processes_of_engine(routing: Routing, args: MultiAgentGRPOConfig) -> int:
-    """The number of the trainer's processes that an engine in them is split over; 1: each has whole engines.
-
-    Raises:
-        ValueError: It does not divide the number of all of them.
-    """
+    """The number of the trainer's processes that an engine in them is split over; 1: each has whole engines."""
     kind = kind_of(args)
     if args.world_size == 1 or "colocate" not in kind.places(routing, args):
         return 1
@@ -83,12 +79,7 @@ def processes_of_engine(routing: Routing, args: MultiAgentGRPOConfig) -> int:
 
 
 def check_served(routing: Routing, args: MultiAgentGRPOConfig) -> None:
-    """Validate the settings of the engines.
-
-    Raises:
-        ImportError: The package of the engine is not installed, and is needed in this process.
-        ValueError: An option of the engine does not fit the policies, or a role's sampling is not supported.
-    """
+    """Validate the settings of the engines, and that what is needed of their packages in this process is installed."""
     sampling.check(args, parse(args.role_sampling), routing)
     sampling.check_evaluation(parse(args.role_sampling_eval, "role_sampling_eval"), routing)
     kind = kind_of(args)
@@ -108,8 +99,6 @@ class EngineSet:
         in_memory: Policies whose model was given as an object, which may differ from what an engine loads by its
             name.
         sample: Answers requests by `generate`, for policies without another engine.
-        rollout: See `BatchedEngine`.
-        codecs: Codec of each agent whose policy has weights here.
 
     Attributes:
         tensor_parallel: The processes over which the engines are split; None if each process has whole ones.
@@ -164,9 +153,7 @@ class EngineSet:
     def score(self, policy: str, prompt: Prompt) -> Sequence[Scored]:
         """A policy's log-probabilities of a text, on each replica of its engine. Only during a rollout.
 
-        Args:
-            policy: One of `served`.
-            prompt: The text, with its ids, which are truncated to the engine's context.
+        Its ids are truncated to the engine's context.
         """
         return self._of(policy).engine.score(policy, prompt)
 

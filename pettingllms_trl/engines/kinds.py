@@ -44,8 +44,6 @@ class PromptCodec:
     """Encodes prompts and decodes completions of an agent's policy.
 
     Args:
-        tokenize: Encodes a prompt.
-        decode: Decodes sampled ids.
         stop_token_ids: Token ids that end a completion, in addition to those in the model's `generation_config.json`.
         overrides: Returns the agent's sampling overrides, which are others in evaluations.
         images: Makes the model's inputs of pictures; `None`: the policy reads texts only.
@@ -63,7 +61,6 @@ class GroupOfTrainer:
     """A group and what the trainer holds of it.
 
     Args:
-        weights: The trainer's model of them.
         of_agent: Name of the policy of each agent of the group.
         adapters: Per policy that is an adapter, its name in the trainer's model.
     """

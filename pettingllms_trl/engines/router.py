@@ -26,12 +26,7 @@ Told = TypeVar("Told")
 
 
 class RequestThreads(Generic[Told]):
-    """The requests of a remote engine, each on a thread.
-
-    Args:
-        num_threads: Requests in flight; the rest waits here.
-        name: Of the threads.
-    """
+    """The requests of a remote engine, each on a thread; those above `num_threads` wait here."""
 
     def __init__(self, num_threads: int, name: str) -> None:
         self.executor = ThreadPoolExecutor(num_threads, name)
@@ -73,9 +68,6 @@ class EngineRouter:
 
     A batched engine is not stepped while others have requests in flight: whoever they answer joins its batch, which
     would otherwise be small, and run again for each that comes late.
-
-    Args:
-        of_agent: The engine of each agent; agents may share one.
     """
 
     is_remote = False

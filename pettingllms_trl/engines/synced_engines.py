@@ -35,7 +35,6 @@ class SyncedEngines:
     """The engines of a run, which sample each rollout with the weights that the trainer holds now.
 
     Args:
-        codecs: Of each policy with weights here.
         images: What makes the inputs of pictures, of each policy whose agents are shown images.
         whole_weights: A context in which weights that are sharded over processes are gathered on each.
         scoring: A context in which all processes can run the same forward pass.
@@ -64,13 +63,7 @@ class SyncedEngines:
 
     @contextmanager
     def rollout(self, seed: str, *, step: int, report: Callable[[str, float], None]) -> Iterator[Engine]:
-        """The engine for a rollout, with the current weights.
-
-        Args:
-            seed: Names the rollout.
-            step: The optimizer step, for warnings.
-            report: Takes metrics.
-        """
+        """The engine for a rollout of this name, with the current weights; `report` takes metrics."""
         self.sync()
         whole = nullcontext() if self._kind.has_weights else self._whole_weights()
         of_agent, policies = self._team.routing.of_agent, self._team.policies

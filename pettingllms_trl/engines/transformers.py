@@ -191,19 +191,13 @@ def sample(
     context: int | None = None,
     image_tokens: ImageTokens | None = None,
 ) -> list[Sampled]:
-    """Answer every request, each prompt repeated for its candidates, as TRL's generators take them.
+    """Answer every request, in their order, each prompt repeated for its candidates, as TRL's generators take them.
 
     Args:
         ends: Token ids that end a completion.
         stop: Words that end a completion: its ids with the word, its text before it.
         context: Most tokens of a prompt and its completion; `None`: there is no bound.
         image_tokens: The numbers of tokens of images, for errors.
-
-    Returns:
-        Answers in the order of the requests.
-
-    Raises:
-        ValueError: A prompt leaves no room for a completion in the context.
     """
     unwritten = [request.prompt for request in requests if not request.prompt.ids]
     written = iter(tokenize(unwritten) if unwritten else ())
@@ -271,10 +265,8 @@ def sample_within(
 
     Args:
         prompts: Each shorter than the context.
-        images: Of each prompt.
         sample: Prompts, images, and the most tokens of completions (`None`: as configured), to what was sampled.
         context: Most tokens of prompt and completion; `None`: there is no bound.
-        most: Tokens of a completion, as configured.
     """
     rooms = [math.inf if context is None else context - len(ids) for ids in prompts]
     limits = [None if room >= (math.inf if most is None else most) else int(room) for room in rooms]
@@ -301,7 +293,6 @@ class LocalSampler:
     """Samples with the trainer's own models: called with requests, it returns their answers.
 
     Args:
-        codecs: Of each policy with weights here.
         prefixes: Keeps what was read in a rollout.
         generate: Samples with the active policy.
     """

@@ -47,7 +47,6 @@ class AdapterVersion:
     """One version of an adapter's or a full model's weights on disk.
 
     Args:
-        policy: Name of the policy.
         name: Unique name of the version.
         path: Folder with `adapter_config.json` and `adapter_model.safetensors`, or with `model-*.safetensors`.
     """
@@ -263,12 +262,7 @@ class ServedPolicies:
         return self._given.get(policy, self._base_version or 0)
 
     def sync_weights(self, weights: Any, version: WeightsVersion) -> None:
-        """Give the engine what it has another version of. All processes must call it at the same point.
-
-        Args:
-            weights: The model of the trainer that the policies are.
-            version: Of the trainer's weights.
-        """
+        """Give the engine what it has another version of. All processes must call it at the same point."""
         base_version = version.frozen if self._is_in_memory else version.base
         if self._follows_base and self._base_version != base_version:
             give_whole(_base_state(weights), partial(self.engine.load_base, version=base_version))

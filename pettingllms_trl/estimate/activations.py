@@ -68,12 +68,8 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch ha
 
 @dataclass(frozen=True, slots=True)
 class PassBytes:
-    """Bytes of a pass above weights and gradients, without the logits.
-
-    Args:
-        peak: The most at any time.
-        kept: Between forward and backward pass, when the logits are computed.
-    """
+    """The most bytes of a pass at any time above weights and gradients, without the logits, and those kept between
+    forward and backward pass, when the logits are computed."""
 
     peak: int
     kept: int

@@ -12,7 +12,6 @@ class Gpu:
     """What a GPU is sold with.
 
     Args:
-        name: As in `--gpu`.
         memory: Bytes, with the gigabyte of the name as 1e9 of them: the driver reports some percent more, and a
             process's CUDA context takes about that.
         bandwidth: Bytes a second that are read from its memory.

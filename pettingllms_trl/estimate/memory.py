@@ -22,13 +22,8 @@ MOMENTS = {"adamw_torch": 2, "adamw_torch_fused": 2, "sgd": 0}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """Parameters with one fate.
-
-    Args:
-        parameters: How many.
-        width: Bytes of each.
-        is_trained: Whether they have gradients and optimizer states.
-    """
+    """Parameters with one fate: their number, the bytes of each, and whether they have gradients and optimizer
+    states."""
 
     parameters: int
     width: int
@@ -74,9 +69,6 @@ def training_state(held: Sequence[Weights], sharding: Sharding, num_gpus: int, *
     moments in its optimizer, so 2 + 2 + 4 + 8 = 16 whatever the width. ZeRO-2 leaves the bfloat16 weights whole.
 
     Args:
-        held: All parameters of the run.
-        sharding: How they are divided.
-        num_gpus: Over how many GPUs.
         moments: Numbers that the optimizer keeps for each parameter, from `MOMENTS`.
     """
     weights = gradients = optimizer = buckets = 0.0
@@ -101,10 +93,7 @@ def training_state(held: Sequence[Weights], sharding: Sharding, num_gpus: int, *
 def whole_weights(held: Sequence[Weights], sharding: Sharding, *, width: int) -> float:
     """Bytes of weights that a GPU gathers to sample by itself, beyond its own share; 0 where they are whole anyway.
 
-    Args:
-        held: All parameters of the run.
-        sharding: How they are divided.
-        width: Bytes of a number in a pass, which FSDP2 gathers weights in.
+    `width` is the bytes of a number in a pass, which FSDP2 gathers weights in.
     """
     if sharding in ("ddp", "zero2"):
         return 0.0
@@ -132,8 +121,6 @@ def logits_bytes(tokens: int, hidden: int, vocabulary: int, *, width: int, train
 
     Args:
         tokens: Whose logits are computed: those of completions.
-        hidden: Width of the hidden states.
-        vocabulary: Number of token ids.
         width: Bytes of a number in the pass.
         trained_head: Parameters of the head, if it is trained; else 0.
     """

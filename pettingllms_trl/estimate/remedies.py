@@ -226,8 +226,7 @@ def _on_more_gpus(plan: RunPlan) -> list[str]:
 def _cut(plan: RunPlan, *, may_grow: bool) -> list[str]:
     """A line for each model whose longest completions are cut, with the lengths at which it does not.
 
-    Args:
-        may_grow: Whether to try longer sequences in engines.
+    `may_grow`: whether to try longer sequences in engines.
     """
     found = []
     for model in plan.models:

@@ -55,7 +55,6 @@ class ModelPlan:
     """A model of the run, with the policies that use it.
 
     Args:
-        name: Its id or path.
         shape: Its counts.
         width: Bytes of a weight in the trainer.
         is_trained: Whether its own weights are trained.

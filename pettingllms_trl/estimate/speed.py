@@ -52,17 +52,11 @@ PER_NODE = 8
 
 
 def decoding_step(gpu: Gpu, parameters: float, kv_bytes: float, *, sequences: int, context: float) -> float:
-    """Seconds of a decoding step.
+    """Seconds of a decoding step in bfloat16, with `kv_bytes` a token and `context` tokens a sequence on average.
 
     Between the two engines that are assumed, and beyond them, times are linear in the number of parameters. What comes
     of reading weights scales with the bandwidth; the launches, which do not, are what is left at 0 parameters. A cache
     that is longer than `CONTEXT` takes the time of reading the difference. No step is quicker than its reads.
-
-    Args:
-        parameters: Of the model, in bfloat16.
-        kv_bytes: Of a token in the KV cache.
-        sequences: Decoded at a time.
-        context: Tokens of each on average.
     """
     ratio = GPUS["h100"].bandwidth / gpu.bandwidth
     slope = (LARGE.step_s - SMALL.step_s) / (LARGE.parameters - SMALL.parameters)
@@ -74,11 +68,6 @@ def decoding_step(gpu: Gpu, parameters: float, kv_bytes: float, *, sequences: in
     return max(launches + slope * parameters * ratio + row * sequences, reads)
 
 
-def update_flops(gpu: Gpu) -> float:
-    """Operations a second that an update reaches."""
-    return UPDATE_FLOPS * gpu.flops / GPUS["h100"].flops
-
-
 def update_rate(gpu: Gpu, parameters: float) -> float:
     """Tokens a second, prompts' included, that go through an update on one GPU."""
-    return update_flops(gpu) / (FLOPS_OF_TOKEN * parameters)
+    return UPDATE_FLOPS * gpu.flops / GPUS["h100"].flops / (FLOPS_OF_TOKEN * parameters)

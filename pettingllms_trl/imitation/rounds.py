@@ -40,9 +40,7 @@ class Rounds(TokenBudget):
     """Counts rounds, passes and optimizer steps, and holds the replies that are imitated.
 
     Args:
-        args: The trainer's.
         num_rows: Rows of the training data that all rounds play, where no number of tokens is given.
-        num_processes: Of the run.
     """
 
     def __init__(self, args: MultiAgentGRPOConfig, *, num_rows: float, num_processes: int) -> None:

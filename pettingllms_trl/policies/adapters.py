@@ -59,12 +59,8 @@ def attach_adapters(
 
     Args:
         model: A base model, or a `PeftModel` whose adapters have these names.
-        adapters: At least one name.
         config: Configuration of new adapters. `None`: rank 16, alpha 32, every linear layer but the head.
         trained: Names of the adapters to train. `None`: all.
-
-    Raises:
-        ValueError: A name is that of one of the model's modules, or an adapter is on the model's head.
     """
     base = model.get_base_model() if isinstance(model, PeftModel) else model
     own = (name.partition(".lora_")[0] for name, _ in base.named_modules())
@@ -177,12 +173,7 @@ def changed_by(config: PeftConfig) -> str | None:
 def check_base_is_kept(configs: Mapping[str, PeftConfig], also: str | None) -> None:
     """Validate that no adapter changes a base model that is also used without it.
 
-    Args:
-        configs: Of each adapter.
-        also: How the base is used without one of them; `None`: it is not.
-
-    Raises:
-        ValueError: One does.
+    `also` says how the base is used without one of them; `None`: it is not.
     """
     for name, config in configs.items():
         if also is not None and (what := changed_by(config)):
@@ -274,9 +265,6 @@ def check_optimized(
 def check_layers(model: PeftModel, score: Callable[[], object]) -> None:
     """Validate that adapters are on layers that multiply by one matrix, to whose product PEFT adds theirs.
 
-    Args:
-        score: Reads a row without them.
-
     Raises:
         ValueError: One is on another, such as a router that returns scores and logits, or several matrices in one.
     """
@@ -318,12 +306,9 @@ def scores(model: Callable[..., object], vocabulary: int, device: torch.device) 
 
 
 def check_equal(start: torch.Tensor, expected: torch.Tensor, *, policy: str, what: str, is_exact: bool) -> None:
-    """Raise `ValueError` if a policy's log-probabilities are not those of what it starts from.
+    """Raise `ValueError` if a policy's log-probabilities are not those of what it starts from, (T, V) both.
 
-    Args:
-        start, expected: (T, V), of the policy and of `what`.
-        what: Names the other, for the message.
-        is_exact: Whether all is in float32.
+    `is_exact`: whether all is in float32.
     """
     differences = (start.exp() - expected.exp()).abs() if not is_exact else (start - expected).abs()
     largest = float(differences.max())

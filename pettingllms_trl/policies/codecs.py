@@ -46,8 +46,6 @@ class PolicyCodec:
     """Prompts to token ids and sampled ids to text: TRL's own, but that texts never become control tokens.
 
     Args:
-        profile: The policy's tokenizer.
-        tokenize: TRL's way from prompts to ids.
         chat_template: The user's, in the place of the tokenizer's; `None`: the tokenizer's.
         chat_template_kwargs: As TRL gives them to the template.
         images: Makes the model's inputs of pictures; `None`: it is shown texts only.
@@ -79,12 +77,7 @@ class PolicyCodec:
         """Ids of several completions to their texts, without special tokens."""
 
     def encode(self, prompts: Sequence[Prompt]) -> Sequence[Ids]:
-        """Token ids of each prompt; equal ones, as at the beginning of one instance's episodes, are encoded once.
-
-        Raises:
-            ValueError: A prompt has tools, and the chat template does not write them; or images, and the policy reads
-                none, or the template does not write a place for each.
-        """
+        """Token ids of each prompt; equal ones, as at the beginning of one instance's episodes, are encoded once."""
         keys = [prompt.key for prompt in prompts]
         distinct = dict(zip(keys, prompts, strict=True))
         by_tools: dict[str, list[Hashable]] = {}
@@ -129,14 +122,9 @@ class PolicyCodec:
         return self._thinking[enabled]
 
     def check_tools(self, who: str, *, reads_calls: bool = False) -> None:
-        """Validate that the chat template writes tools, their calls and their results.
+        """Validate that the chat template writes tools, their calls and their results; the error says what is missing.
 
-        Args:
-            who: Who observes tools, for errors.
-            reads_calls: Whether an environment of this package reads the calls.
-
-        Raises:
-            ValueError: It does not. The message says what is missing.
+        `reads_calls`: whether an environment of this package reads the calls.
         """
         why = self._why_without_tools or (self._why_unreadable if reads_calls else "")
         if why:
@@ -178,15 +166,7 @@ class PolicyCodec:
         return why_unreadable(self._render, read)
 
     def bridge(self, policy: str, *, longest: int | None) -> TurnBridge:
-        """What continues a conversation from one turn's tokens to the next.
-
-        Args:
-            policy: Its name, for errors.
-            longest: Tokens of a conversation, after which it begins again; `None`: no bound.
-
-        Raises:
-            ValueError: The chat template does not let conversations go on.
-        """
+        """What continues a conversation from one turn's tokens to the next; above `longest` tokens it begins again."""
         tokenizer = self._profile.tokenizer
         bridge = TurnBridge(
             render=self._render,

@@ -48,8 +48,6 @@ def escape_of(
     """A function that escapes a tokenizer's control tokens in the contents of messages, and in tool calls.
 
     Args:
-        tokenizer: A tokenizer of transformers, fast or slow.
-        chat_template: The template of prompts. `None`: the tokenizer's own.
         with_tools: Whether tokens with which the template marks tools, calls and results are control tokens, too.
         of_images: Tokens that stand for images in a prompt, which are control tokens, too.
     """
@@ -79,9 +77,6 @@ class PromptEscape:
     """Escapes prompts with their tools, whose texts a server may have written.
 
     Where a template marks tools, calls or results, the tokens that mark them are control tokens, too.
-
-    Args:
-        tokenizer, chat_template, of_images: As for `escape_of`.
     """
 
     def __init__(self, tokenizer: Any, chat_template: str | None = None, of_images: Collection[str] = ()) -> None:

@@ -54,14 +54,7 @@ class PolicyProfile:
 def tokenizer_of(
     policy: Policy, default: Any, load: Callable[[str], PreTrainedTokenizerBase]
 ) -> PreTrainedTokenizerBase:
-    """A policy's tokenizer: the one it was given, else its model's.
-
-    Args:
-        default: The tokenizer of the trainer's model.
-
-    Raises:
-        ValueError: Its model is an object without the id or path it was loaded from.
-    """
+    """A policy's tokenizer: the one it was given, else its model's. `default` is that of the trainer's model."""
     if policy.tokenizer is not None:
         return load(policy.tokenizer) if isinstance(policy.tokenizer, str) else policy.tokenizer
     if policy.model is None:
@@ -111,8 +104,6 @@ def generation_config(
 
     Args:
         args: The trainer's; its `generation_kwargs` override all else.
-        kwargs: TRL's generation settings for its one model.
-        tokenizer: The other tokenizer.
         suppressed: Token ids that are never sampled: of a model with vision the one of pictures.
     """
     special = {

@@ -23,9 +23,6 @@ def check_moving(routing: Routing, args: MultiAgentGRPOConfig, *, has_adapter: b
 
     Args:
         has_adapter: Whether the trainer's model has, or gets, an adapter with PEFT's default name.
-
-    Raises:
-        ValueError: There are no references, or they are adapters.
     """
     if not args.sync_ref_model:
         return
@@ -47,7 +44,6 @@ class MovingReferences:
     """The moving references of all trained policies with a KL term.
 
     Args:
-        references: A full model for each of these policies.
         alpha: How far a reference moves towards them, TR-DPO's mixup alpha.
         saves: Whether this process writes checkpoints; on the others the state is empty.
     """

@@ -180,7 +180,6 @@ def route(
     Args:
         policies: The name of a layout, or a mapping by agent or role.
         model: The model that `"full"` copies.
-        tokenizer: The tokenizer of `model`.
 
     Raises:
         ValueError: An unknown layout, an agent or role that the environment does not have, an agent without a policy,

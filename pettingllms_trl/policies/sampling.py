@@ -27,8 +27,7 @@ def of_agents(
 def temperatures(of_agent: Mapping[str, SamplingOverrides], routing: Routing, default: float) -> dict[str, float]:
     """The sampling temperature of each policy with weights here, by which the loss divides its logits.
 
-    Raises:
-        ValueError: Agents of one trained policy sample at different temperatures.
+    The agents of a trained policy must sample at one temperature.
     """
     found: dict[str, float] = {}
     for policy in routing.policies:
@@ -48,25 +47,14 @@ def temperatures(of_agent: Mapping[str, SamplingOverrides], routing: Routing, de
 
 
 def check(args: Any, overrides: Mapping[str, SamplingOverrides], routing: Routing) -> None:
-    """Validate the sampling overrides.
-
-    Args:
-        overrides: The result of `parse`.
-
-    Raises:
-        ValueError: Overrides name no agent, or one behind an API, or give two temperatures to one trained policy.
-    """
+    """Validate the sampling overrides: of agents with weights here, and of one temperature for a trained policy."""
     own = of_agents(overrides, list(routing.of_agent))
     temperatures(own, routing, args.temperature)
     _check_weights(own, routing, "role_sampling")
 
 
 def check_evaluation(overrides: Mapping[str, SamplingOverrides], routing: Routing) -> None:
-    """Validate the sampling overrides of evaluations, where nothing is trained.
-
-    Raises:
-        ValueError: Overrides name no agent, or one behind an API.
-    """
+    """Validate the sampling overrides of evaluations, where nothing is trained."""
     own = of_agents(overrides, list(routing.of_agent), option="role_sampling_eval")
     _check_weights(own, routing, "role_sampling_eval")
 

@@ -175,7 +175,6 @@ class Team:
         """Attach the team to the trainer that TRL has made.
 
         Args:
-            trainer: Holds the model, now and after accelerate has wrapped it.
             of_trl: The profile that TRL derived from its model and tokenizer.
             generation_kwargs: TRL's arguments of `generate`.
         """

@@ -48,9 +48,7 @@ def why_unsupported(render: Render) -> str:
 def why_unreadable(render: Render, read: Callable[[str], str]) -> str:
     """Why an environment of this package cannot read the calls of a model with this template; empty if it can.
 
-    Args:
-        render: See `Render`.
-        read: Encodes a text and decodes it, as a reply is decoded.
+    `read` encodes a text and decodes it, as a reply is decoded.
     """
     if OPENING not in read(f"{OPENING}\n{{}}"):
         return f"has {OPENING!r} as a special token, which the text of a reply lacks"

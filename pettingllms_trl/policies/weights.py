@@ -94,9 +94,6 @@ def check(
 ) -> None:
     """Validate the model and the configurations before anything is loaded.
 
-    Args:
-        with_reference: Names of policies with a KL term.
-
     Raises:
         TypeError: A model is neither an id, a path nor a `PreTrainedModel`.
         ValueError: The model is missing or unused, a frozen adapter does not exist, there is a configuration for
@@ -181,7 +178,6 @@ def assemble(
     Args:
         routing: A routing that `check` accepted, with an adapter or a full model.
         model: The trainer's model: the base of adapters.
-        peft_config: Configuration of new adapters.
         load: Loads a model from `(id or path, is_base)`.
         with_reference: Names of policies whose initial weights are kept.
         share_references: Whether policies that start from the same full model share one reference.
@@ -266,8 +262,7 @@ def save(
 ) -> None:
     """Save each policy to `folder/<name>`, from where `from_pretrained` or `PeftModel.from_pretrained` loads it.
 
-    Args:
-        state_dict: State of `model`, if its parameters are partitioned over processes. `None`: its own.
+    Where parameters of `model` are partitioned over processes, `state_dict` is its state.
     """
     for policy in policies:
         weights, place = weights_of(model, policy), folder / policy.name

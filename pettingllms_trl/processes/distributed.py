@@ -38,11 +38,7 @@ BUCKET = 1 << 26
 def check_processes(routing: Routing, args: MultiAgentGRPOConfig, *, takes_turns: bool = False) -> None:
     """Validate settings for several processes and DeepSpeed.
 
-    Args:
-        takes_turns: Whether some policies are not trained on every generation.
-
-    Raises:
-        ValueError: Two settings cannot be combined. The message says what to set instead.
+    `takes_turns`: whether some policies are not trained on every generation.
     """
     kind = args.distributed_state.distributed_type
     if args.world_size > 1 and args.accelerator_config.split_batches:
@@ -66,11 +62,7 @@ def check_processes(routing: Routing, args: MultiAgentGRPOConfig, *, takes_turns
 def check_sharding(routing: Routing, accelerator: Accelerator, *, gathers: bool = True) -> None:
     """Validate that a configuration of FSDP or DeepSpeed trains and saves what it should.
 
-    Args:
-        gathers: `ds3_gather_for_generation`.
-
-    Raises:
-        ValueError: A setting is not supported. The message says what to set instead.
+    `gathers` is `ds3_gather_for_generation`.
     """
     fsdp = accelerator.state.fsdp_plugin if accelerator.distributed_type == DistributedType.FSDP else None
     deepspeed = accelerator.state.deepspeed_plugin
@@ -178,12 +170,10 @@ def _buckets(gradients: list[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
 
 @contextmanager
 def gathered(model: Any, accelerator: Accelerator) -> Iterator[None]:
-    """Gather sharded weights on each process inside the block, so that each can sample at its own pace.
+    """Gather the sharded weights of a model prepared by `accelerator` on each process, so that each samples at its own
+    pace.
 
     Otherwise every forward pass would gather them again, and a process that has finished would block the others.
-
-    Args:
-        model: A model prepared by `accelerator`; other models are not affected.
     """
     plugin = accelerator.state.deepspeed_plugin
     if isinstance(model, FSDPModule):
@@ -224,9 +214,6 @@ def check_is_loaded(model: Any, accelerator: Accelerator) -> None:
 
     With `fsdp_cpu_ram_efficient_loading` transformers reads them on the main process alone; the others have
     uninitialized memory until training or evaluation wraps the model, which sends them the weights.
-
-    Raises:
-        RuntimeError: They are not, on every process.
     """
     if accelerator.distributed_type != DistributedType.FSDP or accelerator.num_processes == 1:
         return

@@ -70,13 +70,9 @@ class Gradients:
         """Give all that these policies train a gradient of zero, by a forward and backward pass.
 
         Where all rows of a policy are left out, its optimizer step is one with such gradients. DeepSpeed needs them
-        before an optimizer step's first pass and after its last: it takes what has no gradient in the first for last
-        step's (`partition_grads` of ZeRO-3), with an offloaded optimizer what has none in the last, and steps within
-        a backward pass, of which there may be none.
-
-        Args:
-            model: As `accelerator` prepared it.
-            steps: DeepSpeed's optimizer step follows.
+        before an optimizer step's first pass and after its last (`steps`): it takes what has no gradient in the first
+        for last step's (`partition_grads` of ZeRO-3), with an offloaded optimizer what has none in the last, and steps
+        within a backward pass, of which there may be none.
         """
         zero = torch.zeros((), device=self._accelerator.device)
         scaling = {"scale_wrt_gas": False} if self._is_deepspeed else {}

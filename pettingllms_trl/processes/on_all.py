@@ -47,7 +47,6 @@ def on_main(work: Callable[[], T], shared: Iterable[Any] = ()) -> T:
     """Run work on the main process alone, and return its result on all. With one process, just run it.
 
     Args:
-        work: May take from `shared`.
         shared: An iterator that every process has, and of which each takes what is left: to take the next may be
             collective, as where a sharded tensor is gathered.
 

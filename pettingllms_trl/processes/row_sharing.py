@@ -52,7 +52,6 @@ class RowSharing:
     """Decides which rows of a rollout this process plays.
 
     Args:
-        num_processes: Processes that share the rows.
         process: Index of this one.
         store: Holds the counters of all processes. `None`: each process plays a fixed share.
         group: Those that this process shares its engines with. `None`: it has whole ones.
@@ -78,7 +77,6 @@ class RowSharing:
         no further rows.
 
         Args:
-            num_rows: Of the rollout.
             at_once: Most rows in play at once in a process. `None`: all of its share.
         """
         self._num_rollouts += 1
@@ -110,11 +108,9 @@ class RowSharing:
 
 
 def row_sharing(group: TensorParallelGroup | None = None, *, is_seeded: bool) -> RowSharing:
-    """The sharing of this run's processes, all of which call this.
+    """The sharing of this run's processes, all of which call this; `group` are those that share engines with this one.
 
-    Args:
-        group: Processes that this one shares its engines with.
-        is_seeded: Whether what is sampled depends on a request's ticket, and not on the process that asks.
+    `is_seeded`: whether what is sampled depends on a request's ticket, and not on the process that asks.
     """
     state = PartialState()
     if not is_seeded or state.num_processes == 1:

@@ -31,7 +31,6 @@ class TensorParallelGroup:
     """The processes over which engines are split; each of them creates one, and the same engines in the same order.
 
     Args:
-        size: Their number.
         is_leader: Whether this process plays.
         broadcast: Called by all processes of the group together; returns what the leader called it with.
     """
@@ -85,12 +84,7 @@ def leader_of(process: int, size: int) -> int:
 
 
 def tensor_parallel_group(args: TrainingArguments, size: int) -> TensorParallelGroup:
-    """The group of this process. All processes call this at the same point.
-
-    Args:
-        args: The trainer's; its number of processes is a multiple of `size`.
-        size: Processes in a group.
-    """
+    """This process's group of `size` processes, which divides their number. All call this at the same point."""
     groups = [list(range(first, first + size)) for first in range(0, args.world_size, size)]
     own, _ = distributed.new_subgroups_by_enumeration(  # type: ignore[no-untyped-call]
         groups, timeout=args.ddp_timeout_delta, backend="gloo"

@@ -26,7 +26,6 @@ def give_whole(tensors: Mapping[str, Tensor], take: Callable[[NamedTensors], obj
         take: Takes the pairs. It may stop early.
 
     Raises:
-        ValueError: The processes have other names, or the same in another order.
         RuntimeError: `take` failed on another process. Where it failed itself, it raises what it raised.
     """
     _check_same_names(tensors)

@@ -32,14 +32,8 @@ TRAIN = "train"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demonstration:
-    """A decision worth imitating, or not.
-
-    Args:
-        role: Who took it: a role, or an agent of one.
-        prompt: What was shown.
-        reply: What was said.
-        success: Whether the episode that it belongs to succeeded.
-    """
+    """A decision worth imitating, or not: who took it (a role, or an agent of one), what was shown and said, and
+    whether its episode succeeded."""
 
     role: str
     prompt: Prompt
@@ -65,12 +59,8 @@ def by_oracle(
     Args:
         env: Its `unwrapped` offers `oracle()`, a reply of the agent that is to act. Where its
             `metadata["reset_options"]` have `split`, that is `"train"`.
-        seeds: Of the instances.
         levels: Values of the reset option `level`, used in turn.
         bots: By role, the rule-based player of the environment that plays it in the oracle's place.
-
-    Raises:
-        ValueError: It has no oracle, or no such rule-based player.
     """
     game = env.unwrapped
     if not hasattr(game, "oracle"):

@@ -50,22 +50,17 @@ def warm_up(
     chat_template_kwargs: Mapping[str, Any] | None = None,
     say: Callable[[str], object] | None = None,
 ) -> dict[str, Path]:
-    """Train each policy on the successes of its agents, one after the other, all from the same model.
+    """Train each policy on the successes of its agents, one after the other, all from the same model; return their
+    folders.
 
     Args:
-        model: Name or folder of the model that all start from.
         demonstrations: Of all roles; those of episodes that failed are left out.
         routing: Who is played by what, from `policies.route`.
         args: TRL's; `output_dir` is the folder in which the folders are made.
         peft_config: Of new adapters. `None`: that of `MultiAgentGRPOTrainer`.
         adapters: Folder with the adapters to train on, those of an earlier warm-up, say. `None`: new ones.
-        quantization_config: Of the base model, with adapters.
-        processing_class: The tokenizer. `None`: the model's.
         chat_template_kwargs: As in `MultiAgentGRPOConfig`, so that prompts are written in the same way.
         say: Told which policy is trained next.
-
-    Returns:
-        The folder of each policy.
 
     Raises:
         ValueError: A policy has no successful demonstration, a demonstration is nobody's, the folder of adapters
@@ -118,11 +113,7 @@ def _processor_of(model: Any, args: SFTConfig) -> Any:
 
 
 def _escaped(rows: Sequence[dict[str, Any]], processing: Any) -> list[dict[str, Any]]:
-    """Rows whose texts, among them the replies that prompts quote, hold no control token, as in training.
-
-    Raises:
-        ValueError: A row has tools, and the chat template does not write them.
-    """
+    """Rows whose texts, among them the replies that prompts quote, hold no control token, as in training."""
     tokenizer = processing.tokenizer if isinstance(processing, ProcessorMixin) else processing
     escape = PromptEscape(tokenizer, processing.chat_template)
     if not any("tools" in row for row in rows):
@@ -146,11 +137,7 @@ def _escaped(rows: Sequence[dict[str, Any]], processing: Any) -> list[dict[str, 
 
 
 def _with_pictures(rows: Sequence[dict[str, Any]], processing: Any) -> Sequence[dict[str, Any]]:
-    """Rows as TRL takes them if some show images: contents as parts, and the pictures in a column of their own.
-
-    Raises:
-        ValueError: They do, and the model reads none, or a row has tools, which TRL would leave out.
-    """
+    """Rows as TRL takes them if some show images: contents as parts, and the pictures in a column of their own."""
     shown = [images_of(row["prompt"]) for row in rows]
     if not any(shown):
         return rows
@@ -195,11 +182,7 @@ def rows_of(
     routing: Routing,
     chat_template_kwargs: Mapping[str, Any] | None = None,
 ) -> dict[str, list[dict[str, Any]]]:
-    """TRL's rows for each policy that is trained: the successes of its agents.
-
-    Raises:
-        ValueError: A policy has none, or a demonstration is of a role that the environment does not have.
-    """
+    """TRL's rows for each policy that is trained: the successes of its agents."""
     rows: dict[str, list[dict[str, Any]]] = {policy.name: [] for policy in routing.trained}
     policies_of: dict[str, set[str]] = {}
     for agent, policy in routing.of_agent.items():

@@ -141,14 +141,8 @@ def rope_switch(config: PretrainedConfig | Any) -> int | None:
 
 
 def check_switch(model: Any, policy: str, tokens: int, what: str) -> None:
-    """Raise `ValueError` if a policy's rows are longer than where its RoPE changes.
-
-    Args:
-        model: A causal model of transformers, or PEFT's around one.
-        policy: Its name, for the error.
-        tokens: Of a row.
-        what: Has as many.
-    """
+    """Raise `ValueError` if a policy's rows of this many tokens, which `what` has, are longer than where its RoPE
+    changes."""
     switch = rope_switch(base_of(model).config.get_text_config())
     if switch is not None and tokens > switch:
         raise ValueError(

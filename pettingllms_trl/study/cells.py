@@ -51,11 +51,7 @@ def check(run: Run, folder: Path) -> None:
 
 
 def run_cell(run: Run, folder: Path, prepared: Path | None) -> CellResult:
-    """Train and evaluate.
-
-    Args:
-        folder: Of the run; what an earlier start of the same run left there is used.
-        prepared: What `{folder}` in the configuration stands for.
+    """Train and evaluate. In the folder of the run, what an earlier start of it left there is used.
 
     Raises:
         Stopped: A signal ended it.
@@ -161,11 +157,7 @@ def _played(trainer: MultiAgentGRPOTrainer, rows: Sequence[Mapping[str, Any]], n
 
 
 def successes(episodes: Sequence[Episode], number: int) -> str:
-    """One character for each episode: `"1"` if it succeeded.
-
-    Raises:
-        RuntimeError: An instance was dropped, or an outcome does not say whether it succeeded.
-    """
+    """One character for each episode: `"1"` if it succeeded."""
     if len(episodes) < number:
         raise RuntimeError(
             f"{number - len(episodes)} of {number} instances could not be played, as their environment failed; "

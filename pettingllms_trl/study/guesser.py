@@ -23,11 +23,7 @@ from pettingllms_trl.study.plans.plan import Run, filled
 
 
 def check(run: Run) -> None:
-    """Raise where the environment cannot be made, or its task names nothing to play.
-
-    Raises:
-        ValueError, TypeError: It does not.
-    """
+    """Raise where the environment cannot be made, or its task names nothing to play."""
     _, make_env = _environment(run)
     env = make_env()
     if not guessers_of(env):
@@ -38,12 +34,7 @@ def check(run: Run) -> None:
 
 
 def run_guesser(run: Run, folder: Path, prepared: Path | None) -> CellResult:
-    """Play them all.
-
-    Args:
-        run: Which run.
-        folder, prepared: Not used: nothing is loaded or saved.
-    """
+    """Play them all. Folders are not used: nothing is loaded or saved."""
     began = cpu_time()
     train, make_env = _environment(run)
     rows = seeds_and_levels("eval_seeds", train["eval_seeds"], train.get("eval_levels"), train["eval_split"])

@@ -71,12 +71,7 @@ def cpu_time() -> float:
 
 
 class CpuSeconds(TrainerCallback):
-    """Counts the CPU time of a run over all of its starts: up to the checkpoint that it resumes from, and since.
-
-    Args:
-        file: Keeps the count for a run that is resumed.
-        resumes: Whether this start resumes.
-    """
+    """Counts the CPU time of a run over all of its starts: up to the checkpoint that it resumes from, and since."""
 
     def __init__(self, file: Path, *, resumes: bool) -> None:
         self._file = file

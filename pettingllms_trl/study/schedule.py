@@ -25,12 +25,7 @@ Answer = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """Something that a worker does.
-
-    Args:
-        needs: Names of the jobs that must be done before.
-        request: Makes the request to the worker, once they are.
-    """
+    """Something that a worker does, once the jobs that it needs are done."""
 
     name: str
     needs: tuple[str, ...]
@@ -152,14 +147,13 @@ def run(
     num_workers: int,
     report: Callable[[Job, Answer, float], None],
 ) -> bool:
-    """Run jobs until none is left. SIGINT and SIGTERM end it once the running jobs have saved a checkpoint.
+    """Run jobs until none is left, and return whether a signal ended it.
+
+    SIGINT and SIGTERM end it once the running jobs have saved a checkpoint.
 
     Args:
         num_workers: Processes at once, each with one thread.
         report: Called with each answer, and the seconds that it took.
-
-    Returns:
-        Whether a signal ended it.
     """
     workers = [Worker(ONE_THREAD) for _ in range(num_workers)]
     stopped = threading.Event()

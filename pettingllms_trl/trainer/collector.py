@@ -53,8 +53,6 @@ class Generation:
     """The episodes of one round of training.
 
     Args:
-        rows: All that were played, in their order.
-        played: What came of them.
         decisions: Of the agents that learn, where the tree branches at them.
         selection: Which of the decisions are trained on.
         continuations: Decisions of continuations, of the agents that learn; none unless they are trained on.
@@ -76,8 +74,6 @@ class RolloutCollector:
 
     Args:
         setup: The user's arguments.
-        accelerator: The trainer's.
-        source: Plays rows.
         sharing: Which of them this process plays.
         follow: How the conversations go on, of the agents that remember theirs.
         sampling: Opens the engine for a named rollout.
@@ -135,7 +131,6 @@ class RolloutCollector:
             rows: Instances. With `max_resamples` or `imitate` the data loader's rows only count the steps, and these
                 are taken from the data set by their place.
             name: Of the generation; seeds the breaking of ties.
-            learning: The policies that learn from it.
         """
         names = {policy.name for policy in learning}
         idle = {agent for agent, policy in self._routing.of_agent.items() if policy not in names}
@@ -207,14 +202,8 @@ class RolloutCollector:
     def play_rows(
         self, rows: Sequence[Row], options: RolloutOptions, *, name: str, partners: Collection[str] = ()
     ) -> Played:
-        """Play rows, of which this process plays its share.
-
-        Args:
-            rows: Of all processes.
-            options: How they are played.
-            name: Of the rollout.
-            partners: Agents who do not learn, whose prompts are answered once.
-        """
+        """Play the rows of all processes, of which this process plays its share; prompts of `partners`, who do not
+        learn, are answered once."""
         seed = f"{self._args.seed}/{name}"
         shared = self.sharing.rows(len(rows), options.rows_at_once)
         scores: Scores = {}

@@ -20,14 +20,10 @@ T = TypeVar("T")
 
 
 def each_generation_once(batches: Iterator[T], begins: Callable[[int], bool]) -> Iterator[T]:
-    """Share one list of a generation's rows among all of its micro-steps.
+    """Share one list of a generation's rows among its micro-steps; `begins(n)`: one begins with batch n, from 0.
 
     The data loader makes a list for each, and transformers keeps all batches of an optimizer step: memory would grow
     with the product of rows and micro-steps.
-
-    Args:
-        batches: The data loader's batches.
-        begins: Returns whether a generation begins with the n-th batch, counted from 0.
     """
     rows: T
     for number, batch in enumerate(batches):
@@ -37,15 +33,10 @@ def each_generation_once(batches: Iterator[T], begins: Callable[[int], bool]) ->
 
 
 def places(sampler: EpochSampler, start: int, number: int) -> list[int]:
-    """Indices of the rows at the places `start`, `start + 1`, ... in the sequence of all epochs.
+    """Indices of `number` rows at the places `start`, `start + 1`, ... in the sequence of all epochs.
 
     These are the data loader's rows if no row is repeated (`repeat_count=1`), so that a run that needs more rows than
     its data loader gives uses the data in the same order, and needs only one number to store its place.
-
-    Args:
-        sampler: Sampler of the data set, with at least one row per epoch.
-        start: Number of rows that were played before.
-        number: Number of rows to return.
     """
     found: list[int] = []
     while len(found) < number:
@@ -78,10 +69,6 @@ class EpochSampler(RepeatSampler):
 
 class GenerationPlan:
     """How the micro-steps of a training are divided into generations, and in which order they use the rows.
-
-    Args:
-        args: The trainer's.
-        num_processes: Of the run.
 
     Attributes:
         rows: That a generation plays, without further ones for what filters drop.
@@ -218,11 +205,8 @@ class RowsPlayed:
 
 
 def check_num_rows(dataset: Any, args: MultiAgentGRPOConfig) -> None:
-    """Validate that a data set has enough rows for a generation.
-
-    Args:
-        dataset: The training data; `None` and streams, whose length is unknown, are not checked.
-        args: The trainer's; `generation_batch_size` counts the sequences of all processes.
+    """Validate that a data set has enough rows for a generation; `None` and streams, whose length is unknown, are not
+    checked.
 
     Raises:
         ValueError: It has fewer rows than one generation plays. As in TRL, incomplete generations are dropped, so no
@@ -244,12 +228,8 @@ def check_num_rows(dataset: Any, args: MultiAgentGRPOConfig) -> None:
 
 
 def rows_left_out(dataset: Any, args: MultiAgentGRPOConfig) -> str:
-    """What to say of rows that an epoch does not reach, since a generation would not be full; empty where it has none.
-
-    Args:
-        dataset: The training data; of `None` and streams nothing is said.
-        args: The trainer's.
-    """
+    """What to say of rows that an epoch does not reach, since a generation would not be full; empty where it has
+    none."""
     if not hasattr(dataset, "__len__"):
         return ""
     plan = GenerationPlan(args, num_processes=args.world_size)
@@ -277,9 +257,6 @@ def several_rollouts(args: MultiAgentGRPOConfig) -> str:
     """What to say where an optimizer step trains on the sequences of several rollouts; else empty.
 
     `gradient_accumulation_steps` of a configuration for one process makes it so with more processes.
-
-    Args:
-        args: The trainer's.
     """
     assert args.steps_per_generation is not None
     passes, steps = args.gradient_accumulation_steps, args.steps_per_generation * args.num_iterations

@@ -47,12 +47,8 @@ def check_reward_columns(rewards: RewardFunctions, datasets: Mapping[str, Any], 
     """Validate that the rows have the columns that reward functions require, and none named like an argument.
 
     Args:
-        rewards: The user's.
         datasets: By the argument that gives them. Only the first row of a stream is read.
         curricula: They write a column into the rows that are trained on.
-
-    Raises:
-        ValueError: A column is missing, or has the name of an argument.
     """
     functions = rewards.by_name
     if not functions:
@@ -115,10 +111,8 @@ def check_seeds(
     An environment that declares `metadata["reset_options"]` is not tried: its rows have only what it reads.
 
     Args:
-        make_env: See `EnvPool`.
         envs: One environment or more of each name, just reset to the first of its rows, as they are left.
         datasets: By the argument that gives them. Only the first row of a stream is read.
-        default_seed: Of rows without one.
     """
     env_pool = EnvPool(make_env, None, default_seed=default_seed)
     tried: set[tuple[str, ...]] = set()

@@ -138,12 +138,8 @@ class EpisodeMetrics:
 
 
 def with_absent_parts(metrics: Metrics, logged: Mapping[str, Sequence[float]]) -> Metrics:
-    """A generation's metrics, with 0 for parts of rewards that only it or only others have: a log is a mean of them.
-
-    Args:
-        metrics: Of the generation.
-        logged: Of those before it that are not yet written.
-    """
+    """A generation's metrics, with 0 for parts of rewards that only it or only others have: a log is a mean of
+    them."""
     filled = dict(metrics)
     for part in {**logged, **metrics}:
         if "/rewards/" in part and "agent/" in part:
@@ -158,10 +154,6 @@ def prefix_shares(decisions: Sequence[Decision], policies: Mapping[str, str]) ->
 
     That is the share of its tokens that are the longest common prefix with an earlier decision, prompt and reply, of
     that policy. A team that rewrites its history, rather than appends to it, has lower shares.
-
-    Args:
-        decisions: Those of the episode, in order.
-        policies: Name of each agent's policy.
 
     Yields:
         The agent and the share in [0, 1], for each prompt before which its policy was asked in that episode. Not of

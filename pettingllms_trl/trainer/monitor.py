@@ -107,13 +107,9 @@ def reply_limits(
     chat_template: str | None,
     chat_template_kwargs: Mapping[str, Any],
 ) -> dict[str, ReplyLimit]:
-    """The limit of each agent whose policy has weights here.
+    """The limit of each agent whose policy has weights here: that of its overrides, else `max_length`.
 
-    Args:
-        profiles: Profiles of the policies with weights.
-        overrides: Sampling overrides of each agent.
-        max_length: `max_completion_length`, for agents without an override.
-        chat_template: Replaces the tokenizers' own templates.
+    `chat_template` replaces the tokenizers' own templates.
     """
     limits = {}
     for agent, profile in ((agent, profiles[name]) for agent, name in of_agent.items() if name in profiles):
@@ -151,7 +147,6 @@ class LearningMonitor:
         """Inspect a generation.
 
         Args:
-            decisions: Decisions of the agents that are trained now.
             advantages: Advantages of these decisions, before any filter.
 
         Raises:

@@ -78,9 +78,6 @@ def check_images(
     """The policies with weights here whose agents observe images after the reset.
 
     Warns that prompts with images are not shared.
-
-    Raises:
-        ValueError: One cannot be shown any, or not in a conversation.
     """
     seeing, unshared = [], []
     pictured = [env for (env, *_) in envs.values() if env.metadata.get("view") in ("image", "both")]
@@ -123,11 +120,7 @@ def check_images(
 
 
 def team_of(routing: Routing, args: MultiAgentGRPOConfig, peft_config: PeftConfig | None) -> Team:
-    """The policies, before their models are loaded.
-
-    Raises:
-        ValueError: Tokens are to be learnt (prompt tuning), of which PEFT lets a model have one adapter.
-    """
+    """The policies, before their models are loaded."""
     if peft_config is not None and peft_config.is_prompt_learning and routing.adapters:
         raise ValueError(
             f"peft_config is a {type(peft_config).__name__} with adapters by policy ({', '.join(routing.adapters)}), "
@@ -165,11 +158,7 @@ def trained_parts(team: Team) -> dict[str, tuple[int, int]]:
 
 
 def bridges_of(args: MultiAgentGRPOConfig, team: Team, codecs: Mapping[str, PolicyCodec]) -> dict[str, Follow | None]:
-    """What continues the conversations of the agents that remember theirs; `None`: an API does.
-
-    Raises:
-        ValueError: A chat template does not let conversations go on.
-    """
+    """What continues the conversations of the agents that remember theirs; `None`: an API does."""
     of_agent = team.routing.of_agent
     keys = {
         agent: (of_agent[agent], team.overrides[agent].enable_thinking)
@@ -200,7 +189,6 @@ def engines_of(
     """What turns messages into replies.
 
     Args:
-        codecs: Of each policy with weights here.
         sample: Samples with the trainer's own models.
         images: What makes the inputs of pictures, of each policy that reads them.
         seeing: Policies whose agents are shown images.
@@ -254,11 +242,7 @@ def agents_of_programs(setup: Setup) -> list[str]:
 
 
 def references_of(args: MultiAgentGRPOConfig, team: Team, accelerator: Accelerator) -> MovingReferences | None:
-    """The references that follow their policies (`sync_ref_model`).
-
-    Raises:
-        ValueError: Weights are spread over processes.
-    """
+    """The references that follow their policies (`sync_ref_model`)."""
     if not args.sync_ref_model:
         return None
     if is_fsdp(accelerator) or (is_deepspeed(accelerator) and accelerator.state.deepspeed_plugin.zero_stage == 3):

@@ -31,14 +31,7 @@ from pettingllms_trl.trainer.setup import Setup
 
 
 class GenerationReporter:
-    """Says how each generation went: its metrics, warnings and audit, the table of completions, and its log.
-
-    Args:
-        facts: What is known of the credit scheme.
-        monitor: Warns of agents that cannot learn.
-        temperature: Of sampling.
-        is_main: Whether this process warns and writes.
-    """
+    """Says how each generation went: its metrics, warnings and audit, the table of completions, and its log."""
 
     def __init__(
         self,
@@ -62,14 +55,8 @@ class GenerationReporter:
     def observe(
         self, generation: Generation, advantages: Advantages, of_continuations: Advantages, *, step: int
     ) -> None:
-        """Warn where a generation shows that an agent cannot learn or that groups are broken; write its rollouts.
-
-        Args:
-            generation: That is trained on next.
-            advantages: Of its decisions.
-            of_continuations: Of its decisions of continuations.
-            step: Optimizer steps taken before.
-        """
+        """Warn where a generation, which is trained on next, shows that an agent cannot learn or that groups are
+        broken; write its rollouts."""
         episodes = generation.played.episodes
         decisions = [*generation.decisions, *generation.continuations]
         advantages = [*advantages, *of_continuations]
@@ -84,13 +71,7 @@ class GenerationReporter:
             self._record(self._recorder, generation, of_decision, step=step + 1)
 
     def metrics_of(self, generation: Generation, *, step: int, is_first: bool) -> Metrics:
-        """What is logged of a generation.
-
-        Args:
-            generation: That was collected.
-            step: Optimizer steps taken before.
-            is_first: Whether nothing was trained on before; then useless reward functions are warned of.
-        """
+        """What is logged of a generation. Useless reward functions are warned of before the first is trained on."""
         of_agent, learning = self._team.routing.of_agent, [policy.name for policy in generation.learning]
         branched = of_agent if self._setup.branched is None else self._setup.branched
         groups_of = [agent for agent, policy in of_agent.items() if policy in learning and agent in branched]

@@ -38,15 +38,11 @@ class RolloutAudit:
         episodes: Sequence[Episode],
         advantages: Mapping[int, Sequence[float]],
     ) -> list[str]:
-        """Check a generation.
+        """Check a generation, and return the warnings.
 
         Args:
-            episodes: All episodes.
             advantages: Advantages of each decision's candidates, by the `id` of the decision; missing for decisions
                 that are not trained on.
-
-        Returns:
-            The warnings.
 
         Raises:
             UnsoundRollouts: A check failed, and `raises` is set.
@@ -84,7 +80,6 @@ def rows_of(
     """Convert a rollout to the form that the checks read.
 
     Args:
-        episodes: Episodes of the rollout.
         advantages: As in `RolloutAudit.observe`.
         policies: Names of the policies by agent.
         step: Identifies the generation.

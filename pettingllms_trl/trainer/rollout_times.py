@@ -28,10 +28,7 @@ SHORT = 5.0
 class RolloutTimes(TrainerCallback):
     """Measures how long rollouts and updates take, and warns where rollouts take much longer.
 
-    Args:
-        args: The trainer's.
-        warn: Called with the warning. Every process waits for the others' rollouts and so measures the same, about.
-        now: A clock, in seconds.
+    Every process waits for the others' rollouts and so measures the same, about.
     """
 
     def __init__(

@@ -46,15 +46,12 @@ class Setup:
     """What is trained, on what, and how.
 
     Args:
-        args: The configuration.
         make_env: Makes an environment, or one of each name.
         envs: One environment or more of each name, made and tried.
         routing: Which policy decides for which agent.
         in_memory: Policies whose model was given as an object, which may differ from what is loaded by its name.
         schedule: Which policies learn when; `None`: always all.
-        credit: Decisions to advantages.
         filters: Which groups are trained on.
-        curricula: Levels of instances.
         rewards: The user's reward functions.
         weigh: Rewards of a step weighed as the configuration says.
         dataset: That is trained on, or one row that stands for it where nothing is trained.
@@ -99,11 +96,7 @@ class Setup:
         curriculum: Any,
         schedule: Any,
     ) -> Setup:
-        """Validate the arguments of [`MultiAgentGRPOTrainer`].
-
-        Raises:
-            ValueError, TypeError: As `MultiAgentGRPOTrainer` does.
-        """
+        """Validate the arguments of [`MultiAgentGRPOTrainer`]."""
         make_env = env_makers(env)
         args = _config(args)
         datasets = by_argument(train_dataset, eval_dataset)

@@ -82,7 +82,6 @@ def assign(order: Sequence[int], *, num_steps: int, num_processes: int) -> Assig
     """Assign a policy's rows to micro-steps, as with one process, and those of a micro-step to processes.
 
     Args:
-        order: The indices of the rows, shuffled.
         num_steps: Micro-steps per generation. If the rows do not divide evenly, the first ones have one row more.
         num_processes: Number of processes. If a micro-step's rows do not divide evenly, padding rows are added.
     """
@@ -120,8 +119,6 @@ def assign_by_tokens(
     """Assign a policy's rows to micro-steps, to their passes, and to processes.
 
     Args:
-        sizes: Size of each row.
-        order: The indices of the rows, shuffled.
         budget: Most tokens of a pass on one process. A larger row has a pass of its own.
         token_price: Of the model, if a pass is packed in the cheapest way, without padding. `None`: it is padded to
             its longest row.

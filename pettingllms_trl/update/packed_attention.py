@@ -81,9 +81,6 @@ def attend(
     Args:
         query, key, value: (1, H, T, D), with fewer heads of keys and values if several queries share one.
         attention_mask: The result of `restriction`.
-        dropout, scaling: As in `scaled_dot_product_attention`.
-        softcap: The cap of the scores, as in Gemma 2.
-        shared_prefix: The layout of the row.
 
     Returns:
         (1, T, H, D), and no weights.

@@ -64,9 +64,7 @@ def learners(schedule: Schedule, generation: int, trained: Sequence[str]) -> tup
     """The policies that are trained on a generation, in the order of `trained`.
 
     Args:
-        schedule: The schedule.
         generation: Number of the generation, from 0.
-        trained: Names of the policies that are trained at all.
 
     Raises:
         ValueError: The schedule names no policy, or one that is not trained, or a factor is not a positive number.
@@ -98,12 +96,7 @@ def learning(schedule: Schedule | None, generation: int, trained: Sequence[Polic
 
 
 def rate_factors(schedule: Schedule | None, generation: Callable[[], int]) -> Callable[[], Mapping[str, float]] | None:
-    """What gives the factors of the policies' learning rates; `None` if the schedule has none.
-
-    Args:
-        schedule: The schedule.
-        generation: The number of the generation that is trained on.
-    """
+    """What gives the factors of the policies' learning rates; `None` if the schedule has none."""
     if schedule is None or not isinstance(schedule(0), Mapping):
         return None
 

@@ -79,12 +79,7 @@ def most_bytes(memory: int) -> int:
 
 
 def make(root: str = "/sys/fs/cgroup", own: str = "/proc/self/cgroup") -> Group | None:
-    """A new group, or None where none can be made.
-
-    Args:
-        root: Where cgroups are mounted.
-        own: Which cgroups this process is in.
-    """
+    """A new group below `root`, where cgroups are mounted, or None where none can be made."""
     for version, parent in _parents(root, own):
         _remove_stale(parent)
         folder = f"{parent}/{PREFIX}{os.getpid()}"

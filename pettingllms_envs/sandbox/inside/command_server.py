@@ -37,7 +37,6 @@ class Runner:
     """A process that runs commands with the same limits, seen from the server.
 
     Args:
-        pid: Its process id.
         sock: Takes jobs, and gives the record of each.
         job: The first job that it runs.
     """

@@ -173,7 +173,6 @@ def lock_in(confinement: Confinement, job: Job, address_space: int, largest_file
     """Make this process a job's: limits, user, capabilities, and the filter last.
 
     Args:
-        address_space: Bytes of address space that this process has now.
         largest_file: Bytes of the largest file that it writes besides its output, such as the copy of an input.
     """
     os.setsid()  # the filter refuses to leave the process group: `os.killpg` reaches all that the job ever starts

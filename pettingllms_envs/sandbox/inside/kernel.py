@@ -127,13 +127,7 @@ def mount(source: str, target: str, kind: str | None, flags: int, options: str |
 
 
 def make_read_only(path: str, *, devices: bool = False, below: bool = True) -> None:
-    """Make a mount read-only, without set-uid programs or devices, and from Linux 5.12 on all mounts below it.
-
-    Args:
-        path: Where it is mounted.
-        devices: Whether devices in it may be opened.
-        below: Whether the mounts below it are made so, too.
-    """
+    """Make a mount read-only, without set-uid programs or devices, and from Linux 5.12 on all mounts below it."""
     flags = MS_RDONLY | MS_NOSUID | (0 if devices else MS_NODEV)  # mount_setattr has them with the same values
     attributes = struct.pack("<QQQQ", flags, 0, 0, 0)
     try:

@@ -39,12 +39,8 @@ STALE_SECONDS = 1.0
 
 
 def make_folder(parent: str, uid: int | None) -> tuple[str, int]:
-    """A folder of the machine's, and a descriptor that holds a lock on it, for as long as it is in use.
-
-    Args:
-        parent: Where it is made.
-        uid: The user and group that it belongs to, or None if they stay who they are.
-    """
+    """A folder of the machine's, which belongs to the user and group `uid`, if that is not None, and a descriptor that
+    holds a lock on it, for as long as it is in use."""
     _remove_stale(parent)
     path = f"{parent}/{PREFIX}{os.urandom(8).hex()}"
     os.mkdir(path, 0o700)
@@ -65,10 +61,9 @@ def _lock(path: str) -> int:
 
 
 def remove_folder(path: str, fd: int, seconds: float = math.inf) -> bool:
-    """Remove a folder and what is in it; the commands that used it have ended.
+    """Remove a folder and what is in it, whose commands have ended, and close the descriptor.
 
-    Returns:
-        Whether that is over, and the descriptor closed. If not, the time was too short, and the folder stays locked.
+    Returns whether there was time for it; if not, the folder stays locked.
     """
     with contextlib.suppress(OSError):  # a file that cannot be removed must not keep the supervisor from ending
         if not _clear_as_owner(fd, seconds):
@@ -110,10 +105,8 @@ def _remove_stale(parent: str) -> None:
 def clear(fd: int, seconds: float = math.inf) -> bool:
     """Remove all that is in a directory, which becomes the working directory. No process may be alive that uses it.
 
-    By steps from a directory to the next, so that no depth needs a deep recursion, many descriptors or a long path.
-
-    Returns:
-        Whether it is empty. If not, the time was too short, and the working directory is any below it.
+    Returns whether there was time for it; if not, the working directory is any below it. By steps from a directory to
+    the next, so that no depth needs a deep recursion, many descriptors or a long path.
     """
     deadline = time.monotonic() + seconds
     os.fchdir(fd)
@@ -166,14 +159,7 @@ def num_entries(folder: str, most: int) -> int:
 
 
 def copy_out(fd: int, names: list[str], target: int, most: int) -> Iterator[int]:
-    """Append files to another, one after the other; yields the size of each, or `ABSENT` or `TOO_LARGE`.
-
-    Args:
-        fd: The scratch directory.
-        names: Relative names of the files.
-        target: The file to append to.
-        most: Bytes that all of them may have together.
-    """
+    """Append files to another, at most `most` bytes together; yields the size of each, or `ABSENT` or `TOO_LARGE`."""
     os.lseek(target, 0, os.SEEK_END)
     for name in names:
         source = _open(fd, name)

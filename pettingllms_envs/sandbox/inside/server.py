@@ -166,12 +166,9 @@ class _Heard:
 
 
 class Clock:
-    """The time that a test has, by the clock on the wall; what it waits for others on the machine is added.
+    """The `seconds` that a test has, by the clock on the wall; what it waits for others on the machine is added.
 
-    Args:
-        seconds: What it has.
-        cpu: CPU seconds that its process had used before.
-        seen: What its process had waited before, as far as that is known.
+    `cpu` and `seen` are the seconds that its process had used and waited before, the latter as far as that is known.
     """
 
     def __init__(self, seconds: float, cpu: float = 0.0, seen: float = 0.0) -> None:

@@ -38,13 +38,8 @@ _TICK = os.sysconf("SC_CLK_TCK")
 
 
 class Bounds(NamedTuple):
-    """What all processes of a job together may hold; infinity where the kernel sees to it.
-
-    Args:
-        memory: Bytes.
-        processes: Their number.
-        written: Bytes that they write, to whatever file, from the first to the last.
-    """
+    """What all processes of a job together may hold: bytes of memory, their number, and the bytes that they write, to
+    whatever file, from the first to the last. Infinity where the kernel sees to it."""
 
     memory: float = math.inf
     processes: float = math.inf
@@ -84,11 +79,8 @@ class Watch:
         return self._exceeded
 
     def waited(self, most_cpu: float) -> float:
-        """Seconds that a program was ready to run and others on the machine had the cores; see the function `waited`.
-
-        Args:
-            most_cpu: CPU seconds of all of its processes, above which it is 0: it has had its time.
-        """
+        """Seconds that a program was ready to run and others on the machine had the cores; see the function
+        `waited`."""
         self._channel.send(_MESSAGE.pack(_WAITED, self._job, most_cpu, 0.0, 0.0))
         while True:
             kind, value = self._receive()
@@ -105,10 +97,7 @@ class Watch:
 def answer(channel: socket.socket, server: int, scratch: str = "") -> None:
     """Answer the server with this process id, in the supervisor, until it is gone.
 
-    Args:
-        channel: The supervisor's end.
-        server: The server's process id.
-        scratch: The folder whose entries are counted when what is written is limited.
+    `scratch` is the folder whose entries are counted when what is written is limited.
     """
     poll = select.poll()
     poll.register(channel, select.POLLIN)
@@ -135,13 +124,7 @@ def answer(channel: socket.socket, server: int, scratch: str = "") -> None:
 
 
 def _exceeded(server: int, bounds: Bounds, scratch: str, seen: dict[int, float]) -> int:
-    """The kind of record of what the job's programs exceed, or 0.
-
-    Args:
-        server: The server's process id.
-        scratch: See `answer`.
-        seen: What each process of the job had written at the last look; changed.
-    """
+    """The kind of record of what the job's programs exceed, or 0; `seen` is what each had written at the last look."""
     programs = [pid for pid, depth in below(server) if depth > 1]  # the first of a job is ours
     if len(programs) > bounds.processes:
         return MEMORY
@@ -192,10 +175,8 @@ def own(pid: int) -> int:
 def written(pid: int, before: float = 0) -> float:
     """Bytes that a process and those of its children that it waited for wrote. Its filter leaves it no other way.
 
-    Infinity where they may not be read: the process executes a file that it made unreadable.
-
-    Args:
-        before: What it is taken to have written if it has ended, and nobody has waited for it yet.
+    Infinity where they may not be read: the process executes a file that it made unreadable; `before` if it has ended,
+    and nobody has waited for it yet.
     """
     try:
         with open(f"/proc/{pid}/io", "rb") as file:
@@ -217,11 +198,8 @@ def _sizes(path: str, *names: bytes) -> int:
 def waited(pids: Sequence[int], most_cpu: float = math.inf) -> float:
     """Seconds that a program was ready to run and others on the machine had the cores; of its threads, the longest.
 
-    What its own processes and threads kept each other waiting is not among them: at most their CPU time.
-
-    Args:
-        pids: The program's processes.
-        most_cpu: CPU seconds of all of them, above which it is 0.
+    What its own processes and threads kept each other waiting is not among them: at most their CPU time. Once they
+    have used more than `most_cpu` seconds it is 0.
     """
     total = sum(map(cpu, pids))
     if total > most_cpu:

@@ -22,9 +22,6 @@ NOT_SERVED = (
 def check_adapters(configs: Mapping[str, PeftConfig]) -> int:
     """The maximum rank that vLLM needs for these adapters: the least of `RANKS` that none exceeds.
 
-    Args:
-        configs: Configuration of each policy that is an adapter; at least one.
-
     Raises:
         ValueError: An adapter has a feature that vLLM does not support, and would silently ignore or reject later.
     """

@@ -53,9 +53,6 @@ class ColocatedVllm(VllmEngine):
         arguments: Of `vllm.EngineArgs`, the model included; see `engine_arguments`.
         of_agent, adapters, params: As of `VllmEngine`.
         folder: Where weights are written, where the machine has no memory to share.
-
-    Raises:
-        ValueError: An adapter that vLLM cannot serve.
     """
 
     is_remote = False
@@ -228,7 +225,6 @@ def engine_arguments(args: GRPOConfig, *, memory_share: float = 1.0, on_cpu: boo
     """What the configuration says of the engine, as arguments of `vllm.EngineArgs`.
 
     Args:
-        args: Its `vllm_*` fields.
         memory_share: Of the memory that it grants to vLLM, where there are several engines.
         on_cpu: Whether the engine runs on a CPU. `None`: as vLLM finds the machine.
     """

@@ -23,14 +23,9 @@ class VllmEngine(ABC):
     """See `pettingllms_trl.records.PolicyEngine`.
 
     Args:
-        of_agent: Name of the policy of each agent that it samples for.
         adapters: Configuration, as PEFT resolved it, of each policy that is an adapter. Other policies are the model
             itself.
-        params: Parameters of requests.
         folder: Folder to which weights are written for vLLM to read.
-
-    Raises:
-        ValueError: An adapter that vLLM cannot serve.
     """
 
     is_batched = False

@@ -29,13 +29,8 @@ NAMES = {"max_completion_length": "max_tokens"}  # vLLM's name where it is anoth
 
 @dataclass(frozen=True, slots=True)
 class VllmRequest:
-    """A request to vLLM.
-
-    Args:
-        ticket: As in `Engine`.
-        prompt: With its token ids.
-        parameters: Arguments of vLLM's `SamplingParams`, or fields of its completions endpoint.
-    """
+    """A request to vLLM: its ticket as in `Engine`, the prompt with its token ids, and arguments of vLLM's
+    `SamplingParams`, or fields of its completions endpoint."""
 
     ticket: int
     agent: str
@@ -47,7 +42,6 @@ class VllmParams:
     """The parameters of every request: those of its agent, and a unique seed.
 
     Args:
-        codecs: Codec of each agent, with its sampling overrides.
         parameters: Sampling parameters of each agent without its overrides, by vLLM's names.
         seed: Name of the rollout before the first one.
     """
@@ -61,15 +55,7 @@ class VllmParams:
 
     @classmethod
     def of_config(cls, args: GRPOConfig, codecs: Mapping[str, PromptCodec]) -> Self:
-        """The parameters of a configuration.
-
-        Args:
-            args: Sampling fields and `generation_kwargs` of TRL's configuration.
-            codecs: Codec of each agent.
-
-        Raises:
-            ValueError: `generation_kwargs` has a key that is set here, or structured output is requested.
-        """
+        """The parameters of a configuration."""
         _check(args)
         common = {
             "temperature": args.temperature,
@@ -125,12 +111,7 @@ class VllmParams:
     def check_ids(self, agent: str, prompt: Prompt, found: Sequence[int], limits: str) -> None:
         """Check that vLLM made of a prompt with pictures the very ids that the trainer has.
 
-        Args:
-            found: Its ids, as vLLM read them.
-            limits: How large vLLM takes pictures to be, and where that is set, for the error.
-
-        Raises:
-            ValueError: It made others.
+        `limits`, for the error: how large vLLM takes pictures to be, and where that is set.
         """
         if tuple(found) != tuple(prompt.ids):
             images = self._images(agent)

@@ -28,15 +28,7 @@ SEEING = "/inference/v1/generate"
 
 
 class VllmReplica:
-    """One of the servers of an engine. Safe to use from many threads.
-
-    Args:
-        lora_options: Options of `vllm serve` that its adapters need, for messages.
-
-    Raises:
-        ServerUnreachable: It does not answer for as long as `server` waits.
-        ValueError: It returns log-probabilities of another distribution than it samples from.
-    """
+    """One of the servers of an engine. Safe to use from many threads."""
 
     def __init__(self, server: Server, *, lora_options: str = "") -> None:
         self._server, self._lora_options = server, lora_options
@@ -55,7 +47,6 @@ class VllmReplica:
 
         Args:
             version: An adapter that was loaded. `None`: the model itself.
-            body: Of the request, without `model`.
             images: Of the prompt, whose token ids have one place for each. They go to an endpoint of their own.
 
         Raises:
@@ -156,12 +147,9 @@ class VllmReplica:
     # ---- What is checked once -------------------------------------------------------------------------------------
 
     def _check_logprobs(self) -> None:
-        """Check that log-probabilities are those of the sampling distribution.
+        """Check that log-probabilities are those of the sampling distribution, and not raw ones.
 
         If only one token is allowed, its log-probability must be 0.
-
-        Raises:
-            ValueError: It is not: the server returns raw log-probabilities.
         """
         body = {"model": self.model, "prompt": [0], "max_tokens": 1, "allowed_token_ids": [0], "logprobs": 0}
         (choice,) = self._server.post("/v1/completions", body)["choices"]

@@ -67,15 +67,8 @@ class VllmServer(VllmEngine):
         folder: Folder to which weights are written for the servers to read.
         patience: Seconds for which a server that does not answer is retried.
         max_requests: Most requests in flight, of all processes together; the others wait here.
-        timeout: Timeout of a completion in seconds.
         open_transfer: Opens another way to the replicas for the weights of a whole model than files; see
             `engines/vllm/weight_transfer.py`. It is called in the main process alone.
-
-    Raises:
-        ValueError: vLLM cannot serve an adapter, or the servers have different models, or return log-probabilities of
-            another distribution than they sample from.
-        ServerUnreachable: A replica does not answer for `patience` seconds.
-        RuntimeError: Another process raised one of these.
     """
 
     is_remote = True

@@ -17,10 +17,6 @@ class TensorParallelVllm(ColocatedVllm):
     """Samples for every agent of a team, with a part of the weights in each process of a group.
 
     Weights are loaded, and texts are scored, by all processes of the group at the same point.
-
-    Args:
-        arguments: As for `ColocatedVllm`, with `tensor_parallel_size`.
-        options: Further arguments of `ColocatedVllm`.
     """
 
     def __init__(self, arguments: Mapping[str, Any], *, group: TensorParallelGroup, **options: Any) -> None:

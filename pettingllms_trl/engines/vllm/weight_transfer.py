@@ -40,12 +40,7 @@ class WeightTransfer(Protocol):
         ...
 
     def send(self, policy: str, number: int, state: NamedTensors) -> None:
-        """Give all replicas new weights.
-
-        Args:
-            number: Number of the version.
-            state: Pairs of a name and a whole tensor.
-        """
+        """Give all replicas new weights."""
         ...
 
     def restore(self, replica: VllmReplica) -> None:
@@ -54,12 +49,7 @@ class WeightTransfer(Protocol):
 
 
 class FileTransfer:
-    """By files that every replica reads; see `WeightTransfer`.
-
-    Args:
-        store: Writes them.
-        on_each: Calls a function with each replica, for all of them at once.
-    """
+    """By files that every replica reads; see `WeightTransfer`."""
 
     def __init__(self, store: WeightStore, on_each: Callable[[Callable[[VllmReplica], None]], object]) -> None:
         self._store, self._on_each = store, on_each
@@ -85,14 +75,8 @@ class NcclTransfer:
     """Over a process group with each replica, by TRL's client; see `WeightTransfer`.
 
     Args:
-        device: CUDA device of this process.
         ports: Of this process, one for the process group with each replica.
         patience: Seconds for which a server that does not answer is waited for.
-
-    Raises:
-        NotImplementedError: `device` is not a CUDA device.
-        ImportError: vLLM is not installed.
-        RuntimeError: A server was started without `--weight-transfer-config`, or without VLLM_SERVER_DEV_MODE=1.
     """
 
     def __init__(

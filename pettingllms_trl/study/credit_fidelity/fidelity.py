@@ -67,12 +67,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """A state that continuations are played from.
-
-    Args:
-        judged: The decision that it belongs to.
-        replies: That lead to it from the start of the episode.
-    """
+    """A state that continuations are played from, and the replies that lead to it from the start of the episode."""
 
     judged: Judged
     replies: tuple[str, ...]
@@ -91,9 +86,6 @@ def measure(run: Run, folder: Path, prepared: Path | None) -> Fidelity:
         folder: Of the run.
         prepared: What `{folder}` in the configuration stands for. It gets a file of returns, see `KnownReturns`; if
             there is none, the folder of the environment's runs does.
-
-    Raises:
-        ValueError: Continuations cannot be replayed with this configuration.
     """
     options, began = run.config["fidelity"], time.perf_counter()
     with open_trainer(run, folder, prepared) as trainer, trainer.team.in_eval_mode():
@@ -211,7 +203,6 @@ def counterfactual(
     """Two independent estimates of each candidate's counterfactual advantage.
 
     Args:
-        trainer: Whose current policies play.
         number: Continuations in an estimate.
         known: Returns that need not be played for; what is played is added.
 

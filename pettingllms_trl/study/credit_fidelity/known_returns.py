@@ -27,12 +27,7 @@ OF_CREDIT = (
 
 
 class Returns(NamedTuple):
-    """What was played from a state.
-
-    Args:
-        values: The return of each continuation.
-        tokens: That were generated for all of them.
-    """
+    """The return of each continuation that was played from a state, and the tokens generated for all of them."""
 
     values: tuple[float, ...]
     tokens: int

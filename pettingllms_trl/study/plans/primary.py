@@ -21,15 +21,7 @@ Primary = Mapping[str, Any]
 
 
 def primary_of(given: Any, methods_of: Mapping[str, Sequence[str]]) -> tuple[Primary, ...]:
-    """The comparisons, all written in one way, as they are part of digests.
-
-    Args:
-        given: In the file; `None`: all comparisons are alike.
-        methods_of: The methods of each environment.
-
-    Raises:
-        ValueError: They are more than four, name what the study does not have, or a comparison comes twice.
-    """
+    """The comparisons, all written in one way, as they are part of digests; `None`: all comparisons are alike."""
     if given is None:
         return ()
     if not isinstance(given, list) or not 1 <= len(given) <= MOST_PRIMARY:
@@ -72,11 +64,7 @@ def _same(one: Primary, other: Primary) -> bool:
 
 
 def primary_seeds_of(given: Any, seeds: tuple[int, ...], *, has_primary: bool) -> tuple[int, ...]:
-    """The seeds of the methods that primary comparisons name; those of the study by default, none without any.
-
-    Raises:
-        ValueError: They lack some of the study's seeds, or no comparison is primary.
-    """
+    """The seeds of the methods that primary comparisons name; those of the study by default, none without any."""
     if given is None:
         return seeds if has_primary else ()
     if not has_primary:

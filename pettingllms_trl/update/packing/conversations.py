@@ -102,9 +102,7 @@ def _key(tokens: Tokens) -> bytes:
 def arrange(sizes: Sequence[Size], *, by_conversation: bool) -> list[Trunk]:
     """The trunks of sequences, in the order of their rows. Each sequence belongs to one.
 
-    Args:
-        sizes: Of the sequences.
-        by_conversation: Whether a prompt stands for those that it goes on from. Else every prompt is a trunk.
+    `by_conversation`: whether a prompt stands for those that it goes on from. Else every prompt is a trunk.
     """
     by_prompt: dict[Hashable, Trunk] = {}
     for row, size in enumerate(sizes):

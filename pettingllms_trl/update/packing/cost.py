@@ -68,7 +68,6 @@ def cheapest(sizes: Sequence[Size], token_price: float, *, among: Sequence[Way] 
     """The cheapest way, the first of equals, and how it arranges the sequences.
 
     Args:
-        sizes: Of the sequences of a pass.
         token_price: Of the model and the device, in pairs of query and key.
         among: The ways to choose from.
     """
