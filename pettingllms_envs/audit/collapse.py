@@ -17,7 +17,7 @@ FEW_REPLIES = 16
 FACTOR = 3.0
 """By which the mean length of replies grows or falls until it is said."""
 MOST_FLAT = 0.8
-MOST_LOST = 0.5
+MOST_LOST = 0.4
 FEWER = 0.75
 """Of replies that differ."""
 CHANGE = 0.25
@@ -159,11 +159,12 @@ def stopped_exploring(run: Run, series: Series) -> Finding:
             continue
         words.append(f"{role} {kinds[0]:.0%} -> {kinds[1]:.0%} (success, middle to last: {before:.0%} -> {now:.0%})")
         are_alike = all(one is None or two is None or two < FEWER * one for one, two in (kinds, others))
-        if are_alike and last.lost > MOST_LOST * last.groups and now <= before + noise:
+        surely = last.lost > MOST_LOST * last.groups + 2 * math.sqrt(MOST_LOST * (1 - MOST_LOST) * last.groups)
+        if are_alike and surely and now <= before + noise:
             bad.append(role)
     remedy = (
-        f"{', '.join(bad)} stopped exploring before it succeeded: over half of its groups are flat and fail. Start "
-        "anew with a lower learning_rate, entropy_coef above 0 or a higher temperature, or imitate successes."
+        f"{', '.join(bad)} stopped exploring before it succeeded: over two fifths of its groups are flat and fail. "
+        "Restart with a lower learning_rate, entropy_coef above 0 or a higher temperature, or imitate successes."
     )
     text = f"share of different replies, first to last third: {', '.join(words)}."
     return Finding(name, "warning" if bad else "passed", text, remedy=remedy if bad else "")

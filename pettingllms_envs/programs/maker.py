@@ -38,20 +38,14 @@ def program(target: Target, agents: Sequence[str] | Mapping[str, str], **setting
 
 @cache
 def load(name: str) -> Callable[..., Any]:
-    """What makes the environment `program:FILE.py:NAME`. Its file is imported once, its folder is searched for others.
+    """What makes the environment `program:FILE.py:NAME`.
 
     Raises:
         ValueError: There is no such file, or it has no program and no function that makes an environment of that name.
     """
-    file, _, variable = name.partition(":")[2].rpartition(":")
-    path = Path(file)
-    if path.suffix != ".py" or not path.is_file() or not variable.isidentifier():
-        raise ValueError(
-            f"the environment is {name!r}; expected a file of this machine and a name in it, such as "
-            f"team.py:team. {'There is no such file.' if variable.isidentifier() else 'Correct it.'}"
-        )
-    module = _imported(path.resolve())
-    found = getattr(module, variable, None)
+    there = name.partition(":")[2]
+    file, _, variable = there.rpartition(":")
+    module, found = in_file("the environment", there)
     if not _is_maker(found):
         own = (module.__name__, ProgramMaker.__module__, "functools")
         known = [each for each, value in vars(module).items() if _is_maker(value) and value.__module__ in own]
@@ -60,10 +54,29 @@ def load(name: str) -> Callable[..., Any]:
             f"{variable} = program(my_function, agents=(...)), or a function without arguments that makes an "
             f"environment. It has: {', '.join(known) or 'none'}."
         )
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    digest = hashlib.sha256(Path(file).read_bytes()).hexdigest()
     if isinstance(found, ProgramMaker):
         found = ProgramMaker(replace(found.program, name=name))
     return partial(_made, found, f"{name} {digest}")
+
+
+def in_file(what: str, name: str) -> tuple[ModuleType, Any]:
+    """The module of `FILE.py:NAME`, which is imported once, and what it calls NAME, or None.
+
+    Its folder is searched for what it imports.
+
+    Raises:
+        ValueError: There is no such file; `what` begins the error.
+    """
+    file, _, variable = name.rpartition(":")
+    path = Path(file)
+    if path.suffix != ".py" or not path.is_file() or not variable.isidentifier():
+        raise ValueError(
+            f"{what} is {name!r}; expected a file of this machine and a name in it, such as team.py:team. "
+            f"{'There is no such file.' if variable.isidentifier() else 'Correct it.'}"
+        )
+    module = _imported(path.resolve())
+    return module, getattr(module, variable, None)
 
 
 def _is_maker(value: Any) -> TypeGuard[Callable[..., Any]]:

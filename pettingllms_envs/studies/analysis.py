@@ -144,11 +144,11 @@ def best_setting(rates: Sequence[Sequence[float]]) -> int:
 
 
 def tuned(results: StudyResults, environment: str, method: str) -> int | None:
-    """The chosen setting of a method, by its place in the outline; `None` while its tuning is not finished."""
+    """The chosen setting of a method, by its place among its own; `None` while its tuning is not finished."""
     tuning = results.outline.tuning
     if tuning is None:
         return None
-    own = [results.tuning.get((environment, method, setting), ()) for setting in tuning["settings"]]
+    own = [results.tuning.get((environment, method, setting), ()) for setting in results.outline.settings_of(method)]
     if any(len(each) < len(tuning["seeds"]) for each in own):
         return None
     return best_setting([[result.rate for result in each] for each in own])

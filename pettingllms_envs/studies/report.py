@@ -277,17 +277,22 @@ def _tuning(results: StudyResults) -> Iterator[Block]:
         f"{_seeds(tuning['seeds'])}, {tuning['tokens']:,} tokens. The best setting of each method, in "
         "bold, is the one that was evaluated; these runs are no part of the evaluation."
     )
+    tried = dict.fromkeys(
+        each for methods in outline.methods.values() for method in methods for each in outline.settings_of(method)
+    )
     rows, at_ends = [], []
     for environment, methods in outline.methods.items():
         for method in methods:
-            own = [results.tuning.get((environment, method, setting), ()) for setting in tuning["settings"]]
-            if not any(own):
+            settings = outline.settings_of(method)
+            own = {setting: results.tuning.get((environment, method, setting), ()) for setting in settings}
+            if not any(own.values()):
                 continue
             place = tuned(results, environment, method)
             if place in (0, len(own) - 1) and len(own) > 2:
                 at_ends.append(f"{method} in {environment}")
-            rows.append([environment, method, *(_rate(each, i == place) for i, each in enumerate(own))])
-    yield Table(("environment", "method", *tuning["settings"]), rows, left=(1,))
+            best = None if place is None else settings[place]
+            rows.append([environment, method, *(_rate(own.get(each, ()), each == best) for each in tried)])
+    yield Table(("environment", "method", *tried), rows, left=(1,))
     if at_ends:
         yield Paragraph(
             f"The best setting is the first or the last that was tried for {', '.join(at_ends)}; a better one may lie "

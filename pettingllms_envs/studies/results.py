@@ -155,7 +155,8 @@ class Outline:
         split: That is evaluated on.
         num_instances: That are evaluated.
         spread: Assumed standard deviation of a seed's difference between two methods, beyond what instances explain.
-        tuning: `seeds`, `split`, `num_instances`, `tokens` and `settings` (labels) of the tuning; `None` without one.
+        tuning: `seeds`, `split`, `num_instances`, `tokens` and `settings` (labels) of the tuning, and `per_method`,
+            the labels of methods that have their own; `None` without one.
         notes: Sentences for the head of the report.
         primary: The comparisons that the study is made for, at most four, each `{"environment": NAME, "methods": [A,
             B]}` (A less B); intervals are corrected for these alone. None: for all.
@@ -190,6 +191,12 @@ class Outline:
         """The seeds of a method: the primary ones where a primary comparison names it."""
         named = any(each["environment"] == environment and method in each["methods"] for each in self.primary)
         return self.primary_seeds if named else self.seeds
+
+    def settings_of(self, method: str) -> Sequence[str]:
+        """Labels of the settings that are tried for a method, where there is a tuning."""
+        assert self.tuning is not None
+        found: Sequence[str] = self.tuning.get("per_method", {}).get(method, self.tuning["settings"])
+        return found
 
     def is_primary(self, environment: str, *methods: str) -> bool:
         """Whether two methods are compared in a primary comparison, in either order."""

@@ -24,7 +24,7 @@ from peft import PeftConfig
 from transformers.integrations import get_available_reporting_integrations
 from trl import ModelConfig, TrlParser, get_peft_config
 
-from pettingllms_trl.cli.fields import chat_api, check_names, environments, refuse
+from pettingllms_trl.cli.fields import api_of, check_names, environments, refuse
 from pettingllms_trl.cli.integer_lists import check_integers, names_of_lists, with_lists_apart
 from pettingllms_trl.config import with_help
 from pettingllms_trl.policies.routing import Policy
@@ -49,7 +49,7 @@ class TeamArguments:
         imports (`list[str]`, *optional*):
             Installed packages to import first, because they register an environment with PettingZoo:
             `["my_package"]`. What `pettingllms list` shows needs none. This runs their code. Nothing else that a
-            configuration names is imported, but for `reward_funcs`, `credit` and `filters`.
+            configuration names is imported, but for `reward_funcs`, `credit`, `filters` and what names a file.
         policies (`str` or `dict`, *optional*, defaults to `"shared"`):
             `"shared"` (L1), `"lora"` (L2), `"full"` (L3), or a mapping from agents or roles to the name of an adapter
             or to the fields of a [`Policy`].
@@ -128,7 +128,7 @@ def policies(given: Mapping[str, Any]) -> dict[str, str | Policy]:
     for who, what in given.items():
         if isinstance(what, Mapping):
             check_names(f"policies[{who!r}]", what, known)
-            api = {"api": chat_api(f"policies[{who!r}].api", what["api"])} if what.get("api") is not None else {}
+            api = {"api": api_of(f"policies[{who!r}].api", what["api"])} if what.get("api") is not None else {}
             made[who] = Policy(**{**what, **api})
         elif isinstance(what, str):
             made[who] = what

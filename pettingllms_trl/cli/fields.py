@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from pettingllms_envs.programs.maker import in_file
 from pettingllms_envs.suggestions import did_you_mean
 from pettingllms_trl.engines.api import ChatApi
+from pettingllms_trl.policies.routing import Api
 from pettingllms_trl.rollout.curriculum import Curriculum
 
 
@@ -64,11 +66,22 @@ def environments(given: Mapping[str, Any]) -> dict[str, Environment]:
     return made
 
 
-def chat_api(name: str, given: Any) -> ChatApi:
-    """The fields of an endpoint as a `ChatApi`."""
+def api_of(name: str, given: Any) -> Api:
+    """The fields of an endpoint as a `ChatApi`, or the function of `FILE.py:NAME`, such as a scripted partner."""
     known = [f.name for f in dataclasses.fields(ChatApi)]
+    if isinstance(given, str) and ".py:" in given:
+        _, found = in_file(name, given)
+        if not callable(found):
+            raise ValueError(
+                f"{name} is {given!r}, which is {found!r}; expected a function from messages to a reply. Write def "
+                f"{given.rpartition(':')[2]}(messages, tools=()): ... there, or correct the name."
+            )
+        return found
     if not isinstance(given, Mapping):
-        raise ValueError(f"{name} is {given!r}; expected a mapping. Write api: {{base_url: ..., model: ...}}.")
+        raise ValueError(
+            f"{name} is {given!r}; expected a mapping, or a function of a file. Write api: {{base_url: ..., model: "
+            "...}, or api: FILE.py:NAME."
+        )
     check_names(name, given, known)
     missing = [each for each in ("base_url", "model") if each not in given]
     if missing:

@@ -40,7 +40,7 @@ class Runner:
             else:  # whatever tuning will choose, the rest must be as it is now
                 setting = read(cell.path(self._results), CellResult).cell.setting
                 assert self._plan.tuning is not None, "or it would be settled"
-                if setting not in self._plan.tuning.settings:
+                if setting not in self._plan.tuning.settings_of(cell.method):
                     raise ValueError(
                         f"{cell.path(self._results)} has the setting {label(setting)}; expected one of those that "
                         "tuning tries. Name another folder (--results), or remove the file to run it again."

@@ -25,6 +25,6 @@ def chosen(study: Study, environment: str, method: str, results: Path) -> Mappin
         return {}
     assert study.tuning is not None
     finished = [(cell, read(cell.path(results), CellResult)) for cell in tuning_of(study, environment, method)]
-    settings = study.tuning.settings
+    settings = study.tuning.settings_of(method)
     rates = [[result.rate for cell, result in finished if cell.setting == setting] for setting in settings]
     return settings[best_setting(rates)]

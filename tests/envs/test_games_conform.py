@@ -60,6 +60,13 @@ def test_a_game_passes_every_check(name: str, workflow: str) -> None:
     assert skipped == skipped_checks(pettingllms_envs.make(name, **settings(workflow))), str(report)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", GAMES_ON_BOARDS)
+def test_a_game_that_is_paid_at_the_end_passes_every_check(name: str) -> None:
+    report = check(partial(pettingllms_envs.make, name, step_rewards=False))
+    assert report.ok, str(report)
+
+
 @pytest.mark.parametrize("name", GAMES_ON_BOARDS)
 @pytest.mark.parametrize(
     ("seeds", "only"),

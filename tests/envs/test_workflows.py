@@ -222,6 +222,27 @@ def test_the_better_of_two_drafts_is_paid_more_at_its_own_step(by_hand: Maker) -
     assert own == pytest.approx([2 - 0.06, 0.5 - 0.03, 1 / 6 - 0.01, -0.02, -0.1, -0.2])
 
 
+PAID_AT_THE_END = [  # what both roles are paid for each reply, in two turns; the goal is at R R R D D D
+    (("Moves: R R R D D D", "Moves: R", "", "Moves: R R D D D"), [(0, 0), (0, 0), (-0.2, 0), (2, 2)]),
+    (("Moves: R", "none", "Moves: D", "Moves: R R R U"), [(0, 0), (0, -0.2), (0, 0), (0.5, 0.5)]),
+]
+
+
+@pytest.mark.parametrize(("replies", "expected"), PAID_AT_THE_END)
+def test_without_rewards_for_steps_both_roles_are_paid_at_the_end_of_the_episode_alone(
+    replies: tuple[str, ...], expected: list[tuple[float, float]], by_hand: Maker
+) -> None:
+    env = by_hand(step_rewards=False, num_turns=2)
+    assert env.metadata["delayed_roles"] == ["drafter", "planner"]
+    paid = []
+    for reply in replies:
+        env.step(reply)
+        paid.append(tuple(env.rewards.values()))
+    assert paid == expected
+    with pytest.raises(ValueError, match="step_rewards is 'no'; expected one of True, False"):
+        raw_env(step_rewards="no")
+
+
 @pytest.mark.parametrize("workflow", ["single", "draft_plan"])
 def test_the_oracle_succeeds_in_one_turn_from_300_seeds(workflow: str) -> None:
     env = raw_env(workflow=workflow)

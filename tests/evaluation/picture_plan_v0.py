@@ -9,7 +9,7 @@ from pettingllms_envs.assembly import assemble
 from pettingllms_envs.core import Role
 from pettingllms_envs.rendering import observed
 from pettingllms_envs.tasks.plan_path import PlanPath
-from pettingllms_envs.workflows.draft_plan import DraftPlan
+from pettingllms_envs.workflows.draft_plan import ROLES, DraftPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class PicturePlan(DraftPlan[Any, Any]):
     """`DraftPlan` with a picture of the board before the text."""
 
     name: ClassVar[str] = "picture_plan"
-    roles: ClassVar[tuple[Role, ...]] = tuple(replace(role, observes="parts") for role in DraftPlan.roles)
+    roles: ClassVar[tuple[Role, ...]] = tuple(replace(role, observes="parts") for role in ROLES)
 
     def observe(self, state: Any, role: str) -> Any:
         return observed(self.task, state.task, side=120), DraftPlan.observe(self, state, role)

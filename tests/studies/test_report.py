@@ -172,6 +172,26 @@ def test_the_tuned_setting_is_the_best_mean_over_seeds_and_of_equal_ones_the_fir
     assert tuned(read_results(folder), "grid", "ours") is None
 
 
+def test_a_method_is_tuned_among_its_own_settings_in_the_table_of_all(tmp_path: Path) -> None:
+    tuning = {"seeds": [8], "split": "validation", "num_instances": 2, "tokens": 500}
+    tuning |= {"settings": ["a=1", "a=2"], "per_method": {"theirs": ["a=2", "b=3"]}}
+    runs = [
+        result(method, 8, success, phase="tuning", setting=setting)
+        for method, success, setting in (
+            ("ours", "10", {"a": 1}),
+            ("ours", "00", {"a": 2}),
+            ("theirs", "00", {"a": 2}),
+            ("theirs", "11", {"b": 3}),
+        )
+    ]
+    folder = write(tmp_path, *runs, plan=outline(tuning=tuning))
+    assert tuned(read_results(folder), "grid", "theirs") == 1
+    table = tables(folder)[-1]
+    assert table.head == ("environment", "method", "a=1", "a=2", "b=3")
+    assert table.rows == [["grid", "ours", "50.0%", "0.0%", "-"], ["grid", "theirs", "-", "0.0%", "100.0%"]]
+    assert [isinstance(cell, Bold) for row in table.rows for cell in row[2:]] == [True, *[False] * 4, True]
+
+
 def test_seeds_of_one_method_with_other_configurations_are_named(tmp_path: Path) -> None:
     folder = write(tmp_path, result("ours", 1, "1111"), result("ours", 2, "1111", config={"learning_rate": 3}))
     assert inconsistencies(read_results(folder)) == [

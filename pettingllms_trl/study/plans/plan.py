@@ -81,12 +81,18 @@ class Tuning:
         seeds: With which each is tried.
         instances: On which they are compared.
         tokens: Budget of a run.
+        per_method: Those of the methods that have fields of their own.
     """
 
     settings: tuple[Mapping[str, Any], ...]
     seeds: tuple[int, ...]
     instances: Instances
     tokens: int
+    per_method: Mapping[str, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
+
+    def settings_of(self, method: str) -> tuple[Mapping[str, Any], ...]:
+        """Those that are tried for a method."""
+        return self.per_method.get(method, self.settings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +193,7 @@ class Study:
             for seed in self.tuning.seeds
             for method in self.methods_of(environment)
             if self.is_tuned(method)
-            for setting in self.tuning.settings
+            for setting in self.tuning.settings_of(method)
         ]
 
     def fidelity_cells(self) -> list[Cell]:
@@ -213,6 +219,8 @@ class Study:
                 "settings": [label(setting) for setting in self.tuning.settings],
             }
         )
+        if tuning is not None and self.tuning is not None and self.tuning.per_method:
+            tuning["per_method"] = {name: [*map(label, own)] for name, own in self.tuning.per_method.items()}
         return Outline(
             name=self.name,
             methods={environment: self.methods_of(environment) for environment in self.environments},

@@ -14,7 +14,12 @@ seeds: [101, 102, 103, 104, 105]
 primary_seeds: [101, 102, 103, 104, 105, 106, 107, 108, 109, 110]
 tokens: 60000             # generated in training, per run
 evaluation: {split: test, instances: [1000, 1500]}
-tuning: {vary: {learning_rate: [0.001, 0.002, 0.004]}, seeds: [1, 2, 3], split: validation, instances: 400}
+tuning:
+  vary: {learning_rate: [0.001, 0.002, 0.004]}
+  per_method: {at_grpo: {num_iterations: [1, 4]}}   # beside those of vary
+  seeds: [1, 2, 3]
+  split: validation
+  instances: 400
 prepare: "python warm_up.py --seed {seed} --output {folder}"
 """
 
@@ -104,7 +109,7 @@ def study_of(content: Any, *, name: str) -> Study:
         raise ValueError(f"reference is {reference!r}; expected one of the methods: {', '.join(methods)}.")
     tokens = positive("tokens", given["tokens"])
     evaluation = _instances("evaluation", given["evaluation"])
-    tuning = None if given.get("tuning") is None else _tuning(given["tuning"], tokens, evaluation)
+    tuning = None if given.get("tuning") is None else _tuning(given["tuning"], tokens, evaluation, methods)
     prepare = given.get("prepare")
     if prepare is not None and (not isinstance(prepare, str) or "{folder}" not in prepare):
         raise ValueError(
@@ -150,7 +155,7 @@ def _check_apart(study: Study) -> None:
     for environment, method in with_model:
         settings: Sequence[Mapping[str, Any]] = ({},)
         if tuning is not None and study.is_tuned(method):
-            settings = tuning.settings  # any of which may be chosen
+            settings = tuning.settings_of(method)  # any of which may be chosen
         for setting in settings:
             cell = Cell(
                 phase="evaluation", environment=environment, method=method, seed=study.seeds[0], setting=setting
@@ -215,17 +220,11 @@ def _compare(given: Any, reference: str, methods: Mapping[str, Any]) -> tuple[st
     return tuple(given)
 
 
-def _tuning(given: Any, tokens: int, evaluation: Instances) -> Tuning:
+def _tuning(given: Any, tokens: int, evaluation: Instances, methods: Mapping[str, Method]) -> Tuning:
     given = mapping("tuning", given)
-    check_known("tuning", given, {"vary", "seeds", "split", "instances", "tokens"})
-    vary = _fields("tuning.vary", given.get("vary", {}))
-    for name, values in vary.items():
-        if not isinstance(values, list) or not values:
-            raise ValueError(f"tuning.vary.{name} is {values!r}; expected a list of values, such as [0.001, 0.002].")
-    if not vary:
-        raise ValueError(
-            "tuning.vary is empty; expected fields with values. Write vary: {learning_rate: [0.001, 0.002]}."
-        )
+    check_known("tuning", given, {"vary", "per_method", "seeds", "split", "instances", "tokens"})
+    vary, per_method = given.get("vary", {}), mapping("tuning.per_method", given.get("per_method", {}))
+    check_known("tuning.per_method", per_method, {name for name, method in methods.items() if method.trained})
     instances = _instances("tuning", {name: given[name] for name in ("split", "instances") if name in given})
     if instances.split == evaluation.split:
         raise ValueError(
@@ -233,17 +232,28 @@ def _tuning(given: Any, tokens: int, evaluation: Instances) -> Tuning:
             "settings that were chosen on the instances that are reported look better than they are. Set "
             "tuning.split: validation."
         )
-    settings = tuple(dict(zip(vary, values, strict=True)) for values in itertools.product(*vary.values()))
-    if len({label(setting) for setting in settings}) < len(settings):
-        raise ValueError(
-            f"tuning.vary has settings of the same name: {[label(s) for s in settings]}; expected each once."
-        )
     return Tuning(
-        settings=settings,
+        settings=_settings("tuning.vary", vary),
+        per_method={name: _settings(f"tuning.per_method.{name}", own, vary) for name, own in per_method.items()},
         seeds=seeds_of("tuning.seeds", given.get("seeds")),
         instances=instances,
         tokens=positive("tuning.tokens", given.get("tokens", tokens)),
     )
+
+
+def _settings(where: str, given: Any, others: Mapping[str, Any] | None = None) -> tuple[dict[str, Any], ...]:
+    """All combinations of the values of these fields, and of others that are not among them."""
+    fields = _fields(where, given)
+    for name, values in fields.items():
+        if not isinstance(values, list) or not values:
+            raise ValueError(f"{where}.{name} is {values!r}; expected a list of values, such as [0.001, 0.002].")
+    if not fields:
+        raise ValueError(f"{where} is empty; expected fields with values. Write learning_rate: [0.001, 0.002] there.")
+    vary = {**(others or {}), **fields}
+    settings = tuple(dict(zip(vary, values, strict=True)) for values in itertools.product(*vary.values()))
+    if len({label(setting) for setting in settings}) < len(settings):
+        raise ValueError(f"{where} has settings of the same name: {[*map(label, settings)]}; expected each once.")
+    return settings
 
 
 def _instances(where: str, given: Any) -> Instances:

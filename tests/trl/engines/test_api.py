@@ -158,6 +158,20 @@ def test_an_api_is_a_policy_of_a_configuration() -> None:
     assert arguments.policies(given) == {"drafter": "d", "planner": Policy(api=ChatApi("http://host/v1", "big"))}
 
 
+def test_a_scripted_partner_is_a_function_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("partner.py").write_text("def lazy(messages):\n    return f'Moves: U {len(messages)}'\nnumber = 3\n")
+    (policy,) = arguments.policies({"planner": {"api": "partner.py:lazy"}}).values()
+    assert isinstance(policy, Policy)
+    assert policy.api is not None
+    assert policy.api([{"role": "user", "content": "?"}]) == "Moves: U 1"
+    for name, said in (("number", "is 3; expected a function"), ("none", "is None; expected a function")):
+        with pytest.raises(ValueError, match=rf"api is 'partner.py:{name}', which {said} from messages to a reply"):
+            arguments.policies({"planner": {"api": f"partner.py:{name}"}})
+    with pytest.raises(ValueError, match=r"api is 'other.py:lazy'; expected a file of this machine"):
+        arguments.policies({"planner": {"api": "other.py:lazy"}})
+
+
 @pytest.mark.parametrize(
     ("api", "said"),
     [

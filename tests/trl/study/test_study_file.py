@@ -77,6 +77,22 @@ def test_later_layers_win_and_the_settings_of_the_environment_are_joined() -> No
     assert config(cell("theirs"))["train"]["credit"] == "loo"
 
 
+def test_a_method_is_tuned_in_fields_of_its_own_beside_those_of_all() -> None:
+    own = {"theirs": {"imitate": ["best", "success"]}, "single": {"learning_rate": [0.8]}}
+    study = study_of(given(tuning={**GIVEN["tuning"], "per_method": own}), name="made")
+    settings = {each.method: [] for each in study.tuning_cells()}
+    for each in study.tuning_cells():
+        if each.environment == "grid":
+            settings[each.method].append(dict(each.setting))
+    rates = [{"learning_rate": 0.2}, {"learning_rate": 0.4}]
+    both = [{**rate, "imitate": what} for rate in rates for what in ("best", "success")]
+    assert settings == {"ours": rates, "theirs": both, "single": [{"learning_rate": 0.8}]}
+    outline = study.outline()
+    assert outline.settings_of("theirs")[1] == "learning_rate=0.2,imitate=success"
+    assert [*outline.settings_of("ours")] == ["learning_rate=0.2", "learning_rate=0.4"]
+    assert "per_method" not in (study_of(given(), name="made").outline().tuning or {})  # as earlier versions wrote it
+
+
 def test_tuning_has_its_own_instances_and_no_curve_and_the_untrained_spend_nothing() -> None:
     tuning = config(cell(phase="tuning", seed=7, setting={"learning_rate": 0.2}))
     assert (tuning["train"]["eval_seeds"], tuning["train"]["eval_split"]) == ([0, 10], "validation")
@@ -124,6 +140,15 @@ PRIMARY = [{"environment": "grid", "methods": ["ours", "single"]}]
         ({"tuning": {**TUNING, "seeds": [2, 7]}}, r"the seeds \[2\] are those of tuning and of the evaluation"),
         ({"tuning": {**TUNING, "vary": {}}}, r"tuning.vary is empty; expected fields with values"),
         ({"tuning": {**TUNING, "vary": {"learning_rate": 0.1}}}, "vary.learning_rate is 0.1; expected a list"),
+        (
+            {"tuning": {**TUNING, "per_method": {"untrained": {"beta": [0.1]}}}},
+            "tuning.per_method has 'untrained'; expected some of ours, single, theirs",
+        ),
+        ({"tuning": {**TUNING, "per_method": {"ours": {}}}}, "tuning.per_method.ours is empty; expected fields"),
+        (
+            {"tuning": {**TUNING, "per_method": {"ours": {"beta": [0, 0]}}}},
+            "tuning.per_method.ours has settings of the same name",
+        ),
         ({"evaluation": {"split": "train", "instances": 5}}, "evaluation.split is 'train', on which grid is trained"),
         (
             {"tuning": {**TUNING, "vary": {"train_split": ["train", "test"]}}},

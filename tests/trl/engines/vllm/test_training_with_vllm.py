@@ -215,6 +215,7 @@ def test_expert_iteration_samples_with_the_weights_of_the_round_before(
 ) -> None:
     monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
     rounds = {"imitate": "best", "num_rounds": 3, "num_train_epochs": 1, "max_steps": -1, "max_completion_length": 64}
+    rounds["vllm_max_model_length"] = 1024  # prompts have three replies of up to 64 tokens, three for a stray byte
     trainer = team(base_path, tmp_path, policies="lora", peft_config=lora(), generation_batch_size=64, **rounds)
     trainer.train()  # the canary compares weights of engine and trainer
     assert trainer.rounds.number == 3
