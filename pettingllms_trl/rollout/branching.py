@@ -175,10 +175,11 @@ def with_returns(
     totals = sum_of([*before, *rewards])
     to_go: Counter[str] = Counter()
     found: list[Decision] = []
+    success = outcome.get("success")
     for decision, step in zip(reversed(decisions), reversed(rewards), strict=True):
         to_go.update(step)
-        of_episode = {"episode_return": totals[decision.agent], "success": outcome.get("success")}
-        found.append(replace(decision, rewards=step, return_to_go=to_go[decision.agent], **of_episode))
+        total, left = totals[decision.agent], to_go[decision.agent]
+        found.append(replace(decision, rewards=step, episode_return=total, return_to_go=left, success=success))
     return tuple(reversed(found))
 
 
