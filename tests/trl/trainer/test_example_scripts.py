@@ -7,6 +7,7 @@ import random
 import runpy
 import shutil
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -136,6 +137,8 @@ def test_the_example_of_delayed_rewards_trains() -> None:
 def test_what_is_paid_later_is_learned_by_every_scheme_but_the_one_that_compares_single_steps() -> None:
     example = runpy.run_path(str(EXAMPLES / "delayed_rewards.py"))
     for name, sampling, credit, options in example["SCHEMES"]:
-        share = example["train"](sampling, credit, options, steps=60)
+        told = pytest.warns(UserWarning, match="nothing is learnt") if name == "at_grpo" else nullcontext()
+        with told:
+            share = example["train"](sampling, credit, options, steps=60)
         assert share["closer_0"] > 0.9, name
         assert share["caller_0"] < 0.1 if name == "at_grpo" else share["caller_0"] > 0.9, name
