@@ -134,6 +134,7 @@ def test_the_example_of_delayed_rewards_trains() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:step .* in 10 generations in a row all rewards of each group were equal")  # solved
 def test_what_is_paid_later_is_learned_by_every_scheme_but_the_one_that_compares_single_steps() -> None:
     example = runpy.run_path(str(EXAMPLES / "delayed_rewards.py"))
     for name, sampling, credit, options in example["SCHEMES"]:
