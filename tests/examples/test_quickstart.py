@@ -330,10 +330,8 @@ def test_the_table_of_intervals_has_the_values_worked_out_by_hand() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "script",
-    ["quickstart.py", *(pytest.param(each, marks=pytest.mark.slow) for each in ("evaluate.py", "references.py"))],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("script", ["quickstart.py", "evaluate.py", "references.py"])
 def test_a_number_of_episodes_below_one_is_refused_before_anything_is_made(script: str, tmp_path: Path) -> None:
     folder = [str(tmp_path)] if script == "evaluate.py" else ["--output", str(tmp_path / "made")]
     done = subprocess.run(

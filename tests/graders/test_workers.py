@@ -206,6 +206,7 @@ def alive(pid):
         return False
 
 
+@pytest.mark.slow
 def test_servers_that_are_killed_change_no_verdict():
     verify = MathVerify(num_slots=1)
     try:

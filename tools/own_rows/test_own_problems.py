@@ -64,6 +64,7 @@ def test_what_a_test_expects_is_what_two_programs_give(solved: list[Solved]) -> 
         assert len(set(each.problem.golden)) + len(slow) >= 2, each.problem.title
 
 
+@pytest.mark.slow
 def test_every_wrong_program_fails_and_first_as_its_label_says(
     solved: list[Solved], wrong_reports: dict[tuple[str, str], Report]
 ) -> None:
@@ -75,6 +76,7 @@ def test_every_wrong_program_fails_and_first_as_its_label_says(
     assert counts[Verdict.WRONG] >= 90
 
 
+@pytest.mark.slow
 def test_the_public_tests_of_every_problem_let_a_wrong_program_pass(
     solved: list[Solved], wrong_reports: dict[tuple[str, str], Report]
 ) -> None:

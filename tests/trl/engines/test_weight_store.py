@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 import torch
 from peft import LoraConfig
 from safetensors.torch import load_file
@@ -87,6 +88,7 @@ def test_stores_in_one_place_keep_apart_and_leave_nothing_behind(tmp_path: Path)
     assert not list((tmp_path / "run").iterdir())
 
 
+@pytest.mark.slow
 def test_what_a_killed_process_has_left_is_removed_by_the_next_store_and_a_live_one_is_kept(tmp_path: Path) -> None:
     head = "import os, sys; from pathlib import Path; from pettingllms_trl.engines.weight_store import WeightStore; "
     made = "store = WeightStore(Path(sys.argv[1])); (store.folder / 'opener-v1').mkdir(); os.kill(os.getpid(), 9)"

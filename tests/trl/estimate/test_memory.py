@@ -170,8 +170,14 @@ def test_live_bytes_are_counted_once_and_until_they_are_collected() -> None:
     assert (live.now, live.peak) == (4000, 8000)
 
 
-@pytest.mark.parametrize("adapter", [False, True])
-@pytest.mark.parametrize("checkpointing", [False, True])
+@pytest.mark.parametrize(
+    ("adapter", "checkpointing"),
+    [
+        (False, False),
+        (True, True),
+        *(pytest.param(adapter, not adapter, marks=pytest.mark.slow) for adapter in (False, True)),
+    ],
+)
 def test_a_pass_without_storage_takes_what_a_real_one_takes(adapter: bool, checkpointing: bool) -> None:
     dtype = torch.bfloat16 if adapter else torch.float32
     model: Any = Qwen3ForCausalLM._from_config(tiny(), dtype=dtype)

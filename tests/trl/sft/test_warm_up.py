@@ -247,6 +247,7 @@ def test_adapters_learn_their_own_roles_and_reinforcement_learning_starts_from_t
     assert all(p.requires_grad for p in after.values())
 
 
+@pytest.mark.slow
 def test_supervision_goes_on_from_the_adapters_of_a_folder(model_path: str, tmp_path: Path) -> None:
     first, still, further = (tmp_path / name for name in ("first", "still", "further"))
     warm_up(model_path, TWO, route("lora", AGENTS), arguments(first))

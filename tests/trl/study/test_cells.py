@@ -70,6 +70,7 @@ class StopsAt(TrainerCallback):
 
 
 @pytest.mark.usefixtures("signals_on_purpose")
+@pytest.mark.slow
 def test_a_run_trains_until_its_tokens_are_spent_and_a_stopped_one_goes_on_to_the_same_result(
     roomy_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

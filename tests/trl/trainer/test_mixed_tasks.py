@@ -298,6 +298,7 @@ def test_each_environment_goes_up_its_own_levels_and_one_without_a_curriculum_ha
     assert curricula.progress == {"a": Progress(1), "b": Progress(0, (False, False))}
 
 
+@pytest.mark.slow
 def test_the_progress_of_every_environment_is_resumed(model_path: str, tmp_path: Path) -> None:
     data = Dataset.from_list([{"environment": name, "seed": i} for i in range(8) for name in ("plan_path", "sokoban")])
     games = {"plan_path": PLAN_PATH, "sokoban": SOKOBAN}

@@ -145,7 +145,7 @@ def test_what_continues_a_decision_that_a_filter_dropped_is_dropped_too(model_pa
     assert logged(trainer)["num_tokens"] == num_tokens([*trainer.decisions, *trainer.inside])  # all were sampled
 
 
-@pytest.mark.parametrize("choose", ["reward", "value"])
+@pytest.mark.parametrize("choose", [pytest.param("reward", marks=pytest.mark.slow), "value"])
 def test_the_best_by_its_reward_or_by_its_value_is_played_on(choose: Any, model_path: str, tmp_path: Path) -> None:
     trainer = trained(model_path, tmp_path, choose=choose, audit="stop")
     for decision in trainer.decisions:

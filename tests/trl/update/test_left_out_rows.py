@@ -169,7 +169,9 @@ def test_gradients_weights_and_what_is_logged_of_all_rows_are_those_with_all_row
     assert {log.get("rollout/frac_rows_updated", 1.0) for log in expected.log} == {1.0}
 
 
-@pytest.mark.parametrize("layout", ["shared", "lora", pytest.param("full", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "layout", ["lora", *(pytest.param(layout, marks=pytest.mark.slow) for layout in ("shared", "full"))]
+)
 def test_a_step_without_any_advantage_moves_weights_by_momentum_and_decay(
     layout: str, model_path: str, tmp_path: Path
 ) -> None:
