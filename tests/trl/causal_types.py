@@ -173,7 +173,8 @@ def of_cache(model: PreTrainedModel) -> tuple[bool, float]:
         inputs = torch.tensor([ids])
         given = {"input_ids": inputs, "attention_mask": torch.ones_like(inputs), "generation_config": config}
         plain: Any = model.generate(**given)
-        with prefixes.used_by(model, "policy"):
+        with prefixes.used_by(model, "policy"), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="what the model of policy .* is not kept")  # `kept` says so
             found: Any = model.generate(**given)
         pairs = zip(found.logits, plain.logits, strict=True)
         off = max(off, *(float((a.log_softmax(-1) - b.log_softmax(-1)).abs().max()) for a, b in pairs))
