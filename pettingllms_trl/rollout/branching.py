@@ -12,6 +12,7 @@ from pettingzoo import AECEnv
 
 from pettingllms_envs.branching import SavedState
 from pettingllms_envs.copying import copy_env
+from pettingllms_envs.episodes.observing import reading_of
 from pettingllms_trl.records import Candidate, Completion, ContinuationPlace, Decision, Episode, Judge, PendingDecision
 
 
@@ -60,15 +61,13 @@ def branch_of(
     rewards = {name: float(reward) for name, reward in env.rewards.items()}
     infos = env.infos  # read now: the info of a terminated agent is removed after its dead step
     info = infos.get(agent, {})
-    game: Any = env.unwrapped
-    reading = getattr(game, "reading", None)  # as `reading_of`, which would ask for `unwrapped` once more
     candidate = Candidate(
         completion=completion,
         reward=rewards[agent],
         parts=dict(info.get("rewards", {})),
         team=tuple(info.get("team_rewards", ())),
-        state=game.state_hash() if hasattr(game, "state_hash") else None,
-        reading=reading if isinstance(reading, str) else None,
+        state=state_hash(env),
+        reading=reading_of(env),
     )
     terminations, truncations = env.terminations, env.truncations  # once: these may be computed properties
     return Branch(
