@@ -43,8 +43,8 @@ from pettingllms_envs.evaluation.team_forms import CUT, FULL, TEAM, is_alone
 from pettingllms_envs.tasks.archives import Archives
 from pettingllms_envs.tasks.archives_world import ARCHIVES, World
 from pettingllms_envs.tasks.note_taking import NoteTaking
+from pettingllms_envs.teams import librarians, note_takers
 from pettingllms_envs.testing.cooperation import lone_bound, play_forms
-from pettingllms_envs.workflows import librarians, note_takers
 
 
 CAPACITIES = (0, 20, 60, 120)

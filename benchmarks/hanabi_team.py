@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pettingllms_envs.tasks.hanabi import Hanabi, HanabiState
-from pettingllms_envs.workflows.cooperative import CooperativeTeam, TableState
+from pettingllms_envs.teams.cooperative import CooperativeTeam, TableState
 
 
 Table = TableState[HanabiState]

@@ -70,9 +70,9 @@ from pettingllms_envs.observations import Image, text_of
 from pettingllms_envs.pictures import opened
 from pettingllms_envs.tasks.plan_path import PlanPath
 from pettingllms_envs.tasks.plan_path_text import read_board
+from pettingllms_envs.teams.describer_solver import DescriberSolver, best_constant, read_rows, share_right
+from pettingllms_envs.teams.single import PLANNER, Single
 from pettingllms_envs.views import apply_view, board_picture
-from pettingllms_envs.workflows.describer_solver import DescriberSolver, best_constant, read_rows, share_right
-from pettingllms_envs.workflows.single import PLANNER, Single
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from tiny_vlms import QWEN_TOKENS, StillProcessor
 

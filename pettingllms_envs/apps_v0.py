@@ -8,9 +8,9 @@ The task and its settings: `pettingllms_envs.tasks.apps.Apps`; all other argumen
 
 from pettingllms_envs.assembly import assemble
 from pettingllms_envs.tasks.apps import Apps
-from pettingllms_envs.workflows.coder_tester import CoderTester
-from pettingllms_envs.workflows.designed import Designed
-from pettingllms_envs.workflows.lone_coder import SelfRefine, SingleCoder
+from pettingllms_envs.teams.coder_tester import CoderTester
+from pettingllms_envs.teams.designed import Designed
+from pettingllms_envs.teams.lone_coder import SelfRefine, SingleCoder
 
 
 raw_env, env, parallel_env = assemble(Apps, __name__, (CoderTester, SingleCoder, SelfRefine, Designed))

@@ -1,13 +1,13 @@
 """Answer questions whose facts lie in two archives: agents who tell each other can, and who reads one provably cannot.
 
 The task and its settings: `pettingllms_envs.tasks.archives.Archives`; the workflows:
-`pettingllms_envs.workflows.librarians`; all other arguments: `pettingllms_envs.assembly.assemble`.
+`pettingllms_envs.teams.librarians`; all other arguments: `pettingllms_envs.assembly.assemble`.
 """
 
 from pettingllms_envs.assembly import assemble
 from pettingllms_envs.tasks.archives import Archives
-from pettingllms_envs.workflows.designed import Designed
-from pettingllms_envs.workflows.librarians import (
+from pettingllms_envs.teams.designed import Designed
+from pettingllms_envs.teams.librarians import (
     DirectedLibrarian,
     FullLibrarian,
     LibrarianPair,

@@ -27,11 +27,11 @@ from pettingllms_envs.core import Task, Tool, Workflow, check_choice
 from pettingllms_envs.features import Form, Forms, HasForms, HasLeastAlpha
 from pettingllms_envs.replies.reading import with_reading
 from pettingllms_envs.settings import check_survives, in_files, restored
+from pettingllms_envs.teams.draft_plan import DraftPlan
+from pettingllms_envs.teams.single import Single
+from pettingllms_envs.teams.tool_calls import STYLES, ToolCalls
+from pettingllms_envs.teams.tool_plan import ToolPlan
 from pettingllms_envs.views import VIEWS
-from pettingllms_envs.workflows.draft_plan import DraftPlan
-from pettingllms_envs.workflows.single import Single
-from pettingllms_envs.workflows.tool_calls import STYLES, ToolCalls
-from pettingllms_envs.workflows.tool_plan import ToolPlan
 
 
 GAMES = (DraftPlan, Single, ToolPlan)

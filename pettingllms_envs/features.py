@@ -298,7 +298,7 @@ class HasChannel(Protocol):
 
     @property
     def channel(self) -> Any:
-        """The channel, a `pettingllms_envs.workflows.channels.Channel`."""
+        """The channel, a `pettingllms_envs.teams.channels.Channel`."""
 
 
 class Form(NamedTuple):

@@ -6,7 +6,7 @@ The task and its settings: `pettingllms_envs.tasks.kuhn_poker.KuhnPoker`; all ot
 
 from pettingllms_envs.assembly import assemble
 from pettingllms_envs.tasks.kuhn_poker import KuhnPoker
-from pettingllms_envs.workflows.match import Match
+from pettingllms_envs.teams.match import Match
 
 
 raw_env, env, parallel_env = assemble(KuhnPoker, __name__, (Match,))

@@ -8,8 +8,8 @@ The task and its settings: `pettingllms_envs.tasks.live_code_bench.LiveCodeBench
 
 from pettingllms_envs.assembly import assemble
 from pettingllms_envs.tasks.live_code_bench import LiveCodeBench
-from pettingllms_envs.workflows.coder_tester import CoderTester
-from pettingllms_envs.workflows.lone_coder import SelfRefine, SingleCoder
+from pettingllms_envs.teams.coder_tester import CoderTester
+from pettingllms_envs.teams.lone_coder import SelfRefine, SingleCoder
 
 
 raw_env, env, parallel_env = assemble(LiveCodeBench, __name__, (CoderTester, SingleCoder, SelfRefine))

@@ -8,11 +8,11 @@ The task and its settings: `pettingllms_envs.tasks.olympiad_bench.OlympiadBench`
 
 from pettingllms_envs.assembly import assemble
 from pettingllms_envs.tasks.olympiad_bench import OlympiadBench
-from pettingllms_envs.workflows.debate import Debate
-from pettingllms_envs.workflows.ensemble import Ensemble
-from pettingllms_envs.workflows.self_verification import SelfVerification
-from pettingllms_envs.workflows.single_reasoner import SingleReasoner
-from pettingllms_envs.workflows.tool_reasoner import ToolReasoner
+from pettingllms_envs.teams.debate import Debate
+from pettingllms_envs.teams.ensemble import Ensemble
+from pettingllms_envs.teams.self_verification import SelfVerification
+from pettingllms_envs.teams.single_reasoner import SingleReasoner
+from pettingllms_envs.teams.tool_reasoner import ToolReasoner
 
 
 WORKFLOWS = (ToolReasoner, SingleReasoner, Ensemble, Debate, SelfVerification)

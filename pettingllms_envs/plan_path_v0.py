@@ -6,8 +6,8 @@ The task and its settings: `pettingllms_envs.tasks.plan_path.PlanPath`; all othe
 
 from pettingllms_envs.assembly import GAMES, assemble
 from pettingllms_envs.tasks.plan_path import PlanPath
-from pettingllms_envs.workflows.describer_solver import DescriberSolver
-from pettingllms_envs.workflows.designed import Designed
+from pettingllms_envs.teams.describer_solver import DescriberSolver
+from pettingllms_envs.teams.designed import Designed
 
 
 raw_env, env, parallel_env = assemble(PlanPath, __name__, (*GAMES, DescriberSolver, Designed))

@@ -6,7 +6,7 @@ The task and its settings: `pettingllms_envs.tasks.sokoban.Sokoban`; all other a
 
 from pettingllms_envs.assembly import GAMES, assemble
 from pettingllms_envs.tasks.sokoban import Sokoban
-from pettingllms_envs.workflows.describer_solver import DescriberSolver
+from pettingllms_envs.teams.describer_solver import DescriberSolver
 
 
 raw_env, env, parallel_env = assemble(Sokoban, __name__, (*GAMES, DescriberSolver))

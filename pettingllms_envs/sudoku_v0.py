@@ -6,7 +6,7 @@ The task and its settings: `pettingllms_envs.tasks.sudoku.Sudoku`; all other arg
 
 from pettingllms_envs.assembly import GAMES, assemble
 from pettingllms_envs.tasks.sudoku import Sudoku
-from pettingllms_envs.workflows.describer_solver import DescriberSolver
+from pettingllms_envs.teams.describer_solver import DescriberSolver
 
 
 raw_env, env, parallel_env = assemble(Sudoku, __name__, (*GAMES, DescriberSolver))

@@ -74,9 +74,9 @@ ALLOWED_IMPORTS = {
     | {"pettingllms_envs.retrieval", "pettingllms_envs.observations", QUOTING}
     | {"pettingllms_envs.pictures"}  # imported where a row has some
     | JUDGING,
-    "workflows/*.py": {CORE, FEATURES, "pettingllms_envs.observations", "pettingllms_envs.tools"}
+    "teams/*.py": {CORE, FEATURES, "pettingllms_envs.observations", "pettingllms_envs.tools"}
     | {"pettingllms_envs.views", "pettingllms_envs.state_digest"}
-    | {"pettingllms_envs.replies", "pettingllms_envs.workflows", "pettingllms_envs.tasks"}
+    | {"pettingllms_envs.replies", "pettingllms_envs.teams", "pettingllms_envs.tasks"}
     | {"pettingllms_envs.retrieval", QUOTING}
     | JUDGING,
     "observations.py": set(),
@@ -110,7 +110,7 @@ ALLOWED_IMPORTS = {
         "pettingllms_envs.evaluation",
         "pettingllms_envs.page",
         "pettingllms_envs.tools",
-        "pettingllms_envs.workflows",  # how a designer's reply is read
+        "pettingllms_envs.teams",  # how a designer's reply is read
     },
     # Plain rows in, findings out: the trainer runs these checks, too. Parquet's library is an extra.
     "audit/*.py": {"pyarrow", "pettingllms_envs.audit", "pettingllms_envs.installing"}

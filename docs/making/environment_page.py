@@ -190,12 +190,12 @@ def episode(env: TextEnv) -> Iterator[str]:
     yield f"{env.standing().capitalize()} in turn {play.turn} of {env.workflow.num_turns}: {outcome}."
 
 
-OF_PLAY = ("pettingllms_envs.tasks.", "pettingllms_envs.workflows.")
+OF_PLAY = ("pettingllms_envs.tasks.", "pettingllms_envs.teams.")
 FOR_AUTHORS = frozenset(
     f"pettingllms_envs.{kind}.{name}"
     for kind, names in {
         "tasks": ("base", "cooperative", "multiplayer", "rows", "sequential"),
-        "workflows": ("base", "functions"),
+        "teams": ("base", "functions"),
     }.items()
     for name in names
 )

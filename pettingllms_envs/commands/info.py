@@ -18,7 +18,7 @@ import pettingllms_envs
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.commands import add_environment, made, say, say_table, user_errors
 from pettingllms_envs.observations import read_observation, text_of
-from pettingllms_envs.workflows.tool_calls import ToolCalls
+from pettingllms_envs.teams.tool_calls import ToolCalls
 
 
 Row = tuple[str, ...]

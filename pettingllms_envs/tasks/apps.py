@@ -3,7 +3,7 @@
 The programs read and print, or define a function; levels 1 to 3 are introductory, interview and competition. APPS has
 golden solutions for most problems and no wrong ones.
 
-Rules, state, value and outcome: `pettingllms_envs.tasks.coding`. Roles and rewards: `pettingllms_envs.workflows`, the
+Rules, state, value and outcome: `pettingllms_envs.tasks.coding`. Roles and rewards: `pettingllms_envs.teams`, the
 files `coder_tester` and `lone_coder` (for `single` and `self_refine`).
 Data: problems of this package in the same columns, or with `data` the set itself, `codeparrot/apps@<revision>`.
 Source: Hendrycks et al. 2021, arXiv:2105.09938.

@@ -2,7 +2,7 @@
 
 The programs read and print. The data set has wrong programs as well, which a tester's cases are tried on.
 
-Rules, state, value and outcome: `pettingllms_envs.tasks.coding`. Roles and rewards: `pettingllms_envs.workflows`, the
+Rules, state, value and outcome: `pettingllms_envs.tasks.coding`. Roles and rewards: `pettingllms_envs.teams`, the
 files `coder_tester` and `lone_coder` (for `single` and `self_refine`).
 Data: problems of this package in the same columns, or with `data` the set itself, `deepmind/code_contests@<revision>`.
 Source: Li et al. 2022, arXiv:2203.07814.

@@ -1,10 +1,10 @@
 """LiveCodeBench: problems of contests that were held after most models were trained. A benchmark.
 
 The programs read and print, or complete a class; levels 1 to 3 are easy, medium and hard. It has no golden solutions:
-`pettingllms_envs.workflows.coder_tester` says what a tester's cases are judged by instead, and the oracle is a table
+`pettingllms_envs.teams.coder_tester` says what a tester's cases are judged by instead, and the oracle is a table
 of the tests' outputs, an upper bound that there is nothing to learn from.
 
-Rules, state, value and outcome: `pettingllms_envs.tasks.coding`. Roles and rewards: `pettingllms_envs.workflows`, the
+Rules, state, value and outcome: `pettingllms_envs.tasks.coding`. Roles and rewards: `pettingllms_envs.teams`, the
 files `coder_tester` and `lone_coder` (for `single` and `self_refine`).
 Data: problems of this package in the same columns, or with `data` the set itself,
 `livecodebench/code_generation_lite@<revision>`, which has the split `test` only.

@@ -22,10 +22,10 @@ from pettingllms_envs.observations import ROLES, Prompt, text_of
 from pettingllms_envs.quoting import lines_outside
 from pettingllms_envs.replies import END_OF_THINKING, PYTHON
 from pettingllms_envs.retrieval import Passage
+from pettingllms_envs.teams.tool_calls import ToolCalls
 from pettingllms_envs.testing.features import calling, readable, specs_of, tools_of, with_tools
 from pettingllms_envs.testing.play import Case, Failed, Policy, Start, best, blaming, episode, oracle_of
 from pettingllms_envs.tools.calls import Call, text_call, written_call
-from pettingllms_envs.workflows.tool_calls import ToolCalls
 
 
 MARK = "qxvz"

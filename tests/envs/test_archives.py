@@ -21,8 +21,7 @@ from pettingllms_envs.evaluation.statistics import wilson
 from pettingllms_envs.tasks import archives, note_taking
 from pettingllms_envs.tasks.archives import Archives, ArchivesMove
 from pettingllms_envs.tasks.archives_world import ARCHIVES, RELATIONS, STEPS, World, archive_of
-from pettingllms_envs.testing import check
-from pettingllms_envs.workflows.librarians import (
+from pettingllms_envs.teams.librarians import (
     DirectedLibrarian,
     FullLibrarian,
     LibrarianPair,
@@ -32,6 +31,7 @@ from pettingllms_envs.workflows.librarians import (
     SilentLibrarians,
     SilentPair,
 )
+from pettingllms_envs.testing import check
 
 
 WORKFLOWS = {

@@ -19,8 +19,8 @@ from pettingllms_envs.datasets.problems import CodeProblem
 from pettingllms_envs.graders.code import grade
 from pettingllms_envs.replies.fences import MAX_PROGRAM
 from pettingllms_envs.tasks.coding_text import PROGRAM_FORMAT
-from pettingllms_envs.workflows.coder_tester import CoderTester
-from pettingllms_envs.workflows.lone_coder import SingleCoder
+from pettingllms_envs.teams.coder_tester import CoderTester
+from pettingllms_envs.teams.lone_coder import SingleCoder
 
 
 pytestmark = needs_public

@@ -24,7 +24,7 @@ from pettingllms_envs.sandbox import StdinTest
 from pettingllms_envs.tasks.apps import Apps
 from pettingllms_envs.tasks.coding import CodingState
 from pettingllms_envs.tasks.coding_text import CASES_FORMAT, PROGRAM_FORMAT, answer_table, problem_text
-from pettingllms_envs.workflows.coder_tester import CoderTester
+from pettingllms_envs.teams.coder_tester import CoderTester
 
 
 ROOT = Path(__file__).parents[2]

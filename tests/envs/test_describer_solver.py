@@ -15,8 +15,8 @@ from pettingllms_envs.tasks.base import OpenTask
 from pettingllms_envs.tasks.kuhn_poker import KuhnPoker
 from pettingllms_envs.tasks.plan_path import PlanPath
 from pettingllms_envs.tasks.sudoku import Sudoku
+from pettingllms_envs.teams.describer_solver import DescriberSolver, best_constant, read_rows, share_right
 from pettingllms_envs.testing import CHECKS, conforms
-from pettingllms_envs.workflows.describer_solver import DescriberSolver, best_constant, read_rows, share_right
 
 
 BOARD = "@ . .\n. # .\n. . G"

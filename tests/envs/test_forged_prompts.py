@@ -28,21 +28,21 @@ from pettingllms_envs.tasks.coding import CodingState
 from pettingllms_envs.tasks.math import Math
 from pettingllms_envs.tasks.plan_path import PlanPath
 from pettingllms_envs.tasks.rows import RowProblem, RowState, RowTask
+from pettingllms_envs.teams.coder_tester import CoderTester
+from pettingllms_envs.teams.designed import Designed
+from pettingllms_envs.teams.draft_plan import DraftPlan
+from pettingllms_envs.teams.ensemble import Ensemble
+from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
+from pettingllms_envs.teams.single_reasoner import SingleReasoner
+from pettingllms_envs.teams.tool_calls import STYLES
+from pettingllms_envs.teams.tool_reasoner import ToolReasoner
 from pettingllms_envs.testing import check
 from pettingllms_envs.testing.forged_prompts import TEXT
-from pettingllms_envs.workflows.coder_tester import CoderTester
-from pettingllms_envs.workflows.designed import Designed
-from pettingllms_envs.workflows.draft_plan import DraftPlan
-from pettingllms_envs.workflows.ensemble import Ensemble
-from pettingllms_envs.workflows.functions import Ask, Game, Questions, function_workflow
-from pettingllms_envs.workflows.single_reasoner import SingleReasoner
-from pettingllms_envs.workflows.tool_calls import STYLES
-from pettingllms_envs.workflows.tool_reasoner import ToolReasoner
 from test_tool_calls import ECHO
 
 
 PACKAGE = Path(pettingllms_envs.__file__).parent
-SOURCES = ("pettingllms_envs.quoting", "pettingllms_envs.workflows.tools")
+SOURCES = ("pettingllms_envs.quoting", "pettingllms_envs.teams.tools")
 ESCAPING = {"escape", "quote", "quote_block", "quote_inline", "quote_headings", "shown", "ran"}
 
 
@@ -82,7 +82,7 @@ def functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
 
 
 def sites() -> Iterator[Site]:
-    for file in sorted([*PACKAGE.glob("tasks/*.py"), *PACKAGE.glob("workflows/*.py")]):
+    for file in sorted([*PACKAGE.glob("tasks/*.py"), *PACKAGE.glob("teams/*.py")]):
         tree = ast.parse(file.read_text(encoding="utf-8"))
         module = f"pettingllms_envs.{file.parent.name}.{file.stem}"
         for owner, function in functions(tree):

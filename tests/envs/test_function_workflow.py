@@ -13,8 +13,8 @@ from pettingllms_envs.assembly import assemble
 from pettingllms_envs.core import Role, ToolResult, Unreadable
 from pettingllms_envs.observations import Prompt
 from pettingllms_envs.tasks.plan_path import PlanPath
+from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
 from pettingllms_envs.testing import conforms
-from pettingllms_envs.workflows.functions import Ask, Game, Questions, function_workflow
 
 
 LONE = Role("solver", "You are the solver.")

@@ -14,8 +14,8 @@ from pettingllms_envs.core import Unreadable
 from pettingllms_envs.datasets import load
 from pettingllms_envs.datasets.problems import HiddenProfile
 from pettingllms_envs.tasks.hidden_bench import HiddenBench
+from pettingllms_envs.teams.discussion import FullProfile, GroupDiscussion, SilentDiscussion
 from pettingllms_envs.testing import check
-from pettingllms_envs.workflows.discussion import FullProfile, GroupDiscussion, SilentDiscussion
 
 
 WORKFLOWS = {each.name: each for each in (GroupDiscussion, SilentDiscussion, FullProfile)}

@@ -21,7 +21,7 @@ from pettingllms_envs.observations import DATA_URL, Image, read_observation
 from pettingllms_envs.pictures import image_of, opened
 from pettingllms_envs.tasks.prompts import Prompts
 from pettingllms_envs.tasks.rows import graded_rows
-from pettingllms_envs.workflows.functions import Ask, Game, Questions
+from pettingllms_envs.teams.functions import Ask, Game, Questions
 
 
 def drawn(red: int) -> Picture.Image:

@@ -15,9 +15,9 @@ from pettingllms_envs.tasks.live_code_bench import LiveCodeBench
 from pettingllms_envs.tasks.plan_path import PlanPath
 from pettingllms_envs.tasks.search import Search, SearchMove
 from pettingllms_envs.tasks.sudoku import Sudoku
+from pettingllms_envs.teams.designs import Design, Limits, Member, read_design, write_design
 from pettingllms_envs.tools import make_tool
 from pettingllms_envs.tools.calls import Call, only_text, read_native_calls, read_text_calls
-from pettingllms_envs.workflows.designs import Design, Limits, Member, read_design, write_design
 
 
 MOVES = with_reading(PlanPath(), strict=False)

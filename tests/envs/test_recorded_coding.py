@@ -16,9 +16,9 @@ import pytest
 from code_problems import SQUARE, UNIQUE
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.tasks.coding import Coding, CodingState
+from pettingllms_envs.teams.coder_tester import CoderTester
+from pettingllms_envs.teams.lone_coder import SelfRefine, SingleCoder
 from pettingllms_envs.testing.recording import record
-from pettingllms_envs.workflows.coder_tester import CoderTester
-from pettingllms_envs.workflows.lone_coder import SelfRefine, SingleCoder
 
 
 RECORDED = Path(__file__).parent / "recorded"

@@ -17,8 +17,8 @@ from pettingllms_envs.datasets import LAYOUTS, load
 from pettingllms_envs.datasets.problems import QuestionProblem
 from pettingllms_envs.retrieval import Passage, RetrieverFailed
 from pettingllms_envs.tasks.search import Search, SearchMove, SearchState
+from pettingllms_envs.teams.searchers import LoneSearcher, SearchTeam
 from pettingllms_envs.testing import check
-from pettingllms_envs.workflows.searchers import LoneSearcher, SearchTeam
 from retriever_server import documents, retrieving
 
 

@@ -11,7 +11,7 @@ from pettingllms_envs.replies import only_program
 from pettingllms_envs.sandbox import ToolExecutor
 from pettingllms_envs.tasks.plan_path import PlanPath
 from pettingllms_envs.tasks.plan_path_grid import PlanPathState
-from pettingllms_envs.workflows.tool_plan import ToolPlan
+from pettingllms_envs.teams.tool_plan import ToolPlan
 
 
 PROGRAMS = {

@@ -18,10 +18,10 @@ from pettingllms_envs.core import Role
 from pettingllms_envs.features import Tile
 from pettingllms_envs.observations import Image, text_of
 from pettingllms_envs.tasks.plan_path import FLOOR, GOAL, WALKER, WALL, PlanPath
+from pettingllms_envs.teams.base import TurnWorkflow
+from pettingllms_envs.teams.single import Single
 from pettingllms_envs.testing import check, conforms
 from pettingllms_envs.views import SIDE
-from pettingllms_envs.workflows.base import TurnWorkflow
-from pettingllms_envs.workflows.single import Single
 
 
 BOARDS = ("plan_path", "sokoban", "sudoku")

@@ -5,7 +5,7 @@ which trains it on GSM8K. In the first turn nobody reads anything; later each de
 before, its own among them, and none of this turn, in which all answer at once. The team's answer is that of the most
 debaters; of several such the one whose first debater comes first.
 
-Rewards: see `pettingllms_envs.workflows.answer_rounds`. MAPoRL pays a debater also for what its reply brings others
+Rewards: see `pettingllms_envs.teams.answer_rounds`. MAPoRL pays a debater also for what its reply brings others
 to in later turns. Here the returns have that: `credit={"at_grpo": {"value": "return_to_go"}}`.
 """
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pettingllms_envs.core import Role, State, check_whole
-from pettingllms_envs.workflows.answer_rounds import Answered, AnswerRounds, RoundState
+from pettingllms_envs.teams.answer_rounds import Answered, AnswerRounds, RoundState
 
 
 JOB = (

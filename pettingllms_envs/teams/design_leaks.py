@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from pettingllms_envs.core import Task, Unreadable, best_reply
 from pettingllms_envs.replies import boxed
-from pettingllms_envs.workflows.channels import Sent
-from pettingllms_envs.workflows.designs import Design
+from pettingllms_envs.teams.channels import Sent
+from pettingllms_envs.teams.designs import Design
 
 
 _TOKEN = re.compile(r"-?\d+|[^\W\d_]+")

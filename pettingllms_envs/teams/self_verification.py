@@ -4,7 +4,7 @@ Role: `solver`, as the single agent of several turns in the code of arXiv:2510.1
 reads its last reply, checks it, and answers again. The episode ends when two answers in succession are the same, or
 with the last turn. It is the counterpart for one agent of `debate`, and a baseline of teams with as many replies.
 
-Rewards: see `pettingllms_envs.workflows.answer_rounds`. A correction pays, a right answer that is given up costs as
+Rewards: see `pettingllms_envs.teams.answer_rounds`. A correction pays, a right answer that is given up costs as
 much, and an answer that is confirmed changes nothing.
 """
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pettingllms_envs.core import Role, State
-from pettingllms_envs.workflows.answer_rounds import Answered, AnswerRounds, RoundState
+from pettingllms_envs.teams.answer_rounds import Answered, AnswerRounds, RoundState
 
 
 SOLVER = Role(

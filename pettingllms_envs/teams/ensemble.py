@@ -6,7 +6,7 @@ of the turn, so the solvers of one policy are samples of it. The aggregator's an
 turn, solvers read all replies of the turn before. With `role_tools={"solver": ["python"]}` solvers run programs before
 they answer.
 
-Rewards: see `pettingllms_envs.workflows.answer_rounds`. A solver is paid for its own answer, right or wrong, and not
+Rewards: see `pettingllms_envs.teams.answer_rounds`. A solver is paid for its own answer, right or wrong, and not
 for being followed; so an aggregator that ignores a solver does not keep it from learning.
 """
 
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pettingllms_envs.core import Role, State, check_whole
-from pettingllms_envs.workflows.answer_rounds import Answered, AnswerRounds, RoundState
+from pettingllms_envs.teams.answer_rounds import Answered, AnswerRounds, RoundState
 
 
 SOLVER_JOB = "You are a solver. Others solve the same problem; an aggregator reads all solutions and decides."

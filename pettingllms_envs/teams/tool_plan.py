@@ -6,7 +6,7 @@ sees the same, the program, what it printed, and where that move would lead. Onl
 
 The program runs in the executor that the caller gives: of an environment, the sandbox's if not told. A reply without
 exactly one block, a program that fails, and an output that is no move are unreadable. Rewards: see
-`pettingllms_envs.workflows.proposal`; the tool is the proposer.
+`pettingllms_envs.teams.proposal`; the tool is the proposer.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import ClassVar
 from pettingllms_envs.core import Executor, Move, Role, State, Unreadable, best_reply, call_tool
 from pettingllms_envs.quoting import quote_inline
 from pettingllms_envs.replies import fence, only_program
-from pettingllms_envs.workflows.proposal import ProposalState, ProposalWorkflow
-from pettingllms_envs.workflows.tools import check_executor, shown
+from pettingllms_envs.teams.proposal import ProposalState, ProposalWorkflow
+from pettingllms_envs.teams.tools import check_executor, shown
 
 
 TOOL = Role(

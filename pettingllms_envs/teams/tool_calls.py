@@ -34,8 +34,8 @@ from pettingllms_envs.features import ChangingTeam, HasBonuses, HasHistories, Ha
 from pettingllms_envs.observations import Message, Part, Prompt
 from pettingllms_envs.quoting import escape, quote_headings, quote_inline, shorten
 from pettingllms_envs.state_digest import Reported
+from pettingllms_envs.teams.tools import MAX_SHOWN, ran, shown
 from pettingllms_envs.tools.calls import Call, arguments_of, call_id, read_native_calls, read_text_calls, text_call
-from pettingllms_envs.workflows.tools import MAX_SHOWN, ran, shown
 
 
 STYLES = ("text", "native")

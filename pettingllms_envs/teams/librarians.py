@@ -29,8 +29,8 @@ from pettingllms_envs.features import Form, Forms
 from pettingllms_envs.state_digest import Reported
 from pettingllms_envs.tasks.archives import ANSWER, MOST_QUERY, SAY, SEARCH, Archives, ArchivesMove, ArchivesState
 from pettingllms_envs.tasks.archives_world import ARCHIVES, archive_of, drawn_archive
-from pettingllms_envs.workflows.base import move_of_kind
-from pettingllms_envs.workflows.channels import NO_MESSAGES, CountedMessages, LimitedMessages, Sent
+from pettingllms_envs.teams.base import move_of_kind
+from pettingllms_envs.teams.channels import NO_MESSAGES, CountedMessages, LimitedMessages, Sent
 
 
 Librarians = Mapping[str, tuple[int, ...]]

@@ -26,9 +26,9 @@ from pettingllms_envs.features import Form, Forms, HasSymbols
 from pettingllms_envs.observations import Observation
 from pettingllms_envs.replies.reading import NOTES
 from pettingllms_envs.state_digest import Reported
+from pettingllms_envs.teams.base import BaseWorkflow, TurnWorkflow
+from pettingllms_envs.teams.channels import LimitedMessages, Sent
 from pettingllms_envs.views import board_picture
-from pettingllms_envs.workflows.base import BaseWorkflow, TurnWorkflow
-from pettingllms_envs.workflows.channels import LimitedMessages, Sent
 
 
 _BETWEEN_CELLS = re.compile(r"[\s,|]")

@@ -34,8 +34,8 @@ from pettingllms_envs.graders.cases import Case, as_case, read_cases
 from pettingllms_envs.replies import fenced_blocks
 from pettingllms_envs.tasks.coding import Coding, CodingState
 from pettingllms_envs.tasks.coding_text import CASES_FORMAT, runs_text, write_cases
-from pettingllms_envs.workflows.base import BaseWorkflow
-from pettingllms_envs.workflows.coder_tester import BLOCKS
+from pettingllms_envs.teams.base import BaseWorkflow
+from pettingllms_envs.teams.coder_tester import BLOCKS
 
 
 ONCE = Role("coder", "You are the coder. You write the program. It is handed in as you write it.")

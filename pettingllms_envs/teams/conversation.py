@@ -21,8 +21,8 @@ from pettingllms_envs.observations import Part, Prompt, read_observation
 from pettingllms_envs.tasks.prompt_messages import messages_of
 from pettingllms_envs.tasks.prompts import Prompts
 from pettingllms_envs.tasks.rows import RowState
-from pettingllms_envs.workflows.base import BaseWorkflow
-from pettingllms_envs.workflows.channels import Channel, Sent
+from pettingllms_envs.teams.base import BaseWorkflow
+from pettingllms_envs.teams.channels import Channel, Sent
 
 
 HISTORIES = ("all", "last", "none")

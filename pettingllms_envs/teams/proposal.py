@@ -31,7 +31,7 @@ from pettingllms_envs.core import (
     system_prompt,
     team_return,
 )
-from pettingllms_envs.workflows.base import BaseWorkflow
+from pettingllms_envs.teams.base import BaseWorkflow
 
 
 class Proposal(NamedTuple):

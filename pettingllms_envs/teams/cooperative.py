@@ -29,7 +29,7 @@ from pettingllms_envs.core import (
 )
 from pettingllms_envs.state_digest import Reported
 from pettingllms_envs.tasks.cooperative import CooperativeTask
-from pettingllms_envs.workflows.seats import SeatWorkflow
+from pettingllms_envs.teams.seats import SeatWorkflow
 
 
 class TableState(NamedTuple, Generic[State]):

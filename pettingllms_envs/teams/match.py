@@ -23,7 +23,7 @@ from typing import ClassVar, Generic, NamedTuple
 from pettingllms_envs.core import State, Transition, Unreadable
 from pettingllms_envs.state_digest import Reported
 from pettingllms_envs.tasks.multiplayer import MultiplayerTask
-from pettingllms_envs.workflows.seats import SeatWorkflow
+from pettingllms_envs.teams.seats import SeatWorkflow
 
 
 class MatchState(NamedTuple, Generic[State]):

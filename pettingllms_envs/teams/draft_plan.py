@@ -2,7 +2,7 @@
 
 Roles: `drafter`, then `planner`. The drafter sees the task's state and what came of the last turn. The planner sees
 the same and the drafter's proposal of this turn with its consequence (or that the draft was unreadable). Only the
-planner's move is played. Rewards: see `pettingllms_envs.workflows.proposal`; the drafter is the proposer. With
+planner's move is played. Rewards: see `pettingllms_envs.teams.proposal`; the drafter is the proposer. With
 `step_rewards=False` the team is paid `progress` and `success` at the end of the episode and nothing before, and a role
 only `format`; then both roles are paid later.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from pettingllms_envs.core import TEAM, Move, Role, State, Transition, Unreadable, check_choice
-from pettingllms_envs.workflows.proposal import ProposalState, ProposalWorkflow
+from pettingllms_envs.teams.proposal import ProposalState, ProposalWorkflow
 
 
 DRAFTER = Role("drafter", "You are the drafter. Propose moves; the planner sees where they lead and decides.")

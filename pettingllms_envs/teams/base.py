@@ -36,7 +36,7 @@ from pettingllms_envs.core import (
     system_prompt,
 )
 from pettingllms_envs.state_digest import Reported
-from pettingllms_envs.workflows.channels import NO_MESSAGES, Channel, CountedMessages, Sent
+from pettingllms_envs.teams.channels import NO_MESSAGES, Channel, CountedMessages, Sent
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,9 @@ from typing import ClassVar
 
 from pettingllms_envs.core import TEAM, UNREADABLE_PENALTY, Executor, Role, State, Transition, Unreadable, call_tool
 from pettingllms_envs.replies import PYTHON, only_program, read_blocks
-from pettingllms_envs.workflows.single import Single, SingleState
-from pettingllms_envs.workflows.tool_reasoner import AnsweringTask
-from pettingllms_envs.workflows.tools import check_executor, importable, packages, ran, shown
+from pettingllms_envs.teams.single import Single, SingleState
+from pettingllms_envs.teams.tool_reasoner import AnsweringTask
+from pettingllms_envs.teams.tools import check_executor, importable, packages, ran, shown
 
 
 REASONER = Role("reasoner", "You are the reasoner. Your first answer ends the episode.")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Generic, NamedTuple
 
 from pettingllms_envs.core import Move, Role, State, Transition, play, situation, system_prompt
-from pettingllms_envs.workflows.base import BaseWorkflow
+from pettingllms_envs.teams.base import BaseWorkflow
 
 
 PLANNER = Role("planner", "You are the planner. Your moves are played.")

@@ -1,6 +1,6 @@
 """Workflow `designed`: a designer writes the team that solves the task, and its members then act.
 
-Roles: `designer`, whose reply is a design (`pettingllms_envs.workflows.designs`), and `member`, one role for all
+Roles: `designer`, whose reply is a design (`pettingllms_envs.teams.designs`), and `member`, one role for all
 members, so that they share a policy. A design is read and never run. Members act in its order, each shown the
 question, its job, the last replies of those it reads and, after the first round, the reply that ended the round
 before. A reply with one block ```call NAME is a call of one of the member's tools; the same member is then asked
@@ -28,8 +28,8 @@ from pettingllms_envs.core import UNREADABLE_PENALTY, Role, check_choice, check_
 from pettingllms_envs.features import HasDisguise, HasTools
 from pettingllms_envs.observations import Observation
 from pettingllms_envs.quoting import quote_inline
-from pettingllms_envs.workflows.design_team import MEMBER, MEMBER_JOB, DesignTeam
-from pettingllms_envs.workflows.designs import (
+from pettingllms_envs.teams.design_team import MEMBER, MEMBER_JOB, DesignTeam
+from pettingllms_envs.teams.designs import (
     JOBS,
     Design,
     Limits,
@@ -39,7 +39,7 @@ from pettingllms_envs.workflows.designs import (
     read_design,
     write_design,
 )
-from pettingllms_envs.workflows.functions import Ask, FunctionState, Game, Questions
+from pettingllms_envs.teams.functions import Ask, FunctionState, Game, Questions
 
 
 MOST_MEMBERS, MOST_JOB_CHARS = 16, 2_000

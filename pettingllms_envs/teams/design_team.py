@@ -1,6 +1,6 @@
 """The members of a team that was designed, at work: they act in the order of the design, and one move is played.
 
-`pettingllms_envs.workflows.designed.Designed` has an agent write the design first. A subclass with a `design` of its
+`pettingllms_envs.teams.designed.Designed` has an agent write the design first. A subclass with a `design` of its
 own is a team that is always the same, such as `pettingllms new NAME --kind roles --from RUN` makes it.
 """
 
@@ -15,12 +15,12 @@ from pettingllms_envs.core import Role, ToolResult, ToolSpec, Unreadable, best_r
 from pettingllms_envs.features import HasTools
 from pettingllms_envs.quoting import quote
 from pettingllms_envs.replies import fenced_blocks
+from pettingllms_envs.teams.channels import Channel
+from pettingllms_envs.teams.designs import Design, Member
+from pettingllms_envs.teams.functions import Ask, Game, JoiningFunctionWorkflow, Questions
+from pettingllms_envs.teams.tool_calls import called, manual_of
 from pettingllms_envs.tools import make_tool
 from pettingllms_envs.tools.calls import Call, text_call
-from pettingllms_envs.workflows.channels import Channel
-from pettingllms_envs.workflows.designs import Design, Member
-from pettingllms_envs.workflows.functions import Ask, Game, JoiningFunctionWorkflow, Questions
-from pettingllms_envs.workflows.tool_calls import called, manual_of
 
 
 MEMBER = "member"

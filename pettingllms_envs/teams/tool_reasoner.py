@@ -39,8 +39,8 @@ from pettingllms_envs.core import (
 )
 from pettingllms_envs.quoting import quote_inline
 from pettingllms_envs.replies import fence, only_program
-from pettingllms_envs.workflows.base import BaseWorkflow
-from pettingllms_envs.workflows.tools import check_executor, importable, packages, ran, shown
+from pettingllms_envs.teams.base import BaseWorkflow
+from pettingllms_envs.teams.tools import check_executor, importable, packages, ran, shown
 
 
 TOOL = Role(

@@ -17,8 +17,8 @@ from pettingllms_envs.datasets.hidden_bench import MOST_MEMBERS
 from pettingllms_envs.quoting import quote_inline
 from pettingllms_envs.state_digest import Reported
 from pettingllms_envs.tasks.hidden_bench import HiddenBench, ProfileState
-from pettingllms_envs.workflows.base import BaseWorkflow
-from pettingllms_envs.workflows.channels import NO_MESSAGES, CountedMessages, LimitedMessages, Sent
+from pettingllms_envs.teams.base import BaseWorkflow
+from pettingllms_envs.teams.channels import NO_MESSAGES, CountedMessages, LimitedMessages, Sent
 
 
 MEMBER = "member"

@@ -53,7 +53,7 @@ from pettingllms_envs.core import (
 )
 from pettingllms_envs.observations import Observation, Prompt
 from pettingllms_envs.state_digest import Reported
-from pettingllms_envs.workflows.channels import NO_MESSAGES, Channel, Sent
+from pettingllms_envs.teams.channels import NO_MESSAGES, Channel, Sent
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from pettingllms_envs.quoting import quote
 from pettingllms_envs.retrieval import Passage
 from pettingllms_envs.state_digest import Reported
 from pettingllms_envs.tasks.search import ANSWER, ASK, MOST_QUERY, SEARCH, Search, SearchMove, SearchState
-from pettingllms_envs.workflows.base import BaseWorkflow, move_of_kind
-from pettingllms_envs.workflows.channels import NO_MESSAGES, Channel, CountedMessages, Sent
+from pettingllms_envs.teams.base import BaseWorkflow, move_of_kind
+from pettingllms_envs.teams.channels import NO_MESSAGES, Channel, CountedMessages, Sent
 
 
 SEARCHER, ANSWERER = "searcher", "answerer"

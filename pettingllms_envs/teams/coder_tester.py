@@ -47,7 +47,7 @@ from pettingllms_envs.graders.cases import Case, read_cases
 from pettingllms_envs.replies import fenced_blocks
 from pettingllms_envs.tasks.coding import Coding, CodingState
 from pettingllms_envs.tasks.coding_text import CASES_FORMAT, case_text, runs_text, write_cases
-from pettingllms_envs.workflows.base import BaseWorkflow
+from pettingllms_envs.teams.base import BaseWorkflow
 
 
 CODER = Role(
