@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Collection
@@ -78,6 +79,12 @@ ALLOWED_IMPORTS = {
     | {"pettingllms_envs.views", "pettingllms_envs.state_digest"}
     | {"pettingllms_envs.replies", "pettingllms_envs.teams", "pettingllms_envs.tasks"}
     | {"pettingllms_envs.retrieval", QUOTING}
+    | JUDGING,
+    "environments/__init__.py": set(),
+    "environments/*/*.py": {CORE, FEATURES, "pettingllms_envs.instances", "pettingllms_envs.observations", QUOTING}
+    | {"pettingllms_envs.replies", "pettingllms_envs.tasks", "pettingllms_envs.teams", "pettingllms_envs.tools"}
+    | {"pettingllms_envs.retrieval", "pettingllms_envs.views", "pettingllms_envs.state_digest"}
+    | {"pettingllms_envs.environments"}  # its own folder, and no other: see below
     | JUDGING,
     "observations.py": set(),
     # A server's tool calls are written as replies that environments parse.
@@ -177,9 +184,7 @@ def test_a_package_of_the_environments_imports_only_what_is_allowed(pattern: str
     for file in files:
         for name in imported(file.read_text(encoding="utf-8")):
             ours = name if top(name) == "pettingllms_envs" else top(name)
-            here = (
-                ours.rpartition(".")[0] if ours.count(".") == 2 else ours
-            )  # files of one package may import each other
+            here = ".".join(ours.split(".")[:2])  # files of one package may import each other
             assert {ours, here} & (ALLOWED_IMPORTS[pattern] | sys.stdlib_module_names | {"numpy"}), (
                 f"{file} imports {name}"
             )
@@ -208,6 +213,33 @@ def imported_of(modules: Collection[str], file: Path) -> set[str]:
             inner = {f"{node.module}.{alias.name}" for alias in node.names}
             found |= inner if inner <= set(modules) else {str(node.module)} | inner
     return found & set(modules)
+
+
+DOOR = re.compile(r"pettingllms_envs/[a-z]\w*_v\d+\.py")
+ENVIRONMENTS = ROOT / "pettingllms_envs" / "environments"
+FOLDERS = sorted(path.parent.name for path in ENVIRONMENTS.glob("*/__init__.py"))
+NAMED = re.compile(r"(?:\bpettingllms_envs\.|\")environments\.([a-z]\w*)")
+NAMED_OUTSIDE: dict[str, str] = {}
+"""Modules that name an environment's folder and are not one of its doors, with the reason."""
+
+
+@pytest.mark.parametrize(
+    "folder", sorted(path.name for path in ENVIRONMENTS.iterdir() if (path / "rules.py").exists())
+)
+def test_an_environment_names_no_other(folder: str) -> None:
+    for file in (ENVIRONMENTS / folder).rglob("*.py"):
+        assert set(NAMED.findall(file.read_text(encoding="utf-8"))) <= {folder}, file
+
+
+def test_an_environment_is_named_by_its_doors_alone() -> None:
+    found: dict[str, set[str]] = {}
+    for file in [*sources("pettingllms_envs"), *sources("pettingllms_trl")]:
+        folders = set(NAMED.findall(file.read_text(encoding="utf-8")))
+        if folders and ENVIRONMENTS not in file.parents:
+            found[file.relative_to(ROOT).as_posix()] = folders
+    doors = {name for name in found if DOOR.fullmatch(name)}
+    assert all(len(found[name]) == 1 for name in doors)
+    assert found.keys() - doors == NAMED_OUTSIDE.keys()
 
 
 def test_the_environments_import_no_model_library_and_not_the_trainer() -> None:

@@ -190,7 +190,7 @@ def episode(env: TextEnv) -> Iterator[str]:
     yield f"{env.standing().capitalize()} in turn {play.turn} of {env.workflow.num_turns}: {outcome}."
 
 
-OF_PLAY = ("pettingllms_envs.tasks.", "pettingllms_envs.teams.")
+OF_PLAY = ("pettingllms_envs.environments.", "pettingllms_envs.tasks.", "pettingllms_envs.teams.")
 FOR_AUTHORS = frozenset(
     f"pettingllms_envs.{kind}.{name}"
     for kind, names in {

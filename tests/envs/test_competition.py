@@ -10,7 +10,7 @@ import pytest
 
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.core import TEAM, Role, Transition
-from pettingllms_envs.tasks.kuhn_poker import KuhnPoker, KuhnState
+from pettingllms_envs.environments.kuhn_poker.rules import KuhnPoker, KuhnState
 from pettingllms_envs.tasks.multiplayer import MultiplayerTask
 from pettingllms_envs.tasks.plan_path import PlanPath
 from pettingllms_envs.teams.match import Match

@@ -61,8 +61,13 @@ class Site(NamedTuple):
     function: str
     number: int
 
+    @property
+    def place(self) -> str:
+        """The module with its folder, `"sokoban.text"`."""
+        return ".".join(self.module.split(".")[-2:])
+
     def __str__(self) -> str:
-        return ".".join(filter(None, (self.module.rpartition(".")[2], self.owner, self.function, str(self.number))))
+        return ".".join(filter(None, (self.place, self.owner, self.function, str(self.number))))
 
 
 def names(function: ast.AST, module: ast.Module) -> list[ast.Name]:
@@ -82,9 +87,11 @@ def functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
 
 
 def sites() -> Iterator[Site]:
-    for file in sorted([*PACKAGE.glob("tasks/*.py"), *PACKAGE.glob("teams/*.py")]):
+    for file in sorted(
+        file for folder in ("environments", "tasks", "teams") for file in PACKAGE.glob(f"{folder}/**/*.py")
+    ):
         tree = ast.parse(file.read_text(encoding="utf-8"))
-        module = f"pettingllms_envs.{file.parent.name}.{file.stem}"
+        module = ".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts)
         for owner, function in functions(tree):
             yield from (Site(module, owner, function.name, number) for number in range(len(names(function, tree))))
 
@@ -165,29 +172,29 @@ def coding(workflow: Any) -> Callable[[], TextEnv]:
 
 
 ENVIRONMENTS: dict[str, tuple[Callable[[], TextEnv], ...]] = {
-    "answering": (
+    "tasks.answering": (
         lambda: TextEnv(ToolReasoner(Sums(), executor=echo)),
         lambda: TextEnv(DraftPlan(Sums())),
         lambda: TextEnv(Designed(Sums(), disguised=True)),
     ),
-    "answer_rounds": (lambda: TextEnv(Ensemble(Sums())),),
-    "base": (lambda: TextEnv(DraftPlan(Riddles())),),
-    "coding": (coding(CoderTester),),
-    "coding_text": (coding(CoderTester),),
-    "hidden_bench": (made("hidden_bench"),),
-    "rows": (lambda: TextEnv(DraftPlan(Riddles())),),
-    "search": (made("search"),),
-    "channels": (made("archives"),),
-    "prompt_messages": (made("conversation"),),
-    "design_team": (made("archives", workflow="designed"),),
-    "designed": (made("archives", workflow="designed"), lambda: TextEnv(Designed(Forged()))),
-    "discussion": (made("hidden_bench"),),
-    "searchers": (made("search"),),
-    "single_reasoner": (lambda: TextEnv(SingleReasoner(Sums(), tools=True, executor=echo)),),
-    "tool_calls": tuple(made("plan_path", role_tools=[ECHO], tool_calls=style) for style in STYLES),
-    "tool_plan": (made("plan_path", workflow="tool_plan", executor=echo),),
-    "tool_reasoner": (lambda: TextEnv(ToolReasoner(Sums(), executor=echo)),),
-    "tools": (lambda: TextEnv(ToolReasoner(Sums(), executor=echo)),),
+    "teams.answer_rounds": (lambda: TextEnv(Ensemble(Sums())),),
+    "tasks.base": (lambda: TextEnv(DraftPlan(Riddles())),),
+    "tasks.coding": (coding(CoderTester),),
+    "tasks.coding_text": (coding(CoderTester),),
+    "tasks.hidden_bench": (made("hidden_bench"),),
+    "tasks.rows": (lambda: TextEnv(DraftPlan(Riddles())),),
+    "tasks.search": (made("search"),),
+    "teams.channels": (made("archives"),),
+    "tasks.prompt_messages": (made("conversation"),),
+    "teams.design_team": (made("archives", workflow="designed"),),
+    "teams.designed": (made("archives", workflow="designed"), lambda: TextEnv(Designed(Forged()))),
+    "teams.discussion": (made("hidden_bench"),),
+    "teams.searchers": (made("search"),),
+    "teams.single_reasoner": (lambda: TextEnv(SingleReasoner(Sums(), tools=True, executor=echo)),),
+    "teams.tool_calls": tuple(made("plan_path", role_tools=[ECHO], tool_calls=style) for style in STYLES),
+    "teams.tool_plan": (made("plan_path", workflow="tool_plan", executor=echo),),
+    "teams.tool_reasoner": (lambda: TextEnv(ToolReasoner(Sums(), executor=echo)),),
+    "teams.tools": (lambda: TextEnv(ToolReasoner(Sums(), executor=echo)),),
 }
 """Environments that reach the places of a module."""
 
@@ -235,7 +242,7 @@ def test_every_environment_of_ours_passes(name: str, workflow: str, style: str |
 def test_the_check_fails_where_a_text_is_not_escaped(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     function, code = without(site)
     monkeypatch.setattr(function, "__code__", code)
-    results = [result for make in ENVIRONMENTS[site.module.rpartition(".")[2]] for result in CHECK(make)]
+    results = [result for make in ENVIRONMENTS[site.place] for result in CHECK(make)]
     assert any("expected it escaped" in result.detail for result in results), "\n".join(map(str, results))
 
 

@@ -14,9 +14,9 @@ from pettingllms_envs import plan_path_v0
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.assembly import assemble
 from pettingllms_envs.core import ToolResult, ToolSpec, Unreadable
+from pettingllms_envs.environments.kuhn_poker.rules import KuhnPoker
 from pettingllms_envs.observations import PNG, Image, read_observation
 from pettingllms_envs.quoting import lines_outside
-from pettingllms_envs.tasks.kuhn_poker import KuhnPoker
 from pettingllms_envs.tasks.plan_path import PlanPath
 from pettingllms_envs.teams.draft_plan import DraftPlan
 from pettingllms_envs.teams.match import Match

@@ -14,7 +14,7 @@ to 0. With two players it is between -2 and 2, with three between -2 and 4.
 Outcome: `pot`, chips in it; `showdown`, whether cards were compared; `unreadable` replies.
 Instances: a seed decides the cards, and a random number for each move, which only the oracle uses. There are 6 deals
 for two players and 24 for three, so there are no splits: nothing could be held out. The option `deal` gives the cards.
-Oracle: an equilibrium strategy (`kuhn_poker_equilibrium`). It is mixed, and draws by the instance's random numbers:
+Oracle: an equilibrium strategy (`equilibrium`). It is mixed, and draws by the instance's random numbers:
 the same in the same state, and with the right probabilities over the seeds. With two players it guarantees its share
 of the game; with three, only that nobody gains by deviating alone.
 Source: H. W. Kuhn, "A simplified two-person poker", Contributions to the Theory of Games 1 (1950), 97-103; for three
@@ -30,9 +30,9 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from pettingllms_envs.core import Unreadable, check_choice
+from pettingllms_envs.environments.kuhn_poker.equilibrium import bet_probability
 from pettingllms_envs.instances import seeded
 from pettingllms_envs.replies import match_last_line
-from pettingllms_envs.tasks.kuhn_poker_equilibrium import bet_probability
 from pettingllms_envs.tasks.multiplayer import MultiplayerTask
 
 
