@@ -15,8 +15,8 @@ arXiv:1807.06757; with a lower bound where the optimum is unknown); `moves` and 
 the start and `distance` left (-1 if unknown or if there is no solution); `deadlock`: it is proved that there is none;
 `boxes_on_goals`; `exact`.
 Instances: a function of version, settings, split, level and seed, or a level in the XSB format
-(`pettingllms_envs.tasks.sokoban_levels`). Each is solvable and its optimum known. The splits never share a room, not
-even turned or mirrored (`pettingllms_envs.tasks.sokoban_generator`).
+(`pettingllms_envs.environments.sokoban.levels`). Each is solvable and its optimum known. The splits never share a room, not
+even turned or mirrored (`pettingllms_envs.environments.sokoban.generator`).
 Levels, in an n x n room, by boxes and optimum in moves: 1: one box, 2 to n-1; 2: one, n to 2n-2; 3: two, n+2 to 2n+2;
 4: two, 2n+3 to 4n-2; 5: three, 3n+2 or more, from n = 12 on 38 or more. For n = 5: one, 2 to 3; one, 4 to 5; two, 3
 to 4; two, 5 to 6; two, 7 or more; so small rooms are few, a handful in the test split.
@@ -31,16 +31,16 @@ from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
 from pettingllms_envs.core import SPLITS, check_choice, check_whole
+from pettingllms_envs.environments.sokoban.bound import Position, cells_of, lower_bound
+from pettingllms_envs.environments.sokoban.generator import Difficulty, Start, draws, levels
+from pettingllms_envs.environments.sokoban.levels import read_level
+from pettingllms_envs.environments.sokoban.solver import SearchLimitError, solve
+from pettingllms_envs.environments.sokoban.table import Table, distance, table_of
+from pettingllms_envs.environments.sokoban.text import STEPS, places_of, pushed, show_room
 from pettingllms_envs.features import Tile
 from pettingllms_envs.instances import seeded
 from pettingllms_envs.replies import LETTERS
 from pettingllms_envs.tasks.grid import BUMP, STEP, MovesTask, check_most
-from pettingllms_envs.tasks.sokoban_bound import Position, cells_of, lower_bound
-from pettingllms_envs.tasks.sokoban_generator import Difficulty, Start, draws, levels
-from pettingllms_envs.tasks.sokoban_levels import read_level
-from pettingllms_envs.tasks.sokoban_solver import SearchLimitError, solve
-from pettingllms_envs.tasks.sokoban_table import Table, distance, table_of
-from pettingllms_envs.tasks.sokoban_text import STEPS, places_of, pushed, show_room
 
 
 FLOOR, WALL, GOAL, BOX, PLAYER = "#f4f1ea", "#4a4e57", "#3a9d5d", "#b9783c", "#2f6fde"

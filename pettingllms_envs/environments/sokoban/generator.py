@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from pettingllms_envs.environments.sokoban.bound import Position, cells_of, region, steps_of
+from pettingllms_envs.environments.sokoban.solver import SearchLimitError, solve
+from pettingllms_envs.environments.sokoban.table import at_distance, longest, table_of
 from pettingllms_envs.instances import split_of
-from pettingllms_envs.tasks.sokoban_bound import Position, cells_of, region, steps_of
-from pettingllms_envs.tasks.sokoban_solver import SearchLimitError, solve
-from pettingllms_envs.tasks.sokoban_table import at_distance, longest, table_of
 
 
 NODES: Final = 3_000  # of A* in a room without a table; that takes up to 0.1 s

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from pettingllms_envs.environments.sokoban.bound import cells_of, steps_of
+from pettingllms_envs.environments.sokoban.levels import MAX_SIDE
 from pettingllms_envs.replies import LETTERS
 from pettingllms_envs.tasks.grid import ways
-from pettingllms_envs.tasks.sokoban_bound import cells_of, steps_of
-from pettingllms_envs.tasks.sokoban_levels import MAX_SIDE
 
 
 STEPS = tuple(dict(zip(LETTERS, steps_of(width), strict=True)) for width in range(MAX_SIDE + 1))

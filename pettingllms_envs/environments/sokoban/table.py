@@ -11,7 +11,7 @@ from functools import lru_cache
 from math import comb
 from typing import Final
 
-from pettingllms_envs.tasks.sokoban_bound import DEAD
+from pettingllms_envs.environments.sokoban.bound import DEAD
 
 
 MAX_PLACEMENTS: Final = 10_000  # of the boxes in a room; its table takes some 10 ms and at most some MB

@@ -14,7 +14,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from pettingllms_envs.tasks.sokoban_bound import DEAD, Position, cells_of, lower_bound, region
+from pettingllms_envs.environments.sokoban.bound import DEAD, Position, cells_of, lower_bound, region
 
 
 MAX_SIDE: Final = 100  # the bit masks of a larger board would pass Python's limit on the digits of a printed integer

@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pettingllms_envs.core import check_choice
-from pettingllms_envs.replies import LETTERS
-from pettingllms_envs.tasks.sokoban_bound import (
+from pettingllms_envs.environments.sokoban.bound import (
     DEAD,
     FAR,
     Position,
@@ -24,6 +23,7 @@ from pettingllms_envs.tasks.sokoban_bound import (
     room_of,
     steps_of,
 )
+from pettingllms_envs.replies import LETTERS
 
 
 Node = tuple[int, int]  # the boxes, and as a set of one the player's cell, or of those it can reach the first
