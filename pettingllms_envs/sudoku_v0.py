@@ -1,11 +1,11 @@
 """Fill the grid so that every row, column and box has each digit once, the clues kept.
 
-The task and its settings: `pettingllms_envs.tasks.sudoku.Sudoku`; all other arguments:
+The task and its settings: `pettingllms_envs.environments.sudoku.rules.Sudoku`; all other arguments:
 `pettingllms_envs.assembly.assemble`.
 """
 
 from pettingllms_envs.assembly import GAMES, assemble
-from pettingllms_envs.tasks.sudoku import Sudoku
+from pettingllms_envs.environments.sudoku.rules import Sudoku
 from pettingllms_envs.teams.describer_solver import DescriberSolver
 
 

@@ -1,1 +1,1 @@
-"""Sokoban. Read `rules`, then `text`, `levels`, `generator`, `solver`, its `table` of solved positions, and `bound`."""
+"""Sokoban. Read `rules`, then `text`, `levels`, `generator`, `solver`, `table` (all solvable positions) and `bound`."""

@@ -1,7 +1,7 @@
 """Sokoban's instances: random rooms played backwards, so that each can be solved and its optimum is known.
 
 A room is a random floor (3/16 of the inner cells are walls at first, and of the rest one connected part is kept) with
-random goals. Where its table (`sokoban_table`) is in reach, the optimum of every solvable start is known: a length is
+random goals. Where its table (`table`) is in reach, the optimum of every solvable start is known: a length is
 drawn first and then a start of that length, so long ones are as likely as short ones. In larger rooms boxes are pulled
 away from the goals at random and the optimum is what A* finds; rooms that take it too long are passed over.
 

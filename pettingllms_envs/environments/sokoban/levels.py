@@ -30,7 +30,7 @@ def read_level(text: str, where: str = "the level") -> Position:
     Empty lines around its rows, and lines that begin with `;`, do not matter.
 
     Raises:
-        ValueError: It is no level, several, too large, or found out to be unsolvable (`sokoban_bound.lower_bound`).
+        ValueError: It is no level, several, too large, or found out to be unsolvable (`bound.lower_bound`).
     """
     lines = text.splitlines()
     full = [number for number, line in enumerate(lines) if line.strip() and line.lstrip()[0] != ";"]

@@ -15,8 +15,8 @@ arXiv:1807.06757; with a lower bound where the optimum is unknown); `moves` and 
 the start and `distance` left (-1 if unknown or if there is no solution); `deadlock`: it is proved that there is none;
 `boxes_on_goals`; `exact`.
 Instances: a function of version, settings, split, level and seed, or a level in the XSB format
-(`pettingllms_envs.environments.sokoban.levels`). Each is solvable and its optimum known. The splits never share a room, not
-even turned or mirrored (`pettingllms_envs.environments.sokoban.generator`).
+(`levels`). Each is solvable and its optimum known. The splits never share a room, not
+even turned or mirrored (`generator`).
 Levels, in an n x n room, by boxes and optimum in moves: 1: one box, 2 to n-1; 2: one, n to 2n-2; 3: two, n+2 to 2n+2;
 4: two, 2n+3 to 4n-2; 5: three, 3n+2 or more, from n = 12 on 38 or more. For n = 5: one, 2 to 3; one, 4 to 5; two, 3
 to 4; two, 5 to 6; two, 7 or more; so small rooms are few, a handful in the test split.
@@ -50,7 +50,7 @@ ORACLE_NODES = 100_000  # of a search in a room without a table; some seconds
 
 
 class SokobanState(NamedTuple):
-    """A position in a room and how it was reached. See `sokoban_bound.Position` for the first five.
+    """A position in a room and how it was reached. See `bound.Position` for the first five.
 
     Args:
         width: Columns. Cells are numbered row by row from 0, so cell = row * width + column.
@@ -80,7 +80,7 @@ class SokobanState(NamedTuple):
 
     @property
     def position(self) -> Position:
-        """Where everything is, for `sokoban_solver.solve` and `sokoban_levels.write_level`."""
+        """Where everything is, for `solver.solve` and `levels.write_level`."""
         return Position(*self[:5])
 
 

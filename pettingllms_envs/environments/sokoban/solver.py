@@ -1,6 +1,6 @@
 """Sokoban's search: A* for optimal solutions, in pushes or in moves.
 
-It goes through the positions in which a box was just pushed. The bound (`sokoban_bound`) is admissible and consistent:
+It goes through the positions in which a box was just pushed. The bound (`bound`) is admissible and consistent:
 a push changes the price of one box, by at most one, and takes the player to no other side of any other box. So the
 first solution taken from the queue is optimal.
 """

@@ -11,8 +11,8 @@ from itertools import compress
 from operator import itemgetter, ne
 
 from pettingllms_envs.core import Unreadable
+from pettingllms_envs.environments.sudoku.solver import BOXES, shape_of
 from pettingllms_envs.replies import last_line
-from pettingllms_envs.tasks.sudoku_solver import BOXES, shape_of
 
 
 Fills = tuple[tuple[int, str], ...]

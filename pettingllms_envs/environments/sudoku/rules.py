@@ -9,11 +9,11 @@ wrong one two (erase and fill). So a guess among two or more digits gains nothin
 Costs of a move: `clue` -0.1 if it contradicts a clue.
 Outcome: `success`; `empty` and `wrong` cells; `conflicts`, how often a row, column or box has a digit twice; `clues`.
 Instances: a function of version, size, empty cells, split, level and seed, or a board written out. That the solution
-is the only one is proved by a search (`sudoku_solver`), for 4 x 4 by a table of all puzzles (`sudoku_table`). The
+is the only one is proved by a search (`solver`), for 4 x 4 by a table of all puzzles (`table`). The
 splits, 80/10/10 by SHA-256, are disjoint up to all symmetries of Sudoku: the digits; rows within bands, bands, columns
 within stacks, stacks; transposition where boxes are square. What is hashed is the exact canonical form for 4 x 4, else
-how the clues are spread over bands, stacks and digits (`sudoku_digging.form`).
-Levels: by the number of empty cells and the hardest step that a solver needs (`sudoku_solver.GRADES`), see `LEVELS`.
+how the clues are spread over bands, stacks and digits (`digging.form`).
+Levels: by the number of empty cells and the hardest step that a solver needs (`solver.GRADES`), see `LEVELS`.
 Every 4 x 4 puzzle with one solution can be solved by naked singles alone, so there only the empty cells differ.
 Source: the Sudoku task of arXiv:2510.11062, whose checker takes any valid grid and whose puzzles mostly have no
 solution.
@@ -28,13 +28,9 @@ from operator import eq
 from typing import ClassVar, NamedTuple
 
 from pettingllms_envs.core import SPLITS, Unreadable, check_choice, check_whole
-from pettingllms_envs.features import Tile
-from pettingllms_envs.instances import seeded
-from pettingllms_envs.tasks import sudoku_digging, sudoku_table
-from pettingllms_envs.tasks.base import OpenTask
-from pettingllms_envs.tasks.grid import OF_BOARDS
-from pettingllms_envs.tasks.sudoku_solver import BOXES, candidates, solutions
-from pettingllms_envs.tasks.sudoku_text import (
+from pettingllms_envs.environments.sudoku import digging, table
+from pettingllms_envs.environments.sudoku.solver import BOXES, candidates, solutions
+from pettingllms_envs.environments.sudoku.text import (
     Fills,
     cell_names,
     conflict_cells,
@@ -46,6 +42,10 @@ from pettingllms_envs.tasks.sudoku_text import (
     read_reply,
     write_fills,
 )
+from pettingllms_envs.features import Tile
+from pettingllms_envs.instances import seeded
+from pettingllms_envs.tasks.base import OpenTask
+from pettingllms_envs.tasks.grid import OF_BOARDS
 
 
 CLUE = -0.1
@@ -126,7 +126,7 @@ class Sudoku(OpenTask[SudokuState]):
     def blind_replies(self) -> tuple[str, ...]:  # type: ignore[override]
         """Valid grids that were drawn for no puzzle, grids of one digit, a row, the first cell, the last cell."""
         size, digits = self.size, "123456789"[: self.size]
-        whole = [*sudoku_table.GRIDS] if size == 4 else [_regular(size)]
+        whole = [*table.GRIDS] if size == 4 else [_regular(size)]
         whole += [grid[::-1] for grid in whole] + [digit * size * size for digit in digits]
         fills: list[Fills] = [tuple(enumerate(grid)) for grid in dict.fromkeys(whole)]
         fills += [tuple(enumerate(digits)), *(((cell, digit),) for cell in (0, size * size - 1) for digit in digits)]
@@ -160,14 +160,14 @@ class Sudoku(OpenTask[SudokuState]):
         rng = seeded("sudoku", "v0", self.size, fewest, greatest, grades, split, seed)
         if self.size == 4:
             number, extra = divmod(rng.getrandbits(64), greatest - fewest + 1)
-            clues, solution = sudoku_table.draw(number, fewest + extra, split)
+            clues, solution = table.draw(number, fewest + extra, split)
         else:
             empties = rng.randint(fewest, greatest)
-            clues, solution = sudoku_digging.draw(rng, self.size, empties, split, grades)
+            clues, solution = digging.draw(rng, self.size, empties, split, grades)
         return SudokuState(clues, clues, solution)
 
     def parse(self, reply: str) -> Fills | Unreadable:
-        """The fills, or the digits of the whole grid, that the reply ends with; see `sudoku_text.read_reply`."""
+        """The fills, or the digits of the whole grid, that the reply ends with; see `text.read_reply`."""
         return read_reply(self.size, reply)
 
     def apply(self, state: SudokuState, move: Fills) -> SudokuState:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import random
 
+from pettingllms_envs.environments.sudoku.solver import BOXES, grade, has_other_digit, propagate, shape_of, written
 from pettingllms_envs.instances import split_of
-from pettingllms_envs.tasks.sudoku_solver import BOXES, grade, has_other_digit, propagate, shape_of, written
 
 
 # Guesses after which a search is restarted: most need 30, and a few would take 10,000 times as long.
