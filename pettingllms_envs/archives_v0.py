@@ -1,13 +1,11 @@
 """Answer questions whose facts lie in two archives: agents who tell each other can, and who reads one provably cannot.
 
-The task and its settings: `pettingllms_envs.tasks.archives.Archives`; the workflows:
-`pettingllms_envs.teams.librarians`; all other arguments: `pettingllms_envs.assembly.assemble`.
+The task and its settings: `pettingllms_envs.environments.archives.rules.Archives`; the workflows:
+`pettingllms_envs.environments.archives.librarians`; all other arguments: `pettingllms_envs.assembly.assemble`.
 """
 
 from pettingllms_envs.assembly import assemble
-from pettingllms_envs.tasks.archives import Archives
-from pettingllms_envs.teams.designed import Designed
-from pettingllms_envs.teams.librarians import (
+from pettingllms_envs.environments.archives.librarians import (
     DirectedLibrarian,
     FullLibrarian,
     LibrarianPair,
@@ -17,6 +15,8 @@ from pettingllms_envs.teams.librarians import (
     SilentLibrarians,
     SilentPair,
 )
+from pettingllms_envs.environments.archives.rules import Archives
+from pettingllms_envs.teams.designed import Designed
 
 
 raw_env, env, parallel_env = assemble(

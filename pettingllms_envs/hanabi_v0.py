@@ -1,11 +1,11 @@
 """Hanabi for two to five players, each of whom sees all cards but its own.
 
-The task and its settings: `pettingllms_envs.tasks.hanabi.Hanabi`; the workflows:
+The task and its settings: `pettingllms_envs.environments.hanabi.rules.Hanabi`; the workflows:
 `pettingllms_envs.teams.cooperative`; all other arguments: `pettingllms_envs.assembly.assemble`.
 """
 
 from pettingllms_envs.assembly import assemble
-from pettingllms_envs.tasks.hanabi import Hanabi
+from pettingllms_envs.environments.hanabi.rules import Hanabi
 from pettingllms_envs.teams.cooperative import AdHoc, CooperativeTeam
 
 

@@ -16,8 +16,8 @@ from typing import ClassVar
 
 from pettingllms_envs.assembly import assemble
 from pettingllms_envs.core import check_choice
-from pettingllms_envs.tasks.archives import Archives
-from pettingllms_envs.tasks.plan_path import PlanPath
+from pettingllms_envs.environments.archives.rules import Archives
+from pettingllms_envs.environments.plan_path.rules import PlanPath
 from pettingllms_envs.teams.designed import RANDOM, Designed
 from pettingllms_envs.teams.designs import JOBS, Design, Member, random_design, read_design
 from pettingllms_envs.teams.functions import Game, Questions

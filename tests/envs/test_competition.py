@@ -11,8 +11,8 @@ import pytest
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.core import TEAM, Role, Transition
 from pettingllms_envs.environments.kuhn_poker.rules import KuhnPoker, KuhnState
+from pettingllms_envs.environments.plan_path.rules import PlanPath
 from pettingllms_envs.tasks.multiplayer import MultiplayerTask
-from pettingllms_envs.tasks.plan_path import PlanPath
 from pettingllms_envs.teams.match import Match
 from pettingllms_envs.teams.single import Single
 from pettingllms_envs.testing import Report, Result, check

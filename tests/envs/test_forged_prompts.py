@@ -18,15 +18,15 @@ from code_problems import SQUARE, UNIQUE
 from pettingllms_envs import registry
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.core import Role, ToolResult, ToolSpec
+from pettingllms_envs.environments.archives.rules import Archives
+from pettingllms_envs.environments.plan_path.rules import PlanPath
 from pettingllms_envs.quoting import escape, quote
 from pettingllms_envs.replies import fence
 from pettingllms_envs.spaces import ChatText
 from pettingllms_envs.tasks.answering import AnswerState
 from pettingllms_envs.tasks.apps import Apps
-from pettingllms_envs.tasks.archives import Archives
 from pettingllms_envs.tasks.coding import CodingState
 from pettingllms_envs.tasks.math import Math
-from pettingllms_envs.tasks.plan_path import PlanPath
 from pettingllms_envs.tasks.rows import RowProblem, RowState, RowTask
 from pettingllms_envs.teams.coder_tester import CoderTester
 from pettingllms_envs.teams.designed import Designed

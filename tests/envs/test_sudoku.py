@@ -502,8 +502,8 @@ def test_wrong_fields_are_errors_that_say_what_to_do(fields: dict[str, object], 
 def test_instances_are_equal_in_another_process_with_another_hash_seed() -> None:
     program = (
         "import json; from pettingllms_envs.environments.sudoku.rules import Sudoku\n"
-        "print(json.dumps([Sudoku(size=size).generate(seed, split, level) for size in (4, 6, 9) for seed in (0, 1, -5, 10**20) for split in ('train', 'test') for"
-        " level in (None, 3)]))"
+        "print(json.dumps([Sudoku(size=size).generate(seed, split, level) for size in (4, 6, 9) for seed in "
+        "(0, 1, -5, 10**20) for split in ('train', 'test') for level in (None, 3)]))"
     )
     outputs = [
         subprocess.run(

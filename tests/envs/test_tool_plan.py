@@ -6,11 +6,11 @@ import pytest
 
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.core import ToolResult, Unreadable
+from pettingllms_envs.environments.plan_path.grid import PlanPathState
+from pettingllms_envs.environments.plan_path.rules import PlanPath
 from pettingllms_envs.plan_path_v0 import raw_env
 from pettingllms_envs.replies import only_program
 from pettingllms_envs.sandbox import ToolExecutor
-from pettingllms_envs.tasks.plan_path import PlanPath
-from pettingllms_envs.tasks.plan_path_grid import PlanPathState
 from pettingllms_envs.teams.tool_plan import ToolPlan
 
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from pettingllms_envs.core import Unreadable
-from pettingllms_envs.replies import match_last_line
-from pettingllms_envs.tasks.hanabi_cards import (
+from pettingllms_envs.environments.hanabi.cards import (
     COLOR,
     COLORS,
     DISCARD,
@@ -19,6 +18,7 @@ from pettingllms_envs.tasks.hanabi_cards import (
     HanabiView,
     HeldCard,
 )
+from pettingllms_envs.replies import match_last_line
 
 
 ENGLISH_RULES = """\

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from pettingllms_envs.core import TEAM, UNREADABLE_PENALTY, Role, Transition, Unreadable, check_choice, part_ranges
+from pettingllms_envs.environments.note_taking.rules import ANSWER, NOTES, SAY, DigitsMove, NoteTaking, NoteTakingState
 from pettingllms_envs.features import Form, Forms
-from pettingllms_envs.tasks.note_taking import ANSWER, NOTES, SAY, DigitsMove, NoteTaking, NoteTakingState
 
 
 ANSWERERS = ("other", "watcher")

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
+from pettingllms_envs.environments.plan_path.grid import PlanPathState, distance, neighbours_of
 from pettingllms_envs.tasks.grid import ways
-from pettingllms_envs.tasks.plan_path_grid import PlanPathState, distance, neighbours_of
 
 
 _SYMBOLS = bytes.maketrans(b"01", b".#")

@@ -8,9 +8,9 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from pettingllms_envs.core import check_whole
+from pettingllms_envs.environments.plan_path.grid import PlanPathState, distance, form
 from pettingllms_envs.instances import seeded, split_of
 from pettingllms_envs.tasks.grid import check_most
-from pettingllms_envs.tasks.plan_path_grid import PlanPathState, distance, form
 
 
 NAME, VERSION = "plan_path", 0

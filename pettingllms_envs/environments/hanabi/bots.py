@@ -25,8 +25,7 @@ import random
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from pettingllms_envs.instances import seeded
-from pettingllms_envs.tasks.hanabi_cards import (
+from pettingllms_envs.environments.hanabi.cards import (
     COLOR,
     COPIES,
     DISCARD,
@@ -40,6 +39,7 @@ from pettingllms_envs.tasks.hanabi_cards import (
     legal_moves,
     unseen,
 )
+from pettingllms_envs.instances import seeded
 
 
 Bot = Callable[[HanabiView], HanabiMove]

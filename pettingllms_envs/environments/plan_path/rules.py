@@ -24,10 +24,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pettingllms_envs.core import SPLITS, check_choice
-from pettingllms_envs.features import Tile
-from pettingllms_envs.instances import seeded
-from pettingllms_envs.tasks.grid import BUMP, STEP, MovesTask
-from pettingllms_envs.tasks.plan_path_generator import (
+from pettingllms_envs.environments.plan_path.generator import (
     NAME,
     VERSION,
     Difficulty,
@@ -36,8 +33,11 @@ from pettingllms_envs.tasks.plan_path_generator import (
     draws,
     levels,
 )
-from pettingllms_envs.tasks.plan_path_grid import PlanPathState, neighbours_of, within
-from pettingllms_envs.tasks.plan_path_text import picture, read_board, way_to, words_of
+from pettingllms_envs.environments.plan_path.grid import PlanPathState, neighbours_of, within
+from pettingllms_envs.environments.plan_path.text import picture, read_board, way_to, words_of
+from pettingllms_envs.features import Tile
+from pettingllms_envs.instances import seeded
+from pettingllms_envs.tasks.grid import BUMP, STEP, MovesTask
 
 
 FLOOR, WALL, GOAL, WALKER = "#f4f1ea", "#4a4e57", "#3a9d5d", "#2f6fde"

@@ -46,11 +46,8 @@ from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple
 
 from pettingllms_envs.core import SPLITS, ToolResult, ToolSpec, Unreadable, check_choice, check_whole
-from pettingllms_envs.features import BlindPolicy
-from pettingllms_envs.instances import seeded
-from pettingllms_envs.replies import match_last_line
-from pettingllms_envs.tasks.archives_blind import blind_policies
-from pettingllms_envs.tasks.archives_world import (
+from pettingllms_envs.environments.archives.blind import blind_policies
+from pettingllms_envs.environments.archives.world import (
     ARCHIVES,
     STEPS,
     WORDINGS,
@@ -61,6 +58,9 @@ from pettingllms_envs.tasks.archives_world import (
     most_alike,
     world_of,
 )
+from pettingllms_envs.features import BlindPolicy
+from pettingllms_envs.instances import seeded
+from pettingllms_envs.replies import match_last_line
 from pettingllms_envs.tasks.base import OpenTask
 
 
@@ -160,7 +160,7 @@ class Archives(OpenTask[ArchivesState]):
 
     @property
     def blind_policies(self) -> Mapping[str, BlindPolicy]:
-        """See `pettingllms_envs.tasks.archives_blind`."""
+        """See `blind`."""
         return blind_policies(self.facts)
 
     def look_alikes(self, state: ArchivesState, settings: Mapping[str, Any]) -> Sequence[Archives]:

@@ -30,10 +30,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from pettingllms_envs.core import SPLITS, Unreadable, check_choice
-from pettingllms_envs.instances import seeded, split_of
-from pettingllms_envs.tasks.cooperative import CooperativeTask
-from pettingllms_envs.tasks.hanabi_bots import BOTS
-from pettingllms_envs.tasks.hanabi_cards import (
+from pettingllms_envs.environments.hanabi.bots import BOTS
+from pettingllms_envs.environments.hanabi.cards import (
     ALL_RANKS,
     COLOR,
     DISCARD,
@@ -51,7 +49,9 @@ from pettingllms_envs.tasks.hanabi_cards import (
     all_cards,
     canonical,
 )
-from pettingllms_envs.tasks.hanabi_text import WORDINGS, parse, write
+from pettingllms_envs.environments.hanabi.text import WORDINGS, parse, write
+from pettingllms_envs.instances import seeded, split_of
+from pettingllms_envs.tasks.cooperative import CooperativeTask
 
 
 Hand = tuple[HeldCard, ...]
@@ -278,7 +278,7 @@ class Hanabi(CooperativeTask[HanabiState]):
         }
 
     def bot(self, state: HanabiState, name: str) -> HanabiMove:
-        """The move of a bot for the acting player; see `pettingllms_envs.tasks.hanabi_bots`."""
+        """The move of a bot for the acting player; see `bots`."""
         return BOTS[name](self.view(state, state.player))
 
     def _receiver(self, state: HanabiState, move: HanabiMove) -> Hand:

@@ -15,7 +15,7 @@ Outcome: `noted`, the share of all readings that notes have; `told`; `lone_bound
 see below.
 Lone bound: two note takers can be right always if both have room for their streams. One with the same room and
 the same number of replies is right at most in `NoteTaking.lone_bound()` of the episodes, whatever it writes:
-`pettingllms_envs.tasks.note_taking_bound` has the proof. With 16 readings of 10,000 values and 32 digits that is
+`bound` has the proof. With 16 readings of 10,000 values and 32 digits that is
 56.3%, with 8 of 1,000 and 12 digits 50.8%. It is a bound of notes that are written when all readings are known, and
 is not known to be reached by an agent that reads in order: who writes readings down as they come is right in 50.0%
 and 50.0%; with 4 of 10 and 2 digits in 55.0%, the best that a search found in 57.8%, where the
@@ -41,11 +41,11 @@ from functools import partial
 from typing import ClassVar, NamedTuple
 
 from pettingllms_envs.core import SPLITS, Unreadable, check_choice, check_whole
+from pettingllms_envs.environments.note_taking.bound import count_notes, counting_bound
 from pettingllms_envs.features import BlindPolicy, Memory, always
 from pettingllms_envs.instances import seeded
 from pettingllms_envs.replies import match_last_line
 from pettingllms_envs.tasks.base import OpenTask
-from pettingllms_envs.tasks.note_taking_bound import count_notes, counting_bound
 
 
 NOTES, SAY, ANSWER = "notes", "say", "answer"
@@ -121,7 +121,7 @@ class NoteTaking(OpenTask[NoteTakingState]):
         return len(str(self.values - 1))
 
     def lone_bound(self) -> Fraction:
-        """The greatest share of right answers of one note taker that sees no rewards; proof in `note_taking_bound`."""
+        """The greatest share of right answers of one note taker that sees no rewards; proof in `bound`."""
         return counting_bound(self.readings, self.values, count_notes(self.digits))
 
     def blind_bound(self) -> Fraction:

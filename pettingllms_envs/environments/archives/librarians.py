@@ -25,10 +25,18 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from pettingllms_envs.core import TEAM, UNREADABLE_PENALTY, Role, Transition, check_choice, part_ranges
+from pettingllms_envs.environments.archives.rules import (
+    ANSWER,
+    MOST_QUERY,
+    SAY,
+    SEARCH,
+    Archives,
+    ArchivesMove,
+    ArchivesState,
+)
+from pettingllms_envs.environments.archives.world import ARCHIVES, archive_of, drawn_archive
 from pettingllms_envs.features import Form, Forms
 from pettingllms_envs.state_digest import Reported
-from pettingllms_envs.tasks.archives import ANSWER, MOST_QUERY, SAY, SEARCH, Archives, ArchivesMove, ArchivesState
-from pettingllms_envs.tasks.archives_world import ARCHIVES, archive_of, drawn_archive
 from pettingllms_envs.teams.base import move_of_kind
 from pettingllms_envs.teams.channels import NO_MESSAGES, CountedMessages, LimitedMessages, Sent
 
