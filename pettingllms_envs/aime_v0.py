@@ -1,16 +1,16 @@
 """Answer problems of this package in the manner of AIME, or with `year=2024` the exam's own: whole numbers to 999.
 
-The task and its settings: `pettingllms_envs.tasks.aime.Aime`; all other arguments:
+The task and its settings: `pettingllms_envs.environments.mathematics.aime.Aime`; all other arguments:
 `pettingllms_envs.assembly.assemble`.
 """
 
 from pettingllms_envs.assembly import assemble
-from pettingllms_envs.tasks.aime import Aime
+from pettingllms_envs.environments.mathematics.aime import Aime
+from pettingllms_envs.environments.mathematics.single_reasoner import SingleReasoner
+from pettingllms_envs.environments.mathematics.tool_reasoner import ToolReasoner
 from pettingllms_envs.teams.debate import Debate
 from pettingllms_envs.teams.ensemble import Ensemble
 from pettingllms_envs.teams.self_verification import SelfVerification
-from pettingllms_envs.teams.single_reasoner import SingleReasoner
-from pettingllms_envs.teams.tool_reasoner import ToolReasoner
 
 
 WORKFLOWS = (ToolReasoner, SingleReasoner, Ensemble, Debate, SelfVerification)

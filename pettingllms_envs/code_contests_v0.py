@@ -2,14 +2,14 @@
 
 A coder and a tester play, or a coder alone.
 
-The task and its settings: `pettingllms_envs.tasks.code_contests.CodeContests`; all other arguments:
+The task and its settings: `pettingllms_envs.environments.coding.code_contests.CodeContests`; all other arguments:
 `pettingllms_envs.assembly.assemble`.
 """
 
 from pettingllms_envs.assembly import assemble
-from pettingllms_envs.tasks.code_contests import CodeContests
-from pettingllms_envs.teams.coder_tester import CoderTester
-from pettingllms_envs.teams.lone_coder import SelfRefine, SingleCoder
+from pettingllms_envs.environments.coding.code_contests import CodeContests
+from pettingllms_envs.environments.coding.coder_tester import CoderTester
+from pettingllms_envs.environments.coding.lone_coder import SelfRefine, SingleCoder
 
 
 raw_env, env, parallel_env = assemble(CodeContests, __name__, (CoderTester, SingleCoder, SelfRefine))

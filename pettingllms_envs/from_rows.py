@@ -32,9 +32,9 @@ def conversation(roles: Sequence[str], **settings: Any) -> Callable[[], TextEnv]
 
     Args:
         roles: Names in the order in which they speak; one that is named twice speaks twice.
-        settings: `instructions` and `history` by role, `rewarded` roles and others, see
-            `pettingllms_envs.teams.conversation.Conversation` and `pettingllms_envs.tasks.prompts.Prompts`; and
-            those of every environment (`pettingllms_envs.assembly.assemble`).
+        settings: `instructions` and `history` by role, `rewarded` roles and others, see `Conversation` and `Prompts`
+            in `pettingllms_envs.environments.conversation`; and those of every environment
+            (`pettingllms_envs.assembly.assemble`).
 
     Raises:
         ValueError: A role or setting is not as there.

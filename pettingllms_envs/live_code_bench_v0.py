@@ -2,14 +2,14 @@
 
 A coder and a tester play, or a coder alone.
 
-The task and its settings: `pettingllms_envs.tasks.live_code_bench.LiveCodeBench`; all other arguments:
+The task and its settings: `pettingllms_envs.environments.coding.live_code_bench.LiveCodeBench`; all other arguments:
 `pettingllms_envs.assembly.assemble`.
 """
 
 from pettingllms_envs.assembly import assemble
-from pettingllms_envs.tasks.live_code_bench import LiveCodeBench
-from pettingllms_envs.teams.coder_tester import CoderTester
-from pettingllms_envs.teams.lone_coder import SelfRefine, SingleCoder
+from pettingllms_envs.environments.coding.coder_tester import CoderTester
+from pettingllms_envs.environments.coding.live_code_bench import LiveCodeBench
+from pettingllms_envs.environments.coding.lone_coder import SelfRefine, SingleCoder
 
 
 raw_env, env, parallel_env = assemble(LiveCodeBench, __name__, (CoderTester, SingleCoder, SelfRefine))

@@ -2,17 +2,17 @@
 
 Answers are numbers, expressions, tuples and intervals.
 
-The task and its settings: `pettingllms_envs.tasks.olympiad_bench.OlympiadBench`; all other arguments:
+The task and its settings: `pettingllms_envs.environments.mathematics.olympiad_bench`; all other arguments:
 `pettingllms_envs.assembly.assemble`.
 """
 
 from pettingllms_envs.assembly import assemble
-from pettingllms_envs.tasks.olympiad_bench import OlympiadBench
+from pettingllms_envs.environments.mathematics.olympiad_bench import OlympiadBench
+from pettingllms_envs.environments.mathematics.single_reasoner import SingleReasoner
+from pettingllms_envs.environments.mathematics.tool_reasoner import ToolReasoner
 from pettingllms_envs.teams.debate import Debate
 from pettingllms_envs.teams.ensemble import Ensemble
 from pettingllms_envs.teams.self_verification import SelfVerification
-from pettingllms_envs.teams.single_reasoner import SingleReasoner
-from pettingllms_envs.teams.tool_reasoner import ToolReasoner
 
 
 WORKFLOWS = (ToolReasoner, SingleReasoner, Ensemble, Debate, SelfVerification)

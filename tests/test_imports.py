@@ -122,16 +122,12 @@ ALLOWED_IMPORTS = {
     # Plain rows in, findings out: the trainer runs these checks, too. Parquet's library is an extra.
     "audit/*.py": {"pyarrow", "pettingllms_envs.audit", "pettingllms_envs.installing"}
     | {"pettingllms_envs.episodes.files", "pettingllms_envs.agent_names"},
-    "datasets/problems.py": {"pettingllms_envs.datasets.judging", "pettingllms_envs.sandbox.values"}
-    | {"pettingllms_envs.retrieval.passages"},
     # The Hub's library and parquet's are imported when they are needed, and are an extra.
     "datasets/*.py": {CORE, "huggingface_hub", "pyarrow", "pettingllms_envs.instances", "pettingllms_envs.datasets"}
     | {
         "pettingllms_envs.installing",
         "pettingllms_envs.replies",
-        "pettingllms_envs.retrieval.passages",
         "pettingllms_envs.suggestions",
-        "pettingllms_envs.sandbox.prelude",
         "pettingllms_envs.sandbox.values",
     },
     "graders/*.py": {

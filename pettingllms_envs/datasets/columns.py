@@ -5,25 +5,29 @@ A new layout is one function and one line in `LAYOUTS`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import importlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from pettingllms_envs.datasets import (
-    aime,
-    answers,
-    apps,
-    code_contests,
-    flash_rag,
-    hidden_bench,
-    hotpot_qa,
-    live_code_bench,
-    musique,
-    olympiad_bench,
-    plain_code,
-)
 from pettingllms_envs.datasets.problems import Problem
 from pettingllms_envs.datasets.rows import Row
+
+
+def reader(name: str, **fixed: str) -> Callable[[Row], Problem]:
+    """A function of an environment's folder, which is imported at the first row: the table of layouts loads none.
+
+    Args:
+        name: The module in `pettingllms_envs.environments` and the function, such as `"coding.apps_rows:read"`.
+        fixed: Its keyword arguments.
+    """
+    return partial(_read, name, fixed)
+
+
+def _read(name: str, fixed: Mapping[str, str], row: Row) -> Problem:
+    module, _, function = name.partition(":")
+    found = getattr(importlib.import_module(f"pettingllms_envs.environments.{module}"), function)
+    return found(row, **fixed)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,48 +56,68 @@ def answer_columns(problem: str = "problem", answer: str = "answer") -> Layout:
         answer: The column of the answer. If a row lacks it, the last box in its `solution` is the answer.
     """
     name = "math" if (problem, answer) == ("problem", "answer") else f"math:{problem},{answer}"
-    read = partial(answers.read, source="math", problem=problem, answer=answer)
+    read = reader("mathematics.answer_rows:read", source="math", problem=problem, answer=answer)
     return Layout(name=name, columns=((problem,), (answer, "solution")), read=read, repeats=True)
 
 
 LAYOUTS: dict[str, Layout] = {
     layout.name: layout
     for layout in (
-        Layout(name="apps", columns=(("question",), ("input_output",)), read=apps.read),
+        Layout(name="apps", columns=(("question",), ("input_output",)), read=reader("coding.apps_rows:read")),
         Layout(
-            name="code_contests", columns=(("name",), ("description",), ("public_tests",)), read=code_contests.read
+            name="code_contests",
+            columns=(("name",), ("description",), ("public_tests",)),
+            read=reader("coding.code_contests_rows:read"),
         ),
         Layout(
             name="live_code_bench",
             columns=(("question_content",), ("question_id",), ("public_test_cases",), ("private_test_cases",)),
-            read=live_code_bench.read,
+            read=reader("coding.live_code_bench_rows:read"),
             benchmark=True,
         ),
-        Layout(name="code", columns=(("question",), ("inputs",), ("outputs",)), read=plain_code.read),
+        Layout(
+            name="code", columns=(("question",), ("inputs",), ("outputs",)), read=reader("coding.plain_code_rows:read")
+        ),
         Layout(
             name="aime",
             columns=(("problem", "Problem", "question"), ("answer", "Answer", "solution")),
-            read=aime.read,
+            read=reader("mathematics.aime_rows:read"),
             benchmark=True,
         ),
         Layout(
             name="olympiad_bench",
             columns=(("question", "problem"), ("final_answer",)),
-            read=olympiad_bench.read,
+            read=reader("mathematics.olympiad_bench_rows:read"),
             benchmark=True,
         ),
-        Layout(name="polaris", columns=(("problem",), ("answer",)), read=answers.polaris, repeats=True),
-        Layout(name="gsm8k", columns=(("question",), ("answer",)), read=answers.gsm8k),
-        Layout(name="dapo", columns=(("prompt",), ("reward_model",)), read=answers.dapo, repeats=True),
+        Layout(
+            name="polaris",
+            columns=(("problem",), ("answer",)),
+            read=reader("mathematics.answer_rows:polaris"),
+            repeats=True,
+        ),
+        Layout(name="gsm8k", columns=(("question",), ("answer",)), read=reader("mathematics.answer_rows:gsm8k")),
+        Layout(
+            name="dapo",
+            columns=(("prompt",), ("reward_model",)),
+            read=reader("mathematics.answer_rows:dapo"),
+            repeats=True,
+        ),
         answer_columns(),
-        Layout(name="hotpot_qa", columns=(("question",), ("context",), ("supporting_facts",)), read=hotpot_qa.read),
+        Layout(
+            name="hotpot_qa",
+            columns=(("question",), ("context",), ("supporting_facts",)),
+            read=reader("search.hotpot_qa_rows:read"),
+        ),
         Layout(
             name="two_wiki",
             columns=(("question",), ("context",), ("supporting_facts",)),
-            read=partial(hotpot_qa.read, source="two_wiki"),
+            read=reader("search.hotpot_qa_rows:read", source="two_wiki"),
         ),
-        Layout(name="musique", columns=(("question",), ("paragraphs",)), read=musique.read),
-        Layout(name="flash_rag", columns=(("question",), ("golden_answers",)), read=flash_rag.read),
+        Layout(name="musique", columns=(("question",), ("paragraphs",)), read=reader("search.musique_rows:read")),
+        Layout(
+            name="flash_rag", columns=(("question",), ("golden_answers",)), read=reader("search.flash_rag_rows:read")
+        ),
         Layout(
             name="hidden_bench",
             columns=(
@@ -103,7 +127,7 @@ LAYOUTS: dict[str, Layout] = {
                 ("possible_answers",),
                 ("correct_answer",),
             ),
-            read=hidden_bench.read,
+            read=reader("hidden_bench.rows:read"),
             benchmark=True,
         ),
     )

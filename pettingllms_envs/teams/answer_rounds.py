@@ -31,9 +31,9 @@ from pettingllms_envs.core import (
     situation,
 )
 from pettingllms_envs.quoting import quote_inline
+from pettingllms_envs.tasks.base import AnsweringTask
 from pettingllms_envs.teams.base import BaseWorkflow
 from pettingllms_envs.teams.channels import LimitedMessages, Sent
-from pettingllms_envs.teams.tool_reasoner import AnsweringTask
 
 
 class Answered(NamedTuple):

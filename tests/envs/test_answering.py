@@ -13,11 +13,11 @@ import pytest
 import pettingllms_envs
 from pettingllms_envs.core import SPLITS, Unreadable
 from pettingllms_envs.datasets.problems import MathProblem
+from pettingllms_envs.environments.mathematics.aime import EXAMS, Aime
+from pettingllms_envs.environments.mathematics.math import Math
+from pettingllms_envs.environments.mathematics.olympiad_bench import OlympiadBench
+from pettingllms_envs.environments.mathematics.rules import Answering, AnswerState
 from pettingllms_envs.graders.math import Verdict
-from pettingllms_envs.tasks.aime import EXAMS, Aime
-from pettingllms_envs.tasks.answering import Answering, AnswerState
-from pettingllms_envs.tasks.math import Math
-from pettingllms_envs.tasks.olympiad_bench import OlympiadBench
 from posed import SUM, posed
 
 

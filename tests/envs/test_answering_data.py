@@ -11,7 +11,7 @@ from data_files import PUBLIC, needs_public
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.core import Unreadable
 from pettingllms_envs.datasets import MathProblem, load
-from pettingllms_envs.tasks.answering import AnswerState
+from pettingllms_envs.environments.mathematics.rules import AnswerState
 
 
 FILES = {

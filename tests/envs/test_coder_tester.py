@@ -7,8 +7,8 @@ import pytest
 
 from code_problems import DOUBLED, RIGHT, SIGNED, SQUARE, UNIQUE, block, cases, playing
 from pettingllms_envs.aec import TextEnv
-from pettingllms_envs.datasets.problems import CodeProblem
-from pettingllms_envs.teams.coder_tester import CoderTester
+from pettingllms_envs.datasets.code_problems import CodeProblem
+from pettingllms_envs.environments.coding.coder_tester import CoderTester
 
 
 TESTER_FIRST = ("tester", "coder")

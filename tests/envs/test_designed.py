@@ -16,8 +16,8 @@ from fixed_pair import PAIR, fixed_pair
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.core import ToolResult, ToolSpec, Unreadable
 from pettingllms_envs.environments.archives.rules import Archives
+from pettingllms_envs.environments.mathematics.math import Math
 from pettingllms_envs.environments.plan_path.rules import PlanPath
-from pettingllms_envs.tasks.math import Math
 from pettingllms_envs.teams import design_team
 from pettingllms_envs.teams.design_leaks import Leaks, answer_in_job, measure_leaks, solved_without_question
 from pettingllms_envs.teams.designed import Designed

@@ -19,23 +19,23 @@ from pettingllms_envs import registry
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.core import Role, ToolResult, ToolSpec
 from pettingllms_envs.environments.archives.rules import Archives
+from pettingllms_envs.environments.coding.apps import Apps
+from pettingllms_envs.environments.coding.coder_tester import CoderTester
+from pettingllms_envs.environments.coding.rules import CodingState
+from pettingllms_envs.environments.mathematics.math import Math
+from pettingllms_envs.environments.mathematics.rules import AnswerState
+from pettingllms_envs.environments.mathematics.single_reasoner import SingleReasoner
+from pettingllms_envs.environments.mathematics.tool_reasoner import ToolReasoner
 from pettingllms_envs.environments.plan_path.rules import PlanPath
 from pettingllms_envs.quoting import escape, quote
 from pettingllms_envs.replies import fence
 from pettingllms_envs.spaces import ChatText
-from pettingllms_envs.tasks.answering import AnswerState
-from pettingllms_envs.tasks.apps import Apps
-from pettingllms_envs.tasks.coding import CodingState
-from pettingllms_envs.tasks.math import Math
 from pettingllms_envs.tasks.rows import RowProblem, RowState, RowTask
-from pettingllms_envs.teams.coder_tester import CoderTester
 from pettingllms_envs.teams.designed import Designed
 from pettingllms_envs.teams.draft_plan import DraftPlan
 from pettingllms_envs.teams.ensemble import Ensemble
 from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
-from pettingllms_envs.teams.single_reasoner import SingleReasoner
 from pettingllms_envs.teams.tool_calls import STYLES
-from pettingllms_envs.teams.tool_reasoner import ToolReasoner
 from pettingllms_envs.testing import check
 from pettingllms_envs.testing.forged_prompts import TEXT
 from test_tool_calls import ECHO
@@ -172,28 +172,28 @@ def coding(workflow: Any) -> Callable[[], TextEnv]:
 
 
 ENVIRONMENTS: dict[str, tuple[Callable[[], TextEnv], ...]] = {
-    "tasks.answering": (
+    "mathematics.rules": (
         lambda: TextEnv(ToolReasoner(Sums(), executor=echo)),
         lambda: TextEnv(DraftPlan(Sums())),
         lambda: TextEnv(Designed(Sums(), disguised=True)),
     ),
     "teams.answer_rounds": (lambda: TextEnv(Ensemble(Sums())),),
     "tasks.base": (lambda: TextEnv(DraftPlan(Riddles())),),
-    "tasks.coding": (coding(CoderTester),),
-    "tasks.coding_text": (coding(CoderTester),),
-    "tasks.hidden_bench": (made("hidden_bench"),),
+    "coding.rules": (coding(CoderTester),),
+    "coding.text": (coding(CoderTester),),
+    "hidden_bench.rules": (made("hidden_bench"),),
     "tasks.rows": (lambda: TextEnv(DraftPlan(Riddles())),),
-    "tasks.search": (made("search"),),
+    "search.rules": (made("search"),),
     "teams.channels": (made("archives"),),
     "tasks.prompt_messages": (made("conversation"),),
     "teams.design_team": (made("archives", workflow="designed"),),
     "teams.designed": (made("archives", workflow="designed"), lambda: TextEnv(Designed(Forged()))),
-    "teams.discussion": (made("hidden_bench"),),
-    "teams.searchers": (made("search"),),
-    "teams.single_reasoner": (lambda: TextEnv(SingleReasoner(Sums(), tools=True, executor=echo)),),
+    "hidden_bench.discussion": (made("hidden_bench"),),
+    "search.searchers": (made("search"),),
+    "mathematics.single_reasoner": (lambda: TextEnv(SingleReasoner(Sums(), tools=True, executor=echo)),),
     "teams.tool_calls": tuple(made("plan_path", role_tools=[ECHO], tool_calls=style) for style in STYLES),
     "teams.tool_plan": (made("plan_path", workflow="tool_plan", executor=echo),),
-    "teams.tool_reasoner": (lambda: TextEnv(ToolReasoner(Sums(), executor=echo)),),
+    "mathematics.tool_reasoner": (lambda: TextEnv(ToolReasoner(Sums(), executor=echo)),),
     "teams.tools": (lambda: TextEnv(ToolReasoner(Sums(), executor=echo)),),
 }
 """Environments that reach the places of a module."""
@@ -246,12 +246,12 @@ def test_the_check_fails_where_a_text_is_not_escaped(site: Site, monkeypatch: py
     assert any("expected it escaped" in result.detail for result in results), "\n".join(map(str, results))
 
 
-@pytest.mark.parametrize("module", ["coding", "coding_text"])
+@pytest.mark.parametrize("module", ["rules", "text"])
 def test_the_check_fails_where_a_fence_is_as_long_as_one_in_the_text(
     module: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        f"pettingllms_envs.tasks.{module}.quote_block", lambda text, word="": fence(escape(text), word)
+        f"pettingllms_envs.environments.coding.{module}.quote_block", lambda text, word="": fence(escape(text), word)
     )
     (result,) = CHECK(coding(CoderTester))
     assert result.status == "failed"

@@ -6,7 +6,7 @@ import pytest
 
 from code_problems import DOUBLED, RIGHT, SIGNED, SQUARE, UNIQUE, block, cases, playing
 from pettingllms_envs.aec import TextEnv
-from pettingllms_envs.teams.lone_coder import SelfRefine, SingleCoder
+from pettingllms_envs.environments.coding.lone_coder import SelfRefine, SingleCoder
 
 
 def course(env: TextEnv, *replies: str) -> list[tuple[float, str]]:

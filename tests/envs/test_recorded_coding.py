@@ -15,9 +15,9 @@ import pytest
 
 from code_problems import SQUARE, UNIQUE
 from pettingllms_envs.aec import TextEnv
-from pettingllms_envs.tasks.coding import Coding, CodingState
-from pettingllms_envs.teams.coder_tester import CoderTester
-from pettingllms_envs.teams.lone_coder import SelfRefine, SingleCoder
+from pettingllms_envs.environments.coding.coder_tester import CoderTester
+from pettingllms_envs.environments.coding.lone_coder import SelfRefine, SingleCoder
+from pettingllms_envs.environments.coding.rules import Coding, CodingState
 from pettingllms_envs.testing.recording import record
 
 

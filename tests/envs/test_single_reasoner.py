@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from pettingllms_envs.core import TEAM
 from pettingllms_envs.datasets.problems import MathProblem
-from pettingllms_envs.tasks.math import Math
-from pettingllms_envs.teams.single_reasoner import SingleReasoner
+from pettingllms_envs.environments.mathematics.math import Math
+from pettingllms_envs.environments.mathematics.single_reasoner import SingleReasoner
 from posed import SUM, block, parts, posed
 
 

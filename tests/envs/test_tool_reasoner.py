@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from pettingllms_envs import graders
 from pettingllms_envs.core import TEAM, ToolResult
+from pettingllms_envs.environments.mathematics.math import Math
+from pettingllms_envs.environments.mathematics.tool_reasoner import ToolReasoner
 from pettingllms_envs.math_v0 import raw_env
 from pettingllms_envs.sandbox import SandboxFailed, ToolExecutor
-from pettingllms_envs.tasks.math import Math
-from pettingllms_envs.teams.tool_reasoner import ToolReasoner
 from posed import PROGRAMS, SUM, block, parts, posed
 
 

@@ -18,7 +18,7 @@ import olympiad
 from own_layouts import Row, files, json_lines
 from own_problems import Solved, coding_problems, solved
 from pettingllms_envs import instances
-from pettingllms_envs.datasets.blobs import unpacked
+from pettingllms_envs.environments.coding.blobs import unpacked
 
 
 FOLDER = Path(instances.__file__).parent / "data" / "own"

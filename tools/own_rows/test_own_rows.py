@@ -15,9 +15,10 @@ from own_layouts import ANSWERS as ANSWER_LAYOUTS
 from own_layouts import CODE, files, other_files, packed
 from own_problems import SPLITS
 from pettingllms_envs.datasets import load
-from pettingllms_envs.datasets.blobs import unpacked
+from pettingllms_envs.datasets.code_problems import CodeProblem
 from pettingllms_envs.datasets.overlap import Statement, overlaps
-from pettingllms_envs.datasets.problems import CodeProblem, MathProblem
+from pettingllms_envs.datasets.problems import MathProblem
+from pettingllms_envs.environments.coding.blobs import unpacked
 from profiles import PROFILES
 from questions import PARAGRAPHS, QUESTIONS
 

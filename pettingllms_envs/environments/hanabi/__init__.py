@@ -1,1 +1,1 @@
-"""Hanabi. Read `rules`, then `cards`, `text`, and the rule-based `bots`. Its workflows are for any cooperative game."""
+"""Hanabi. Read `rules`, `cards`, `text` and the rule-based `bots`. Its workflows are for all cooperative games."""
