@@ -5,14 +5,8 @@ The task and its settings: `pettingllms_envs.environments.mathematics.aime.Aime`
 """
 
 from pettingllms_envs.assembly import assemble
+from pettingllms_envs.environments.mathematics import WORKFLOWS
 from pettingllms_envs.environments.mathematics.aime import Aime
-from pettingllms_envs.environments.mathematics.single_reasoner import SingleReasoner
-from pettingllms_envs.environments.mathematics.tool_reasoner import ToolReasoner
-from pettingllms_envs.teams.debate import Debate
-from pettingllms_envs.teams.ensemble import Ensemble
-from pettingllms_envs.teams.self_verification import SelfVerification
 
-
-WORKFLOWS = (ToolReasoner, SingleReasoner, Ensemble, Debate, SelfVerification)
 
 raw_env, env, parallel_env = assemble(Aime, __name__, WORKFLOWS)

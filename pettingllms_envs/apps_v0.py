@@ -6,11 +6,9 @@ The task and its settings: `pettingllms_envs.environments.coding.apps.Apps`; all
 `pettingllms_envs.assembly.assemble`.
 """
 
-from pettingllms_envs.assembly import assemble
+from pettingllms_envs.assembly import DESIGNED, assemble
+from pettingllms_envs.environments.coding import WORKFLOWS
 from pettingllms_envs.environments.coding.apps import Apps
-from pettingllms_envs.environments.coding.coder_tester import CoderTester
-from pettingllms_envs.environments.coding.lone_coder import SelfRefine, SingleCoder
-from pettingllms_envs.teams.designed import Designed
 
 
-raw_env, env, parallel_env = assemble(Apps, __name__, (CoderTester, SingleCoder, SelfRefine, Designed))
+raw_env, env, parallel_env = assemble(Apps, __name__, (*WORKFLOWS, DESIGNED))

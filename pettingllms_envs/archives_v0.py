@@ -4,7 +4,7 @@ The task and its settings: `pettingllms_envs.environments.archives.rules.Archive
 `pettingllms_envs.environments.archives.librarians`; all other arguments: `pettingllms_envs.assembly.assemble`.
 """
 
-from pettingllms_envs.assembly import assemble
+from pettingllms_envs.assembly import DESIGNED, assemble
 from pettingllms_envs.environments.archives.librarians import (
     DirectedLibrarian,
     FullLibrarian,
@@ -16,7 +16,6 @@ from pettingllms_envs.environments.archives.librarians import (
     SilentPair,
 )
 from pettingllms_envs.environments.archives.rules import Archives
-from pettingllms_envs.teams.designed import Designed
 
 
 raw_env, env, parallel_env = assemble(
@@ -31,6 +30,6 @@ raw_env, env, parallel_env = assemble(
         FullLibrarian,
         DirectedLibrarian,
         RoutedLibrarian,
-        Designed,
+        DESIGNED,
     ),
 )

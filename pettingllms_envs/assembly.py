@@ -16,26 +16,30 @@ The environment is called after its module, and not after its task: `council_v0.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from pettingzoo.utils.conversions import turn_based_aec_to_parallel_wrapper
 
 from pettingllms_envs.aec import VERSIONED, TextEnv
-from pettingllms_envs.core import Task, Tool, Workflow, check_choice
+from pettingllms_envs.core import TOOL_CALLS, Task, Tool, Workflow, check_choice
 from pettingllms_envs.features import Form, Forms, HasForms, HasLeastAlpha
 from pettingllms_envs.replies.reading import with_reading
 from pettingllms_envs.settings import check_survives, in_files, restored
-from pettingllms_envs.teams.draft_plan import DraftPlan
-from pettingllms_envs.teams.single import Single
-from pettingllms_envs.teams.tool_calls import STYLES, ToolCalls
-from pettingllms_envs.teams.tool_plan import ToolPlan
+from pettingllms_envs.teams import Later
 from pettingllms_envs.views import VIEWS
 
 
-GAMES = (DraftPlan, Single, ToolPlan)
+GAMES = (
+    Later("draft_plan", "pettingllms_envs.teams.draft_plan", "DraftPlan"),
+    Later("single", "pettingllms_envs.teams.single", "Single"),
+    Later("tool_plan", "pettingllms_envs.teams.tool_plan", "ToolPlan"),
+)
 """The workflows of a task whose move can be proposed and played."""
+
+DESCRIBER_SOLVER = Later("describer_solver", "pettingllms_envs.teams.describer_solver", "DescriberSolver")
+DESIGNED = Later("designed", "pettingllms_envs.teams.designed", "Designed")
 
 DEFAULT_NUM_TURNS = 4
 """Of a workflow whose field `num_turns` has no default of its own."""
@@ -51,6 +55,23 @@ _OF_ALL = (
 _GIVEN = frozenset({"task", "num_turns"})
 
 
+class Workflows(Mapping[str, type[Any]]):
+    """Classes of workflows by name. One that is given as `Later` is imported when it is asked for."""
+
+    def __init__(self, workflows: Sequence[type[Any] | Later]) -> None:
+        self._kinds = {each.name: each for each in workflows}
+
+    def __getitem__(self, name: str) -> type[Any]:
+        kind = self._kinds[name]
+        return kind.load() if isinstance(kind, Later) else kind
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._kinds)
+
+    def __len__(self) -> int:
+        return len(self._kinds)
+
+
 class Assembled(NamedTuple):
     """The functions that make an environment."""
 
@@ -62,7 +83,7 @@ class Assembled(NamedTuple):
 def assemble(
     task: Callable[..., Task[Any, Any]],
     module: str,
-    workflows: tuple[type[Any], ...] = GAMES,
+    workflows: Sequence[type[Any] | Later] = GAMES,
     *,
     name: str | None = None,
     role_tools: Mapping[str, Sequence[str | Mapping[str, Any] | Tool]] | None = None,
@@ -74,17 +95,17 @@ def assemble(
         module: `__name__` of the module that offers the functions, where a pickled one is found again.
         workflows: Classes of workflows over it, the default one first: frozen dataclasses with a class variable
             `name` and the fields `task` and `num_turns`; their other fields are settings, too. A field left out of
-            the `repr`, such as `executor`, is a resource and no setting: no file holds it.
+            the `repr`, such as `executor`, is a resource and no setting: no file holds it. Or a
+            `pettingllms_envs.teams.Later`, which says where the class is.
         name: The environment's name with its version, such as `"council_v0"`; None takes the last part of `module`
             if it has that form, else the task's name and version.
         role_tools: Tools of the environment's own, by role, as `raw_env` takes them; it has them unless others are
             given. A workflow without such a role is played without them.
     """
     own_tools = role_tools or {}
-    by_name = {workflow.name: workflow for workflow in workflows}
+    by_name = Workflows(workflows)
     of_all: dict[str, Any] = {"workflow": workflows[0].name, "num_turns": DEFAULT_NUM_TURNS, "alpha": 1.0}
     of_all |= {"strict_format": False, **({"view": VIEWS[0]} if hasattr(task, "tiles") else {})}
-    defaults = {name: {**of_all, **_defaults(task), **_defaults(kind)} for name, kind in by_name.items()}
     last = module.rpartition(".")[2]
     own_name = last if name is None and VERSIONED.fullmatch(last) else name
 
@@ -139,7 +160,7 @@ def assemble(
         _check_alpha(joined, alpha)
         check_survives(written, *kinds)
         own: dict[str, Any] = {"workflow": workflow, "num_turns": joined.num_turns, "strict_format": strict_format}
-        check_choice("tool_calls", tool_calls, STYLES)
+        check_choice("tool_calls", tool_calls, TOOL_CALLS)
         if own_tools and role_tools is not None and not role_tools:
             own["role_tools"] = {}  # without it, an environment made of the settings would have its own tools
         if role_tools is None:
@@ -158,10 +179,10 @@ def assemble(
             )
         made = TextEnv(joined, name=own_name, alpha=alpha, render_mode=render_mode, view=view)
         own |= {"alpha": made.alpha, **({} if view == VIEWS[0] else {"view": view})}
-        if isinstance(joined, ToolCalls):
-            made.metadata["tools"] = joined.described()
+        if role_tools:
+            made.metadata["tools"] = joined.described()  # type: ignore[attr-defined]
         made.metadata["settings"] = {**own, **written}
-        made.metadata["defaults"] = defaults[workflow]
+        made.metadata["defaults"] = {**of_all, **_defaults(task), **_defaults(by_name[workflow])}
         made.metadata["workflows"] = tuple(by_name)
         if forms is not None:
             given = {key: value for key, value in made.metadata["settings"].items() if key != "num_turns"}
@@ -184,7 +205,7 @@ def assemble(
         """
         made = raw_env(**kwargs)
         if len(made.possible_agents) > 1:
-            alone = [each.name for each in workflows if _is_alone(each)]
+            alone = [name for name, each in by_name.items() if _is_alone(each)]
             remedy = f", or take workflow={alone[0]!r}" if alone else ""
             raise ValueError(
                 f"{made.metadata['name']} has no parallel form with the agents {', '.join(made.possible_agents)}: "
@@ -201,7 +222,8 @@ def _with_tools(
     workflow: Workflow[Any], role_tools: RoleTools, style: str, max_calls: int
 ) -> tuple[Workflow[Any], Mapping[str, Any] | None]:
     """The workflow with tools, and the tools as a setting; None if they are no data."""
-    from pettingllms_envs.tools import make_tool  # only those pay for it who need it
+    from pettingllms_envs.teams.tool_calls import ToolCalls  # only those pay for it who need it
+    from pettingllms_envs.tools import make_tool
 
     lists = role_tools.values() if isinstance(role_tools, Mapping) else (role_tools,)
     if any(isinstance(each, str | Mapping) for each in lists):
@@ -215,7 +237,7 @@ def _with_tools(
 
 
 def _join(
-    workflows: dict[str, type[Any]],
+    workflows: Mapping[str, type[Any]],
     name: str,
     task: Callable[..., Task[Any, Any]],
     num_turns: int | None,
@@ -226,7 +248,7 @@ def _join(
     """The workflow of that name over the task; takes the workflow's own settings out of `settings`."""
     _check_types(settings, task, workflows[name])
     own = {key: settings.pop(key) for key in _settings(workflows[name]) & settings.keys()}
-    for other, kind in workflows.items():
+    for other, kind in workflows.items() if settings.keys() - (_settings(task) if _is_class(task) else ()) else ():
         if stray := sorted(_settings(kind) & settings.keys()):
             raise ValueError(
                 f"the workflow {name!r} got {stray[0]}={settings[stray[0]]!r}, which is a setting of {other!r}."
@@ -293,9 +315,14 @@ def _is_alone(workflow: type[Any]) -> bool:
     return isinstance(workflow.roles, tuple) and sum(role.count for role in workflow.roles) == 1
 
 
+def _is_class(task: Any) -> TypeGuard[type[Any]]:
+    """Whether the task's settings are known: they are the fields of a dataclass."""
+    return isinstance(task, type) and dataclasses.is_dataclass(task)
+
+
 def _refuse_unknown(settings: dict[str, Any], task: Callable[..., Task[Any, Any]], own: set[str]) -> None:
     """Raise TypeError if there is a setting that the task, where it is a dataclass, does not have."""
-    if not (isinstance(task, type) and dataclasses.is_dataclass(task)):
+    if not _is_class(task):
         return
     fields = _settings(task)
     for name in settings.keys() - fields:

@@ -299,6 +299,10 @@ class Tool(Protocol):
         """The result of a request. It must be safe to call from several threads."""
 
 
+TOOL_CALLS = ("text", "native")
+"""How tools are called: by a fenced block in the reply, or by the chat template."""
+
+
 def scalars(parts: Parts, roles: Iterable[str], alpha: float) -> tuple[float, ...]:
     """The reward of each role for a step, `alpha * team + local` (arXiv:2510.11062, section 3)."""
     team = alpha * sum(parts[TEAM].values()) if TEAM in parts else 0.0

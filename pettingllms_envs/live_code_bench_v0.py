@@ -7,9 +7,8 @@ The task and its settings: `pettingllms_envs.environments.coding.live_code_bench
 """
 
 from pettingllms_envs.assembly import assemble
-from pettingllms_envs.environments.coding.coder_tester import CoderTester
+from pettingllms_envs.environments.coding import WORKFLOWS
 from pettingllms_envs.environments.coding.live_code_bench import LiveCodeBench
-from pettingllms_envs.environments.coding.lone_coder import SelfRefine, SingleCoder
 
 
-raw_env, env, parallel_env = assemble(LiveCodeBench, __name__, (CoderTester, SingleCoder, SelfRefine))
+raw_env, env, parallel_env = assemble(LiveCodeBench, __name__, WORKFLOWS)

@@ -4,10 +4,8 @@ The task and its settings: `pettingllms_envs.environments.plan_path.rules.PlanPa
 `pettingllms_envs.assembly.assemble`.
 """
 
-from pettingllms_envs.assembly import GAMES, assemble
+from pettingllms_envs.assembly import DESCRIBER_SOLVER, DESIGNED, GAMES, assemble
 from pettingllms_envs.environments.plan_path.rules import PlanPath
-from pettingllms_envs.teams.describer_solver import DescriberSolver
-from pettingllms_envs.teams.designed import Designed
 
 
-raw_env, env, parallel_env = assemble(PlanPath, __name__, (*GAMES, DescriberSolver, Designed))
+raw_env, env, parallel_env = assemble(PlanPath, __name__, (*GAMES, DESCRIBER_SOLVER, DESIGNED))

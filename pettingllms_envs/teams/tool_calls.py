@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 from pettingllms_envs.core import (
+    TOOL_CALLS,
     UNREADABLE_PENALTY,
     Role,
     Task,
@@ -38,7 +39,6 @@ from pettingllms_envs.teams.tools import MAX_SHOWN, ran, shown
 from pettingllms_envs.tools.calls import Call, arguments_of, call_id, read_native_calls, read_text_calls, text_call
 
 
-STYLES = ("text", "native")
 MOST_CALLS = 16
 """Calls in a reply. One with more is unreadable: each may take a program's time, and all results are shown."""
 _NAME = re.compile(r"[\w.:/-]+", re.ASCII)
@@ -98,7 +98,7 @@ class ToolCalls:
     identity: tuple[tuple[str, str, str], ...] = field(init=False)  # role, tool, digest: for the environment's config
 
     def __post_init__(self) -> None:
-        check_choice("tool_calls", self.style, STYLES)
+        check_choice("tool_calls", self.style, TOOL_CALLS)
         check_whole("max_tool_calls", self.max_calls, 1)
         of_name = {role.name: role for role in self.workflow.roles}
         for role, tools in self.tools.items():

@@ -17,7 +17,7 @@ import pettingllms_envs
 from code_problems import SQUARE, UNIQUE
 from pettingllms_envs import registry
 from pettingllms_envs.aec import TextEnv
-from pettingllms_envs.core import Role, ToolResult, ToolSpec
+from pettingllms_envs.core import TOOL_CALLS, Role, ToolResult, ToolSpec
 from pettingllms_envs.environments.archives.rules import Archives
 from pettingllms_envs.environments.coding.apps import Apps
 from pettingllms_envs.environments.coding.coder_tester import CoderTester
@@ -35,7 +35,6 @@ from pettingllms_envs.teams.designed import Designed
 from pettingllms_envs.teams.draft_plan import DraftPlan
 from pettingllms_envs.teams.ensemble import Ensemble
 from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
-from pettingllms_envs.teams.tool_calls import STYLES
 from pettingllms_envs.testing import check
 from pettingllms_envs.testing.forged_prompts import TEXT
 from test_tool_calls import ECHO
@@ -191,7 +190,7 @@ ENVIRONMENTS: dict[str, tuple[Callable[[], TextEnv], ...]] = {
     "hidden_bench.discussion": (made("hidden_bench"),),
     "search.searchers": (made("search"),),
     "mathematics.single_reasoner": (lambda: TextEnv(SingleReasoner(Sums(), tools=True, executor=echo)),),
-    "teams.tool_calls": tuple(made("plan_path", role_tools=[ECHO], tool_calls=style) for style in STYLES),
+    "teams.tool_calls": tuple(made("plan_path", role_tools=[ECHO], tool_calls=style) for style in TOOL_CALLS),
     "teams.tool_plan": (made("plan_path", workflow="tool_plan", executor=echo),),
     "mathematics.tool_reasoner": (lambda: TextEnv(ToolReasoner(Sums(), executor=echo)),),
     "teams.tools": (lambda: TextEnv(ToolReasoner(Sums(), executor=echo)),),
@@ -215,7 +214,7 @@ def everything() -> list[Any]:
     """
     names = [entry.name for entry in registry.entries()]
     pairs = [(name, each) for name in names for each in pettingllms_envs.make(name).metadata["workflows"]]
-    styles = {name: ("native",) if name == "conversation" else STYLES for name in names}
+    styles = {name: ("native",) if name == "conversation" else TOOL_CALLS for name in names}
     return [(*pair, style) for pair in pairs for style in (None, *styles[pair[0]])]
 
 
