@@ -142,8 +142,8 @@ def assemble(
             tool_calls: How they are called: `"text"`, by a fenced block, or `"native"`, by the chat template.
             max_tool_calls: Most replies with calls before each reply to the workflow, at least 1.
             **settings: The task's own and the workflow's; see their classes. Where a field is a tuple, a list will
-                do, as JSON and YAML have it. `executor` runs the programs of a tool role; left out, it is
-                `pettingllms_envs.sandbox.ToolExecutor()`, with the workflow's `imports`, if any.
+                do, as JSON and YAML have it. `executor` runs the programs of a tool role; left out, they
+                run as in `pettingllms_envs.sandbox.ToolExecutor()`, with the workflow's `imports`, if any.
 
         Raises:
             ValueError: A value is out of its range, JSON cannot hold it, a setting is another workflow's, there is
@@ -256,9 +256,9 @@ def _join(
             )
     _refuse_unknown(settings, task, own={*_settings(workflows[name]), *_OF_ALL})
     if "executor" in _settings(workflows[name]) and own.get("executor") is None:
-        from pettingllms_envs.sandbox import ToolExecutor  # only those pay for it who need it
+        from pettingllms_envs.teams.tools import DefaultExecutor  # only those pay for it who need it
 
-        own["executor"] = ToolExecutor(imports=tuple(own.get("imports") or ()))
+        own["executor"] = DefaultExecutor(tuple(own.get("imports") or ()))
     (field,) = (each for each in dataclasses.fields(workflows[name]) if each.name == "num_turns")
     if num_turns is not None or field.default is dataclasses.MISSING:
         own["num_turns"] = DEFAULT_NUM_TURNS if num_turns is None else num_turns

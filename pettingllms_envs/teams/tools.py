@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
+from pettingllms_envs.core import ToolResult
 from pettingllms_envs.quoting import quote_block, quote_inline, shorten
 
 
 MAX_SHOWN = 2_000
 """Characters of a program or of its output that a prompt shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultExecutor:
+    """Runs Python as `pettingllms_envs.sandbox.ToolExecutor(imports=imports)` does, imported at the first program."""
+
+    imports: tuple[str, ...] = ()
+
+    def __call__(self, program: str) -> ToolResult:
+        """Run the program from its first line to its end."""
+        from pettingllms_envs.sandbox import ToolExecutor  # only those pay for it who run a program
+
+        return ToolExecutor(imports=self.imports)(program)
 
 
 def check_executor(workflow: str, executor: Any, advice: str = "") -> None:

@@ -13,6 +13,7 @@ from pettingllms_envs.environments.mathematics.math import Math
 from pettingllms_envs.environments.mathematics.tool_reasoner import ToolReasoner
 from pettingllms_envs.math_v0 import raw_env
 from pettingllms_envs.sandbox import SandboxFailed, ToolExecutor
+from pettingllms_envs.teams.tools import DefaultExecutor
 from posed import PROGRAMS, SUM, block, parts, posed
 
 
@@ -80,7 +81,7 @@ def test_the_tool_is_told_of_the_packages_that_the_sandbox_has_for_it() -> None:
     env = raw_env(imports=("math_verify", "sympy"))
     env.reset(seed=0)
     assert "the standard library and math_verify, sympy;" in env.observe("tool_0")["system"]
-    assert env.workflow.executor == ToolExecutor(imports=("math_verify", "sympy"))
+    assert env.workflow.executor == DefaultExecutor(imports=("math_verify", "sympy"))
 
 
 @pytest.mark.parametrize(
