@@ -1,6 +1,7 @@
 """The import graph of both packages as a rule: an import in the other direction fails here."""
 
 import ast
+import importlib
 import os
 import re
 import subprocess
@@ -10,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
+import pettingllms_envs
 import pettingllms_trl
+from pettingllms_envs import registry
+from pettingllms_envs.datasets import LAYOUTS
 
 
 ROOT = Path(__file__).parents[1]
@@ -29,6 +33,7 @@ CORE = "pettingllms_envs.core"
 FEATURES = "pettingllms_envs.features"
 INSIDE = "pettingllms_envs.sandbox.inside"
 QUOTING = "pettingllms_envs.quoting"
+PROMPTS = "pettingllms_envs.prompts"
 
 # What tasks and workflows on problems of data sets are judged by.
 JUDGING = {"pettingllms_envs.datasets", "pettingllms_envs.graders", "pettingllms_envs.sandbox"}
@@ -38,7 +43,11 @@ JUDGING = {"pettingllms_envs.datasets", "pettingllms_envs.graders", "pettingllms
 ALLOWED_IMPORTS = {
     "core.py": {"pettingllms_envs.features", "pettingllms_envs.observations", "pettingllms_envs.suggestions"},
     "features.py": set(),
-    "spaces.py": {"gymnasium", "pettingllms_envs.observations"},
+    "doors.py": {"pettingzoo"},
+    "bounds.py": set(),
+    "published.py": set(),
+    "prompts.py": {"pettingllms_envs.observations"},
+    "spaces.py": {"gymnasium", "pettingllms_envs.observations", "pettingllms_envs.prompts"},
     "state_digest.py": set(),
     "caching.py": set(),
     # The sandbox and other tools are loaded by name; the SDK of MCP is an extra.
@@ -55,7 +64,7 @@ ALLOWED_IMPORTS = {
     | {"pettingllms_envs.failures"},
     # Programs are run without the trainer. A user's own is imported by its file.
     "programs/*.py": {"gymnasium", "pettingzoo", CORE, FEATURES, "pettingllms_envs.programs"}
-    | {"pettingllms_envs.branching", "pettingllms_envs.failures", "pettingllms_envs.observations"}
+    | {"pettingllms_envs.branching", "pettingllms_envs.failures", "pettingllms_envs.observations", PROMPTS}
     | {"pettingllms_envs.replies", "pettingllms_envs.spaces", "pettingllms_envs.tools.calls"},
     "instances.py": {CORE},
     "settings.py": set(),
@@ -72,23 +81,22 @@ ALLOWED_IMPORTS = {
     # Pillow is imported when a picture is drawn.
     "views.py": {CORE, FEATURES, "pettingllms_envs.observations", "pettingllms_envs.rendering"},
     "tasks/*.py": {CORE, FEATURES, "pettingllms_envs.instances", "pettingllms_envs.replies", "pettingllms_envs.tasks"}
-    | {"pettingllms_envs.retrieval", "pettingllms_envs.observations", QUOTING}
-    | {"pettingllms_envs.pictures"}  # imported where a row has some
-    | JUDGING,
-    "teams/*.py": {CORE, FEATURES, "pettingllms_envs.observations", "pettingllms_envs.tools"}
-    | {"pettingllms_envs.views", "pettingllms_envs.state_digest"}
-    | {"pettingllms_envs.replies", "pettingllms_envs.teams", "pettingllms_envs.tasks"}
-    | {"pettingllms_envs.retrieval", QUOTING}
-    | JUDGING,
+    | {"pettingllms_envs.datasets", "pettingllms_envs.observations", PROMPTS, QUOTING}
+    | {"pettingllms_envs.pictures"},  # imported where a row has some
+    # The sandbox is imported when a program is run.
+    "teams/*.py": {CORE, FEATURES, "pettingllms_envs.observations", "pettingllms_envs.tools", "pettingllms_envs.views"}
+    | {"pettingllms_envs.state_digest", "pettingllms_envs.replies", "pettingllms_envs.tasks"}
+    | {"pettingllms_envs.sandbox", "pettingllms_envs.teams", QUOTING},
     "environments/__init__.py": set(),
-    "environments/*/*.py": {CORE, FEATURES, "pettingllms_envs.instances", "pettingllms_envs.observations", QUOTING}
+    "environments/*/*.py": {CORE, FEATURES, QUOTING, PROMPTS, "pettingllms_envs.bounds", "pettingllms_envs.instances"}
+    | {"pettingllms_envs.observations"}
     | {"pettingllms_envs.replies", "pettingllms_envs.tasks", "pettingllms_envs.teams", "pettingllms_envs.tools"}
     | {"pettingllms_envs.retrieval", "pettingllms_envs.views", "pettingllms_envs.state_digest"}
     | {"pettingllms_envs.environments"}  # its own folder, and no other: see below
     | JUDGING,
     "observations.py": set(),
     # A server's tool calls are written as replies that environments parse.
-    "agents/*.py": {"httpx2", "pettingllms_envs.agents", "pettingllms_envs.observations"}
+    "agents/*.py": {"httpx2", "pettingllms_envs.agents", "pettingllms_envs.observations", PROMPTS}
     | {"pettingllms_envs.server_errors", "pettingllms_envs.suggestions", "pettingllms_envs.tools.calls"},
     "episodes/*.py": {
         "pettingllms_envs.agents",
@@ -96,14 +104,20 @@ ALLOWED_IMPORTS = {
         "pettingllms_envs.observations",
         "pettingllms_envs",
         FEATURES,
+        PROMPTS,
     }
     | {"pettingllms_envs.branching", "pettingllms_envs.failures"},  # whether and when an episode is played again
     # PyYAML is an extra, imported when a suite is read; pandas none at all, imported for a frame.
     "evaluation/*.py": {"rich", "huggingface_hub", "yaml", "pandas", "pettingllms_envs", "pettingllms_envs.evaluation"}
     | {"pettingzoo"}
     | {"pettingllms_envs.agents", "pettingllms_envs.episodes", "pettingllms_envs.branching"}
-    | {"pettingllms_envs.observations", "pettingllms_envs.failures", "pettingllms_envs.installing", FEATURES}
-    | {"pettingllms_envs.instances", "pettingllms_envs.settings", "pettingllms_envs.suggestions"}
+    | {PROMPTS, "pettingllms_envs.observations", "pettingllms_envs.bounds", "pettingllms_envs.failures", FEATURES}
+    | {
+        "pettingllms_envs.published",
+        "pettingllms_envs.installing",
+        "pettingllms_envs.settings",
+        "pettingllms_envs.suggestions",
+    }
     | {"pettingllms_envs.replies", "pettingllms_envs.agent_names", "pettingllms_envs.printable"},
     # matplotlib is an extra, and imported when a curve is drawn.
     "studies/*.py": {"matplotlib", "pettingllms_envs.episodes", "pettingllms_envs.evaluation"}
@@ -137,7 +151,7 @@ ALLOWED_IMPORTS = {
         "pettingllms_envs.failures",
         "pettingllms_envs.replies",
         "pettingllms_envs.datasets.normalization",
-        "pettingllms_envs.datasets.problems",
+        "pettingllms_envs.datasets.code_problems",
         "pettingllms_envs.graders",
         "pettingllms_envs.sandbox",
     },
@@ -211,31 +225,71 @@ def imported_of(modules: Collection[str], file: Path) -> set[str]:
     return found & set(modules)
 
 
-DOOR = re.compile(r"pettingllms_envs/[a-z]\w*_v\d+\.py")
+DOOR = re.compile(r"[a-z]\w*_v\d+\.py")
 ENVIRONMENTS = ROOT / "pettingllms_envs" / "environments"
 FOLDERS = sorted(path.parent.name for path in ENVIRONMENTS.glob("*/__init__.py"))
-NAMED = re.compile(r"(?:\bpettingllms_envs\.|\")environments\.([a-z]\w*)")
-NAMED_OUTSIDE: dict[str, str] = {}
+NAMED = re.compile(rf"\b({'|'.join(FOLDERS)})\.[a-z_]+:|\bpettingllms_envs\.environments\.(\w+)")
+NAMED_OUTSIDE = {
+    "datasets/columns.py": "the table of layouts, whose readers lie in the folders, by name",
+    "from_rows.py": "`conversation` makes that environment, and its docstring says where its settings are",
+}
 """Modules that name an environment's folder and are not one of its doors, with the reason."""
 
 
-@pytest.mark.parametrize(
-    "folder", sorted(path.name for path in ENVIRONMENTS.iterdir() if (path / "rules.py").exists())
-)
+def folders_named(file: Path) -> set[str]:
+    """The environments whose folders a module names, in imports, strings and docstrings."""
+    return {"".join(found) for found in NAMED.findall(file.read_text(encoding="utf-8"))}
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
 def test_an_environment_names_no_other(folder: str) -> None:
-    for file in (ENVIRONMENTS / folder).rglob("*.py"):
-        assert set(NAMED.findall(file.read_text(encoding="utf-8"))) <= {folder}, file
+    files = sorted((ENVIRONMENTS / folder).rglob("*.py"))
+    assert {name for file in files for name in folders_named(file)} <= {folder}
 
 
 def test_an_environment_is_named_by_its_doors_alone() -> None:
-    found: dict[str, set[str]] = {}
-    for file in [*sources("pettingllms_envs"), *sources("pettingllms_trl")]:
-        folders = set(NAMED.findall(file.read_text(encoding="utf-8")))
-        if folders and ENVIRONMENTS not in file.parents:
-            found[file.relative_to(ROOT).as_posix()] = folders
+    package = ROOT / "pettingllms_envs"
+    files = [file for file in sources("pettingllms_envs") if ENVIRONMENTS not in file.parents]
+    found = {file.relative_to(package).as_posix(): folders_named(file) for file in files}
     doors = {name for name in found if DOOR.fullmatch(name)}
     assert all(len(found[name]) == 1 for name in doors)
-    assert found.keys() - doors == NAMED_OUTSIDE.keys()
+    assert {folder for name in doors for folder in found[name]} == set(FOLDERS)
+    assert {name for name, folders in found.items() if folders} - doors == set(NAMED_OUTSIDE)
+    assert not any(folders_named(file) for file in sources("pettingllms_trl"))
+
+
+def test_every_environment_has_a_door_and_each_of_its_workflows_is_found_by_name() -> None:
+    for entry in (entry for entry in registry.entries() if entry.origin == registry.BUILT_IN):
+        env = pettingllms_envs.make(entry.full_name)
+        workflows = [pettingllms_envs.make(entry.full_name, workflow=name) for name in env.metadata["workflows"]]
+        names = [made.unwrapped.workflow.name for made in workflows]
+        assert names == [*env.metadata["workflows"]]
+        folders = {type(made.unwrapped.workflow).__module__.split(".")[1] for made in workflows}
+        assert folders <= {"environments", "teams"}
+
+
+def test_every_layout_names_a_reader() -> None:
+    for layout in LAYOUTS.values():
+        module, _, function = layout.read.args[0].partition(":")  # type: ignore[attr-defined]
+        assert callable(getattr(importlib.import_module(f"pettingllms_envs.environments.{module}"), function))
+
+
+def test_the_folders_do_not_know_each_other_in_a_circle() -> None:
+    files = {".".join(file.relative_to(ROOT).with_suffix("").parts): file for file in sources("pettingllms_envs")}
+    modules = {name.removesuffix(".__init__"): file for name, file in files.items()}
+    waiting: dict[str, set[str]] = {}
+    for name, file in modules.items():
+        found = {folder_of(each) for each in imported_of(modules, file)}
+        waiting[folder_of(name)] = waiting.get(folder_of(name), set()) | found - {folder_of(name)}
+    while ready := {name for name, found in waiting.items() if not found}:
+        waiting = {name: found - ready for name, found in waiting.items() if name not in ready}
+    assert sorted(waiting) == ["__main__", "cli", "commands"]  # a command completes the names of all
+
+
+def folder_of(module: str) -> str:
+    """The part of the package that a module is in: a folder, an environment's folder, or the module itself."""
+    parts = module.split(".")[1:] or [module]
+    return ".".join(parts[: 2 if parts[0] == "environments" else 1])
 
 
 def test_the_environments_import_no_model_library_and_not_the_trainer() -> None:
@@ -252,7 +306,7 @@ def test_the_environments_import_no_model_library_and_not_the_trainer() -> None:
 # and the guessers of a task are an arm of a study.
 SHARED = (
     *("agents", "episodes", "observations", "audit", "branching", "copying", "failures", "tools", "studies"),
-    *("agent_names", "features", "installing", "pictures", "printable", "programs", "replies", "settings"),
+    *("agent_names", "features", "installing", "pictures", "printable", "programs", "prompts", "replies", "settings"),
     "suggestions",
 )
 

@@ -17,6 +17,7 @@ from rich.console import Console
 
 import pettingllms_envs
 from pettingllms_envs.agents.spec import parse
+from pettingllms_envs.bounds import HasBlindBound, HasLoneBound
 from pettingllms_envs.commands import counted, refuse, say, user_errors
 from pettingllms_envs.commands.runs import default_output, missing, say_problems, specs, watched
 from pettingllms_envs.episodes.observing import task_of
@@ -25,7 +26,6 @@ from pettingllms_envs.evaluation.bench import roles_of
 from pettingllms_envs.evaluation.cooperation import Bound, sentences
 from pettingllms_envs.evaluation.guessers import best_guesser, guessers_of
 from pettingllms_envs.evaluation.team_forms import TEAM
-from pettingllms_envs.features import HasBlindBound, HasLoneBound
 
 
 def run(args: argparse.Namespace, console: Console, bench: Any, env: Any) -> int:

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from pettingllms_envs.bounds import BlindPolicy, HasBlindBound, always
 from pettingllms_envs.episodes.episode import Instance
 from pettingllms_envs.episodes.observing import infos_of, task_of
-from pettingllms_envs.features import BlindPolicy, HasBlindBound, always
-from pettingllms_envs.observations import read_observation, text_of
+from pettingllms_envs.prompts import read_observation, text_of
 
 
 MOST_STEPS = 10_000

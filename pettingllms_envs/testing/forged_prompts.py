@@ -18,7 +18,8 @@ from typing import Any
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.core import ToolResult, ToolSpec
 from pettingllms_envs.datasets.problems import Problem
-from pettingllms_envs.observations import ROLES, Prompt, text_of
+from pettingllms_envs.observations import Prompt
+from pettingllms_envs.prompts import ROLES, text_of
 from pettingllms_envs.quoting import lines_outside
 from pettingllms_envs.replies import END_OF_THINKING, PYTHON
 from pettingllms_envs.retrieval import Passage

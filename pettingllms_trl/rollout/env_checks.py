@@ -13,10 +13,10 @@ from datasets import Dataset
 from pettingzoo import AECEnv
 
 from pettingllms_envs.branching import branchable, branching_of
-from pettingllms_envs.observations import images_of, read_observation
 from pettingllms_envs.pictures import with_known_images
 from pettingllms_envs.programs import ProgramEnv
 from pettingllms_envs.programs.repeating import check_repeats
+from pettingllms_envs.prompts import images_of, read_observation
 from pettingllms_envs.suggestions import did_you_mean
 from pettingllms_trl.records import Prompt, Row
 from pettingllms_trl.rollout.branch_probe import Branching, check_branching

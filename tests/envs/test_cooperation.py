@@ -15,6 +15,7 @@ import pytest
 
 import pettingllms_envs
 from pettingllms_envs.assembly import assemble
+from pettingllms_envs.bounds import Memory
 from pettingllms_envs.environments.archives.librarians import (
     FullLibrarian,
     LibrarianTeam,
@@ -27,7 +28,7 @@ from pettingllms_envs.environments.archives.rules import Archives, ArchivesState
 from pettingllms_envs.environments.note_taking.bound import count_notes, counting_bound
 from pettingllms_envs.environments.note_taking.note_takers import FullView, LoneNoteTaker, NoteTakers, SilentNoteTakers
 from pettingllms_envs.environments.note_taking.rules import NoteTaking
-from pettingllms_envs.features import Form, Forms, Memory
+from pettingllms_envs.features import Form, Forms
 from pettingllms_envs.testing import Result, check
 from pettingllms_envs.testing.cooperation import bound_of_memory, lone_bound, play_forms
 from pettingllms_envs.testing.play import Failed, best

@@ -16,7 +16,8 @@ from pettingllms_envs.assembly import assemble
 from pettingllms_envs.core import ToolResult, ToolSpec, Unreadable
 from pettingllms_envs.environments.kuhn_poker.rules import KuhnPoker
 from pettingllms_envs.environments.plan_path.rules import PlanPath
-from pettingllms_envs.observations import PNG, Image, read_observation
+from pettingllms_envs.observations import PNG, Image
+from pettingllms_envs.prompts import read_observation
 from pettingllms_envs.quoting import lines_outside
 from pettingllms_envs.teams.draft_plan import DraftPlan
 from pettingllms_envs.teams.match import Match

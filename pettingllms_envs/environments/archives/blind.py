@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from functools import partial
 
-from pettingllms_envs.features import BlindPolicy
+from pettingllms_envs.bounds import BlindPolicy
 
 
 _NAME = re.compile(r"\b(?:[ptrg]\d+|[BDFGKLMNPRSTVZ][aeiou][bdfgklmnprstvz][aeiou][lmnrs])\b")

@@ -45,6 +45,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple
 
+from pettingllms_envs.bounds import BlindPolicy
 from pettingllms_envs.core import SPLITS, ToolResult, ToolSpec, Unreadable, check_choice, check_whole
 from pettingllms_envs.environments.archives.blind import blind_policies
 from pettingllms_envs.environments.archives.world import (
@@ -58,7 +59,6 @@ from pettingllms_envs.environments.archives.world import (
     most_alike,
     world_of,
 )
-from pettingllms_envs.features import BlindPolicy
 from pettingllms_envs.instances import seeded
 from pettingllms_envs.replies import match_last_line
 from pettingllms_envs.tasks.base import OpenTask

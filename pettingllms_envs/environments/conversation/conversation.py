@@ -18,7 +18,8 @@ from typing import Any, ClassVar, NamedTuple
 
 from pettingllms_envs.core import Role, Transition, check_choice, part_ranges, play
 from pettingllms_envs.environments.conversation.prompts import Prompts
-from pettingllms_envs.observations import Part, Prompt, read_observation
+from pettingllms_envs.observations import Part, Prompt
+from pettingllms_envs.prompts import read_observation
 from pettingllms_envs.tasks.prompt_messages import messages_of
 from pettingllms_envs.tasks.rows import RowState
 from pettingllms_envs.teams.base import BaseWorkflow
