@@ -32,9 +32,9 @@ from pettingllms_envs.views import VIEWS
 
 
 GAMES = (
-    Later("draft_plan", "pettingllms_envs.teams.draft_plan", "DraftPlan"),
+    Later("draft_plan", "pettingllms_envs.teams.proposal", "DraftPlan"),
     Later("single", "pettingllms_envs.teams.single", "Single"),
-    Later("tool_plan", "pettingllms_envs.teams.tool_plan", "ToolPlan"),
+    Later("tool_plan", "pettingllms_envs.teams.proposal", "ToolPlan"),
 )
 """The workflows of a task whose move can be proposed and played."""
 

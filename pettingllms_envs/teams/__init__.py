@@ -15,7 +15,7 @@ class Later(NamedTuple):
 
     Args:
         name: Its name, such as `"draft_plan"`.
-        module: Where it is: `"pettingllms_envs.teams.draft_plan"`.
+        module: Where it is: `"pettingllms_envs.teams.proposal"`.
         kind: Its class: `"DraftPlan"`.
     """
 

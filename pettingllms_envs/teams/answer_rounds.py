@@ -1,9 +1,8 @@
-"""AnswerRounds: a base class for workflows whose members each answer a problem once in a turn.
+"""Workflows whose members each answer a problem once in a turn: `ensemble`, `debate`, `self_verification`.
 
-In every turn each member replies with its answer in a box. What it reads of the others is the subclass's choice
-(`heard`): at most `capacity` characters of a reply, and its answer. The last member's reply ends the turn, and the
-team's answer is then what the subclass makes of all (`choose`). The episode ends after a turn in which all members
-have the same answer (`agreed`), or with the last turn. Nobody is told whether an answer is right.
+A member reads what it is shown of others' replies, at most `capacity` characters of each, and their answers. An
+episode ends after a turn in which all have the same answer (with `until_agreed`), or with the last turn. Nobody is
+told whether an answer is right.
 
 Rewards, every one of them the change of something, so that none can be had twice:
 
@@ -15,153 +14,163 @@ Rewards, every one of them the change of something, so that none can be had twic
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Generic, NamedTuple
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
-from pettingllms_envs.core import (
-    TEAM,
-    UNREADABLE_PENALTY,
-    Role,
-    State,
-    Transition,
-    Unreadable,
-    check_choice,
-    part_ranges,
-    situation,
-)
+from pettingllms_envs.core import UNREADABLE_PENALTY, Role, Unreadable
 from pettingllms_envs.quoting import quote_inline
-from pettingllms_envs.tasks.base import AnsweringTask
-from pettingllms_envs.teams.base import BaseWorkflow
-from pettingllms_envs.teams.channels import LimitedMessages, Sent
+from pettingllms_envs.state_digest import Reported
+from pettingllms_envs.teams.channels import Sent
+from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
 
 
 class Answered(NamedTuple):
-    """A member's last reply.
-
-    Args:
-        sent: What others can read of it.
-        answer: Its answer, of this reply or an earlier one; None if it has given none.
-        value: What the answer is worth, the task's potential with it.
-    """
+    """A member's last reply: what others can read of it, its answer if it ever gave one, and what that is worth."""
 
     sent: Sent
     answer: str | None = None
     value: float = 0.0
 
 
-class RoundState(NamedTuple, Generic[State]):
-    """A moment of an episode.
+Replies = Sequence[Answered]
+
+
+def rounds(
+    game: Game,
+    heard: Callable[[str, Replies, Replies], Replies],
+    choose: Callable[[Replies], str | None],
+    *,
+    ends: bool,
+    confirms: bool = False,
+) -> Questions:
+    """Ask every member in every turn, and make of the answers the team's.
 
     Args:
-        task: The task's state, with the team's answer.
-        last: The replies of the turn before, in the order of the members; () in the first.
-        replies: Those of this turn so far.
-        unread: Why the reply of a member in the turn before was unreadable, by member.
+        heard: What a member reads, of the last turn's replies and of those of this turn so far.
+        choose: The team's answer after a turn; None if there is none.
+        ends: Whether an agreement of all ends the episode.
+        confirms: Whether it must be also the answers of the turn before.
+    """
+    task, last, unread = game.task, tuple[Answered, ...](), dict[str, str]()
+    for turn in range(1, game.num_turns + 1):
+        game.turn = turn
+        replies = tuple[Answered, ...]()
+        for member in game.members:
+            shown = partial(_shown, game, unread.get(member), heard(member, last, replies))
+            reply = yield Ask(member, shown, keeps=(last, replies, unread))
+            answer, before = task.parse(reply), last[len(replies)] if last else Answered(Sent(member, ""))
+            now = before._replace(sent=game.send(member, reply))
+            unread.pop(member, None)
+            if isinstance(answer, Unreadable):
+                unread[member] = answer.reason
+                game.pay(member, "format", UNREADABLE_PENALTY)
+            else:
+                now = Answered(now.sent, answer, task.value(task.apply(game.state, answer)))
+                game.pay(member, "correct", now.value - before.value)
+            replies = (*replies, now)
+        before_turn, chosen = task.value(game.state), choose(replies)
+        if chosen is not None:
+            game.state = task.apply(game.state, chosen)
+        game.pay_team("progress", task.value(game.state) - before_turn)
+        compared = (*last, *replies) if confirms else replies
+        agreed = ends and bool(last or not confirms) and _agree(game, compared)
+        if (agreed or turn == game.num_turns) and game.solved:
+            game.pay_team("success", 1.0)
+        if agreed:
+            return True
+        last = replies
+    return False
+
+
+def _agree(game: Game, replies: Replies) -> bool:
+    first, *others = (each.answer for each in replies)
+    return first is not None and all(
+        other is not None and game.task.agree(game.state, first, other) for other in others
+    )
+
+
+def _shown(game: Game, unread: str | None, replies: Replies) -> str:
+    notes = [] if unread is None else [f"Your last reply was unreadable: {unread}."]
+    for sent, answer, _ in replies:
+        written = "It gave no answer." if answer is None else f"Its answer: {quote_inline(game.task.write(answer))}."
+        notes += [sent.shown, written]
+    return game.situation(*notes)
+
+
+AGGREGATOR = Role(
+    "aggregator",
+    "You are the aggregator. You read the solutions of several solvers, any of which may be wrong, and decide. Your"
+    " answer is the team's.",
+)
+SOLVERS_JOB = "You are a solver. Others solve the same problem; an aggregator reads all solutions and decides."
+DEBATERS_JOB = (
+    "You are a debater. All debaters solve the same problem, read each other's solutions, and answer again. Correct"
+    " yourself where another is right, and keep your answer where you are. The answer of most debaters is the team's."
+)
+SOLVER = Role(
+    "solver",
+    "You are the solver. In the first turn solve the problem. In each later turn you read your last solution: verify"
+    " it step by step, and give the corrected answer, or the same one if it is right.",
+)
+FLAG, SEVERAL = (True, False), 16
+COMMON: dict[str, Any] = {"ranges": {"correct": (-1.0, 1.0)}, "cyclic": True, "reported": Reported(), "bonuses": ()}
+
+
+@function_workflow(
+    lambda team: (Role("solver", SOLVERS_JOB, count=team.num_solvers), AGGREGATOR),
+    name="ensemble",
+    num_turns=1,
+    legal={"until_agreed": FLAG, "num_solvers": range(1, SEVERAL + 1)},
+    **COMMON,
+)
+def Ensemble(game: Game, capacity: int = 2000, until_agreed: bool = True, num_solvers: int = 3) -> Questions:
+    """Several solvers answer on their own, and an aggregator, who reads all of them, decides.
+
+    As the aggregation of the math tasks in the code of arXiv:2510.11062, and a layer of Mixture-of-Agents
+    (arXiv:2406.04692). The solvers of one policy are samples of it. With more than one turn, they read all replies of
+    the turn before; with `role_tools={"solver": ["python"]}` they run programs before they answer. A solver is paid
+    for its own answer and not for being followed, so an aggregator that ignores it does not keep it from learning.
     """
 
-    task: State
-    turn: int = 1
-    last: tuple[Answered, ...] = ()
-    replies: tuple[Answered, ...] = ()
-    unread: tuple[tuple[str, str], ...] = ()
+    def heard(member: str, last: Replies, replies: Replies) -> Replies:
+        return replies if member == AGGREGATOR.name else last
+
+    return (yield from rounds(game, heard, lambda replies: replies[-1].answer, ends=until_agreed))
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerRounds(LimitedMessages, BaseWorkflow[State, str]):
-    """Members answer once in each turn; who they are, and what is made of the answers, is left to the subclass.
+@function_workflow(
+    lambda team: (Role("debater", DEBATERS_JOB, count=team.num_debaters),),
+    name="debate",
+    num_turns=3,
+    legal={"until_agreed": FLAG, "num_debaters": range(2, SEVERAL + 1)},
+    **COMMON,
+)
+def Debate(game: Game, capacity: int = 2000, until_agreed: bool = True, num_debaters: int = 2) -> Questions:
+    """Debaters answer at once, read each other's last answers, and answer again; the first majority counts.
 
-    Args:
-        num_turns: Turn budget, at least 1; each member answers once in a turn.
-        capacity: Most characters of a reply that others read; its answer is shown besides.
-        until_agreed: Whether the episode ends early, after a turn in which all have the same answer.
+    As in arXiv:2305.14325 and MAPoRL (arXiv:2502.18439), which trains it on GSM8K, and also pays a debater for what
+    its reply brings others to in later turns. Here the returns have that:
+    `credit={"at_grpo": {"value": "return_to_go"}}`.
     """
 
-    task: AnsweringTask[State]
-    capacity: int = 2000
-    until_agreed: bool = True
+    def majority(replies: Replies) -> str | None:
+        answers = [each.answer for each in replies if each.answer is not None]
+        votes = [sum(game.task.agree(game.state, one, other) for other in answers) for one in answers]
+        return answers[votes.index(max(votes))] if answers else None
 
-    def __post_init__(self) -> None:
-        LimitedMessages.__post_init__(self)
-        check_choice("until_agreed", self.until_agreed, (True, False))
+    return (yield from rounds(game, lambda member, last, replies: last, majority, ends=until_agreed))
 
-    @property
-    def roles(self) -> tuple[Role, ...]:
-        """The roles, the one whose reply ends a turn last."""
-        raise NotImplementedError
 
-    def heard(self, state: RoundState[State], role: str) -> Sequence[Answered]:
-        """The replies that a member reads."""
-        raise NotImplementedError
+@function_workflow(SOLVER, name="self_verification", num_turns=3, legal={"until_agreed": FLAG}, **COMMON)
+def SelfVerification(game: Game, capacity: int = 2000, until_agreed: bool = True) -> Questions:
+    """One solver answers, then verifies its own solution and corrects it, or confirms it, which ends the episode.
 
-    def choose(self, state: RoundState[State], replies: tuple[Answered, ...]) -> str | None:
-        """The team's answer after a turn; None if there is none."""
-        raise NotImplementedError
+    As the single agent of several turns in the code of arXiv:2510.11062: the counterpart for one agent of `debate`. A
+    correction pays, a right answer that is given up costs as much, and one that is confirmed changes nothing.
+    """
 
-    def agreed(self, state: RoundState[State], replies: tuple[Answered, ...]) -> bool:
-        """Whether all members have the same answer."""
-        first = replies[0].answer
-        return first is not None and all(
-            each.answer is not None and self.task.agree(state.task, first, each.answer) for each in replies[1:]
-        )
+    def own(member: str, last: Replies, replies: Replies) -> Replies:
+        return last
 
-    @property
-    def members(self) -> list[str]:
-        """The members, in the order in which they reply."""
-        return [member for role in self.roles for member in role.members]
-
-    def start(self, task_state: State) -> RoundState[State]:
-        """Turn 1 on this instance, the first member to reply."""
-        return RoundState(task_state)
-
-    def actor(self, state: RoundState[State]) -> str:
-        """The first member that has not replied in this turn."""
-        return self.members[len(state.replies) % len(self.members)]
-
-    def system(self, role: str) -> str:
-        """The rules, the member's job, how to reply."""
-        job = next(each.job for each in self.roles if role in each.members)
-        return f"{self.task.rules()}\n{job}\n{self.task.reply_format()}"
-
-    def observe(self, state: RoundState[State], role: str) -> str:
-        """The situation, why its own last reply was unreadable, if it was, and the replies that it reads."""
-        unread = [f"Your last reply was unreadable: {why}." for member, why in state.unread if member == role]
-        return situation(self, state, *unread, *map(self._shown, self.heard(state, role)))
-
-    def step(self, state: RoundState[State], reply: str) -> Transition[RoundState[State]]:
-        """Take a member's answer; the last one's ends the turn."""
-        members, index = self.members, len(state.replies)
-        role = members[index]
-        before = state.last[index] if state.last else Answered(Sent(role, ""))
-        sent = self.channel.send(role, reply)
-        answer = self.task.parse(reply)
-        unread = tuple(pair for pair in state.unread if pair[0] != role)
-        if isinstance(answer, Unreadable):
-            now, local = before._replace(sent=sent), {"format": UNREADABLE_PENALTY}
-            unread += ((role, answer.reason),)
-        else:
-            value = self.task.value(self.task.apply(state.task, answer))
-            now, local = Answered(sent, answer, value), {"correct": value - before.value}
-        replies = (*state.replies, now)
-        parts: dict[str, Mapping[str, float]] = {role: local}
-        if len(replies) < len(members):
-            return state._replace(replies=replies, unread=unread), parts, False, False
-        answer_of_team = self.choose(state, replies)
-        task = state.task if answer_of_team is None else self.task.apply(state.task, answer_of_team)
-        team = {"progress": self.task.value(task) - self.task.value(state.task)}
-        agreed = self.until_agreed and self.agreed(state, replies)
-        over = agreed or state.turn == self.num_turns
-        if over and self.task.solved(task):
-            team["success"] = 1.0
-        after = RoundState(task, state.turn + (not over), replies, unread=unread)
-        return after, {TEAM: team, **parts}, agreed, over and not agreed
-
-    def ranges(self) -> Mapping[str, tuple[float, float]]:
-        """Progress, success, format and correct."""
-        ranges = part_ranges(self.task)
-        return {**ranges, "correct": ranges["progress"]}
-
-    def _shown(self, reply: Answered) -> str:
-        if reply.answer is None:
-            return f"{reply.sent.shown}\nIt gave no answer."
-        return f"{reply.sent.shown}\nIts answer: {quote_inline(self.task.write(reply.answer))}."
+    return (yield from rounds(game, own, lambda replies: replies[-1].answer, ends=until_agreed, confirms=True))

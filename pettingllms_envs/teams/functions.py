@@ -16,11 +16,15 @@
 
     raw_env, env, parallel_env = assemble(PlanPath, __name__, (debate,))
 
-The function yields a question and is sent the reply; parameters with defaults are the environment's settings. Its
-snapshot is the instance and the replies so far: after each reply the function is run again from its beginning, so an
-episode can be branched, copied and replayed exactly wherever it stands. Therefore it must be a function of the game
-and the replies alone: no clock, no global random numbers, no tools but through `game.call`. A step takes time linear
-in the replies so far.
+The function yields a question and is sent the reply; parameters with defaults are the environment's settings. While an
+episode is played on, so is the function. Its snapshot is the instance and the replies so far: where the episode was
+branched, copied or restored, the function is run again from its beginning, with the replies and the results of tools
+that are kept. Therefore it must be a function of the game and the replies alone: no clock, no global random numbers,
+no tools but through `game.call`. `pettingllms check` branches everywhere, and a function that asks something else when
+it is run again raises.
+
+An agent is shown its own questions and nothing else: while another one is asked, it observes its last question, or
+nothing. `game.show` is for what every agent may see.
 
 Its state, by which `state_hash` tells moments apart, is less: what later prompts, payments and ends depend on. The
 package knows the task's state, the turn, the feedback, the question and how many were asked in this turn; `keeps` is
@@ -31,9 +35,11 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, Self
 
 from pettingllms_envs.core import (
     TEAM,
@@ -46,23 +52,36 @@ from pettingllms_envs.core import (
     Unreadable,
     best_reply,
     call_tool,
+    check_choice,
     check_whole,
     part_ranges,
     play,
     system_prompt,
 )
+from pettingllms_envs.features import Forms
 from pettingllms_envs.observations import Observation, Prompt
+from pettingllms_envs.replies.reading import NOTES
 from pettingllms_envs.state_digest import Reported
 from pettingllms_envs.teams.channels import NO_MESSAGES, Channel, Sent
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+NOTHING: tuple[()] = ()
+
+
+class _Question(NamedTuple):
+    role: str
+    text: Any
+    oracle: Callable[[], str] | None = None
+    keeps: Any = ...
+
+
+class Ask(_Question):
     """A question to an agent.
 
     Args:
         role: The agent: its role, or its own name if the role has several.
-        text: What it observes.
+        text: What it observes; or a function that makes it, where that takes long: it is called at once, but not while
+            earlier replies are repeated.
         oracle: Makes an optimal reply; None for the task's best move. It is called only by those who ask for a
             demonstration, so it may take its time, and it must never reach an observation.
         keeps: What a later question, payment or end still needs, beside what `game` holds and this question says:
@@ -73,14 +92,18 @@ class Ask:
         TypeError: `keeps` has something else in it.
     """
 
-    role: str
-    text: Observation
-    oracle: Callable[[], str] | None = field(default=None, repr=False, compare=False)
-    keeps: Any = ...
+    __slots__ = ()
 
-    def __post_init__(self) -> None:
-        if self.keeps is not ...:
-            object.__setattr__(self, "keeps", _frozen(self.keeps))
+    def __new__(
+        cls,
+        role: str,
+        text: Observation | Callable[[], Observation],
+        oracle: Callable[[], str] | None = None,
+        keeps: Any = ...,
+    ) -> Self:
+        """A question that keeps a copy of what it is to keep."""
+        kept = keeps if keeps is ... or keeps is NOTHING else _frozen(keeps)
+        return tuple.__new__(cls, (role, text, oracle, kept))
 
 
 def _frozen(value: Any) -> Any:
@@ -88,7 +111,7 @@ def _frozen(value: Any) -> Any:
     if value is None or isinstance(value, str | int | float | bytes):
         return value
     if isinstance(value, list | tuple):
-        return tuple(map(_frozen, value))
+        return tuple(map(_frozen, value)) if value else ()
     if isinstance(value, Mapping):
         return tuple(sorted(((_frozen(key), _frozen(each)) for key, each in value.items()), key=repr))
     raise TypeError(
@@ -97,7 +120,7 @@ def _frozen(value: Any) -> Any:
     )
 
 
-Questions = Generator[Ask, str, object]
+Questions = Generator[Ask, str, Any]
 """What a function returns, for its annotation."""
 
 Script = Callable[..., Questions]
@@ -109,20 +132,26 @@ class Game:
     Args:
         results: Results of the tool calls so far, which are not made again.
         channel: What messages pass.
+        members: The agents, as questions name them, in the order of the roles.
+        reported: The figures that the outcome has from the start; without `messages`, messages are not counted.
     """
 
     def __init__(
         self,
-        task: Task[Any, Any],
+        task: Any,
         state: Any,
         num_turns: int,
         results: tuple[ToolResult, ...] = (),
         channel: Channel = Channel(),  # noqa: B008  # frozen
+        *,
+        members: tuple[str, ...] = (),
+        reported: Reported = NO_MESSAGES,
     ) -> None:
         self.task = task
         self.state = state
         self.num_turns = num_turns
         self.channel = channel
+        self.members = members
         self.turn = 1
         self.num_asked = 0  # in this turn
         self.feedback = ""
@@ -132,33 +161,55 @@ class Game:
         self._unread = ""
         self._unreadable: set[str] = set()  # of this turn, charged already
         self._parts: dict[str, dict[str, float]] = {}
-        self.reported = NO_MESSAGES
+        self._pays = True  # not while replies are repeated, which were paid when they came
+        self.reported = reported
 
     @property
     def solved(self) -> bool:
         """Whether the task is solved."""
-        return self.task.solved(self.state)
+        return bool(self.task.solved(self.state))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the task is solved, or the turn that was ended the last one."""
+        return self.solved or (self._has_ended_turn and self.turn == self.num_turns)
 
     @property
     def turns_left(self) -> bool:
         """Whether another turn begins: the task is not solved, and the budget is not used up."""
-        if self.solved or (self._has_ended_turn and self.turn == self.num_turns):
+        if self.is_over:
             return False
         if self._has_ended_turn:
             self.turn, self.num_asked, self._has_ended_turn = self.turn + 1, 0, False
         return True
 
     def show(self, *notes: str) -> str:
-        """The usual prompt: the turn if there are several, the task's state, what came of the last turn, the notes."""
-        turn = f"Turn {self.turn} of {self.num_turns}." if self.num_turns > 1 else ""
-        lines = (turn, self.task.show(self.state), self.feedback, *notes)
-        return "\n".join(filter(None, lines))
+        """The usual prompt: the turn if there are several, the task's state, what came of the last turn, the notes.
+
+        It has what every agent may see; what some may not, their own prompts leave out.
+        """
+        if self.num_turns > 1:
+            return self.situation(*notes)
+        return "\n".join(filter(None, (self.task.show(self.state), self.feedback, *notes)))
+
+    def situation(self, *notes: str) -> str:
+        """The same, with the turn even if there is only one."""
+        text = f"Turn {self.turn} of {self.num_turns}.\n{self.task.show(self.state)}"
+        for note in (self.feedback, *notes):
+            if note:
+                text = f"{text}\n{note}"
+        return text
 
     def quote(self, sender: str, reply: str) -> str:
         """A reply, without its thinking, as a message for another agent's prompt; see `workflows.channels`."""
-        sent: Sent = self.channel.send(sender, reply)
-        self.reported = self.reported.plus(messages=1, message_chars=len(sent.text))
-        return sent.shown
+        return self.send(sender, reply).shown
+
+    def send(self, sender: str, reply: str) -> Sent:
+        """The same, before it is quoted: what arrives of it, and who wrote it."""
+        sent = self.channel.send(sender, reply)
+        if self.reported:
+            self.reported = self.reported.plus(messages=1, message_chars=len(sent.text))
+        return sent
 
     def read(self, reply: str, role: str, parse: Callable[[str], Any] | None = None) -> Any:
         """What `parse`, by default the task's, reads in a part of a move; None if that is `Unreadable`.
@@ -174,7 +225,7 @@ class Game:
         self._unread += f"Last turn the {role}'s reply was unreadable: {found.reason}. "
         return None
 
-    def play(self, reply: str, *roles: str) -> str:
+    def play(self, reply: str, *roles: str, pays: Sequence[str] | None = None) -> str:
         """Play a reply as the task's move, which ends the turn. Pays as `core.play`, and returns its words.
 
         A reply that `read` has charged for is not charged again.
@@ -182,15 +233,16 @@ class Game:
         Args:
             reply: The move: an agent's reply, or a text that is made of several.
             roles: Who wrote it; each of them pays its costs.
+            pays: The parts that are paid; None for all.
         """
         if reply in self._unreadable and isinstance(self.task.parse(reply), Unreadable):
             return self.end_turn()
-        author = " and ".join(roles)
-        self.state, _, parts, words = play(self.task, self.state, reply, author)
-        for scope, named in parts.items():
+        self.state, _, parts, words = play(self.task, self.state, reply, " and ".join(roles))
+        for scope, named in parts.items() if self._pays else ():
             for role in (TEAM,) if scope == TEAM else roles:
                 for name, value in named.items():
-                    self.pay(role, name, value)
+                    if pays is None or name in pays:
+                        self.pay(role, name, value)
         return self.end_turn(words)
 
     def end_turn(self, words: str = "Nothing was played.") -> str:
@@ -207,8 +259,13 @@ class Game:
             scope: `"team"`, or the agent.
             name: The part's name. Names other than those of `core.part_ranges` are declared in `function_workflow`.
         """
-        named = self._parts.setdefault(scope, {})
-        named[name] = named.get(name, 0.0) + value
+        if not self._pays:
+            return
+        if scope not in self._parts:
+            self._parts[scope] = {name: value}
+        else:
+            named = self._parts[scope]
+            named[name] = named[name] + value if name in named else value
 
     def pay_team(self, name: str, value: float) -> None:
         """Add a part to everybody's reward of the last reply."""
@@ -227,51 +284,72 @@ class Game:
 
     def pending(self, ask: Ask) -> tuple[Any, ...]:
         """What the rest of the episode depends on while a question waits, beside the task's state and the turn."""
-        held = self.feedback, self._has_ended_turn, self._unread, tuple(sorted(self._unreadable)), self.num_asked
-        return ask.role, ask.text, ask.keeps, *held
+        charged = tuple(sorted(self._unreadable)) if self._unreadable else ()
+        held = self.feedback, self._has_ended_turn, self._unread, charged, self.num_asked
+        return (ask.role, ask.text, ask.keeps, *held)
 
     def take_parts(self) -> Parts:
         """The parts paid since the last reply."""
-        parts, self._parts = self._parts, {}
+        parts, self._parts, self._pays = self._parts, {}, True
         return parts
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionState:
+class FunctionState(NamedTuple):
     """A moment of an episode.
 
     Args:
         rest: What else the rest of the episode depends on: see `Game.pending`, or the history; () once it is over.
         ask: The question that the acting agent is to answer; of the last reply once the episode is over.
-        asked: The agents that have been asked so far, in the order of their first questions.
+        seen: The last question of each agent that has been asked so far.
         reported: How many messages were quoted, their characters in total, and what the function reported.
     """
 
     task: Any
     turn: int
     rest: tuple[Any, ...]
-    start: Any = field(repr=False)
-    replies: tuple[str, ...] = field(repr=False)
-    ask: Ask = field(repr=False)
-    asked: tuple[str, ...] = field(repr=False)
-    results: tuple[ToolResult, ...] = field(default=(), repr=False)
-    reported: Reported = field(default=NO_MESSAGES, repr=False)
+    start: Any
+    replies: tuple[str, ...]
+    ask: Ask
+    seen: tuple[tuple[str, Observation], ...]
+    results: tuple[ToolResult, ...] = ()
+    reported: Reported = NO_MESSAGES
+
+    def __repr__(self) -> str:
+        """What determines the rest of the episode, for digests."""
+        return f"FunctionState(task={self.task!r}, turn={self.turn!r}, rest={self.rest!r})"
 
 
 class _Run(NamedTuple):
-    """What a run of a function led to.
+    """A function that waits for the reply to a question."""
 
-    The state, the last reply's parts, whether the function ended, what it returned, and its last question's oracle.
-    """
-
-    state: FunctionState
-    parts: Parts
-    is_over: bool
-    end: object
-    oracle: Callable[[], str] | None
+    game: Game
+    script: Questions
+    ask: Ask
 
 
-@dataclass(frozen=True)
+MOST_RUNS = 64
+"""Functions that a workflow lets wait: those of the candidates of one decision, and of as many episodes as fit."""
+
+
+class _Runs(OrderedDict[int, tuple[FunctionState, _Run]]):
+    """The latest functions that wait, each in one state. Copies and pickles have none: there they are run again."""
+
+    def put(self, state: FunctionState, run: _Run) -> None:
+        """Let a function wait. It is found by this very state, which is kept for as long."""
+        self[id(state)] = state, run
+        if len(self) > MOST_RUNS:
+            self.popitem(last=False)
+
+    def take(self, state: FunctionState) -> _Run | None:
+        """The function that waits in the state, if any; who takes it, on whatever thread, alone has it."""
+        found = self.pop(id(state), None)
+        return None if found is None else found[1]
+
+    def __reduce__(self) -> tuple[type[_Runs], tuple[()]]:
+        return _Runs, ()
+
+
+@dataclass(frozen=True, repr=False)
 class FunctionWorkflow:
     """The base class of workflows that `function_workflow` makes.
 
@@ -286,12 +364,46 @@ class FunctionWorkflow:
     roles: ClassVar[tuple[Role, ...]]
     script: ClassVar[Script]
     own_ranges: ClassVar[Mapping[str, tuple[float, float]]]
+    legal: ClassVar[Mapping[str, Sequence[object]]] = {}
     channel: ClassVar[Channel]
     cyclic: ClassVar[bool] = False
     state_form: ClassVar[int] = 2
+    reported: ClassVar[Reported] = NO_MESSAGES
+    unwritten: ClassVar[Sequence[str]] = ()
+    """Settings that `repr`, on which digests of states depend, leaves out where they have their default."""
+
+    def __repr__(self) -> str:
+        own = [each for each in dataclasses.fields(self) if each.repr]
+        told = [
+            (f.name, getattr(self, f.name))
+            for f in own
+            if f.name not in self.unwritten or getattr(self, f.name) != f.default
+        ]
+        return f"{type(self).__qualname__}({', '.join(f'{name}={value!r}' for name, value in told)})"
 
     def __post_init__(self) -> None:
+        for name, value in self.completed().items():
+            object.__setattr__(self, name, value)
         check_whole("num_turns", self.num_turns, 1)
+        for name, choices in self.legal.items():
+            if isinstance(choices, range):
+                check_whole(name, getattr(self, name), choices[0], choices[-1])
+            else:
+                check_choice(name, getattr(self, name), choices)
+        _ = self.channel, self.roles  # made of the settings, where they raise ValueError for one out of range
+
+    def completed(self) -> Mapping[str, Any]:
+        """Settings whose values follow from others. Raises ValueError for what does not fit together."""
+        return {}
+
+    @cached_property
+    def members(self) -> tuple[str, ...]:
+        """The agents, as questions name them, in the order of the roles."""
+        return tuple([member for role in self.roles for member in role.members])
+
+    @cached_property
+    def _runs(self) -> _Runs:
+        return _Runs()
 
     def is_history(self, state: FunctionState) -> bool:
         """Whether the function does not say what it keeps."""
@@ -299,7 +411,9 @@ class FunctionWorkflow:
 
     def start(self, task_state: Any) -> FunctionState:
         """The function's first question on this instance."""
-        return self._run(task_state, (), (), None).state
+        run = self._first(task_state, ())
+        run.game.take_parts()
+        return self._waiting(run, run.ask, task_state, (), (), ())
 
     def actor(self, state: FunctionState) -> str:
         """The agent that was asked."""
@@ -310,27 +424,44 @@ class FunctionWorkflow:
         return system_prompt(self.task, next(each for each in self.roles if role in each.members))
 
     def observe(self, state: FunctionState, role: str) -> Observation:
-        """The question, of the agent that was asked; of the others the task's state."""
-        if role == state.ask.role:
-            return state.ask.text
-        shown = self.task.show(state.task)
+        """The agent's last question: of the one that was asked the one it is to answer; nothing if it had none yet."""
+        for asked, text in state.seen:
+            if asked == role:
+                return text
         observes = next(each.observes for each in self.roles if role in each.members)
-        return Prompt([{"role": "user", "content": shown}]) if observes == "messages" else shown
+        return Prompt([{"role": "user", "content": ""}]) if observes == "messages" else ""
 
     def step(self, state: FunctionState, reply: str) -> Transition[FunctionState]:
-        """Run the function with one more reply.
+        """Send the reply to the function, and let it run to its next question.
 
         Raises:
-            ValueError: It did not ask the same as before: it depends on something else than the game and the replies.
+            ValueError: It is run again, and does not ask the same as before: it depends on something else than the
+                game and the replies.
         """
-        after, parts, is_over, end, _ = self._run(state.start, (*state.replies, reply), state.results, state.ask)
-        terminated = is_over and (self.task.solved(after.task) or bool(end))
-        return after, parts, terminated, is_over and not terminated
+        run = self._runs.take(state) or self._again(state)
+        game, script, ask = run
+        replies = (*state.replies, reply)
+        try:
+            ask = script.send(reply)
+        except StopIteration as stop:
+            end, results = stop.value, tuple(game.results)
+            history = (state.start, replies, results) if ask.keeps is ... else ()
+            after = state._replace(
+                task=game.state, turn=game.turn, rest=history, replies=replies, results=results, reported=game.reported
+            )
+            terminated = bool(game.solved if end is None else end)
+            return after, game.take_parts(), terminated, not terminated
+        game.num_asked += 1
+        if type(ask) is not Ask or ask.role not in self.members or (ask.keeps is ...) != (state.ask.keeps is ...):
+            self._check(ask, state)
+        parts = game.take_parts()
+        return self._waiting(run, ask, state.start, replies, state.seen, state.results), parts, False, False
 
     def oracle(self, state: FunctionState) -> str:
         """The best reply to the question, as it says itself; else the task's best move."""
-        best = self._run(state.start, state.replies, state.results, None).oracle
-        return best_reply(self.task, state.task) if best is None else best()
+        run = self._runs.take(state) or self._again(state)
+        self._runs.put(state, run)
+        return best_reply(self.task, state.task) if run.ask.oracle is None else run.ask.oracle()
 
     def ranges(self) -> Mapping[str, tuple[float, float]]:
         """Progress, success, format, the task's costs, and the function's own parts."""
@@ -341,73 +472,99 @@ class FunctionWorkflow:
         """The function's own parts."""
         return tuple(self.own_ranges)
 
+    @cached_property
+    def _settings(self) -> Mapping[str, Any]:
+        """The function's parameters."""
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in _OWN_FIELDS}
+
     def questions(self, game: Game) -> Questions:
         """The function on a game, with the settings."""
-        settings = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in _OWN_FIELDS}
-        return type(self).script(game, **settings)
+        return type(self).script(game, **self._settings)
 
     def outcome(self, state: FunctionState) -> Mapping[str, bool | int | float | str]:
         """How many messages were quoted, their characters in total, and what the function reported."""
         return dict(state.reported)
 
-    def _run(self, start: Any, replies: tuple[str, ...], results: tuple[ToolResult, ...], asked: Ask | None) -> _Run:
-        """Run the function from its beginning to the next question.
+    def _waiting(
+        self,
+        run: _Run,
+        ask: Ask,
+        start: Any,
+        replies: tuple[str, ...],
+        seen: tuple[tuple[str, Observation], ...],
+        results: tuple[ToolResult, ...],
+    ) -> FunctionState:
+        """The state in which a function waits for the reply to a question."""
+        game, script, _ = run
+        if len(results) != len(game.results):
+            results = tuple(game.results)
+        role, text, _, keeps = plain = _asked(ask)
+        rest = (start, replies, results) if keeps is ... else game.pending(plain)
+        last = (*[each for each in seen if each[0] != role], (role, text))
+        made = (game.state, game.turn, rest, start, replies, plain, last, results, game.reported)
+        state = tuple.__new__(FunctionState, made)
+        self._runs.put(state, _Run(game, script, ask))
+        return state
 
-        Args:
-            results: The results of tool calls that need not be made again.
-            asked: What the last one of the replies must answer; None if that is known.
-        """
-        game = Game(self.task, start, self.num_turns, results, self.channel)
-        script, asks, is_over, end = self.questions(game), list[Ask](), False, None
+    def _first(self, start: Any, results: tuple[ToolResult, ...]) -> _Run:
+        """The function, run to its first question."""
+        game = Game(
+            self.task, start, self.num_turns, results, self.channel, members=self.members, reported=self.reported
+        )
+        script = self.questions(game)
         try:
-            asks.append(next(script))
-            game.num_asked += 1
-            for reply in replies:
-                game.take_parts()
-                asks.append(script.send(reply))
+            ask = next(script)
+        except StopIteration:
+            raise ValueError(
+                f"the workflow {self.name!r} ends before it asks anybody; expected a first `yield Ask`."
+            ) from None
+        game.num_asked = 1
+        self._check(ask)
+        return _Run(game, script, ask)
+
+    def _again(self, state: FunctionState) -> _Run:
+        """The function, run from its beginning to the question of a state, with the replies that led there."""
+        outside = NOTES.set(None)  # how earlier replies are read was noted when they came
+        try:
+            game, script, ask = self._first(state.start, state.results)
+            game._pays = False
+            for reply in state.replies:
+                ask = script.send(reply)
                 game.num_asked += 1
-        except StopIteration as stop:
-            is_over, end = True, stop.value
-        if asked is not None and asks[len(replies) - 1 : len(replies)] != [asked]:
+        except StopIteration:
+            ask = Ask("", "")
+        finally:
+            NOTES.reset(outside)
+        if _asked(ask) != state.ask:
             raise ValueError(
                 f"the workflow {self.name!r}, run again, asked something else after the same "
                 "replies; expected a function of the game and the replies alone. Use no clock, no random numbers, no "
                 "state of your own, and tools through game.call."
             )
-        if not asks:
-            raise ValueError(f"the workflow {self.name!r} ends before it asks anybody; expected a first `yield Ask`.")
-        last, results = self._checked(asks[-1], asks[0]), tuple(game.results)
-        history = (start, replies, results) if last.keeps is ... else ()
-        state = FunctionState(
-            game.state,
-            game.turn,
-            history or (() if is_over else game.pending(last)),
-            start,
-            replies,
-            dataclasses.replace(last, oracle=None),
-            tuple(dict.fromkeys(ask.role for ask in asks)),
-            results,
-            game.reported,
-        )
-        parts = game.take_parts()
-        script.close()  # only now: what it does in a `finally` is no part of the episode
-        return _Run(state, parts, is_over, end, last.oracle)
+        game.take_parts()
+        return _Run(game, script, ask)
 
-    def _checked(self, ask: Ask, first: Ask) -> Ask:
-        """A question; `first` is the episode's first one."""
-        known = [member for role in self.roles for member in role.members]
-        if not isinstance(ask, Ask) or ask.role not in known:
+    def _check(self, ask: Ask, before: FunctionState | None = None) -> None:
+        """Raise unless a question is one to an agent, and says what it keeps if the one of the state before does."""
+        if not isinstance(ask, Ask) or ask.role not in self.members:
             raise ValueError(
                 f"the workflow {self.name!r} yields {ask!r}; expected Ask(role, text) with a role among "
-                f"{', '.join(known)}."
+                f"{', '.join(self.members)}."
             )
-        if (ask.keeps is ...) != (first.keeps is ...):
+        if before is not None and (ask.keeps is ...) != (before.ask.keeps is ...):
             raise TypeError(
-                f"the workflow {self.name!r} says what it keeps in some of its questions only: keeps={first.keeps!r} "
-                f"in the first one, to {first.role}, and keeps={ask.keeps!r} in one to {ask.role}; expected it in all "
-                "or in none. Write keeps=() where nothing is needed later."
+                f"the workflow {self.name!r} says what it keeps in some of its questions only: "
+                f"keeps={before.ask.keeps!r} in one to {before.ask.role}, and keeps={ask.keeps!r} in the next one, to "
+                f"{ask.role}; expected it in all or in none. Write keeps=() where nothing is needed later."
             )
+
+
+def _asked(ask: Ask) -> Ask:
+    """A question as it was asked: with its text, and without its oracle."""
+    role, text, oracle, keeps = ask
+    if oracle is None and not callable(text):
         return ask
+    return tuple.__new__(Ask, (role, text() if callable(text) else text, None, keeps))
 
 
 class JoiningFunctionWorkflow(FunctionWorkflow):
@@ -415,68 +572,106 @@ class JoiningFunctionWorkflow(FunctionWorkflow):
 
     def present(self, state: FunctionState) -> tuple[str, ...]:
         """The agents that have been asked so far."""
-        return state.asked
+        return tuple([role for role, _ in state.seen])
 
 
 _OWN_FIELDS = frozenset({"task", "num_turns"})
 _RESERVED = _OWN_FIELDS | {*vars(FunctionWorkflow), *vars(FunctionWorkflow)["__annotations__"], "present"}
 
+Ranges = Mapping[str, tuple[float, float]]
+
 
 def function_workflow(
-    *roles: Role,
-    ranges: Mapping[str, tuple[float, float]] | None = None,
+    *roles: Role | Callable[[Any], tuple[Role, ...]],
+    name: str | None = None,
+    ranges: Ranges | Callable[[Any], Ranges] | None = None,
     channel: Channel = Channel(),  # noqa: B008  # frozen
     num_turns: int = 4,
     join_when_asked: bool = False,
+    cyclic: bool = False,
+    legal: Mapping[str, Sequence[object]] | None = None,
+    forms: Callable[[Any], Forms] | None = None,
+    bots: Mapping[str, Callable[[Any, FunctionState], str]] | None = None,
+    **members: Any,
 ) -> Callable[[Script], type[FunctionWorkflow]]:
     """Make a workflow of a generator function.
 
     The decorated name becomes a class of workflows for `pettingllms_envs.assembly.assemble`, named as the function is.
     The function takes a `Game` and settings with defaults and annotations, yields `Ask`s and is sent the replies. Once
-    it ends, the episode is over: terminated if the task is solved or it returns something true (an agreement), else
-    truncated.
+    it ends, the episode is over: terminated if it returns something true (an agreement), or nothing and the task is
+    solved; else truncated. A setting `capacity` is the most characters of a message, and a setting `executor` is what
+    runs programs, which no file holds. What is made of the settings is a function of the workflow, whose attributes
+    they are, beside `task` and `num_turns`.
 
     Args:
+        roles: The roles of the team, or one function that makes them.
+        name: The workflow's name; None: the function's.
         ranges: Least and greatest value, in one step, of each part that the function pays itself, by name.
         channel: What messages pass that the function quotes; it must not show replies in another way.
         num_turns: Turn budget where the setting `num_turns` is not given.
         join_when_asked: Whether an agent takes part only from its first question on. For functions that do not ask
             every agent in every episode: one that was not asked is not paid, and no agent of the episode.
+        cyclic: Whether every agent is asked once in each turn, in the order of the roles.
+        legal: Values that settings can have: a range, or all that there are.
+        forms: What the team is compared with, see `pettingllms_envs.features.HasForms`.
+        bots: Players written as rules, by name: each makes the reply to the question of a state.
+        members: Whatever else a class of workflows has, as in a class statement: a `completed`, `state_form=3`.
 
     Raises:
         TypeError: It is no generator function, or a setting has no default, or a name that workflows use themselves.
     """
 
     def make(script: Script) -> type[FunctionWorkflow]:
-        name = script.__name__
+        own_name = script.__name__
         if not inspect.isgeneratorfunction(script):
-            raise TypeError(f"function_workflow got {name!r}, which never yields; expected `reply = yield Ask(...)`.")
+            raise TypeError(
+                f"function_workflow got {own_name!r}, which never yields; expected `reply = yield Ask(...)`."
+            )
         _, *settings = inspect.signature(script).parameters.values()
         for each in settings:
             if each.default is each.empty:
-                raise TypeError(f"the setting {each.name!r} of {name!r} has no default; expected one. Give it one.")
+                raise TypeError(
+                    f"the setting {each.name!r} of {own_name!r} has no default; expected one. Give it one."
+                )
             if each.name in _RESERVED:
                 raise TypeError(
-                    f"the setting {each.name!r} of {name!r} has the name of something that every workflow has; "
+                    f"the setting {each.name!r} of {own_name!r} has the name of something that every workflow has; "
                     "expected another. Rename it; the turn budget is game.num_turns, and the task game.task."
                 )
         hints = inspect.get_annotations(script, eval_str=True)
         fields: list[tuple[str, Any, Any]] = [("num_turns", int, dataclasses.field(default=num_turns))]
-        fields += [
-            (each.name, hints.get(each.name, Any), dataclasses.field(default=each.default)) for each in settings
-        ]
+        for each in settings:
+            is_setting = each.name != "executor"  # a snapshot may go on in a process with another one
+            field = dataclasses.field(default=each.default, repr=is_setting, compare=is_setting)
+            fields.append((each.name, hints.get(each.name, Any), field))
         namespace = {
-            "name": name,
-            "roles": roles,
+            "name": name or own_name,
+            "roles": _member(roles[0]) if roles and callable(roles[0]) else roles,
             "script": staticmethod(script),
-            "own_ranges": dict(ranges or {}),
+            "own_ranges": _member(ranges) if callable(ranges) else dict(ranges or {}),
             "channel": channel,
-            "__doc__": script.__doc__ or f"The workflow {name}.",
+            "cyclic": cyclic,
+            "legal": dict(legal or {}),
+            "__doc__": script.__doc__ or f"The workflow {own_name}.",
             "__module__": script.__module__,
+            **members,
         }
+        if any(each.name == "capacity" for each in settings):
+            namespace["channel"] = _member(lambda team: Channel(team.capacity))
+        if forms is not None:
+            namespace["forms"] = property(forms)
+        if bots is not None:
+            namespace |= {"bots": tuple(bots), "bot": lambda team, state, bot: bots[bot](team, state)}
         base = JoiningFunctionWorkflow if join_when_asked else FunctionWorkflow
-        made = dataclasses.make_dataclass(name, fields, bases=(base,), namespace=namespace, frozen=True)
+        made = dataclasses.make_dataclass(
+            own_name, fields, bases=(base,), namespace=namespace, frozen=True, repr=False
+        )
         made.__module__, made.__qualname__ = script.__module__, script.__qualname__
         return made
 
     return make
+
+
+def _member(made: Callable[[Any], Any]) -> cached_property[Any]:
+    """An attribute that is made of the settings when it is first asked for."""
+    return cached_property(made)

@@ -1,4 +1,4 @@
-"""What the workflows with a proposer and a planner share: a move is proposed, the planner sees its end, and decides.
+"""Workflows `draft_plan` and `tool_plan`: a move is proposed, a planner sees where it would lead, and decides.
 
 Only the planner's move is played. V(x) is the task's potential plus 1 if x is solved. Rewards:
 
@@ -14,104 +14,127 @@ Only the planner's move is played. V(x) is the task's potential plus 1 if x is s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar, Generic, NamedTuple
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
 
-from pettingllms_envs.core import (
-    UNREADABLE_PENALTY,
-    Move,
-    Role,
-    State,
-    Transition,
-    Unreadable,
-    part_ranges,
-    play,
-    situation,
-    system_prompt,
-    team_return,
+from pettingllms_envs.core import UNREADABLE_PENALTY, Executor, Role, Unreadable, best_reply, team_return
+from pettingllms_envs.quoting import quote_inline
+from pettingllms_envs.replies import fence, only_program
+from pettingllms_envs.state_digest import Reported
+from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
+from pettingllms_envs.teams.tools import check_executor, shown
+
+
+DRAFTER = Role("drafter", "You are the drafter. Propose moves; the planner sees where they lead and decides.")
+PLANNER = Role("planner", "You are the planner. You see the drafter's proposal and decide. Your moves are played.")
+TOOL = Role(
+    "tool",
+    "You are the tool. Reply with one block of Python, ```python ... ```, that works out good moves and prints them:"
+    " the last thing it prints is the line asked for below. The planner sees program and output, and decides.",
 )
-from pettingllms_envs.teams.base import BaseWorkflow
+READER = Role(
+    "planner",
+    "You are the planner. You see the tool's program and what it printed, and decide. Your moves are played.",
+)
 
 
-class Proposal(NamedTuple):
-    """A proposal as the planner reads it, and the V that the proposer was paid up to, less the proposal's costs."""
-
-    words: str
-    credited: float
-
-
-class ProposalState(NamedTuple, Generic[State]):
-    """The task's state, the turn from 1, the words about the last turn, and the proposal to decide on, if any."""
-
-    task: State
-    turn: int = 1
-    feedback: str = ""
-    proposal: Proposal | None = None
+def ranges(team: Any) -> Mapping[str, tuple[float, float]]:
+    """The proposer's draft and settle."""
+    costs = dict(team.task.ranges())
+    low, high = costs.pop("value")
+    change = high - low + 1
+    return {"draft": (-change, change), "settle": (-change, change - sum(least for least, _ in costs.values()))}
 
 
-@dataclass(frozen=True, slots=True)
-class ProposalWorkflow(BaseWorkflow[State, Move]):
-    """A proposer and a planner play the task together; how a proposal is read is left to the subclass.
+def proposals(
+    game: Game,
+    read: Callable[[str], tuple[Any, str]],
+    oracle: Callable[[], str] | None = None,
+    *,
+    step_rewards: bool = True,
+) -> Questions:
+    """The turns of a proposer and a planner.
 
     Args:
-        num_turns: Turn budget, at least 1; both roles act once in a turn.
+        read: Which move a reply proposes, and what the planner is shown of how it came about.
+        oracle: Makes the proposer's best reply; None for the task's best move.
+        step_rewards: Whether each step is paid for how far it leads, or the end of the episode alone.
     """
-
-    roles: ClassVar[tuple[Role, ...]]
-
-    def read(self, reply: str) -> tuple[Move | Unreadable, str]:
-        """The move that the proposer's reply proposes, and what the planner is shown of how it came about."""
-        raise NotImplementedError
-
-    def start(self, task_state: State) -> ProposalState[State]:
-        """Turn 1 on this instance, the proposer to act."""
-        return ProposalState(task_state)
-
-    def actor(self, state: ProposalState[State]) -> str:
-        """The proposer until there is a proposal, then the planner."""
-        return self.roles[state.proposal is not None].name
-
-    def system(self, role: str) -> str:
-        """The rules, the role's job, the reply format."""
-        return system_prompt(self.task, self.roles[role != self.roles[0].name])
-
-    def observe(self, state: ProposalState[State], role: str) -> str:
-        """The situation and what came of the last turn; for the planner also this turn's proposal, if made."""
-        if role == self.roles[0].name or state.proposal is None:
-            return situation(self, state, state.feedback)
-        return situation(self, state, state.feedback, state.proposal.words)
-
-    def step(self, state: ProposalState[State], reply: str) -> Transition[ProposalState[State]]:
-        """Take the proposal, or play the planner's move and end the turn."""
-        return self._propose(state, reply) if state.proposal is None else self._decide(state, state.proposal, reply)
-
-    def ranges(self) -> Mapping[str, tuple[float, float]]:
-        """Progress, success, format, the task's costs, and the proposer's draft and settle."""
-        ranges = dict(self.task.ranges())
-        low, high = ranges.pop("value")
-        change = high - low + 1
-        costs = sum(least for least, _ in ranges.values())
-        return {**part_ranges(self.task), "draft": (-change, change), "settle": (-change, change - costs)}
-
-    def _propose(self, state: ProposalState[State], reply: str) -> Transition[ProposalState[State]]:
-        task, proposer = self.task, self.roles[0].name
-        now = team_return(task, state.task)
-        move, shown = self.read(reply)
+    task, (proposer, planner) = game.task, game.members
+    while game.turns_left:
+        move, words = read((yield Ask(proposer, game.situation(), oracle, ())))
+        credited = team_return(task, game.state)
         if isinstance(move, Unreadable):
-            proposal = Proposal(f"{shown}The {proposer}'s reply was unreadable: {move.reason}.", now)
-            parts = {"format": UNREADABLE_PENALTY}
+            game.pay(proposer, "format", UNREADABLE_PENALTY)
+            words += f"The {proposer}'s reply was unreadable: {move.reason}."
         else:
-            after = task.apply(state.task, move)
-            words = task.describe(state.task, move, after, proposed=True)
-            parts = {"draft": team_return(task, after) - now, **task.costs(state.task, move, after)}
-            proposal = Proposal(f"{shown}The {proposer} proposes: {words}", now + sum(parts.values()))
-        after_state = ProposalState(state.task, state.turn, state.feedback, proposal)
-        return after_state, {proposer: parts}, False, False
+            after = task.apply(game.state, move)
+            paid = {"draft": team_return(task, after) - credited, **task.costs(game.state, move, after)}
+            credited += sum(paid.values())
+            for name, value in paid.items() if step_rewards else ():
+                game.pay(proposer, name, value)
+            words += f"The {proposer} proposes: {task.describe(game.state, move, after, proposed=True)}"
+        reply = yield Ask(planner, game.situation(words), keeps=credited)
+        if step_rewards:
+            game.play(reply, planner)
+            game.pay(proposer, "settle", team_return(task, game.state) - credited)
+        else:
+            game.play(reply, planner, pays=("format",))
+            if game.is_over:
+                game.pay_team("progress", task.value(game.state))
+                if game.solved:
+                    game.pay_team("success", 1.0)
 
-    def _decide(self, state: ProposalState[State], proposal: Proposal, reply: str) -> Transition[ProposalState[State]]:
-        task_state, solved, parts, feedback = play(self.task, state.task, reply, self.roles[1].name)
-        parts[self.roles[0].name] = {"settle": team_return(self.task, task_state) - proposal.credited}
-        over = solved or state.turn == self.num_turns
-        after = ProposalState(task_state, state.turn + (not over), feedback)
-        return after, parts, solved, over and not solved
+
+@function_workflow(
+    lambda team: tuple(replace(role, delayed=not team.step_rewards) for role in (DRAFTER, PLANNER)),
+    name="draft_plan",
+    ranges=ranges,
+    cyclic=True,
+    legal={"step_rewards": (True, False)},
+    reported=Reported(),
+    bonuses=(),
+    unwritten=("step_rewards",),
+)
+def DraftPlan(game: Game, step_rewards: bool = True) -> Questions:
+    """In every turn a drafter proposes a move and a planner, who sees where it would lead, decides.
+
+    With `step_rewards=False` the team is paid `progress` and `success` at the end of the episode and nothing before,
+    and a role only `format`; then both roles are paid later.
+    """
+    yield from proposals(game, lambda reply: (game.task.parse(reply), ""), step_rewards=step_rewards)
+
+
+def _checked(team: Any) -> Mapping[str, Any]:
+    check_executor("tool_plan", team.executor, ", or take workflow='draft_plan'")
+    return {}
+
+
+@function_workflow(
+    TOOL, READER, name="tool_plan", ranges=ranges, cyclic=True, reported=Reported(), bonuses=(), completed=_checked
+)
+def ToolPlan(game: Game, executor: Executor | None = None) -> Questions:
+    """In every turn a tool role writes a Python program that prints a move; a planner, who sees both, decides.
+
+    As in the games of arXiv:2510.11062. The output must end as a reply of the game does. The program runs in the
+    executor that the caller gives: of an environment, the sandbox's if not told. A reply without exactly one block, a
+    program that fails, and an output that is no move are unreadable.
+    """
+    task = game.task
+
+    def read(reply: str) -> tuple[Any, str]:
+        program = only_program(reply)
+        if isinstance(program, Unreadable):
+            return program, ""
+        assert executor is not None
+        printed, error, _ = game.call(executor, program)
+        words = f"The tool's program:\n{shown(program, 'python')}\nIt printed:\n{shown(printed)}\n"
+        if error:
+            return Unreadable(f"its program failed ({quote_inline(error)})"), words
+        move = task.parse(printed)
+        if isinstance(move, Unreadable):
+            return Unreadable(f"what its program printed is no move: {move.reason}"), words
+        return move, words
+
+    yield from proposals(game, read, lambda: fence(f"print({best_reply(task, game.state)!r})", "python"))

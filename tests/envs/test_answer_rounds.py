@@ -62,6 +62,7 @@ def test_the_aggregator_reads_all_solutions_quoted_and_a_solver_none_of_its_turn
         "The solver_1 wrote:\n> I do not know.\nIt gave no answer."
     )
     env.step(RIGHT)
+    env.step(WRONG)
     assert env.observe("solver_1")["text"].splitlines()[3:] == [
         "The answer so far: \\boxed{5}",
         "Your last reply was unreadable: it has no \\boxed{} that is closed.",

@@ -9,7 +9,7 @@ import pytest
 
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.core import Transition, Unreadable
-from pettingllms_envs.teams.draft_plan import DraftPlan
+from pettingllms_envs.teams.proposal import DraftPlan
 from pettingllms_envs.teams.single import Single, SingleState
 
 

@@ -31,10 +31,10 @@ from pettingllms_envs.quoting import escape, quote
 from pettingllms_envs.replies import fence
 from pettingllms_envs.spaces import ChatText
 from pettingllms_envs.tasks.rows import RowProblem, RowState, RowTask
+from pettingllms_envs.teams.answer_rounds import Ensemble
 from pettingllms_envs.teams.designed import Designed
-from pettingllms_envs.teams.draft_plan import DraftPlan
-from pettingllms_envs.teams.ensemble import Ensemble
 from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
+from pettingllms_envs.teams.proposal import DraftPlan
 from pettingllms_envs.testing import check
 from pettingllms_envs.testing.forged_prompts import TEXT
 from test_tool_calls import ECHO
@@ -111,6 +111,7 @@ def without(site: Site) -> tuple[Any, Any]:
     code = compile(ast.fix_missing_locations(ast.Module([node], [])), site.module, "exec")
     (inner,) = (each for each in code.co_consts if getattr(each, "co_name", "") == site.function)
     found = vars(vars(module)[site.owner])[site.function] if site.owner else vars(module)[site.function]
+    found = getattr(found, "script", found)  # of a workflow that is a function
     return getattr(found, "fget", getattr(found, "func", found)), inner  # of a property, or one that is cached
 
 
@@ -191,7 +192,7 @@ ENVIRONMENTS: dict[str, tuple[Callable[[], TextEnv], ...]] = {
     "search.searchers": (made("search"),),
     "mathematics.single_reasoner": (lambda: TextEnv(SingleReasoner(Sums(), tools=True, executor=echo)),),
     "teams.tool_calls": tuple(made("plan_path", role_tools=[ECHO], tool_calls=style) for style in TOOL_CALLS),
-    "teams.tool_plan": (made("plan_path", workflow="tool_plan", executor=echo),),
+    "teams.proposal": (made("plan_path", workflow="tool_plan", executor=echo),),
     "mathematics.tool_reasoner": (lambda: TextEnv(ToolReasoner(Sums(), executor=echo)),),
     "teams.tools": (lambda: TextEnv(ToolReasoner(Sums(), executor=echo)),),
 }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -183,6 +185,9 @@ def test_a_function_that_depends_on_more_than_the_replies_raises() -> None:
             game.play((yield Ask("solver", f"Number {next(numbers)}.")), "solver")
 
     env = made(script)
+    here = env.snapshot()
+    env.step("")
+    env.restore(here)
     with pytest.raises(
         ValueError, match=r"run again, asked something else after the same replies; .*no random numbers"
     ):
@@ -199,8 +204,83 @@ def test_a_function_that_ends_earlier_when_it_is_run_again_raises() -> None:
 
     env = made(script)
     env.step("")
+    env.step("")
+    here = env.snapshot()
+    env.step("")
+    env.restore(here)
     with pytest.raises(ValueError, match="run again, asked something else"):
         env.step("")
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda state: pickle.loads(pickle.dumps(state))])
+def test_a_function_goes_on_while_it_is_played_on_and_is_run_again_where_it_was_branched(copied: Any) -> None:
+    begun: list[int] = []
+
+    def script(game: Game) -> Questions:
+        begun.append(1)
+        while game.turns_left:
+            game.play((yield Ask("solver", game.show(), keeps=())), "solver")
+
+    env = made(script, num_turns=9)
+    env.step("Moves: U")
+    here = env.snapshot()
+    branches = []
+    for reply in ("Moves: D", "Moves: R", "nothing"):  # the first branch takes the function that waits
+        env.restore(here)
+        env.step(reply)
+        branches.append(env.snapshot())
+    assert len(begun) == 3
+    env.restore(branches[2])  # of the one that is chosen the function goes on
+    for _ in range(3):
+        env.step("nothing")
+    assert len(begun) == 3
+    env.restore(branches[2]._replace(play=copied(branches[2].play)))  # as in another process
+    env.step("nothing")
+    assert len(begun) == 4
+
+
+def test_workflows_with_functions_that_wait_are_copied_and_pickled_without_them() -> None:
+    env = debate_v0.env(size=4)
+    env.reset(seed=0)
+    env.step("Go up.")
+    twin, again = copy.deepcopy(env), pickle.loads(pickle.dumps(env.workflow))
+    assert again == env.workflow
+    for each in (env, twin):
+        each.step("Down!")
+    assert env.state_hash() == twin.state_hash()
+
+
+def test_threads_that_branch_at_one_state_play_the_same() -> None:
+    env = debate_v0.env(size=4)
+    env.reset(seed=0)
+    env.step("Go up.")
+    workflow, here = env.workflow, env.snapshot().play
+
+    def played(number: int) -> str:
+        state = here
+        for reply in ("Down!", "Left.", "Moves: U", f"Moves: {'UDLR'[number % 4]}"):
+            state = workflow.step(state, reply)[0]
+        return repr(state)
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(played, range(200)))
+    assert len(set(found)) == len({played(number) for number in range(4)})
+    assert [played(number) for number in range(4)] == found[:4]
+
+
+def test_an_agent_that_is_not_asked_observes_its_own_last_question_or_nothing() -> None:
+    def script(game: Game) -> Questions:
+        yield Ask("left", "Left's first.")
+        yield Ask("right", "Right's.")
+        yield Ask("left", "Left's second.")
+
+    env = made(script, *HALVES)
+    seen = [[env.observe(agent)["text"] for agent in ("left_0", "right_0")]]
+    for _ in range(3):
+        env.step("")
+        seen.append([env.observe(agent)["text"] for agent in ("left_0", "right_0")])
+    first, second = "Left's first.", "Left's second."
+    assert seen == [[first, ""], [first, "Right's."], [second, "Right's."], [second, "Right's."]]
 
 
 def test_what_a_function_does_when_it_is_abandoned_is_no_part_of_the_episode() -> None:
@@ -234,7 +314,7 @@ def test_agents_that_observe_messages_observe_them_when_others_are_asked() -> No
 
     env = made(script, Role("left", "", observes="messages"), Role("right", "", observes="messages"))
     (message,) = env.observe("right_0")["messages"]
-    assert message == {"role": "user", "content": env.workflow.task.show(env.snapshot().play.task)}
+    assert message == {"role": "user", "content": ""}
 
 
 HALVES = (Role("left", "You write the first half of the walk."), Role("right", "You write the second half."))
@@ -403,7 +483,7 @@ def test_a_function_says_what_it_keeps_in_all_of_its_questions_or_in_none() -> N
 
     env = made(script)
     with pytest.raises(
-        TypeError, match=r"some of its questions only: keeps=\(\) in the first one, to solver, and keeps"
+        TypeError, match=r"some of its questions only: keeps=\(\) in one to solver, and keeps=Ellipsis"
     ):
         env.step("")
 

@@ -14,7 +14,7 @@ from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.core import Role, Transition
 from pettingllms_envs.environments.plan_path.rules import PlanPath
 from pettingllms_envs.spaces import ChatText
-from pettingllms_envs.teams.draft_plan import PLANNER, DraftPlan
+from pettingllms_envs.teams.proposal import PLANNER, DraftPlan
 from pettingllms_envs.testing import Result, check
 
 
@@ -144,7 +144,7 @@ def test_given_replies_that_matter_an_environment_without_an_oracle_is_judged_to
 
 
 @dataclass(frozen=True, slots=True)
-class SilentDrafter(DraftPlan[Any, Any]):
+class SilentDrafter(DraftPlan):
     """Nobody is paid at the drafter's step."""
 
     def step(self, state: Any, reply: str) -> Transition[Any]:

@@ -19,8 +19,8 @@ from pettingllms_envs.environments.plan_path.rules import PlanPath
 from pettingllms_envs.observations import PNG, Image
 from pettingllms_envs.prompts import read_observation
 from pettingllms_envs.quoting import lines_outside
-from pettingllms_envs.teams.draft_plan import DraftPlan
 from pettingllms_envs.teams.match import Match
+from pettingllms_envs.teams.proposal import DraftPlan
 from pettingllms_envs.teams.tool_calls import ToolCalls
 from pettingllms_envs.testing import check
 from pettingllms_envs.tools import Call, make_tool, read_native_calls, read_text_calls, tool_names, written_call
@@ -277,7 +277,7 @@ def test_no_tools_instead_of_the_environments_own_survive_a_file() -> None:
 
 
 def test_parts_that_a_workflow_names_as_bonuses_are_bonuses_with_tools_too() -> None:
-    class Agreeing(DraftPlan[Any, Any]):
+    class Agreeing(DraftPlan):
         bonuses = ("agreement",)
 
     assert ToolCalls(Agreeing(PlanPath()), {"planner": (ECHO,)}).bonuses == ("agreement",)

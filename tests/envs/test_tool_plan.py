@@ -10,7 +10,7 @@ from pettingllms_envs.environments.plan_path.grid import PlanPathState
 from pettingllms_envs.environments.plan_path.rules import PlanPath
 from pettingllms_envs.plan_path_v0 import raw_env
 from pettingllms_envs.replies import only_program
-from pettingllms_envs.teams.tool_plan import ToolPlan
+from pettingllms_envs.teams.proposal import ToolPlan
 from pettingllms_envs.teams.tools import DefaultExecutor
 
 
@@ -37,7 +37,7 @@ def block(program: str) -> str:
 
 
 def test_the_planner_sees_the_program_its_output_and_where_it_leads(env: TextEnv) -> None:
-    before = env.observe("planner_0")["text"]
+    before = env.observe("tool_0")["text"]
     env.step(block("print('Moves: R R R')"))
     assert env.agent_selection == "planner_0"
     assert env.observe("planner_0")["text"] == (

@@ -9,15 +9,15 @@ from pettingllms_envs.assembly import assemble
 from pettingllms_envs.core import Role
 from pettingllms_envs.environments.plan_path.rules import PlanPath
 from pettingllms_envs.rendering import observed
-from pettingllms_envs.teams.draft_plan import ROLES, DraftPlan
+from pettingllms_envs.teams.proposal import DRAFTER, PLANNER, DraftPlan
 
 
 @dataclass(frozen=True, slots=True)
-class PicturePlan(DraftPlan[Any, Any]):
+class PicturePlan(DraftPlan):
     """`DraftPlan` with a picture of the board before the text."""
 
     name: ClassVar[str] = "picture_plan"
-    roles: ClassVar[tuple[Role, ...]] = tuple(replace(role, observes="parts") for role in ROLES)
+    roles: ClassVar[tuple[Role, ...]] = tuple(replace(role, observes="parts") for role in (DRAFTER, PLANNER))
 
     def observe(self, state: Any, role: str) -> Any:
         return observed(self.task, state.task, side=120), DraftPlan.observe(self, state, role)

@@ -13,7 +13,7 @@ import pettingllms_envs
 from pettingllms_envs.agents.spec import AgentSpec
 from pettingllms_envs.evaluation import bench as benches
 from pettingllms_envs.evaluation import crossplay, tables
-from pettingllms_envs.teams.draft_plan import DraftPlan
+from pettingllms_envs.teams.proposal import DraftPlan
 
 
 def bench(drafter: str, planner: str, env: str = "plan_path", **settings: Any) -> benches.Bench:

@@ -30,7 +30,7 @@ from pettingllms_envs import archives_v0
 from pettingllms_envs.environments.plan_path.grid import PlanPathState, distance, form
 from pettingllms_envs.instances import split_of
 from pettingllms_envs.page.learning import learned, read_log
-from pettingllms_envs.teams.draft_plan import DraftPlan
+from pettingllms_envs.teams.proposal import DraftPlan
 from pettingllms_envs.teams.single import Single
 from pettingllms_trl import Candidate, Completion, Decision, Episode, Prompt
 

@@ -10,8 +10,8 @@ from pettingllms_envs.teams import Later
 WORKFLOWS = (
     Later("tool_reasoner", "pettingllms_envs.environments.mathematics.tool_reasoner", "ToolReasoner"),
     Later("single", "pettingllms_envs.environments.mathematics.single_reasoner", "SingleReasoner"),
-    Later("ensemble", "pettingllms_envs.teams.ensemble", "Ensemble"),
-    Later("debate", "pettingllms_envs.teams.debate", "Debate"),
-    Later("self_verification", "pettingllms_envs.teams.self_verification", "SelfVerification"),
+    Later("ensemble", "pettingllms_envs.teams.answer_rounds", "Ensemble"),
+    Later("debate", "pettingllms_envs.teams.answer_rounds", "Debate"),
+    Later("self_verification", "pettingllms_envs.teams.answer_rounds", "SelfVerification"),
 )
 """The workflows of all three, the default one first."""
