@@ -118,7 +118,7 @@ def other_picture(state: Any) -> Image:
 
 
 @dataclass(frozen=True, slots=True)
-class Planner(Single[Any, Any]):
+class Planner(Single):
     """Workflow `single` with view="image", and perhaps other pictures."""
 
     is_blind: bool = False

@@ -33,6 +33,7 @@ from pettingllms_envs.features import (
     LeavesRewards,
     OnDataSet,
     RequiresOptions,
+    ShowsEarlier,
 )
 from pettingllms_envs.observations import Prompt
 from pettingllms_envs.replies.reading import NOTES, Notes, last_reading
@@ -511,7 +512,9 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
     def _shown(self, seen: Any, agent: str) -> dict[str, Any]:
         """What the workflow shows an agent, as an observation."""
         if self.view != "text":
-            seen = apply_view(seen, self.view, self.workflow, self._current.play.task)
+            play, role = self._current.play, self._roles[agent]
+            shown = self.workflow.shown(play, role) if isinstance(self.workflow, ShowsEarlier) else play.task
+            seen = apply_view(seen, self.view, self.workflow, shown)
         observes = self._observes[agent]
         if observes == "text" and isinstance(seen, str):
             return {"system": self._systems[agent], "text": seen}

@@ -244,6 +244,14 @@ class HasHistories(Protocol):
 
 
 @runtime_checkable
+class ShowsEarlier(Protocol):
+    """An optional feature of a workflow: an agent that is not to act observes what it was shown before."""
+
+    def shown(self, state: Any, role: str) -> Any:
+        """The task's state that the agent's observation shows."""
+
+
+@runtime_checkable
 class HasStateForm(Protocol):
     """An optional feature of a workflow: its states were once written in another way, so that digests were others."""
 

@@ -17,17 +17,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
-from pettingllms_envs.core import Role, Transition, Unreadable
+from pettingllms_envs.core import Role, Unreadable
 from pettingllms_envs.features import Form, Forms, HasSymbols
-from pettingllms_envs.observations import Observation
 from pettingllms_envs.replies.reading import NOTES
-from pettingllms_envs.state_digest import Reported
-from pettingllms_envs.teams.base import BaseWorkflow, TurnWorkflow
-from pettingllms_envs.teams.channels import LimitedMessages, Sent
+from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
 from pettingllms_envs.views import board_picture
 
 
@@ -47,109 +44,76 @@ NUM_BOARDS = 100
 """Instances that the best constant answer is found on, those of the seeds from 0."""
 
 
-class DescriberState(NamedTuple):
-    """A moment of an episode: a `workflows.base.TurnState` with what was described.
-
-    Args:
-        reported: Also how many messages held a move.
-        boards: The boards that were described.
-        score: Of the last message that was scored.
-    """
-
-    task: Any
-    turn: int = 1
-    feedback: str = ""
-    messages: tuple[Sent, ...] = ()
-    reported: Reported = Reported(messages=0, message_chars=0, with_move=0)
-    boards: tuple[tuple[str, ...], ...] = ()
-    score: float = 0.0
+def _checked(team: Any) -> Mapping[str, Any]:
+    if not isinstance(team.task, HasSymbols):
+        raise ValueError(
+            f"the task {team.task.name!r} has no symbols to describe a board with; expected symbols, legend and "
+            "rows(state), see features.HasSymbols. Write them, or take another workflow."
+        )
+    return {}
 
 
-@dataclass(frozen=True, slots=True)
-class DescriberSolver(LimitedMessages, TurnWorkflow[Any, Any]):  # type: ignore[override]  # its channel
+def _roles(team: Any) -> tuple[Role, ...]:
+    fate = f"Your reply is shown to those who act after you, up to {team.capacity} characters."
+    return replace(DESCRIBER, reply_format=f"{fate}\nIn the picture: {team.task.legend}"), SOLVER
+
+
+@function_workflow(
+    _roles,
+    name="describer_solver",
+    ranges={"read": (-2.0, 2.0)},  # the change of a score in [-1, 1]
+    cyclic=True,
+    completed=_checked,
+    forms=lambda team: Forms(
+        # One agent that sees the picture and plays, and the solver without messages.
+        full=Form({"workflow": "single", "view": "image"}, f"{DESCRIBER.name}_0"),
+        cut=Form({"delivers": False}),
+    ),
+    state_form=3,
+    bonuses=(),
+)
+def DescriberSolver(game: Game, capacity: int = 1000, delivers: bool = True) -> Questions:
     """One agent sees the board, the other one plays.
 
     Args:
         delivers: Whether messages arrive. Without them the solver is alone.
-
-    Raises:
-        ValueError: A value is out of its range, or the task's tiles have no symbols.
     """
+    task, boards, score, num_moves = game.task, set[tuple[str, ...]](), 0.0, 0
+    game.report(frac_messages_with_move=0.0)
 
-    task: Any  # with symbols
-    capacity: int = 1000
-    delivers: bool = True
+    def described() -> str:
+        return "\n".join(" ".join(row) for row in task.rows(game.state))
 
-    name: ClassVar[str] = "describer_solver"
-    roles: ClassVar[tuple[Role, ...]] = (DESCRIBER, SOLVER)
+    while game.turns_left:
+        turn, board = f"Turn {game.turn} of {game.num_turns}.", tuple(task.rows(game.state))
+        kept = sorted(boards), score
+        seen = board_picture(task, game.state), turn
+        sent = game.send(DESCRIBER.name, (yield Ask(DESCRIBER.name, seen, described, kept)))
+        num_moves += _holds_move(task, sent.text)
+        game.report(frac_messages_with_move=num_moves / dict(game.reported)["messages"])
+        if board not in boards:
+            before, score = score, share_right(board, read_rows(sent.text, task)) - best_constant(task).share
+            boards.add(board)
+            game.pay(DESCRIBER.name, "read", score - before)
+        message = sent.shown if delivers else ""
+        shown = "\n".join(filter(None, (turn, game.feedback, message)))
+        reply = yield Ask(SOLVER.name, shown, keeps=(sorted(boards), score))
+        game.play(reply, SOLVER.name)
+        if not isinstance(_quietly(task, reply), Unreadable):
+            game.feedback = ""
 
-    def __post_init__(self) -> None:
-        BaseWorkflow.__post_init__(self)
-        LimitedMessages.__post_init__(self)
-        if not isinstance(self.task, HasSymbols):
-            raise ValueError(
-                f"the task {self.task.name!r} has no symbols to describe a board with; expected symbols, legend and "
-                "rows(state), see features.HasSymbols. Write them, or take another workflow."
-            )
 
-    @property
-    def forms(self) -> Forms:
-        """One agent that sees the picture and plays, and the solver without messages."""
-        full = Form({"workflow": "single", "view": "image"}, f"{DESCRIBER.name}_0")
-        return Forms(full=full, cut=Form({"delivers": False}))
+def _quietly(task: Any, text: str) -> Any:
+    """The move that is read in a text that is none."""
+    outside = NOTES.set(None)
+    try:
+        return task.parse(text)
+    finally:
+        NOTES.reset(outside)
 
-    def start(self, task_state: Any) -> Any:
-        """Turn 1 on this instance, the describer to act."""
-        return DescriberState(task_state)
 
-    def system(self, role: str) -> str:
-        """As in any `TurnWorkflow`; the describer's with what the symbols look like."""
-        system = TurnWorkflow.system(self, role)
-        return f"{system}\nIn the picture: {self.task.legend}" if role == DESCRIBER.name else system
-
-    def observe(self, state: Any, role: str) -> Observation:
-        """The turn, and for the describer the picture, for the solver the message."""
-        turn = f"Turn {state.turn} of {self.num_turns}."
-        if role == SOLVER.name:
-            messages = [sent.shown for sent in state.messages if self.delivers]
-            return "\n".join(filter(None, (turn, state.feedback, *messages)))
-        return board_picture(self.task, state.task), turn
-
-    def step(self, state: Any, reply: str) -> Transition[Any]:
-        """Send the description and score it, or play the solver's move and end the turn."""
-        played: Transition[Any] = TurnWorkflow.step(self, state, reply)
-        after, parts, terminated, truncated = played
-        if state.messages:
-            feedback = after.feedback if "format" in parts[SOLVER.name] else ""
-            return after._replace(feedback=feedback), parts, terminated, truncated
-        text, board = after.messages[0].text, tuple(self.task.rows(state.task))
-        outside = NOTES.set(None)  # it is no move
-        try:
-            holds_move = not all(isinstance(self.task.parse(each), Unreadable) for each in (text, *text.splitlines()))
-        finally:
-            NOTES.reset(outside)
-        after = after._replace(reported=after.reported.plus(with_move=holds_move))
-        if board in state.boards:
-            return after, parts, terminated, truncated
-        score = share_right(board, read_rows(text, self.task)) - best_constant(self.task).share
-        after = after._replace(boards=(*state.boards, board), score=score)
-        return after, {DESCRIBER.name: {"read": score - state.score}}, terminated, truncated
-
-    def oracle(self, state: Any) -> str:
-        """The board, or the task's best move."""
-        if state.messages:
-            return BaseWorkflow.oracle(self, state)
-        return "\n".join(" ".join(row) for row in self.task.rows(state.task))
-
-    def ranges(self) -> Mapping[str, tuple[float, float]]:
-        """Progress, success, format, the task's costs, and `read`, the change of a score in [-1, 1]."""
-        return {**BaseWorkflow.ranges(self), "read": (-2.0, 2.0)}
-
-    def outcome(self, state: Any) -> Mapping[str, Any]:
-        """How many messages arrived, their characters in total, and the share of them that hold a move."""
-        figures = dict(state.reported)
-        frac = figures.pop("with_move") / max(1, figures["messages"])
-        return {**figures, "frac_messages_with_move": frac}
+def _holds_move(task: Any, text: str) -> bool:
+    return not all(isinstance(_quietly(task, each), Unreadable) for each in (text, *text.splitlines()))
 
 
 def read_rows(text: str, task: HasSymbols) -> list[str]:

@@ -39,7 +39,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 from pettingllms_envs.core import (
     TEAM,
@@ -64,6 +64,8 @@ from pettingllms_envs.replies.reading import NOTES
 from pettingllms_envs.state_digest import Reported
 from pettingllms_envs.teams.channels import NO_MESSAGES, Channel, Sent
 
+
+T = TypeVar("T")
 
 NOTHING: tuple[()] = ()
 
@@ -130,7 +132,7 @@ class Game:
     """What a function may look at and do while it is run: the task's state, moves, payments, messages.
 
     Args:
-        results: Results of the tool calls so far, which are not made again.
+        results: Results of the tool calls so far, and of what else is computed once; they are not made again.
         channel: What messages pass.
         members: The agents, as questions name them, in the order of the roles.
         reported: The figures that the outcome has from the start; without `messages`, messages are not counted.
@@ -141,7 +143,7 @@ class Game:
         task: Any,
         state: Any,
         num_turns: int,
-        results: tuple[ToolResult, ...] = (),
+        results: tuple[Any, ...] = (),
         channel: Channel = Channel(),  # noqa: B008  # frozen
         *,
         members: tuple[str, ...] = (),
@@ -155,7 +157,7 @@ class Game:
         self.turn = 1
         self.num_asked = 0  # in this turn
         self.feedback = ""
-        self.results = list(results)
+        self.results: list[Any] = list(results)
         self._num_calls = 0
         self._has_ended_turn = False
         self._unread = ""
@@ -277,10 +279,14 @@ class Game:
 
     def call(self, tool: Callable[[str], ToolResult], request: str) -> ToolResult:
         """The result of a tool call. It is made once and is then a part of the state."""
+        return self.once(call_tool, tool, request)
+
+    def once(self, compute: Callable[..., T], *args: Any) -> T:
+        """What a function of the arguments returns, where that takes long: computed once, and then kept as well."""
         if self._num_calls == len(self.results):
-            self.results.append(call_tool(tool, request))
+            self.results.append(compute(*args))
         self._num_calls += 1
-        return self.results[self._num_calls - 1]
+        return self.results[self._num_calls - 1]  # type: ignore[no-any-return]
 
     def pending(self, ask: Ask) -> tuple[Any, ...]:
         """What the rest of the episode depends on while a question waits, beside the task's state and the turn."""
@@ -300,7 +306,7 @@ class FunctionState(NamedTuple):
     Args:
         rest: What else the rest of the episode depends on: see `Game.pending`, or the history; () once it is over.
         ask: The question that the acting agent is to answer; of the last reply once the episode is over.
-        seen: The last question of each agent that has been asked so far.
+        seen: Of each agent that has been asked so far: its last question, and the task's state then.
         reported: How many messages were quoted, their characters in total, and what the function reported.
     """
 
@@ -310,8 +316,8 @@ class FunctionState(NamedTuple):
     start: Any
     replies: tuple[str, ...]
     ask: Ask
-    seen: tuple[tuple[str, Observation], ...]
-    results: tuple[ToolResult, ...] = ()
+    seen: tuple[tuple[str, Observation, Any], ...]
+    results: tuple[Any, ...] = ()
     reported: Reported = NO_MESSAGES
 
     def __repr__(self) -> str:
@@ -425,11 +431,15 @@ class FunctionWorkflow:
 
     def observe(self, state: FunctionState, role: str) -> Observation:
         """The agent's last question: of the one that was asked the one it is to answer; nothing if it had none yet."""
-        for asked, text in state.seen:
+        for asked, text, _ in state.seen:
             if asked == role:
                 return text
         observes = next(each.observes for each in self.roles if role in each.members)
         return Prompt([{"role": "user", "content": ""}]) if observes == "messages" else ""
+
+    def shown(self, state: FunctionState, role: str) -> Any:
+        """The task's state that the agent observes: that of its last question."""
+        return next((task for asked, _, task in state.seen if asked == role), state.task)
 
     def step(self, state: FunctionState, reply: str) -> Transition[FunctionState]:
         """Send the reply to the function, and let it run to its next question.
@@ -474,8 +484,8 @@ class FunctionWorkflow:
 
     @cached_property
     def _settings(self) -> Mapping[str, Any]:
-        """The function's parameters."""
-        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in _OWN_FIELDS}
+        _, *names = inspect.signature(type(self).script).parameters
+        return {name: getattr(self, name) for name in names}
 
     def questions(self, game: Game) -> Questions:
         """The function on a game, with the settings."""
@@ -491,8 +501,8 @@ class FunctionWorkflow:
         ask: Ask,
         start: Any,
         replies: tuple[str, ...],
-        seen: tuple[tuple[str, Observation], ...],
-        results: tuple[ToolResult, ...],
+        seen: tuple[tuple[str, Observation, Any], ...],
+        results: tuple[Any, ...],
     ) -> FunctionState:
         """The state in which a function waits for the reply to a question."""
         game, script, _ = run
@@ -500,13 +510,13 @@ class FunctionWorkflow:
             results = tuple(game.results)
         role, text, _, keeps = plain = _asked(ask)
         rest = (start, replies, results) if keeps is ... else game.pending(plain)
-        last = (*[each for each in seen if each[0] != role], (role, text))
+        last = (*[each for each in seen if each[0] != role], (role, text, game.state))
         made = (game.state, game.turn, rest, start, replies, plain, last, results, game.reported)
         state = tuple.__new__(FunctionState, made)
         self._runs.put(state, _Run(game, script, ask))
         return state
 
-    def _first(self, start: Any, results: tuple[ToolResult, ...]) -> _Run:
+    def _first(self, start: Any, results: tuple[Any, ...]) -> _Run:
         """The function, run to its first question."""
         game = Game(
             self.task, start, self.num_turns, results, self.channel, members=self.members, reported=self.reported
@@ -572,7 +582,7 @@ class JoiningFunctionWorkflow(FunctionWorkflow):
 
     def present(self, state: FunctionState) -> tuple[str, ...]:
         """The agents that have been asked so far."""
-        return tuple([role for role, _ in state.seen])
+        return tuple([role for role, _, _ in state.seen])
 
 
 _OWN_FIELDS = frozenset({"task", "num_turns"})

@@ -31,7 +31,15 @@ from pettingllms_envs.core import (
     check_choice,
     check_whole,
 )
-from pettingllms_envs.features import ChangingTeam, HasBonuses, HasHistories, HasOutcome, HasStateForm, LeavesRewards
+from pettingllms_envs.features import (
+    ChangingTeam,
+    HasBonuses,
+    HasHistories,
+    HasOutcome,
+    HasStateForm,
+    LeavesRewards,
+    ShowsEarlier,
+)
 from pettingllms_envs.observations import Message, Part, Prompt
 from pettingllms_envs.quoting import escape, quote_headings, quote_inline, shorten
 from pettingllms_envs.state_digest import Reported
@@ -186,6 +194,11 @@ class ToolCalls:
         if isinstance(seen, str) and not media:
             return "\n".join([seen, *texts])
         return (*((seen,) if isinstance(seen, str) else seen), *texts, *media)
+
+    def shown(self, state: ToolCallState, role: str) -> Any:
+        """The task's state that the agent observes."""
+        inner = self.workflow
+        return inner.shown(state.play, role) if isinstance(inner, ShowsEarlier) else state.play.task
 
     def step(self, state: ToolCallState, reply: str) -> Transition[ToolCallState]:
         """Run the calls in the reply, or give it to the workflow."""

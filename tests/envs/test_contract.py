@@ -9,8 +9,9 @@ import pytest
 
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.core import Transition, Unreadable
+from pettingllms_envs.teams.functions import FunctionState
 from pettingllms_envs.teams.proposal import DraftPlan
-from pettingllms_envs.teams.single import Single, SingleState
+from pettingllms_envs.teams.single import Single
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +103,10 @@ def test_a_snapshot_of_another_game_is_refused() -> None:
         other.restore(env.snapshot())
 
 
-class OneTry(Single[Count, int]):
+class OneTry(Single):
     """A workflow that ends with the first reply, whatever it leads to."""
 
-    def step(self, state: SingleState[Count], reply: str) -> Transition[SingleState[Count]]:
+    def step(self, state: FunctionState, reply: str) -> Transition[FunctionState]:
         after, parts, _, _ = super().step(state, reply)
         return after, parts, True, False
 

@@ -17,7 +17,8 @@ from pettingllms_envs.environments.plan_path.rules import PlanPath
 from pettingllms_envs.observations import Image, Prompt
 from pettingllms_envs.quoting import escape
 from pettingllms_envs.teams.base import TurnState, TurnWorkflow
-from pettingllms_envs.teams.single import Single, SingleState
+from pettingllms_envs.teams.functions import FunctionState
+from pettingllms_envs.teams.single import Single
 from pettingllms_envs.teams.tool_calls import ToolCalls
 from pettingllms_envs.testing import check
 from test_tool_calls import ECHO
@@ -33,7 +34,7 @@ def png(width: int = 8) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Draws(Single[Any, Any]):
+class Draws(Single):
     """Shows the planner a picture beside the text."""
 
     picture: Image = field(default_factory=lambda: Image(png(), "an empty board"))
@@ -55,10 +56,10 @@ class DrawsAnotherEachTime(Draws):
 
 
 @dataclass(frozen=True, slots=True)
-class PaysTwice(Single[Any, Any]):
+class PaysTwice(Single):
     """Pays the team for every turn."""
 
-    def step(self, state: SingleState[Any], reply: str) -> Transition[SingleState[Any]]:
+    def step(self, state: FunctionState, reply: str) -> Transition[FunctionState]:
         after, parts, terminated, truncated = Single.step(self, state, reply)
         team = {**parts.get(TEAM, {}), "effort": 0.1}
         return after, {**parts, TEAM: team}, terminated, truncated
@@ -75,10 +76,10 @@ class PaysABonus(PaysTwice):
 
 
 @dataclass(frozen=True, slots=True)
-class PaysSuccessOnly(Single[Any, Any]):
+class PaysSuccessOnly(Single):
     """Forgets the progress of all turns but the last."""
 
-    def step(self, state: SingleState[Any], reply: str) -> Transition[SingleState[Any]]:
+    def step(self, state: FunctionState, reply: str) -> Transition[FunctionState]:
         after, parts, terminated, truncated = Single.step(self, state, reply)
         return after, parts if terminated or truncated else {}, terminated, truncated
 

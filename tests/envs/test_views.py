@@ -127,7 +127,7 @@ def test_text_of_a_partner_stays_beside_the_picture() -> None:
     assert words.endswith("The adviser wrote:\n> # . #")
 
 
-class Quotes(Single[Any, Any]):
+class Quotes(Single):
     """A planner whose prompt has the board a second time."""
 
     between: ClassVar[str] = " "  # as the task writes it
@@ -144,7 +144,7 @@ class QuotesSymbols(Quotes):
 
 
 @dataclass(frozen=True, slots=True)
-class Tells(Single[Any, Any]):
+class Tells(Single):
     """A planner whose picture is described by the board's text."""
 
     roles: ClassVar[tuple[Role, ...]] = (replace(Single.roles[0], observes="parts"),)
@@ -201,7 +201,9 @@ def test_a_picture_is_drawn_once_for_all_who_are_shown_it(monkeypatch: pytest.Mo
     env = pettingllms_envs.make("plan_path", size=5, view="image")
     env.reset(seed=1)
     rendering._png.cache_clear()
-    shown = [env.observe(agent)["parts"][0].png for agent in env.possible_agents for _ in range(3)]
+    shown = [env.observe("drafter_0")["parts"][0].png for _ in range(3)]
+    env.step("nothing")
+    shown += [env.observe(agent)["parts"][0].png for agent in env.possible_agents for _ in range(3)]
     assert len(set(shown)) == 1
     assert rendering._png.cache_info().misses == 1
 

@@ -109,6 +109,8 @@ def test_the_planner_sees_the_draft_only_once_it_is_made_and_the_drafter_never_s
     assert "The drafter proposes: R. It would end at row 0, column 1." in env.observe("planner_0")["text"]
     assert "proposes" not in env.observe("drafter_0")["text"]
     env.step("Moves: D")
+    assert "proposes" not in env.observe("drafter_0")["text"]
+    env.step("pass")
     assert "proposes" not in env.observe("planner_0")["text"]
 
 

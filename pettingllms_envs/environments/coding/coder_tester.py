@@ -29,25 +29,16 @@ part is the share itself.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from dataclasses import replace
+from typing import Any
 
-from pettingllms_envs.core import (
-    TEAM,
-    UNREADABLE_PENALTY,
-    Role,
-    Transition,
-    Unreadable,
-    best_reply,
-    check_choice,
-    part_ranges,
-    situation,
-)
-from pettingllms_envs.environments.coding.rules import Coding, CodingState
+from pettingllms_envs.core import UNREADABLE_PENALTY, Role, Unreadable
+from pettingllms_envs.environments.coding.rules import CodingState
 from pettingllms_envs.environments.coding.text import CASES_FORMAT, case_text, runs_text, write_cases
 from pettingllms_envs.graders.cases import Case, read_cases
 from pettingllms_envs.replies import fenced_blocks
-from pettingllms_envs.teams.base import BaseWorkflow
+from pettingllms_envs.state_digest import Reported
+from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
 
 
 CODER = Role(
@@ -64,130 +55,74 @@ BLOCKS = {"input": "input", "output": "output"}
 ORDERS = (("coder", "tester"), ("tester", "coder"))
 
 
-class CoderTesterState(NamedTuple):
-    """Where an episode stands.
-
-    Args:
-        acted: Whether the first role has acted in this turn.
-        cases: The tester's last readable cases.
-        fresh: Whether they are of this turn.
-        report: The words about the last turn.
-        unread: The roles whose reply in this turn was unreadable, each with the reason.
-        right: A program so far that passed all golden tests; empty if there was none.
-    """
-
-    task: CodingState
-    turn: int = 1
-    acted: bool = False
-    cases: tuple[Case, ...] = ()
-    fresh: bool = False
-    report: str = ""
-    unread: tuple[tuple[str, str], ...] = ()
-    right: str = ""
+CHANGE = (-1.0, 1.0)
 
 
-@dataclass(frozen=True, slots=True)
-class CoderTester(BaseWorkflow[CodingState, str]):
+@function_workflow(
+    lambda team: tuple(
+        CODER if role == CODER.name else replace(TESTER, reply_format=CASES_FORMAT.format(most=team.max_cases))
+        for role in team.order
+    ),
+    name="coder_tester",
+    ranges={"tests": CHANGE, "valid": CHANGE, "telling": CHANGE},
+    cyclic=True,
+    legal={"order": ORDERS, "max_cases": range(1, 17)},
+    reported=Reported(),
+    bonuses=(),
+)
+def CoderTester(game: Game, order: tuple[str, str] = ORDERS[0], max_cases: int = 4) -> Questions:
     """A coder and a tester work on a problem.
 
     Args:
-        num_turns: Turn budget, at least 1; both roles act once in a turn.
         order: Who acts first in a turn and who second: `("coder", "tester")` or the other way round.
         max_cases: Test cases that the tester may write in a turn, 1 to 16.
     """
+    task, cases, right = game.task, tuple[Case, ...](), ""
 
-    task: Coding
-    order: tuple[str, str] = ORDERS[0]
-    max_cases: int = 4
+    def best_cases() -> str:
+        return write_cases(task.best_cases(game.state, max_cases))
 
-    name: ClassVar[str] = "coder_tester"
-
-    def __post_init__(self) -> None:
-        BaseWorkflow.__post_init__(self)
-        check_choice("order", self.order, ORDERS)
-        check_choice("max_cases", self.max_cases, range(1, 17))
-
-    @property
-    def roles(self) -> tuple[Role, ...]:
-        """The coder and the tester, in their order."""
-        return (CODER, TESTER) if self.order == ORDERS[0] else (TESTER, CODER)
-
-    def start(self, task_state: CodingState) -> CoderTesterState:
-        """Turn 1, nothing written yet."""
-        return CoderTesterState(task_state)
-
-    def actor(self, state: CoderTesterState) -> str:
-        """The first role until it has acted, then the second."""
-        return self.order[state.acted]
-
-    def system(self, role: str) -> str:
-        """The rules, the role's job, how to write a program or test cases."""
-        if role == CODER.name:
-            return f"{self.task.rules()}\n{CODER.job}\n{self.task.reply_format()}"
-        return f"{self.task.rules()}\n{TESTER.job}\n{CASES_FORMAT.format(most=self.max_cases)}"
-
-    def observe(self, state: CoderTesterState, role: str) -> str:
-        """Problem, program so far, what came of the last cases; for who acts second, cases of this turn as well."""
-        cases = ""
-        if state.acted and state.fresh:
-            cases = "The tester's test cases of this turn:\n" + "\n".join(map(case_text, state.cases))
-        return situation(self, state, state.report, _unread("The", state.unread), cases)
-
-    def step(self, state: CoderTesterState, reply: str) -> Transition[CoderTesterState]:
-        """Take the program or the cases; after the second role's, run one on the other and end the turn."""
-        role = self.actor(state)
-        after, parts = (self._code if role == CODER.name else self._test)(state, reply)
-        return (after._replace(acted=True), parts, False, False) if not state.acted else self._end_turn(after, parts)
-
-    def oracle(self, state: CoderTesterState) -> str:
-        """The golden solution; golden tests that tell the most wrong programs."""
-        if self.actor(state) == CODER.name:
-            return best_reply(self.task, state.task)
-        return write_cases(self.task.best_cases(state.task, self.max_cases))
-
-    def ranges(self) -> Mapping[str, tuple[float, float]]:
-        """Progress, success, format; the coder's tests; the tester's valid and telling."""
-        change = (-1.0, 1.0)
-        return {**part_ranges(self.task), "tests": change, "valid": change, "telling": change}
-
-    def _code(self, state: CoderTesterState, reply: str) -> tuple[CoderTesterState, dict[str, dict[str, float]]]:
-        program = self.task.parse(reply)
-        if isinstance(program, Unreadable):
-            return _unreadable(state, CODER.name, program)
-        after = self.task.apply(state.task, program)
-        change = self.task.value(after) - self.task.value(state.task)
-        known = state._replace(task=after, right=program if self.task.solved(after) else state.right)
-        return known, {TEAM: {"progress": change}, CODER.name: {"tests": change}}
-
-    def _test(self, state: CoderTesterState, reply: str) -> tuple[CoderTesterState, dict[str, dict[str, float]]]:
-        blocks = fenced_blocks(reply, BLOCKS)
-        cases = blocks if isinstance(blocks, Unreadable) else read_cases(blocks, state.task.problem, self.max_cases)
-        if isinstance(cases, Unreadable):
-            return _unreadable(state, TESTER.name, cases)
-        before = state.task.review
-        judged = self.task.judge(state.task, cases, right=state.right)
-        parts = {"valid": judged.review.valid - before.valid, "telling": judged.review.telling - before.telling}
-        return state._replace(task=judged, cases=cases, fresh=True), {TESTER.name: parts}
-
-    def _end_turn(self, state: CoderTesterState, parts: dict[str, dict[str, float]]) -> Transition[CoderTesterState]:
+    for turn in range(1, game.num_turns + 1):
+        game.turn, fresh, unread = turn, False, dict[str, str]()
+        for role in order:
+            now = "\n".join(["The tester's test cases of this turn:", *map(case_text, cases)]) if fresh else ""
+            shown = game.situation(_unread("The", unread), now)
+            reply = yield Ask(role, shown, None if role == CODER.name else best_cases, (cases, fresh, unread, right))
+            if role == CODER.name:
+                read, before = task.parse(reply), game.state
+                if not isinstance(read, Unreadable):
+                    game.state = game.once(task.apply, before, read)
+                    right = read if game.solved else right
+                    change = task.value(game.state) - task.value(before)
+                    game.pay_team("progress", change)
+                    game.pay(role, "tests", change)
+            else:
+                blocks, earlier = fenced_blocks(reply, BLOCKS), game.state.review
+                read = blocks if isinstance(blocks, Unreadable) else read_cases(blocks, game.state.problem, max_cases)
+                if not isinstance(read, Unreadable):
+                    cases, fresh = read, True
+                    game.state = game.once(_judged, task, game.state, cases, right)
+                    game.pay(role, "valid", game.state.review.valid - earlier.valid)
+                    game.pay(role, "telling", game.state.review.telling - earlier.telling)
+            if isinstance(read, Unreadable):
+                unread[role] = read.reason
+                game.pay(role, "format", UNREADABLE_PENALTY)
         report, agree = "", False
-        if state.task.program and state.cases:
-            runs = self.task.run(state.task, state.cases)
-            agree = state.fresh and all(run.passed for run in runs)
-            report = f"Last turn's program was run on the tester's test cases.\n{runs_text(state.cases, runs, 'Case')}"
-        over = agree or state.turn == self.num_turns
-        if over and self.task.solved(state.task):
-            parts.setdefault(TEAM, {})["success"] = 1.0
-        words = "\n".join(filter(None, (_unread("Last turn the", state.unread), report)))
-        after = state._replace(turn=state.turn + (not over), acted=False, fresh=False, report=words, unread=())
-        return after, parts, agree, over and not agree
+        if game.state.program and cases:
+            runs = game.once(task.run, game.state, cases)
+            agree = fresh and all(run.passed for run in runs)
+            report = f"Last turn's program was run on the tester's test cases.\n{runs_text(cases, runs, 'Case')}"
+        if (agree or turn == game.num_turns) and game.solved:
+            game.pay_team("success", 1.0)
+        if agree:
+            return True
+        game.feedback = "\n".join(filter(None, (_unread("Last turn the", unread), report)))
+    return False
 
 
-def _unreadable(
-    state: CoderTesterState, role: str, why: Unreadable
-) -> tuple[CoderTesterState, dict[str, dict[str, float]]]:
-    return state._replace(unread=(*state.unread, (role, why.reason))), {role: {"format": UNREADABLE_PENALTY}}
+def _judged(task: Any, state: CodingState, cases: tuple[Case, ...], right: str) -> CodingState:
+    return task.judge(state, cases, right=right)  # type: ignore[no-any-return]
 
 
-def _unread(when: str, unread: tuple[tuple[str, str], ...]) -> str:
-    return "\n".join(f"{when} {role}'s reply was unreadable: {reason}." for role, reason in unread)
+def _unread(when: str, unread: Mapping[str, str]) -> str:
+    return "\n".join(f"{when} {role}'s reply was unreadable: {reason}." for role, reason in unread.items())

@@ -16,26 +16,18 @@ Role: `coder`. Rewards: team `progress`, the change of the program's share of go
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
-from pettingllms_envs.core import (
-    TEAM,
-    UNREADABLE_PENALTY,
-    Role,
-    Transition,
-    Unreadable,
-    check_choice,
-    part_ranges,
-    situation,
-)
+from pettingllms_envs.core import UNREADABLE_PENALTY, Role, Unreadable, best_reply
 from pettingllms_envs.environments.coding.coder_tester import BLOCKS
-from pettingllms_envs.environments.coding.rules import Coding, CodingState
+from pettingllms_envs.environments.coding.rules import CodingState
 from pettingllms_envs.environments.coding.text import CASES_FORMAT, runs_text, write_cases
 from pettingllms_envs.graders.cases import Case, as_case, read_cases
 from pettingllms_envs.replies import fenced_blocks
-from pettingllms_envs.teams.base import BaseWorkflow
+from pettingllms_envs.state_digest import Reported
+from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
 
 
 ONCE = Role("coder", "You are the coder. You write the program. It is handed in as you write it.")
@@ -53,79 +45,58 @@ REFINING = Role(
 )
 
 
-class LoneState(NamedTuple):
-    """The task's state with the program, the turn from 1, and the words about the last reply and the last runs."""
-
-    task: CodingState
-    turn: int = 1
-    unread: str = ""
-    ran: str = ""
+COMMON: dict[str, Any] = {"ranges": {"tests": (-1.0, 1.0)}, "cyclic": True, "reported": Reported(), "bonuses": ()}
 
 
-@dataclass(frozen=True, slots=True)
-class LoneCoder(BaseWorkflow[CodingState, str]):
-    """What the workflows of a coder alone share; how a program is tried out is left to the subclass."""
+def programs(
+    game: Game,
+    cases_in: Callable[[str], tuple[Case, ...] | Unreadable],
+    is_handed_in: Callable[[CodingState, CodingState], bool],
+    oracle: Callable[[], str] | None = None,
+) -> Questions:
+    """The coder writes a program until it passes its cases, or the turns are used up.
 
-    task: Coding
-
-    @property
-    def roles(self) -> tuple[Role, ...]:
-        """The coder."""
-        raise NotImplementedError
-
-    def cases(self, problem: CodingState, reply: str) -> tuple[Case, ...] | Unreadable:
-        """What the program in the reply is run on."""
-        raise NotImplementedError
-
-    def handed_in(self, before: CodingState, after: CodingState) -> bool:
-        """Whether a program that was run on nothing is the coder's last word."""
-        return True
-
-    def start(self, task_state: CodingState) -> LoneState:
-        """Turn 1, nothing written yet."""
-        return LoneState(task_state)
-
-    def actor(self, state: LoneState) -> str:
-        """Always the coder."""
-        return "coder"
-
-    def system(self, role: str) -> str:
-        """The rules, the job, how to write a program."""
-        return f"{self.task.rules()}\n{self.roles[0].job}\n{self.task.reply_format()}"
-
-    def observe(self, state: LoneState, role: str) -> str:
-        """The problem, the program so far, and what came of it."""
-        return situation(self, state, state.unread, state.ran)
-
-    def step(self, state: LoneState, reply: str) -> Transition[LoneState]:
-        """Grade the program, run it on its cases, and go on unless it passes them or the turns are used up."""
-        program, cases = self.task.parse(reply), self.cases(state.task, reply)
-        task_state, done, unread, ran = state.task, False, "", state.ran
-        parts: dict[str, dict[str, float]] = {}
+    Args:
+        cases_in: What the program in a reply is run on.
+        is_handed_in: Whether a program that was run on nothing, after the one before, is the coder's last word.
+        oracle: Makes the best reply; None for a right program.
+    """
+    task, ran = game.task, ""
+    for turn in range(1, game.num_turns + 1):
+        game.turn = turn
+        reply = yield Ask("coder", game.situation(ran), oracle, ran)
+        program, cases, before, done = task.parse(reply), cases_in(reply), game.state, False
+        game.feedback = ""
+        why = program if isinstance(program, Unreadable) else cases
         if isinstance(program, Unreadable) or isinstance(cases, Unreadable):
-            why = program if isinstance(program, Unreadable) else cases
             assert isinstance(why, Unreadable)
-            parts["coder"] = {"format": UNREADABLE_PENALTY}
-            unread = f"Your last reply was unreadable: {why.reason}. Nothing came of it."
+            game.pay("coder", "format", UNREADABLE_PENALTY)
+            game.feedback = f"Your last reply was unreadable: {why.reason}. Nothing came of it."
         else:
-            task_state = self.task.apply(state.task, program)
-            change = self.task.value(task_state) - self.task.value(state.task)
-            parts = {TEAM: {"progress": change}, "coder": {"tests": change}}
-            runs = self.task.run(task_state, cases) if cases else ()
-            done = all(run.passed for run in runs) if runs else self.handed_in(state.task, task_state)
+            game.state = game.once(task.apply, before, program)
+            change = task.value(game.state) - task.value(before)
+            game.pay_team("progress", change)
+            game.pay("coder", "tests", change)
+            runs = game.once(task.run, game.state, cases) if cases else ()
+            done = all(run.passed for run in runs) if runs else is_handed_in(before, game.state)
             ran = f"Your program was run.\n{runs_text(cases, runs, 'Case')}" if runs else ""
-        over = done or state.turn == self.num_turns
-        if over and self.task.solved(task_state):
-            parts.setdefault(TEAM, {})["success"] = 1.0
-        return LoneState(task_state, state.turn + (not over), unread, ran), parts, done, over and not done
-
-    def ranges(self) -> Mapping[str, tuple[float, float]]:
-        """Progress, success, format and the coder's tests."""
-        return {**part_ranges(self.task), "tests": (-1.0, 1.0)}
+        if (done or turn == game.num_turns) and game.solved:
+            game.pay_team("success", 1.0)
+        if done:
+            return True
+    return False
 
 
-@dataclass(frozen=True, slots=True)
-class SingleCoder(LoneCoder):
+def _single(team: Any) -> tuple[Role, ...]:
+    if not team.tools:
+        return (ONCE,)
+    return (
+        replace(WITH_TOOLS, reply_format=f"{team.task.reply_format()}\n{CASES_FORMAT.format(most=team.max_cases)}"),
+    )
+
+
+@function_workflow(_single, name="single", legal={"tools": (True, False), "max_cases": range(1, 17)}, **COMMON)
+def SingleCoder(game: Game, tools: bool = False, max_cases: int = 4) -> Questions:
     """One program, or with tools several, tried on the coder's own test cases; see the module.
 
     Args:
@@ -133,51 +104,22 @@ class SingleCoder(LoneCoder):
         max_cases: Test cases that it may then write in a turn, 1 to 16.
     """
 
-    tools: bool = False
-    max_cases: int = 4
-
-    name: ClassVar[str] = "single"
-
-    def __post_init__(self) -> None:
-        LoneCoder.__post_init__(self)
-        check_choice("tools", self.tools, (True, False))
-        check_choice("max_cases", self.max_cases, range(1, 17))
-
-    @property
-    def roles(self) -> tuple[Role, ...]:
-        """The coder, who hands in a program at once, or tries it out."""
-        return (WITH_TOOLS if self.tools else ONCE,)
-
-    def system(self, role: str) -> str:
-        """The rules, the job, how to write a program and, with tools, test cases."""
-        text = LoneCoder.system(self, role)
-        return f"{text}\n{CASES_FORMAT.format(most=self.max_cases)}" if self.tools else text
-
-    def cases(self, problem: CodingState, reply: str) -> tuple[Case, ...] | Unreadable:
-        """With tools, the coder's own, which it may leave out."""
-        blocks = fenced_blocks(reply, BLOCKS) if self.tools else []
+    def own(reply: str) -> tuple[Case, ...] | Unreadable:
+        blocks = fenced_blocks(reply, BLOCKS) if tools else []
         if isinstance(blocks, Unreadable) or not blocks:
             return blocks if isinstance(blocks, Unreadable) else ()
-        return read_cases(blocks, problem.problem, self.max_cases)
+        return read_cases(blocks, game.state.problem, max_cases)
 
-    def oracle(self, state: LoneState) -> str:
-        """The golden solution, with tools and golden tests."""
-        program = LoneCoder.oracle(self, state)
-        return f"{program}\n{write_cases(self.task.best_cases(state.task, self.max_cases))}" if self.tools else program
+    def oracle() -> str:
+        program = best_reply(game.task, game.state)
+        return f"{program}\n{write_cases(game.task.best_cases(game.state, max_cases))}"
+
+    return (yield from programs(game, own, lambda before, after: True, oracle if tools else None))
 
 
-@dataclass(frozen=True, slots=True)
-class SelfRefine(LoneCoder):
+@function_workflow(REFINING, name="self_refine", **COMMON)
+def SelfRefine(game: Game) -> Questions:
     """The coder refines its program by what came of the public tests; see the module."""
-
-    name: ClassVar[str] = "self_refine"
-    roles: ClassVar[tuple[Role, ...]] = (REFINING,)
-
-    def cases(self, problem: CodingState, reply: str) -> tuple[Case, ...] | Unreadable:
-        """The public tests."""
-        found = problem.problem
-        return tuple(as_case(test) for test in found.tests[: found.num_public])
-
-    def handed_in(self, before: CodingState, after: CodingState) -> bool:
-        """Without public tests: when the program is the one before."""
-        return before.program == after.program
+    problem = game.state.problem
+    public = tuple(as_case(test) for test in problem.tests[: problem.num_public])
+    return (yield from programs(game, lambda reply: public, lambda before, after: before.program == after.program))

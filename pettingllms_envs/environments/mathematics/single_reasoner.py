@@ -13,13 +13,14 @@ reply with neither a box nor, with tools, exactly one block of Python.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import ClassVar
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
-from pettingllms_envs.core import TEAM, UNREADABLE_PENALTY, Executor, Role, State, Transition, Unreadable, call_tool
+from pettingllms_envs.core import UNREADABLE_PENALTY, Executor, Role, Unreadable
 from pettingllms_envs.replies import PYTHON, only_program, read_blocks
-from pettingllms_envs.tasks.base import AnsweringTask
-from pettingllms_envs.teams.single import Single, SingleState
+from pettingllms_envs.state_digest import Reported
+from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
 from pettingllms_envs.teams.tools import check_executor, importable, packages, ran, shown
 
 
@@ -30,63 +31,49 @@ WITH_TOOLS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SingleReasoner(Single[State, str]):
+def _checked(team: Any) -> Mapping[str, Any]:
+    if team.tools:
+        check_executor("single", team.executor)
+    return {"imports": packages(team.imports)}
+
+
+def _reasoner(team: Any) -> tuple[Role, ...]:
+    return (
+        replace(REASONER, job=f"{REASONER.job} {WITH_TOOLS} {importable(team.imports)}") if team.tools else REASONER,
+    )
+
+
+@function_workflow(_reasoner, name="single", cyclic=True, completed=_checked, reported=Reported())
+def SingleReasoner(
+    game: Game, tools: bool = False, imports: tuple[str, ...] = (), executor: Executor | None = None
+) -> Questions:
     """One role answers.
 
     Args:
-        num_turns: Turn budget, at least 1; a reply each.
         tools: Whether it may have programs run before it answers.
         imports: Packages that programs may import besides the standard library; see `ToolReasoner`.
         executor: Runs the programs, a callable such as `pettingllms_envs.sandbox.ToolExecutor()`; not used without
             `tools`.
-
-    Raises:
-        ValueError: `tools` without an executor, `imports` are no names, or `num_turns` is not a whole number of at
-            least 1.
     """
-
-    task: AnsweringTask[State]
-    tools: bool = False
-    imports: tuple[str, ...] = ()
-    # Not a part of the game: a snapshot may go on in a process with another executor.
-    executor: Executor | None = field(default=None, repr=False, compare=False)
-
-    roles: ClassVar[tuple[Role, ...]] = (REASONER,)
-
-    def __post_init__(self) -> None:
-        Single.__post_init__(self)
-        if self.tools:
-            check_executor(self.name, self.executor)
-        object.__setattr__(self, "imports", packages(self.imports))
-
-    def system(self, role: str) -> str:
-        """The rules, the job, how to reply."""
-        job = f"{REASONER.job} {WITH_TOOLS} {importable(self.imports)}" if self.tools else REASONER.job
-        return f"{self.task.rules()}\n{job}\n{self.task.reply_format()}"
-
-    def step(self, state: SingleState[State], reply: str) -> Transition[SingleState[State]]:
-        """Take the answer, which ends the episode, or run the program."""
-        task = self.task
+    task = game.task
+    for turn in range(1, game.num_turns + 1):
+        game.turn = turn
+        reply = yield Ask(REASONER.name, game.situation(), keeps=())
         # A box that a program prints is no answer yet.
-        answer = task.parse(read_blocks(reply, PYTHON).rest if self.tools else reply)
+        answer = task.parse(read_blocks(reply, PYTHON).rest if tools else reply)
         if not isinstance(answer, Unreadable):
-            after = task.apply(state.task, answer)
-            team = {"progress": task.value(after) - task.value(state.task)}
-            if task.solved(after):
-                team["success"] = 1.0
-            return state._replace(task=after), {TEAM: team}, True, False
-        feedback, local = self._instead_of_an_answer(reply, answer)
-        over = state.turn == self.num_turns
-        return SingleState(state.task, state.turn + (not over), feedback), {REASONER.name: local}, False, over
-
-    def _instead_of_an_answer(self, reply: str, why: Unreadable) -> tuple[str, dict[str, float]]:
-        """The words for the next prompt, and the reasoner's part of the reward."""
-        program = only_program(reply) if self.tools else why
+            before, game.state = task.value(game.state), task.apply(game.state, answer)
+            game.pay_team("progress", task.value(game.state) - before)
+            if game.solved:
+                game.pay_team("success", 1.0)
+            return True
+        program = only_program(reply) if tools else answer
         if isinstance(program, Unreadable):
-            also = f", and {program.reason}" if self.tools else ""
-            return f"Your last reply was unreadable: {why.reason}{also}.", {"format": UNREADABLE_PENALTY}
-        assert self.executor is not None
-        printed, error, _ = call_tool(self.executor, program)
-        result = ran(printed, error)
-        return f"Last turn you had this program run:\n{shown(program, 'python')}\n{result}", {}
+            also = f", and {program.reason}" if tools else ""
+            game.feedback = f"Your last reply was unreadable: {answer.reason}{also}."
+            game.pay(REASONER.name, "format", UNREADABLE_PENALTY)
+        else:
+            assert executor is not None
+            printed, error, _ = game.call(executor, program)
+            game.feedback = f"Last turn you had this program run:\n{shown(program, 'python')}\n{ran(printed, error)}"
+    return False

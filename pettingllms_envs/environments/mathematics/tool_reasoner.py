@@ -20,26 +20,14 @@ Rewards, every one of them the change of something, so that none can be had twic
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import ClassVar, Generic, NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple
 
-from pettingllms_envs.core import (
-    TEAM,
-    UNREADABLE_PENALTY,
-    Executor,
-    Role,
-    State,
-    Transition,
-    Unreadable,
-    best_reply,
-    call_tool,
-    part_ranges,
-    situation,
-)
+from pettingllms_envs.core import UNREADABLE_PENALTY, Executor, Role, Unreadable, best_reply
 from pettingllms_envs.quoting import quote_inline
 from pettingllms_envs.replies import fence, only_program
-from pettingllms_envs.tasks.base import AnsweringTask
-from pettingllms_envs.teams.base import BaseWorkflow
+from pettingllms_envs.state_digest import Reported
+from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
 from pettingllms_envs.teams.tools import check_executor, importable, packages, ran, shown
 
 
@@ -54,6 +42,7 @@ REASONER = Role(
     " is the team's.",
 )
 RUNS = 0.1
+TURNS = "Each turn the tool runs a program, then the reasoner answers, until both have the same answer."
 
 
 class Computed(NamedTuple):
@@ -72,117 +61,74 @@ class Computed(NamedTuple):
     runs: float = 0.0
 
 
-class ReasonerState(NamedTuple, Generic[State]):
-    """The task's state, the turn from 1, the words about the last turn, the tool's last reply, and who is to act.
-
-    `computed` is of this turn if `decides`, that is if the reasoner is to act, else of the turn before.
-    """
-
-    task: State
-    turn: int = 1
-    feedback: str = ""
-    computed: Computed = Computed()
-    decides: bool = False
+def _checked(team: Any) -> Mapping[str, Any]:
+    check_executor("tool_reasoner", team.executor)
+    return {"imports": packages(team.imports)}
 
 
-@dataclass(frozen=True, slots=True)
-class ToolReasoner(BaseWorkflow[State, str]):
+@function_workflow(
+    lambda team: (
+        replace(TOOL, job=f"{TURNS}\n{TOOL.job} {importable(team.imports)}", reply_format=""),
+        replace(REASONER, job=f"{TURNS}\n{REASONER.job}"),
+    ),
+    name="tool_reasoner",
+    ranges={"correct": (-1.0, 1.0), "runs": (-RUNS, RUNS)},
+    cyclic=True,
+    completed=_checked,
+    reported=Reported(),
+    bonuses=(),
+)
+def ToolReasoner(game: Game, imports: tuple[str, ...] = (), executor: Executor | None = None) -> Questions:
     """A tool and a reasoner answer together.
 
     Args:
-        num_turns: Turn budget, at least 1; both roles act once in a turn.
         imports: Packages that programs may import besides the standard library, such as `("sympy",)`: the tool is
             told, and the sandbox has them. An executor that you give yourself must have them, too.
         executor: Runs the tool's programs, a callable such as `pettingllms_envs.sandbox.ToolExecutor()`.
-
-    Raises:
-        ValueError: There is no executor, `imports` are no names, or `num_turns` is not a whole number of at least 1.
     """
+    task, computed, tool, reasoner = game.task, Computed(), TOOL.name, REASONER.name
+    assert executor is not None
 
-    task: AnsweringTask[State]
-    imports: tuple[str, ...] = ()
-    # Not a part of the game: a snapshot may go on in a process with another executor.
-    executor: Executor | None = field(default=None, repr=False, compare=False)
+    def program_of_best() -> str:
+        return fence(f"print({best_reply(task, game.state)!r})", "python")
 
-    name: ClassVar[str] = "tool_reasoner"
-    roles: ClassVar[tuple[Role, ...]] = (TOOL, REASONER)
-
-    def __post_init__(self) -> None:
-        BaseWorkflow.__post_init__(self)
-        check_executor(self.name, self.executor)
-        object.__setattr__(self, "imports", packages(self.imports))
-
-    def start(self, task_state: State) -> ReasonerState[State]:
-        """Turn 1 on this instance, the tool to act."""
-        return ReasonerState(task_state)
-
-    def actor(self, state: ReasonerState[State]) -> str:
-        """The tool, then the reasoner."""
-        return self.roles[state.decides].name
-
-    def system(self, role: str) -> str:
-        """The rules and how a turn goes, the role's job, how to reply."""
-        turns = "Each turn the tool runs a program, then the reasoner answers, until both have the same answer."
-        if role == TOOL.name:
-            return f"{self.task.rules()}\n{turns}\n{TOOL.job} {importable(self.imports)}"
-        return f"{self.task.rules()}\n{turns}\n{REASONER.job}\n{self.task.reply_format()}"
-
-    def observe(self, state: ReasonerState[State], role: str) -> str:
-        """The problem, the team's answer, what came of the last turn; for the reasoner also of this turn's program."""
-        if role == TOOL.name or not state.decides:
-            return situation(self, state, state.feedback)
-        return situation(self, state, state.feedback, f"This turn:\n{state.computed.words}")
-
-    def step(self, state: ReasonerState[State], reply: str) -> Transition[ReasonerState[State]]:
-        """Run the tool's program, or take the reasoner's answer and end the turn."""
-        return self._decide(state, reply) if state.decides else self._compute(state, reply)
-
-    def oracle(self, state: ReasonerState[State]) -> str:
-        """The task's best answer, for the tool a program that prints it."""
-        answer = best_reply(self.task, state.task)
-        return answer if state.decides else fence(f"print({answer!r})", "python")
-
-    def ranges(self) -> Mapping[str, tuple[float, float]]:
-        """Progress, success, format, correct and runs."""
-        ranges = part_ranges(self.task)
-        return {**ranges, "correct": ranges["progress"], "runs": (-RUNS, RUNS)}
-
-    def _compute(self, state: ReasonerState[State], reply: str) -> Transition[ReasonerState[State]]:
-        program = only_program(reply)
+    for turn in range(1, game.num_turns + 1):
+        game.turn, before = turn, computed
+        kept = computed.correct, computed.runs
+        program = only_program((yield Ask(tool, game.situation(), program_of_best, kept)))
         if isinstance(program, Unreadable):
             computed = Computed(f"The tool's reply was unreadable: {program.reason}. Nothing was run.")
         else:
-            computed = self._run(state.task, program)
-        before = state.computed
-        parts = {"correct": computed.correct - before.correct, "runs": computed.runs - before.runs}
+            computed = _computed(game, executor, program)
+        game.pay(tool, "correct", computed.correct - before.correct)
+        game.pay(tool, "runs", computed.runs - before.runs)
         if isinstance(program, Unreadable):
-            parts["format"] = UNREADABLE_PENALTY
-        return state._replace(computed=computed, decides=True), {TOOL.name: parts}, False, False
+            game.pay(tool, "format", UNREADABLE_PENALTY)
 
-    def _run(self, task_state: State, program: str) -> Computed:
-        assert self.executor is not None
-        printed, error, _ = call_tool(self.executor, program)
-        words = f"The tool's program:\n{shown(program, 'python')}\n{ran(printed, error)}"
-        answer = Unreadable(error) if error else self.task.read_output(printed)
+        reply = yield Ask(reasoner, game.situation(f"This turn:\n{computed.words}"), keeps=computed)
+        answer, agreed, change = task.parse(reply), False, 0.0
         if isinstance(answer, Unreadable):
-            return Computed(words if error else f"{words}\nThat is no answer: {answer.reason}.")
-        return Computed(words, answer, self.task.value(self.task.apply(task_state, answer)), RUNS)
-
-    def _decide(self, state: ReasonerState[State], reply: str) -> Transition[ReasonerState[State]]:
-        task, computed = self.task, state.computed
-        answer = task.parse(reply)
-        agreed = False
-        if isinstance(answer, Unreadable):
-            after, change, local = state.task, 0.0, {"format": UNREADABLE_PENALTY}
+            game.pay(reasoner, "format", UNREADABLE_PENALTY)
             words = f"The reasoner's reply was unreadable: {answer.reason}. Its answer stays as it was."
         else:
-            after = task.apply(state.task, answer)
-            change = task.value(after) - task.value(state.task)
-            local = {"correct": change}
-            agreed = computed.answer is not None and task.agree(state.task, answer, computed.answer)
-            words = f"The reasoner answered {quote_inline(task.write(answer))}."
-        over = agreed or state.turn == self.num_turns
-        team = {"progress": change, "success": 1.0} if over and task.solved(after) else {"progress": change}
-        feedback = f"Last turn:\n{computed.words}\n{words}"
-        play = ReasonerState(after, state.turn + (not over), feedback, computed)
-        return play, {TEAM: team, REASONER.name: local}, agreed, over and not agreed
+            after = task.apply(game.state, answer)
+            change = task.value(after) - task.value(game.state)
+            game.pay(reasoner, "correct", change)
+            agreed = computed.answer is not None and task.agree(game.state, answer, computed.answer)
+            game.state, words = after, f"The reasoner answered {quote_inline(task.write(answer))}."
+        game.pay_team("progress", change)
+        if (agreed or turn == game.num_turns) and game.solved:
+            game.pay_team("success", 1.0)
+        if agreed:
+            return True
+        game.feedback = f"Last turn:\n{computed.words}\n{words}"
+    return False
+
+
+def _computed(game: Game, executor: Executor, program: str) -> Computed:
+    printed, error, _ = game.call(executor, program)
+    words = f"The tool's program:\n{shown(program, 'python')}\n{ran(printed, error)}"
+    answer = Unreadable(error) if error else game.task.read_output(printed)
+    if isinstance(answer, Unreadable):
+        return Computed(words if error else f"{words}\nThat is no answer: {answer.reason}.")
+    return Computed(words, answer, game.task.value(game.task.apply(game.state, answer)), RUNS)
