@@ -308,6 +308,7 @@ class FunctionState(NamedTuple):
         ask: The question that the acting agent is to answer; of the last reply once the episode is over.
         seen: Of each agent that has been asked so far: its last question, and the task's state then.
         reported: How many messages were quoted, their characters in total, and what the function reported.
+        feedback: The words about the last turn.
     """
 
     task: Any
@@ -319,6 +320,7 @@ class FunctionState(NamedTuple):
     seen: tuple[tuple[str, Observation, Any], ...]
     results: tuple[Any, ...] = ()
     reported: Reported = NO_MESSAGES
+    feedback: str = ""
 
     def __repr__(self) -> str:
         """What determines the rest of the episode, for digests."""
@@ -456,9 +458,8 @@ class FunctionWorkflow:
         except StopIteration as stop:
             end, results = stop.value, tuple(game.results)
             history = (state.start, replies, results) if ask.keeps is ... else ()
-            after = state._replace(
-                task=game.state, turn=game.turn, rest=history, replies=replies, results=results, reported=game.reported
-            )
+            now = {"task": game.state, "turn": game.turn, "reported": game.reported, "feedback": game.feedback}
+            after = state._replace(rest=history, replies=replies, results=results, **now)
             terminated = bool(game.solved if end is None else end)
             return after, game.take_parts(), terminated, not terminated
         game.num_asked += 1
@@ -511,7 +512,7 @@ class FunctionWorkflow:
         role, text, _, keeps = plain = _asked(ask)
         rest = (start, replies, results) if keeps is ... else game.pending(plain)
         last = (*[each for each in seen if each[0] != role], (role, text, game.state))
-        made = (game.state, game.turn, rest, start, replies, plain, last, results, game.reported)
+        made = (game.state, game.turn, rest, start, replies, plain, last, results, game.reported, game.feedback)
         state = tuple.__new__(FunctionState, made)
         self._runs.put(state, _Run(game, script, ask))
         return state

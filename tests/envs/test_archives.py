@@ -324,6 +324,16 @@ def test_the_seed_draws_who_begins_and_there_is_a_turn_more() -> None:
     assert 70 <= first.count("librarian_0") <= 130
 
 
+def phase(state: Any) -> str:
+    """What the acting agent is asked to do."""
+    return {"Search": "search", "Tell": "say", "Answer": "answer"}[state.ask.text.splitlines()[-1].split()[0]]
+
+
+def found(state: Any) -> dict[str, Any]:
+    """What the last search of each librarian found."""
+    return dict(state.ask.keeps[0])
+
+
 def test_one_agent_with_the_teams_order_searches_the_archive_of_the_turn_alone() -> None:
     joined = RoutedLibrarian(Archives(**STUDY))
     team = LibrarianTeam(joined.task)
@@ -333,7 +343,7 @@ def test_one_agent_with_the_teams_order_searches_the_archive_of_the_turn_alone()
         assert f"Search archive {archive} now." in joined.observe(state, "librarian")
         reply = joined.oracle(state)
         state, beside = joined.step(state, reply)[0], team.step(beside, reply)[0]
-        assert state.results[0] == beside.results[int(archive)]
+        assert found(state)["librarian"] == found(beside)[f"librarian_{archive}"]
         reply = joined.oracle(state)
         state, beside = joined.step(state, reply)[0], team.step(beside, reply)[0]
 
@@ -350,7 +360,7 @@ def test_one_agent_that_is_told_the_archive_of_each_step_is_shown_both() -> None
         for _ in range(2):
             assert joined.oracle(state) == full.oracle(beside)
             state, beside = (each.step(at, full.oracle(beside))[0] for each, at in ((joined, state), (full, beside)))
-        assert state.results == beside.results
+        assert found(state) == found(beside)
     assert joined.oracle(state) == f"Answer: {chain.names[-1]}" == full.oracle(beside)
 
 
@@ -368,11 +378,11 @@ def test_passing_the_name_on_pays_once_in_the_turn_that_no_step_needs(
             break
     due, other = (names[0], names[-1]) if is_late else (names[-1], names[0])
     told = []
-    while state.phase != "answer":
-        no_step = state.phase == "say" and (state.turn == 1 if is_late else state.turn == 4)
+    while phase(state) != "answer":
+        no_step = phase(state) == "say" and (state.turn == 1 if is_late else state.turn == 4)
         reply = f"Say: {message.format(due=due, other=other)}" if no_step else joined.oracle(state)
         state, parts, *_ = joined.step(state, reply)
-        told += [part.get("told", 0.0) for part in parts.values()] if state.phase != "say" else []
+        told += [part.get("told", 0.0) for part in parts.values()] if phase(state) != "say" else []
     first = [expected] if is_late else []
     # There is a turn more than that, in which the name is passed on for nothing.
     assert told == pytest.approx([*first, 1 / 3, 1 / 3, 1 / 3, *([] if is_late else [expected]), 0])
@@ -405,7 +415,7 @@ def test_a_prompt_says_when_the_turn_that_is_too_many_may_come(
     workflow: str, says_late: bool, says_early: bool
 ) -> None:
     by_seed, by_question = (WORKFLOWS[workflow](Archives(), order=order) for order in ("seed", "question"))
-    librarian = next(iter(by_seed.librarians))
+    librarian = by_seed.members[0]
     late, early = "The first turn may be of the archive that the first step does not need", "There is one turn more"
     assert (late in by_seed.system(librarian), early in by_seed.system(librarian)) == (says_late, says_early)
     assert not {late, early} & {each for each in (late, early) if each in by_question.system(librarian)}
@@ -448,7 +458,7 @@ def test_naming_every_fact_of_a_name_pays_nothing(message: str, expected: float)
     joined = LibrarianTeam(Archives(**STUDY), order="question")
     state, names = start_of(joined)
     (wrong,) = joined.task.world(state.task).misreadings[0]
-    assert any(wrong in passage for passage in state.results[int(joined.actor(state)[-1])] or ())
+    assert any(wrong in passage for passage in found(state).get(joined.actor(state), ()))
     _, parts, *_ = joined.step(state, f"Say: {message.format(*names, wrong=wrong)}")
     assert parts == {joined.actor(state): {"told": pytest.approx(expected)}}
 
@@ -511,10 +521,10 @@ def test_repeating_a_search_or_a_message_pays_nothing() -> None:
     first = joined.actor(state)
     paid = []
     for _ in range(5):
-        actor, phase = joined.actor(state), state.phase
-        reply = f"{phase.title()}: {names[0] if phase == 'search' else names[1]}"
+        actor, kind = joined.actor(state), phase(state)
+        reply = f"{kind.title()}: {names[0] if kind == 'search' else names[1]}"
         state, parts, *_ = joined.step(state, reply)
-        paid.append((actor == first, phase, *parts[actor].values()))
+        paid.append((actor == first, kind, *parts[actor].values()))
     assert paid[0] == (True, "say", 0.5)
     assert [each[2] for each in paid[1:]] == [0.0] * 4
 

@@ -89,7 +89,7 @@ def test_the_same_program_and_cases_again_and_again_are_worth_no_more_than_once(
 
 def test_the_tester_sees_the_program_and_the_coder_next_turn_what_came_of_the_cases() -> None:
     env = playing(CoderTester, SQUARE)
-    before = env.observe("tester_0")["text"]
+    before = env.observe("coder_0")["text"]
     assert before == f"Turn 1 of 4.\n{SQUARE.statement.strip()}"
     env.step(f"So:\n{block(SIGNED)}")
     assert env.observe("tester_0")["text"] == f"{before}\n\nThe program so far:\n{block(SIGNED)}"
@@ -102,7 +102,10 @@ def test_the_tester_sees_the_program_and_the_coder_next_turn_what_came_of_the_ca
         "Case 3. Input:\n```\nx\n```\nOutput:\n```\n?\n```\nThe program did not pass: it failed. Its last words:\n"
         "```\nValueError: invalid literal for int() with base 10: 'x'\n```"
     )
-    assert env.observe("coder_0")["text"] == env.observe("tester_0")["text"]
+    shown = env.observe("coder_0")["text"]
+    env.step("no")
+    unread = "The coder's reply was unreadable: it has no blocks of Python, and one is expected."
+    assert env.observe("tester_0")["text"] == f"{shown}\n{unread}"
 
 
 def test_the_tester_may_go_first_and_the_coder_then_sees_its_cases() -> None:

@@ -17,18 +17,22 @@ import pettingllms_envs
 from pettingllms_envs.assembly import assemble
 from pettingllms_envs.bounds import Memory
 from pettingllms_envs.environments.archives.librarians import (
+    FULL,
     FullLibrarian,
     LibrarianTeam,
     LoneLibrarian,
     RoutedLibrarian,
     SilentLibrarians,
     SilentPair,
+    librarians,
+    library,
 )
 from pettingllms_envs.environments.archives.rules import Archives, ArchivesState
 from pettingllms_envs.environments.note_taking.bound import count_notes, counting_bound
 from pettingllms_envs.environments.note_taking.note_takers import FullView, LoneNoteTaker, NoteTakers, SilentNoteTakers
 from pettingllms_envs.environments.note_taking.rules import NoteTaking
 from pettingllms_envs.features import Form, Forms
+from pettingllms_envs.teams.functions import Game, Questions
 from pettingllms_envs.testing import Result, check
 from pettingllms_envs.testing.cooperation import bound_of_memory, lone_bound, play_forms
 from pettingllms_envs.testing.play import Failed, best
@@ -169,13 +173,12 @@ class Leaks(LoneLibrarian):
         return f"{LoneLibrarian.observe(self, state, role)}\nHint: {self.task.oracle(state.task).text}"
 
 
-@dataclass(frozen=True, slots=True)
-class HasBothArchives(LoneLibrarian):
+@librarians("alone", lambda team: FULL)
+def HasBothArchives(
+    game: Game, order: str = "seed", capacity: int = 60, archive: int = 0, answers_last: bool = False
+) -> Questions:
     """A lone librarian with both archives."""
-
-    @property
-    def librarians(self) -> Mapping[str, tuple[int, ...]]:
-        return {"librarian": (0, 1)}
+    return (yield from library(game, order, FULL, answers_last=answers_last))
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +195,9 @@ class TellsWhatIsUnreadable(LoneLibrarian):
     """A lone librarian that is shown the answer if its last reply was unreadable."""
 
     def observe(self, state: Any, role: str) -> str:
-        hint = f"\nUse a name such as {self.task.oracle(state.task).text}." if any(state.feedback) else ""
-        return LoneLibrarian.observe(self, state, role) + hint
+        shown = LoneLibrarian.observe(self, state, role)
+        is_unreadable = "Your last reply was unreadable" in shown
+        return f"{shown}\nUse a name such as {self.task.oracle(state.task).text}." if is_unreadable else shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +215,8 @@ class ShowsLostNotes(LoneNoteTaker):
 
     def observe(self, state: Any, role: str) -> str:
         shown = LoneNoteTaker.observe(self, state, role)
-        return f"{shown}\nNot noted: {state.task.readings[-1]}" if any(state.feedback) else shown
+        is_lost = any("Notes:" not in reply for reply in state.replies[-1:])
+        return f"{shown}\nNot noted: {state.task.readings[-1]}" if is_lost else shown
 
 
 @dataclass(frozen=True, slots=True)

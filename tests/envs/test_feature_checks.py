@@ -13,11 +13,13 @@ from PIL import Image as Picture
 
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.core import TEAM, Role, ToolResult, Transition
+from pettingllms_envs.environments.kuhn_poker.rules import KuhnPoker
 from pettingllms_envs.environments.plan_path.rules import PlanPath
 from pettingllms_envs.observations import Image, Prompt
 from pettingllms_envs.quoting import escape
 from pettingllms_envs.teams.base import TurnState, TurnWorkflow
 from pettingllms_envs.teams.functions import FunctionState
+from pettingllms_envs.teams.match import Match
 from pettingllms_envs.teams.single import Single
 from pettingllms_envs.teams.tool_calls import ToolCalls
 from pettingllms_envs.testing import check
@@ -209,7 +211,7 @@ def test_a_check_fails_an_environment_that_is_wrong_in_its_way(make: Any, name: 
 
 
 def test_checks_of_features_that_an_environment_has_not_are_skipped_with_the_reason() -> None:
-    report = check(env(Single(TASK)), seeds=range(1), only=["images", "tools", "channel"])
+    report = check(env(Match(KuhnPoker())), seeds=range(1), only=["images", "tools", "channel"])
     assert [(result.status, result.detail) for result in report] == [
         ("skipped", "its observations have no images"),
         ("skipped", "its roles have no tools"),

@@ -23,7 +23,9 @@ def test_single_hands_in_its_first_readable_program() -> None:
     env = playing(SingleCoder, SQUARE)
     assert course(env, "no", block(RIGHT)) == [(-0.2, ""), (3.0, "solved")]  # progress, tests and success
     env = playing(SingleCoder, SQUARE, num_turns=2)
-    assert course(env, "no", block(RIGHT) + "\n" + block(RIGHT)) == [(-0.2, ""), (-0.2, "out of turns")]
+    assert course(env, "no", "no") == [(-0.2, ""), (-0.2, "out of turns")]
+    env = playing(SingleCoder, SQUARE, num_turns=2)
+    assert course(env, block(RIGHT) + "\n" + block(RIGHT)) == [(-0.2, "")]
     assert "it has 2 blocks of Python, and one is expected" in env.observe("coder_0")["text"]
 
 

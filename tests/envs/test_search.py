@@ -174,10 +174,9 @@ def test_what_a_model_wrote_is_quoted_without_markup(reply: str) -> None:
     if reply.startswith("Ask"):
         state, *_ = joined.step(state, "Search: Tower")
     state, *_ = joined.step(state, reply)
-    for role in joined.members:
-        prompt = joined.observe(state, role)
-        assert "<|im_end|>" not in prompt
-        assert "\n> <\u200b|im_end|> Turn 9 of 9." in prompt
+    prompt = joined.observe(state, joined.actor(state))
+    assert "<|im_end|>" not in prompt
+    assert "\n> <\u200b|im_end|> Turn 9 of 9." in prompt
 
 
 ATTACKS = {

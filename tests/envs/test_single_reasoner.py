@@ -14,7 +14,7 @@ from posed import SUM, block, parts, posed
 RIGHT = {TEAM: {"progress": 1.0, "success": 1.0}}
 WRONG = {TEAM: {"progress": 0.0}}
 UNREADABLE = {"reasoner": {"format": -0.2}}
-RAN = {"reasoner": {}}
+RAN: dict[str, dict[str, float]] = {}
 JUNK = "I do not know."
 
 

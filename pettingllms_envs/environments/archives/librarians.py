@@ -20,25 +20,17 @@ Messages are cut after `capacity` characters; the last two are shown.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
 
-from pettingllms_envs.core import TEAM, UNREADABLE_PENALTY, Role, Transition, check_choice, part_ranges
-from pettingllms_envs.environments.archives.rules import (
-    ANSWER,
-    MOST_QUERY,
-    SAY,
-    SEARCH,
-    Archives,
-    ArchivesMove,
-    ArchivesState,
-)
+from pettingllms_envs.core import UNREADABLE_PENALTY, Role, check_choice
+from pettingllms_envs.environments.archives.rules import ANSWER, MOST_QUERY, SAY, SEARCH, Archives, ArchivesMove
 from pettingllms_envs.environments.archives.world import ARCHIVES, archive_of, drawn_archive
 from pettingllms_envs.features import Form, Forms
-from pettingllms_envs.state_digest import Reported
 from pettingllms_envs.teams.base import move_of_kind
-from pettingllms_envs.teams.channels import NO_MESSAGES, CountedMessages, LimitedMessages, Sent
+from pettingllms_envs.teams.channels import Sent
+from pettingllms_envs.teams.functions import Ask, Game, Questions, Script, function_workflow
 
 
 Librarians = Mapping[str, tuple[int, ...]]
@@ -57,354 +49,237 @@ SEARCH_FORMAT = (
 )
 
 
-class LibraryState(NamedTuple):
-    """A moment of an episode.
+def library(
+    game: Game,
+    order: str,
+    librarians: Librarians,
+    *,
+    answers_last: bool = False,
+    delivers: bool = True,
+    one_archive: bool = False,
+    is_told: bool = False,
+) -> Questions:
+    """The librarians search and tell in turn, then the question is answered.
 
     Args:
-        turn: The librarians' turn, from 1; while the question is answered it is the last one.
-        phase: What the acting agent is to do: `"search"`, `"say"` or `"answer"`.
-        results: For each librarian, the passages that its last search showed; None if there was none.
-        messages: The last messages that arrived.
-        feedback: For each agent, the words about its last reply if that was unreadable.
-        reported: How many messages arrived, and their characters.
+        answers_last: Whether the one who searches last answers instead of telling.
+        delivers: Whether messages arrive.
+        one_archive: Whether each search is in the archive of the turn alone.
+        is_told: Whether a request to search names the archive that has the fact of the turn's step.
     """
+    task, names = game.task, tuple(librarians)
+    relations = task.world(game.state).chain.relations
+    begins = _begins(task, game.state, order)
+    results, messages, unread = dict[str, tuple[str, ...]](), tuple[Sent, ...](), dict[str, str]()
+    move: ArchivesMove | None
 
-    task: ArchivesState
-    turn: int
-    phase: str
-    results: tuple[tuple[str, ...] | None, ...]
-    messages: tuple[Sent, ...]
-    feedback: tuple[str, ...]
-    reported: Reported = NO_MESSAGES
+    def asked(role: str, kind: str, request: str, oracle: Callable[[], str] | None = None) -> Questions:
+        """Ask for a move of a kind; returns it, or None if the reply cannot be read."""
+        shown = partial(_shown, game, messages, results.get(role), unread.get(role, ""), request)
+        reply = yield Ask(role, shown, oracle, (results, messages, unread))
+        move, why = move_of_kind(task.parse(reply), (kind,))
+        unread[role] = f"Your last reply was unreadable: {why}." if why else ""
+        if why:
+            game.pay(role, "format", UNREADABLE_PENALTY)
+        return move
 
+    for turn in range(1, game.num_turns + 1):
+        game.turn, is_last = turn, turn == game.num_turns
+        archive = ARCHIVES[(ARCHIVES.index(begins) + turn - 1) % len(ARCHIVES)]  # they take turns
+        role = names[ARCHIVES.index(archive) % len(names)]
+        own = (archive,) if one_archive else librarians[role]
+        # Whether the first turn is of the archive that the first hop does not need.
+        is_late = own != ARCHIVES and begins != archive_of(relations[0])
+        hop = turn - 1 - is_late  # that is due: -1 before the first
 
-@dataclass(frozen=True, slots=True)
-class LibraryWorkflow(CountedMessages):
-    """What the workflows of archives share.
-
-    Args:
-        num_turns: Turns of librarians, at least the hops of a question, and one more if the seed draws who begins; 0
-            for as many as that.
-        order: `"question"` or `"seed"`: what decides who begins.
-    """
-
-    task: Archives
-    num_turns: int = 0
-    order: str = "seed"
-
-    name: ClassVar[str]
-    cyclic: ClassVar[bool] = False
-    spare_turn: ClassVar[str] = LATE_JOB
-    """What librarians are told of the additional turn if the seed draws who begins."""
-    answers_last = False
-    """Whether the one who searches last answers instead of telling."""
-
-    def __post_init__(self) -> None:
-        check_choice("order", self.order, ORDERS)
-        least, why = self.task.hops, "a turn for each hop"
-        if self.order == "seed":
-            least, why = least + 1, f"{why} and one for who cannot begin"
-        if not isinstance(self.num_turns, int) or 0 != self.num_turns < least:
-            raise ValueError(f"num_turns is {self.num_turns!r}; expected 0 or at least {least}, {why}. Leave it out.")
-        object.__setattr__(self, "num_turns", self.num_turns or least)
-
-    @property
-    def librarians(self) -> Librarians:
-        """By default one for each archive."""
-        return BOTH
-
-    @property
-    def members(self) -> tuple[str, ...]:
-        """All agents: the librarians, and the answerer where there is one."""
-        return (*self.librarians,) if self.answers_last or len(self.librarians) == 1 else (*self.librarians, ANSWERER)
-
-    @property
-    def roles(self) -> tuple[Role, ...]:
-        """Librarians, paid later if nothing is paid for searches and messages, and the answerer where there is one."""
-        delayed = not self.task.communication_reward
-        librarian = Role(LIBRARIAN, LIBRARIAN_JOB, delayed=delayed, count=len(self.librarians))
-        return (librarian, Role(ANSWERER, ANSWERER_JOB)) if ANSWERER in self.members else (librarian,)
-
-    def deliver(self, sender: str, text: str) -> Sent | None:
-        """The message as it arrives, or None if it does not, as here."""
-        return None
-
-    def start(self, task_state: ArchivesState) -> LibraryState:
-        """The first turn, whose librarian is to search."""
-        return LibraryState(task_state, 1, SEARCH, (None,) * len(self.librarians), (), ("",) * len(self.members))
-
-    def actor(self, state: LibraryState) -> str:
-        """The librarian of the turn, or who answers."""
-        if state.phase == ANSWER and ANSWERER in self.members:
-            return ANSWERER
-        return tuple(self.librarians)[ARCHIVES.index(self._archive(state)) % len(self.librarians)]
-
-    def system(self, role: str) -> str:
-        """The rules, the job, how to reply."""
-        formats = [SEARCH_FORMAT, self.say_format()] if role in self.librarians else []
-        answers = [self.task.reply_format()] if role == ANSWERER or ANSWERER not in self.members else []
-        return "\n".join([self.task.rules(), self._job(role), *answers, *formats])
-
-    def say_format(self) -> str:
-        """How a message is written."""
-        return "When you are asked to tell, end your reply with one line: Say: and your message."
-
-    def observe(self, state: LibraryState, role: str) -> str:
-        """The question, the last messages, what the agent's last search found, and what it is to do now."""
-        lines = [self.task.show(state.task), *(sent.shown for sent in state.messages)]
-        if role in self.librarians and (found := state.results[list(self.librarians).index(role)]) is not None:
-            lines += ["Your last search found:" if found else "Your last search found nothing.", *found]
-        lines += filter(None, [state.feedback[self.members.index(role)]])
-        return "\n".join([*lines, self._request(state, role)])
-
-    def step(self, state: LibraryState, reply: str) -> Transition[LibraryState]:
-        """Search, tell or answer; the episode ends with the answer."""
-        role = self.actor(state)
-        move, why = move_of_kind(self.task.parse(reply), (state.phase,))
-        feedback = f"Your last reply was unreadable: {why}." if why else ""
-        after = state._replace(feedback=_with(state.feedback, self.members.index(role), feedback))
+        named = (archive_of(relations[turn - 1]),) if is_told and turn <= len(relations) else own
+        best = partial(_best, game, own, hop)
+        move = yield from asked(role, SEARCH, f"Search {_archives(named)} now.", partial(best, SEARCH))
+        results.pop(role, None)
         if move is not None:
-            after = {SEARCH: self._search, SAY: self._say, ANSWER: self._answer}[state.phase](after, role, move)
-        elif state.phase == SEARCH:
-            after = self._with_results(after, role, None)
-        own = {"format": UNREADABLE_PENALTY} if why else self._communicated(state, after)
-        parts: dict[str, Mapping[str, float]] = {role: own} if own else {}
-        if state.phase == ANSWER:
-            if self.task.solved(after.task):
-                parts[TEAM] = {"progress": 1.0, "success": 1.0}
-            return after, parts, True, False
-        return self._next(after), parts, False, False
-
-    def oracle(self, state: LibraryState) -> str:
-        """The name to search, to tell or to answer."""
-        if state.phase == ANSWER:
-            return self.task.write(self.task.oracle(state.task))
-        own = self.searched(state, self.actor(state))
-        return self.task.write(self.task.wanted(state.task, own, state.phase, self._hop(state, own)))
-
-    def searched(self, state: LibraryState, role: str) -> tuple[int, ...]:
-        """The archives that a librarian can search in the turn: always the same but in `routed`."""
-        return self.librarians[role]
-
-    def _hop(self, state: LibraryState, own: tuple[int, ...]) -> int:
-        """The hop that is due in the turn of who can search these archives: -1 before the first."""
-        return state.turn - 1 - self._is_late(state, own)
-
-    def _is_late(self, state: LibraryState, own: tuple[int, ...]) -> bool:
-        """Whether the first turn is of the archive that the first hop does not need."""
-        return own != ARCHIVES and self._begins(state) != archive_of(self.task.world(state.task).chain.relations[0])
-
-    def _begins(self, state: LibraryState) -> int:
-        """The archive of the first turn."""
-        if self.order == "seed":
-            return drawn_archive(state.task.split, state.task.seed)
-        return archive_of(self.task.world(state.task).chain.relations[0])
-
-    def _archive(self, state: LibraryState) -> int:
-        """The archive of the turn: they take turns."""
-        return ARCHIVES[(ARCHIVES.index(self._begins(state)) + state.turn - 1) % len(ARCHIVES)]
-
-    def ranges(self) -> Mapping[str, tuple[float, float]]:
-        """Progress, success and format; found and told, if they are paid."""
-        ranges = part_ranges(self.task)
-        return ranges | ({"found": (0.0, 1.0), "told": (0.0, 1.0)} if self.task.communication_reward else {})
-
-    def _search(self, state: LibraryState, role: str, move: ArchivesMove) -> LibraryState:
-        task_state, passages = self.task.search(state.task, self.searched(state, role), move.text)
-        return self._with_results(state._replace(task=task_state), role, tuple(each.text for each in passages))
-
-    def _say(self, state: LibraryState, role: str, move: ArchivesMove) -> LibraryState:
-        sent = self.deliver(role, move.text)
-        if sent is None:
-            return state
-        return state._replace(
-            task=self.task.tell(state.task, self.searched(state, role), sent.text),
-            messages=(*state.messages, sent)[-MESSAGES_SHOWN:],
-            reported=state.reported.plus(messages=1, message_chars=len(sent.text)),
-        )
-
-    def _answer(self, state: LibraryState, role: str, move: ArchivesMove) -> LibraryState:
-        return state._replace(task=self.task.apply(state.task, move))
-
-    def _communicated(self, before: LibraryState, after: LibraryState) -> Mapping[str, float]:
-        """What was newly found or told, in shares of the hops."""
-        if not self.task.communication_reward or before.phase == ANSWER:
-            return {}
-        if before.phase == SEARCH:
-            return {"found": (sum(after.task.found) - sum(before.task.found)) / self.task.hops}
-        told = sum(after.task.told) - sum(before.task.told) + self._passed_on(before, after)
-        return {"told": told / self.task.hops}
-
-    def _passed_on(self, before: LibraryState, after: LibraryState) -> float:
-        """What passing the name on is worth: in one turn of an episode, the one that no step needs."""
-        own = self.searched(before, self.actor(before))
-        hop = self._hop(before, own)
-        no_step = self.order == "seed" and hop == (-1 if self._is_late(before, own) else self.task.hops)
-        is_told = after.reported != before.reported
-        return self.task.passed_on(before.task, hop, after.messages[-1].text) if no_step and is_told else 0.0
-
-    def _next(self, state: LibraryState) -> LibraryState:
-        """The phase after a search or a message."""
-        is_last = state.turn == self.num_turns
-        if state.phase == SEARCH:
-            return state._replace(phase=ANSWER if is_last and self.answers_last else SAY)
-        return state._replace(phase=ANSWER) if is_last else state._replace(phase=SEARCH, turn=state.turn + 1)
-
-    def _with_results(self, state: LibraryState, role: str, results: tuple[str, ...] | None) -> LibraryState:
-        return state._replace(results=_with(state.results, list(self.librarians).index(role), results))
-
-    def _request(self, state: LibraryState, role: str) -> str:
-        """What the agent is asked to do."""
-        if role != self.actor(state):
-            return "Another agent is to act."
-        if state.phase == SEARCH:
-            return f"Search {_archives(self.searched(state, role))} now."
-        return "Tell what you know now." if state.phase == SAY else "Answer the question now."
-
-    def _job(self, role: str) -> str:
-        if role == ANSWERER:
-            return ANSWERER_JOB
-        name = f"You are {role}." if len(self.librarians) > 1 else f"You are the {role}."
-        spare = "" if self.order == "question" else f" {self.spare_turn}"
-        return f"{name} You can search {_archives(self.librarians[role])}. {LIBRARIAN_JOB}{spare}"
+            before = game.state
+            game.state, passages = task.search(before, own, move.text)
+            results[role] = tuple(each.text for each in passages)
+            if task.communication_reward:
+                game.pay(role, "found", (sum(game.state.found) - sum(before.found)) / task.hops)
+        if is_last and answers_last:
+            break
+        move = yield from asked(role, SAY, "Tell what you know now.", partial(best, SAY))
+        if move is not None:
+            before, told = game.state, 0.0
+            if delivers:
+                sent = game.send(role, move.text)
+                game.state, messages = task.tell(before, own, sent.text), (*messages, sent)[-MESSAGES_SHOWN:]
+                told = sum(game.state.told) - sum(before.told)
+                # Passing the name on is worth something in one turn of an episode, the one that no step needs.
+                if order == "seed" and hop == (-1 if is_late else task.hops):
+                    told += task.passed_on(before, hop, sent.text)
+            if task.communication_reward:
+                game.pay(role, "told", told / task.hops)
+    role = ANSWERER if ANSWERER in game.members else role
+    move = yield from asked(role, ANSWER, "Answer the question now.")
+    if move is not None:
+        game.state = task.apply(game.state, move)
+    if game.solved:
+        game.pay_team("progress", 1.0)
+        game.pay_team("success", 1.0)
+    return True
 
 
-@dataclass(frozen=True, slots=True)
-class TalkingLibrarians(LimitedMessages, LibraryWorkflow):
-    """What the workflows with messages share."""
-
-    capacity: int = 60
-
-    def say_format(self) -> str:
-        """How a message is written, and its length."""
-        return (
-            f"When you are asked to tell, end your reply with one line: Say: and at most {self.capacity} characters."
-        )
+def _shown(game: Game, messages: tuple[Sent, ...], found: tuple[str, ...] | None, unread: str, request: str) -> str:
+    """The question, the last messages, what the agent's last search found, and what it is to do now."""
+    lines = [game.task.show(game.state), *(sent.shown for sent in messages)]
+    if found is not None:
+        lines += ["Your last search found:" if found else "Your last search found nothing.", *found]
+    return "\n".join([*lines, *filter(None, [unread]), request])
 
 
-@dataclass(frozen=True, slots=True)
-class LibrarianTeam(TalkingLibrarians):
-    """Two librarians and an answerer."""
-
-    name: ClassVar[str] = "team"
-
-    @property
-    def forms(self) -> Forms:
-        """With as many turns and replies. The answerer alone is shown what it is shown in `cut`."""
-        own = {"num_turns": self.num_turns, "order": self.order}
-        as_many = {**own, "answers_last": self.answers_last}
-        members = list(BOTH)
-        return Forms(
-            full=Form({"workflow": FullLibrarian.name, **as_many}, members[0]),
-            routed=Form({"workflow": RoutedLibrarian.name, **as_many}, members[0]),
-            cut=Form({"workflow": SilentPair.name if self.answers_last else SilentLibrarians.name, **own}),
-            alone=[
-                Form({"workflow": LoneLibrarian.name, "archive": archive, **as_many}, member)
-                for member, archive in zip(members, ARCHIVES, strict=True)
-            ],
-        )
+def _best(game: Game, own: tuple[int, ...], hop: int, kind: str) -> str:
+    """The name to search or to tell."""
+    return str(game.task.write(game.task.wanted(game.state, own, kind, hop)))
 
 
-@dataclass(frozen=True, slots=True)
-class LibrarianPair(LibrarianTeam):
-    """Two librarians, the last of whom answers."""
-
-    name: ClassVar[str] = "pair"
-    answers_last = True
-
-
-@dataclass(frozen=True, slots=True)
-class SilentLibrarians(LibraryWorkflow):
-    """Two librarians and an answerer, none of whose messages arrive."""
-
-    name: ClassVar[str] = "cut"
-
-
-@dataclass(frozen=True, slots=True)
-class SilentPair(SilentLibrarians):
-    """Two librarians, the last of whom answers, and no message arrives."""
-
-    name: ClassVar[str] = "cut_pair"
-    answers_last = True
-
-
-@dataclass(frozen=True, slots=True)
-class LoneLibrarian(TalkingLibrarians):
-    """One librarian of one archive.
-
-    Args:
-        archive: 0 or 1.
-        answers_last: Whether it answers after the last search, as in a pair, instead of telling first.
-    """
-
-    archive: int = ARCHIVES[0]
-    answers_last: bool = False
-
-    name: ClassVar[str] = "alone"
-
-    def __post_init__(self) -> None:
-        TalkingLibrarians.__post_init__(self)
-        check_choice("archive", self.archive, ARCHIVES)
-
-    @property
-    def librarians(self) -> Librarians:
-        """One, with its archive."""
-        return {LIBRARIAN: (self.archive,)}
-
-
-@dataclass(frozen=True, slots=True)
-class FullLibrarian(TalkingLibrarians):
-    """One librarian of both archives.
-
-    Args:
-        answers_last: Whether it answers after the last search, as in a pair, instead of telling first.
-    """
-
-    answers_last: bool = False
-
-    name: ClassVar[str] = "full"
-    spare_turn: ClassVar[str] = EARLY_JOB
-
-    @property
-    def librarians(self) -> Librarians:
-        """One, with both archives."""
-        return {LIBRARIAN: ARCHIVES}
-
-
-@dataclass(frozen=True, slots=True)
-class DirectedLibrarian(FullLibrarian):
-    """One librarian of both archives, who searches both and is told which one has the fact of the turn's step.
-
-    Beside `full` it shows what knowing the archive is worth, beside `routed` what being shown the other one costs.
-    """
-
-    name: ClassVar[str] = "directed"
-
-    def _request(self, state: LibraryState, role: str) -> str:
-        relations = self.task.world(state.task).chain.relations
-        if state.phase == SEARCH and state.turn <= len(relations):
-            return f"Search archive {archive_of(relations[state.turn - 1])} now."
-        return LibraryWorkflow._request(self, state, role)
-
-
-@dataclass(frozen=True, slots=True)
-class RoutedLibrarian(FullLibrarian):
-    """One librarian of both archives, who in each turn searches the one that the team would search.
-
-    It is told that in the request, and nothing else; so beside `full` it shows what the team's order is worth.
-    """
-
-    name: ClassVar[str] = "routed"
-    spare_turn: ClassVar[str] = LATE_JOB
-
-    def searched(self, state: LibraryState, role: str) -> tuple[int, ...]:
-        """The archive of the team's librarian of the turn."""
-        return (self._archive(state),)
+def _begins(task: Archives, state: Any, order: str) -> int:
+    """The archive of the first turn."""
+    if order == "seed":
+        return drawn_archive(state.split, state.seed)
+    return archive_of(task.world(state).chain.relations[0])
 
 
 def _archives(archives: tuple[int, ...]) -> str:
     return " and ".join(f"archive {archive}" for archive in archives)
 
 
-def _with(items: tuple[Any, ...], index: int, item: Any) -> tuple[Any, ...]:
-    return (*items[:index], item, *items[index + 1 :])
+def librarians(
+    name: str, of: Callable[[Any], Librarians], *, late: str = LATE_JOB, delivers: bool = True, **others: Any
+) -> Callable[[Script], Any]:
+    """`function_workflow` for the team of that name.
+
+    Args:
+        of: Its librarians.
+        late: What they are told of the additional turn if the seed draws who begins.
+    """
+
+    def completed(team: Any) -> Mapping[str, Any]:
+        check_choice("order", team.order, ORDERS)
+        least, why = team.task.hops, "a turn for each hop"
+        if team.order == "seed":
+            least, why = least + 1, f"{why} and one for who cannot begin"
+        if not isinstance(team.num_turns, int) or 0 != team.num_turns < least:
+            raise ValueError(f"num_turns is {team.num_turns!r}; expected 0 or at least {least}, {why}. Leave it out.")
+        return {"num_turns": team.num_turns or least}
+
+    def roles(team: Any) -> tuple[Role, ...]:
+        """Librarians, paid later if nothing is paid for searches and messages, and the answerer where there is one."""
+        delayed, count = not team.task.communication_reward, len(of(team))
+        librarian = Role(LIBRARIAN, LIBRARIAN_JOB, delayed=delayed, count=count)
+        return (librarian,) if team.answers_last or count == 1 else (librarian, Role(ANSWERER, ANSWERER_JOB))
+
+    def system(team: Any, role: str) -> str:
+        """The rules, the job, how to reply."""
+        limit = f"at most {team.capacity} characters" if delivers else "your message"
+        say = f"When you are asked to tell, end your reply with one line: Say: and {limit}."
+        formats = [SEARCH_FORMAT, say] if role in of(team) else []
+        answers = [team.task.reply_format()] if role == ANSWERER or ANSWERER not in team.members else []
+        return "\n".join([team.task.rules(), job(team, role), *answers, *formats])
+
+    def job(team: Any, role: str) -> str:
+        if role == ANSWERER:
+            return ANSWERER_JOB
+        named = f"You are {role}." if len(of(team)) > 1 else f"You are the {role}."
+        spare = "" if team.order == "question" else f" {late}"
+        return f"{named} You can search {_archives(of(team)[role])}. {LIBRARIAN_JOB}{spare}"
+
+    def ranges(team: Any) -> Mapping[str, tuple[float, float]]:
+        return {"found": (0.0, 1.0), "told": (0.0, 1.0)} if team.task.communication_reward else {}
+
+    made = {"ranges": ranges, "completed": completed, "system": system, "state_form": 3, "bonuses": ()}
+    return function_workflow(roles, name=name, num_turns=0, **{**made, **others})
+
+
+def _forms(team: Any) -> Forms:
+    """With as many turns and replies. The answerer alone is shown what it is shown in `cut`."""
+    own = {"num_turns": team.num_turns, "order": team.order}
+    as_many = {**own, "answers_last": team.answers_last}
+    members = list(BOTH)
+    return Forms(
+        full=Form({"workflow": "full", **as_many}, members[0]),
+        routed=Form({"workflow": "routed", **as_many}, members[0]),
+        cut=Form({"workflow": "cut_pair" if team.answers_last else "cut", **own}),
+        alone=[
+            Form({"workflow": "alone", "archive": archive, **as_many}, member)
+            for member, archive in zip(members, ARCHIVES, strict=True)
+        ],
+    )
+
+
+@librarians("team", lambda team: BOTH, forms=_forms, answers_last=False)
+def LibrarianTeam(game: Game, order: str = "seed", capacity: int = 60) -> Questions:
+    """Two librarians and an answerer.
+
+    Args:
+        order: `"question"` or `"seed"`: what decides who begins.
+    """
+    return (yield from library(game, order, BOTH))
+
+
+@librarians("pair", lambda team: BOTH, forms=_forms, answers_last=True)
+def LibrarianPair(game: Game, order: str = "seed", capacity: int = 60) -> Questions:
+    """Two librarians, the last of whom answers."""
+    return (yield from library(game, order, BOTH, answers_last=True))
+
+
+@librarians("cut", lambda team: BOTH, delivers=False, answers_last=False)
+def SilentLibrarians(game: Game, order: str = "seed") -> Questions:
+    """Two librarians and an answerer, none of whose messages arrive."""
+    return (yield from library(game, order, BOTH, delivers=False))
+
+
+@librarians("cut_pair", lambda team: BOTH, delivers=False, answers_last=True)
+def SilentPair(game: Game, order: str = "seed") -> Questions:
+    """Two librarians, the last of whom answers, and no message arrives."""
+    return (yield from library(game, order, BOTH, delivers=False, answers_last=True))
+
+
+@librarians("alone", lambda team: {LIBRARIAN: (team.archive,)}, legal={"archive": ARCHIVES})
+def LoneLibrarian(
+    game: Game, order: str = "seed", capacity: int = 60, archive: int = ARCHIVES[0], answers_last: bool = False
+) -> Questions:
+    """One librarian of one archive.
+
+    Args:
+        archive: 0 or 1.
+        answers_last: Whether it answers after the last search, as in a pair, instead of telling first.
+    """
+    return (yield from library(game, order, {LIBRARIAN: (archive,)}, answers_last=answers_last))
+
+
+FULL: Librarians = {LIBRARIAN: ARCHIVES}
+
+
+@librarians("full", lambda team: FULL, late=EARLY_JOB)
+def FullLibrarian(game: Game, order: str = "seed", capacity: int = 60, answers_last: bool = False) -> Questions:
+    """One librarian of both archives.
+
+    Args:
+        answers_last: Whether it answers after the last search, as in a pair, instead of telling first.
+    """
+    return (yield from library(game, order, FULL, answers_last=answers_last))
+
+
+@librarians("directed", lambda team: FULL, late=EARLY_JOB)
+def DirectedLibrarian(game: Game, order: str = "seed", capacity: int = 60, answers_last: bool = False) -> Questions:
+    """One librarian of both archives, who searches both and is told which one has the fact of the turn's step.
+
+    Beside `full` it shows what knowing the archive is worth, beside `routed` what being shown the other one costs.
+    """
+    return (yield from library(game, order, FULL, answers_last=answers_last, is_told=True))
+
+
+@librarians("routed", lambda team: FULL)
+def RoutedLibrarian(game: Game, order: str = "seed", capacity: int = 60, answers_last: bool = False) -> Questions:
+    """One librarian of both archives, who in each turn searches the one that the team would search.
+
+    It is told that in the request, and nothing else; so beside `full` it shows what the team's order is worth.
+    """
+    return (yield from library(game, order, FULL, answers_last=answers_last, one_archive=True))

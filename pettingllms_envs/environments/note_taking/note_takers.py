@@ -15,244 +15,162 @@ but its own notes once the question is known; whether its last reply was unreada
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from pettingllms_envs.core import TEAM, UNREADABLE_PENALTY, Role, Transition, Unreadable, check_choice, part_ranges
-from pettingllms_envs.environments.note_taking.rules import ANSWER, NOTES, SAY, DigitsMove, NoteTaking, NoteTakingState
+from pettingllms_envs.core import UNREADABLE_PENALTY, Role, Unreadable
+from pettingllms_envs.environments.note_taking.rules import ANSWER, NOTES, SAY
 from pettingllms_envs.features import Form, Forms
+from pettingllms_envs.state_digest import Reported
+from pettingllms_envs.teams.functions import Ask, Game, Questions, Script, function_workflow
 
 
 ANSWERERS = ("other", "watcher")
 SAY_FORMAT = "When another agent is asked about your stream, end it with one line: Say: and the digits of the reading."
+PAIR, LONE = ("left", "right"), ("watcher",)
 
 
-class NotesState(NamedTuple):
-    """A moment of an episode.
+def note_takers(
+    name: str, members: tuple[str, ...], *, delivers: bool = True, **others: Any
+) -> Callable[[Script], Any]:
+    """`function_workflow` for the note takers of that name."""
 
-    Args:
-        turn: The number of the reply, from 1.
-        feedback: For each agent, the words about its last reply if that was unreadable.
-    """
+    def tells(team: Any) -> bool:
+        """Whether the one who is asked did not see the reading, so that a message comes before the answer."""
+        return len(members) > 1 and getattr(team, "answerer", ANSWERERS[0]) == ANSWERERS[0]
 
-    task: NoteTakingState
-    turn: int = 1
-    feedback: tuple[str, ...] = ()
+    def completed(team: Any) -> Mapping[str, Any]:
+        needed = team.task.readings + 1 + tells(team)
+        if team.num_turns not in (0, needed):
+            raise ValueError(f"num_turns is {team.num_turns!r}; expected {needed}, which it takes. Leave it out.")
+        return {"num_turns": needed}
 
-
-@dataclass(frozen=True, slots=True)
-class NoteTakingWorkflow:
-    """What the workflows of note taking share.
-
-    Args:
-        num_turns: Replies of an episode; 0 is what it takes, and nothing else will do.
-    """
-
-    task: NoteTaking
-    num_turns: int = 0
-
-    name: ClassVar[str]
-    cyclic: ClassVar[bool] = False
-    members: ClassVar[tuple[str, ...]]
-    delivers: ClassVar[bool] = True
-    """Whether messages arrive."""
-    remembers: ClassVar[bool] = False
-    """Whether all readings so far are shown."""
-
-    def __post_init__(self) -> None:
-        needed = self.task.readings + 1 + self.tells
-        if self.num_turns not in (0, needed):
-            raise ValueError(f"num_turns is {self.num_turns!r}; expected {needed}, which it takes. Leave it out.")
-        object.__setattr__(self, "num_turns", needed)
-
-    @property
-    def tells(self) -> bool:
-        """Whether a message comes before the answer."""
-        return len(self.members) > 1
-
-    @property
-    def roles(self) -> tuple[Role, ...]:
-        """One role for each note taker; paid later if nothing is paid for notes and messages."""
-        delayed = not self.task.communication_reward
-        return tuple(Role(member, self._job(member), delayed=delayed) for member in self.members)
-
-    def start(self, task_state: NoteTakingState) -> NotesState:
-        """The first reading, nothing noted."""
-        empty = ("",) * len(self.members)
-        return NotesState(task_state._replace(notes=empty), feedback=empty)
-
-    def actor(self, state: NotesState) -> str:
-        """Whose reading it is; then who saw the one that is asked for, if it tells; then who is asked."""
-        if (at := state.task.num_passed) < self.task.readings:
-            return self.members[at % len(self.members)]
-        asked = state.task.question + (self.tells and state.turn == self.num_turns)
-        return self.members[asked % len(self.members)]
-
-    def system(self, role: str) -> str:
-        """The rules, the job, how to reply."""
-        say = SAY_FORMAT if self.tells else ""
-        return "\n".join(filter(None, (self.task.rules(), self._job(role), self.task.reply_format(), say)))
-
-    def observe(self, state: NotesState, role: str) -> str:
-        """The agent's reading, or the question, and its notes."""
-        member = self.members.index(role)
-        notes = f"Your notes: {state.task.notes[member] or 'none'}"
-        is_acting = role == self.actor(state)
-        shown = self._readings(state) if self.remembers else ""
-        if state.task.num_passed < self.task.readings:
-            reading = self._reading(state) if is_acting else "Another agent's reading passes."
-            return "\n".join(filter(None, (shown, reading, notes, state.feedback[member])))
-        question = self._question(state, role) if is_acting else "All readings have passed."
-        return "\n".join(filter(None, (shown, question, notes, self._message(state, role))))
-
-    def step(self, state: NotesState, reply: str) -> Transition[NotesState]:
-        """Take the notes, the message or the answer; the episode ends with the answer."""
-        task, role, kind = self.task, self.actor(state), self._kind(state)
-        move, reason = self._read(reply, kind)
-        after = task.apply(state.task, move)
-        feedback = f"Your last reply was unreadable: {reason}. Your notes are as they were." if reason else ""
-        member = self.members.index(role)
-        own = {"format": UNREADABLE_PENALTY} if reason else self._communicated(state.task, after, kind)
-        following = NotesState(
-            after,
-            min(state.turn + 1, self.num_turns),
-            (*state.feedback[:member], feedback, *state.feedback[member + 1 :]),
-        )
-        parts: dict[str, Mapping[str, float]] = {role: own} if own else {}
-        is_over = kind == ANSWER
-        if is_over and task.solved(after):
-            parts[TEAM] = {"progress": 1.0, "success": 1.0}
-        return following, parts, is_over, False
-
-    def oracle(self, state: NotesState) -> str:
-        """Notes in order, the reading that is asked for as the message, and as the answer."""
-        move = self.task.oracle(state.task)
-        return self.task.write(move._replace(kind=self._kind(state)))
-
-    def ranges(self) -> Mapping[str, tuple[float, float]]:
-        """Progress, success and format; noted and told, if they are paid."""
-        ranges = part_ranges(self.task)
-        if self.task.communication_reward:
-            ranges["noted"] = (-1.0, 1.0)
-            if self.tells and self.delivers:
-                ranges["told"] = (0.0, 1.0)
-        return ranges
-
-    def _kind(self, state: NotesState) -> str:
-        """What the acting agent is to write."""
-        if state.task.num_passed < self.task.readings:
-            return NOTES
-        return SAY if self.tells and state.turn < self.num_turns else ANSWER
-
-    def _read(self, reply: str, kind: str) -> tuple[DigitsMove | None, str]:
-        """The move, or None and why the reply is unreadable."""
-        move = self.task.parse(reply)
-        if isinstance(move, Unreadable):
-            return None, move.reason
-        if move.kind != kind:
-            return None, f"its last line is not {kind.capitalize()!r} with digits"
-        return move, ""
-
-    def _communicated(self, before: NoteTakingState, after: NoteTakingState, kind: str) -> Mapping[str, float]:
-        """What the writer is paid for notes or a message."""
-        if not self.task.communication_reward:
-            return {}
-        if kind == NOTES:
-            member = before.num_passed % len(self.members)
-            return {"noted": self.task.noted(after, member) - self.task.noted(before, member)}
-        if kind == SAY and self.delivers:
-            return {"told": float(self.task.is_asked_for(after, after.message))}
-        return {}
-
-    def _job(self, role: str) -> str:
-        if len(self.members) == 1:
+    def job(team: Any, role: str) -> str:
+        if len(members) == 1:
             return f"You are the {role}. You see all readings."
-        other = self.members[1 - self.members.index(role)]
+        other = members[1 - members.index(role)]
         end = "The one who did not see it is asked, after a message from the one who did."
         return (
             f"You are {role}, one of two note takers. The readings pass in turn for you and for {other}, each with"
-            f" notes of its own. {end if self.tells else 'The one who saw it is asked.'}"
+            f" notes of its own. {end if tells(team) else 'The one who saw it is asked.'}"
         )
 
-    def _reading(self, state: NotesState) -> str:
-        """The acting agent's current reading."""
-        at, count = state.task.num_passed, len(self.members)
-        reading = self.task.write_reading(state.task.readings[at])
-        return f"Your reading {at // count + 1} of {self.task.readings // count}: {reading}"
+    def roles(team: Any) -> tuple[Role, ...]:
+        """One for each; paid later if nothing is paid for notes and messages."""
+        reply_format = "\n".join(filter(None, (team.task.reply_format(), SAY_FORMAT if tells(team) else "")))
+        delayed = not team.task.communication_reward
+        return tuple(Role(each, job(team, each), delayed=delayed, reply_format=reply_format) for each in members)
 
-    def _readings(self, state: NotesState) -> str:
-        """All earlier readings, of a workflow with one agent."""
-        seen = state.task.readings[: state.task.num_passed]
-        return "\n".join(f"Reading {at}: {self.task.write_reading(each)}" for at, each in enumerate(seen, 1))
+    def ranges(team: Any) -> Mapping[str, tuple[float, float]]:
+        if not team.task.communication_reward:
+            return {}
+        return {"noted": (-1.0, 1.0), **({"told": (0.0, 1.0)} if tells(team) and delivers else {})}
 
-    def _question(self, state: NotesState, role: str) -> str:
-        number, member = divmod(state.task.question, len(self.members))
-        whose = "your" if self.members[member] == role else f"{self.members[member]}'s"
-        if self._kind(state) == SAY:
-            other = self.members[1 - member]
-            return f"All readings have passed. {other.capitalize()} is asked for your reading {number + 1}."
-        return f"All readings have passed. You are asked for {whose} reading {number + 1}."
-
-    def _message(self, state: NotesState, role: str) -> str:
-        """The message, for the one that it is for."""
-        if not (self.tells and self.delivers and state.turn == self.num_turns):
-            return ""
-        sender = self.members[state.task.question % len(self.members)]
-        return "" if sender == role else f"{sender.capitalize()} tells you: {state.task.message or 'nothing'}"
+    return function_workflow(
+        roles,
+        name=name,
+        num_turns=0,
+        ranges=ranges,
+        completed=completed,
+        tells=property(tells),
+        reported=Reported(),
+        bonuses=(),
+        **others,
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class NoteTakers(NoteTakingWorkflow):
+def readings(game: Game, *, tells: bool = False, delivers: bool = True, remembers: bool = False) -> Questions:
+    """The readings pass, then one is asked for.
+
+    Args:
+        tells: Whether a message comes before the answer.
+        delivers: Whether it arrives.
+        remembers: Whether all readings so far are shown.
+    """
+    task, members, unread = game.task, game.members, dict[str, str]()
+    count = len(members)
+    game.state = game.state._replace(notes=("",) * count)
+
+    def asked(role: str, kind: str, *texts: str, keeps: Any = ()) -> Questions:
+        """Ask for a move of a kind, play it, and return whether it was one."""
+        before = game.state
+        notes = f"Your notes: {before.notes[members.index(role)] or 'none'}"
+        earlier = _readings(game) if remembers else ""
+        shown = "\n".join(filter(None, (earlier, texts[0], notes, *texts[1:])))
+        reply = yield Ask(role, shown, lambda: task.write(task.oracle(before)._replace(kind=kind)), keeps)
+        move = task.parse(reply)
+        reason = move.reason if isinstance(move, Unreadable) else ""
+        if not reason and move.kind != kind:
+            reason = f"its last line is not {kind.capitalize()!r} with digits"
+        game.state = task.apply(before, None if reason else move)
+        game.turn = min(game.turn + 1, game.num_turns)
+        if reason:
+            game.pay(role, "format", UNREADABLE_PENALTY)
+        elif task.communication_reward and kind == NOTES:
+            member = before.num_passed % count
+            game.pay(role, "noted", task.noted(game.state, member) - task.noted(before, member))
+        elif task.communication_reward and kind == SAY and delivers:
+            game.pay(role, "told", float(task.is_asked_for(game.state, game.state.message)))
+        return reason
+
+    for at in range(task.readings):
+        role, reading = members[at % count], task.write_reading(game.state.readings[at])
+        shown = f"Your reading {at // count + 1} of {task.readings // count}: {reading}"
+        reason = yield from asked(role, NOTES, shown, unread.get(role, ""), keeps=unread)
+        unread[role] = f"Your last reply was unreadable: {reason}. Your notes are as they were." if reason else ""
+    number, member = divmod(game.state.question, count)
+    watcher, answerer, message = members[member], members[(member + tells) % count], ""
+    if tells:
+        question = f"{answerer.capitalize()} is asked for your reading {number + 1}."
+        yield from asked(watcher, SAY, f"All readings have passed. {question}")
+        if delivers:
+            message = f"{watcher.capitalize()} tells you: {game.state.message or 'nothing'}"
+    whose = "your" if watcher == answerer else f"{watcher}'s"
+    yield from asked(
+        answerer, ANSWER, f"All readings have passed. You are asked for {whose} reading {number + 1}.", message
+    )
+    if game.solved:
+        game.pay_team("progress", 1.0)
+        game.pay_team("success", 1.0)
+    return True
+
+
+def _readings(game: Game) -> str:
+    """All earlier readings, of a workflow with one agent."""
+    seen = game.state.readings[: game.state.num_passed]
+    return "\n".join(f"Reading {at}: {game.task.write_reading(each)}" for at, each in enumerate(seen, 1))
+
+
+def _forms(team: Any) -> Forms:
+    """`cut` is a form only where there are messages. A lone watcher has the notes of either."""
+    player = f"{PAIR[0]}_0"
+    full, alone = (Form({"workflow": name}, player) for name in ("full", "alone"))
+    return Forms(full=full, cut=Form({"workflow": "cut"}) if team.tells else None, alone=(alone,))
+
+
+@note_takers("team", PAIR, legal={"answerer": ANSWERERS}, forms=_forms)
+def NoteTakers(game: Game, answerer: str = ANSWERERS[0]) -> Questions:
     """Two note takers, one of whom tells the other.
 
     Args:
         answerer: Who is asked: `"other"`, the one who did not see the reading, or `"watcher"`, who did.
     """
-
-    answerer: str = ANSWERERS[0]
-
-    name: ClassVar[str] = "team"
-    members: ClassVar[tuple[str, ...]] = ("left", "right")
-
-    def __post_init__(self) -> None:
-        check_choice("answerer", self.answerer, ANSWERERS)
-        NoteTakingWorkflow.__post_init__(self)
-
-    @property
-    def tells(self) -> bool:
-        """Whether the one who is asked did not see the reading."""
-        return self.answerer == ANSWERERS[0]
-
-    @property
-    def forms(self) -> Forms:
-        """`cut` is a form only where there are messages. A lone watcher has the notes of either."""
-        cut = Form({"workflow": SilentNoteTakers.name}) if self.tells else None
-        player = f"{self.members[0]}_0"
-        full, alone = (Form({"workflow": workflow.name}, player) for workflow in (FullView, LoneNoteTaker))
-        return Forms(full=full, cut=cut, alone=(alone,))
+    return (yield from readings(game, tells=answerer == ANSWERERS[0]))
 
 
-@dataclass(frozen=True, slots=True)
-class SilentNoteTakers(NoteTakingWorkflow):
+@note_takers("cut", PAIR, delivers=False)
+def SilentNoteTakers(game: Game) -> Questions:
     """Two note takers whose messages do not arrive."""
-
-    name: ClassVar[str] = "cut"
-    members: ClassVar[tuple[str, ...]] = ("left", "right")
-    delivers: ClassVar[bool] = False
+    return (yield from readings(game, tells=True, delivers=False))
 
 
-@dataclass(frozen=True, slots=True)
-class LoneNoteTaker(NoteTakingWorkflow):
+@note_takers("alone", LONE)
+def LoneNoteTaker(game: Game) -> Questions:
     """One note taker for all readings."""
-
-    name: ClassVar[str] = "alone"
-    members: ClassVar[tuple[str, ...]] = ("watcher",)
+    return (yield from readings(game))
 
 
-@dataclass(frozen=True, slots=True)
-class FullView(LoneNoteTaker):
+@note_takers("full", LONE)
+def FullView(game: Game) -> Questions:
     """One agent whose prompts have all readings so far."""
-
-    name: ClassVar[str] = "full"
-    remembers: ClassVar[bool] = True
+    return (yield from readings(game, remembers=True))
