@@ -75,6 +75,7 @@ class _Question(NamedTuple):
     text: Any
     oracle: Callable[[], str] | None = None
     keeps: Any = ...
+    private: tuple[str, ...] = ()
 
 
 class Ask(_Question):
@@ -89,6 +90,7 @@ class Ask(_Question):
         keeps: What a later question, payment or end still needs, beside what `game` holds and this question says:
             numbers, texts, None, and lists, tuples and dictionaries of them; `()` for nothing. A function gives it in
             all of its questions or in none; `...`: it does not say, and its states are its histories.
+        private: Texts in it that no other agent may be shown unless somebody says them; `pettingllms check` looks.
 
     Raises:
         TypeError: `keeps` has something else in it.
@@ -102,10 +104,11 @@ class Ask(_Question):
         text: Observation | Callable[[], Observation],
         oracle: Callable[[], str] | None = None,
         keeps: Any = ...,
+        private: Sequence[str] = (),
     ) -> Self:
         """A question that keeps a copy of what it is to keep."""
         kept = keeps if keeps is ... or keeps is NOTHING else _frozen(keeps)
-        return tuple.__new__(cls, (role, text, oracle, kept))
+        return tuple.__new__(cls, (role, text, oracle, kept, tuple(private)))
 
 
 def _frozen(value: Any) -> Any:
@@ -174,7 +177,7 @@ class Game:
     @property
     def is_over(self) -> bool:
         """Whether the task is solved, or the turn that was ended the last one."""
-        return self.solved or (self._has_ended_turn and self.turn == self.num_turns)
+        return bool(self.task.solved(self.state)) or (self._has_ended_turn and self.turn == self.num_turns)
 
     @property
     def turns_left(self) -> bool:
@@ -240,6 +243,9 @@ class Game:
         if reply in self._unreadable and isinstance(self.task.parse(reply), Unreadable):
             return self.end_turn()
         self.state, _, parts, words = play(self.task, self.state, reply, " and ".join(roles))
+        if len(roles) == 1 and pays is None and not self._parts and self._pays:
+            self._parts = {scope: dict(named) for scope, named in parts.items() if named}
+            return self.end_turn(words)
         for scope, named in parts.items() if self._pays else ():
             for role in (TEAM,) if scope == TEAM else roles:
                 for name, value in named.items():
@@ -249,10 +255,11 @@ class Game:
 
     def end_turn(self, words: str = "Nothing was played.") -> str:
         """End the turn without a move. Returns what the next turn's prompt says of this one."""
-        self.feedback, self._unread = f"{self._unread}{words}", ""
-        self._unreadable.clear()
-        self._has_ended_turn = True
-        return self.feedback
+        if self._unreadable:
+            words, self._unread = f"{self._unread}{words}", ""
+            self._unreadable.clear()
+        self.feedback, self._has_ended_turn = words, True
+        return words
 
     def pay(self, scope: str, name: str, value: float) -> None:
         """Add a part to the reward of the last reply.
@@ -327,31 +334,19 @@ class FunctionState(NamedTuple):
         return f"FunctionState(task={self.task!r}, turn={self.turn!r}, rest={self.rest!r})"
 
 
-class _Run(NamedTuple):
-    """A function that waits for the reply to a question."""
-
-    game: Game
-    script: Questions
-    ask: Ask
-
+_Run = tuple[Game, Questions, Ask]
+"""A game, its function, which waits for the reply to a question, and that question."""
 
 MOST_RUNS = 64
 """Functions that a workflow lets wait: those of the candidates of one decision, and of as many episodes as fit."""
 
 
 class _Runs(OrderedDict[int, tuple[FunctionState, _Run]]):
-    """The latest functions that wait, each in one state. Copies and pickles have none: there they are run again."""
+    """The latest functions that wait, each by the `id` of its state, which is kept for as long.
 
-    def put(self, state: FunctionState, run: _Run) -> None:
-        """Let a function wait. It is found by this very state, which is kept for as long."""
-        self[id(state)] = state, run
-        if len(self) > MOST_RUNS:
-            self.popitem(last=False)
-
-    def take(self, state: FunctionState) -> _Run | None:
-        """The function that waits in the state, if any; who takes it, on whatever thread, alone has it."""
-        found = self.pop(id(state), None)
-        return None if found is None else found[1]
+    Taking one out is a single operation: whoever does, on whatever thread, alone has it. Copies and pickles have none:
+    there the functions are run again.
+    """
 
     def __reduce__(self) -> tuple[type[_Runs], tuple[()]]:
         return _Runs, ()
@@ -420,8 +415,8 @@ class FunctionWorkflow:
     def start(self, task_state: Any) -> FunctionState:
         """The function's first question on this instance."""
         run = self._first(task_state, ())
-        run.game.take_parts()
-        return self._waiting(run, run.ask, task_state, (), (), ())
+        run[0].take_parts()
+        return self._waiting(run, task_state, (), (), ())
 
     def actor(self, state: FunctionState) -> str:
         """The agent that was asked."""
@@ -450,8 +445,8 @@ class FunctionWorkflow:
             ValueError: It is run again, and does not ask the same as before: it depends on something else than the
                 game and the replies.
         """
-        run = self._runs.take(state) or self._again(state)
-        game, script, ask = run
+        found = self._runs.pop(id(state), None)
+        game, script, ask = self._again(state) if found is None else found[1]
         replies = (*state.replies, reply)
         try:
             ask = script.send(reply)
@@ -466,13 +461,15 @@ class FunctionWorkflow:
         if type(ask) is not Ask or ask.role not in self.members or (ask.keeps is ...) != (state.ask.keeps is ...):
             self._check(ask, state)
         parts = game.take_parts()
-        return self._waiting(run, ask, state.start, replies, state.seen, state.results), parts, False, False
+        return self._waiting((game, script, ask), state.start, replies, state.seen, state.results), parts, False, False
 
     def oracle(self, state: FunctionState) -> str:
         """The best reply to the question, as it says itself; else the task's best move."""
-        run = self._runs.take(state) or self._again(state)
-        self._runs.put(state, run)
-        return best_reply(self.task, state.task) if run.ask.oracle is None else run.ask.oracle()
+        found = self._runs.pop(id(state), None)
+        run = self._again(state) if found is None else found[1]
+        self._runs[id(state)] = state, run
+        oracle = run[2].oracle
+        return best_reply(self.task, state.task) if oracle is None else oracle()
 
     def ranges(self) -> Mapping[str, tuple[float, float]]:
         """Progress, success, format, the task's costs, and the function's own parts."""
@@ -499,22 +496,26 @@ class FunctionWorkflow:
     def _waiting(
         self,
         run: _Run,
-        ask: Ask,
         start: Any,
         replies: tuple[str, ...],
         seen: tuple[tuple[str, Observation, Any], ...],
         results: tuple[Any, ...],
     ) -> FunctionState:
         """The state in which a function waits for the reply to a question."""
-        game, script, _ = run
+        game, _, ask = run
         if len(results) != len(game.results):
             results = tuple(game.results)
-        role, text, _, keeps = plain = _asked(ask)
-        rest = (start, replies, results) if keeps is ... else game.pending(plain)
+        if ask.oracle is not None or type(ask.text) is not str:
+            ask = _asked(ask)
+        role, text, _, keeps, _ = ask
+        rest = (start, replies, results) if keeps is ... else game.pending(ask)
         last = (*[each for each in seen if each[0] != role], (role, text, game.state))
-        made = (game.state, game.turn, rest, start, replies, plain, last, results, game.reported, game.feedback)
+        made = (game.state, game.turn, rest, start, replies, ask, last, results, game.reported, game.feedback)
         state = tuple.__new__(FunctionState, made)
-        self._runs.put(state, _Run(game, script, ask))
+        runs = self._runs
+        runs[id(state)] = state, run
+        if len(runs) > MOST_RUNS:
+            runs.popitem(last=False)
         return state
 
     def _first(self, start: Any, results: tuple[Any, ...]) -> _Run:
@@ -531,7 +532,7 @@ class FunctionWorkflow:
             ) from None
         game.num_asked = 1
         self._check(ask)
-        return _Run(game, script, ask)
+        return game, script, ask
 
     def _again(self, state: FunctionState) -> _Run:
         """The function, run from its beginning to the question of a state, with the replies that led there."""
@@ -553,7 +554,7 @@ class FunctionWorkflow:
                 "state of your own, and tools through game.call."
             )
         game.take_parts()
-        return _Run(game, script, ask)
+        return game, script, ask
 
     def _check(self, ask: Ask, before: FunctionState | None = None) -> None:
         """Raise unless a question is one to an agent, and says what it keeps if the one of the state before does."""
@@ -572,10 +573,10 @@ class FunctionWorkflow:
 
 def _asked(ask: Ask) -> Ask:
     """A question as it was asked: with its text, and without its oracle."""
-    role, text, oracle, keeps = ask
+    role, text, oracle, keeps, private = ask
     if oracle is None and not callable(text):
         return ask
-    return tuple.__new__(Ask, (role, text() if callable(text) else text, None, keeps))
+    return tuple.__new__(Ask, (role, text() if callable(text) else text, None, keeps, private))
 
 
 class JoiningFunctionWorkflow(FunctionWorkflow):

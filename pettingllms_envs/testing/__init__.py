@@ -53,6 +53,7 @@ from pettingllms_envs.testing.pairs import check_pairs
 from pettingllms_envs.testing.pettingzoo_api import check_parallel, check_pettingzoo
 from pettingllms_envs.testing.play import Case, Failed, Skipped, Start, Warned, reply_pool
 from pettingllms_envs.testing.potential import check_potential
+from pettingllms_envs.testing.questions import check_questions
 from pettingllms_envs.testing.replies import check_fuzzed_replies, check_long_replies
 from pettingllms_envs.testing.report import Report, Result, Status
 from pettingllms_envs.testing.rewards import check_floors, check_oracle, check_rewards
@@ -90,6 +91,7 @@ CHECKS: Mapping[str, Callable[[Case], str]] = {
     "tools": check_tools,
     "channel": check_channel,
     "forged prompts": check_forged_prompts,
+    "questions": check_questions,
     "zero sum": check_zero_sum,
     "cooperation": check_cooperation,
 }

@@ -76,7 +76,7 @@ def library(
     def asked(role: str, kind: str, request: str, oracle: Callable[[], str] | None = None) -> Questions:
         """Ask for a move of a kind; returns it, or None if the reply cannot be read."""
         shown = partial(_shown, game, messages, results.get(role), unread.get(role, ""), request)
-        reply = yield Ask(role, shown, oracle, (results, messages, unread))
+        reply = yield Ask(role, shown, oracle, (results, messages, unread), results.get(role, ()))
         move, why = move_of_kind(task.parse(reply), (kind,))
         unread[role] = f"Your last reply was unreadable: {why}." if why else ""
         if why:

@@ -38,7 +38,8 @@ def discussion(game: Game, *, delivers: bool) -> Questions:
         game.turn, is_vote = turn, turn == game.num_turns
         for index, member in enumerate(game.members[: game.state.num_members]):
             shown = partial(_shown, game, index, dict(said))
-            reply = yield Ask(member, shown, None if is_vote else partial(_hidden_fact, game, index), said)
+            own = _hidden_fact(game, index)
+            reply = yield Ask(member, shown, None if is_vote else partial(str, own), said, [quote_inline(own)])
             if not is_vote:
                 if delivers:
                     said[member] = game.send(member, reply)

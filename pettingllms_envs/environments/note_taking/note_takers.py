@@ -16,6 +16,7 @@ but its own notes once the question is known; whether its last reply was unreada
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from pettingllms_envs.core import UNREADABLE_PENALTY, Role, Unreadable
@@ -97,7 +98,8 @@ def readings(game: Game, *, tells: bool = False, delivers: bool = True, remember
         notes = f"Your notes: {before.notes[members.index(role)] or 'none'}"
         earlier = _readings(game) if remembers else ""
         shown = "\n".join(filter(None, (earlier, texts[0], notes, *texts[1:])))
-        reply = yield Ask(role, shown, lambda: task.write(task.oracle(before)._replace(kind=kind)), keeps)
+        best = partial(_best, game, kind)
+        reply = yield Ask(role, shown, best, keeps, texts[:1] if kind == NOTES else ())
         move = task.parse(reply)
         reason = move.reason if isinstance(move, Unreadable) else ""
         if not reason and move.kind != kind:
@@ -133,6 +135,11 @@ def readings(game: Game, *, tells: bool = False, delivers: bool = True, remember
         game.pay_team("progress", 1.0)
         game.pay_team("success", 1.0)
     return True
+
+
+def _best(game: Game, kind: str) -> str:
+    """Notes in order, the reading that is asked for as the message, and as the answer."""
+    return str(game.task.write(game.task.oracle(game.state)._replace(kind=kind)))
 
 
 def _readings(game: Game) -> str:

@@ -1,0 +1,78 @@
+"""Checks who is shown what by a team that is a function: an agent sees its own questions, and no other's secrets.
+
+Agents that reply with words that mean nothing cannot tell each other anything. So what a question calls `private` can
+be shown to another agent by the function alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pettingllms_envs.episodes.observing import workflow_of
+from pettingllms_envs.teams.functions import FunctionWorkflow
+from pettingllms_envs.testing.play import Case, Failed, Skipped, Start, blaming, over, texts, told
+
+
+WORDS = ("blah", "other nonsense", "Hm.")
+MOST_STARTS = 4
+
+
+def check_questions(case: Case) -> str:
+    """An agent that is not asked observes its last question, or nothing; and nobody what is private to another."""
+    env = case.make()
+    workflow = workflow_of(env)
+    if not isinstance(workflow, FunctionWorkflow):
+        raise Skipped("its team is no function")
+    num_moments, secrets = 0, set[str]()
+    for start in case.starts[:MOST_STARTS]:
+        for first in range(len(WORDS)):
+            found, own = _play(env, start, first, case.max_steps)
+            num_moments += found
+            secrets |= own
+    more = f"; {len(secrets)} private texts were shown to nobody else" if secrets else ""
+    return f"each agent's own questions at {num_moments} moments{more}"
+
+
+def _play(env: Any, start: Start, first: int, max_steps: int) -> tuple[int, set[str]]:
+    """Play words that mean nothing, and look at all agents after each; returns the moments and what was private."""
+    env.reset(seed=start.seed, options=dict(start.options) or None)
+    asked, private, replies = dict[str, Any](), dict[str, set[str]](), list[str]()
+    while env.agents and len(replies) < max_steps:
+        is_over = over(env)
+        if is_over and not all(env.terminations[agent] or env.truncations[agent] for agent in env.agents):
+            env.step(None)  # of one that leaves while others go on
+            continue
+        if not is_over:
+            acting = env.agent_selection
+            asked[acting] = env.observe(acting)
+            private.setdefault(acting, set()).update(env.unwrapped.snapshot().play.ask.private)
+        with blaming(lambda: told(start, replies)):
+            for agent in env.agents:
+                _look(agent, env.observe(agent), asked.get(agent), private)
+        if is_over:
+            break
+        replies.append(WORDS[(first + len(replies)) % len(WORDS)])
+        env.step(replies[-1])
+    return len(replies) + 1, set().union(*private.values())
+
+
+def _look(agent: str, seen: Any, asked: Any, private: dict[str, set[str]]) -> None:
+    shown = [text for name, value in seen.items() if name != "system" for text in texts(value)]
+    if asked is None and any(text.strip() for text in shown):
+        raise Failed(
+            f"{agent} was asked nothing yet and observes {max(shown, key=len)[:80]!r}; expected nothing. Leave "
+            "observe() as it is: an agent sees its own questions."
+        )
+    if asked is not None and seen != asked:
+        raise Failed(
+            f"{agent} is not asked, and observes something else than its last question: {max(shown, key=len)[:80]!r}; "
+            "expected that question. Leave observe() as it is, and change no list that was yielded."
+        )
+    for other, secrets in private.items():
+        for secret in secrets - private.get(agent, set()) if other != agent else ():
+            if any(secret in text for text in shown):
+                raise Failed(
+                    f"{agent} is shown {secret[:80]!r}, which is private in a question to {other}, and nobody has "
+                    "said it; expected it in questions to that agent only. Leave it out of game.feedback, of what "
+                    "game.show is given, and of what is kept for others."
+                )
