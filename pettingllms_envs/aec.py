@@ -529,7 +529,8 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
 
     def _outcome(self, play: Any) -> Mapping[str, Any]:
         outcome: Mapping[str, Any] = self.workflow.task.outcome(play.task)
-        return outcome if self._reporting is None else {**outcome, **self._reporting.outcome(play)}
+        reported = None if self._reporting is None else self._reporting.outcome(play)
+        return {**outcome, **reported} if reported else outcome
 
     def _info(self, now: Snapshot, role: str, agent: str, outcome: Mapping[str, Any]) -> dict[str, Any]:
         play, parts = now.play, NO_PARTS if agent in now.joined else now.parts

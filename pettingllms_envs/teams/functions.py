@@ -107,8 +107,8 @@ class Ask(_Question):
         private: Sequence[str] = (),
     ) -> Self:
         """A question that keeps a copy of what it is to keep."""
-        kept = keeps if keeps is ... or keeps is NOTHING else _frozen(keeps)
-        return tuple.__new__(cls, (role, text, oracle, kept, tuple(private)))
+        kept = keeps if keeps is ... or keeps is NOTHING or type(keeps) is float else _frozen(keeps)
+        return tuple.__new__(cls, (role, text, oracle, kept, tuple(private) if private else NOTHING))
 
 
 def _frozen(value: Any) -> Any:
