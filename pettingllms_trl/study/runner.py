@@ -74,7 +74,7 @@ class Runner:
     def check(self, cells: Sequence[Cell]) -> None:
         """Raise where a configuration has a mistake, before the first run; one seed stands for all."""
         from pettingllms_trl.study import cells as trainings  # loads torch
-        from pettingllms_trl.study import guesser
+        from pettingllms_trl.study import guesser, supervision
 
         kinds = {(c.phase, c.environment, c.method, label(c.setting)): c for c in cells}
         for cell in kinds.values():
@@ -84,6 +84,8 @@ class Runner:
                     guesser.check(run)
                 else:
                     trainings.check(run, self._work / "check")
+                if run.config.get("supervised"):
+                    supervision.check(run, self._work / "check")
             except (ValueError, TypeError) as error:
                 raise ValueError(f"{cell.method} in {cell.environment}: {error}") from error
 
