@@ -53,7 +53,7 @@ ALLOWED = {
         "image_gain",
     },
     # Its runs are those of `pettingllms train`.
-    "study": DATA | {"rollout", "checkpoints", "trainer", "cli"},
+    "study": DATA | {"rollout", "checkpoints", "policies", "sft", "trainer", "cli"},
     "study/plans": set[str](),
     "study/credit_fidelity": DATA
     | {"rollout", "checkpoints", "trainer", "study.cells", "study.machine", "study.plans"},
