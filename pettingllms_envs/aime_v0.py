@@ -1,7 +1,6 @@
 """Answer problems of this package in the manner of AIME, or with `year=2024` the exam's own: whole numbers to 999.
 
-The task and its settings: `pettingllms_envs.environments.mathematics.aime.Aime`; all other arguments:
-`pettingllms_envs.assembly.assemble`.
+Settings: `environments.mathematics.aime.Aime`; of every environment: `assembly.assemble`.
 """
 
 from pettingllms_envs.assembly import assemble

@@ -2,8 +2,7 @@
 
 A coder and a tester play, or a coder alone.
 
-The task and its settings: `pettingllms_envs.environments.coding.code_contests.CodeContests`; all other arguments:
-`pettingllms_envs.assembly.assemble`.
+Settings: `environments.coding.code_contests.CodeContests`; of every environment: `assembly.assemble`.
 """
 
 from pettingllms_envs.assembly import assemble

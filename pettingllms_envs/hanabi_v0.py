@@ -1,7 +1,6 @@
 """Hanabi for two to five players, each of whom sees all cards but its own.
 
-The task and its settings: `pettingllms_envs.environments.hanabi.rules.Hanabi`; the workflows:
-`pettingllms_envs.teams.cooperative`; all other arguments: `pettingllms_envs.assembly.assemble`.
+Settings: `environments.hanabi.rules.Hanabi`, `teams.cooperative`; of every environment: `assembly.assemble`.
 """
 
 from pettingllms_envs.assembly import assemble

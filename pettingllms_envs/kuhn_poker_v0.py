@@ -1,7 +1,6 @@
 """Poker with a card each and one round of betting, for two or three players, each of whom plays for itself.
 
-The task and its settings: `pettingllms_envs.environments.kuhn_poker.rules.KuhnPoker`; all other arguments:
-`pettingllms_envs.assembly.assemble`.
+Settings: `environments.kuhn_poker.rules.KuhnPoker`; of every environment: `assembly.assemble`.
 """
 
 from pettingllms_envs.assembly import assemble

@@ -2,8 +2,7 @@
 
 A coder and a tester play, or a coder alone.
 
-The task and its settings: `pettingllms_envs.environments.coding.live_code_bench.LiveCodeBench`; all other arguments:
-`pettingllms_envs.assembly.assemble`.
+Settings: `environments.coding.live_code_bench.LiveCodeBench`; of every environment: `assembly.assemble`.
 """
 
 from pettingllms_envs.assembly import assemble

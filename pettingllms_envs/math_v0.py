@@ -1,7 +1,6 @@
 """Answer problems of mathematics: of this package, or with `data` of any data set with problems and answers.
 
-The task and its settings: `pettingllms_envs.environments.mathematics.math.Math`; all other arguments:
-`pettingllms_envs.assembly.assemble`.
+Settings: `environments.mathematics.math.Math`; of every environment: `assembly.assemble`.
 """
 
 from pettingllms_envs.assembly import DESIGNED, assemble

@@ -1,7 +1,6 @@
 """Remember readings that pass once in notes of a few digits: two note takers can, and one provably cannot.
 
-The task and its settings: `pettingllms_envs.environments.note_taking.rules.NoteTaking`; the workflows:
-`pettingllms_envs.environments.note_taking.note_takers`; all other arguments: `pettingllms_envs.assembly.assemble`.
+Settings: `environments.note_taking.rules.NoteTaking`, `note_takers`; of every environment: `assembly.assemble`.
 """
 
 from pettingllms_envs.assembly import assemble

@@ -2,8 +2,7 @@
 
 Answers are numbers, expressions, tuples and intervals.
 
-The task and its settings: `pettingllms_envs.environments.mathematics.olympiad_bench`; all other arguments:
-`pettingllms_envs.assembly.assemble`.
+Settings: `environments.mathematics.olympiad_bench`; of every environment: `assembly.assemble`.
 """
 
 from pettingllms_envs.assembly import assemble

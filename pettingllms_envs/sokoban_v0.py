@@ -1,7 +1,6 @@
 """Push every box onto a goal, a list of moves at a time.
 
-The task and its settings: `pettingllms_envs.environments.sokoban.rules.Sokoban`; all other arguments:
-`pettingllms_envs.assembly.assemble`.
+Settings: `environments.sokoban.rules.Sokoban`; of every environment: `assembly.assemble`.
 """
 
 from pettingllms_envs.assembly import DESCRIBER_SOLVER, GAMES, assemble

@@ -1,7 +1,6 @@
 """Fill the grid so that every row, column and box has each digit once, the clues kept.
 
-The task and its settings: `pettingllms_envs.environments.sudoku.rules.Sudoku`; all other arguments:
-`pettingllms_envs.assembly.assemble`.
+Settings: `environments.sudoku.rules.Sudoku`; of every environment: `assembly.assemble`.
 """
 
 from pettingllms_envs.assembly import DESCRIBER_SOLVER, GAMES, assemble

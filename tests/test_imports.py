@@ -45,7 +45,7 @@ ALLOWED_IMPORTS = {
     "features.py": set(),
     "doors.py": {"pettingzoo"},
     "bounds.py": set(),
-    "published.py": set(),
+    "published.py": {"pettingllms_envs.doors"},
     "prompts.py": {"pettingllms_envs.observations"},
     "spaces.py": {"gymnasium", "pettingllms_envs.observations", "pettingllms_envs.prompts"},
     "state_digest.py": set(),
@@ -75,7 +75,7 @@ ALLOWED_IMPORTS = {
     | {"pettingllms_envs.agents.server", "pettingllms_envs.datasets", "pettingllms_envs.failures"}
     | {"pettingllms_envs.caching", "pettingllms_envs.installing"},
     "rendering.py": {"PIL", "rich", CORE, FEATURES, "pettingllms_envs.observations"},
-    "aec.py": {"gymnasium", "pettingzoo", CORE, FEATURES, "pettingllms_envs.spaces", "pettingllms_envs"}
+    "aec.py": {"gymnasium", "pettingzoo", CORE, FEATURES, "pettingllms_envs.spaces", "pettingllms_envs.doors"}
     | {"pettingllms_envs.observations", "pettingllms_envs.state_digest", "pettingllms_envs.views"}
     | {"pettingllms_envs.replies"},
     # Pillow is imported when a picture is drawn.

@@ -408,3 +408,10 @@ def _archives(archives: tuple[int, ...]) -> str:
 
 def _with(items: tuple[Any, ...], index: int, item: Any) -> tuple[Any, ...]:
     return (*items[:index], item, *items[index + 1 :])
+
+
+WORKFLOWS = (
+    *(LibrarianTeam, LibrarianPair, SilentLibrarians, SilentPair),
+    *(LoneLibrarian, FullLibrarian, DirectedLibrarian, RoutedLibrarian),
+)
+"""The workflows of the environment, the default one first."""
