@@ -13,7 +13,7 @@ import pytest
 
 import pettingllms_envs
 import pettingllms_trl
-from pettingllms_envs import registry
+from pettingllms_envs import registry, tools
 from pettingllms_envs.datasets import LAYOUTS
 
 
@@ -75,7 +75,8 @@ ALLOWED_IMPORTS = {
     | {"pettingllms_envs.agents.server", "pettingllms_envs.datasets", "pettingllms_envs.failures"}
     | {"pettingllms_envs.caching", "pettingllms_envs.installing"},
     "rendering.py": {"PIL", "rich", CORE, FEATURES, "pettingllms_envs.observations"},
-    "aec.py": {"gymnasium", "pettingzoo", CORE, FEATURES, "pettingllms_envs.spaces", "pettingllms_envs.doors"}
+    "aec.py": {"gymnasium", "pettingzoo", CORE, FEATURES, "pettingllms_envs.spaces", "pettingllms_envs"}
+    | {"pettingllms_envs.doors"}
     | {"pettingllms_envs.observations", "pettingllms_envs.state_digest", "pettingllms_envs.views"}
     | {"pettingllms_envs.replies"},
     # Pillow is imported when a picture is drawn.
@@ -272,6 +273,15 @@ def test_every_layout_names_a_reader() -> None:
     for layout in LAYOUTS.values():
         module, _, function = layout.read.args[0].partition(":")  # type: ignore[attr-defined]
         assert callable(getattr(importlib.import_module(f"pettingllms_envs.environments.{module}"), function))
+
+
+def test_every_tool_and_every_name_of_the_package_is_found() -> None:
+    assert all(callable(point.load()) for point in tools.registry._installed().values())
+    assert set(pettingllms_envs.__all__) <= set(dir(pettingllms_envs))
+    for name in pettingllms_envs.__all__:
+        assert getattr(pettingllms_envs, name).__name__ == name
+    with pytest.raises(AttributeError, match=r"no attribute 'maek'. It has: conversation, find, "):
+        pettingllms_envs.maek  # type: ignore[attr-defined]  # noqa: B018
 
 
 def test_the_folders_do_not_know_each_other_in_a_circle() -> None:
