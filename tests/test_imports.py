@@ -372,6 +372,27 @@ def test_importing_and_playing_an_environment_is_quick_and_loads_no_torch() -> N
     assert min(float(run[0]) for run in fields) < 0.3  # CPU time beside that of PettingZoo's: 8 and 100 ms here
 
 
+@pytest.mark.parametrize(
+    ("name", "modules", "lines"),
+    [("kuhn_poker", 31, 3_600), ("sokoban", 38, 4_800), ("archives", 37, 4_750), ("math", 60, 7_300)],
+)
+def test_an_environment_that_is_reset_has_loaded_its_folder_its_workflow_and_the_contract(
+    name: str, modules: int, lines: int
+) -> None:
+    program = (
+        f"import sys; from pettingllms_envs import {name}_v0; {name}_v0.env().reset(seed=0)\n"
+        "files = [m.__file__ for n, m in sys.modules.items() if n.partition('.')[0] == 'pettingllms_envs']\n"
+        "print(len(files), sum(open(file, encoding='utf-8').read().count('\\n') for file in files),\n"
+        "    any(n.startswith('pettingllms_envs.sandbox') for n in sys.modules))"
+    )
+    clean = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=clean)
+    num_modules, num_lines, has_sandbox = run.stdout.split()
+    assert int(num_modules) <= modules
+    assert int(num_lines) <= lines  # of files, as `wc -l` counts them
+    assert has_sandbox == "False"
+
+
 def test_importing_the_trainers_package_registers_the_environments() -> None:
     program = (
         "import pettingllms_trl, pettingzoo; print(pettingzoo.make('aec', 'pettingllms/sokoban-v0').metadata['name'])"
