@@ -48,8 +48,6 @@ class KnownSet:
 
 
 _ANY = ("*.parquet", "*.jsonl", "*.json")
-
-
 _Patterns = Mapping[str, str | tuple[str, ...]]
 
 
