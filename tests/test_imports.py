@@ -248,6 +248,14 @@ def test_an_environment_names_no_other(folder: str) -> None:
     assert {name for file in files for name in folders_named(file)} <= {folder}
 
 
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_folder_names_all_its_modules_in_the_order_of_reading(folder: str) -> None:
+    doc = ast.get_docstring(ast.parse((ENVIRONMENTS / folder / "__init__.py").read_text("utf-8"))) or ""
+    names = {path.stem for path in (ENVIRONMENTS / folder).glob("*.py")} - {"__init__"}
+    told = {name for name in names if f"`{name}`" in doc or (name.endswith("_rows") and "`*_rows`" in doc)}
+    assert told == names
+
+
 def test_an_environment_is_named_by_its_doors_alone() -> None:
     package = ROOT / "pettingllms_envs"
     files = [file for file in sources("pettingllms_envs") if ENVIRONMENTS not in file.parents]
