@@ -1,8 +1,4 @@
-"""Answer problems of this package in the manner of AIME, or with `year=2024` the exam's own: whole numbers to 999.
-
-The task and its settings: `pettingllms_envs.environments.mathematics.aime.Aime`; all other arguments:
-`pettingllms_envs.assembly.assemble`.
-"""
+"""Answer problems of this package in the manner of AIME, or with `year=2024` the exam's own: whole numbers to 999."""
 
 from pettingllms_envs.assembly import assemble
 from pettingllms_envs.environments.mathematics import WORKFLOWS

@@ -16,14 +16,15 @@ The environment is called after its module, and not after its task: `council_v0.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeGuard
 
 from pettingzoo.utils.conversions import turn_based_aec_to_parallel_wrapper
 
-from pettingllms_envs.aec import VERSIONED, TextEnv
+from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.core import TOOL_CALLS, Task, Tool, Workflow, check_choice
+from pettingllms_envs.doors import VERSIONED
 from pettingllms_envs.features import Form, Forms, HasForms, HasLeastAlpha
 from pettingllms_envs.replies.reading import with_reading
 from pettingllms_envs.settings import check_survives, in_files, restored
@@ -53,23 +54,6 @@ _OF_ALL = (
 """Settings of every environment, for suggestions."""
 
 _GIVEN = frozenset({"task", "num_turns"})
-
-
-class Workflows(Mapping[str, type[Any]]):
-    """Classes of workflows by name. One that is given as `Later` is imported when it is asked for."""
-
-    def __init__(self, workflows: Sequence[type[Any] | Later]) -> None:
-        self._kinds = {each.name: each for each in workflows}
-
-    def __getitem__(self, name: str) -> type[Any]:
-        kind = self._kinds[name]
-        return kind.load() if isinstance(kind, Later) else kind
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._kinds)
-
-    def __len__(self) -> int:
-        return len(self._kinds)
 
 
 class Assembled(NamedTuple):
@@ -103,7 +87,7 @@ def assemble(
             given. A workflow without such a role is played without them.
     """
     own_tools = role_tools or {}
-    by_name = Workflows(workflows)
+    by_name = {workflow.name: workflow for workflow in workflows}
     of_all: dict[str, Any] = {"workflow": workflows[0].name, "num_turns": DEFAULT_NUM_TURNS, "alpha": 1.0}
     of_all |= {"strict_format": False, **({"view": VIEWS[0]} if hasattr(task, "tiles") else {})}
     last = module.rpartition(".")[2]
@@ -151,7 +135,7 @@ def assemble(
             TypeError: Neither the task nor the workflow has such a setting.
         """
         check_choice("workflow", workflow, tuple(by_name))
-        kinds = (task, by_name[workflow])
+        kinds = (task, _class_of(by_name[workflow]))
         settings = restored(settings, *kinds)
         written = {key: value for key, value in settings.items() if all(in_files(kind, key) for kind in kinds)}
         turns = num_turns if max_cycles is None else max_cycles
@@ -182,7 +166,7 @@ def assemble(
         if role_tools:
             made.metadata["tools"] = joined.described()  # type: ignore[attr-defined]
         made.metadata["settings"] = {**own, **written}
-        made.metadata["defaults"] = {**of_all, **_defaults(task), **_defaults(by_name[workflow])}
+        made.metadata["defaults"] = {**of_all, **_defaults(task), **_defaults(kinds[1])}
         made.metadata["workflows"] = tuple(by_name)
         if forms is not None:
             given = {key: value for key, value in made.metadata["settings"].items() if key != "num_turns"}
@@ -205,7 +189,7 @@ def assemble(
         """
         made = raw_env(**kwargs)
         if len(made.possible_agents) > 1:
-            alone = [name for name, each in by_name.items() if _is_alone(each)]
+            alone = [each.name for each in workflows if _is_alone(_class_of(each))]
             remedy = f", or take workflow={alone[0]!r}" if alone else ""
             raise ValueError(
                 f"{made.metadata['name']} has no parallel form with the agents {', '.join(made.possible_agents)}: "
@@ -237,7 +221,7 @@ def _with_tools(
 
 
 def _join(
-    workflows: Mapping[str, type[Any]],
+    workflows: Mapping[str, type[Any] | Later],
     name: str,
     task: Callable[..., Task[Any, Any]],
     num_turns: int | None,
@@ -246,24 +230,30 @@ def _join(
     strict: bool,
 ) -> Workflow[Any]:
     """The workflow of that name over the task; takes the workflow's own settings out of `settings`."""
-    _check_types(settings, task, workflows[name])
-    own = {key: settings.pop(key) for key in _settings(workflows[name]) & settings.keys()}
-    for other, kind in workflows.items() if settings.keys() - (_settings(task) if _is_class(task) else ()) else ():
-        if stray := sorted(_settings(kind) & settings.keys()):
+    kind = _class_of(workflows[name])
+    _check_types(settings, task, kind)
+    own = {key: settings.pop(key) for key in _settings(kind) & settings.keys()}
+    is_known = _is_class(task) and settings.keys() <= _settings(task)
+    for other in () if is_known else workflows:
+        if stray := sorted(_settings(_class_of(workflows[other])) & settings.keys()):
             raise ValueError(
                 f"the workflow {name!r} got {stray[0]}={settings[stray[0]]!r}, which is a setting of {other!r}."
                 f" Leave it out, or take workflow={other!r}."
             )
-    _refuse_unknown(settings, task, own={*_settings(workflows[name]), *_OF_ALL})
-    if "executor" in _settings(workflows[name]) and own.get("executor") is None:
+    _refuse_unknown(settings, task, own={*_settings(kind), *_OF_ALL})
+    if "executor" in _settings(kind) and own.get("executor") is None:
         from pettingllms_envs.teams.tools import DefaultExecutor  # only those pay for it who need it
 
         own["executor"] = DefaultExecutor(tuple(own.get("imports") or ()))
-    (field,) = (each for each in dataclasses.fields(workflows[name]) if each.name == "num_turns")
+    (field,) = (each for each in dataclasses.fields(kind) if each.name == "num_turns")
     if num_turns is not None or field.default is dataclasses.MISSING:
         own["num_turns"] = DEFAULT_NUM_TURNS if num_turns is None else num_turns
-    joined: Workflow[Any] = workflows[name](task=with_reading(task(**settings), strict=strict), **own)
+    joined: Workflow[Any] = kind(task=with_reading(task(**settings), strict=strict), **own)
     return joined
+
+
+def _class_of(workflow: type[Any] | Later) -> type[Any]:
+    return workflow.load() if isinstance(workflow, Later) else workflow
 
 
 def _check_types(settings: Mapping[str, Any], *kinds: Any) -> None:
@@ -298,7 +288,7 @@ def _cooperation(forms: Forms, described: Callable[[Form], Any]) -> dict[str, An
     }
 
 
-def _described(form: Form, settings: Mapping[str, Any], workflows: Mapping[str, type[Any]]) -> dict[str, Any]:
+def _described(form: Form, settings: Mapping[str, Any], workflows: Mapping[str, type[Any] | Later]) -> dict[str, Any]:
     """A form as `metadata["cooperation"]` has it: with all settings that make it.
 
     Args:
@@ -306,8 +296,8 @@ def _described(form: Form, settings: Mapping[str, Any], workflows: Mapping[str, 
         workflows: The environment's workflows by name.
     """
     whole = {**settings, **form.settings}
-    lost = _settings(workflows[settings["workflow"]]) - _settings(workflows[whole["workflow"]])
-    return {"settings": {key: whole[key] for key in whole if key not in lost}, "player": form.player}
+    of_team, of_form = (_settings(_class_of(workflows[each["workflow"]])) for each in (settings, whole))
+    return {"settings": {key: whole[key] for key in whole if key not in of_team - of_form}, "player": form.player}
 
 
 def _is_alone(workflow: type[Any]) -> bool:

@@ -1,9 +1,6 @@
 """Write a program for a problem of this package in the manner of CodeContests, or with `data` of its own.
 
 A coder and a tester play, or a coder alone.
-
-The task and its settings: `pettingllms_envs.environments.coding.code_contests.CodeContests`; all other arguments:
-`pettingllms_envs.assembly.assemble`.
 """
 
 from pettingllms_envs.assembly import assemble

@@ -1,8 +1,4 @@
-"""Hanabi for two to five players, each of whom sees all cards but its own.
-
-The task and its settings: `pettingllms_envs.environments.hanabi.rules.Hanabi`; the workflows:
-`pettingllms_envs.teams.cooperative`; all other arguments: `pettingllms_envs.assembly.assemble`.
-"""
+"""Hanabi for two to five players, each of whom sees all cards but its own."""
 
 from pettingllms_envs.assembly import assemble
 from pettingllms_envs.environments.hanabi.rules import Hanabi

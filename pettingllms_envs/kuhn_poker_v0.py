@@ -1,8 +1,4 @@
-"""Poker with a card each and one round of betting, for two or three players, each of whom plays for itself.
-
-The task and its settings: `pettingllms_envs.environments.kuhn_poker.rules.KuhnPoker`; all other arguments:
-`pettingllms_envs.assembly.assemble`.
-"""
+"""Poker with a card each and one round of betting, for two or three players, each of whom plays for itself."""
 
 from pettingllms_envs.assembly import assemble
 from pettingllms_envs.environments.kuhn_poker.rules import KuhnPoker

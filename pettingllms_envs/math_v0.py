@@ -1,8 +1,4 @@
-"""Answer problems of mathematics: of this package, or with `data` of any data set with problems and answers.
-
-The task and its settings: `pettingllms_envs.environments.mathematics.math.Math`; all other arguments:
-`pettingllms_envs.assembly.assemble`.
-"""
+"""Answer problems of mathematics: of this package, or with `data` of any data set with problems and answers."""
 
 from pettingllms_envs.assembly import DESIGNED, assemble
 from pettingllms_envs.environments.mathematics import WORKFLOWS

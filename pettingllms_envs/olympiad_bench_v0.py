@@ -1,9 +1,6 @@
 """Answer problems of this package in the manner of OlympiadBench, or with `data` its own.
 
 Answers are numbers, expressions, tuples and intervals.
-
-The task and its settings: `pettingllms_envs.environments.mathematics.olympiad_bench`; all other arguments:
-`pettingllms_envs.assembly.assemble`.
 """
 
 from pettingllms_envs.assembly import assemble

@@ -10,6 +10,8 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import Any
 
+from pettingllms_envs.doors import VERSIONED
+
 
 _ENDING = "_test.jsonl"
 
@@ -51,6 +53,6 @@ def published_files() -> dict[str, tuple[Traversable, str]]:
         sums = folder / "data" / "SHA256SUMS"
         for line in sums.read_text("ascii").splitlines() if sums.is_file() else ():
             digest, name = line.split()
-            if name.endswith(_ENDING):
+            if VERSIONED.fullmatch(name.removesuffix(_ENDING)):
                 found[name.removesuffix(_ENDING)] = (folder / "data" / name, digest)
     return found

@@ -1,8 +1,4 @@
-"""Push every box onto a goal, a list of moves at a time.
-
-The task and its settings: `pettingllms_envs.environments.sokoban.rules.Sokoban`; all other arguments:
-`pettingllms_envs.assembly.assemble`.
-"""
+"""Push every box onto a goal, a list of moves at a time."""
 
 from pettingllms_envs.assembly import DESCRIBER_SOLVER, GAMES, assemble
 from pettingllms_envs.environments.sokoban.rules import Sokoban

@@ -1,8 +1,4 @@
-"""Fill the grid so that every row, column and box has each digit once, the clues kept.
-
-The task and its settings: `pettingllms_envs.environments.sudoku.rules.Sudoku`; all other arguments:
-`pettingllms_envs.assembly.assemble`.
-"""
+"""Fill the grid so that every row, column and box has each digit once, the clues kept."""
 
 from pettingllms_envs.assembly import DESCRIBER_SOLVER, GAMES, assemble
 from pettingllms_envs.environments.sudoku.rules import Sudoku

@@ -13,7 +13,7 @@ import pytest
 
 import pettingllms_envs
 import pettingllms_trl
-from pettingllms_envs import registry
+from pettingllms_envs import registry, tools
 from pettingllms_envs.datasets import LAYOUTS
 
 
@@ -45,7 +45,7 @@ ALLOWED_IMPORTS = {
     "features.py": set(),
     "doors.py": {"pettingzoo"},
     "bounds.py": set(),
-    "published.py": set(),
+    "published.py": {"pettingllms_envs.doors"},
     "prompts.py": {"pettingllms_envs.observations"},
     "spaces.py": {"gymnasium", "pettingllms_envs.observations", "pettingllms_envs.prompts"},
     "state_digest.py": set(),
@@ -76,6 +76,7 @@ ALLOWED_IMPORTS = {
     | {"pettingllms_envs.caching", "pettingllms_envs.installing"},
     "rendering.py": {"PIL", "rich", CORE, FEATURES, "pettingllms_envs.observations"},
     "aec.py": {"gymnasium", "pettingzoo", CORE, FEATURES, "pettingllms_envs.spaces", "pettingllms_envs"}
+    | {"pettingllms_envs.doors"}
     | {"pettingllms_envs.observations", "pettingllms_envs.state_digest", "pettingllms_envs.views"}
     | {"pettingllms_envs.replies"},
     # Pillow is imported when a picture is drawn.
@@ -247,6 +248,14 @@ def test_an_environment_names_no_other(folder: str) -> None:
     assert {name for file in files for name in folders_named(file)} <= {folder}
 
 
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_folder_names_all_its_modules_in_the_order_of_reading(folder: str) -> None:
+    doc = ast.get_docstring(ast.parse((ENVIRONMENTS / folder / "__init__.py").read_text("utf-8"))) or ""
+    names = {path.stem for path in (ENVIRONMENTS / folder).glob("*.py")} - {"__init__"}
+    told = {name for name in names if f"`{name}`" in doc or (name.endswith("_rows") and "`*_rows`" in doc)}
+    assert told == names
+
+
 def test_an_environment_is_named_by_its_doors_alone() -> None:
     package = ROOT / "pettingllms_envs"
     files = [file for file in sources("pettingllms_envs") if ENVIRONMENTS not in file.parents]
@@ -272,6 +281,15 @@ def test_every_layout_names_a_reader() -> None:
     for layout in LAYOUTS.values():
         module, _, function = layout.read.args[0].partition(":")  # type: ignore[attr-defined]
         assert callable(getattr(importlib.import_module(f"pettingllms_envs.environments.{module}"), function))
+
+
+def test_every_tool_and_every_name_of_the_package_is_found() -> None:
+    assert all(callable(point.load()) for point in tools.registry._installed().values())
+    assert set(pettingllms_envs.__all__) <= set(dir(pettingllms_envs))
+    for name in pettingllms_envs.__all__:
+        assert getattr(pettingllms_envs, name).__name__ == name
+    with pytest.raises(AttributeError, match=r"no attribute 'maek'. It has: conversation, find, "):
+        pettingllms_envs.maek  # type: ignore[attr-defined]  # noqa: B018
 
 
 def test_the_folders_do_not_know_each_other_in_a_circle() -> None:
@@ -360,6 +378,27 @@ def test_importing_and_playing_an_environment_is_quick_and_loads_no_torch() -> N
     fields = [run.split() for run in runs]
     assert all(len(run) == 1 for run in fields), runs
     assert min(float(run[0]) for run in fields) < 0.3  # CPU time beside that of PettingZoo's: 8 and 100 ms here
+
+
+@pytest.mark.parametrize(
+    ("name", "modules", "lines"),
+    [("kuhn_poker", 31, 3_600), ("sokoban", 37, 4_800), ("archives", 36, 4_700), ("math", 59, 7_250)],
+)
+def test_an_environment_that_is_reset_has_loaded_its_folder_its_workflow_and_the_contract(
+    name: str, modules: int, lines: int
+) -> None:
+    program = (
+        f"import sys; from pettingllms_envs import {name}_v0; {name}_v0.env().reset(seed=0)\n"
+        "files = [m.__file__ for n, m in sys.modules.items() if n.partition('.')[0] == 'pettingllms_envs']\n"
+        "print(len(files), sum(open(file, encoding='utf-8').read().count('\\n') for file in files),\n"
+        "    any(n.startswith('pettingllms_envs.sandbox') for n in sys.modules))"
+    )
+    clean = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=clean)
+    num_modules, num_lines, has_sandbox = run.stdout.split()
+    assert int(num_modules) <= modules
+    assert int(num_lines) <= lines  # of files, as `wc -l` counts them
+    assert has_sandbox == "False"
 
 
 def test_importing_the_trainers_package_registers_the_environments() -> None:

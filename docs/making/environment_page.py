@@ -33,10 +33,10 @@ GUIDES = {
     "hidden_bench": "search.md",
     "kuhn_poker": "competition.md",
     "live_code_bench": "coding.md",
-    "aime": "math.md",
-    "math": "math.md",
+    "aime": "mathematics.md",
+    "math": "mathematics.md",
     "note_taking": "cooperation.md",
-    "olympiad_bench": "math.md",
+    "olympiad_bench": "mathematics.md",
     "search": "search.md",
 }
 """Pages written by hand that say more, by the environment's name."""

@@ -1,6 +1,6 @@
 """Guessers: agents that do not read what a task says they have to, beside which an agent shows whether it reads.
 
-They are a task's `blind_policies`, if it has some (`features.HasBlindBound`), and each of its `blind_replies`, which
+They are a task's `blind_policies`, if it has some (`bounds.HasBlindBound`), and each of its `blind_replies`, which
 is given whatever the prompt is. A guesser plays all agents of an environment.
 """
 

@@ -35,7 +35,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections import OrderedDict
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -242,8 +241,9 @@ class Game:
         """
         if reply in self._unreadable and isinstance(self.task.parse(reply), Unreadable):
             return self.end_turn()
-        self.state, _, parts, words = play(self.task, self.state, reply, " and ".join(roles))
-        if len(roles) == 1 and pays is None and not self._parts and self._pays:
+        author = roles[0] if len(roles) == 1 else " and ".join(roles)
+        self.state, _, parts, words = play(self.task, self.state, reply, author)
+        if pays is None and not self._parts and self._pays and author in roles:
             self._parts = {scope: dict(named) for scope, named in parts.items() if named}
             return self.end_turn(words)
         for scope, named in parts.items() if self._pays else ():
@@ -268,13 +268,12 @@ class Game:
             scope: `"team"`, or the agent.
             name: The part's name. Names other than those of `core.part_ranges` are declared in `function_workflow`.
         """
-        if not self._pays:
-            return
-        if scope not in self._parts:
-            self._parts[scope] = {name: value}
-        else:
-            named = self._parts[scope]
-            named[name] = named[name] + value if name in named else value
+        if self._pays:
+            named = self._parts.get(scope)
+            if named is None:
+                self._parts[scope] = {name: value}
+            else:
+                named[name] = named.get(name, 0.0) + value
 
     def pay_team(self, name: str, value: float) -> None:
         """Add a part to everybody's reward of the last reply."""
@@ -341,7 +340,7 @@ MOST_RUNS = 64
 """Functions that a workflow lets wait: those of the candidates of one decision, and of as many episodes as fit."""
 
 
-class _Runs(OrderedDict[int, tuple[FunctionState, _Run]]):
+class _Runs(dict[int, tuple[FunctionState, _Run]]):
     """The latest functions that wait, each by the `id` of its state, which is kept for as long.
 
     Taking one out is a single operation: whoever does, on whatever thread, alone has it. Copies and pickles have none:
@@ -515,7 +514,7 @@ class FunctionWorkflow:
         runs = self._runs
         runs[id(state)] = state, run
         if len(runs) > MOST_RUNS:
-            runs.popitem(last=False)
+            runs.pop([*runs][0], None)  # noqa: RUF015  # a copy at once: another thread may change it meanwhile
         return state
 
     def _first(self, start: Any, results: tuple[Any, ...]) -> _Run:

@@ -283,3 +283,10 @@ def RoutedLibrarian(game: Game, order: str = "seed", capacity: int = 60, answers
     It is told that in the request, and nothing else; so beside `full` it shows what the team's order is worth.
     """
     return (yield from library(game, order, FULL, answers_last=answers_last, one_archive=True))
+
+
+WORKFLOWS = (
+    *(LibrarianTeam, LibrarianPair, SilentLibrarians, SilentPair),
+    *(LoneLibrarian, FullLibrarian, DirectedLibrarian, RoutedLibrarian),
+)
+"""The workflows of the environment, the default one first."""

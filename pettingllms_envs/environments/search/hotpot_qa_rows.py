@@ -12,6 +12,7 @@ Sources: Yang et al. 2018, arXiv:1809.09600 (CC BY-SA 4.0); Ho et al. 2020, arXi
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from pettingllms_envs.datasets import rows
 from pettingllms_envs.datasets.rows import BadRow, LeftOut, Row
@@ -49,6 +50,9 @@ def read(row: Row, *, source: str = "hotpot_qa") -> QuestionProblem:
         level=LEVELS.get(rows.text(row, "level", default=""), 1),
         subject=rows.text(row, "type", default=""),
     )
+
+
+two_wiki = partial(read, source="two_wiki")
 
 
 def _pairs(row: Row, column: str, *names: str) -> list[tuple[str, object]]:

@@ -59,6 +59,8 @@ class Method:
         only: The environments it is limited to; `None`: all.
         trained: Whether it is trained, or evaluated as it is.
         guesser: Whether it is the best of the task's policies that do not read, see `guesser.py`; it has no model.
+        supervised: How it imitates demonstrations instead, see `supervision.py`: `demonstrations`, and `tokens` of
+            replies or `instances`. `None`: it does not.
     """
 
     fields: Mapping[str, Any] = field(default_factory=dict)
@@ -66,6 +68,7 @@ class Method:
     only: tuple[str, ...] | None = None
     trained: bool = True
     guesser: bool = False
+    supervised: Mapping[str, Any] | None = None
 
     def is_in(self, environment: str) -> bool:
         """Whether the environment is one of its own."""
@@ -203,7 +206,7 @@ class Study:
             Cell(phase="fidelity", environment=environment, method=method, seed=seed)
             for environment in self.environments
             for method in self.methods_of(environment)
-            if self.methods[method].trained
+            if self.methods[method].trained and not self.methods[method].supervised
         ]
 
     def outline(self) -> Outline:
@@ -267,6 +270,8 @@ class Study:
                 "points": points if method.trained else 0,
                 "instances": min(self.curve_instances, len(instances)),
             }
+        if method.supervised:
+            config |= {"supervised": dict(method.supervised), "curve": {"points": 0, "instances": 0}, "tokens": 0}
         return Run(cell=cell, config=config)
 
 

@@ -2,7 +2,7 @@
 
 If one of these fails, play has changed: raise the version of the task, and record the new one by
 
-    python tests/envs/test_recorded_answers.py
+    python tests/envs/test_mathematics_recorded.py
 
 which writes the files that are missing and never one that is there.
 """

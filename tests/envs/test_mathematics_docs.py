@@ -1,4 +1,4 @@
-"""docs/math.md says what is so: prompts, ranges of rewards, and the episode in it."""
+"""docs/mathematics.md says what is so: prompts, ranges of rewards, and the episode in it."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 import pettingllms_envs
 
 
-DOC = (Path(__file__).parents[2] / "docs" / "math.md").read_text(encoding="utf-8")
+DOC = (Path(__file__).parents[2] / "docs" / "mathematics.md").read_text(encoding="utf-8")
 EPISODE = DOC.partition("````text\n")[2].partition("\n````")[0]
 
 
