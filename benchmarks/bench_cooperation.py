@@ -36,10 +36,10 @@ from scripted_teams import MESSAGES, Policy, best_lone_note_taker, librarian, no
 
 import pettingllms_envs
 from pettingllms_envs.episodes.episode import Instance
-from pettingllms_envs.evaluation.cooperation import Difference, differences
 from pettingllms_envs.evaluation.guessers import best_guesser
 from pettingllms_envs.evaluation.statistics import wilson
 from pettingllms_envs.evaluation.team_forms import CUT, FULL, TEAM, is_alone
+from pettingllms_envs.research.cooperation import Difference, differences
 from pettingllms_envs.tasks.archives import Archives
 from pettingllms_envs.tasks.archives_world import ARCHIVES, World
 from pettingllms_envs.tasks.note_taking import NoteTaking

@@ -1,12 +1,11 @@
-"""The report as one HTML page, with the curves in it; nothing on it loads from elsewhere."""
+"""A report as one HTML page, with the pictures in it; nothing on it loads from elsewhere."""
 
 from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
 
-from pettingllms_envs.studies.curves import CAPTION
-from pettingllms_envs.studies.report import Block, Bold, Curves, Heading, Items, Paragraph, Table
+from pettingllms_envs.reports.blocks import Block, Bold, Heading, Items, Paragraph, Table
 
 
 STYLE = """
@@ -23,7 +22,7 @@ figure svg { width: 100%; height: auto; } figcaption { font-size: 13px; padding:
 
 
 def page(report: Sequence[Block], pictures: Mapping[str, str]) -> str:
-    """The page of a report, with the curves of each environment as SVG."""
+    """The page of a report, with its pictures, SVG by name."""
     title = next(block.text for block in report if isinstance(block, Heading))
     body = "\n".join(_html(block, pictures) for block in report)
     return (
@@ -43,9 +42,8 @@ def _html(block: Block, pictures: Mapping[str, str]) -> str:
         head = _row(block.head, block.left, "th")
         rows = "\n".join(_row(row, block.left, "td") for row in block.rows)
         return f'<div class="wide" tabindex="0"><table>\n{head}\n{rows}\n</table></div>'
-    assert isinstance(block, Curves)
-    svg = pictures[block.environment]
-    return f"<figure>{svg[svg.index('<svg') :]}<figcaption>{CAPTION}</figcaption></figure>"
+    svg = pictures[block.name]
+    return f"<figure>{svg[svg.index('<svg') :]}<figcaption>{block.caption}</figcaption></figure>"
 
 
 def _row(cells: Sequence[str], left: Sequence[int], tag: str) -> str:

@@ -45,10 +45,7 @@ class CallsAnew:
     def places(self) -> list[tuple[Instance, int]]:
         """The problem and the number of each episode, which are no numbers of the run's: so its seeds are others."""
         return [
-            (
-                Instance.of(row),
-                self.samples + (call * self.samples + row["sample"]) * self.num + number,
-            )
+            (Instance.of(row), self.samples + (call * self.samples + row["sample"]) * self.num + number)
             for row in self.rows
             for call in range(len(row["steps"]))
             for number in range(self.num)

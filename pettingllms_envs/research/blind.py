@@ -34,7 +34,6 @@ class BlindRole:
     """The episodes of a run in which a role is shown other pictures, and their results.
 
     Args:
-        members: Its agents.
         rows: The run's rows without an error, with prompts.
         path: The run's folder, which has the pictures.
     """
@@ -51,7 +50,7 @@ class BlindRole:
             num = len({digest for calls in self._pictures[agent].values() for digests in calls for digest in digests})
             if num < 2:
                 raise ValueError(
-                    f"--blind {self.role}: {agent} was shown {num or 'no'} picture{'s' * (num != 1)}; expected those "
+                    f"--role {self.role}: {agent} was shown {num or 'no'} picture{'s' * (num != 1)}; expected those "
                     "of several instances. Name a role that is shown pictures, as with --set view=image."
                 )
 

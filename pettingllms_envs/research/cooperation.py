@@ -12,7 +12,7 @@ The *cooperation gain* is team - alone, of the best member; the *cost of distrib
 *value of communication* is team - cut; the *value of the team's order* is routed - full. All are differences on the
 same instances, with paired intervals.
 
-`team_forms.py` has the forms.
+`evaluation/team_forms.py` has the forms.
 """
 
 from __future__ import annotations
@@ -27,10 +27,8 @@ from pettingllms_envs.evaluation.compare import difference_of_shares, success_by
 from pettingllms_envs.evaluation.guessers import GuesserResult
 from pettingllms_envs.evaluation.statistics import mean_interval, wilson
 from pettingllms_envs.evaluation.team_forms import CUT, FULL, ROUTED, TEAM, is_alone
+from pettingllms_envs.page.cooperation import FORMAT
 
-
-FORMAT = 1
-"""Of `cooperation.json`."""
 
 MISSED = 0.05
 """Share of intervals that miss."""
@@ -43,9 +41,7 @@ class Difference(NamedTuple):
     """A difference of two arms, in [-1, 1], with its 95% interval.
 
     Args:
-        name: What it measures.
         of: The arms, such as `"team - cut"`.
-        low, high: Its interval.
     """
 
     name: str
@@ -75,13 +71,11 @@ class ArmResult:
     """The result of an arm.
 
     Args:
-        settings: Of its environment.
         agents: What plays each of its agents, as `run.json` has it.
         mean, low, high: Success on the common problems, and its 95% interval.
         tokens: Mean of the completion tokens of an episode; None if an agent's are not counted.
         most_tokens: Their maximum.
         num_out_of_tokens: Episodes that ended because all tokens were generated; they count as failures.
-        num_problems: Problems with a result.
         guesser: The best guesser in the same form; None if the environment has none.
     """
 
@@ -124,7 +118,6 @@ class Cooperation:
     Args:
         arms: Their results, in the order of `ARMS`.
         differences: What cooperation gains, costs and owes to messages, as far as there are arms for it.
-        num_problems: Problems on which every arm has a result.
         generated_tokens: Most completion tokens of an episode, the same for every arm; None if there was no limit.
         bound: The bound of an agent alone; None if the environment declares none.
         blind_bound: The bound of agents that do not read a part of the question; None if it declares none.
@@ -186,8 +179,6 @@ def compare(
 
     Args:
         runs: The configuration and the rows of each arm.
-        generated_tokens: Most completion tokens of an episode.
-        blind_bound: The bound of agents that do not read a part of the question.
         guessers: The best guesser in the form of each arm, where there are some.
 
     Raises:

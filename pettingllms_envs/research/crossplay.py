@@ -43,8 +43,7 @@ def matrix(benches: Mapping[str, Bench], role: str) -> dict[tuple[str, str], Ben
     of_role = _agents_of_role(next(iter(benches.values())), role)
     return {
         (row, column): replace(
-            other,
-            agents={agent: (one if agent in of_role else other).agents[agent] for agent in other.agents},
+            other, agents={agent: (one if agent in of_role else other).agents[agent] for agent in other.agents}
         )
         for row, one in benches.items()
         for column, other in benches.items()

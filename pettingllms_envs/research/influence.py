@@ -30,8 +30,6 @@ class Influence:
         silence: Mean change of an episode's result if a reply is replaced by the empty one.
         silence_interval: 95% interval of that mean, by resampling problems.
         other: Mean change if it is replaced by a reply of the role from another episode.
-        other_interval: Interval of that mean.
-        num: Number of replaced replies.
         num_changed: Number of those that changed the result in either way.
     """
 

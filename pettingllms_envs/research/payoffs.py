@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from pettingllms_envs.episodes.files import Row, problem
 from pettingllms_envs.evaluation.bench import Bench
-from pettingllms_envs.evaluation.crossplay import check_alike
 from pettingllms_envs.evaluation.statistics import studentized_bootstrap
+from pettingllms_envs.research.crossplay import check_alike
 
 
 Seating = tuple[str, ...]
@@ -45,7 +45,6 @@ class Payoffs:
     """How runs do against each other.
 
     Args:
-        num_problems: Problems for which every pairing has a result.
         matrix: By seat, run and opponent: the return of the run in that seat, all other seats being the opponent's.
             A run that is its own opponent plays all seats.
         returns: By run: its mean return over all seats and all other runs.
@@ -82,8 +81,7 @@ def cells(benches: Mapping[str, Bench]) -> dict[Seating, Bench]:
     first = next(iter(benches.values()))
     return {
         seating: replace(
-            first,
-            agents={seat: benches[name].agents[seat] for seat, name in zip(first.agents, seating, strict=True)},
+            first, agents={seat: benches[name].agents[seat] for seat, name in zip(first.agents, seating, strict=True)}
         )
         for seating in seatings(list(benches), len(first.agents))
     }
@@ -114,22 +112,17 @@ def payoffs(played: Mapping[Seating, Sequence[Row]], seats: Sequence[str], *, ze
         one: _estimate(np.mean([own(one, other, s) for other in names if other != one for s in range(num_seats)], 0))
         for one in names
     }
-    num_problems = len(next(iter(table.values())))
-    if not zero_sum:
-        return Payoffs(
-            seats=tuple(seats), num_problems=num_problems, matrix=matrix, returns=returns, ratings={}, cyclic=None
-        )
     leads = np.array(
         [[_lead(table, one, other, num_seats) for other in names] for one in names]
     )  # (run, run, problem)
-    ratings = leads.mean(axis=1)
+    ratings = zip(names, leads.mean(axis=1), strict=True)
     return Payoffs(
         seats=tuple(seats),
-        num_problems=num_problems,
+        num_problems=len(next(iter(table.values()))),
         matrix=matrix,
         returns=returns,
-        ratings={name: _estimate(ratings[i]) for i, name in enumerate(names)},
-        cyclic=_cyclic(leads.mean(axis=2)) if len(names) > 2 else None,
+        ratings={name: _estimate(each) for name, each in ratings} if zero_sum else {},
+        cyclic=_cyclic(leads.mean(axis=2)) if zero_sum and len(names) > 2 else None,
     )
 
 

@@ -20,7 +20,7 @@ from pettingllms_trl.checkpoints import checkpointer
 from pettingllms_trl.cli import transformers_agents
 from pettingllms_trl.cli.local_agents import codec_of
 from pettingllms_trl.policies import weights
-from pettingllms_trl.study.machine import made_with
+from pettingllms_trl.research.study.machine import made_with
 from pettingllms_trl.update.packed_logprobs import PackedScorer
 from pettingllms_trl.update.packing.cost import token_price_of
 

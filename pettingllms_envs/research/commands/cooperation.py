@@ -1,16 +1,15 @@
-"""`pettingllms bench --cooperation`: a team beside its forms without messages, alone, and shown everything.
+"""Show what cooperation is worth: a team beside its forms without messages, alone, and shown everything.
 
-Every arm is a run of its own below the output folder, on the same problems and with the same number of generated
-tokens an episode: as --generated-tokens says, or else as many as the team's longest episode takes. A command that was
-stopped goes on where it was.
+The arguments are those of `pettingllms bench` for one environment and one team (docs/cooperation.md). Every arm is a
+run of its own below the output folder, on the same problems and with the same number of generated tokens an episode:
+as --generated-tokens says, or else as many as the team's longest episode takes. A command that was stopped goes on
+where it was.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -18,23 +17,41 @@ from rich.console import Console
 import pettingllms_envs
 from pettingllms_envs.agents.spec import parse
 from pettingllms_envs.commands import counted, refuse, say, user_errors
-from pettingllms_envs.commands.runs import default_output, missing, say_problems, specs, watched
+from pettingllms_envs.commands.runs import asked, default_output, missing, say_problems, specs, watched
+from pettingllms_envs.episodes.files import write_json
 from pettingllms_envs.episodes.observing import task_of
-from pettingllms_envs.evaluation import cooperation, tables, team_forms
+from pettingllms_envs.evaluation import tables, team_forms
 from pettingllms_envs.evaluation.bench import roles_of
-from pettingllms_envs.evaluation.cooperation import Bound, sentences
 from pettingllms_envs.evaluation.guessers import best_guesser, guessers_of
 from pettingllms_envs.evaluation.team_forms import TEAM
 from pettingllms_envs.features import HasBlindBound, HasLoneBound
+from pettingllms_envs.page.cooperation import NUMBERS, build
+from pettingllms_envs.research import cooperation
+from pettingllms_envs.research.commands import add_team, one_team
+from pettingllms_envs.research.cooperation import Bound, sentences
+from pettingllms_envs.testing.cooperation import lone_bound
+from pettingllms_envs.testing.play import Failed
 
 
-def run(args: argparse.Namespace, console: Console, bench: Any, env: Any) -> int:
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `cooperation`."""
+    add_team(parser)
+    forms = parser.add_argument_group("forms of the team")
+    forms.add_argument(
+        "--arms", nargs="+", default=[], metavar="ARM", help="some of: full routed team cut alone (all that there are)"
+    )
+    forms.add_argument("--arm-agents", nargs="+", default=[], metavar="ARM=AGENT",
+                       help="agents of a form, ARM=AGENT or ARM=ROLE=AGENT (those of the team)")  # fmt: skip
+
+
+def run(args: argparse.Namespace, console: Console) -> int:
     """Play the missing episodes of all arms, show what cooperation is worth, and write it."""
-    from pettingllms_envs.page.cooperation import write
-
+    args = one_team(args)
+    bench, env = asked(args)
     with user_errors():
         arms = arms_of(args, bench, env)
-        folder = args.output or _default_output(bench, arms)
+        config = {**bench.config, "arms": {name: arm.config["agents"] for name, arm in arms.items()}}
+        folder = args.output or default_output(config, suffix="-cooperation")
     say_problems(args, console, bench, env)
     played: dict[str, Any] = {}
     status = 0
@@ -51,18 +68,23 @@ def run(args: argparse.Namespace, console: Console, bench: Any, env: Any) -> int
             counts = [cooperation.generated(row) for row in played[name].ended.rows if row["error"] is None]
             limit = None if None in counts else max(map(int, filter(None, counts)), default=None)
     with user_errors():
-        runs = {name: (arms[name].config, played[name].ended.rows) for name in arms}
+        task = task_of(env)
         found = cooperation.compare(
             bench.env,
-            runs,
+            {name: (arm.config, played[name].ended.rows) for name, arm in arms.items()},
             generated_tokens=limit,
-            bound=_bound(bench, env),
-            blind_bound=_blind_bound(env),
-            guessers=_guessers(arms),
+            bound=_bound(bench, env) if isinstance(task, HasLoneBound) else None,
+            blind_bound=float(task.blind_bound()) if isinstance(task, HasBlindBound) else None,
+            guessers={
+                name: best_guesser(arm.make, arm.chosen.instances, arm.rules.seed)
+                for name, arm in arms.items()
+                if guessers_of(arm.make())
+            },
         )
-        files = write(found, folder)
+        write_json(folder / NUMBERS, found.plain)
+        page = build(folder)
     show(console, found)
-    say(console, f"\nEvery arm is a run below {folder}, the numbers in {' and '.join(map(str, files))}.")
+    say(console, f"\nEvery arm is a run below {folder}, the numbers in {folder / NUMBERS} and {page}.")
     return status
 
 
@@ -135,36 +157,9 @@ def _agents_of_arms(given: list[str]) -> dict[str, list[str]]:
     return found
 
 
-def _default_output(bench: Any, arms: Mapping[str, Any]) -> Path:
-    """A folder that depends on the configuration of all arms."""
-    config = {**bench.config, "arms": {name: arm.config["agents"] for name, arm in arms.items()}}
-    return default_output(config, suffix="-cooperation")
-
-
-def _guessers(arms: Mapping[str, Any]) -> dict[str, Any]:
-    """The best guesser in the form of each arm, on the same problems; nothing if the environment has no guessers."""
-    return {
-        name: best_guesser(arm.make, arm.chosen.instances, arm.rules.seed)
-        for name, arm in arms.items()
-        if guessers_of(arm.make())
-    }
-
-
-def _blind_bound(env: Any) -> float | None:
-    """The bound of agents that do not read a part of the question; None if the environment declares none."""
-    task = task_of(env)
-    return float(task.blind_bound()) if isinstance(task, HasBlindBound) else None
-
-
-def _bound(bench: Any, env: Any) -> Any:
-    """The bound of an agent alone, recomputed; None if the environment declares none."""
-    from pettingllms_envs.testing.cooperation import lone_bound
-    from pettingllms_envs.testing.play import Failed
-
-    task = task_of(env)
-    if not isinstance(task, HasLoneBound):
-        return None
-    declared = float(task.lone_bound())
+def _bound(bench: Any, env: Any) -> Bound:
+    """The bound that an environment declares for an agent alone, recomputed."""
+    declared = float(task_of(env).lone_bound())
     try:
         found = lone_bound(env, lambda settings: pettingllms_envs.make(bench.env, **settings))
     except Failed as why:

@@ -22,9 +22,10 @@ from pettingllms_envs.commands import refuse, say, user_errors
 from pettingllms_envs.commands.compare import read_run, say_data, show
 from pettingllms_envs.commands.runs import add_running, check_at_least, missing, sampling, watched
 from pettingllms_envs.core import check_choice
-from pettingllms_envs.evaluation import compare, crossplay, metrics, payoffs, tables
+from pettingllms_envs.evaluation import compare, metrics, tables
 from pettingllms_envs.evaluation.bench import of_run, with_options
 from pettingllms_envs.evaluation.compare import Run
+from pettingllms_envs.research import crossplay, payoffs
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +47,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     """Play the missing cells, and show all of them."""
-
     check_at_least(args, concurrency=1)
     alone = args.ablate or args.solo
     if alone and len(args.runs) > 1:
@@ -80,7 +80,6 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
 def crossed(args: argparse.Namespace, console: Console, runs: Mapping[str, Any], benches: Mapping[str, Any]) -> int:
     """Play and show the matrix of runs."""
-
     with user_errors():
         kind = next(iter(benches.values())).make().metadata.get("competitive")
     if kind is not None:
@@ -88,40 +87,25 @@ def crossed(args: argparse.Namespace, console: Console, runs: Mapping[str, Any],
     with user_errors():
         role = args.role or crossplay.last_role(next(iter(benches.values())))
         cells = crossplay.matrix(benches, role)
-    played, status = {}, 0
-    for (row, column), bench in cells.items():
-        cell = f"{row}+{column}"
-        played[row, column], cell_status = (runs[row], 0) if row == column else _cell(args, console, cell, bench)
-        status = max(status, cell_status)
+    names = {places: "+".join(places) for places in cells}
+    played, status = _played(args, console, names, cells, runs)
     agents = next(iter(benches.values())).agents
     others = f"the other {'agent' if role in agents else 'role'}{'s' if len(agents) > 2 else ''}"
-    grid(console, played, list(runs), list(runs), f"{role} of \\ {others} of", args.figure)
+    grid(console, played, f"{role} of \\ {others} of", args.figure)
     return status
 
 
 def opposed(
-    args: argparse.Namespace,
-    console: Console,
-    runs: Mapping[str, Any],
-    benches: Mapping[str, Any],
-    *,
-    zero_sum: bool,
+    args: argparse.Namespace, console: Console, runs: Mapping[str, Any], benches: Mapping[str, Any], *, zero_sum: bool
 ) -> int:
     """Play every run against every other in every seat, and show returns and ratings."""
-
     if args.role is not None:
         refuse(f"--role is {args.role!r}, but these agents compete: every run takes every seat. Leave it out.")
     with user_errors():
         cells = payoffs.cells(benches)
-    rows, status = {}, 0
-    for seating, bench in cells.items():
-        if len(set(seating)) == 1:
-            rows[seating] = runs[seating[0]].rows
-            continue
-        played, cell_status = _cell(args, console, "+".join(seating), bench)
-        rows[seating] = played.rows
-        status = max(status, cell_status)
+    played, status = _played(args, console, {seating: "+".join(seating) for seating in cells}, cells, runs)
     with user_errors():
+        rows = {seating: run.rows for seating, run in played.items()}
         found = payoffs.payoffs(rows, list(next(iter(benches.values())).agents), zero_sum=zero_sum)
     show_payoffs(console, found)
     return status
@@ -152,17 +136,11 @@ def show_payoffs(console: Console, found: Any) -> None:
 
 def ablated(args: argparse.Namespace, console: Console, team: Any, bench: Any) -> int:
     """Play the team with each role replaced by each partner, and show how success changes."""
-
     with user_errors():
         partners = {text: assign([text], {"partner_0": "partner"})["partner_0"] for text in args.partners}
         cells = crossplay.ablation(bench, partners)
-    played, status = {}, 0
-    for (role, partner), changed in cells.items():
-        cell = f"{role}={partner}"
-        played[role, partner], cell_status = _cell(args, console, cell, changed)
-        status = max(status, cell_status)
-    roles = list(dict.fromkeys(role for role, _ in cells))
-    grid(console, played, roles, list(partners), f"{team.name}, but role \\ by", args.figure)
+    played, status = _played(args, console, {places: "=".join(places) for places in cells}, cells)
+    grid(console, played, f"{team.name}, but role \\ by", args.figure)
     with user_errors():
         show(console, compare.compare([team, *played.values()], against_first=True))
     return status
@@ -170,28 +148,20 @@ def ablated(args: argparse.Namespace, console: Console, team: Any, bench: Any) -
 
 def soloed(args: argparse.Namespace, console: Console, team: Any, bench: Any) -> int:
     """Play one agent alone, and compare it with the team."""
-
     with user_errors():
         tokens = metrics.report(team.header, team.rows)["tokens"]
         budget = None if tokens is None else max(1, round(tokens["mean"]))
         num_calls = max((len(row["steps"]) for row in team.rows), default=None)
         alone = crossplay.solo(bench, args.role, episode_tokens=budget, num_calls=num_calls)
-    solo, status = _cell(args, console, "solo", alone)
+    played, status = _played(args, console, {"solo": "solo"}, {"solo": alone})
     turns = alone.settings["num_turns"]
     say(console, f"\nAlone: up to {turns} calls an episode" + (f", none after {budget:,} tokens." if budget else "."))
     with user_errors():
-        show(console, compare.compare([team, solo]))
+        show(console, compare.compare([team, played["solo"]]))
     return status
 
 
-def grid(
-    console: Console,
-    played: Mapping[tuple[str, str], Any],
-    rows: list[str],
-    columns: list[str],
-    head: str,
-    figure: str | None,
-) -> None:
+def grid(console: Console, played: Mapping[tuple[str, str], Any], head: str, figure: str | None) -> None:
     """Show the success rate of each cell, or the mean of another figure of the outcome, with its interval."""
 
     def words(run: Any) -> str:
@@ -201,13 +171,27 @@ def grid(
             return tables.number(report["outcome"][figure])
         return "-" if report["success"] is None else tables.percent(report["success"])
 
+    rows, columns = (dict.fromkeys(places) for places in zip(*played, strict=True))
     with user_errors():
         table = [(row, *(words(played[row, column]) for column in columns)) for row in rows]
     tables.table(console, (head, *columns), table)
 
 
-def _cell(args: argparse.Namespace, console: Console, name: str, bench: Any) -> tuple[Any, int]:
-    """Play a cell, as far as it is missing. Returns it as a run to compare, and the exit status."""
+def _played(
+    args: argparse.Namespace, console: Console, names: Mapping[Any, str], cells: Mapping[Any, Any], there: Any = None
+) -> tuple[dict[Any, Any], int]:
+    """Play cells, as far as they are missing. Returns each as a run to compare, and the exit status.
 
-    played = watched(bench, args.output / name.replace("/", "_"), args, console, name)
-    return Run(name, played.header, played.ended.rows), missing(console, played)
+    Args:
+        names: Of the cells.
+        there: Runs that exist, by name: a cell of one run alone is that run.
+    """
+    found, status = {}, 0
+    for places, bench in cells.items():
+        if there and len(set(places)) == 1:
+            found[places] = there[places[0]]
+            continue
+        name = names[places]
+        played = watched(bench, args.output / name.replace("/", "_"), args, console, name)
+        found[places], status = Run(name, played.header, played.ended.rows), max(status, missing(console, played))
+    return found, status

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pettingllms_envs.evaluation.statistics import Interval, paired_interval
-from pettingllms_envs.studies.results import CellResult, changed
+from pettingllms_envs.research.studies.results import CellResult, changed
 
 
 EXACT, BEYOND_NOISE, WITHIN_NOISE = 0, 1, 3

@@ -14,9 +14,17 @@ from pathlib import Path
 
 import numpy as np
 
-from pettingllms_envs.evaluation.paired import Comparison, compare
 from pettingllms_envs.evaluation.statistics import num_to_show
-from pettingllms_envs.studies.results import CellResult, Fidelity, Outline, changed, label, read_all, read_outline
+from pettingllms_envs.research.studies.paired import Comparison, compare
+from pettingllms_envs.research.studies.results import (
+    CellResult,
+    Fidelity,
+    Outline,
+    changed,
+    label,
+    read_all,
+    read_outline,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +32,6 @@ class StudyResults:
     """What a folder of results has.
 
     Args:
-        outline: What was planned.
         evaluation: The finished runs of each environment and method, in the order of the seeds.
         tuning: The finished runs of each environment, method and setting (its label).
         fidelity: That of each environment and method that was measured.
@@ -69,10 +76,7 @@ class Difference:
     """A method compared with another one.
 
     Args:
-        environment: In which.
         first: The reference, or the first method of a primary comparison.
-        method: The other one.
-        seeds: That both have.
         comparison: The first's successes less the other's.
         needed: Seeds that would show a difference of this size, if it is real, four times in five; `None` if there
             is none.
@@ -131,10 +135,7 @@ def _successes(results: Sequence[CellResult]) -> np.ndarray[tuple[int, int], np.
 
 
 def best_setting(rates: Sequence[Sequence[float]]) -> int:
-    """Which setting has the highest mean success over the tuning seeds; of equal ones the first.
-
-    Args:
-        rates: Success of each seed, for each setting.
+    """Which setting, of which each seed's success is given, has the highest mean; of equal ones the first.
 
     Example:
         Means 0.5, 0.7, 0.7: setting 1.

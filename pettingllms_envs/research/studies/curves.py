@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pettingllms_envs.episodes.outputs import inside, write_output
-from pettingllms_envs.evaluation.paired import student
 from pettingllms_envs.installing import needs_extra
-from pettingllms_envs.studies.analysis import StudyResults
-from pettingllms_envs.studies.results import CellResult
+from pettingllms_envs.research.studies.analysis import StudyResults
+from pettingllms_envs.research.studies.paired import student
+from pettingllms_envs.research.studies.results import CellResult
 
 
 Floats = NDArray[np.float64]
@@ -77,12 +75,3 @@ def _plot(axes: Any, results: StudyResults, environment: str) -> None:
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.25)
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
-
-
-def save(pictures: Mapping[str, bytes], environment: str, folder: Path) -> list[Path]:
-    """Write the pictures of an environment; returns their files."""
-    paths = []
-    for ending, content in pictures.items():
-        paths.append(inside(folder, f"curves-{environment}.{ending}"))
-        write_output(paths[-1], content)
-    return paths

@@ -42,7 +42,6 @@ class Comparison:
         student: Interval over seeds.
         bootstrap: Interval over seeds and instances.
         p: Two-sided, exact, of the seeds' differences.
-        confidence: Of each interval.
     """
 
     mean: float
@@ -67,7 +66,6 @@ def compare(first: Successes, second: Successes, *, num_comparisons: int, overal
         first, second: (S, N), the same seeds and instances; at least two seeds.
         num_comparisons: How many are made, of all of which the intervals shall hold together with `overall`
             confidence (Bonferroni).
-        overall: That confidence.
 
     Raises:
         ValueError: The shapes differ, or there is but one seed.

@@ -13,8 +13,8 @@ from functools import lru_cache, partial
 
 import numpy as np
 
-from pettingllms_envs.evaluation.paired import student_quantile
-from pettingllms_envs.studies.results import Outline
+from pettingllms_envs.research.studies.paired import student_quantile
+from pettingllms_envs.research.studies.results import Outline
 
 
 DRAWS = 200_000
@@ -24,7 +24,6 @@ def deviation(num_instances: int, spread: float, *, rate: float = 0.5) -> float:
     """Standard deviation of a seed's difference between two methods.
 
     Args:
-        num_instances: That are evaluated.
         spread: Its standard deviation if there were infinitely many instances.
         rate: Success of both methods; 0.5 varies most.
 
@@ -47,10 +46,7 @@ def detectable(
 
     Args:
         num_seeds: Seeds of each method, at least two.
-        num_instances: That are evaluated.
         num_comparisons: Comparisons that hold together with `overall` confidence (Bonferroni).
-        spread: See `deviation`.
-        overall: That confidence.
         power: Probability of finding a difference of this size.
     """
     confidence = 1 - (1 - overall) / max(1, num_comparisons)

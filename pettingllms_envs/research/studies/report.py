@@ -1,70 +1,33 @@
-"""The report of a study as blocks of text and tables, which Markdown here and HTML in `page.py` are written of."""
+"""The report of a study, as blocks of `pettingllms_envs.reports`."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from statistics import fmean
 
-from pettingllms_envs.studies import power
-from pettingllms_envs.studies.analysis import (
+from pettingllms_envs.reports.blocks import Block, Bold, Heading, Items, Paragraph, Picture, Table
+from pettingllms_envs.research.studies import curves, power
+from pettingllms_envs.research.studies.analysis import (
     Difference,
     StudyResults,
     differences,
     inconsistencies,
     primary_differences,
+    read_results,
     tuned,
 )
-from pettingllms_envs.studies.results import CellResult, label
+from pettingllms_envs.research.studies.results import CellResult, label
 
 
-_MARKDOWN = re.compile(r"([\\<*]|(?<=\])\()")
+def of_folder(folder: Path) -> list[Block]:
+    """The report of a folder of results.
 
-
-@dataclass(frozen=True, slots=True)
-class Heading:
-    """A heading; level 1 is the title."""
-
-    text: str
-    level: int
-
-
-@dataclass(frozen=True, slots=True)
-class Paragraph:
-    """A paragraph."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Items:
-    """A list."""
-
-    texts: Sequence[str]
-
-
-class Bold(str):
-    """A cell in bold."""
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table of texts. Columns after the first are numbers, except those in `left`."""
-
-    head: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    left: Sequence[int] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Curves:
-    """The place of an environment's curves."""
-
-    environment: str
-
-
-Block = Heading | Paragraph | Items | Table | Curves
+    Raises:
+        ValueError: It has no study, or a damaged file.
+    """
+    return list(blocks(read_results(folder)))
 
 
 def blocks(results: StudyResults) -> Iterator[Block]:
@@ -181,7 +144,12 @@ def _environment(results: StudyResults, environment: str) -> Iterator[Block]:
     elif any(not outline.is_primary(environment, outline.reference, each) for each in outline.compared[environment]):
         yield Paragraph(f"Too few seeds are finished to compare {outline.reference} with others; two are needed.")
     if has_curves(results, environment):
-        yield Curves(environment)
+        yield Picture(
+            name=f"curves-{environment}",
+            about=f"Success of each method in {environment} over the tokens generated in training",
+            caption=curves.CAPTION,
+            draw=partial(curves.draw, results, environment),
+        )
 
 
 def has_curves(results: StudyResults, environment: str) -> bool:
@@ -305,44 +273,3 @@ def _rate(results: Sequence[CellResult], is_chosen: bool) -> str:
         return "-"
     rate = f"{100 * fmean(result.rate for result in results):.1f}%"
     return Bold(rate) if is_chosen else rate
-
-
-# ---- Markdown -------------------------------------------------------------------------------------------------------
-
-
-def markdown(report: Sequence[Block], *, has_pictures: bool = False) -> str:
-    """The report as Markdown; with pictures, of the files that `curves.draw` writes."""
-    return "\n\n".join(text for block in report if (text := _markdown(block, has_pictures))) + "\n"
-
-
-def _markdown(block: Block, has_pictures: bool) -> str:
-    if isinstance(block, Heading):
-        return f"{'#' * block.level} {_escaped(block.text)}"
-    if isinstance(block, Paragraph):
-        return block.text
-    if isinstance(block, Items):
-        return "\n".join(f"* {_escaped(text)}" for text in block.texts)
-    if isinstance(block, Table):
-        rules = ["---" if i == 0 or i in block.left else "---:" for i in range(len(block.head))]
-        head, *rows = [list(map(_cell, row)) for row in (block.head, *block.rows)]
-        return "\n".join(f"| {' | '.join(row)} |" for row in (head, rules, *rows))
-    if not has_pictures:
-        return ""
-    name = block.environment
-    return f"![Success of each method in {name} over the tokens generated in training](curves-{name}.png)"
-
-
-def _cell(text: str) -> str:
-    escaped = _escaped(text).replace("|", "\\|")
-    return f"**{escaped}**" if isinstance(text, Bold) else escaped
-
-
-def _escaped(text: str) -> str:
-    """A text in a line, in which names of models and folders are no markup."""
-    return _MARKDOWN.sub(r"\\\1", one_line(text))
-
-
-def one_line(text: str) -> str:
-    """A text of a record in a line, with U+FFFD for what a terminal obeys, such as escapes and other directions."""
-    line = " ".join(text.splitlines())
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in line)

@@ -35,9 +35,6 @@ class Cell:
 
     Args:
         phase: `"tuning"`, `"evaluation"` or `"fidelity"`.
-        environment: Its name in the study.
-        method: Its name in the study.
-        seed: Of the run.
         setting: The tuned fields with their values; empty where nothing is tuned.
     """
 
@@ -68,16 +65,12 @@ class CellResult:
     """A finished run.
 
     Args:
-        cell: Which one.
         config: All that determines it, as JSON: the training configuration, the budget, what it was evaluated on.
-        digest: Of `config`.
         success: One character per evaluated instance, `"1"` if the episode succeeded, else `"0"`.
         tokens: Tokens that were generated in training.
-        steps: Optimizer steps.
         seconds: Spent in optimizer steps, rollouts included.
         curve: Success on held-out instances during training: lists `tokens` and `success` of equal length.
         training: Means of logged metrics over a few portions of the training, a list for each with one of `tokens`.
-        packages: Versions that it was made with.
         code: Digest of the source of our packages, whose version may stay while it changes. Empty in older results.
         model: Digest of the files of the model that it started from, where that is a folder. Empty in older results.
         machine: On what: processor, its instructions that torch uses, threads, platform. Empty in older results.
@@ -110,21 +103,17 @@ class CellResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fidelity:
-    """How well a method's advantages agree with counterfactual ones, see `pettingllms_trl.study.credit_fidelity`.
+    """How well a method's advantages agree with counterfactual ones, see `credit_fidelity` of the trainer's study.
 
     Args:
-        cell: Which run.
         config, digest: As in `CellResult`.
         correlation: Rank correlation of the scheme's advantages with counterfactual ones, in [-1, 1]. `None` if all
             of the scheme's advantages are equal.
         interval: Of the correlation, at 95%, by a bootstrap over decisions.
         ceiling: The correlation that exact counterfactual advantages would have, by that of two independent estimates.
-        num_decisions: Decisions that were looked at.
         num_candidates: Candidates of these decisions that the scheme gave an advantage.
         num_continuations: Continuations of each candidate in an estimate.
-        num_episodes: Episodes in which the decisions were taken.
         tokens: Tokens that were generated for all of it.
-        seconds: That it took.
     """
 
     cell: Cell
@@ -146,18 +135,13 @@ class Outline:
     """What a study has planned, for the report.
 
     Args:
-        name: Of the study.
         methods: The methods of each environment, in the order of the report.
         reference: The method that others are compared with.
         compared: The methods that it is compared with, of each environment.
-        seeds: Of the evaluation.
         tokens: Budget of a run, in generated tokens.
-        split: That is evaluated on.
-        num_instances: That are evaluated.
         spread: Assumed standard deviation of a seed's difference between two methods, beyond what instances explain.
         tuning: `seeds`, `split`, `num_instances`, `tokens` and `settings` (labels) of the tuning, and `per_method`,
             the labels of methods that have their own; `None` without one.
-        notes: Sentences for the head of the report.
         primary: The comparisons that the study is made for, at most four, each `{"environment": NAME, "methods": [A,
             B]}` (A less B); intervals are corrected for these alone. None: for all.
         primary_seeds: Of the methods that they name, in their environment: `seeds`, and more.

@@ -4,5 +4,5 @@
 `runner.py` makes jobs of the runs that are missing, which `schedule.py` hands to worker processes (`worker.py`).
 `cells.py` is one run, `preparation.py` makes what it starts from, `guesser.py` is a run without a model, and
 `fidelity.py` measures how well advantages agree with counterfactual ones. `verification.py` repeats a finished run.
-Results are written and reported by `pettingllms_envs.studies`, which needs no torch.
+Results are written and reported by `pettingllms_envs.research.studies`, which needs no torch.
 """

@@ -7,12 +7,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from pettingllms_envs.studies.results import save_outline
+from pettingllms_envs.research.studies.results import save_outline
 from pettingllms_trl.cli.__main__ import refuse_missing, refused
-from pettingllms_trl.study.plans.plan import selected
-from pettingllms_trl.study.plans.study_file import read_study
-from pettingllms_trl.study.runner import Runner
-from pettingllms_trl.study.verification import verify
+from pettingllms_trl.research.study.plans.plan import selected
+from pettingllms_trl.research.study.plans.study_file import read_study
+from pettingllms_trl.research.study.runner import Runner
+from pettingllms_trl.research.study.verification import verify
 
 
 DESCRIPTION = """Compare training methods over several seeds, at equal tokens, with tuned settings.

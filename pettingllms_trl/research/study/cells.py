@@ -19,14 +19,14 @@ from trl.trainer.utils import get_config_model_id
 
 from pettingllms_envs import recorded_settings
 from pettingllms_envs.agents import file_digest
-from pettingllms_envs.studies.results import CellResult
+from pettingllms_envs.research.studies.results import CellResult
 from pettingllms_trl.checkpoints import atomic
 from pettingllms_trl.cli import arguments
 from pettingllms_trl.cli.datasets import makers
 from pettingllms_trl.cli.train import KINDS, make_trainer
 from pettingllms_trl.records import Episode
-from pettingllms_trl.study.machine import CpuSeconds, made_with
-from pettingllms_trl.study.plans.plan import Run, filled
+from pettingllms_trl.research.study.machine import CpuSeconds, made_with
+from pettingllms_trl.research.study.plans.plan import Run, filled
 from pettingllms_trl.trainer.trainer import MultiAgentGRPOTrainer
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
-from pettingllms_envs.studies.results import Cell, CellResult
+from pettingllms_envs.research.studies.results import Cell, CellResult
 
 
 def cpu_seconds_of(cells: Sequence[Cell], finished: Sequence[CellResult]) -> float | None:

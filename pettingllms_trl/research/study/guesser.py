@@ -13,13 +13,13 @@ from typing import Any
 
 from pettingllms_envs.episodes.episode import Instance
 from pettingllms_envs.evaluation.guessers import best_guesser, guessers_of
-from pettingllms_envs.studies.results import CellResult
+from pettingllms_envs.research.studies.results import CellResult
 from pettingllms_trl.cli import arguments
 from pettingllms_trl.cli.datasets import seeds_and_levels
+from pettingllms_trl.research.study.cells import as_recorded
+from pettingllms_trl.research.study.machine import cpu_time, made_with
+from pettingllms_trl.research.study.plans.plan import Run, filled
 from pettingllms_trl.rollout.env_checks import env_maker
-from pettingllms_trl.study.cells import as_recorded
-from pettingllms_trl.study.machine import cpu_time, made_with
-from pettingllms_trl.study.plans.plan import Run, filled
 
 
 def check(run: Run) -> None:

@@ -7,10 +7,10 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-from pettingllms_envs.studies.results import Cell
-from pettingllms_trl.study import preparation
-from pettingllms_trl.study.plans.plan import Run
-from pettingllms_trl.study.schedule import Job
+from pettingllms_envs.research.studies.results import Cell
+from pettingllms_trl.research.study import preparation
+from pettingllms_trl.research.study.plans.plan import Run
+from pettingllms_trl.research.study.schedule import Job
 
 
 def preparation_of(prepare: str | None, cell: Cell, work: Path, logs: Path) -> tuple[Path | None, Job | None]:

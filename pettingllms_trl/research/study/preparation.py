@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from pettingllms_trl.study.plans.plan import filled
+from pettingllms_trl.research.study.plans.plan import filled
 
 
 MARKER = ".prepared"

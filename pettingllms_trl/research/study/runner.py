@@ -7,12 +7,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from pettingllms_envs.studies import power
-from pettingllms_envs.studies.results import Cell, CellResult, Fidelity, changed, label, read, read_all
-from pettingllms_trl.study import cost, schedule
-from pettingllms_trl.study.jobs import preparation_of, request_of
-from pettingllms_trl.study.plans.plan import Run, Study
-from pettingllms_trl.study.tuning import chosen, tuning_of
+from pettingllms_envs.research.studies import power
+from pettingllms_envs.research.studies.results import Cell, CellResult, Fidelity, changed, label, read, read_all
+from pettingllms_trl.research.study import cost, schedule
+from pettingllms_trl.research.study.jobs import preparation_of, request_of
+from pettingllms_trl.research.study.plans.plan import Run, Study
+from pettingllms_trl.research.study.tuning import chosen, tuning_of
 
 
 class Runner:
@@ -73,8 +73,8 @@ class Runner:
 
     def check(self, cells: Sequence[Cell]) -> None:
         """Raise where a configuration has a mistake, before the first run; one seed stands for all."""
-        from pettingllms_trl.study import cells as trainings  # loads torch
-        from pettingllms_trl.study import guesser
+        from pettingllms_trl.research.study import cells as trainings  # loads torch
+        from pettingllms_trl.research.study import guesser
 
         kinds = {(c.phase, c.environment, c.method, label(c.setting)): c for c in cells}
         for cell in kinds.values():

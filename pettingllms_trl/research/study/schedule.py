@@ -118,7 +118,7 @@ class Worker:
         if self._process is None or self._process.poll() is not None:
             self.close()
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "pettingllms_trl.study.worker"],
+                [sys.executable, "-m", "pettingllms_trl.research.study.worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pettingllms_envs.studies.analysis import best_setting
-from pettingllms_envs.studies.results import Cell, CellResult, read
-from pettingllms_trl.study.plans.plan import Study
+from pettingllms_envs.research.studies.analysis import best_setting
+from pettingllms_envs.research.studies.results import Cell, CellResult, read
+from pettingllms_trl.research.study.plans.plan import Study
 
 
 def tuning_of(study: Study, environment: str, method: str) -> list[Cell]:

@@ -6,11 +6,11 @@ import shutil
 from functools import partial
 from pathlib import Path
 
-from pettingllms_envs.studies.agreement import agreement
-from pettingllms_envs.studies.results import CellResult, digest_of, read
-from pettingllms_trl.study import schedule
-from pettingllms_trl.study.jobs import preparation_of, request_of
-from pettingllms_trl.study.plans.plan import Run
+from pettingllms_envs.research.studies.agreement import agreement
+from pettingllms_envs.research.studies.results import CellResult, digest_of, read
+from pettingllms_trl.research.study import schedule
+from pettingllms_trl.research.study.jobs import preparation_of, request_of
+from pettingllms_trl.research.study.plans.plan import Run
 
 
 def finished_run(name: str, results: Path) -> CellResult:

@@ -24,9 +24,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
-from pettingllms_envs.studies.results import Cell, save
-from pettingllms_trl.study import preparation
-from pettingllms_trl.study.plans.plan import Run
+from pettingllms_envs.research.studies.results import Cell, save
+from pettingllms_trl.research.study import preparation
+from pettingllms_trl.research.study.plans.plan import Run
 
 
 class Busy(Exception):
@@ -59,8 +59,8 @@ def _work(request: Mapping[str, Any], folder: Path) -> dict[str, str]:
         if not preparation.is_prepared(folder, request["command"]):  # another study may have finished it meanwhile
             preparation.prepare(folder, request["command"])
         return {"status": "done"}
-    from pettingllms_trl.study import cells, guesser  # loads torch
-    from pettingllms_trl.study.credit_fidelity import fidelity
+    from pettingllms_trl.research.study import cells, guesser  # loads torch
+    from pettingllms_trl.research.study.credit_fidelity import fidelity
 
     run = Run(cell=Cell(**request["cell"]), config=request["config"])
     prepared = None if request["prepared"] is None else Path(request["prepared"])

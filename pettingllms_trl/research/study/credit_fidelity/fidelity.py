@@ -30,15 +30,15 @@ from pettingzoo import AECEnv
 from pettingzoo.utils import BaseWrapper
 from transformers import set_seed
 
-from pettingllms_envs.studies.results import Fidelity, digest_of
+from pettingllms_envs.research.studies.results import Fidelity, digest_of
 from pettingllms_trl.records import Decision, Row
+from pettingllms_trl.research.study.cells import open_trainer
+from pettingllms_trl.research.study.credit_fidelity.known_returns import KnownReturns, Returns, file_name
+from pettingllms_trl.research.study.credit_fidelity.rank_correlation import correlations
+from pettingllms_trl.research.study.plans.plan import Run
 from pettingllms_trl.rollout import RolloutOptions
 from pettingllms_trl.rollout.env_pool import MakeEnv
 from pettingllms_trl.rollout.play import EnvironmentSource
-from pettingllms_trl.study.cells import open_trainer
-from pettingllms_trl.study.credit_fidelity.known_returns import KnownReturns, Returns, file_name
-from pettingllms_trl.study.credit_fidelity.rank_correlation import correlations
-from pettingllms_trl.study.plans.plan import Run
 from pettingllms_trl.trainer.trainer import MultiAgentGRPOTrainer
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pettingllms_envs.studies.results import digest_of
+from pettingllms_envs.research.studies.results import digest_of
 
 
 OF_CREDIT = (

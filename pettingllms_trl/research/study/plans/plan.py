@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-from pettingllms_envs.studies.results import Cell, Outline, digest_of, label
+from pettingllms_envs.research.studies.results import Cell, Outline, digest_of, label
 
 
 PLACEHOLDERS = ("{seed}", "{environment}", "{folder}")
@@ -143,7 +143,7 @@ class Study:
         tuning: How settings are chosen; `None`: they are not.
         prepare: A command that makes models, run once for each folder; `None`: nothing is made.
         fidelity: How credit fidelity is measured.
-        spread: See `pettingllms_envs.studies.power`.
+        spread: See `pettingllms_envs.research.studies.power`.
         curve_points: How often a run is evaluated before and during training, for the curves.
         curve_instances: On how many of the evaluation's instances.
         notes: Sentences for the head of the report.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pettingllms_trl.study.plans.study_values import check_known, mapping, seeds_of
+from pettingllms_trl.research.study.plans.study_values import check_known, mapping, seeds_of
 
 
 MOST_PRIMARY = 4

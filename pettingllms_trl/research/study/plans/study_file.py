@@ -35,11 +35,19 @@ from typing import Any
 import yaml
 
 from pettingllms_envs import recorded_settings
+from pettingllms_envs.research.studies.results import Cell, label
 from pettingllms_envs.settings import STRICT_FORMAT
-from pettingllms_envs.studies.results import Cell, label
-from pettingllms_trl.study.plans.plan import GUESSER_FIELDS, FidelityOptions, Instances, Method, Study, Tuning, merged
-from pettingllms_trl.study.plans.primary import primary_of, primary_seeds_of
-from pettingllms_trl.study.plans.study_values import check_known, flag, mapping, name_of, positive, seeds_of
+from pettingllms_trl.research.study.plans.plan import (
+    GUESSER_FIELDS,
+    FidelityOptions,
+    Instances,
+    Method,
+    Study,
+    Tuning,
+    merged,
+)
+from pettingllms_trl.research.study.plans.primary import primary_of, primary_seeds_of
+from pettingllms_trl.research.study.plans.study_values import check_known, flag, mapping, name_of, positive, seeds_of
 
 
 OWN_FIELDS = {
