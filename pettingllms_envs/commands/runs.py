@@ -35,7 +35,6 @@ DEFAULTS = {"samples": 1, "seed": 0, "max_steps": 1000}
 """Of options that a suite may give, too: so they are None where the command has none."""
 
 LEAST = dict.fromkeys(("limit", "samples", "concurrency", "episode_tokens", "generated_tokens", "max_steps"), 1)
-"""The least values of options."""
 
 MOST_OF_NAME = 60
 """Characters of a folder's name that name the player; a file system takes 255 bytes in all."""

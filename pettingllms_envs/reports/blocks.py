@@ -47,7 +47,6 @@ class Picture(NamedTuple):
     Args:
         name: Of its files, without their endings.
         about: What it shows, for readers who do not see it.
-        caption: The text below it.
         draw: Draws it: the contents of its files by their endings, `png` and `svg`.
     """
 

@@ -67,9 +67,6 @@ class CallsAnew:
     def effects(self, continuations: Sequence[Row]) -> dict[str, Any]:
         """The effect of each call, 0 in an episode without it, with a 95% interval by problems, or episodes of one.
 
-        Args:
-            continuations: Rows of the episodes of `places`.
-
         Returns:
             `episodes`, the number of those whose calls have two continuations each; and `calls`, none if that is below
             2, the largest effect first: `agent`, `call` from 1, `episodes` that have it, `mean`, `low`, `high`, and

@@ -93,10 +93,7 @@ class BlindRole:
         return read_image(self.path, found)
 
     def effects(self, rows: Sequence[Row]) -> dict[str, Any]:
-        """What the role's pictures are worth, with 95% intervals by problems.
-
-        Args:
-            rows: Rows of the episodes of `places`.
+        """What the role's pictures are worth, by the rows of the episodes of `places`, with 95% intervals by problems.
 
         Returns:
             `role`; `episodes`, how many pairs there are; and under `differences` for `success`, where it is known, and

@@ -88,10 +88,9 @@ def cells(benches: Mapping[str, Bench]) -> dict[Seating, Bench]:
 
 
 def payoffs(played: Mapping[Seating, Sequence[Row]], seats: Sequence[str], *, zero_sum: bool) -> Payoffs:
-    """Returns and ratings from the rows of all seatings.
+    """Returns and ratings from the rows of all `seatings`.
 
     Args:
-        played: The rows of each of `seatings`.
         zero_sum: Whether the returns add up to 0. Ratings are relative: where both may gain, they would reward spite.
 
     Raises:

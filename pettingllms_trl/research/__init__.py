@@ -1,4 +1,1 @@
-"""Research on training: `study/` compares methods over many seeds. It may import everything, and nothing imports it.
-
-docs/research.md says what may change.
-"""
+"""Research on training, as `pettingllms_envs.research` is on teams: nothing imports it."""

@@ -23,7 +23,6 @@ class Agreement:
     """Two runs of one configuration.
 
     Args:
-        lines: What agrees, in words.
         status: `EXACT` if everything does, else whether the difference in success is within noise.
     """
 

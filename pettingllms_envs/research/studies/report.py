@@ -71,9 +71,6 @@ def _seeds(seeds: Sequence[int]) -> str:
     return f"seed{'' if len(seeds) == 1 else 's'} {', '.join(map(str, seeds))}"
 
 
-# ---- Comparisons ----------------------------------------------------------------------------------------------------
-
-
 HOW = (
     "The first is Student's, over the seeds' paired differences; the second a bootstrap over seeds and instances; p "
     "is exact, by flipped signs. A verdict needs both intervals to exclude 0."
@@ -104,9 +101,6 @@ def _primary(results: StudyResults) -> Iterator[Block]:
 
 def _comparisons(number: int, kind: str = "") -> str:
     return f"{number} {kind}comparison{'' if number == 1 else 's'}"
-
-
-# ---- An environment -------------------------------------------------------------------------------------------------
 
 
 def _environment(results: StudyResults, environment: str) -> Iterator[Block]:
@@ -203,9 +197,6 @@ def _in_words(difference: Difference) -> str:
         f"Cannot tell whether {reference} or {method} does better: {size} over {len(difference.seeds)} seeds. If the "
         f"difference is real, about {difference.needed:,} seeds would show it."
     )
-
-
-# ---- Credit fidelity and tuning -------------------------------------------------------------------------------------
 
 
 def _fidelity(results: StudyResults) -> Iterator[Block]:

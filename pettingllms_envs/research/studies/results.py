@@ -228,9 +228,6 @@ def changed(one: Any, other: Any) -> list[str]:
     ]
 
 
-# ---- Files ----------------------------------------------------------------------------------------------------------
-
-
 Result = TypeVar("Result", CellResult, Fidelity)
 
 

@@ -74,7 +74,7 @@ def run_cell(run: Run, folder: Path, prepared: Path | None) -> CellResult:
                 raise Stopped(f"stopped by {trainer.stopped_by} at step {trainer.state.global_step}")
             check_spent(trainer.token_budget.num_generated, run.config["tokens"], trainer.state.global_step)
         set_seed(run.cell.seed)  # so that the same weights are evaluated alike, however they were trained
-        success = _played(trainer, rows, "evaluation")
+        success = played(trainer, rows, "evaluation")
         points = [*held_out(trainer.state.log_history), (trainer.token_budget.num_generated, success)]
         trainer.save_model(str(folder / "team"))
         history = [log for log in trainer.state.log_history if "rollout/total_sampled_tokens" in log]
@@ -97,9 +97,9 @@ def run_cell(run: Run, folder: Path, prepared: Path | None) -> CellResult:
 
 
 @contextmanager
-def open_trainer(run: Run, folder: Path, prepared: Path | None) -> Iterator[MultiAgentGRPOTrainer]:
-    """The trainer of a run, whose memory is freed at the end."""
-    trainer = make_trainer(*_parsed(run, folder, prepared))
+def open_trainer(run: Run, folder: Path, prepared: Path | None, **more: Any) -> Iterator[MultiAgentGRPOTrainer]:
+    """The trainer of a run, with further fields, whose memory is freed at the end."""
+    trainer = make_trainer(*_parsed(run, folder, prepared, **more))
     try:
         yield trainer
     finally:
@@ -108,16 +108,22 @@ def open_trainer(run: Run, folder: Path, prepared: Path | None) -> Iterator[Mult
         gc.collect()
 
 
-def _parsed(run: Run, folder: Path, prepared: Path | None) -> tuple[Any, ...]:
-    """The arguments of a run, by way of a file that `pettingllms train --config` would take."""
+def fields_of(run: Run, prepared: Path | None) -> dict[str, Any]:
+    """The fields of a run's training, without what is the run's own."""
     cell = run.cell
+    return as_recorded(
+        filled(run.config["train"], seed=cell.seed, environment=cell.environment, folder=str(prepared or ""))
+    )
+
+
+def _parsed(run: Run, folder: Path, prepared: Path | None, **more: Any) -> tuple[Any, ...]:
+    """The arguments of a run, by way of a file that `pettingllms train --config` would take."""
     fields = {
-        **as_recorded(
-            filled(run.config["train"], seed=cell.seed, environment=cell.environment, folder=str(prepared or ""))
-        ),
+        **fields_of(run, prepared),
         "output_dir": str(folder / "output"),
         "eval_strategy": "no",
         **({"max_generated_tokens": run.config["tokens"]} if run.config.get("tokens") else {}),
+        **more,
     }
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "train.yaml"
@@ -151,7 +157,7 @@ def check_spent(spent: int, budget: int, steps: int) -> None:
         )
 
 
-def _played(trainer: MultiAgentGRPOTrainer, rows: Sequence[Mapping[str, Any]], name: str) -> str:
+def played(trainer: MultiAgentGRPOTrainer, rows: Sequence[Mapping[str, Any]], name: str) -> str:
     """Which of the rows succeed, as one character each."""
     return successes(trainer.play(rows, name=name), len(rows))
 
@@ -177,8 +183,6 @@ class HeldOutCurve(TrainerCallback):
     What it finds is kept in the trainer's log history, which checkpoints hold. Nothing is chosen by it.
 
     Args:
-        rows: Of the evaluation.
-        tokens: Budget of the run.
         points: How often, the start included and the end not, which the evaluation adds.
         instances: How many of the rows.
     """
@@ -206,7 +210,7 @@ class HeldOutCurve(TrainerCallback):
     def _evaluate_if_due(self, state: Any) -> None:
         number, tokens = len(held_out(state.log_history)), self._trainer.token_budget.num_generated
         if number < self._points and number * self._tokens / self._points <= tokens < self._tokens:
-            success = _played(self._trainer, self._rows, f"{HELD_OUT}/{state.global_step}")
+            success = played(self._trainer, self._rows, f"{HELD_OUT}/{state.global_step}")
             state.log_history.append({"step": state.global_step, f"{HELD_OUT}/tokens": tokens, HELD_OUT: success})
 
 

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from pettingllms_envs.research.studies import power
+from pettingllms_envs.research.studies.analysis import best_setting
 from pettingllms_envs.research.studies.results import Cell, CellResult, Fidelity, changed, label, read, read_all
 from pettingllms_trl.research.study import cost, schedule
 from pettingllms_trl.research.study.jobs import preparation_of, request_of
 from pettingllms_trl.research.study.plans.plan import Run, Study
-from pettingllms_trl.research.study.tuning import chosen, tuning_of
 
 
 class Runner:
@@ -20,7 +21,6 @@ class Runner:
 
     Args:
         work: Folder of models, checkpoints and logs.
-        results: Folder of results.
     """
 
     def __init__(self, plan: Study, work: Path, results: Path) -> None:
@@ -74,7 +74,7 @@ class Runner:
     def check(self, cells: Sequence[Cell]) -> None:
         """Raise where a configuration has a mistake, before the first run; one seed stands for all."""
         from pettingllms_trl.research.study import cells as trainings  # loads torch
-        from pettingllms_trl.research.study import guesser
+        from pettingllms_trl.research.study import guesser, supervision
 
         kinds = {(c.phase, c.environment, c.method, label(c.setting)): c for c in cells}
         for cell in kinds.values():
@@ -84,6 +84,8 @@ class Runner:
                     guesser.check(run)
                 else:
                     trainings.check(run, self._work / "check")
+                if run.config.get("supervised"):
+                    supervision.check(run, self._work / "check")
             except (ValueError, TypeError) as error:
                 raise ValueError(f"{cell.method} in {cell.environment}: {error}") from error
 
@@ -169,3 +171,22 @@ class Runner:
             results=self._results,
             log=self._log(cell.name),
         )
+
+
+def tuning_of(study: Study, environment: str, method: str) -> list[Cell]:
+    """The tuning runs that a method's setting in an environment is chosen from."""
+    return [cell for cell in study.tuning_cells() if (cell.environment, cell.method) == (environment, method)]
+
+
+def chosen(study: Study, environment: str, method: str, results: Path) -> Mapping[str, Any]:
+    """The setting with the highest mean success over the tuning seeds; of equal ones, the first in the file.
+
+    All of the method's tuning runs are finished.
+    """
+    if not study.is_tuned(method):
+        return {}
+    assert study.tuning is not None
+    finished = [(cell, read(cell.path(results), CellResult)) for cell in tuning_of(study, environment, method)]
+    settings = study.tuning.settings_of(method)
+    rates = [[result.rate for cell, result in finished if cell.setting == setting] for setting in settings]
+    return settings[best_setting(rates)]

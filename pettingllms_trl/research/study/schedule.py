@@ -141,12 +141,7 @@ class Worker:
                 pass
 
 
-def run(
-    schedule: Schedule,
-    *,
-    num_workers: int,
-    report: Callable[[Job, Answer, float], None],
-) -> bool:
+def run(schedule: Schedule, *, num_workers: int, report: Callable[[Job, Answer, float], None]) -> bool:
     """Run jobs until none is left, and return whether a signal ended it.
 
     SIGINT and SIGTERM end it once the running jobs have saved a checkpoint.

@@ -59,12 +59,13 @@ def _work(request: Mapping[str, Any], folder: Path) -> dict[str, str]:
         if not preparation.is_prepared(folder, request["command"]):  # another study may have finished it meanwhile
             preparation.prepare(folder, request["command"])
         return {"status": "done"}
-    from pettingllms_trl.research.study import cells, guesser  # loads torch
+    from pettingllms_trl.research.study import cells, guesser, supervision  # loads torch
     from pettingllms_trl.research.study.credit_fidelity import fidelity
 
     run = Run(cell=Cell(**request["cell"]), config=request["config"])
     prepared = None if request["prepared"] is None else Path(request["prepared"])
     own = guesser.run_guesser if run.config.get("guesser") else cells.run_cell
+    own = supervision.run_supervised if run.config.get("supervised") else own
     work = fidelity.measure if run.cell.phase == "fidelity" else own
     try:
         save(work(run, folder, prepared), Path(request["results"]))

@@ -52,8 +52,6 @@ class Judged:
     """A decision with the advantages that a scheme gave to its candidates.
 
     Args:
-        advantages: One for each candidate.
-        row: Its instance.
         prefix: The replies of the episode before it.
         instance: Number of its instance among all that were played.
     """
@@ -83,7 +81,6 @@ def measure(run: Run, folder: Path, prepared: Path | None) -> Fidelity:
     """The fidelity of a method's credit with the policies that it starts from.
 
     Args:
-        folder: Of the run.
         prepared: What `{folder}` in the configuration stands for. It gets a file of returns, see `KnownReturns`; if
             there is none, the folder of the environment's runs does.
     """
@@ -241,9 +238,7 @@ def _play(trainer: MultiAgentGRPOTrainer, states: Sequence[State], number: int, 
     prefixes = [state.replies for state in states]
     made = {name: partial(_replayed, make, prefixes) for name, make in makers.items()}
     replayed = dataclasses.replace(
-        source,
-        make_env=made if isinstance(source.make_env, Mapping) else made[""],
-        pool={name: [] for name in made},
+        source, make_env=made if isinstance(source.make_env, Mapping) else made[""], pool={name: [] for name in made}
     )
     options = RolloutOptions(sampling="parallel", num_candidates=number, max_envs=MAX_ENVS)
     for first in range(0, len(states), ROWS_AT_ONCE):

@@ -54,11 +54,12 @@ class Method:
     """One way to train, or none.
 
     Args:
-        fields: Fields of the training configuration.
         per_environment: Further fields by environment.
         only: The environments it is limited to; `None`: all.
         trained: Whether it is trained, or evaluated as it is.
         guesser: Whether it is the best of the task's policies that do not read, see `guesser.py`; it has no model.
+        supervised: How it imitates demonstrations instead, see `supervision.py`: `demonstrations`, and `tokens` of
+            replies or `instances`. `None`: it does not.
     """
 
     fields: Mapping[str, Any] = field(default_factory=dict)
@@ -66,6 +67,7 @@ class Method:
     only: tuple[str, ...] | None = None
     trained: bool = True
     guesser: bool = False
+    supervised: Mapping[str, Any] | None = None
 
     def is_in(self, environment: str) -> bool:
         """Whether the environment is one of its own."""
@@ -78,9 +80,6 @@ class Tuning:
 
     Args:
         settings: The settings that are tried, each a mapping of fields.
-        seeds: With which each is tried.
-        instances: On which they are compared.
-        tokens: Budget of a run.
         per_method: Those of the methods that have fields of their own.
     """
 
@@ -100,7 +99,6 @@ class FidelityOptions:
     """How credit fidelity is measured.
 
     Args:
-        decisions: Number of decisions.
         continuations: Continuations of each candidate in an estimate.
         seed: Of the run and its prepared folder; `None`: the first of the study's seeds.
     """
@@ -137,18 +135,14 @@ class Study:
         methods: By name, in the order of the report.
         reference: The method that others are compared with.
         compare: The methods that it is compared with; the fewer they are, the narrower are the intervals.
-        seeds: Of the evaluation.
         tokens: Budget of a run, in generated tokens.
-        evaluation: What is evaluated.
         tuning: How settings are chosen; `None`: they are not.
         prepare: A command that makes models, run once for each folder; `None`: nothing is made.
         fidelity: How credit fidelity is measured.
         spread: See `pettingllms_envs.research.studies.power`.
         curve_points: How often a run is evaluated before and during training, for the curves.
         curve_instances: On how many of the evaluation's instances.
-        notes: Sentences for the head of the report.
         primary: The comparisons that the study is made for, see `Outline`; part of the digest of every evaluation.
-        primary_seeds: The seeds of the methods that they name.
     """
 
     name: str
@@ -203,7 +197,7 @@ class Study:
             Cell(phase="fidelity", environment=environment, method=method, seed=seed)
             for environment in self.environments
             for method in self.methods_of(environment)
-            if self.methods[method].trained
+            if self.methods[method].trained and not self.methods[method].supervised
         ]
 
     def outline(self) -> Outline:
@@ -267,6 +261,8 @@ class Study:
                 "points": points if method.trained else 0,
                 "instances": min(self.curve_instances, len(instances)),
             }
+        if method.supervised:
+            config |= {"supervised": dict(method.supervised), "curve": {"points": 0, "instances": 0}, "tokens": 0}
         return Run(cell=cell, config=config)
 
 

@@ -7,6 +7,7 @@ environments:             # overrides by name
   plan_path: {env_id: plan_path, env_kwargs: {size: 5}}
 methods:                  # overrides by name; the first is the one that the others are compared with
   at_grpo: {credit: at_grpo}
+  supervised: {supervised: {demonstrations: oracle, tokens: 60000}}   # or instances: 4000; FILE.py:NAME
   single: {per_environment: {plan_path: {env_kwargs: {workflow: single}}}}
   untrained: {trained: false}
 primary: [{environment: plan_path, methods: [at_grpo, single]}]
@@ -50,6 +51,8 @@ from pettingllms_trl.research.study.plans.primary import primary_of, primary_see
 from pettingllms_trl.research.study.plans.study_values import check_known, flag, mapping, name_of, positive, seeds_of
 
 
+AMOUNTS = ("tokens", "instances")
+ORACLE = "oracle"
 OWN_FIELDS = {
     "seed": "seeds",
     "output_dir": "--work",
@@ -190,6 +193,7 @@ def _method(name: str, given: Any, environments: Mapping[str, Any]) -> Method:
     fields = dict(mapping(where, {} if given is None else given))
     only, own = fields.pop("only", None), fields.pop("per_environment", {})
     guesser = flag(f"{where}.guesser", fields.pop("guesser", False), "the best policy that does not read")
+    supervised = _supervised(f"{where}.supervised", fields.pop("supervised", None))
     trained = flag(f"{where}.trained", fields.pop("trained", not guesser), "a method that is trained")
     if only is not None and (not isinstance(only, list) or not only):
         raise ValueError(
@@ -213,7 +217,25 @@ def _method(name: str, given: Any, environments: Mapping[str, Any]) -> Method:
         only=None if only is None else tuple(only),
         trained=trained,
         guesser=guesser,
+        supervised=supervised,
     )
+
+
+def _supervised(where: str, given: Any) -> Mapping[str, Any] | None:
+    if given is None:
+        return None
+    check_known(where, mapping(where, given), {"demonstrations", *AMOUNTS})
+    amounts = [name for name in AMOUNTS if name in given]
+    if len(amounts) != 1:
+        raise ValueError(f"{where} has {amounts or 'no amount'}; expected one of {' and '.join(AMOUNTS)}.")
+    positive(f"{where}.{amounts[0]}", given[amounts[0]])
+    source = given.get("demonstrations", ORACLE)
+    if source != ORACLE and (not isinstance(source, str) or ":" not in source):
+        raise ValueError(
+            f"{where}.demonstrations is {source!r}; expected 'oracle', or FILE.py:NAME, a function of the environment "
+            "and the seeds that yields `Demonstration`s."
+        )
+    return {"demonstrations": source, amounts[0]: given[amounts[0]]}
 
 
 def _compare(given: Any, reference: str, methods: Mapping[str, Any]) -> tuple[str, ...]:
