@@ -11,7 +11,7 @@
     pettingllms audit outputs/my_run
     pettingllms sandbox
 
-Other packages add commands (see `pettingllms_envs.commands`): `train` and `sft` are the trainer's. So does `research`.
+Entry points add commands (see `pettingllms_envs.commands`): `train` and `sft` of the trainer, and those of `research`.
 
 What a user got wrong ends with one line, "error: what was given, what was expected, what to do", and exit status 2.
 """

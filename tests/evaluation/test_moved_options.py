@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from pettingllms_envs import cli
+from pettingllms_envs.commands import plug_ins
 
 
 @pytest.mark.parametrize(
@@ -45,6 +47,15 @@ def test_the_error_names_the_command_to_use_and_it_works(
 def test_two_questions_at_once_are_an_error(capsys: Any) -> None:
     assert cli.main(["bench", "plan_path", "--agents", "null", "--cooperation", "--blame", "2"]) == 2
     assert "--cooperation and --blame were given; expected one of them." in capsys.readouterr().err
+
+
+def test_the_docs_say_of_each_command_whether_it_is_stable_or_research() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "research.md").read_text(encoding="utf-8")
+    row = next(line for line in page.splitlines() if line.startswith("| commands |"))
+    stable, research = (re.findall(r"`([a-z]+)`", cell) for cell in row.split("|")[2:4])
+    plugged = plug_ins()
+    assert sorted([*stable, *research]) == sorted({*cli.COMMANDS, *plugged})
+    assert sorted(research) == sorted(name for name, point in plugged.items() if ".research." in point.value)
 
 
 def test_bench_has_as_many_options_as_are_listed_once() -> None:

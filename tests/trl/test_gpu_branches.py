@@ -41,7 +41,7 @@ BRANCHES = {
     "policies/weights.py": HERE,  # a model per process is not spread over all GPUs
     "cli/vllm_agents.py": HERE,  # graphs are captured
     "cli/transformers_agents.py": HERE,  # the GPU is taken where there is one
-    "study/machine.py": HERE,  # its name is noted
+    "research/study/machine.py": HERE,  # its name is noted
 }
 """Files with such lines, and the file that tests them."""
 
