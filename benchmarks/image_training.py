@@ -65,14 +65,15 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLIm
 
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.core import Role
+from pettingllms_envs.environments.plan_path.rules import PlanPath
+from pettingllms_envs.environments.plan_path.text import read_board
 from pettingllms_envs.evaluation.statistics import studentized_bootstrap
-from pettingllms_envs.observations import Image, text_of
+from pettingllms_envs.observations import Image
 from pettingllms_envs.pictures import opened
-from pettingllms_envs.tasks.plan_path import PlanPath
-from pettingllms_envs.tasks.plan_path_text import read_board
+from pettingllms_envs.prompts import text_of
+from pettingllms_envs.teams.describer_solver import DescriberSolver, best_constant, read_rows, share_right
+from pettingllms_envs.teams.single import PLANNER, Single
 from pettingllms_envs.views import apply_view, board_picture
-from pettingllms_envs.workflows.describer_solver import DescriberSolver, best_constant, read_rows, share_right
-from pettingllms_envs.workflows.single import PLANNER, Single
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from tiny_vlms import QWEN_TOKENS, StillProcessor
 

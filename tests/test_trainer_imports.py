@@ -22,11 +22,11 @@ ALLOWED = {
     "credit": {"records", "config", "rollout.branching", "policies.escaping"},
     "policies": DATA | {"pixels"},
     # What an engine takes of a GPU is a part of its row, in the terms of the estimate.
-    "engines": DATA | {"policies", "processes", "structure", "estimate.runs", "pixels"},
+    "engines": DATA | {"policies", "processes", "structure", "estimate.engine_options", "pixels"},
     # A row of the engines' table, made of what engines share.
     "engines/vllm": DATA
     | {"policies", "processes", "engines.batched", "engines.kinds", "engines.router", "engines.weight_store"}
-    | {"estimate.runs", "pixels"},
+    | {"estimate.engine_options", "pixels"},
     "sft": DATA | {"policies", "pixels"},
     "imitation": DATA | {"update.token_budget"},
     "update": DATA | {"policies", "structure", "pixels"},

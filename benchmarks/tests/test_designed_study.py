@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from pettingllms_envs.registry import make
 from pettingllms_envs.research.studies.results import Cell
-from pettingllms_envs.workflows.designs import Design, Member, read_design, write_design
+from pettingllms_envs.teams.designs import Design, Member, read_design, write_design
 from pettingllms_trl.research.study.plans.plan import filled
 from pettingllms_trl.research.study.plans.study_file import read_study
 

@@ -27,7 +27,7 @@ from pettingllms_envs.evaluation import bench as benches
 from pettingllms_envs.evaluation import data_label, teams
 from pettingllms_envs.evaluation.agent_pools import WITHOUT_MODEL
 from pettingllms_envs.evaluation.statistics import wilson
-from pettingllms_envs.observations import read_observation
+from pettingllms_envs.prompts import read_observation
 from pettingllms_envs.settings import STRICT_FORMAT, to_json
 
 

@@ -18,14 +18,15 @@ from typing import Any
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.core import ToolResult, ToolSpec
 from pettingllms_envs.datasets.problems import Problem
-from pettingllms_envs.observations import ROLES, Prompt, text_of
+from pettingllms_envs.observations import Prompt
+from pettingllms_envs.prompts import ROLES, text_of
 from pettingllms_envs.quoting import lines_outside
 from pettingllms_envs.replies import END_OF_THINKING, PYTHON
 from pettingllms_envs.retrieval import Passage
+from pettingllms_envs.teams.tool_calls import ToolCalls
 from pettingllms_envs.testing.features import calling, readable, specs_of, tools_of, with_tools
 from pettingllms_envs.testing.play import Case, Failed, Policy, Start, best, blaming, episode, oracle_of
 from pettingllms_envs.tools.calls import Call, text_call, written_call
-from pettingllms_envs.workflows.tool_calls import ToolCalls
 
 
 MARK = "qxvz"

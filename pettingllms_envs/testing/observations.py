@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, ValuesView
 from typing import Any
 
 from pettingllms_envs.episodes.difference import short
-from pettingllms_envs.observations import read_observation
+from pettingllms_envs.prompts import read_observation
 from pettingllms_envs.testing.competition import competition
 from pettingllms_envs.testing.play import (
     Case,

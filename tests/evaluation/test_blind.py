@@ -15,10 +15,10 @@ from PIL import Image as Picture
 
 from chat_server import ChatServer, serving
 from pettingllms_envs import cli
+from pettingllms_envs.environments.plan_path.rules import GOAL, WALKER, WALL
 from pettingllms_envs.episodes.files import read
 from pettingllms_envs.episodes.prompts import digests_of, messages_of
 from pettingllms_envs.research.blind import BlindRole
-from pettingllms_envs.tasks.plan_path import GOAL, WALKER, WALL
 
 
 SIZE = 3

@@ -12,7 +12,7 @@ import pettingllms_envs
 from pettingllms_envs import cli
 from pettingllms_envs.episodes import files
 from pettingllms_envs.page import page
-from pettingllms_envs.workflows.designs import Design, Member, write_design
+from pettingllms_envs.teams.designs import Design, Member, write_design
 
 
 DESIGN = write_design(Design((Member("Add."), Member("Check.", (0,)))))

@@ -16,6 +16,7 @@ from rich.console import Console
 
 import pettingllms_envs
 from pettingllms_envs.agents.spec import parse
+from pettingllms_envs.bounds import HasBlindBound, HasLoneBound
 from pettingllms_envs.commands import counted, refuse, say, user_errors
 from pettingllms_envs.commands.runs import asked, default_output, missing, say_problems, specs, watched
 from pettingllms_envs.episodes.files import write_json
@@ -24,7 +25,6 @@ from pettingllms_envs.evaluation import tables, team_forms
 from pettingllms_envs.evaluation.bench import roles_of
 from pettingllms_envs.evaluation.guessers import best_guesser, guessers_of
 from pettingllms_envs.evaluation.team_forms import TEAM
-from pettingllms_envs.features import HasBlindBound, HasLoneBound
 from pettingllms_envs.page.cooperation import NUMBERS, build
 from pettingllms_envs.research import cooperation
 from pettingllms_envs.research.commands import add_team, one_team
