@@ -1,7 +1,4 @@
-"""Answer problems of this package in the manner of AIME, or with `year=2024` the exam's own: whole numbers to 999.
-
-Settings: `environments.mathematics.aime.Aime`; of every environment: `assembly.assemble`.
-"""
+"""Answer problems of this package in the manner of AIME, or with `year=2024` the exam's own: whole numbers to 999."""
 
 from pettingllms_envs.assembly import assemble
 from pettingllms_envs.environments.mathematics import WORKFLOWS

@@ -1,7 +1,4 @@
-"""Answer questions whose facts lie in two archives: agents who tell each other can, and who reads one provably cannot.
-
-Settings: `environments.archives.rules.Archives`, `librarians`; of every environment: `assembly.assemble`.
-"""
+"""Answer questions whose facts lie in two archives: a team can, and who reads one provably cannot."""
 
 from pettingllms_envs.assembly import DESIGNED, assemble
 from pettingllms_envs.environments.archives.librarians import WORKFLOWS

@@ -1,8 +1,6 @@
 """Write a program for a problem of this package in the manner of CodeContests, or with `data` of its own.
 
 A coder and a tester play, or a coder alone.
-
-Settings: `environments.coding.code_contests.CodeContests`; of every environment: `assembly.assemble`.
 """
 
 from pettingllms_envs.assembly import assemble

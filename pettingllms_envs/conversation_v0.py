@@ -1,8 +1,6 @@
 """A conversation of roles about a prompt, whose replies a trainer's reward functions judge.
 
-The settings: `Prompts` and `Conversation` in `pettingllms_envs.environments.conversation`; all other arguments:
-`pettingllms_envs.assembly.assemble`. `pettingllms_envs.conversation(roles=[...])` makes one for
-`MultiAgentGRPOTrainer(env=...)`.
+`pettingllms_envs.conversation(roles=[...])` makes one for `MultiAgentGRPOTrainer(env=...)`.
 """
 
 from pettingllms_envs.assembly import assemble

@@ -1,7 +1,4 @@
-"""Hanabi for two to five players, each of whom sees all cards but its own.
-
-Settings: `environments.hanabi.rules.Hanabi`, `teams.cooperative`; of every environment: `assembly.assemble`.
-"""
+"""Hanabi for two to five players, each of whom sees all cards but its own."""
 
 from pettingllms_envs.assembly import assemble
 from pettingllms_envs.environments.hanabi.rules import Hanabi

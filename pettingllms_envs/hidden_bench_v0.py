@@ -1,7 +1,6 @@
 """Choose as a group whose members know different facts, on tasks of this package in the manner of HiddenBench: a test.
 
-With `data` HiddenBench itself. The task and its settings: `pettingllms_envs.environments.hidden_bench.rules`; the
-workflows: `discussion` beside it; all other arguments: `pettingllms_envs.assembly.assemble`.
+With `data` HiddenBench itself.
 """
 
 from pettingllms_envs.assembly import assemble

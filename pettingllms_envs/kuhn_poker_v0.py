@@ -1,7 +1,4 @@
-"""Poker with a card each and one round of betting, for two or three players, each of whom plays for itself.
-
-Settings: `environments.kuhn_poker.rules.KuhnPoker`; of every environment: `assembly.assemble`.
-"""
+"""Poker with a card each and one round of betting, for two or three players, each of whom plays for itself."""
 
 from pettingllms_envs.assembly import assemble
 from pettingllms_envs.environments.kuhn_poker.rules import KuhnPoker

@@ -1,7 +1,4 @@
-"""Answer problems of mathematics: of this package, or with `data` of any data set with problems and answers.
-
-Settings: `environments.mathematics.math.Math`; of every environment: `assembly.assemble`.
-"""
+"""Answer problems of mathematics: of this package, or with `data` of any data set with problems and answers."""
 
 from pettingllms_envs.assembly import DESIGNED, assemble
 from pettingllms_envs.environments.mathematics import WORKFLOWS

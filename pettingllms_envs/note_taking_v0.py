@@ -1,7 +1,4 @@
-"""Remember readings that pass once in notes of a few digits: two note takers can, and one provably cannot.
-
-Settings: `environments.note_taking.rules.NoteTaking`, `note_takers`; of every environment: `assembly.assemble`.
-"""
+"""Remember readings that pass once in notes of a few digits: two note takers can, and one provably cannot."""
 
 from pettingllms_envs.assembly import assemble
 from pettingllms_envs.environments.note_taking.note_takers import FullView, LoneNoteTaker, NoteTakers, SilentNoteTakers

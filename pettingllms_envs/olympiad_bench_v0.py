@@ -1,8 +1,6 @@
 """Answer problems of this package in the manner of OlympiadBench, or with `data` its own.
 
 Answers are numbers, expressions, tuples and intervals.
-
-Settings: `environments.mathematics.olympiad_bench`; of every environment: `assembly.assemble`.
 """
 
 from pettingllms_envs.assembly import assemble

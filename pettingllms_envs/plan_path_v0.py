@@ -1,7 +1,4 @@
-"""Walk to the goal on a grid with blocked cells, a list of moves at a time.
-
-Settings: `environments.plan_path.rules.PlanPath`; of every environment: `assembly.assemble`.
-"""
+"""Walk to the goal on a grid with blocked cells, a list of moves at a time."""
 
 from pettingllms_envs.assembly import DESCRIBER_SOLVER, DESIGNED, GAMES, assemble
 from pettingllms_envs.environments.plan_path.rules import PlanPath

@@ -1,8 +1,7 @@
 """Search for passages and answer questions of several hops, of this package in the manner of HotpotQA.
 
 With `data` HotpotQA, 2WikiMultihopQA or MuSiQue, whose questions have paragraphs of their own, or any questions with a
-corpus or a retriever of yours. The task and its settings: `pettingllms_envs.environments.search.rules.Search`; the
-workflows: `searchers` beside it; all other arguments: `pettingllms_envs.assembly.assemble`.
+corpus or a retriever of yours.
 """
 
 from pettingllms_envs.assembly import assemble

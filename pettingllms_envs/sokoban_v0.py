@@ -1,7 +1,4 @@
-"""Push every box onto a goal, a list of moves at a time.
-
-Settings: `environments.sokoban.rules.Sokoban`; of every environment: `assembly.assemble`.
-"""
+"""Push every box onto a goal, a list of moves at a time."""
 
 from pettingllms_envs.assembly import DESCRIBER_SOLVER, GAMES, assemble
 from pettingllms_envs.environments.sokoban.rules import Sokoban

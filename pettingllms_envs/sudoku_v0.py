@@ -1,7 +1,4 @@
-"""Fill the grid so that every row, column and box has each digit once, the clues kept.
-
-Settings: `environments.sudoku.rules.Sudoku`; of every environment: `assembly.assemble`.
-"""
+"""Fill the grid so that every row, column and box has each digit once, the clues kept."""
 
 from pettingllms_envs.assembly import DESCRIBER_SOLVER, GAMES, assemble
 from pettingllms_envs.environments.sudoku.rules import Sudoku

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from pettingllms_envs.core import Unreadable
-from pettingllms_envs.replies.fences import FENCE
-from pettingllms_envs.replies.thoughts import without_thoughts
+from pettingllms_envs.replies.fences import FENCE, without_thoughts
 
 
 TWO_ANSWERS = Unreadable("it marks two different answers")

@@ -11,13 +11,7 @@ from typing import Any, NamedTuple
 
 
 class Later(NamedTuple):
-    """A workflow that is imported when an environment is played in it.
-
-    Args:
-        name: Its name, such as `"draft_plan"`.
-        module: Where it is: `"pettingllms_envs.teams.draft_plan"`.
-        kind: Its class: `"DraftPlan"`.
-    """
+    """A workflow that is imported when an environment is played in it: its name, its module, and its class there."""
 
     name: str
     module: str

@@ -94,11 +94,7 @@ class TurnState(NamedTuple, Generic[State]):
 
 @dataclass(frozen=True, slots=True)
 class TurnWorkflow(CountedMessages, BaseWorkflow[State, Move]):
-    """Agents act in a fixed order, and the last one's reply is played.
-
-    Args:
-        num_turns: Turn budget, at least 1; each agent acts once in a turn.
-    """
+    """Each agent acts once in a turn, in a fixed order, and the last one's reply is played."""
 
     roles: ClassVar[tuple[Role, ...]]
     channel: ClassVar[Channel] = Channel()

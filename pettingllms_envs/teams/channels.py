@@ -20,7 +20,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from pettingllms_envs.core import check_whole
 from pettingllms_envs.quoting import quote
-from pettingllms_envs.replies.thoughts import without_thoughts
+from pettingllms_envs.replies.fences import without_thoughts
 from pettingllms_envs.state_digest import Reported
 
 

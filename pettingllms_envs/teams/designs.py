@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from pettingllms_envs.core import Unreadable
 from pettingllms_envs.replies import END_OF_THINKING
-from pettingllms_envs.replies.thoughts import without_thoughts
+from pettingllms_envs.replies.fences import without_thoughts
 from pettingllms_envs.tools.calls import strict_json
 
 

@@ -52,11 +52,7 @@ class ProposalState(NamedTuple, Generic[State]):
 
 @dataclass(frozen=True, slots=True)
 class ProposalWorkflow(BaseWorkflow[State, Move]):
-    """A proposer and a planner play the task together; how a proposal is read is left to the subclass.
-
-    Args:
-        num_turns: Turn budget, at least 1; both roles act once in a turn.
-    """
+    """A proposer and a planner act once in each turn; how a proposal is read is left to the subclass."""
 
     roles: ClassVar[tuple[Role, ...]]
 

@@ -27,11 +27,7 @@ SOLVER = Role(
 
 @dataclass(frozen=True, slots=True)
 class SelfVerification(AnswerRounds[State]):
-    """One solver who verifies its own solution.
-
-    Args:
-        num_turns: Turn budget, at least 1; a reply each.
-    """
+    """One solver who verifies its own solution; a turn is a reply."""
 
     num_turns: int = 3
 

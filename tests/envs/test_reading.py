@@ -13,9 +13,9 @@ from pettingllms_envs.environments.plan_path.rules import PlanPath
 from pettingllms_envs.environments.search.rules import Search, SearchMove
 from pettingllms_envs.environments.sudoku.rules import Sudoku
 from pettingllms_envs.programs.replies import read_reply
+from pettingllms_envs.replies.fences import without_thoughts
 from pettingllms_envs.replies.marks import TWO_ANSWERS
 from pettingllms_envs.replies.reading import with_reading
-from pettingllms_envs.replies.thoughts import without_thoughts
 from pettingllms_envs.tasks.base import OpenTask
 from pettingllms_envs.teams.designs import Design, Limits, Member, read_design, write_design
 from pettingllms_envs.tools import make_tool

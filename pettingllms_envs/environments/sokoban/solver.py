@@ -11,18 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pettingllms_envs.core import check_choice
-from pettingllms_envs.environments.sokoban.bound import (
-    DEAD,
-    FAR,
-    Position,
-    Room,
-    bound_of,
-    frozen,
-    lower_bound,
-    region,
-    room_of,
-    steps_of,
-)
+from pettingllms_envs.environments.sokoban import bound
 from pettingllms_envs.replies import LETTERS
 
 
@@ -47,7 +36,7 @@ class SearchLimitError(Exception):
     """The search gave up at the limit it was given: nothing is known about the position."""
 
 
-def solve(position: Position, by: str = "moves", *, max_nodes: int | None = None) -> Solution | None:
+def solve(position: bound.Position, by: str = "moves", *, max_nodes: int | None = None) -> Solution | None:
     """An optimal solution, the same every time, or None if there is none.
 
     Args:
@@ -58,21 +47,23 @@ def solve(position: Position, by: str = "moves", *, max_nodes: int | None = None
         SearchLimitError: The search gave up.
     """
     check_choice("by", by, ("moves", "pushes"))
-    if lower_bound(position) == DEAD:
+    if bound.lower_bound(position) == bound.DEAD:
         return None
     found, nodes = _search(position, by == "moves", max_nodes)
     return None if found is None else _written(position, found, nodes)
 
 
-def _search(position: Position, by_moves: bool, max_nodes: int | None) -> tuple[list[tuple[int, int]] | None, int]:
+def _search(
+    position: bound.Position, by_moves: bool, max_nodes: int | None
+) -> tuple[list[tuple[int, int]] | None, int]:
     """The pushes of an optimal solution, each as the player's cell before it and the step; and the nodes taken up."""
     width, walls, goals, boxes, player = position
-    room, start = room_of(width, walls, goals), (boxes, 1 << player)
+    room, start = bound.room_of(width, walls, goals), (boxes, 1 << player)
     floor = room.floor
     regions: dict[int, list[int] | None] = {}  # per placement of boxes where the player can be, or None
     costs, came = {start: 0}, dict[Node, tuple[Node, int, int]]()
     # Per sum of cost and bound the nodes, last in, first out, each with the cells that the player can reach if known.
-    queue: list[list[tuple[int, Node, int]]] = [[] for _ in range(bound_of(room, *start))]
+    queue: list[list[tuple[int, Node, int]]] = [[] for _ in range(bound.bound_of(room, *start))]
     queue.append([(0, start, 0)])
     nodes = total = 0
     while total < len(queue):
@@ -91,10 +82,10 @@ def _search(position: Position, by_moves: bool, max_nodes: int | None) -> tuple[
         if by_moves:
             layers = _layers(floor & ~boxes, at, width)
         else:
-            layers = (reach or region(floor & ~boxes, at, width),)
+            layers = (reach or bound.region(floor & ~boxes, at, width),)
         for walk, box, step, after in _pushes(room, boxes, layers):
             if after not in regions:
-                regions[after] = None if frozen(walls, room.dead_cells, after, width) & ~goals else []
+                regions[after] = None if bound.frozen(walls, room.dead_cells, after, width) & ~goals else []
             known = regions[after]
             if known is None:
                 continue
@@ -102,14 +93,14 @@ def _search(position: Position, by_moves: bool, max_nodes: int | None) -> tuple[
             if not by_moves:
                 reach = next((cells for cells in known if cells & box), 0)
                 if not reach:
-                    reach = region(floor & ~after, box, width)
+                    reach = bound.region(floor & ~after, box, width)
                     known.append(reach)
                 there = after, reach & -reach
             spent = cost + walk + 1
-            if costs.get(there, FAR) <= spent:
+            if costs.get(there, bound.FAR) <= spent:
                 continue
-            whole = spent + bound_of(room, after, box)
-            if whole >= FAR:
+            whole = spent + bound.bound_of(room, after, box)
+            if whole >= bound.FAR:
                 continue
             costs[there] = spent
             came[there] = node, box.bit_length() - 1 - step, step
@@ -118,10 +109,10 @@ def _search(position: Position, by_moves: bool, max_nodes: int | None) -> tuple[
     return None, nodes
 
 
-def _pushes(room: Room, boxes: int, layers: Sequence[int]) -> list[tuple[int, int, int, int]]:
+def _pushes(room: bound.Room, boxes: int, layers: Sequence[int]) -> list[tuple[int, int, int, int]]:
     """The pushes from the cells of each layer: the layer's number, the box, the step, and the boxes after it."""
     onto, found = room.live & ~boxes, []
-    for step in steps_of(room.width):
+    for step in bound.steps_of(room.width):
         pushable = boxes & _shift(onto, -step)
         if pushable:
             for walk, cells in enumerate(layers):
@@ -157,14 +148,14 @@ def _path(came: Mapping[Node, tuple[Node, int, int]], node: Node) -> list[tuple[
     return path[::-1]
 
 
-def _written(position: Position, pushes: list[tuple[int, int]], nodes: int) -> Solution:
+def _written(position: bound.Position, pushes: list[tuple[int, int]], nodes: int) -> Solution:
     """The pushes with shortest walks between them."""
     width, walls, _, boxes, player = position
     floor = ~walls & (1 << walls.bit_length()) - 1
     moves = ""
     for cell, step in pushes:
         walk = _walk(_layers(floor & ~boxes, 1 << cell, width), player, width)
-        moves += walk + LETTERS[steps_of(width).index(step)]
+        moves += walk + LETTERS[bound.steps_of(width).index(step)]
         player = cell + step
         boxes ^= 1 << player | 1 << player + step
     return Solution(moves, len(pushes), nodes)
@@ -175,7 +166,9 @@ def _walk(layers: Sequence[int], player: int, width: int) -> str:
     moves = ""
     far = next(number for number, cells in enumerate(layers) if cells >> player & 1)
     for cells in layers[:far][::-1]:
-        letter, step = next(way for way in zip(LETTERS, steps_of(width), strict=True) if cells >> player + way[1] & 1)
+        letter, step = next(
+            way for way in zip(LETTERS, bound.steps_of(width), strict=True) if cells >> player + way[1] & 1
+        )
         moves += letter
         player += step
     return moves

@@ -28,20 +28,8 @@ from operator import eq
 from typing import ClassVar, NamedTuple
 
 from pettingllms_envs.core import SPLITS, Unreadable, check_choice, check_whole
-from pettingllms_envs.environments.sudoku import digging, table
+from pettingllms_envs.environments.sudoku import digging, table, text
 from pettingllms_envs.environments.sudoku.solver import BOXES, candidates, solutions
-from pettingllms_envs.environments.sudoku.text import (
-    Fills,
-    cell_names,
-    conflict_cells,
-    conflicts,
-    filled_cells,
-    lay_out,
-    name_fills,
-    read_board,
-    read_reply,
-    write_fills,
-)
 from pettingllms_envs.features import Tile
 from pettingllms_envs.instances import seeded
 from pettingllms_envs.tasks.base import OpenTask
@@ -128,7 +116,7 @@ class Sudoku(OpenTask[SudokuState]):
         size, digits = self.size, "123456789"[: self.size]
         whole = [*table.GRIDS] if size == 4 else [_regular(size)]
         whole += [grid[::-1] for grid in whole] + [digit * size * size for digit in digits]
-        fills: list[Fills] = [tuple(enumerate(grid)) for grid in dict.fromkeys(whole)]
+        fills: list[text.Fills] = [tuple(enumerate(grid)) for grid in dict.fromkeys(whole)]
         fills += [tuple(enumerate(digits)), *(((cell, digit),) for cell in (0, size * size - 1) for digit in digits)]
         return tuple(map(self.write, fills))
 
@@ -166,11 +154,11 @@ class Sudoku(OpenTask[SudokuState]):
             clues, solution = digging.draw(rng, self.size, empties, split, grades)
         return SudokuState(clues, clues, solution)
 
-    def parse(self, reply: str) -> Fills | Unreadable:
+    def parse(self, reply: str) -> text.Fills | Unreadable:
         """The fills, or the digits of the whole grid, that the reply ends with; see `text.read_reply`."""
-        return read_reply(self.size, reply)
+        return text.read_reply(self.size, reply)
 
-    def apply(self, state: SudokuState, move: Fills) -> SudokuState:
+    def apply(self, state: SudokuState, move: text.Fills) -> SudokuState:
         """Fill the cells; nothing at all if a clue is contradicted."""
         clues, grid = state.clues, list(state.grid)
         for cell, digit in move:
@@ -191,7 +179,7 @@ class Sudoku(OpenTask[SudokuState]):
         right: int = sum(map(eq, grid, solution)) - len(grid) + to_fill
         return (2 * right - filled) / to_fill
 
-    def costs(self, before: SudokuState, move: Fills, after: SudokuState) -> Mapping[str, float]:
+    def costs(self, before: SudokuState, move: text.Fills, after: SudokuState) -> Mapping[str, float]:
         """`clue` if the move contradicts a clue."""
         return {"clue": CLUE} if _broken(before, move) else {}
 
@@ -217,18 +205,18 @@ class Sudoku(OpenTask[SudokuState]):
         """The grid, how many cells are empty, what was filled so far, and which digits are twice where."""
         clues, grid, _ = state
         size = self.size
-        lines = f"{lay_out(size, grid)}\nEmpty cells: {grid.count('0')}."
+        lines = f"{text.lay_out(size, grid)}\nEmpty cells: {grid.count('0')}."
         if grid != clues:
-            filled = tuple([(cell, grid[cell]) for cell in filled_cells(clues, grid)])
-            lines += f" Filled since the start: {name_fills(size, filled)}."
-            twice = conflicts(size, clues, grid)
+            filled = tuple([(cell, grid[cell]) for cell in text.filled_cells(clues, grid)])
+            lines += f" Filled since the start: {text.name_fills(size, filled)}."
+            twice = text.conflicts(size, clues, grid)
             if twice:
                 lines += f"\nAgainst the rules, twice: {', '.join(twice)}."
         return lines
 
-    def describe(self, before: SudokuState, move: Fills, after: SudokuState, *, proposed: bool = False) -> str:
+    def describe(self, before: SudokuState, move: text.Fills, after: SudokuState, *, proposed: bool = False) -> str:
         """What is filled, and which digits are now twice somewhere; or which clues the move contradicts."""
-        names, would = cell_names(self.size), "would be" if proposed else "was"
+        names, would = text.cell_names(self.size), "would be" if proposed else "was"
         broken = _broken(before, move)
         if broken:
             clues = ", ".join(f"{names[cell]} is the clue {before.clues[cell]}" for cell in broken[:MOST_NAMED])
@@ -237,21 +225,21 @@ class Sudoku(OpenTask[SudokuState]):
         filled = tuple((cell, digit) for cell, digit in move if before.grid[cell] != digit)
         if not filled:
             return f"Nothing {would} changed: these digits are there already."
-        twice = conflicts(self.size, after.clues, after.grid)
+        twice = text.conflicts(self.size, after.clues, after.grid)
         if twice:
-            earlier = conflicts(self.size, before.clues, before.grid)
+            earlier = text.conflicts(self.size, before.clues, before.grid)
             twice = tuple(each for each in twice if each not in earlier)
         end = f" {'Then' if proposed else 'Now'} twice, against the rules: {', '.join(twice)}." if twice else ""
-        return f"{name_fills(self.size, filled)}.{end}"
+        return f"{text.name_fills(self.size, filled)}.{end}"
 
-    def oracle(self, state: SudokuState) -> Fills:
+    def oracle(self, state: SudokuState) -> text.Fills:
         """The fills of all cells that are empty or wrong; of all cells if there are none."""
         pairs = enumerate(zip(state.grid, state.solution, strict=True))
         return tuple((cell, right) for cell, (now, right) in pairs if now != right) or tuple(enumerate(state.solution))
 
-    def write(self, move: Fills) -> str:
+    def write(self, move: text.Fills) -> str:
         """`Fill: r1c2=3 r2c4=1`, or `Grid: 1234/3412/2143/4321` if every cell has a fill."""
-        return write_fills(self.size, move)
+        return text.write_fills(self.size, move)
 
     def outcome(self, state: SudokuState) -> Mapping[str, bool | int | float]:
         """`success`; cells `empty` and `wrong`; `conflicts`, digits twice in a row, column or box; `clues`."""
@@ -261,7 +249,7 @@ class Sudoku(OpenTask[SudokuState]):
             "success": grid == solution,
             "empty": empty,
             "wrong": len(grid) - empty - sum(map(eq, grid, solution)),
-            "conflicts": len(conflicts(self.size, clues, grid)),
+            "conflicts": len(text.conflicts(self.size, clues, grid)),
             "clues": len(clues) - clues.count("0"),
         }
 
@@ -273,7 +261,7 @@ class Sudoku(OpenTask[SudokuState]):
     def tiles(self, state: SudokuState) -> list[list[Tile]]:
         """Boxes in two shades, clues dark, the player's digits blue, those in conflict red."""
         size, (high, wide) = self.size, BOXES[self.size]
-        conflicting = conflict_cells(size, state.clues, state.grid)
+        conflicting = text.conflict_cells(size, state.clues, state.grid)
         cells = []
         for cell, (clue, digit) in enumerate(zip(state.clues, state.grid, strict=True)):
             row, column = divmod(cell, size)
@@ -282,7 +270,7 @@ class Sudoku(OpenTask[SudokuState]):
         return [cells[start : start + size] for start in range(0, size * size, size)]
 
 
-def _broken(state: SudokuState, move: Fills) -> list[int]:
+def _broken(state: SudokuState, move: text.Fills) -> list[int]:
     """The clue cells for which the move has another digit."""
     clues = state.clues
     return [cell for cell, digit in move if clues[cell] != digit and clues[cell] != "0"]
@@ -297,11 +285,11 @@ def _regular(size: int) -> str:
 
 def _puzzle(size: int, board: str) -> SudokuState:
     """The start state of a board written out."""
-    clues = read_board(size, board)
+    clues = text.read_board(size, board)
     expected = "expected a puzzle with exactly one solution. Correct the board."
     if "0" not in clues:
         raise ValueError(f"board {clues} has no empty cell; {expected}")
-    twice = conflicts(size, "0" * len(clues), clues)
+    twice = text.conflicts(size, "0" * len(clues), clues)
     if twice:
         raise ValueError(f"board {clues} has a digit twice: {', '.join(twice)}; {expected}")
     found = [*islice(solutions(size, candidates(size, clues)), 2)]
