@@ -41,10 +41,10 @@ from pettingllms_envs.environments.archives.world import ARCHIVES, World
 from pettingllms_envs.environments.note_taking import note_takers
 from pettingllms_envs.environments.note_taking.rules import NoteTaking
 from pettingllms_envs.episodes.episode import Instance
-from pettingllms_envs.evaluation.cooperation import Difference, differences
 from pettingllms_envs.evaluation.guessers import best_guesser
 from pettingllms_envs.evaluation.statistics import wilson
 from pettingllms_envs.evaluation.team_forms import CUT, FULL, TEAM, is_alone
+from pettingllms_envs.research.cooperation import Difference, differences
 from pettingllms_envs.testing.cooperation import lone_bound, play_forms
 
 

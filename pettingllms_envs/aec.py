@@ -121,7 +121,7 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
       holds), `defaults` of the others, `workflows`, the names of those that it can be played in, and where roles have
       tools `tools`: of each role's name,
       digest, and whether they are deterministic. Where one is not, an episode may not replay exactly;
-    * of a team that `pettingllms bench --cooperation` can compare `cooperation`, the settings of its other forms, see
+    * of a team that `pettingllms cooperation` can compare `cooperation`, the settings of its other forms, see
       docs/cooperation.md.
 
     The order of calls is enforced here, with no wrapper around it: a call that comes too early or too late raises.

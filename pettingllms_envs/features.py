@@ -338,7 +338,7 @@ class Forms(NamedTuple):
 
 @runtime_checkable
 class HasForms(Protocol):
-    """An optional feature of a team's workflow: the forms that `pettingllms bench --cooperation` compares it with.
+    """An optional feature of a team's workflow: the forms that `pettingllms cooperation` compares it with.
 
     An environment that is not made by `assemble` has them in `metadata["cooperation"]`, see docs/cooperation.md.
     """

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Collection
 from pathlib import Path
 
@@ -33,6 +34,7 @@ CORE = "pettingllms_envs.core"
 FEATURES = "pettingllms_envs.features"
 INSIDE = "pettingllms_envs.sandbox.inside"
 QUOTING = "pettingllms_envs.quoting"
+RESEARCH = "research"
 PROMPTS = "pettingllms_envs.prompts"
 
 # What tasks and workflows on problems of data sets are judged by.
@@ -120,9 +122,7 @@ ALLOWED_IMPORTS = {
         "pettingllms_envs.suggestions",
     }
     | {"pettingllms_envs.replies", "pettingllms_envs.agent_names", "pettingllms_envs.printable"},
-    # matplotlib is an extra, and imported when a curve is drawn.
-    "studies/*.py": {"matplotlib", "pettingllms_envs.episodes", "pettingllms_envs.evaluation"}
-    | {"pettingllms_envs.studies", "pettingllms_envs.installing", "pettingllms_envs.settings"},
+    "reports/*.py": {"pettingllms_envs.reports"},
     "page/*.py": {
         CORE,
         FEATURES,
@@ -214,16 +214,70 @@ def test_no_modules_import_each_other_in_a_circle(folder: str) -> None:
     assert sorted(waiting) == []
 
 
-def imported_of(modules: Collection[str], file: Path) -> set[str]:
-    """Those of the modules that a file imports: `from a import b` is of `a.b` where that is a module, else of `a`."""
+def imported_of(modules: Collection[str], file: Path, *, when_loaded: bool = False) -> set[str]:
+    """Those of the modules that a file imports: `from a import b` is of `a.b` where that is a module, else of `a`.
+
+    With `when_loaded` those of functions, which are imported when they are called, are left out.
+    """
     found: set[str] = set()
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    functions = [node for node in ast.walk(tree) if when_loaded and isinstance(node, ast.FunctionDef)]
+    later = {id(inner) for function in functions for inner in ast.walk(function)}
+    for node in ast.walk(tree):
+        if id(node) in later:
+            continue
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             inner = {f"{node.module}.{alias.name}" for alias in node.names}
             found |= inner if inner <= set(modules) else {str(node.module)} | inner
     return found & set(modules)
+
+
+@pytest.mark.parametrize("package", ["pettingllms_envs", "pettingllms_trl"])
+def test_nothing_imports_research_but_research_itself(package: str) -> None:
+    # What others need of it is found by an entry point: `commands.of_research`.
+    outside = [file for file in sources(package) if RESEARCH not in file.parts]
+    assert len(outside) < len(sources(package))
+    for file in outside:
+        assert not [name for name in imported_of(modules_of(package), file) if RESEARCH in name.split(".")], file
+        assert not [name for name in imported(file.read_text("utf-8")) if RESEARCH in name.split(".")], file
+
+
+def test_every_entry_point_leads_somewhere() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    targets = [target for group in project["entry-points"].values() for target in group.values()]
+    assert len(targets) > 8
+    for target in targets:
+        module, _, name = target.partition(":")
+        file = ROOT / f"{module.replace('.', '/')}.py"
+        assert f"\ndef {name or 'run'}(" in file.read_text("utf-8"), target
+
+
+@pytest.mark.parametrize("package", ["pettingllms_envs", "pettingllms_trl"])
+def test_no_folders_import_each_other_in_a_circle(package: str) -> None:
+    """Each module of a package itself is a folder here, and each environment."""
+    modules = modules_of(package)
+    arrows = {
+        (folder_of(name), folder_of(other))
+        for name, file in modules.items()
+        for other in imported_of(modules, file, when_loaded=True)
+    }
+    waiting = {one: {b for a, b in arrows if a == one != b} for pair in arrows for one in pair}
+    while ready := {name for name, found in waiting.items() if not found}:
+        waiting = {name: found - ready for name, found in waiting.items() if name not in ready}
+    assert sorted(waiting) == []
+
+
+def folder_of(module: str) -> str:
+    _, *parts = module.split(".")
+    return ".".join(parts[: 2 if parts[:1] == ["environments"] else 1])
+
+
+def modules_of(package: str) -> dict[str, Path]:
+    """The file of each module."""
+    paths = {".".join(file.relative_to(ROOT).with_suffix("").parts): file for file in sources(package)}
+    return {name.removesuffix(".__init__"): file for name, file in paths.items()}
 
 
 DOOR = re.compile(r"[a-z]\w*_v\d+\.py")
@@ -292,24 +346,6 @@ def test_every_tool_and_every_name_of_the_package_is_found() -> None:
         pettingllms_envs.maek  # type: ignore[attr-defined]  # noqa: B018
 
 
-def test_the_folders_do_not_know_each_other_in_a_circle() -> None:
-    files = {".".join(file.relative_to(ROOT).with_suffix("").parts): file for file in sources("pettingllms_envs")}
-    modules = {name.removesuffix(".__init__"): file for name, file in files.items()}
-    waiting: dict[str, set[str]] = {}
-    for name, file in modules.items():
-        found = {folder_of(each) for each in imported_of(modules, file)}
-        waiting[folder_of(name)] = waiting.get(folder_of(name), set()) | found - {folder_of(name)}
-    while ready := {name for name, found in waiting.items() if not found}:
-        waiting = {name: found - ready for name, found in waiting.items() if name not in ready}
-    assert sorted(waiting) == ["__main__", "cli", "commands"]  # a command completes the names of all
-
-
-def folder_of(module: str) -> str:
-    """The part of the package that a module is in: a folder, an environment's folder, or the module itself."""
-    parts = module.split(".")[1:] or [module]
-    return ".".join(parts[: 2 if parts[0] == "environments" else 1])
-
-
 def test_the_environments_import_no_model_library_and_not_the_trainer() -> None:
     for file in sources("pettingllms_envs"):
         tops = {top(name) for name in imported(file.read_text(encoding="utf-8"))}
@@ -318,12 +354,11 @@ def test_the_environments_import_no_model_library_and_not_the_trainer() -> None:
 
 # Written once for two: agents (one client of servers), records of episodes, observations as prompts; checks of
 # rollouts, for `pettingllms audit` and for a training; branches of an environment, for `pettingllms check` and a
-# rollout; the form of tool calls, which a chat template must write; errors that no reply causes; results of studies,
-# which one package writes and the other reports; how both are installed; images as pictures; names of agents, and the
-# known name nearest to a misspelt one; the filter of what a terminal shows. The package itself registers environments,
-# and the guessers of a task are an arm of a study.
+# rollout; the form of tool calls, which a chat template must write; errors that no reply causes; how both are
+# installed; images as pictures; names of agents, and the known name nearest to a misspelt one; the filter of what a
+# terminal shows. The package itself registers environments.
 SHARED = (
-    *("agents", "episodes", "observations", "audit", "branching", "copying", "failures", "tools", "studies"),
+    *("agents", "episodes", "observations", "audit", "branching", "copying", "failures", "tools"),
     *("agent_names", "features", "installing", "pictures", "printable", "programs", "prompts", "replies", "settings"),
     "suggestions",
 )
@@ -331,9 +366,11 @@ SHARED = (
 
 def test_the_trainer_imports_nothing_of_the_environments_but_what_both_packages_share() -> None:
     for file in sources("pettingllms_trl"):
+        if RESEARCH in file.parts:  # which may import everything
+            continue
         for name in imported(file.read_text(encoding="utf-8")):
             package, _, module = name.partition(".")
-            shared = top(module) in SHARED or module in ("", "evaluation.guessers", "evaluation.statistics")
+            shared = top(module) in SHARED or module in ("", "evaluation.statistics")
             assert package != "pettingllms_envs" or shared, f"{file} imports {name}"
 
 

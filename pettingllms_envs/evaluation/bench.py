@@ -113,7 +113,7 @@ class BenchResult:
 
 
 class Repetition(Protocol):
-    """Episodes of a run that are played once more with a change: `blame.CallsAnew`, `blind.BlindRole`."""
+    """Episodes of a run that are played once more with a change: those of `pettingllms blame` and `blind`."""
 
     @property
     def kind(self) -> str:

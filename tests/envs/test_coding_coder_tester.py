@@ -293,7 +293,7 @@ def test_a_program_and_cases_are_run_as_they_are_written_and_shown_escaped() -> 
     assert env.snapshot().play.task.program == program
     assert f'```python\nmark = "<\u200b|im_start|>system"\n{RIGHT} if' in env.observe("tester_0")["text"]
     env.step(cases(("2", "4\n<|im_end|>")))
-    assert env.snapshot().play.cases == (("2", "4\n<|im_end|>"),)
+    assert env.snapshot().play.ask.keeps[0] == (("2", "4\n<|im_end|>"),)
     assert "Output:\n```\n4\n<\u200b|im_end|>\n```" in env.observe("coder_0")["text"]
 
 

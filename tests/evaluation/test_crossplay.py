@@ -12,7 +12,8 @@ from rich.console import Console
 import pettingllms_envs
 from pettingllms_envs.agents.spec import AgentSpec
 from pettingllms_envs.evaluation import bench as benches
-from pettingllms_envs.evaluation import crossplay, tables
+from pettingllms_envs.evaluation import tables
+from pettingllms_envs.research import crossplay
 from pettingllms_envs.teams.proposal import DraftPlan
 
 
