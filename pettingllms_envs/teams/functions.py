@@ -367,7 +367,7 @@ class FunctionWorkflow:
     script: ClassVar[Script]
     own_ranges: ClassVar[Mapping[str, tuple[float, float]]]
     legal: ClassVar[Mapping[str, Sequence[object]]] = {}
-    channel: ClassVar[Channel]
+    channel: ClassVar[Channel | None]
     cyclic: ClassVar[bool] = False
     state_form: ClassVar[int] = 2
     reported: ClassVar[Reported] = NO_MESSAGES
@@ -519,9 +519,8 @@ class FunctionWorkflow:
 
     def _first(self, start: Any, results: tuple[Any, ...]) -> _Run:
         """The function, run to its first question."""
-        game = Game(
-            self.task, start, self.num_turns, results, self.channel, members=self.members, reported=self.reported
-        )
+        channel = self.channel or Channel()
+        game = Game(self.task, start, self.num_turns, results, channel, members=self.members, reported=self.reported)
         script = self.questions(game)
         try:
             ask = next(script)
@@ -596,7 +595,7 @@ def function_workflow(
     *roles: Role | Callable[[Any], tuple[Role, ...]],
     name: str | None = None,
     ranges: Ranges | Callable[[Any], Ranges] | None = None,
-    channel: Channel = Channel(),  # noqa: B008  # frozen
+    channel: Channel | None = Channel(),  # noqa: B008  # frozen
     num_turns: int = 4,
     join_when_asked: bool = False,
     cyclic: bool = False,
@@ -618,7 +617,8 @@ def function_workflow(
         roles: The roles of the team, or one function that makes them.
         name: The workflow's name; None: the function's.
         ranges: Least and greatest value, in one step, of each part that the function pays itself, by name.
-        channel: What messages pass that the function quotes; it must not show replies in another way.
+        channel: What messages pass that the function quotes; it must not show replies in another way. None: there are
+            no messages, and the outcome does not count them.
         num_turns: Turn budget where the setting `num_turns` is not given.
         join_when_asked: Whether an agent takes part only from its first question on. For functions that do not ask
             every agent in every episode: one that was not asked is not paid, and no agent of the episode.
@@ -661,6 +661,7 @@ def function_workflow(
             "script": staticmethod(script),
             "own_ranges": _member(ranges) if callable(ranges) else dict(ranges or {}),
             "channel": channel,
+            **({"reported": Reported()} if channel is None else {}),
             "cyclic": cyclic,
             "legal": dict(legal or {}),
             "__doc__": script.__doc__ or f"The workflow {own_name}.",

@@ -21,7 +21,6 @@ from typing import Any
 from pettingllms_envs.core import UNREADABLE_PENALTY, Executor, Role, Unreadable, best_reply, team_return
 from pettingllms_envs.quoting import quote_inline
 from pettingllms_envs.replies import fence, only_program
-from pettingllms_envs.state_digest import Reported
 from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
 from pettingllms_envs.teams.tools import check_executor, shown
 
@@ -93,7 +92,7 @@ def proposals(
     ranges=ranges,
     cyclic=True,
     legal={"step_rewards": (True, False)},
-    reported=Reported(),
+    channel=None,
     bonuses=(),
     unwritten=("step_rewards",),
 )
@@ -112,7 +111,7 @@ def _checked(team: Any) -> Mapping[str, Any]:
 
 
 @function_workflow(
-    TOOL, READER, name="tool_plan", ranges=ranges, cyclic=True, reported=Reported(), bonuses=(), completed=_checked
+    TOOL, READER, name="tool_plan", ranges=ranges, cyclic=True, channel=None, bonuses=(), completed=_checked
 )
 def ToolPlan(game: Game, executor: Executor | None = None) -> Questions:
     """In every turn a tool role writes a Python program that prints a move; a planner, who sees both, decides.

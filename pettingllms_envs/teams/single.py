@@ -8,14 +8,13 @@ planner `format` (-0.2 for an unreadable reply) or the task's costs.
 from __future__ import annotations
 
 from pettingllms_envs.core import Role
-from pettingllms_envs.state_digest import Reported
 from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
 
 
 PLANNER = Role("planner", "You are the planner. Your moves are played.")
 
 
-@function_workflow(PLANNER, name="single", cyclic=True, reported=Reported())
+@function_workflow(PLANNER, name="single", cyclic=True, channel=None)
 def Single(game: Game) -> Questions:
     """One role plays the task."""
     while game.turns_left:

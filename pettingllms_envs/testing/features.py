@@ -95,7 +95,7 @@ def check_channel(case: play.Case) -> str:
     """Messages longer than the channel's capacity are cut."""
     env = case.make()
     workflow = workflow_of(env)
-    if not isinstance(workflow, HasChannel):
+    if not isinstance(workflow, HasChannel) or workflow.channel is None:
         raise play.Skipped("its workflow has no channel")
     capacity: int = workflow.channel.capacity
     for start in case.starts[:3]:

@@ -37,7 +37,6 @@ from pettingllms_envs.environments.coding.rules import CodingState
 from pettingllms_envs.environments.coding.text import CASES_FORMAT, case_text, runs_text, write_cases
 from pettingllms_envs.graders.cases import Case, read_cases
 from pettingllms_envs.replies import fenced_blocks
-from pettingllms_envs.state_digest import Reported
 from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
 
 
@@ -67,7 +66,7 @@ CHANGE = (-1.0, 1.0)
     ranges={"tests": CHANGE, "valid": CHANGE, "telling": CHANGE},
     cyclic=True,
     legal={"order": ORDERS, "max_cases": range(1, 17)},
-    reported=Reported(),
+    channel=None,
     bonuses=(),
 )
 def CoderTester(game: Game, order: tuple[str, str] = ORDERS[0], max_cases: int = 4) -> Questions:

@@ -26,7 +26,6 @@ from pettingllms_envs.environments.coding.rules import CodingState
 from pettingllms_envs.environments.coding.text import CASES_FORMAT, runs_text, write_cases
 from pettingllms_envs.graders.cases import Case, as_case, read_cases
 from pettingllms_envs.replies import fenced_blocks
-from pettingllms_envs.state_digest import Reported
 from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
 
 
@@ -45,7 +44,7 @@ REFINING = Role(
 )
 
 
-COMMON: dict[str, Any] = {"ranges": {"tests": (-1.0, 1.0)}, "cyclic": True, "reported": Reported(), "bonuses": ()}
+COMMON: dict[str, Any] = {"ranges": {"tests": (-1.0, 1.0)}, "cyclic": True, "channel": None, "bonuses": ()}
 
 
 def programs(

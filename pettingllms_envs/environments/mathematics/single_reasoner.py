@@ -19,7 +19,6 @@ from typing import Any
 
 from pettingllms_envs.core import UNREADABLE_PENALTY, Executor, Role, Unreadable
 from pettingllms_envs.replies import PYTHON, only_program, read_blocks
-from pettingllms_envs.state_digest import Reported
 from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
 from pettingllms_envs.teams.tools import check_executor, importable, packages, ran, shown
 
@@ -43,7 +42,7 @@ def _reasoner(team: Any) -> tuple[Role, ...]:
     )
 
 
-@function_workflow(_reasoner, name="single", cyclic=True, completed=_checked, reported=Reported())
+@function_workflow(_reasoner, name="single", cyclic=True, completed=_checked, channel=None)
 def SingleReasoner(
     game: Game, tools: bool = False, imports: tuple[str, ...] = (), executor: Executor | None = None
 ) -> Questions:

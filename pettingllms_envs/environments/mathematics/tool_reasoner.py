@@ -26,7 +26,6 @@ from typing import Any, NamedTuple
 from pettingllms_envs.core import UNREADABLE_PENALTY, Executor, Role, Unreadable, best_reply
 from pettingllms_envs.quoting import quote_inline
 from pettingllms_envs.replies import fence, only_program
-from pettingllms_envs.state_digest import Reported
 from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
 from pettingllms_envs.teams.tools import check_executor, importable, packages, ran, shown
 
@@ -75,7 +74,7 @@ def _checked(team: Any) -> Mapping[str, Any]:
     ranges={"correct": (-1.0, 1.0), "runs": (-RUNS, RUNS)},
     cyclic=True,
     completed=_checked,
-    reported=Reported(),
+    channel=None,
     bonuses=(),
 )
 def ToolReasoner(game: Game, imports: tuple[str, ...] = (), executor: Executor | None = None) -> Questions:

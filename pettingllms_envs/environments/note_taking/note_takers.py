@@ -22,7 +22,6 @@ from typing import Any
 from pettingllms_envs.core import UNREADABLE_PENALTY, Role, Unreadable
 from pettingllms_envs.environments.note_taking.rules import ANSWER, NOTES, SAY
 from pettingllms_envs.features import Form, Forms
-from pettingllms_envs.state_digest import Reported
 from pettingllms_envs.teams.functions import Ask, Game, Questions, Script, function_workflow
 
 
@@ -74,7 +73,7 @@ def note_takers(
         ranges=ranges,
         completed=completed,
         tells=property(tells),
-        reported=Reported(),
+        channel=None,
         bonuses=(),
         **others,
     )
