@@ -77,31 +77,6 @@ class Channel:
         return Sent(sender, text.strip()[: self.capacity].rstrip())
 
 
-class LimitedMessages:
-    """A workflow whose messages are cut.
-
-    Args:
-        capacity: Most characters of a message, at least 1; the rest is lost.
-    """
-
-    __slots__ = ()
-
-    capacity: int
-
-    def __post_init__(self) -> None:
-        super().__post_init__()  # type: ignore[misc]  # of the workflow
-        Channel(self.capacity)  # raises ValueError for one out of range
-
-    @property
-    def channel(self) -> Channel:
-        """The channel of all messages."""
-        return Channel(self.capacity)
-
-    def deliver(self, sender: str, text: str) -> Sent | None:
-        """The message, cut."""
-        return self.channel.send(sender, text)
-
-
 NO_MESSAGES = Reported(messages=0, message_chars=0)
 
 
