@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from pettingllms_envs.episodes.observing import workflow_of
 from pettingllms_envs.teams.functions import FunctionWorkflow
 from pettingllms_envs.testing.play import Case, Failed, Skipped, Start, blaming, over, texts, told
 
@@ -20,8 +19,7 @@ MOST_STARTS = 4
 def check_questions(case: Case) -> str:
     """An agent that is not asked observes its last question, or nothing; and nobody what is private to another."""
     env = case.make()
-    workflow = workflow_of(env)
-    if not isinstance(workflow, FunctionWorkflow):
+    if not isinstance(getattr(env.unwrapped, "workflow", None), FunctionWorkflow):
         raise Skipped("its team is no function")
     num_moments, secrets = 0, set[str]()
     for start in case.starts[:MOST_STARTS]:

@@ -122,6 +122,7 @@ NO_FEATURES = {
     "images": "its observations have no images",
     "tools": "its roles have no tools",
     "channel": "its workflow has no channel",
+    "questions": "its team is no function",
     "zero sum": "it does not declare metadata['competitive'] = 'zero_sum'",
     "cooperation": "it declares no forms, metadata['cooperation']",
 }
@@ -857,7 +858,7 @@ def test_a_report_is_a_table_with_the_failures_in_capitals() -> None:
         report.raise_if_failed()
     Report("sum_v0", results[:1]).raise_if_failed()
     assert pickle.loads(pickle.dumps(report)) == report
-    assert len(CHECKS) == 27
+    assert len(CHECKS) == 28
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 import pettingllms_envs
 from pettingllms_envs import cli
 from pettingllms_envs.episodes import files
+from pettingllms_envs.episodes.observing import state_fields
 from pettingllms_envs.teams.designs import Design, Member, write_design
 
 
@@ -77,6 +78,7 @@ def rows(name: str, num: int, *, num_candidates: int = 1) -> list[dict[str, Any]
                 "returns": returns,
                 "state": env.state_hash(),
                 "error": None,
+                **state_fields(env.metadata),
                 **({"training": {"step": 1 + index // 4}} if num_candidates > 1 else {}),
             }
         )

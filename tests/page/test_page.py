@@ -170,7 +170,7 @@ def test_boards_of_roles_with_tools_are_drawn_without_calling_the_tools(monkeypa
     assert next(results) == "2"  # the page called no tool
 
 
-@pytest.mark.parametrize(("fields", "drawn"), [({}, [True] * 3), ({"state_form": 2}, [False] * 3)])
+@pytest.mark.parametrize(("fields", "drawn"), [({}, [True] * 3), ({"state_form": 3}, [False] * 3)])
 def test_states_of_another_form_than_the_environments_hide_no_board(fields: dict[str, int], drawn: list[bool]) -> None:
     env = pettingllms_envs.make("plan_path_v0", size=4, workflow="describer_solver")
     env.reset(seed=0)
