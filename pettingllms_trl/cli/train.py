@@ -1,10 +1,12 @@
 """Train a team by reinforcement learning: like TRL's GRPO script, with an environment instead of a data set's answers.
 
-    pettingllms train --config examples/configs/sokoban_L2_1.7B.yaml [--any_field value]
+    pettingllms train --config examples/configs/sokoban_L2_1.7B.yaml [any.field=value] [--any_field value]
+    pettingllms train --config examples/configs/sokoban_L2_1.7B.yaml env_kwargs.size=8 --show
     pettingllms train --config examples/configs/sokoban_L2_1.7B.yaml --estimate --gpu h100 --num_gpus 8
 
 It ends with `save_model`, an evaluation (`eval_results.json`), and `push_to_hub` if requested. With `--estimate`
 nothing is trained: it prints the memory and the tokens a second to expect of such GPUs, and says what does not fit.
+With `--show` it prints the configuration, each line with its origin; `config.yaml` of the output folder is the same.
 """
 
 from __future__ import annotations
@@ -84,10 +86,11 @@ KINDS = (TrainArguments, ScriptArguments, MultiAgentGRPOConfig, arguments.TeamMo
 
 def prepare(argv: Sequence[str]) -> Callable[[], None]:
     """Create the trainer, and return a function that runs it. A user's mistake raises before any model is loaded."""
-    given, data, args, config = arguments.parse(argv, KINDS, prog="pettingllms train", description=__doc__)
+    parsed, resolved = arguments.parse_and_resolve(argv, KINDS, prog="pettingllms train", description=__doc__)
+    given, data, args, config = parsed
     trainer = make_trainer(given, data, args, config)
     trainer.checkpointer.check_resume(args.resume_from_checkpoint)
-    return partial(run, trainer, dataset_name=data.dataset_name)
+    return partial(arguments.keep, resolved, args.output_dir, partial(run, trainer, dataset_name=data.dataset_name))
 
 
 def make_trainer(

@@ -1,17 +1,42 @@
-"""Parses fields that are lists of integers, such as ranges of seeds: `0 100`, or a JSON list, on the command line."""
+"""Checks the types of fields, and parses lists of integers, such as ranges of seeds: `0 100`, or a JSON list, on the
+command line."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, get_type_hints
+from enum import Enum
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
 
 
-def names_of_lists(kinds: Sequence[type]) -> list[str]:
-    """Names of the dataclasses' fields that are lists of integers."""
-    types = (list[int], list[int] | None)
-    return [name for kind in kinds for name, hint in get_type_hints(kind).items() if hint in types]
+LISTS = (list[int], list[int] | None)
+_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text, in quotes"}
+
+
+def checked(name: str, given: Any, hint: Any, where: str) -> Any:
+    """A value of a file, as an integer if the field is one. Texts are converted as those of the command line are.
+
+    Raises:
+        ValueError: It is not of the field's type.
+    """
+    if hint in LISTS and given is not None and not _is_integers(given):
+        raise ValueError(
+            f"{where} has {name}: {given!r}; expected a list of integers. Write {name}: [{', '.join(_example(name))}]."
+        )
+    is_union = isinstance(hint, UnionType) or get_origin(hint) is Union
+    kinds = [kind for kind in (get_args(hint) if is_union else [hint]) if kind is not type(None)]
+    others = [kind for kind in kinds if not (isinstance(kind, type) and issubclass(kind, Enum))]
+    if given is None or isinstance(given, str) or len(others) != 1 or others[0] not in _WORDS:
+        return given
+    (kind,) = others
+    if kind is int and isinstance(given, float) and given.is_integer():
+        return int(given)
+    accepted = {float: (int, float), str: (int, float, bool) if others == kinds else ()}.get(kind, (kind,))
+    if type(given) not in accepted:
+        raise ValueError(f"{where} has {name}: {given!r}; expected {_WORDS[kind]}. Correct it.")
+    return given
 
 
 def with_lists_apart(argv: Sequence[str], lists: Sequence[str]) -> list[str]:
@@ -47,14 +72,6 @@ def _integers(name: str, text: str) -> list[int]:
         f"--{name} is {text!r}; expected integers. Write --{name} {' '.join(numbers)}, or --{name} "
         f"'[{', '.join(numbers)}]'."
     )
-
-
-def check_integers(name: str, given: Any, where: str) -> None:
-    """Raise `ValueError` if a field of a YAML file is neither a list of integers nor empty."""
-    if given is not None and not _is_integers(given):
-        raise ValueError(
-            f"{where} has {name}: {given!r}; expected a list of integers. Write {name}: [{', '.join(_example(name))}]."
-        )
 
 
 def _is_integers(given: Any) -> bool:
