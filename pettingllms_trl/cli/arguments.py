@@ -408,7 +408,7 @@ class _Parser(TrlParser):
                 keys.append((key[1], key[2]))
             elif given != "--config":
                 options.append(given)
-        if config is None and "--config" in argv:
+        if [*argv][-1:] == ["--config"]:
             raise ValueError("--config has no value; expected the path of a YAML file. Write --config my_run.yaml.")
         return config, keys, options
 

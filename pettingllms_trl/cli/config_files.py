@@ -166,8 +166,9 @@ def _one_file(path: Path, named: str) -> Configuration:
         ) from error
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: {error}; expected YAML, in UTF-8. Fix the file.") from error
-    loader, origins = _Loader(text), dict[Place, str]()
+    origins: dict[Place, str] = {}
     try:
+        loader = _Loader(text)
         node = loader.get_single_node()
         if isinstance(node, yaml.MappingNode):
             return Configuration(_values(loader, node, (), f"{path}, line", origins), origins)
