@@ -15,7 +15,7 @@ import os
 import re
 import sys
 from argparse import SUPPRESS, Action, ArgumentDefaultsHelpFormatter, RawDescriptionHelpFormatter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,10 +27,9 @@ from peft import PeftConfig
 from transformers.integrations import get_available_reporting_integrations
 from trl import ModelConfig, TrlParser, get_peft_config
 
-from pettingllms_trl.cli.config_files import COMMAND_LINE, Configuration, Place, read, value_of
+from pettingllms_trl.cli.config_files import COMMAND_LINE, Configuration, read, value_of
 from pettingllms_trl.cli.datasets import agents_of, makers
-from pettingllms_trl.cli.field_types import LISTS, checked, with_lists_apart
-from pettingllms_trl.cli.fields import api_of, check_names, environments, refuse
+from pettingllms_trl.cli.fields import LISTS, api_of, check_names, check_type, environments, refuse
 from pettingllms_trl.config import with_help
 from pettingllms_trl.policies.routing import Policy, route
 from pettingllms_trl.records import role_of
@@ -66,6 +65,7 @@ class TeamArguments:
     environments: dict[str, Any] | str | None = None
     imports: list[str] = field(default_factory=list)
     policies: dict[str, Any] | str | None = "shared"
+    resolved: str = field(default="", init=False)
 
     def __post_init__(self) -> None:
         self.env_kwargs = mapping("env_kwargs", self.env_kwargs) or {}
@@ -98,16 +98,7 @@ _KEY = re.compile(r"([A-Za-z_]\w*(?:\.[^.=\s]+)*)=(.*)", re.DOTALL)
 
 
 def parse(argv: Sequence[str], kinds: Sequence[type], *, prog: str, description: str | None = None) -> tuple[Any, ...]:
-    """Parse the arguments into one object of each kind. Raises as `parse_and_resolve` does."""
-    return parse_and_resolve(argv, kinds, prog=prog, description=description)[0]
-
-
-def parse_and_resolve(
-    argv: Sequence[str], kinds: Sequence[type], *, prog: str, description: str | None = None
-) -> tuple[tuple[Any, ...], str]:
-    """Parse the arguments into one object of each kind, and into a file that says the same and inherits nothing.
-
-    With `--show` that file is printed, and the process ends.
+    """Parse the arguments into one object of each kind. With `--show` they are printed, and the process ends.
 
     Raises:
         ValueError: A field is unknown or has an invalid value, or a file is not YAML.
@@ -118,42 +109,47 @@ def parse_and_resolve(
     known = [*(f.name for kind in kinds for f in dataclasses.fields(kind) if f.init), "env"]
     config, keys, options = parser.taken_apart(argv)
     found = Configuration() if config is None else read(Path(config), known)
-    given, unread = parser.parse_known_args(with_lists_apart(options, [n for n in known if hints.get(n) in LISTS]))
+    for action in parser._actions:
+        action.type = str if hints.get(action.dest) in LISTS else action.type  # also for a list as YAML has it
+    given, unread = parser.parse_known_args(options)
     if unread:
         refuse(unread[0], [f"--{name}" for name in known], "the command line")
-    found = found.replaced({name: _as_mapping(name, getattr(given, name)) for name in parser.named(options)})
+    for name in parser.named(options):
+        value = getattr(given, name)
+        if hints[name] in LISTS:
+            value = value_of(" ".join(value) if "[" in value[0] else f"[{', '.join(value)}]", name)
+        elif isinstance(value, str) and value.lstrip().startswith("{"):
+            value = mapping(name, value)
+        origins = {place: origin for place, origin in found.origins.items() if place[0] != name}
+        found = Configuration({**found.values, name: value}, origins)
     for key, text in keys:
         found = _changed(found, key, text, known, parser)
-    if not isinstance(found.values.get("env", {}), dict):
+    for name, value in found.values.items():
+        check_type(name, value, hints.get(name), found.origin(name))
+    variables = found.values.get("env", {})
+    if not isinstance(variables, dict):
         raise ValueError(
-            f"{found.origins[('env',)]} has env: {found.values['env']!r}; TRL expected a mapping of environment "
-            "variables there. The environment to be played is env_id."
+            f"{found.origin('env')} has env: {variables!r}; TRL expected a mapping of environment variables there. "
+            "The environment to be played is env_id."
         )
-    values = {
-        name: checked(name, value, hints.get(name), found.origins.get((name,), COMMAND_LINE))
-        for name, value in found.values.items()
-    }
-    parser.use(values, found.origins)
+    parser.found = found
+    parser.set_defaults_with_config(**found.values)
     resolved = f"# {prog}: {config or COMMAND_LINE}, and where each line is from\n{found.text()}"
     if "show" in given:
         parser.parse_known_args([])  # refuses what a field does not take
         print(resolved, end="")  # noqa: T201
         sys.exit(0)
-    os.environ.update({name: str(value) for name, value in values.get("env", {}).items()})
+    os.environ.update({name: str(value) for name, value in variables.items()})
     *parsed, _ = parser.parse_args_into_dataclasses([], return_remaining_strings=True)
-    return tuple(parsed), resolved
+    parsed[0].resolved = resolved
+    return tuple(parsed)
 
 
-def keep(resolved: str, output_dir: str, work: Callable[[], object]) -> None:
-    """Write the resolved configuration into the output folder, as `config.yaml`, then do the work."""
+def keep(resolved: str, output_dir: str) -> None:
+    """Write the resolved configuration into the output folder."""
     if PartialState().is_main_process:
         Path(output_dir).mkdir(parents=True, exist_ok=True)
         (Path(output_dir) / "config.yaml").write_text(resolved, "utf-8")
-    work()
-
-
-def _as_mapping(name: str, given: Any) -> Any:
-    return mapping(name, given) if isinstance(given, str) and given.lstrip().startswith("{") else given
 
 
 def _changed(found: Configuration, key: str, text: str, known: Sequence[str], parser: _Parser) -> Configuration:
@@ -161,23 +157,22 @@ def _changed(found: Configuration, key: str, text: str, known: Sequence[str], pa
     place = tuple(key.split("."))
     if place[0] not in known:
         refuse(place[0], known, "the command line")
+    here: Any = found.values.get(place[0]) or parser.get_default(place[0])
     for depth in range(1, len(place)):
-        above = place[:depth]
-        here = found.get(above) or (parser.get_default(place[0]) if depth == 1 else None)
         if isinstance(here, str):
-            found = found.changed(above, _standing_for(here, above, place[depth], found))
-        elif here is not None and not isinstance(here, Mapping):
+            here = _standing_for(here, place[:depth], place[depth], found.values)
+            found = found.changed(place[:depth], here)
+        if not isinstance(here, Mapping | None):
+            above = ".".join(place[:depth])
             raise ValueError(
-                f"the command line has {key}, but {'.'.join(above)} is {here!r}; expected a mapping there. Lists and "
-                f"values are replaced as a whole: write {'.'.join(above)}=..."
+                f"the command line has {key}, but {above} is {here!r}; expected a mapping. Set all of {above}=..."
             )
+        here = None if here is None else here.get(place[depth])
     return found.changed(place, value_of(text, key))
 
 
-def _standing_for(text: str, place: Place, key: str, found: Configuration) -> Mapping[str, Any]:
-    """The mapping that a text at a place stands for, in which `key` is changed."""
-    if text.lstrip().startswith("{"):
-        return mapping(".".join(map(str, place)), text) or {}
+def _standing_for(text: str, place: tuple[str, ...], key: str, values: Mapping[str, Any]) -> Mapping[str, Any] | str:
+    """The mapping that a text at a place stands for, of which `key` is changed; a text that stands for none."""
     match place:
         case ("credit",):
             return {text: {}}
@@ -187,20 +182,16 @@ def _standing_for(text: str, place: Place, key: str, found: Configuration) -> Ma
             return {"adapter": text}
         case ("policies" | "history",):
             fields = ("env_id", "env_kwargs", "environments", "imports")
-            team = TeamArguments(**{name: found.values[name] for name in fields if name in found.values})
+            team = TeamArguments(**{name: values[name] for name in fields if name in values})
             import_packages(team.imports)
-            agents = agents_of(makers(team))
+            agents, model = agents_of(makers(team)), values.get("model_name_or_path")
             names = dict.fromkeys([*map(role_of, agents), *([key] if key in agents else [])])
             if place == ("history",):
                 return dict.fromkeys(names, text)
-            model = found.values.get("model_name_or_path")
             route(text, agents, model=model)  # refuses what stands for nothing
             own = {"lora": lambda role: {"adapter": role}, "full": lambda role: {"name": role, "model": model}}
             return {name: own[text](role_of(name)) if text in own else {} for name in names}
-    raise ValueError(
-        f"the command line has {'.'.join(map(str, place))}.{key}, but {'.'.join(map(str, place))} is {text!r}; "
-        "expected a field with a mapping."
-    )
+    return text
 
 
 def mapping(name: str, given: Mapping[str, Any] | str | None) -> dict[str, Any] | None:
@@ -381,7 +372,7 @@ class _Parser(TrlParser):
             f"{len(of_trl - FIRST)} more fields are those of TRL and transformers: --help-all shows them. Every field "
             "can stand in the file, as a line `field: value`."
         )
-        self._origins: Mapping[Place, str] = {}
+        self.found = Configuration()
         words = "print the resolved configuration, with the origin of each line, and end"
         self.add_argument("--show", action="store_true", default=SUPPRESS, help=words)
         words = "show the fields of TRL and transformers, too"
@@ -417,11 +408,6 @@ class _Parser(TrlParser):
         actions = map(self._option_string_actions.get, (option.partition("=")[0] for option in options))
         return [action.dest for action in actions if action is not None and action.dest not in (SUPPRESS, "show")]
 
-    def use(self, values: Mapping[str, Any], origins: Mapping[Place, str]) -> None:
-        """Take the values as defaults; errors say where they come from."""
-        self.set_defaults_with_config(**values)
-        self._origins = origins
-
     def print_help_of_all(self) -> None:
         """The help with every field."""
         for action, words in self._hidden.items():
@@ -431,10 +417,8 @@ class _Parser(TrlParser):
     def error(self, message: str) -> NoReturn:
         expected = "" if "expected" in message else "; expected a value of that kind"
         field = re.match(r"argument --(\w+)", message)
-        origin = self._origins.get((field[1],)) if field else None
-        raise ValueError(
-            f"{f'{origin}: ' if origin else ''}{message}{expected}. `{self.prog} --help` shows every field."
-        )
+        origin = f"{self.found.origin(field[1])}: " if field and field[1] in self.found.values else ""
+        raise ValueError(f"{origin}{message}{expected}. `{self.prog} --help` shows every field.")
 
 
 class _Help(ArgumentDefaultsHelpFormatter, RawDescriptionHelpFormatter):

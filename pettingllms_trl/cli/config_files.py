@@ -19,29 +19,27 @@ from typing import Any
 
 import yaml
 
-from pettingllms_envs.suggestions import did_you_mean
+from pettingllms_trl.cli.fields import refuse
 
 
 Place = tuple[Hashable, ...]
 """Of a value: the keys that lead to it."""
 DEFAULTS, COMMAND_LINE = "defaults", "command line"
 _ERRORS = (yaml.YAMLError, ValueError, TypeError, RecursionError)
-_FLOAT, _BOOL, _STR = (f"tag:yaml.org,2002:{name}" for name in ("float", "bool", "str"))
+_FLOAT, _BOOL, _STR, _MAP = (f"tag:yaml.org,2002:{name}" for name in ("float", "bool", "str", "map"))
 _NUMBER_OF_JSON = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?[eE][-+]?\d+$")
 _SECRET = re.compile(r"(?i)env\..*(token|key|secret|password).*|(.*\.)?((push_to_)?hub_)?token|.*api_key")
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's, with JSON's numbers."""
+    pass
 
 
 class _WordLoader(yaml.SafeLoader):
-    """That of the command line."""
+    pass
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes a value in one line, which `_Loader` reads as the same value."""
-
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
@@ -52,7 +50,7 @@ _WordLoader.yaml_implicit_resolvers = {
     first: [each for each in resolvers if each[0] != _BOOL or first in "tTfF"]
     for first, resolvers in _Loader.yaml_implicit_resolvers.items()
 }
-_Dumper.add_representer(
+_Dumper.add_representer(  # each value in one line
     str, lambda dumper, text: dumper.represent_scalar(_STR, text, style=None if text.isprintable() else '"')
 )
 
@@ -62,11 +60,15 @@ class Configuration:
     """The values of a configuration, and the origin of each.
 
     Args:
-        origins: `FILE, line N` or `command line`, by the place of a value, perhaps of some that are no longer there.
+        origins: `FILE, line N` by the place of a value, perhaps of some that are no longer there; where there is none,
+            it is the command line.
     """
 
     values: Mapping[Any, Any] = field(default_factory=dict)
     origins: Mapping[Place, str] = field(default_factory=dict)
+
+    def origin(self, *place: Hashable) -> str:
+        return self.origins.get(place, COMMAND_LINE)
 
     def under(self, other: Configuration) -> Configuration:
         """With the other one's values over these."""
@@ -79,18 +81,6 @@ class Configuration:
             nested = {key: nested}
         return self.under(Configuration(nested, dict.fromkeys(_places(place, value), COMMAND_LINE)))
 
-    def replaced(self, values: Mapping[str, Any]) -> Configuration:
-        """With the options of the command line, whose mappings replace others."""
-        origins = {place: origin for place, origin in self.origins.items() if place[0] not in values}
-        return Configuration({**self.values, **values}, origins)
-
-    def get(self, place: Place) -> Any:
-        """The value at a place; `None` if there is none."""
-        found: Any = self.values
-        for key in place:
-            found = found.get(key) if isinstance(found, Mapping) else None
-        return found
-
     def text(self) -> str:
         """A file with these values that inherits nothing, a comment on each line saying where it comes from. Tokens
         and keys of services are left out."""
@@ -99,14 +89,14 @@ class Configuration:
     def _lines(self, above: Place, values: Mapping[Any, Any]) -> Iterator[str]:
         for key, value in values.items():
             place = (*above, key)
-            line, origin = f"{'  ' * len(above)}{_in_one_line(key)}:", self.origins.get(place, COMMAND_LINE)
+            line, origin = f"{'  ' * len(above)}{_in_one_line(key)}:", self.origin(*place)
             if isinstance(value, str) and _SECRET.fullmatch(".".join(map(str, place))):
                 yield f"# {line} left out, a secret of {origin}"
                 continue
             inner = list(self._lines(place, value)) if isinstance(value, Mapping) else []
-            is_nested = any(not each.startswith("#") for each in inner)
-            shown = {} if inner else value
-            yield f"{line if is_nested else f'{line} {_in_one_line(shown)}':<47} # {origin}"
+            if all(each.startswith("#") for each in inner):
+                line += f" {_in_one_line({} if inner else value)}"
+            yield f"{line:<47} # {origin}"
             yield from inner
 
 
@@ -139,48 +129,42 @@ def _read(path: Path, known: Collection[str] | None, named: str, above: tuple[Pa
     own = _one_file(path, named)
     for name in own.values:
         if known is not None and name not in (*known, DEFAULTS):
-            hint = did_you_mean(name, known) or " Remove it; --help shows every field."
-            raise ValueError(f"{own.origins[(name,)]} has {str(name)!r}; expected a field that is known.{hint}")
-    given = own.values.get(DEFAULTS, [])
+            refuse(str(name), [*known], own.origin(name))
+    values = dict(own.values)
+    given = values.pop(DEFAULTS, [])
     bases = [given] if isinstance(given, str) else given
+    where = f"{own.origin(DEFAULTS)} has defaults:"
     if not isinstance(bases, list) or not all(isinstance(each, str) for each in bases):
-        raise ValueError(
-            f"{own.origins[(DEFAULTS,)]} has defaults: {given!r}; expected a file or a list of files, by their paths "
-            "from here. Write defaults: base.yaml."
-        )
+        raise ValueError(f"{where} {given!r}; expected a file or a list of files. Write defaults: base.yaml.")
     found = Configuration()
     for base in bases:
-        inherited = f"{own.origins[(DEFAULTS,)]} has defaults:"
-        found = found.under(_read(path.parent / base, known, inherited, (*above, path)))
-    values = {name: value for name, value in own.values.items() if name != DEFAULTS}
+        found = found.under(_read(path.parent / base, known, where, (*above, path)))
     return found.under(Configuration(values, own.origins))
 
 
 def _one_file(path: Path, named: str) -> Configuration:
     """What a file itself says. Raises as `read` does."""
+    origins: dict[Place, str] = {}
+    lines: list[str] = []
     try:
         text = path.read_text("utf-8")
-    except OSError as error:
-        raise ValueError(
-            f"{named} {str(path)!r}: {error.strerror}; expected the path of a readable YAML file. Correct it."
-        ) from error
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: {error}; expected YAML, in UTF-8. Fix the file.") from error
-    origins: dict[Place, str] = {}
-    try:
+        lines = [*text.splitlines(), ""]
         loader = _Loader(text)
         node = loader.get_single_node()
         if isinstance(node, yaml.MappingNode):
             return Configuration(_values(loader, node, (), f"{path}, line", origins), origins)
-        kind = type(None if node is None else loader.construct_object(node)).__name__
+    except OSError as error:
+        why = f"{error.strerror}; expected the path of a readable YAML file. Correct it."
+        raise ValueError(f"{named} {str(path)!r}: {why}") from error
+    except yaml.MarkedYAMLError as error:
+        number = 0 if error.problem_mark is None else min(error.problem_mark.line, len(lines) - 1)
+        cure = "Indent with spaces, not tabs." if "\t" in lines[number] else "Fix the file."
+        where = f"{path}, line {number + 1}: {lines[number]!r}"
+        raise ValueError(f"{where}: {error.problem}; expected YAML. {cure}") from error
     except _ERRORS as error:
-        mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
-        line = "" if mark is None else [*text.splitlines(), ""][min(mark.line, len(text.splitlines()))]
-        where = path if mark is None else f"{path}, line {mark.line + 1}: {line!r}"
-        why = error.problem if isinstance(error, yaml.MarkedYAMLError) else error
-        cure = "Indent with spaces, not tabs." if "\t" in line else "Fix the file."
-        raise ValueError(f"{where}: {why}; expected YAML. {cure}") from error
-    raise ValueError(f"{path} has a {kind}; expected lines such as `env_id: ...`. Write one option per line.")
+        raise ValueError(f"{path}: {error}; expected YAML. Fix the file.") from error
+    kind = {yaml.SequenceNode: "a list", yaml.ScalarNode: "a text"}.get(type(node), "nothing")
+    raise ValueError(f"{path} has {kind}; expected lines such as `env_id: ...`. Write one option per line.")
 
 
 def _values(
@@ -189,25 +173,23 @@ def _values(
     """The values of a mapping; adds the origin of each."""
     loader.flatten_mapping(node)
     found = {}
-    for key_node, value_node in node.value:
+    for key_node, value in node.value:
         key = loader.construct_object(key_node, deep=True)
         origins[*above, key] = f"{where} {key_node.start_mark.line + 1}"
-        if isinstance(value_node, yaml.MappingNode) and value_node.tag == "tag:yaml.org,2002:map":
-            found[key] = _values(loader, value_node, (*above, key), where, origins)
+        if isinstance(value, yaml.MappingNode) and value.tag == _MAP:
+            found[key] = _values(loader, value, (*above, key), where, origins)
         else:
-            found[key] = loader.construct_object(value_node, deep=True)
+            found[key] = loader.construct_object(value, deep=True)
     return found
 
 
 def _merged(base: Mapping[Any, Any], over: Mapping[Any, Any]) -> dict[Any, Any]:
-    merged = dict(base)
+    merged = {key: value for key, value in base.items() if key not in over or over[key] is not None}
     for key, value in over.items():
         before = base.get(key)
-        if value is None and key in base:
-            del merged[key]
-        elif isinstance(value, Mapping) and isinstance(before, Mapping):
+        if isinstance(value, Mapping) and isinstance(before, Mapping):
             merged[key] = _merged(before, value)
-        else:
+        elif value is not None or key not in base:
             merged[key] = value
     return merged
 
@@ -219,7 +201,6 @@ def _places(place: Place, value: Any) -> Iterator[Place]:
 
 
 def _in_one_line(value: Any) -> str:
-    text: str = yaml.dump(
-        value, Dumper=_Dumper, default_flow_style=True, width=math.inf, allow_unicode=True, sort_keys=False
-    )
+    options: Any = {"default_flow_style": True, "width": math.inf, "allow_unicode": True, "sort_keys": False}
+    text: str = yaml.dump(value, Dumper=_Dumper, **options)
     return text.removesuffix("...\n").strip()

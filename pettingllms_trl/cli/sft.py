@@ -82,8 +82,7 @@ KINDS = (SFTArguments, SFTConfig, arguments.TeamModelConfig)
 def prepare(argv: Sequence[str]) -> Callable[[], object]:
     """Collect the demonstrations, and return a function that trains on them. A user's mistake raises before models are
     loaded."""
-    parsed, resolved = arguments.parse_and_resolve(argv, KINDS, prog="pettingllms sft", description=__doc__)
-    given, args, config = parsed
+    given, args, config = arguments.parse(argv, KINDS, prog="pettingllms sft", description=__doc__)
     arguments.check_model(config)
     arguments.check_reports(args)
     if config.use_peft and not arguments.has_adapters(given.policies):
@@ -101,7 +100,7 @@ def prepare(argv: Sequence[str]) -> Callable[[], object]:
     if given.adapters is not None:
         check_adapters(given.adapters, routing.trained_adapters)
     args.model_init_kwargs = arguments.model_init_kwargs(config, args)
-    work = partial(
+    return partial(
         run,
         config.model_name_or_path,
         demonstrations,
@@ -111,12 +110,13 @@ def prepare(argv: Sequence[str]) -> Callable[[], object]:
         adapters=given.adapters,
         quantization_config=get_quantization_config(config),
         chat_template_kwargs=given.chat_template_kwargs,
+        resolved=given.resolved,
     )
-    return partial(arguments.keep, resolved, args.output_dir, work)
 
 
 def run(model: str, demonstrations: Sequence[Demonstration], routing: Routing, args: SFTConfig, **more: Any) -> None:
     """Run `warm_up`, then print where the results are and how to continue."""
+    arguments.keep(more.pop("resolved"), args.output_dir)
     say = PartialState().print
     folders = warm_up(model, demonstrations, routing, args, **more, say=say)
     for name, folder in folders.items():

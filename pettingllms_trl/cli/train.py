@@ -86,11 +86,10 @@ KINDS = (TrainArguments, ScriptArguments, MultiAgentGRPOConfig, arguments.TeamMo
 
 def prepare(argv: Sequence[str]) -> Callable[[], None]:
     """Create the trainer, and return a function that runs it. A user's mistake raises before any model is loaded."""
-    parsed, resolved = arguments.parse_and_resolve(argv, KINDS, prog="pettingllms train", description=__doc__)
-    given, data, args, config = parsed
+    given, data, args, config = arguments.parse(argv, KINDS, prog="pettingllms train", description=__doc__)
     trainer = make_trainer(given, data, args, config)
     trainer.checkpointer.check_resume(args.resume_from_checkpoint)
-    return partial(arguments.keep, resolved, args.output_dir, partial(run, trainer, dataset_name=data.dataset_name))
+    return partial(run, trainer, dataset_name=data.dataset_name, resolved=given.resolved)
 
 
 def make_trainer(
@@ -185,8 +184,10 @@ def _rows(given: TrainArguments, purpose: str) -> Rows | None:
     return in_turns(f"{purpose}_seeds", seeds, own, split)
 
 
-def run(trainer: MultiAgentGRPOTrainer, *, dataset_name: str | None = None) -> None:
+def run(trainer: MultiAgentGRPOTrainer, *, dataset_name: str | None = None, resolved: str = "") -> None:
     """Train, save, evaluate, push, and finish the trackers. A run stopped by a signal has at most its checkpoint."""
+    if resolved:
+        arguments.keep(resolved, trainer.args.output_dir)
     trainer.train(resume_from_checkpoint=trainer.args.resume_from_checkpoint)
     is_saved = trainer.checkpointer.saved_step == trainer.state.global_step
     if trainer.stopped_by is not None and (is_saved or trainer.state.global_step < trainer.state.max_steps):

@@ -162,7 +162,7 @@ def test_each_line_says_where_it_is_from(tmp_path: Path, capsys: pytest.CaptureF
         ({"own": "defaults: [a.yaml, 1]"}, "own.yaml, line 1 has defaults: ['a.yaml', 1]; expected a file or"),
         ({"own": "defaults: {a: 1}"}, "line 1 has defaults: {{'a': 1}}; expected a file or"),
         ({"own": "defaults: a.yaml", "a": "- 1"}, "a.yaml has a list; expected lines such as"),
-        ({"own": "defaults: a.yaml", "a": ""}, "a.yaml has a NoneType; expected lines such as"),
+        ({"own": "defaults: a.yaml", "a": ""}, "a.yaml has nothing; expected lines such as"),
         (
             {"own": "a:\n\tsize: 5"},
             "own.yaml, line 2: '\\tsize: 5': found character '\\t' that cannot start any token",
@@ -295,20 +295,19 @@ def test_a_dotted_key_makes_the_mapping_of_any_text_that_stands_for_one(game: Pa
         (
             "",
             ["learning_rate.x=1"],
-            "the command line has learning_rate.x, but learning_rate is 1e-06; expected a mapping there.",
+            "the command line has learning_rate.x, but learning_rate is 1e-06; expected a mapping. Set",
         ),
         (
             "",
             ["train_seeds.0=1"],
-            "the command line has train_seeds.0, but train_seeds is [0, 8]; expected a mapping there.",
+            "the command line has train_seeds.0, but train_seeds is [0, 8]; expected a mapping. Set",
         ),
-        ("", ["model_name_or_path.x=1"], "model_name_or_path is 'm'; expected a field with a mapping"),
+        ("", ["model_name_or_path.x=1"], "model_name_or_path is 'm'; expected a mapping"),
         ("", ["env_kwargs.size=[1"], "env_kwargs.size is '[1': while parsing"),
         ("max_steps: [1]", [], "game.yaml, line 7 has max_steps: [1]; expected a whole number"),
         ("max_steps: 1.5", [], "game.yaml, line 7 has max_steps: 1.5; expected a whole number"),
         ("use_vllm: 3", [], "game.yaml, line 7 has use_vllm: 3; expected true or false"),
-        ("output_dir: {a: 1}", [], "line 7 has output_dir: {'a': 1}; expected a text, in quotes"),
-        ("save_strategy: no", [], "line 7 has save_strategy: False; expected a text, in quotes"),
+        ("output_dir: {a: 1}", [], "line 7 has output_dir: {'a': 1}; expected a text."),
         ("learning_rate: fast", [], "game.yaml, line 7: argument --learning_rate: invalid"),
         ("", ["learning_rate=fast"], "command line: argument --learning_rate: invalid"),
         ("env: sokoban", [], "game.yaml, line 7 has env: 'sokoban'; TRL expected a mapping"),
@@ -322,10 +321,6 @@ def test_a_mistake_in_a_field_is_one_line(
     assert cli.train(["--config", str(game), "--use_cpu", "--bf16", "false", "--report_to", "none", *argv]) == 2
     (line,) = [each for each in capsys.readouterr().err.splitlines() if each.startswith("error: ")]
     assert said in line
-
-
-def test_a_whole_number_may_be_written_as_json_has_it(game: Path) -> None:
-    assert parsed("--config", str(game), "max_steps=1e3")[2].max_steps == 1000
 
 
 if __name__ == "__main__":

@@ -98,6 +98,7 @@ def test_policies_are_a_layout_or_a_mapping_in_yaml_or_json(tmp_path: Path) -> N
     [
         ["--train_seeds", "0", "100", "--train_levels", "1", "2"],
         ["--train_seeds", "[0, 100]", "--train_levels", "[1, 2]"],
+        ["--train_seeds", "0,100", "train_levels=[1, 2]"],
         ["--train_seeds", "[0,", "100]", "--train_levels", "[1,2]"],  # as a shell splits it without quotes
         ["--train-seeds=[0,100]", "--train_levels=[1, 2]"],
     ],
@@ -250,15 +251,15 @@ WRONG = {
     "policy of no kind": ({"policies": {"drafter": 3}}, [], r"policies\['drafter'\] is 3; expected"),
     "no rows": ({"train_seeds": None}, [], "train_seeds is None and dataset_name is None; expected one of them"),
     "two kinds of rows": ({"dataset_name": "rows"}, [], "expected one of them"),
-    "range with a comma": (
+    "range with a dash": (
         {},
-        ["--train_seeds", "0,100"],
-        r"--train_seeds is '0,100'; expected integers. Write --train_seeds 0 1000, or --train_seeds '\[0, 1000\]'.",
+        ["--train_seeds", "0-100"],
+        r"command line has train_seeds: \['0-100'\]; expected a list of integers. Write train_seeds: \[0, 1000\].",
     ),
     "levels that are no numbers": (
         {},
         ["--train_levels", '["a"]'],
-        r"expected integers. Write --train_levels 1 2, or",
+        r"expected a list of integers. Write train_levels: \[1, 2\].",
     ),
     "a number for a range": (
         {"train_seeds": 100},
