@@ -86,6 +86,7 @@ class Turn(NamedTuple):
     observation: Any
     saved: SavedState | None  # the state; `None` if the environment is copied instead
     digest: str | None  # of the state; `None` if the environment has no `state_hash`
+    phase: Any  # `infos[agent]["phase"]`; `None` if there is none
 
 
 Steps = Generator[Request | Candidates | Continuation | Wait, Any, Episode]
@@ -159,6 +160,7 @@ def episode(
                 candidates=candidates,
                 chosen=chosen,
                 state=turn.digest,
+                phase=turn.phase,
                 environment=handle.reset_args.environment,
                 policy_version=sampled.policy_version,
                 continuation=None if start is None else start.place,
@@ -223,7 +225,7 @@ def _next_turn(
             handle.agent = agent
             observation = with_known_images(env.observe(agent), rules.images)
             handle.saved = save_state(env) if handle.branches else None
-            return Turn(agent, observation, handle.saved, state_hash(env))
+            return Turn(agent, observation, handle.saved, state_hash(env), env.infos.get(agent, {}).get("phase"))
     return None
 
 

@@ -298,12 +298,17 @@ def _imitating(args: MultiAgentGRPOConfig, credit: Any, filters: Any, routing: R
 def _check_paid(
     envs: Sequence[AECEnv], rewards: RewardFunctions, args: MultiAgentGRPOConfig, scheme: credits.SchemeFacts
 ) -> None:
-    """Raise `ValueError` if an environment leaves all rewards to reward functions, and there are none, or pays less
-    than the credit scheme takes."""
+    """Raise `ValueError` if an environment leaves all rewards to reward functions, and there are none, pays less than
+    the credit scheme takes, or says no phase, by which the scheme compares."""
     parts: Any = args.reward_parts  # a mapping, once the configuration is validated
     if not (scheme.takes_negative or rewards) and (args.alpha is None or args.alpha > 0):  # a function's are unknown
         check_not_negative(envs, parts, args.crash_reward)
     for env in envs:
+        if scheme.reads_phases and env.infos.get(env.agent_selection, {}).get("phase") is None:
+            raise ValueError(
+                f"the credit's group has 'phase', but {env.metadata.get('name')} says none; expected "
+                f"infos[{env.agent_selection!r}]['phase'] where it acts. Set it there, or choose another group."
+            )
         if env.metadata.get("judged") and not env.metadata.get("reward_ranges") and not rewards:
             raise ValueError(
                 f"{env.metadata['name']} leaves rewards to reward functions, and there are none; expected some, or "
