@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import json
 import os
 import re
 import sys
-from argparse import SUPPRESS, Action, ArgumentDefaultsHelpFormatter, RawDescriptionHelpFormatter
+from argparse import SUPPRESS, Action, ArgumentDefaultsHelpFormatter, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -111,11 +110,12 @@ def parse(argv: Sequence[str], kinds: Sequence[type], *, prog: str, description:
     found = Configuration() if config is None else read(Path(config), known)
     for action in parser._actions:
         action.type = str if hints.get(action.dest) in LISTS else action.type  # also for a list as YAML has it
-    given, unread = parser.parse_known_args(options)
+    given, unread = parser.parse_known_args(options, Namespace(**dict.fromkeys(known, SUPPRESS)))
     if unread:
         refuse(unread[0], [f"--{name}" for name in known], "the command line")
-    for name in parser.named(options):
-        value = getattr(given, name)
+    for name, value in vars(given).items():
+        if value == SUPPRESS or name not in known:
+            continue
         if hints[name] in LISTS:
             value = value_of(" ".join(value) if "[" in value[0] else f"[{', '.join(value)}]", name)
         elif isinstance(value, str) and value.lstrip().startswith("{"):
@@ -165,7 +165,7 @@ def _changed(found: Configuration, key: str, text: str, known: Sequence[str], pa
         if not isinstance(here, Mapping | None):
             above = ".".join(place[:depth])
             raise ValueError(
-                f"the command line has {key}, but {above} is {here!r}; expected a mapping. Set all of {above}=..."
+                f"the command line has {key}, but {above} is {here!r}; expected a mapping. Set {above}=..."
             )
         here = None if here is None else here.get(place[depth])
     return found.changed(place, value_of(text, key))
@@ -195,12 +195,8 @@ def _standing_for(text: str, place: tuple[str, ...], key: str, values: Mapping[s
 
 
 def mapping(name: str, given: Mapping[str, Any] | str | None) -> dict[str, Any] | None:
-    """The value of a field that is a mapping, given in YAML or as JSON on the command line."""
-    if isinstance(given, str):
-        try:
-            given = json.loads(given)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{name} is {given!r}; expected JSON ({error}). Write --{name} '{{\"a\": 1}}'.") from None
+    """The value of a field that is a mapping, or YAML of one, which JSON is."""
+    given = value_of(given, name) if isinstance(given, str) else given
     if given is not None and not isinstance(given, Mapping):
         raise ValueError(f"{name} is {given!r}; expected a mapping. Write {name}: {{a: 1}} in the YAML file.")
     return None if given is None else dict(given)
@@ -390,23 +386,16 @@ class _Parser(TrlParser):
         config, keys, options = None, [], list[str]()
         for before, given in zip(["", *argv], argv, strict=False):
             action = self._option_string_actions.get(before)
-            is_value = (
-                before.startswith("--") and "=" not in before and (action is None or action.nargs not in (0, "?"))
-            )
+            is_switch = "=" in before or (action is not None and action.nargs in (0, "?"))
             if before == "--config" or given.startswith("--config="):
                 config = given.removeprefix("--config=")
-            elif not is_value and (key := _KEY.fullmatch(given)):
+            elif (is_switch or not before.startswith("--")) and (key := _KEY.fullmatch(given)):
                 keys.append((key[1], key[2]))
             elif given != "--config":
                 options.append(given)
         if [*argv][-1:] == ["--config"]:
             raise ValueError("--config has no value; expected the path of a YAML file. Write --config my_run.yaml.")
         return config, keys, options
-
-    def named(self, options: Sequence[str]) -> list[str]:
-        """The fields that options name."""
-        actions = map(self._option_string_actions.get, (option.partition("=")[0] for option in options))
-        return [action.dest for action in actions if action is not None and action.dest not in (SUPPRESS, "show")]
 
     def print_help_of_all(self) -> None:
         """The help with every field."""

@@ -40,8 +40,7 @@ class _WordLoader(yaml.SafeLoader):
 
 
 class _Dumper(yaml.SafeDumper):
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
+    pass
 
 
 for _kind in (_Loader, _Dumper):
@@ -57,12 +56,8 @@ _Dumper.add_representer(  # each value in one line
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """The values of a configuration, and the origin of each.
-
-    Args:
-        origins: `FILE, line N` by the place of a value, perhaps of some that are no longer there; where there is none,
-            it is the command line.
-    """
+    """The values of a configuration, and the origins of their places, perhaps of some that are no longer there:
+    `FILE, line N`, or none, which is the command line."""
 
     values: Mapping[Any, Any] = field(default_factory=dict)
     origins: Mapping[Place, str] = field(default_factory=dict)
@@ -100,29 +95,15 @@ class Configuration:
             yield from inner
 
 
-def read(path: Path, known: Collection[str] | None = None, *, named: str = "--config is") -> Configuration:
-    """Read a file and those that it inherits from.
-
-    Args:
-        known: Names of its fields; `None`: any.
-        named: Begins the error if there is no such file.
+def read(
+    path: Path, known: Collection[str] | None = None, *, named: str = "--config is", above: tuple[Path, ...] = ()
+) -> Configuration:
+    """Read a file, which has some of the `known` fields, and those that it inherits from; `above` inherit from it.
 
     Raises:
-        ValueError: There is no such file, it is not YAML, has an unknown field, or inherits from itself. The message
-            has the file, the line and the key.
+        ValueError: There is no such file (then `named` begins the message), it is not YAML, has an unknown field, or
+            inherits from itself. The message has the file, the line and the key.
     """
-    return _read(path, known, named, ())
-
-
-def value_of(text: str, key: str) -> Any:
-    """The value that `key=text` has on the command line. Raises `ValueError` if it is no YAML."""
-    try:
-        return yaml.load(text, _WordLoader)
-    except _ERRORS as error:
-        raise ValueError(f"{key} is {text!r}: {error}; expected YAML. Write {key}=5, or {key}='[1, 2]'.") from error
-
-
-def _read(path: Path, known: Collection[str] | None, named: str, above: tuple[Path, ...]) -> Configuration:
     if path.resolve() in [each.resolve() for each in above]:
         circle = " -> ".join(map(str, (*above, path)))
         raise ValueError(f"{named} {str(path)!r}, which inherits from itself: {circle}. Remove one of these defaults.")
@@ -138,14 +119,21 @@ def _read(path: Path, known: Collection[str] | None, named: str, above: tuple[Pa
         raise ValueError(f"{where} {given!r}; expected a file or a list of files. Write defaults: base.yaml.")
     found = Configuration()
     for base in bases:
-        found = found.under(_read(path.parent / base, known, where, (*above, path)))
+        found = found.under(read(path.parent / base, known, named=where, above=(*above, path)))
     return found.under(Configuration(values, own.origins))
+
+
+def value_of(text: str, key: str) -> Any:
+    """The value that `key=text` has on the command line. Raises `ValueError` if it is no YAML."""
+    try:
+        return yaml.load(text, _WordLoader)
+    except _ERRORS as error:
+        raise ValueError(f"{key} is {text!r}: {error}; expected YAML. Write {key}=5, or {key}='[1, 2]'.") from error
 
 
 def _one_file(path: Path, named: str) -> Configuration:
     """What a file itself says. Raises as `read` does."""
-    origins: dict[Place, str] = {}
-    lines: list[str] = []
+    origins, lines = dict[Place, str](), list[str]()
     try:
         text = path.read_text("utf-8")
         lines = [*text.splitlines(), ""]
@@ -154,8 +142,9 @@ def _one_file(path: Path, named: str) -> Configuration:
         if isinstance(node, yaml.MappingNode):
             return Configuration(_values(loader, node, (), f"{path}, line", origins), origins)
     except OSError as error:
-        why = f"{error.strerror}; expected the path of a readable YAML file. Correct it."
-        raise ValueError(f"{named} {str(path)!r}: {why}") from error
+        raise ValueError(
+            f"{named} {str(path)!r}: {error.strerror}; expected a readable YAML file. Correct it."
+        ) from error
     except yaml.MarkedYAMLError as error:
         number = 0 if error.problem_mark is None else min(error.problem_mark.line, len(lines) - 1)
         cure = "Indent with spaces, not tabs." if "\t" in lines[number] else "Fix the file."
@@ -167,9 +156,7 @@ def _one_file(path: Path, named: str) -> Configuration:
     raise ValueError(f"{path} has {kind}; expected lines such as `env_id: ...`. Write one option per line.")
 
 
-def _values(
-    loader: _Loader, node: yaml.MappingNode, above: Place, where: str, origins: dict[Place, str]
-) -> dict[Any, Any]:
+def _values(loader: _Loader, node: Any, above: Place, where: str, origins: dict[Place, str]) -> dict[Any, Any]:
     """The values of a mapping; adds the origin of each."""
     loader.flatten_mapping(node)
     found = {}

@@ -15,12 +15,7 @@ from pettingllms_trl.rollout.curriculum import Curriculum
 
 
 LISTS = (list[int], list[int] | None)
-_TYPES: Mapping[type, tuple[tuple[type, ...], str]] = {
-    int: ((int,), "a whole number"),
-    float: ((int, float), "a number"),
-    bool: ((bool,), "true or false"),
-    str: ((int, float, bool), "a text"),
-}
+_TYPES = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +103,8 @@ def check_type(name: str, given: Any, hint: Any, where: str) -> None:
     if hint in LISTS and given is not None and not (isinstance(given, list) and all(type(n) is int for n in given)):
         example = "[0, 1000]" if name.endswith("seeds") else "[1, 2]"
         raise ValueError(f"{where} has {name}: {given!r}; expected a list of integers. Write {name}: {example}.")
-    for kind, (accepted, expected) in _TYPES.items():
+    for kind, expected in _TYPES.items():
+        accepted = {float: (int, float), str: (int, float, bool)}.get(kind, (kind,))
         if hint in (kind, kind | None) and given is not None and type(given) not in (*accepted, str):
             raise ValueError(f"{where} has {name}: {given!r}; expected {expected}. Correct it.")
 

@@ -116,11 +116,8 @@ ROUNDING = 1e-4  # largest error of advantages in single precision, relative abo
 
 
 class Place(NamedTuple):
-    """The group of a candidate's peers, and which member of it the candidate is. Equal members are counted once.
-
-    Args:
-        role: The role whose agents have groups together; empty: an agent has its own.
-    """
+    """The group of a candidate's peers, and which member of it the candidate is. Equal members are counted once. The
+    agents of a `role` have their groups together; if it is empty, the agent has its own."""
 
     group: Hashable
     member: Hashable

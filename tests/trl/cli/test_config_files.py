@@ -295,12 +295,12 @@ def test_a_dotted_key_makes_the_mapping_of_any_text_that_stands_for_one(game: Pa
         (
             "",
             ["learning_rate.x=1"],
-            "the command line has learning_rate.x, but learning_rate is 1e-06; expected a mapping. Set",
+            "the command line has learning_rate.x, but learning_rate is 1e-06; expected a mapping.",
         ),
         (
             "",
             ["train_seeds.0=1"],
-            "the command line has train_seeds.0, but train_seeds is [0, 8]; expected a mapping. Set",
+            "the command line has train_seeds.0, but train_seeds is [0, 8]; expected a mapping.",
         ),
         ("", ["model_name_or_path.x=1"], "model_name_or_path is 'm'; expected a mapping"),
         ("", ["env_kwargs.size=[1"], "env_kwargs.size is '[1': while parsing"),

@@ -241,7 +241,7 @@ WRONG = {
     "unknown environment": ({"env_id": "pettingllms/sokobann-v0"}, [], "Did you mean 'sokoban'?"),
     "unknown setting": ({"env_kwargs": {"sise": 4}}, [], "env_kwargs is {'sise': 4}: .*expected settings of"),
     "setting out of range": ({"env_kwargs": {"size": 1}}, [], "size"),
-    "settings that are no mapping": ({}, ["--env_kwargs", "size=4"], "env_kwargs is 'size=4'; expected JSON"),
+    "settings that are no mapping": ({}, ["--env_kwargs", "size=4"], "env_kwargs is 'size=4'; expected a mapping"),
     "imports of nothing": ({}, ["--imports"], "expected at least one argument. `pettingllms train --help`"),
     "package that is not installed": ({"imports": ["pettingllms_env"]}, [], "imports names 'pettingllms_env'"),
     "no model": ({"model_name_or_path": None}, [], "no model_name_or_path; expected"),
@@ -348,7 +348,7 @@ WRONG_MIXED = {
     ),
     "unknown id": ({"environments": {"a": "pettingllms/sokobann-v0"}}, "Did you mean 'sokoban'?"),
     "levels of all": ({"train_levels": [1, 2]}, r"train_levels is \[1, 2\] with several environments, .*of each"),
-    "no mapping": ({"environments": "a,b"}, "environments is 'a,b'; expected JSON"),
+    "no mapping": ({"environments": "a,b"}, "environments is 'a,b'; expected a mapping"),
     "a curriculum for all": ({"curriculum": {"levels": [1]}}, "curriculum has 'levels'; expected a field"),
     "levels that there are not": (
         {"curriculum": {"sokoban": {"levels": [99]}}},
