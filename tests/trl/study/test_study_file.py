@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from pettingllms_envs.studies.results import Cell, CellResult, read_all
-from pettingllms_trl.study.cells import as_recorded
-from pettingllms_trl.study.plans.plan import filled, merged, selected
-from pettingllms_trl.study.plans.study_file import read_study, study_of
+from pettingllms_envs.research.studies.results import Cell, CellResult, read_all
+from pettingllms_trl.research.study.cells import as_recorded
+from pettingllms_trl.research.study.plans.plan import filled, merged, selected
+from pettingllms_trl.research.study.plans.study_file import read_study, study_of
 
 
 GIVEN: dict[str, Any] = {

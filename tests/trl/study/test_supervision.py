@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from transformers import AutoTokenizer
 
-from pettingllms_envs.studies.results import Cell
+from pettingllms_envs.research.studies.results import Cell
 from pettingllms_trl.records import Prompt
+from pettingllms_trl.research.study import supervision
+from pettingllms_trl.research.study.plans.plan import Run
 from pettingllms_trl.sft.demonstrations import Demonstration
-from pettingllms_trl.study import supervision
-from pettingllms_trl.study.plans.plan import Run
 
 
 DEMONSTRATIONS = '''
