@@ -113,9 +113,7 @@ def parse(argv: Sequence[str], kinds: Sequence[type], *, prog: str, description:
     given, unread = parser.parse_known_args(options, Namespace(**dict.fromkeys(known, SUPPRESS)))
     if unread:
         refuse(unread[0], [f"--{name}" for name in known], "the command line")
-    for name, value in vars(given).items():
-        if value == SUPPRESS or name not in known:
-            continue
+    for name, value in [(name, value) for name, value in vars(given).items() if name in known and value != SUPPRESS]:
         if hints[name] in LISTS:
             value = value_of(" ".join(value) if "[" in value[0] else f"[{', '.join(value)}]", name)
         elif isinstance(value, str) and value.lstrip().startswith("{"):
@@ -164,9 +162,7 @@ def _changed(found: Configuration, key: str, text: str, known: Sequence[str], pa
             found = found.changed(place[:depth], here)
         if not isinstance(here, Mapping | None):
             above = ".".join(place[:depth])
-            raise ValueError(
-                f"the command line has {key}, but {above} is {here!r}; expected a mapping. Set {above}=..."
-            )
+            raise ValueError(f"the command line has {key}, but {above} is {here!r}; expected a mapping. Set {above}.")
         here = None if here is None else here.get(place[depth])
     return found.changed(place, value_of(text, key))
 

@@ -15,7 +15,7 @@ import re
 from collections.abc import Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 
@@ -35,23 +35,22 @@ class _Loader(yaml.SafeLoader):
     pass
 
 
-class _WordLoader(yaml.SafeLoader):
-    pass
-
-
 class _Dumper(yaml.SafeDumper):
     pass
 
 
 for _kind in (_Loader, _Dumper):
     _kind.add_implicit_resolver(_FLOAT, _NUMBER_OF_JSON, list("-0123456789"))
-_WordLoader.yaml_implicit_resolvers = {
-    first: [each for each in resolvers if each[0] != _BOOL or first in "tTfF"]
-    for first, resolvers in _Loader.yaml_implicit_resolvers.items()
-}
 _Dumper.add_representer(  # each value in one line
     str, lambda dumper, text: dumper.represent_scalar(_STR, text, style=None if text.isprintable() else '"')
 )
+
+
+class _WordLoader(yaml.SafeLoader):
+    yaml_implicit_resolvers: ClassVar[Any] = {
+        first: [each for each in resolvers if each[0] != _BOOL or first in "tTfF"]
+        for first, resolvers in _Loader.yaml_implicit_resolvers.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,14 +141,12 @@ def _one_file(path: Path, named: str) -> Configuration:
         if isinstance(node, yaml.MappingNode):
             return Configuration(_values(loader, node, (), f"{path}, line", origins), origins)
     except OSError as error:
-        raise ValueError(
-            f"{named} {str(path)!r}: {error.strerror}; expected a readable YAML file. Correct it."
-        ) from error
+        raise ValueError(f"{named} {str(path)!r}: {error.strerror}; expected a YAML file. Correct it.") from error
     except yaml.MarkedYAMLError as error:
         number = 0 if error.problem_mark is None else min(error.problem_mark.line, len(lines) - 1)
         cure = "Indent with spaces, not tabs." if "\t" in lines[number] else "Fix the file."
-        where = f"{path}, line {number + 1}: {lines[number]!r}"
-        raise ValueError(f"{where}: {error.problem}; expected YAML. {cure}") from error
+        where = f"{path}, line {number + 1}: {lines[number]!r}: {error.problem}"
+        raise ValueError(f"{where}; expected YAML. {cure}") from error
     except _ERRORS as error:
         raise ValueError(f"{path}: {error}; expected YAML. Fix the file.") from error
     kind = {yaml.SequenceNode: "a list", yaml.ScalarNode: "a text"}.get(type(node), "nothing")

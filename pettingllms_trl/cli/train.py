@@ -1,12 +1,11 @@
 """Train a team by reinforcement learning: like TRL's GRPO script, with an environment instead of a data set's answers.
 
     pettingllms train --config examples/configs/sokoban_L2_1.7B.yaml [any.field=value] [--any_field value]
-    pettingllms train --config examples/configs/sokoban_L2_1.7B.yaml env_kwargs.size=8 --show
     pettingllms train --config examples/configs/sokoban_L2_1.7B.yaml --estimate --gpu h100 --num_gpus 8
 
 It ends with `save_model`, an evaluation (`eval_results.json`), and `push_to_hub` if requested. With `--estimate`
 nothing is trained: it prints the memory and the tokens a second to expect of such GPUs, and says what does not fit.
-With `--show` it prints the configuration, each line with its origin; `config.yaml` of the output folder is the same.
+With `--show` it prints the configuration, each line with its origin; the output folder has it as `config.yaml`.
 """
 
 from __future__ import annotations

@@ -163,14 +163,11 @@ def peers_of(group: str | Sequence[str]) -> Peers:
 def same_keys(keys: frozenset[str], i: int, decision: Decision, k: int) -> Place:
     """The candidates of an instance's decisions with equal keys; with equal prompts, at one turn."""
     if "phase" in keys and decision.phase is None:
-        raise ValueError(
-            f"{decision.agent} decided at turn {decision.turn} in no phase, expected infos[agent]['phase'] of its "
-            "environment. Set it at every decision, or compare by another group than 'phase'."
-        )
-    turn = decision.turn if "turn" in keys or "prompt" in keys else None
-    own = (decision.prompt.key if "prompt" in keys else None, decision.phase if "phase" in keys else None)
-    role = role_of(decision.agent) if "role" in keys else ""
-    return Place((decision.instance, turn, *own), (i, k), role)
+        found = f"{decision.agent} decided at turn {decision.turn} in no phase"
+        raise ValueError(f"{found}, expected infos[agent]['phase'] of its environment. Set it at every decision.")
+    own = {"prompt": (decision.turn, decision.prompt.key), "turn": decision.turn, "phase": decision.phase}
+    group = (decision.instance, *(own[key] for key in sorted(keys - {"role"})))
+    return Place(group, (i, k), role_of(decision.agent) if "role" in keys else "")
 
 
 def same_continued(i: int, decision: Decision, k: int) -> Place:

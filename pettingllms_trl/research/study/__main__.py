@@ -51,9 +51,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--minutes", type=float, help="start no further run after this time")
     made.add_argument("--fidelity", action="store_true", help="measure credit fidelity instead of training")
-    made.add_argument(
-        "--show", action="store_true", help="print the resolved file, with the origin of each line, and end"
-    )
+    made.add_argument("--show", action="store_true", help="print the file with all that it inherits, and end")
     made.add_argument(
         "--dry-run", action="store_true", help="check the study, print its runs, their time and what it can show"
     )
