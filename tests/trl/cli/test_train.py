@@ -25,6 +25,7 @@ from pettingllms_envs.commands import Refused, plug_ins
 from pettingllms_trl import Policy
 from pettingllms_trl.cli import __main__ as cli
 from pettingllms_trl.cli import arguments
+from pettingllms_trl.cli.config_files import read
 from pettingllms_trl.cli.datasets import check_apart, in_turns, seeds_and_levels
 from pettingllms_trl.cli.train import KINDS, make_trainer, run
 from pettingllms_trl.cli.trees import trees
@@ -500,6 +501,10 @@ def test_a_run_trains_prints_trees_saves_evaluates_and_can_be_gone_on_from(
     out = tmp_path / "out"
     for role in ("drafter", "planner"):
         assert (out / role / "adapter_model.safetensors").is_file()
+    resolved = read(out / "config.yaml").values
+    given = {"policies": "lora", "num_trees": 2, "eval_seeds": [0, 3], "learning_rate": None}
+    assert {name: resolved.get(name) for name in given} == given
+    assert resolved["env_kwargs"] == GAME["env_kwargs"]
     results = json.loads((out / "eval_results.json").read_text())
     assert 0.0 <= results["eval_outcome/success"] <= 1.0
     shown = capsys.readouterr().out
