@@ -244,11 +244,8 @@ def _await_values(handle: EnvHandle, *, keeps_env: bool) -> Generator[Wait, None
 def _with_counts(sampled: Sampled) -> Sampled:
     """The answer, for an environment that is a `TakesReply`, with texts that also have the numbers of tokens."""
     num = len(sampled.prompt.ids)
-    completions = [
-        replace(each, text=CountedReply(each.text, num, len(each.ids), each.finish == "length"))
-        for each in sampled.completions
-    ]
-    return replace(sampled, completions=tuple(completions))
+    found = [replace(c, text=CountedReply(c.text, num, len(c.ids), c.finish == "length")) for c in sampled.completions]
+    return replace(sampled, completions=tuple(found))
 
 
 def _chosen(
