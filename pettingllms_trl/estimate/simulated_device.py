@@ -6,7 +6,8 @@ two devices in one operation, and keep each wait of the host (`tests/accelerator
 
 It has values and no time. It cannot show what kernels do (their numerical differences, races, streams, graphs), what
 an allocator does, nor several processes: accelerate has no backend for such a device here. Code of others for GPUs
-alone, such as an optimizer's fused step, flash attention and vLLM, is not run on it.
+alone, such as an optimizer's fused step, flash attention, vLLM and `use_transformers_continuous_batching`, which needs
+streams, is not run on it.
 
 Once it is there a process cannot be rid of it (the key's name, `torch.tensor`, `sys.modules`), so it is used in child
 processes, and training never imports it. `simulated_autocast.py` has its automatic mixed precision.

@@ -31,7 +31,6 @@ from pettingllms_trl.engines.synced_engines import SyncedEngines
 from pettingllms_trl.engines.transformers import ending_at, prompts_read_once, role_settings
 from pettingllms_trl.policies import weights
 from pettingllms_trl.policies.adapters import check_optimized
-from pettingllms_trl.policies.multi_model import MultiPolicyModel
 from pettingllms_trl.policies.optim import clip_by_policy, numbers, split_groups
 from pettingllms_trl.policies.profiles import OF_TRL, PolicyProfile
 from pettingllms_trl.policies.routing import Policy, Routing
@@ -337,7 +336,7 @@ class TRLHooks(GRPOTrainer):
         is_training = self.model.training
         with (
             self._logging_in_training(),
-            self.accelerator.autocast() if isinstance(self.model, MultiPolicyModel) else nullcontext(),
+            nullcontext() if self.team.is_plain else self.accelerator.autocast(),
             override_args(self.args, ds3_gather_for_generation=False),
             without_folder_sampling(own),
             prompts_read_once(own, args[1]) if reads_once else nullcontext(),
@@ -472,12 +471,24 @@ class TRLHooks(GRPOTrainer):
         micro_step = self.state.global_step * self.args.gradient_accumulation_steps
         if self.state.global_step >= self.state.max_steps or self.token_budget.is_spent(micro_step):
             self.control.should_training_stop = True
+            self._evaluate_if_due()
         else:
             super()._run_epoch(*args, **kwargs)
 
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        """TRL's; from there an evaluation draws what it would have drawn where the run was ended before it."""
+        super()._load_rng_state(checkpoint)
+        self._evaluate_if_due()
+
+    def _evaluate_if_due(self) -> None:
+        if self.checkpointer.evaluation_is_due:
+            self.checkpointer.evaluation_is_due = False
+            if self.args.eval_strategy != "no":
+                self._determine_best_metric(self._evaluate(None, None), None)
+
     def _maybe_log_save_evaluate(self, *args: Any, **kwargs: Any) -> None:
         """TRL's, after each optimizer step and epoch; on a signal, it saves and ends the run."""
-        self.checkpointer.stop_on_signal(self.control, step=self.state.global_step)
+        self.checkpointer.stop_on_signal(self.control, self.state)
         super()._maybe_log_save_evaluate(*args, **kwargs)
 
     def create_model_card(

@@ -45,5 +45,5 @@ def test_it_must_be_there_before_the_libraries_that_ask_for_devices() -> None:
 
 def test_training_never_imports_it() -> None:
     packages = Path(__file__).parents[2] / "pettingllms_trl"
-    users = {path.name for path in packages.rglob("*.py") if "import Simulated" in path.read_text(encoding="utf-8")}
-    assert users == set()
+    users = {path.name for path in packages.rglob("*.py") if "simulated_" in path.read_text(encoding="utf-8")}
+    assert users == {"simulated_device.py"}  # which names its own autocast
