@@ -466,21 +466,18 @@ class TRLHooks(GRPOTrainer):
             self._step, self._buffered_inputs = place
         self.checkpointer.warn_of_differences(Path(checkpoint))
 
-    def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
+    def _run_epoch(self, *args: Any, resume_from_checkpoint: Any = None, **kwargs: Any) -> None:
         """TRL's; but a run that was over when it was killed stays so, where transformers adds a step."""
         micro_step = self.state.global_step * self.args.gradient_accumulation_steps
         if self.state.global_step >= self.state.max_steps or self.token_budget.is_spent(micro_step):
             self.control.should_training_stop = True
-            self._evaluate_if_due()
+            self._load_rng_state(resume_from_checkpoint)
         else:
-            super()._run_epoch(*args, **kwargs)
+            super()._run_epoch(*args, resume_from_checkpoint=resume_from_checkpoint, **kwargs)
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
         """TRL's; from there an evaluation draws what it would have drawn where the run was ended before it."""
         super()._load_rng_state(checkpoint)
-        self._evaluate_if_due()
-
-    def _evaluate_if_due(self) -> None:
         if self.checkpointer.evaluation_is_due:
             self.checkpointer.evaluation_is_due = False
             if self.args.eval_strategy != "no":
