@@ -122,8 +122,11 @@ class SimulatedDevice:
         device = SimulatedTensor.machine = cls()
         _setup_privateuseone_for_python_backend(NAME, backend_module=device.backend())
         _FALLBACK.fallback(lambda func, *args, **kwargs: device.run(func, args, kwargs), "PrivateUse1")
-        for func in (aten.arange.default, aten.arange.start, aten.arange.start_step, aten.eye.default, aten.eye.m):
-            # PyTorch's own make an empty tensor and change its size.
+        # PyTorch's own make an empty tensor and change its size.
+        makers = (aten.arange.default, aten.arange.start, aten.arange.start_step, aten.eye.default, aten.eye.m)
+        # Kernels on a CPU and on CUDA, but several operations on others, each of which would be rounded.
+        fused = (aten.silu_backward.default, aten.mish_backward.default)
+        for func in (*makers, *fused):
             _FACTORIES.impl(func, lambda *args, func=func, **kwargs: device.run(func, args, kwargs))
         register_autocast(NAME, device.autocast_results)
         module: Any = ModuleType(f"torch_{NAME}")
