@@ -1,4 +1,4 @@
-"""Whether `pettingllms bench --blame` finds the call that decides, of a program with four calls.
+"""Whether `pettingllms blame` finds the call that decides, of a program with four calls.
 
     python benchmarks/bench_blame.py                       # 20 repetitions for each deciding call, 30 problems, K = 4
     python benchmarks/bench_blame.py --repetitions 5 --problems 12 --answers 2
@@ -99,8 +99,8 @@ def measure(folder: Path, url: str, decides: int, repetitions: int, problems: in
     found, begun = [], time.process_time()
     for seed in range(repetitions):
         path = folder / f"{decides}-{seed}"
-        line = ["bench", f"program:{file}:team", "--model", "coin", "--base-url", url, "--limit", str(problems)]
-        line += ["--blame", str(answers), "--seed", str(seed), "--concurrency", "8", "--output", str(path)]
+        line = ["blame", f"program:{file}:team", "--model", "coin", "--base-url", url, "--limit", str(problems)]
+        line += ["--replies", str(answers), "--seed", str(seed), "--concurrency", "8", "--output", str(path)]
         with contextlib.redirect_stdout(io.StringIO()):
             status = cli.main(line)
         assert status == 0, f"pettingllms {' '.join(line)} ended with status {status}"

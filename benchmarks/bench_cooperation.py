@@ -35,16 +35,17 @@ from figures import table
 from scripted_teams import MESSAGES, Policy, best_lone_note_taker, librarian, note_taker, of_prompts, success
 
 import pettingllms_envs
+from pettingllms_envs.environments.archives import librarians
+from pettingllms_envs.environments.archives.rules import Archives
+from pettingllms_envs.environments.archives.world import ARCHIVES, World
+from pettingllms_envs.environments.note_taking import note_takers
+from pettingllms_envs.environments.note_taking.rules import NoteTaking
 from pettingllms_envs.episodes.episode import Instance
-from pettingllms_envs.evaluation.cooperation import Difference, differences
 from pettingllms_envs.evaluation.guessers import best_guesser
 from pettingllms_envs.evaluation.statistics import wilson
 from pettingllms_envs.evaluation.team_forms import CUT, FULL, TEAM, is_alone
-from pettingllms_envs.tasks.archives import Archives
-from pettingllms_envs.tasks.archives_world import ARCHIVES, World
-from pettingllms_envs.tasks.note_taking import NoteTaking
+from pettingllms_envs.research.cooperation import Difference, differences
 from pettingllms_envs.testing.cooperation import lone_bound, play_forms
-from pettingllms_envs.workflows import librarians, note_takers
 
 
 CAPACITIES = (0, 20, 60, 120)

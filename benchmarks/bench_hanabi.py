@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from figures import table
 
-from pettingllms_envs.tasks.hanabi import Hanabi
+from pettingllms_envs.environments.hanabi.rules import Hanabi
 
 
 Rows = Iterator[tuple[str, ...]]

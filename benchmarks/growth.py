@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pettingllms_envs.evaluation.paired import student_quantile
+from pettingllms_envs.research.studies.paired import student_quantile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

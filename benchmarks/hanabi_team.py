@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pettingllms_envs.tasks.hanabi import Hanabi, HanabiState
-from pettingllms_envs.workflows.cooperative import CooperativeTeam, TableState
+from pettingllms_envs.environments.hanabi.rules import Hanabi, HanabiState
+from pettingllms_envs.teams.cooperative import CooperativeTeam, TableState
 
 
 Table = TableState[HanabiState]

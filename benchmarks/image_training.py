@@ -14,12 +14,12 @@ and after, is another instance's.
 
 Both play the same 300 instances of the test split, greedily, none of which is a rotation or reflection of one that was
 trained on. What is reported: the paired difference of seeing and blind; and that of the seeing model with its own
-pictures and with those of other instances, as `pettingllms bench --blind` has it. Of the planner it is of success, of
+pictures and with those of other instances, as `pettingllms blind` has it. Of the planner it is of success, of
 the describer of the share of tiles that it has right, beside the best constant answer. The solver of the describer's
 team is a function that plays the board that it reads. The image gain is the mean of the last 25 steps, in nats.
 
-`--output` keeps the teams. The planner is played by `pettingllms bench plan_path --workflow single --set size=4
---set blocked=0.125 --set num_turns=1 --set view=image --team teams/planner_0_seeing --temperature 0 --blind planner`,
+`--output` keeps the teams. The planner is played by `pettingllms blind plan_path --workflow single --set size=4
+--set blocked=0.125 --set num_turns=1 --set view=image --team teams/planner_0_seeing --temperature 0 --role planner`,
 whose 330 first seeds of the test split (`--limit 330`) are the same 300 instances. It needs torchvision, as the
 processor of any Qwen2.5-VL.
 """
@@ -65,14 +65,15 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLIm
 
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.core import Role
+from pettingllms_envs.environments.plan_path.rules import PlanPath
+from pettingllms_envs.environments.plan_path.text import read_board
 from pettingllms_envs.evaluation.statistics import studentized_bootstrap
-from pettingllms_envs.observations import Image, text_of
+from pettingllms_envs.observations import Image
 from pettingllms_envs.pictures import opened
-from pettingllms_envs.tasks.plan_path import PlanPath
-from pettingllms_envs.tasks.plan_path_text import read_board
+from pettingllms_envs.prompts import text_of
+from pettingllms_envs.teams.describer_solver import DescriberSolver, best_constant, read_rows, share_right
+from pettingllms_envs.teams.single import PLANNER, Single
 from pettingllms_envs.views import apply_view, board_picture
-from pettingllms_envs.workflows.describer_solver import DescriberSolver, best_constant, read_rows, share_right
-from pettingllms_envs.workflows.single import PLANNER, Single
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from tiny_vlms import QWEN_TOKENS, StillProcessor
 

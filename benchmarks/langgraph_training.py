@@ -44,10 +44,10 @@ from training import REINFORCEMENT, quiet
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from pettingllms_envs.core import best_reply
+from pettingllms_envs.environments.plan_path.rules import PlanPath
 from pettingllms_envs.evaluation.compare import difference_of_shares
 from pettingllms_envs.programs import program
-from pettingllms_envs.tasks.plan_path import PlanPath
-from pettingllms_envs.workflows.draft_plan import DraftPlan
+from pettingllms_envs.teams.draft_plan import DraftPlan
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 
 

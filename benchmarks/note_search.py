@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pettingllms_envs.tasks.note_taking import NoteTaking
+from pettingllms_envs.environments.note_taking.rules import NoteTaking
 
 
 VALUES, NOTES = 10, 111

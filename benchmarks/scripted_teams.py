@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from pettingllms_envs.observations import read_observation, text_of
-from pettingllms_envs.tasks.archives_world import RELATIONS
-from pettingllms_envs.tasks.note_taking import NoteTaking
+from pettingllms_envs.environments.archives.world import RELATIONS
+from pettingllms_envs.environments.note_taking.rules import NoteTaking
+from pettingllms_envs.prompts import read_observation, text_of
 
 
 Policy = Callable[[str], str]

@@ -11,7 +11,6 @@ import hashlib
 import math
 import operator
 import random
-import re
 import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, NoReturn
@@ -21,6 +20,7 @@ from gymnasium.spaces import Dict
 from pettingzoo import AECEnv
 
 from pettingllms_envs.core import TEAM, Parts, Workflow, check_choice, scalars
+from pettingllms_envs.doors import VERSIONED
 from pettingllms_envs.features import (
     ChangingTeam,
     Competitive,
@@ -44,8 +44,6 @@ from pettingllms_envs.views import apply_view, check_view
 NONE: Mapping[str, float] = {}
 NO_PARTS: Parts = {}
 RENDER_MODES = ("human", "ansi", "rgb_array")
-VERSIONED = re.compile(r"[a-z]\w*_v\d+", re.ASCII)
-"""The form of an environment's name."""
 
 
 class Snapshot(NamedTuple):
@@ -122,7 +120,7 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
       holds), `defaults` of the others, `workflows`, the names of those that it can be played in, and where roles have
       tools `tools`: of each role's name,
       digest, and whether they are deterministic. Where one is not, an episode may not replay exactly;
-    * of a team that `pettingllms bench --cooperation` can compare `cooperation`, the settings of its other forms, see
+    * of a team that `pettingllms cooperation` can compare `cooperation`, the settings of its other forms, see
       docs/cooperation.md.
 
     The order of calls is enforced here, with no wrapper around it: a call that comes too early or too late raises.

@@ -1,18 +1,8 @@
-"""Answer problems of this package in the manner of AIME, or with `year=2024` the exam's own: whole numbers to 999.
-
-The task and its settings: `pettingllms_envs.tasks.aime.Aime`; all other arguments:
-`pettingllms_envs.assembly.assemble`.
-"""
+"""Answer problems of this package in the manner of AIME, or with `year=2024` the exam's own: whole numbers to 999."""
 
 from pettingllms_envs.assembly import assemble
-from pettingllms_envs.tasks.aime import Aime
-from pettingllms_envs.workflows.debate import Debate
-from pettingllms_envs.workflows.ensemble import Ensemble
-from pettingllms_envs.workflows.self_verification import SelfVerification
-from pettingllms_envs.workflows.single_reasoner import SingleReasoner
-from pettingllms_envs.workflows.tool_reasoner import ToolReasoner
+from pettingllms_envs.environments.mathematics import WORKFLOWS
+from pettingllms_envs.environments.mathematics.aime import Aime
 
-
-WORKFLOWS = (ToolReasoner, SingleReasoner, Ensemble, Debate, SelfVerification)
 
 raw_env, env, parallel_env = assemble(Aime, __name__, WORKFLOWS)

@@ -1,16 +1,11 @@
 """Write a program for a problem of this package in the manner of APPS, or with `data` of its own.
 
 A coder and a tester play, or a coder alone.
-
-The task and its settings: `pettingllms_envs.tasks.apps.Apps`; all other arguments:
-`pettingllms_envs.assembly.assemble`.
 """
 
-from pettingllms_envs.assembly import assemble
-from pettingllms_envs.tasks.apps import Apps
-from pettingllms_envs.workflows.coder_tester import CoderTester
-from pettingllms_envs.workflows.designed import Designed
-from pettingllms_envs.workflows.lone_coder import SelfRefine, SingleCoder
+from pettingllms_envs.assembly import DESIGNED, assemble
+from pettingllms_envs.environments.coding import WORKFLOWS
+from pettingllms_envs.environments.coding.apps import Apps
 
 
-raw_env, env, parallel_env = assemble(Apps, __name__, (CoderTester, SingleCoder, SelfRefine, Designed))
+raw_env, env, parallel_env = assemble(Apps, __name__, (*WORKFLOWS, DESIGNED))

@@ -18,24 +18,29 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from pettingzoo.utils.conversions import turn_based_aec_to_parallel_wrapper
 
-from pettingllms_envs.aec import VERSIONED, TextEnv
-from pettingllms_envs.core import Task, Tool, Workflow, check_choice
+from pettingllms_envs.aec import TextEnv
+from pettingllms_envs.core import TOOL_CALLS, Task, Tool, Workflow, check_choice
+from pettingllms_envs.doors import VERSIONED
 from pettingllms_envs.features import Form, Forms, HasForms, HasLeastAlpha
 from pettingllms_envs.replies.reading import with_reading
 from pettingllms_envs.settings import check_survives, in_files, restored
+from pettingllms_envs.teams import Later
 from pettingllms_envs.views import VIEWS
-from pettingllms_envs.workflows.draft_plan import DraftPlan
-from pettingllms_envs.workflows.single import Single
-from pettingllms_envs.workflows.tool_calls import STYLES, ToolCalls
-from pettingllms_envs.workflows.tool_plan import ToolPlan
 
 
-GAMES = (DraftPlan, Single, ToolPlan)
+GAMES = (
+    Later("draft_plan", "pettingllms_envs.teams.draft_plan", "DraftPlan"),
+    Later("single", "pettingllms_envs.teams.single", "Single"),
+    Later("tool_plan", "pettingllms_envs.teams.tool_plan", "ToolPlan"),
+)
 """The workflows of a task whose move can be proposed and played."""
+
+DESCRIBER_SOLVER = Later("describer_solver", "pettingllms_envs.teams.describer_solver", "DescriberSolver")
+DESIGNED = Later("designed", "pettingllms_envs.teams.designed", "Designed")
 
 DEFAULT_NUM_TURNS = 4
 """Of a workflow whose field `num_turns` has no default of its own."""
@@ -62,7 +67,7 @@ class Assembled(NamedTuple):
 def assemble(
     task: Callable[..., Task[Any, Any]],
     module: str,
-    workflows: tuple[type[Any], ...] = GAMES,
+    workflows: Sequence[type[Any] | Later] = GAMES,
     *,
     name: str | None = None,
     role_tools: Mapping[str, Sequence[str | Mapping[str, Any] | Tool]] | None = None,
@@ -74,7 +79,8 @@ def assemble(
         module: `__name__` of the module that offers the functions, where a pickled one is found again.
         workflows: Classes of workflows over it, the default one first: frozen dataclasses with a class variable
             `name` and the fields `task` and `num_turns`; their other fields are settings, too. A field left out of
-            the `repr`, such as `executor`, is a resource and no setting: no file holds it.
+            the `repr`, such as `executor`, is a resource and no setting: no file holds it. Or a
+            `pettingllms_envs.teams.Later`, which says where the class is.
         name: The environment's name with its version, such as `"council_v0"`; None takes the last part of `module`
             if it has that form, else the task's name and version.
         role_tools: Tools of the environment's own, by role, as `raw_env` takes them; it has them unless others are
@@ -84,7 +90,6 @@ def assemble(
     by_name = {workflow.name: workflow for workflow in workflows}
     of_all: dict[str, Any] = {"workflow": workflows[0].name, "num_turns": DEFAULT_NUM_TURNS, "alpha": 1.0}
     of_all |= {"strict_format": False, **({"view": VIEWS[0]} if hasattr(task, "tiles") else {})}
-    defaults = {name: {**of_all, **_defaults(task), **_defaults(kind)} for name, kind in by_name.items()}
     last = module.rpartition(".")[2]
     own_name = last if name is None and VERSIONED.fullmatch(last) else name
 
@@ -121,8 +126,8 @@ def assemble(
             tool_calls: How they are called: `"text"`, by a fenced block, or `"native"`, by the chat template.
             max_tool_calls: Most replies with calls before each reply to the workflow, at least 1.
             **settings: The task's own and the workflow's; see their classes. Where a field is a tuple, a list will
-                do, as JSON and YAML have it. `executor` runs the programs of a tool role; left out, it is
-                `pettingllms_envs.sandbox.ToolExecutor()`, with the workflow's `imports`, if any.
+                do, as JSON and YAML have it. `executor` runs the programs of a tool role; left out, they
+                run as in `pettingllms_envs.sandbox.ToolExecutor()`, with the workflow's `imports`, if any.
 
         Raises:
             ValueError: A value is out of its range, JSON cannot hold it, a setting is another workflow's, there is
@@ -130,7 +135,7 @@ def assemble(
             TypeError: Neither the task nor the workflow has such a setting.
         """
         check_choice("workflow", workflow, tuple(by_name))
-        kinds = (task, by_name[workflow])
+        kinds = (task, _class_of(by_name[workflow]))
         settings = restored(settings, *kinds)
         written = {key: value for key, value in settings.items() if all(in_files(kind, key) for kind in kinds)}
         turns = num_turns if max_cycles is None else max_cycles
@@ -139,7 +144,7 @@ def assemble(
         _check_alpha(joined, alpha)
         check_survives(written, *kinds)
         own: dict[str, Any] = {"workflow": workflow, "num_turns": joined.num_turns, "strict_format": strict_format}
-        check_choice("tool_calls", tool_calls, STYLES)
+        check_choice("tool_calls", tool_calls, TOOL_CALLS)
         if own_tools and role_tools is not None and not role_tools:
             own["role_tools"] = {}  # without it, an environment made of the settings would have its own tools
         if role_tools is None:
@@ -158,10 +163,10 @@ def assemble(
             )
         made = TextEnv(joined, name=own_name, alpha=alpha, render_mode=render_mode, view=view)
         own |= {"alpha": made.alpha, **({} if view == VIEWS[0] else {"view": view})}
-        if isinstance(joined, ToolCalls):
-            made.metadata["tools"] = joined.described()
+        if role_tools:
+            made.metadata["tools"] = joined.described()  # type: ignore[attr-defined]
         made.metadata["settings"] = {**own, **written}
-        made.metadata["defaults"] = defaults[workflow]
+        made.metadata["defaults"] = {**of_all, **_defaults(task), **_defaults(kinds[1])}
         made.metadata["workflows"] = tuple(by_name)
         if forms is not None:
             given = {key: value for key, value in made.metadata["settings"].items() if key != "num_turns"}
@@ -184,7 +189,7 @@ def assemble(
         """
         made = raw_env(**kwargs)
         if len(made.possible_agents) > 1:
-            alone = [each.name for each in workflows if _is_alone(each)]
+            alone = [each.name for each in workflows if _is_alone(_class_of(each))]
             remedy = f", or take workflow={alone[0]!r}" if alone else ""
             raise ValueError(
                 f"{made.metadata['name']} has no parallel form with the agents {', '.join(made.possible_agents)}: "
@@ -201,7 +206,8 @@ def _with_tools(
     workflow: Workflow[Any], role_tools: RoleTools, style: str, max_calls: int
 ) -> tuple[Workflow[Any], Mapping[str, Any] | None]:
     """The workflow with tools, and the tools as a setting; None if they are no data."""
-    from pettingllms_envs.tools import make_tool  # only those pay for it who need it
+    from pettingllms_envs.teams.tool_calls import ToolCalls  # only those pay for it who need it
+    from pettingllms_envs.tools import make_tool
 
     lists = role_tools.values() if isinstance(role_tools, Mapping) else (role_tools,)
     if any(isinstance(each, str | Mapping) for each in lists):
@@ -215,7 +221,7 @@ def _with_tools(
 
 
 def _join(
-    workflows: dict[str, type[Any]],
+    workflows: Mapping[str, type[Any] | Later],
     name: str,
     task: Callable[..., Task[Any, Any]],
     num_turns: int | None,
@@ -224,24 +230,30 @@ def _join(
     strict: bool,
 ) -> Workflow[Any]:
     """The workflow of that name over the task; takes the workflow's own settings out of `settings`."""
-    _check_types(settings, task, workflows[name])
-    own = {key: settings.pop(key) for key in _settings(workflows[name]) & settings.keys()}
-    for other, kind in workflows.items():
-        if stray := sorted(_settings(kind) & settings.keys()):
+    kind = _class_of(workflows[name])
+    _check_types(settings, task, kind)
+    own = {key: settings.pop(key) for key in _settings(kind) & settings.keys()}
+    is_known = _is_class(task) and settings.keys() <= _settings(task)
+    for other in () if is_known else workflows:
+        if stray := sorted(_settings(_class_of(workflows[other])) & settings.keys()):
             raise ValueError(
                 f"the workflow {name!r} got {stray[0]}={settings[stray[0]]!r}, which is a setting of {other!r}."
                 f" Leave it out, or take workflow={other!r}."
             )
-    _refuse_unknown(settings, task, own={*_settings(workflows[name]), *_OF_ALL})
-    if "executor" in _settings(workflows[name]) and own.get("executor") is None:
-        from pettingllms_envs.sandbox import ToolExecutor  # only those pay for it who need it
+    _refuse_unknown(settings, task, own={*_settings(kind), *_OF_ALL})
+    if "executor" in _settings(kind) and own.get("executor") is None:
+        from pettingllms_envs.teams.tools import DefaultExecutor  # only those pay for it who need it
 
-        own["executor"] = ToolExecutor(imports=tuple(own.get("imports") or ()))
-    (field,) = (each for each in dataclasses.fields(workflows[name]) if each.name == "num_turns")
+        own["executor"] = DefaultExecutor(tuple(own.get("imports") or ()))
+    (field,) = (each for each in dataclasses.fields(kind) if each.name == "num_turns")
     if num_turns is not None or field.default is dataclasses.MISSING:
         own["num_turns"] = DEFAULT_NUM_TURNS if num_turns is None else num_turns
-    joined: Workflow[Any] = workflows[name](task=with_reading(task(**settings), strict=strict), **own)
+    joined: Workflow[Any] = kind(task=with_reading(task(**settings), strict=strict), **own)
     return joined
+
+
+def _class_of(workflow: type[Any] | Later) -> type[Any]:
+    return workflow.load() if isinstance(workflow, Later) else workflow
 
 
 def _check_types(settings: Mapping[str, Any], *kinds: Any) -> None:
@@ -276,7 +288,7 @@ def _cooperation(forms: Forms, described: Callable[[Form], Any]) -> dict[str, An
     }
 
 
-def _described(form: Form, settings: Mapping[str, Any], workflows: Mapping[str, type[Any]]) -> dict[str, Any]:
+def _described(form: Form, settings: Mapping[str, Any], workflows: Mapping[str, type[Any] | Later]) -> dict[str, Any]:
     """A form as `metadata["cooperation"]` has it: with all settings that make it.
 
     Args:
@@ -284,8 +296,8 @@ def _described(form: Form, settings: Mapping[str, Any], workflows: Mapping[str, 
         workflows: The environment's workflows by name.
     """
     whole = {**settings, **form.settings}
-    lost = _settings(workflows[settings["workflow"]]) - _settings(workflows[whole["workflow"]])
-    return {"settings": {key: whole[key] for key in whole if key not in lost}, "player": form.player}
+    of_team, of_form = (_settings(_class_of(workflows[each["workflow"]])) for each in (settings, whole))
+    return {"settings": {key: whole[key] for key in whole if key not in of_team - of_form}, "player": form.player}
 
 
 def _is_alone(workflow: type[Any]) -> bool:
@@ -293,9 +305,14 @@ def _is_alone(workflow: type[Any]) -> bool:
     return isinstance(workflow.roles, tuple) and sum(role.count for role in workflow.roles) == 1
 
 
+def _is_class(task: Any) -> TypeGuard[type[Any]]:
+    """Whether the task's settings are known: they are the fields of a dataclass."""
+    return isinstance(task, type) and dataclasses.is_dataclass(task)
+
+
 def _refuse_unknown(settings: dict[str, Any], task: Callable[..., Task[Any, Any]], own: set[str]) -> None:
     """Raise TypeError if there is a setting that the task, where it is a dataclass, does not have."""
-    if not (isinstance(task, type) and dataclasses.is_dataclass(task)):
+    if not _is_class(task):
         return
     fields = _settings(task)
     for name in settings.keys() - fields:

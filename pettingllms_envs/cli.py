@@ -11,7 +11,7 @@
     pettingllms audit outputs/my_run
     pettingllms sandbox
 
-Other packages add commands (see `pettingllms_envs.commands`): `train`, `sft` and `study` are the trainer's.
+Entry points add commands (see `pettingllms_envs.commands`): `train` and `sft` of the trainer, and those of `research`.
 
 What a user got wrong ends with one line, "error: what was given, what was expected, what to do", and exit status 2.
 """
@@ -22,6 +22,7 @@ import argparse
 import importlib
 import io
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -50,7 +51,6 @@ COMMANDS = {
     "runs": "an index of all runs in a folder, by environment, model and date",
     "leaderboard": "models by environments, with intervals and paired comparisons",
     "export": "write runs as logs of Inspect",
-    "crossplay": "mix the roles of runs, replace a role, or play alone at the same budget",
     "report": "report a study: methods compared over seeds, with intervals and curves",
     "replay": "play recorded episodes again without a model, or rescore them",
     "audit": "check that a run is sound: groups, roles that do not learn, a collapse",
@@ -69,8 +69,12 @@ SUMMARIES = {
     "train": "train a team by reinforcement learning, or estimate what that takes of GPUs",
     "sft": "warm up a team by supervised fine-tuning on demonstrations",
     "study": "compare training methods over seeds and settings, in worker processes",
+    "cooperation": "compare a team with its forms: without messages, alone, and shown everything",
+    "crossplay": "mix the roles of runs, replace a role, or play alone at the same budget",
+    "blame": "answer every call of a run again, and show which ones decide the outcome",
+    "blind": "play a run again with a role's pictures exchanged, and show what they are worth",
 }
-"""Of the commands that `pettingllms_trl` adds: without importing it nothing says what they do."""
+"""Of the commands that entry points add: without importing them nothing says what they do."""
 
 
 WIDTH = 200
@@ -105,8 +109,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if argv and argv[0] in plugged:
             with user_errors():
                 command = plugged[argv[0]].load()
-            return int(command(argv[1:]))
-        if argv and not argv[0].startswith("-") and argv[0] not in COMMANDS:
+            if callable(command):
+                return int(command(argv[1:]))
+        elif argv and not argv[0].startswith("-") and argv[0] not in COMMANDS:
             raise Refused(_unknown("there is no command", repr(argv[0]), (*COMMANDS, *plugged), "pettingllms"))
         if not argv:
             _parser(plugged).print_help()
@@ -114,7 +119,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         args, unknown = _parser(plugged).parse_known_args(argv)
         if unknown:
             several = " For several models repeat --model." * bool(getattr(args, "models", None))
-            raise Refused(_unknown("unrecognized arguments:", " ".join(unknown), args.options, args.prog) + several)
+            words = _unknown("unrecognized arguments:", " ".join(unknown), args.options, args.prog) + several
+            raise Refused(_moved(argv, args.moved) or words)
         status: int = args.run(args, console)
     except (Refused, Unavailable) as refused:
         return _error(str(refused))
@@ -138,6 +144,24 @@ def _unknown(what: str, given: str, known: Iterable[str], prog: str) -> str:
     return f"{what} {given}.{hint} `{prog} --help` shows what there is."
 
 
+def _moved(argv: Sequence[str], moved: Mapping[str, tuple[str, str]]) -> str:
+    """The error for options that another command has, with that command; empty if none of them is given."""
+    words = [word.partition("=") for word in argv[1:]]
+    given = {name: moved[name][0] for name, *_ in words if name in moved}
+    if len(set(given.values())) != 1:
+        return f"{' and '.join(given)} were given; expected one of them. Ask for each by itself." if given else ""
+    named = [(moved[name][1] if name in moved else name, equals + value) for name, equals, value in words]
+    option, command = next(iter(given.items()))
+    line = shlex.join([command, *(name + value for name, value in named if name or value)])
+    return f"{argv[0]} got {option}; expected it of the command {command}. Use: pettingllms {line}"
+
+
+def files(plugged: Mapping[str, EntryPoint]) -> dict[str, str]:
+    """The module of each command that is a file."""
+    own = {name: f"pettingllms_envs.commands.{FILES.get(name, name)}" for name in COMMANDS}
+    return {**own, **{name: point.module for name, point in plugged.items() if not point.attr}}
+
+
 class _Help(argparse.HelpFormatter):
     """Fills each paragraph of a description by itself, and leaves examples, which are indented, as they are."""
 
@@ -151,10 +175,12 @@ class _Help(argparse.HelpFormatter):
 class _Command(Parser):
     """Imports the file of its command, with the arguments, when it is the one that was called."""
 
+    file: str
+
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        name = self.prog.rpartition(" ")[2]
-        module = importlib.import_module(f"pettingllms_envs.commands.{FILES.get(name, name)}")
+        module = importlib.import_module(self.file)
         self.description, self.formatter_class = module.__doc__, _Help
+        self.set_defaults(moved={})
         module.add(self)
         self.set_defaults(run=module.run, prog=self.prog, options=list(self._option_string_actions))
         return super().parse_known_args(args, namespace)
@@ -172,10 +198,9 @@ def _parser(plugged: Mapping[str, EntryPoint]) -> argparse.ArgumentParser:
     parser = Parser(prog="pettingllms", description="Text environments for teams of language models.")
     parser.add_argument("--version", action=_Version, nargs=0, help="the version of the package")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Command)
-    for name, summary in COMMANDS.items():
-        commands.add_parser(name, help=summary)
-    for name, point in plugged.items():
-        commands.add_parser(name, help=SUMMARIES.get(name, f"command of the package {point.module.partition('.')[0]}"))
+    others = {name: f"command of the package {point.module.partition('.')[0]}" for name, point in plugged.items()}
+    for name, summary in {**COMMANDS, **others}.items():
+        commands.add_parser(name, help=SUMMARIES.get(name, summary)).file = files(plugged).get(name, "")
     return parser
 
 

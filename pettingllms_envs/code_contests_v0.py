@@ -1,15 +1,11 @@
 """Write a program for a problem of this package in the manner of CodeContests, or with `data` of its own.
 
 A coder and a tester play, or a coder alone.
-
-The task and its settings: `pettingllms_envs.tasks.code_contests.CodeContests`; all other arguments:
-`pettingllms_envs.assembly.assemble`.
 """
 
 from pettingllms_envs.assembly import assemble
-from pettingllms_envs.tasks.code_contests import CodeContests
-from pettingllms_envs.workflows.coder_tester import CoderTester
-from pettingllms_envs.workflows.lone_coder import SelfRefine, SingleCoder
+from pettingllms_envs.environments.coding import WORKFLOWS
+from pettingllms_envs.environments.coding.code_contests import CodeContests
 
 
-raw_env, env, parallel_env = assemble(CodeContests, __name__, (CoderTester, SingleCoder, SelfRefine))
+raw_env, env, parallel_env = assemble(CodeContests, __name__, WORKFLOWS)

@@ -1,13 +1,11 @@
 """A conversation of roles about a prompt, whose replies a trainer's reward functions judge.
 
-The settings: `pettingllms_envs.tasks.prompts.Prompts` and `pettingllms_envs.workflows.conversation.Conversation`; all
-other arguments: `pettingllms_envs.assembly.assemble`. `pettingllms_envs.conversation(roles=[...])` makes one for
-`MultiAgentGRPOTrainer(env=...)`.
+`pettingllms_envs.conversation(roles=[...])` makes one for `MultiAgentGRPOTrainer(env=...)`.
 """
 
 from pettingllms_envs.assembly import assemble
-from pettingllms_envs.tasks.prompts import Prompts
-from pettingllms_envs.workflows.conversation import Conversation
+from pettingllms_envs.environments.conversation.conversation import Conversation
+from pettingllms_envs.environments.conversation.prompts import Prompts
 
 
 raw_env, env, parallel_env = assemble(Prompts, __name__, (Conversation,))

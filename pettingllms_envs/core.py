@@ -6,7 +6,7 @@ task: it defines the order of the roles, what each one observes, and how its rep
 both can be used and tested without it.
 
 A new task is one file with a class that has the methods of `Task`; a new workflow is one file with a class that has
-those of `Workflow`; `pettingllms_envs.tasks.base` and `pettingllms_envs.workflows.base` have classes with defaults for
+those of `Workflow`; `pettingllms_envs.tasks.base` and `pettingllms_envs.teams.base` have classes with defaults for
 most of them, `pettingllms_envs.features` the optional ones. Both are frozen dataclasses whose fields are their
 settings; states are named tuples (or frozen dataclasses) of numbers, strings, bytes, read-only arrays and other such
 tuples, so that a snapshot is a reference. Named tuples are used here because they are made in a third of the time.
@@ -297,6 +297,10 @@ class Tool(Protocol):
 
     def __call__(self, request: str) -> ToolResult:
         """The result of a request. It must be safe to call from several threads."""
+
+
+TOOL_CALLS = ("text", "native")
+"""How tools are called: by a fenced block in the reply, or by the chat template."""
 
 
 def scalars(parts: Parts, roles: Iterable[str], alpha: float) -> tuple[float, ...]:

@@ -5,9 +5,7 @@ A class has a feature if it has its members; none of these classes is inherited 
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Mapping, Sequence
-from fractions import Fraction
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 
@@ -298,7 +296,7 @@ class HasChannel(Protocol):
 
     @property
     def channel(self) -> Any:
-        """The channel, a `pettingllms_envs.workflows.channels.Channel`."""
+        """The channel, a `pettingllms_envs.teams.channels.Channel`."""
 
 
 class Form(NamedTuple):
@@ -332,7 +330,7 @@ class Forms(NamedTuple):
 
 @runtime_checkable
 class HasForms(Protocol):
-    """An optional feature of a team's workflow: the forms that `pettingllms bench --cooperation` compares it with.
+    """An optional feature of a team's workflow: the forms that `pettingllms cooperation` compares it with.
 
     An environment that is not made by `assemble` has them in `metadata["cooperation"]`, see docs/cooperation.md.
     """
@@ -340,77 +338,3 @@ class HasForms(Protocol):
     @property
     def forms(self) -> Forms:
         """The forms; what they do not set is as in the team's environment, as far as their workflow has it."""
-
-
-@runtime_checkable
-class HasLoneBound(Protocol):
-    """An optional feature of a task: an upper bound, by proof, of what an agent can reach alone.
-
-    The conformance suite recomputes it if the task also says why there is one: `LimitedAccess` or `LimitedMemory`.
-    """
-
-    def lone_bound(self) -> Fraction:
-        """The greatest share of successes of any agent in any of the team's forms `alone`."""
-
-
-BlindPolicy = Callable[[str, random.Random], str]
-"""A reply to a prompt, of an agent that does not read what the task says it has to. It draws from the generator."""
-
-
-def always(reply: str, prompt: str, rng: random.Random) -> str:
-    """The blind policy of a constant: `partial(always, reply)`."""
-    return reply
-
-
-@runtime_checkable
-class HasBlindBound(Protocol):
-    """An optional feature of a task: an upper bound, by proof, of agents that do not read a part of the question.
-
-    A task whose bound is 1 can be solved without it. The conformance suite plays the policies against the bound.
-    """
-
-    def blind_bound(self) -> Fraction:
-        """The greatest share of successes of such agents, whatever they know of the rest."""
-
-    @property
-    def blind_policies(self) -> Mapping[str, BlindPolicy]:
-        """The best of such agents that are known, by name. Each plays all agents of a team."""
-
-
-@runtime_checkable
-class LimitedAccess(HasLoneBound, Protocol):
-    """An optional feature of a task: an agent alone cannot tell instances with different solutions apart."""
-
-    def look_alikes(self, state: Any, settings: Mapping[str, Any]) -> Sequence[Any]:
-        """Tasks in which the state means other instances, all equally likely, this task among them.
-
-        Whatever an agent does alone, it is shown the same in each of them.
-
-        Args:
-            settings: Settings of the form in which the agent plays.
-        """
-
-
-class Memory(NamedTuple):
-    """What an agent has to remember, and how much it can.
-
-    Args:
-        values: For each thing that may be asked for, with equal probability: how many values it can have. They are
-            uniform and independent.
-        num_notes: How many different notes there are. The agent is shown its notes and the question when it answers,
-            and nothing else that depends on the instance.
-    """
-
-    values: tuple[int, ...]
-    num_notes: int
-
-
-@runtime_checkable
-class LimitedMemory(HasLoneBound, Protocol):
-    """An optional feature of a task: what an agent is shown alone does not fit into its notes."""
-
-    def lone_memory(self) -> Memory:
-        """What it has to remember, and its notes."""
-
-    def asked(self, state: Any) -> Sequence[Any]:
-        """The same instance with each of the questions in turn, as many as `Memory.values`."""

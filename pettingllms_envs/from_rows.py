@@ -32,9 +32,9 @@ def conversation(roles: Sequence[str], **settings: Any) -> Callable[[], TextEnv]
 
     Args:
         roles: Names in the order in which they speak; one that is named twice speaks twice.
-        settings: `instructions` and `history` by role, `rewarded` roles and others, see
-            `pettingllms_envs.workflows.conversation.Conversation` and `pettingllms_envs.tasks.prompts.Prompts`; and
-            those of every environment (`pettingllms_envs.assembly.assemble`).
+        settings: `instructions` and `history` by role, `rewarded` roles and others, see `Conversation` and `Prompts`
+            in `pettingllms_envs.environments.conversation`; and those of every environment
+            (`pettingllms_envs.assembly.assemble`).
 
     Raises:
         ValueError: A role or setting is not as there.
@@ -61,7 +61,7 @@ def function(
             game.play(verdict, "judge")
 
     The decorated name makes environments: `env=debate`. What `game.play` plays is scored by the reward and paid to the
-    team. See `pettingllms_envs.workflows.functions` for what a function may do.
+    team. See `pettingllms_envs.teams.functions` for what a function may do.
 
     Args:
         rows: A file, a list of dicts, or a `datasets.Dataset`, perhaps with pictures, see
@@ -78,7 +78,7 @@ def function(
     from pettingllms_envs.assembly import assemble  # only those pay for it who need it
     from pettingllms_envs.core import Role
     from pettingllms_envs.tasks.rows import graded_rows
-    from pettingllms_envs.workflows.functions import function_workflow
+    from pettingllms_envs.teams.functions import function_workflow
 
     if not callable(reward):
         raise TypeError(f"reward is {reward!r}; expected a function: def reward(row, reply). Write one.")

@@ -1,12 +1,8 @@
-"""Hanabi for two to five players, each of whom sees all cards but its own.
-
-The task and its settings: `pettingllms_envs.tasks.hanabi.Hanabi`; the workflows:
-`pettingllms_envs.workflows.cooperative`; all other arguments: `pettingllms_envs.assembly.assemble`.
-"""
+"""Hanabi for two to five players, each of whom sees all cards but its own."""
 
 from pettingllms_envs.assembly import assemble
-from pettingllms_envs.tasks.hanabi import Hanabi
-from pettingllms_envs.workflows.cooperative import AdHoc, CooperativeTeam
+from pettingllms_envs.environments.hanabi.rules import Hanabi
+from pettingllms_envs.teams.cooperative import AdHoc, CooperativeTeam
 
 
 raw_env, env, parallel_env = assemble(Hanabi, __name__, (CooperativeTeam, AdHoc))

@@ -1,19 +1,8 @@
-"""Answer problems of mathematics: of this package, or with `data` of any data set with problems and answers.
+"""Answer problems of mathematics: of this package, or with `data` of any data set with problems and answers."""
 
-The task and its settings: `pettingllms_envs.tasks.math.Math`; all other arguments:
-`pettingllms_envs.assembly.assemble`.
-"""
-
-from pettingllms_envs.assembly import assemble
-from pettingllms_envs.tasks.math import Math
-from pettingllms_envs.workflows.debate import Debate
-from pettingllms_envs.workflows.designed import Designed
-from pettingllms_envs.workflows.ensemble import Ensemble
-from pettingllms_envs.workflows.self_verification import SelfVerification
-from pettingllms_envs.workflows.single_reasoner import SingleReasoner
-from pettingllms_envs.workflows.tool_reasoner import ToolReasoner
+from pettingllms_envs.assembly import DESIGNED, assemble
+from pettingllms_envs.environments.mathematics import WORKFLOWS
+from pettingllms_envs.environments.mathematics.math import Math
 
 
-WORKFLOWS = (ToolReasoner, SingleReasoner, Ensemble, Debate, SelfVerification, Designed)
-
-raw_env, env, parallel_env = assemble(Math, __name__, WORKFLOWS)
+raw_env, env, parallel_env = assemble(Math, __name__, (*WORKFLOWS, DESIGNED))

@@ -1,20 +1,11 @@
 """Answer problems of this package in the manner of OlympiadBench, or with `data` its own.
 
 Answers are numbers, expressions, tuples and intervals.
-
-The task and its settings: `pettingllms_envs.tasks.olympiad_bench.OlympiadBench`; all other arguments:
-`pettingllms_envs.assembly.assemble`.
 """
 
 from pettingllms_envs.assembly import assemble
-from pettingllms_envs.tasks.olympiad_bench import OlympiadBench
-from pettingllms_envs.workflows.debate import Debate
-from pettingllms_envs.workflows.ensemble import Ensemble
-from pettingllms_envs.workflows.self_verification import SelfVerification
-from pettingllms_envs.workflows.single_reasoner import SingleReasoner
-from pettingllms_envs.workflows.tool_reasoner import ToolReasoner
+from pettingllms_envs.environments.mathematics import WORKFLOWS
+from pettingllms_envs.environments.mathematics.olympiad_bench import OlympiadBench
 
-
-WORKFLOWS = (ToolReasoner, SingleReasoner, Ensemble, Debate, SelfVerification)
 
 raw_env, env, parallel_env = assemble(OlympiadBench, __name__, WORKFLOWS)

@@ -1,13 +1,7 @@
-"""Walk to the goal on a grid with blocked cells, a list of moves at a time.
+"""Walk to the goal on a grid with blocked cells, a list of moves at a time."""
 
-The task and its settings: `pettingllms_envs.tasks.plan_path.PlanPath`; all other arguments:
-`pettingllms_envs.assembly.assemble`.
-"""
-
-from pettingllms_envs.assembly import GAMES, assemble
-from pettingllms_envs.tasks.plan_path import PlanPath
-from pettingllms_envs.workflows.describer_solver import DescriberSolver
-from pettingllms_envs.workflows.designed import Designed
+from pettingllms_envs.assembly import DESCRIBER_SOLVER, DESIGNED, GAMES, assemble
+from pettingllms_envs.environments.plan_path.rules import PlanPath
 
 
-raw_env, env, parallel_env = assemble(PlanPath, __name__, (*GAMES, DescriberSolver, Designed))
+raw_env, env, parallel_env = assemble(PlanPath, __name__, (*GAMES, DESCRIBER_SOLVER, DESIGNED))

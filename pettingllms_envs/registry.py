@@ -24,8 +24,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pettingzoo
-
+from pettingllms_envs.doors import VERSIONED, doors
 from pettingllms_envs.settings import STRICT_FORMAT
 from pettingllms_envs.suggestions import did_you_mean
 
@@ -37,15 +36,6 @@ GROUP = "pettingllms.envs"
 BUILT_IN = "pettingllms"
 PROGRAM = "program:"
 _FILE, _VERSION = re.compile(r"\.py:\w*$"), re.compile(r"-v(\d+)$")
-_VERSIONED = re.compile(r"([a-z]\w*)_v(\d+)", re.ASCII)
-
-_OWN = dict.fromkeys(
-    (
-        *("aime", "apps", "archives", "code_contests", "conversation", "hanabi", "hidden_bench", "kuhn_poker"),
-        *("live_code_bench", "math", "note_taking", "olympiad_bench", "plan_path", "search", "sokoban", "sudoku"),
-    ),
-    0,
-)
 
 
 class Entry(NamedTuple):
@@ -71,7 +61,7 @@ class Entry(NamedTuple):
 
 def entries() -> tuple[Entry, ...]:
     """All available environments, by name and version; one that two packages provide is listed twice."""
-    own = [Entry(name, version, f"{__package__}.{name}_v{version}", BUILT_IN) for name, version in _OWN.items()]
+    own = [Entry(*door, BUILT_IN) for door in doors()]
     return tuple(sorted([*own, *_plug_ins()]))
 
 
@@ -183,7 +173,7 @@ def _plug_ins() -> tuple[Entry, ...]:
     found = []
     for point in entry_points(group=GROUP):
         origin = point.dist.name if point.dist else "an unknown package"
-        if named := _VERSIONED.fullmatch(point.name):
+        if named := VERSIONED.fullmatch(point.name):
             found.append(Entry(named[1], int(named[2]), point.value, origin))
         else:
             warnings.warn(
@@ -191,11 +181,3 @@ def _plug_ins() -> tuple[Entry, ...]:
                 stacklevel=3,
             )
     return tuple(found)
-
-
-def register() -> None:
-    """Register this package's environments with `pettingzoo.make`, without importing them."""
-    for name, version in _OWN.items():
-        module = f"{__package__}.{name}_v{version}"
-        pettingzoo.register("aec", f"pettingllms/{name}-v{version}", f"{module}:env")
-        pettingzoo.register("parallel", f"pettingllms/{name}-v{version}", f"{module}:parallel_env")

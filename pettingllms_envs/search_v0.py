@@ -1,13 +1,12 @@
 """Search for passages and answer questions of several hops, of this package in the manner of HotpotQA.
 
 With `data` HotpotQA, 2WikiMultihopQA or MuSiQue, whose questions have paragraphs of their own, or any questions with a
-corpus or a retriever of yours. The task and its settings: `pettingllms_envs.tasks.search.Search`; the workflows:
-`pettingllms_envs.workflows.searchers`; all other arguments: `pettingllms_envs.assembly.assemble`.
+corpus or a retriever of yours.
 """
 
 from pettingllms_envs.assembly import assemble
-from pettingllms_envs.tasks.search import Search
-from pettingllms_envs.workflows.searchers import LoneSearcher, SearchTeam
+from pettingllms_envs.environments.search.rules import Search
+from pettingllms_envs.environments.search.searchers import LoneSearcher, SearchTeam
 
 
 raw_env, env, parallel_env = assemble(Search, __name__, (SearchTeam, LoneSearcher))

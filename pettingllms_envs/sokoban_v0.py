@@ -1,12 +1,7 @@
-"""Push every box onto a goal, a list of moves at a time.
+"""Push every box onto a goal, a list of moves at a time."""
 
-The task and its settings: `pettingllms_envs.tasks.sokoban.Sokoban`; all other arguments:
-`pettingllms_envs.assembly.assemble`.
-"""
-
-from pettingllms_envs.assembly import GAMES, assemble
-from pettingllms_envs.tasks.sokoban import Sokoban
-from pettingllms_envs.workflows.describer_solver import DescriberSolver
+from pettingllms_envs.assembly import DESCRIBER_SOLVER, GAMES, assemble
+from pettingllms_envs.environments.sokoban.rules import Sokoban
 
 
-raw_env, env, parallel_env = assemble(Sokoban, __name__, (*GAMES, DescriberSolver))
+raw_env, env, parallel_env = assemble(Sokoban, __name__, (*GAMES, DESCRIBER_SOLVER))

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from gymnasium.spaces import Dict, Space
 
-from pettingllms_envs.observations import Image, Limits, read_observation
+from pettingllms_envs.observations import Image, Limits
 
 
 T = TypeVar("T")
@@ -110,6 +110,8 @@ class ChatPrompt(_ChatSpace[list[Any]]):
 
     def contains(self, x: Any) -> bool:
         """Whether a model can be given `x`."""
+        from pettingllms_envs.prompts import read_observation  # only those pay for it whose agents observe a chat
+
         whole = {"messages": [{"role": "user", "content": ""}]} | {self.kind: x}
         try:
             read_observation(whole, agent="")

@@ -1,12 +1,7 @@
-"""Fill the grid so that every row, column and box has each digit once, the clues kept.
+"""Fill the grid so that every row, column and box has each digit once, the clues kept."""
 
-The task and its settings: `pettingllms_envs.tasks.sudoku.Sudoku`; all other arguments:
-`pettingllms_envs.assembly.assemble`.
-"""
-
-from pettingllms_envs.assembly import GAMES, assemble
-from pettingllms_envs.tasks.sudoku import Sudoku
-from pettingllms_envs.workflows.describer_solver import DescriberSolver
+from pettingllms_envs.assembly import DESCRIBER_SOLVER, GAMES, assemble
+from pettingllms_envs.environments.sudoku.rules import Sudoku
 
 
-raw_env, env, parallel_env = assemble(Sudoku, __name__, (*GAMES, DescriberSolver))
+raw_env, env, parallel_env = assemble(Sudoku, __name__, (*GAMES, DESCRIBER_SOLVER))

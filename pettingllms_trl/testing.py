@@ -33,7 +33,7 @@ from transformers import (
 )
 from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
 
-from pettingllms_envs.observations import images_of, read_observation
+from pettingllms_envs.prompts import images_of, read_observation
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.trainer.trainer import MultiAgentGRPOTrainer
 

@@ -88,7 +88,7 @@ def test_the_navigation_has_every_page_that_is_written() -> None:
     [
         ("docs/generation.md", "[e](../pettingllms_trl/engines.py)", "[e](source/pettingllms_trl/engines.py.md)"),
         ("docs/data.md", "[b](../benchmarks/README.md#learning)", "[b](source/benchmarks/README.md#learning)"),
-        ("docs/data.md", "[m](math.md), [p](https://x.org/a)", "[m](math.md), [p](https://x.org/a)"),
+        ("docs/data.md", "[m](mathematics.md), [p](https://x.org/a)", "[m](mathematics.md), [p](https://x.org/a)"),
         ("benchmarks/README.md", "[g](../docs/generation.md)", "[g](../../generation.md)"),
         ("docs/data.md", "```text\n[a](../b.py)\n```\n", "```text\n[a](../b.py)\n```\n"),
     ],

@@ -37,7 +37,7 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from pettingllms_envs import archives_v0, note_taking_v0, plan_path_v0
 from pettingllms_envs.aec import TextEnv
-from pettingllms_envs.tasks.archives_world import RELATIONS
+from pettingllms_envs.environments.archives.world import RELATIONS
 
 
 ARCHIVES: Mapping[str, Mapping[str, Any]] = {

@@ -16,11 +16,11 @@ from typing import ClassVar
 
 from pettingllms_envs.assembly import assemble
 from pettingllms_envs.core import check_choice
-from pettingllms_envs.tasks.archives import Archives
-from pettingllms_envs.tasks.plan_path import PlanPath
-from pettingllms_envs.workflows.designed import RANDOM, Designed
-from pettingllms_envs.workflows.designs import JOBS, Design, Member, random_design, read_design
-from pettingllms_envs.workflows.functions import Game, Questions
+from pettingllms_envs.environments.archives.rules import Archives
+from pettingllms_envs.environments.plan_path.rules import PlanPath
+from pettingllms_envs.teams.designed import RANDOM, Designed
+from pettingllms_envs.teams.designs import JOBS, Design, Member, random_design, read_design
+from pettingllms_envs.teams.functions import Game, Questions
 
 
 SOLVE, FIRST, USE, CHECK, GO_ON = JOBS

@@ -22,10 +22,10 @@ from designed_play import MEMBER, Team, play, torch
 
 from pettingllms_envs.core import Unreadable
 from pettingllms_envs.registry import make
-from pettingllms_envs.studies.results import Cell
-from pettingllms_envs.workflows.design_leaks import measure_leaks
-from pettingllms_envs.workflows.designs import read_design
-from pettingllms_trl.study.plans.study_file import read_study
+from pettingllms_envs.research.studies.results import Cell
+from pettingllms_envs.teams.design_leaks import measure_leaks
+from pettingllms_envs.teams.designs import read_design
+from pettingllms_trl.research.study.plans.study_file import read_study
 
 
 def measured(fields: Mapping[str, Any], team: Team, number: int) -> dict[str, float]:

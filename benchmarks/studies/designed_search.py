@@ -14,8 +14,8 @@ from pathlib import Path
 
 from designed_play import Team, play, torch
 
-from pettingllms_envs.studies.results import Cell
-from pettingllms_trl.study.plans.study_file import read_study
+from pettingllms_envs.research.studies.results import Cell
+from pettingllms_trl.research.study.plans.study_file import read_study
 
 
 ROUNDS, KEPT = 4, 3

@@ -17,12 +17,14 @@ from __future__ import annotations
 import argparse
 import random
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
 from pettingllms_envs import archives_v0
 from pettingllms_envs.aec import TextEnv
+from pettingllms_trl.records import Prompt
+from pettingllms_trl.sft.demonstrations import Demonstration
 
 
 COMMANDS: Mapping[str, Mapping[str, str]] = {
@@ -89,17 +91,25 @@ def known(name: str, relation: str) -> str:
     return next(command for command, each in COMMANDS[name[0]].items() if each == relation)
 
 
-def played(env: TextEnv, seed: int, split: str, said: Callable[[str, str], str]) -> Iterator[Row]:
-    """What our agents are shown in an episode with the partner, which is given its own commands, and the right reply
-    with the commands of `said`."""
-    env.reset(seed=seed, options={"split": split})
+def demonstrations(env: TextEnv, seeds: Iterable[int]) -> Iterator[Demonstration]:
+    """Right replies in the partner's own commands, of instances of the split `train`."""
+    for seed in seeds:
+        for agent, (system, text, reply) in played(env, seed, known):
+            prompt = Prompt([{"role": "system", "content": system}, {"role": "user", "content": text}])
+            yield Demonstration(role=agent, prompt=prompt, reply=reply, success=True)
+
+
+def played(env: TextEnv, seed: int, said: Callable[[str, str], str]) -> Iterator[tuple[str, Row]]:
+    """Which agent of ours is shown what in an episode with the partner, which is given its own commands, and the right
+    reply with the commands of `said`."""
+    env.reset(seed=seed, options={"split": "train"})
     while not env.standing():
         agent = env.agent_selection
         shown = env.observe(agent)
         if agent == "librarian_1":
             env.step(partner([{"content": shown["text"]}]))
             continue
-        yield shown["system"], shown["text"], right(shown["text"], agent, said)
+        yield agent, (shown["system"], shown["text"], right(shown["text"], agent, said))
         env.step(right(shown["text"], agent, known))
 
 
@@ -117,7 +127,7 @@ def main() -> None:
     rng, env = random.Random(1), archives_v0.env(workflow="team", communication_reward=False, **TASK)
     rows: list[Row] = []
     for number in range(EPISODES):
-        rows += played(env, FIRST_SEED + number, "train", lambda name, relation: rng.choice(LETTERS))
+        rows += [row for _, row in played(env, FIRST_SEED + number, lambda name, relation: rng.choice(LETTERS))]
     rng.shuffle(rows)
     imitation = Imitation(AutoTokenizer.from_pretrained(HERE / "bases" / "archives"), seed=1)
     imitation.model = AutoModelForCausalLM.from_pretrained(HERE / "bases" / "archives", dtype="float32")

@@ -23,10 +23,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
 
-from pettingllms_envs.studies.analysis import read_results
-from pettingllms_envs.studies.results import CellResult
-from pettingllms_trl.study.cells import run_cell
-from pettingllms_trl.study.plans.plan import Run
+from pettingllms_envs.research.studies.analysis import read_results
+from pettingllms_envs.research.studies.results import CellResult
+from pettingllms_trl.research.study.cells import run_cell
+from pettingllms_trl.research.study.plans.plan import Run
 
 
 def successes(result: CellResult, folder: Path, team: Path | None) -> str:

@@ -4,8 +4,8 @@ import pytest
 from note_search import TASK, main, search
 from scripted_teams import success
 
+from pettingllms_envs.environments.note_taking.note_takers import LoneNoteTaker
 from pettingllms_envs.evaluation.statistics import wilson
-from pettingllms_envs.workflows.note_takers import LoneNoteTaker
 
 
 def test_a_note_taker_that_reads_in_order_is_right_as_often_as_counted_and_below_the_bound() -> None:

@@ -33,10 +33,10 @@ GUIDES = {
     "hidden_bench": "search.md",
     "kuhn_poker": "competition.md",
     "live_code_bench": "coding.md",
-    "aime": "math.md",
-    "math": "math.md",
+    "aime": "mathematics.md",
+    "math": "mathematics.md",
     "note_taking": "cooperation.md",
-    "olympiad_bench": "math.md",
+    "olympiad_bench": "mathematics.md",
     "search": "search.md",
 }
 """Pages written by hand that say more, by the environment's name."""
@@ -190,12 +190,12 @@ def episode(env: TextEnv) -> Iterator[str]:
     yield f"{env.standing().capitalize()} in turn {play.turn} of {env.workflow.num_turns}: {outcome}."
 
 
-OF_PLAY = ("pettingllms_envs.tasks.", "pettingllms_envs.workflows.")
+OF_PLAY = ("pettingllms_envs.environments.", "pettingllms_envs.tasks.", "pettingllms_envs.teams.")
 FOR_AUTHORS = frozenset(
     f"pettingllms_envs.{kind}.{name}"
     for kind, names in {
         "tasks": ("base", "cooperative", "multiplayer", "rows", "sequential"),
-        "workflows": ("base", "functions"),
+        "teams": ("base", "functions"),
     }.items()
     for name in names
 )

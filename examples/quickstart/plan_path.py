@@ -40,11 +40,11 @@ from training import (
 from transformers import AutoModelForCausalLM, AutoTokenizer, ProgressCallback
 
 from pettingllms_envs import plan_path_v0
+from pettingllms_envs.environments.plan_path.grid import PlanPathState
+from pettingllms_envs.environments.plan_path.rules import PlanPath
 from pettingllms_envs.replies import LETTERS
-from pettingllms_envs.tasks.plan_path import PlanPath
-from pettingllms_envs.tasks.plan_path_grid import PlanPathState
-from pettingllms_envs.workflows.draft_plan import DraftPlan
-from pettingllms_envs.workflows.single import Single
+from pettingllms_envs.teams.draft_plan import DraftPlan
+from pettingllms_envs.teams.single import Single
 from pettingllms_trl import Episode, MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 
 

@@ -25,7 +25,7 @@ from training import FIRST_SEED, Demonstration, demonstration, imitate, quiet, s
 
 from pettingllms_envs import archives_v0
 from pettingllms_envs.aec import TextEnv
-from pettingllms_envs.tasks.archives_world import RELATIONS
+from pettingllms_envs.environments.archives.world import RELATIONS
 
 
 # The form of archives whose question need not be read, as each workflow that the study compares.

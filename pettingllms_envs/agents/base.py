@@ -23,7 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from pettingllms_envs.observations import Limits, Message, images_of
+from pettingllms_envs.observations import Limits, Message
+from pettingllms_envs.prompts import images_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -105,8 +105,10 @@ def layers_of(env: AECEnv) -> list[Any]:
     since a wrapper's `__getattr__` gives it those of what it wraps.
     """
     layers: list[Any] = [env]
-    innermost: Any = env.unwrapped
     kind: Any = type(env)
+    if _is_restorable(kind):  # the commonest case, at each turn
+        return layers
+    innermost: Any = env.unwrapped
     while not _is_restorable(kind):
         wrapper = layers[-1]
         if wrapper is innermost or LINK not in vars(wrapper) or hasattr(kind, "__deepcopy__"):

@@ -2,9 +2,10 @@
 
 A command's file has `add(parser)`, which declares its arguments, and `run(args, console)`, which returns the exit
 status. An installed package brings commands of its own by entry points of the group `pettingllms.commands`, each a
-function from the arguments after the command's name to the exit status:
+file as here, or a function from the arguments after the command's name to the exit status:
 
     [project.entry-points."pettingllms.commands"]
+    blame = "pettingllms_envs.research.commands.blame"
     train = "pettingllms_trl.cli.__main__:train"
 
 It is imported when its command is called.
@@ -36,6 +37,7 @@ from pettingllms_envs.registry import is_in_file
 
 
 GROUP = "pettingllms.commands"
+RESEARCH = "pettingllms.research"
 INTERRUPTED = 130  # the usual exit status after Ctrl-C
 CONSTANTS = {"true": True, "false": False, "null": None}
 
@@ -138,16 +140,27 @@ def settings(args: argparse.Namespace) -> dict[str, Any]:
     return dict(args.settings)
 
 
-def plug_ins() -> dict[str, EntryPoint]:
-    """The commands of installed packages, by name, without importing them."""
+def plug_ins(group: str = GROUP) -> dict[str, EntryPoint]:
+    """The commands of installed packages, or other entry points, by name, without importing them."""
     found: dict[str, EntryPoint] = {}
-    for point in entry_points(group=GROUP):
+    for point in entry_points(group=group):
         other = found.setdefault(point.name, point)
         if other.value != point.value:
             refuse(
                 f"the command {point.name!r} is {other.value} and {point.value}; expected one. Uninstall the other."
             )
     return found
+
+
+def of_research(name: str) -> Any:
+    """What a command takes from `research`, which nothing imports: the entry point with this name."""
+    points = plug_ins(RESEARCH)
+    if name not in points:
+        refuse(
+            f"no entry point {name!r} of the group {RESEARCH} is installed; expected that of pettingllms. Install it "
+            "again, such as by pip install -e . in its repository."
+        )
+    return points[name].load()
 
 
 def refuse(message: str) -> NoReturn:

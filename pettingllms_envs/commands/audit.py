@@ -22,11 +22,10 @@ from pettingllms_envs.audit.designs import UnreadableDesigns
 from pettingllms_envs.audit.history import falling_entropy, history_of
 from pettingllms_envs.audit.recorded import episode_of, run_of
 from pettingllms_envs.audit.tables import episodes_of_table, fresh_tables, read_table, run_of_tables, table_files
-from pettingllms_envs.commands import counted, refuse, say, user_errors
+from pettingllms_envs.commands import counted, of_research, refuse, say, user_errors
 from pettingllms_envs.episodes import files
 from pettingllms_envs.episodes.files import EPISODES, RUN
 from pettingllms_envs.episodes.outputs import write_output
-from pettingllms_envs.evaluation import influence
 from pettingllms_envs.printable import printable
 
 
@@ -55,7 +54,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     """Show the findings. Returns 1 if a check failed."""
-
     path: Path = args.run_folder
     if args.replies < 1:
         refuse(f"--replies is {args.replies}; expected 1 or more. Leave it out for 100.")
@@ -146,7 +144,7 @@ def _of_tables(files: list[Path], num_candidates: int | None) -> tuple[str, list
 def _influence(path: Path, num_replies: int) -> Finding:
 
     header = files.read_header(path)
-    found = influence.of_roles(header, lambda: files.stream(path), num_replies=num_replies)
+    found = of_research("influence")(header, lambda: files.stream(path), num_replies=num_replies)
     name = "no influence"
     if isinstance(found, str):
         return Finding(name, "not recorded", found)

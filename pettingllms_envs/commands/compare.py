@@ -31,7 +31,7 @@ from pettingllms_envs.evaluation import data_label
 from pettingllms_envs.evaluation.compare import Run, compare_each, fault_of
 from pettingllms_envs.evaluation.scores import SUCCESS, is_pooled, pool_seeds
 from pettingllms_envs.evaluation.tables import number, percent
-from pettingllms_envs.studies.report import Heading, Paragraph, Table, markdown
+from pettingllms_envs.reports.blocks import Heading, Paragraph, Table, markdown
 from pettingllms_envs.suggestions import did_you_mean
 
 

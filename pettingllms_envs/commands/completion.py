@@ -52,14 +52,15 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
 def candidates(before: Sequence[str], word: str) -> Iterable[str]:
     """What may stand for a word, as far as it is typed; the shell takes those that begin as it does."""
-    from pettingllms_envs.cli import COMMANDS, FILES
+    from pettingllms_envs.cli import COMMANDS, files
 
+    plugged = plug_ins()
     if not before:
-        return [*COMMANDS, *plug_ins()]
-    if before[0] not in COMMANDS:  # another package's: its options are known only after an import of seconds
+        return [*COMMANDS, *plugged]
+    if (file := files(plugged).get(before[0])) is None:  # a function: it is asked only after an import of seconds
         return []
     parser = Parser(prog=before[0])
-    importlib.import_module(f"pettingllms_envs.commands.{FILES.get(before[0], before[0])}").add(parser)
+    importlib.import_module(file).add(parser)
     options = {name: action for action in parser._actions for name in action.option_strings}
     if word.startswith("-"):
         return list(options)

@@ -83,7 +83,6 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
 def named(text: str) -> DataArgument:
     """`"math=my.jsonl#train"` is the file my.jsonl, its split train, its layout math."""
-
     layout, equals, data = text.partition("=")
     if not equals or layout.partition(":")[0] not in LAYOUTS:
         layout, data = "", text
@@ -205,7 +204,6 @@ def _check(args: argparse.Namespace, console: Console) -> int:
 
 def _statements(which: DataArgument) -> Iterator[Statement]:
     """The statements, one at a time, since a training set may be large."""
-
     source = find_source(which.data, layout=which.layout)
     for entry in entries(source, which.split):
         if isinstance(entry.outcome, Problem):

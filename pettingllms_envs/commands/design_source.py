@@ -16,9 +16,9 @@ import pettingllms_envs
 from pettingllms_envs.core import Unreadable
 from pettingllms_envs.episodes import files
 from pettingllms_envs.episodes.observing import workflow_of
-from pettingllms_envs.workflows.design_team import DesignTeam
-from pettingllms_envs.workflows.designed import Designed
-from pettingllms_envs.workflows.designs import Design, read_design
+from pettingllms_envs.teams.design_team import DesignTeam
+from pettingllms_envs.teams.designed import Designed
+from pettingllms_envs.teams.designs import Design, read_design
 
 
 CARRIED = ("view", "role_tools")

@@ -15,7 +15,7 @@ from rich.console import Console
 from pettingllms_envs.commands import refuse, say
 from pettingllms_envs.episodes.outputs import write_output
 from pettingllms_envs.evaluation.tables import table
-from pettingllms_envs.studies.report import Bold, Heading, Items, Paragraph, Table, one_line
+from pettingllms_envs.reports.blocks import Bold, Heading, Items, Paragraph, Table, one_line
 
 
 FORMATS = ("table", "md", "csv", "html")
@@ -67,7 +67,7 @@ def _no_formula(cell: object) -> object:
 
 
 def say_blocks(console: Console, blocks: Iterable[Any]) -> None:
-    """Print the blocks of a report (`studies.report`); a star stands for bold."""
+    """Print the blocks of a report (`reports.blocks`); a star stands for bold."""
     for block in blocks:
         if isinstance(block, Heading):
             say(console, f"\n{block.text}", "bold")

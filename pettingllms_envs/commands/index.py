@@ -23,7 +23,7 @@ from pettingllms_envs.evaluation.data_label import problem_set
 from pettingllms_envs.evaluation.frames import row_of_run, settings_of
 from pettingllms_envs.evaluation.metrics import sum_of_tokens
 from pettingllms_envs.evaluation.tables import duration, rate
-from pettingllms_envs.studies.report import Block, Heading, Items, Table, markdown, one_line
+from pettingllms_envs.reports.blocks import Block, Heading, Items, Table, markdown, one_line
 
 
 HEADS = ("environment", "player", "date", "success [95% interval]", "episodes", "tokens", "wall time", "settings",

@@ -9,7 +9,6 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterable
-from importlib import resources
 from typing import Any
 
 from rich.console import Console
@@ -17,8 +16,9 @@ from rich.console import Console
 import pettingllms_envs
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.commands import add_environment, made, say, say_table, user_errors
-from pettingllms_envs.observations import read_observation, text_of
-from pettingllms_envs.workflows.tool_calls import ToolCalls
+from pettingllms_envs.prompts import read_observation, text_of
+from pettingllms_envs.published import published_files
+from pettingllms_envs.teams.tool_calls import ToolCalls
 
 
 Row = tuple[str, ...]
@@ -99,11 +99,8 @@ def data_line(env: Any) -> str:
 
 def published(full_name: str) -> str:
     """A line with the SHA-256 of the published test set of an environment such as `"sokoban_v0"`, if it has one."""
-    file = f"{full_name}_test.jsonl"
-    sums = resources.files(pettingllms_envs) / "data" / "SHA256SUMS"
-    lines = sums.read_text("ascii").splitlines() if sums.is_file() else []
-    found = [line.split()[0] for line in lines if line.split()[1:] == [file]]
-    return f"{file}, SHA-256 {found[0]}" if found else "none"
+    file, digest = published_files().get(full_name, (None, ""))
+    return f"{file.name}, SHA-256 {digest}" if file is not None else "none"
 
 
 def documented(doc: str | None) -> dict[str, str]:

@@ -27,8 +27,8 @@ from pettingllms_envs.evaluation.metrics import sum_of_tokens
 from pettingllms_envs.evaluation.scores import RETURN, SUCCESS, pool_seeds
 from pettingllms_envs.evaluation.suites import read_record
 from pettingllms_envs.evaluation.tables import count, duration, width
-from pettingllms_envs.studies.page import page
-from pettingllms_envs.studies.report import Bold, Heading, Items, Paragraph, Table, markdown
+from pettingllms_envs.reports.blocks import Bold, Heading, Items, Paragraph, Table, markdown
+from pettingllms_envs.reports.page import page
 
 
 def add(parser: argparse.ArgumentParser) -> None:

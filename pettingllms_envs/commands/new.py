@@ -66,10 +66,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="name of the environment and its package, such as lights_out")
     parser.add_argument("--kind", choices=KINDS, default=KINDS[0], help="what it begins as (game)")
     parser.add_argument(
-        "--data",
-        type=Path,
-        metavar="FILE",
-        help="for rows: a file of objects with a question and an answer",
+        "--data", type=Path, metavar="FILE", help="for rows: a file of objects with a question and an answer"
     )
     parser.add_argument("--from", dest="run_folder", type=Path, metavar="RUN",
                         help="for roles: a run of the workflow designed, one of whose teams it becomes")  # fmt: skip

@@ -22,8 +22,8 @@ from pettingllms_envs.commands import INTERRUPTED, add_environment, made, refuse
 from pettingllms_envs.core import Unreadable
 from pettingllms_envs.episodes.outputs import check_output, write_output
 from pettingllms_envs.failures import EpisodeRestart
-from pettingllms_envs.observations import read_observation, text_of
 from pettingllms_envs.printable import printable
+from pettingllms_envs.prompts import read_observation, text_of
 from pettingllms_envs.replies import FENCE, LETTERS
 
 

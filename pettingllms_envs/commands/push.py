@@ -28,7 +28,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     """Show what will be uploaded, ask, and upload it."""
-
     folder: Path = args.run_folder
     if not _REPO.fullmatch(args.repo):
         refuse(f"the repository is {args.repo!r}; expected NAME/REPOSITORY. Write me/sokoban-qwen3.")

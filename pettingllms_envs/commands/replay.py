@@ -43,7 +43,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     """Replay every row. Returns 0 if all are as recorded and at least one has a result."""
-
     with user_errors():
         header, rows = files.read_header(args.file), files.read(args.file)
         if not rows:
@@ -106,7 +105,6 @@ def write(path: Path, header: Mapping[str, Any], other: Mapping[str, Any], repla
         other: Settings that differ from the record's.
         env: In which they were replayed; of several the first.
     """
-
     config = {**header["config"], "settings": {**(header["config"].get("settings") or {}), **to_json(other)}}
     if several := config.get("environments"):
         config["environments"] = {
@@ -125,7 +123,6 @@ def write(path: Path, header: Mapping[str, Any], other: Mapping[str, Any], repla
 
 def scored(console: Console, rows: list[Any], replayed: list[Any]) -> None:
     """Show what changed with another grader."""
-
     again = [each.row for each in replayed]
     before, after = (sum(row["success"] is True for row in each) for each in (rows, again))
     moved = changed(rows, again)

@@ -10,12 +10,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from pettingllms_envs.commands import say, user_errors
-from pettingllms_envs.episodes.outputs import write_output
-from pettingllms_envs.studies import curves
-from pettingllms_envs.studies.analysis import read_results
-from pettingllms_envs.studies.page import page
-from pettingllms_envs.studies.report import Curves, blocks, markdown
+from pettingllms_envs.commands import of_research, say, user_errors
+from pettingllms_envs.episodes.outputs import inside, write_output
+from pettingllms_envs.reports.blocks import Picture, markdown
+from pettingllms_envs.reports.page import page
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -28,18 +26,17 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     """Print the report, and write it with its curves."""
-
     with user_errors():
-        results = read_results(args.folder)
-        report = list(blocks(results))
+        report = of_research("report")(args.folder)
         say(console, markdown(report))
         if args.out is None:
             return 0
         args.out.mkdir(parents=True, exist_ok=True)
-        drawn = {b.environment: curves.draw(results, b.environment) for b in report if isinstance(b, Curves)}
-        for environment, pictures in drawn.items():
-            curves.save(pictures, environment, args.out)
+        drawn = {block.name: block.draw() for block in report if isinstance(block, Picture)}
+        for name, pictures in drawn.items():
+            for ending, content in pictures.items():
+                write_output(inside(args.out, f"{name}.{ending}"), content)
         write_output(args.out / "report.md", markdown(report, has_pictures=True))
-        write_output(args.out / "report.html", page(report, {e: p["svg"].decode() for e, p in drawn.items()}))
+        write_output(args.out / "report.html", page(report, {name: p["svg"].decode() for name, p in drawn.items()}))
     say(console, f"{args.out / 'report.html'}: open it in a browser")
     return 0

@@ -19,7 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 import pettingllms_envs
 from pettingllms_envs.agents.servers import with_server
 from pettingllms_envs.agents.spec import AgentSpec, assign, option
-from pettingllms_envs.commands import INTERRUPTED, made, refuse, say, settings, user_errors
+from pettingllms_envs.commands import INTERRUPTED, made, refuse, say, setting, settings, user_errors
 from pettingllms_envs.episodes.episode import RunLimits
 from pettingllms_envs.episodes.files import RUN, read_header
 from pettingllms_envs.episodes.players import player_of
@@ -27,12 +27,14 @@ from pettingllms_envs.evaluation import bench as benches
 from pettingllms_envs.evaluation import data_label, teams
 from pettingllms_envs.evaluation.agent_pools import WITHOUT_MODEL
 from pettingllms_envs.evaluation.statistics import wilson
-from pettingllms_envs.observations import read_observation
+from pettingllms_envs.prompts import read_observation
 from pettingllms_envs.settings import STRICT_FORMAT, to_json
 
 
 DEFAULTS = {"samples": 1, "seed": 0, "max_steps": 1000}
 """Of options that a suite may give, too: so they are None where the command has none."""
+
+LEAST = dict.fromkeys(("limit", "samples", "concurrency", "episode_tokens", "generated_tokens", "max_steps"), 1)
 
 MOST_OF_NAME = 60
 """Characters of a folder's name that name the player; a file system takes 255 bytes in all."""
@@ -48,7 +50,7 @@ def add_agents(parser: argparse.ArgumentParser) -> None:
     who.add_argument("--agents", nargs="+", default=[], metavar="AGENT", help="one for every role, or ROLE=AGENT ...")
     who.add_argument("--team", metavar="FOLDER", help="a saved team; --agents ROLE=AGENT replaces a role of it")
     who.add_argument("--model", dest="models", action="append", default=[], metavar="M",
-                     help="model on the server; without --agents it plays every role; may be repeated")  # fmt: skip
+                     help="model on the server; without --agents it plays all roles; bench takes several")  # fmt: skip
     who.add_argument("--base-url", metavar="URL",
                      help="OpenAI-compatible server, such as http://host:8000/v1 (OPENAI_BASE_URL)")  # fmt: skip
     who.add_argument("--key-env", metavar="NAME", help="environment variable that holds the server's key")
@@ -59,6 +61,23 @@ def add_agents(parser: argparse.ArgumentParser) -> None:
     sampled.add_argument("--max-tokens", metavar="N", help="most tokens of a reply")
     sampled.add_argument("--stop", action="append", metavar="WORD", help="stop word; may be given several times")
     sampled.add_argument("--extra", metavar="JSON", help="further fields of each request")
+
+
+def add_problems(parser: argparse.ArgumentParser) -> Any:
+    """Add the options for problems and episodes. Returns their group."""
+    what = parser.add_argument_group("problems and episodes")
+    what.add_argument("--workflow", metavar="W", help="short for --set workflow=W")
+    what.add_argument("--split", metavar="S", help="split of the problems (test)")
+    what.add_argument("--level", type=int, metavar="L", help="short for --option level=L")
+    what.add_argument("--option", dest="reset_options", action="append", default=[], type=setting, metavar="KEY=VALUE",
+                      help="a reset option")  # fmt: skip
+    what.add_argument("--limit", type=int, metavar="N", help="at most N problems (all, where their number is known)")
+    what.add_argument("--samples", type=int, metavar="K", help="episodes on each problem (1)")
+    what.add_argument("--seed", type=int, metavar="N", help="random seed of all replies (0)")
+    what.add_argument("--episode-tokens", type=int, metavar="N", help="end an episode after N tokens")
+    what.add_argument("--generated-tokens", type=int, metavar="N", help="end an episode when more are generated")
+    what.add_argument("--max-steps", type=int, metavar="N", help="truncate an episode there (1000)")
+    return what
 
 
 def add_running(parser: argparse.ArgumentParser) -> None:
@@ -72,6 +91,13 @@ def add_running(parser: argparse.ArgumentParser) -> None:
         help="give up on a reply after S seconds (1200; before the first answer of a server 5)",
     )
     how.add_argument("--output", type=Path, metavar="DIR", help="folder for the records (one below outputs/bench)")
+
+
+def one_cell(args: argparse.Namespace, env: str) -> argparse.Namespace:
+    """The arguments of a run of one environment, with defaults for what was not given."""
+    own = {"env": env, "model": next(iter(args.models), None)}
+    given = {name: value for name, value in vars(args).items() if value is not None or name not in DEFAULTS}
+    return argparse.Namespace(**{**DEFAULTS, **given, **own})
 
 
 def asked(args: argparse.Namespace) -> tuple[Any, Any]:

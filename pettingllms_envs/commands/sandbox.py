@@ -32,7 +32,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     """Print what works, what is active, and the result of the self-test. Returns 0 if programs can be run."""
-
     with user_errors():
         box = sandbox.Sandbox(num_slots=1, min_isolation=args.min_isolation)
     say(console, f"What this machine allows:\n{table(sandbox.probe())}\n")
@@ -55,7 +54,6 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
 def _native_commands(box: Sandbox) -> str:
     """Whether native commands can be run, and what was tested for it."""
-
     try:
         level = box.start_commands()
     except SandboxUnavailable as error:

@@ -17,7 +17,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="RUN",
         type=Path,
         help="a folder with run.json and episodes.jsonl, the latter, or a folder with one run in it (a training's), or"
-        " one of bench --cooperation",
+        " one of `pettingllms cooperation`",
     )
     parser.add_argument("--output", type=Path, metavar="FILE", help="file to write (page.html in the run's folder)")
     parser.add_argument(

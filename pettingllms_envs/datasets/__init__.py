@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from pettingllms_envs.datasets.columns import LAYOUTS, Layout, answer_columns
 from pettingllms_envs.datasets.loading import Bad, Entry, Loaded, entries, load
-from pettingllms_envs.datasets.problems import CodeProblem, MathProblem, Problem
+from pettingllms_envs.datasets.problems import MathProblem, Problem
 from pettingllms_envs.datasets.rows import BadRow, LeftOut
 from pettingllms_envs.datasets.sources import Source, find_source
 
@@ -24,7 +24,6 @@ __all__ = [
     "LAYOUTS",
     "Bad",
     "BadRow",
-    "CodeProblem",
     "Entry",
     "Layout",
     "LeftOut",

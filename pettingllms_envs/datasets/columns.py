@@ -5,23 +5,11 @@ A new layout is one function and one line in `LAYOUTS`.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from pettingllms_envs.datasets import (
-    aime,
-    answers,
-    apps,
-    code_contests,
-    flash_rag,
-    hidden_bench,
-    hotpot_qa,
-    live_code_bench,
-    musique,
-    olympiad_bench,
-    plain_code,
-)
 from pettingllms_envs.datasets.problems import Problem
 from pettingllms_envs.datasets.rows import Row
 
@@ -45,6 +33,23 @@ class Layout:
     repeats: bool = False
 
 
+def layout_of(name: str, reader: str, *columns: str | tuple[str, ...], **options: bool) -> Layout:
+    """A layout whose reader lies in an environment's folder and is imported at the first row.
+
+    Args:
+        reader: The module in `pettingllms_envs.environments` and its function, such as `"coding.apps_rows:read"`.
+        columns: Each by its name, or by those that it has in copies of the set.
+    """
+    named = tuple((each,) if isinstance(each, str) else each for each in columns)
+    return Layout(name=name, columns=named, read=partial(_read, reader), **options)
+
+
+def _read(reader: str, row: Row, **fixed: str) -> Problem:
+    module, _, function = reader.partition(":")
+    found = getattr(importlib.import_module(f"pettingllms_envs.environments.{module}"), function)
+    return found(row, **fixed)  # type: ignore[no-any-return]
+
+
 def answer_columns(problem: str = "problem", answer: str = "answer") -> Layout:
     """The layout of a data set with a problem and its answer in columns of these names.
 
@@ -52,60 +57,34 @@ def answer_columns(problem: str = "problem", answer: str = "answer") -> Layout:
         answer: The column of the answer. If a row lacks it, the last box in its `solution` is the answer.
     """
     name = "math" if (problem, answer) == ("problem", "answer") else f"math:{problem},{answer}"
-    read = partial(answers.read, source="math", problem=problem, answer=answer)
+    read = partial(_read, "mathematics.answer_rows:read", source="math", problem=problem, answer=answer)
     return Layout(name=name, columns=((problem,), (answer, "solution")), read=read, repeats=True)
 
+
+_SUPPORTED = ("question", "context", "supporting_facts")
+_LIVE = ("question_content", "question_id", "public_test_cases", "private_test_cases")
+_HIDDEN = ("description", "shared_information", "hidden_information", "possible_answers", "correct_answer")
+_AIME = (("problem", "Problem", "question"), ("answer", "Answer", "solution"))
+_OLYMPIAD = (("question", "problem"), "final_answer")
 
 LAYOUTS: dict[str, Layout] = {
     layout.name: layout
     for layout in (
-        Layout(name="apps", columns=(("question",), ("input_output",)), read=apps.read),
-        Layout(
-            name="code_contests", columns=(("name",), ("description",), ("public_tests",)), read=code_contests.read
-        ),
-        Layout(
-            name="live_code_bench",
-            columns=(("question_content",), ("question_id",), ("public_test_cases",), ("private_test_cases",)),
-            read=live_code_bench.read,
-            benchmark=True,
-        ),
-        Layout(name="code", columns=(("question",), ("inputs",), ("outputs",)), read=plain_code.read),
-        Layout(
-            name="aime",
-            columns=(("problem", "Problem", "question"), ("answer", "Answer", "solution")),
-            read=aime.read,
-            benchmark=True,
-        ),
-        Layout(
-            name="olympiad_bench",
-            columns=(("question", "problem"), ("final_answer",)),
-            read=olympiad_bench.read,
-            benchmark=True,
-        ),
-        Layout(name="polaris", columns=(("problem",), ("answer",)), read=answers.polaris, repeats=True),
-        Layout(name="gsm8k", columns=(("question",), ("answer",)), read=answers.gsm8k),
-        Layout(name="dapo", columns=(("prompt",), ("reward_model",)), read=answers.dapo, repeats=True),
+        layout_of("apps", "coding.apps_rows:read", "question", "input_output"),
+        layout_of("code_contests", "coding.code_contests_rows:read", "name", "description", "public_tests"),
+        layout_of("live_code_bench", "coding.live_code_bench_rows:read", *_LIVE, benchmark=True),
+        layout_of("code", "coding.plain_code_rows:read", "question", "inputs", "outputs"),
+        layout_of("aime", "mathematics.aime_rows:read", *_AIME, benchmark=True),
+        layout_of("olympiad_bench", "mathematics.olympiad_bench_rows:read", *_OLYMPIAD, benchmark=True),
+        layout_of("polaris", "mathematics.answer_rows:polaris", "problem", "answer", repeats=True),
+        layout_of("gsm8k", "mathematics.answer_rows:gsm8k", "question", "answer"),
+        layout_of("dapo", "mathematics.answer_rows:dapo", "prompt", "reward_model", repeats=True),
         answer_columns(),
-        Layout(name="hotpot_qa", columns=(("question",), ("context",), ("supporting_facts",)), read=hotpot_qa.read),
-        Layout(
-            name="two_wiki",
-            columns=(("question",), ("context",), ("supporting_facts",)),
-            read=partial(hotpot_qa.read, source="two_wiki"),
-        ),
-        Layout(name="musique", columns=(("question",), ("paragraphs",)), read=musique.read),
-        Layout(name="flash_rag", columns=(("question",), ("golden_answers",)), read=flash_rag.read),
-        Layout(
-            name="hidden_bench",
-            columns=(
-                ("description",),
-                ("shared_information",),
-                ("hidden_information",),
-                ("possible_answers",),
-                ("correct_answer",),
-            ),
-            read=hidden_bench.read,
-            benchmark=True,
-        ),
+        layout_of("hotpot_qa", "search.hotpot_qa_rows:read", *_SUPPORTED),
+        layout_of("two_wiki", "search.hotpot_qa_rows:two_wiki", *_SUPPORTED),
+        layout_of("musique", "search.musique_rows:read", "question", "paragraphs"),
+        layout_of("flash_rag", "search.flash_rag_rows:read", "question", "golden_answers"),
+        layout_of("hidden_bench", "hidden_bench.rows:read", *_HIDDEN, benchmark=True),
     )
 }
 """By name."""

@@ -48,103 +48,63 @@ class KnownSet:
 
 
 _ANY = ("*.parquet", "*.jsonl", "*.json")
+_Patterns = Mapping[str, str | tuple[str, ...]]
+
+
+def _known(id: str, layout: str, files: _Patterns, config: str = "", year: str = "") -> KnownSet:
+    """A set with the patterns of each split; `year` is that of an exam whose rows do not say it."""
+    patterns = {split: (each,) if isinstance(each, str) else each for split, each in files.items()}
+    return KnownSet(id=id, layout=layout, config=config, files=patterns, gaps={"year": year} if year else {})
+
+
+_VALID = ("data/valid-*.parquet", "data/validation-*.parquet")
+_CONTESTS: _Patterns = {"train": "data/train-*.parquet", "validation": _VALID, "test": "data/test-*.parquet"}
+_OE = "OE_TO_maths_en_COMP"
+_GSM8K = {split: (f"main/{split}-*.parquet", f"{split}.jsonl") for split in ("train", "test")}
+_MATH_500 = ("test*.jsonl", "*test*.parquet", "*.parquet")
+_DISTRACTOR = {split: f"distractor/{split}-*.parquet" for split in ("train", "validation")}
+_TWO_WIKI: _Patterns = {"train": "*train*.parquet", "validation": ("*validation*.parquet", "*dev*.parquet")}
+_MUSIQUE = {"train": "musique_ans_*_train.jsonl", "validation": "musique_ans_*_dev.jsonl"}
+_LEARNT = {"train": "train", "validation": "dev"}
+_FLASH_RAG = {
+    **{name: {**_LEARNT, "test": "test"} for name in ("nq", "triviaqa")},
+    "popqa": {"test": "test"},
+    **dict.fromkeys(("2wikimultihopqa", "musique"), _LEARNT),
+}
 
 KNOWN = (
-    KnownSet(id="codeparrot/apps", layout="apps", files={"train": ("train.jsonl",), "test": ("test.jsonl",)}),
-    KnownSet(
-        id="deepmind/code_contests",
-        layout="code_contests",
-        files={
-            "train": ("data/train-*.parquet",),
-            "validation": ("data/valid-*.parquet", "data/validation-*.parquet"),
-            "test": ("data/test-*.parquet",),
-        },
-    ),
-    KnownSet(
-        id="livecodebench/code_generation_lite",
-        layout="live_code_bench",
-        files={"test": ("test*.jsonl",)},
-    ),
-    KnownSet(id="HuggingFaceH4/aime_2024", layout="aime", files={"test": _ANY}, gaps={"year": "2024"}),
-    KnownSet(id="Maxwell-Jia/AIME_2024", layout="aime", files={"test": _ANY}, gaps={"year": "2024"}),
-    KnownSet(id="math-ai/aime24", layout="aime", files={"test": _ANY}, gaps={"year": "2024"}),
-    KnownSet(id="math-ai/aime25", layout="aime", files={"test": _ANY}, gaps={"year": "2025"}),
-    KnownSet(
-        id="opencompass/AIME2025",
-        layout="aime",
-        config="AIME2025-I",
-        files={"test": ("*[-_]I.jsonl", "*[-_]I.parquet", "*[-_]I/*")},
-        gaps={"year": "2025"},
-    ),
-    KnownSet(
-        id="opencompass/AIME2025",
-        layout="aime",
-        config="AIME2025-II",
-        files={"test": ("*[-_]II.jsonl", "*[-_]II.parquet", "*[-_]II/*")},
-        gaps={"year": "2025"},
-    ),
-    KnownSet(id="MathArena/aime_2025", layout="aime", files={"test": _ANY}, gaps={"year": "2025"}),
-    KnownSet(
-        id="Hothan/OlympiadBench",
-        layout="olympiad_bench",
-        config="OE_TO_maths_en_COMP",
-        files={"test": ("*OE_TO_maths_en_COMP*.parquet", "*OE_TO_maths_en_COMP*.json*")},
-    ),
-    KnownSet(id="POLARIS-Project/Polaris-Dataset-53K", layout="polaris", files={"train": _ANY}),
-    KnownSet(id="BytedTsinghua-SIA/DAPO-Math-17k", layout="dapo", files={"train": _ANY}),
-    KnownSet(
-        id="openai/gsm8k",
-        layout="gsm8k",
-        config="main",
-        files={split: (f"main/{split}-*.parquet", f"{split}.jsonl") for split in ("train", "test")},
-    ),
-    KnownSet(id="agentica-org/DeepScaleR-Preview-Dataset", layout="math", files={"train": _ANY}),
-    KnownSet(id="gneubig/aime-1983-2024", layout="math:Question,Answer", files={"train": ("*.csv", *_ANY)}),
-    KnownSet(
-        id="HuggingFaceH4/MATH-500", layout="math", files={"test": ("test*.jsonl", "*test*.parquet", "*.parquet")}
-    ),
-    KnownSet(
-        id="hotpotqa/hotpot_qa",
-        layout="hotpot_qa",
-        config="distractor",
-        files={"train": ("distractor/train-*.parquet",), "validation": ("distractor/validation-*.parquet",)},
-    ),
+    _known("codeparrot/apps", "apps", {"train": "train.jsonl", "test": "test.jsonl"}),
+    _known("deepmind/code_contests", "code_contests", _CONTESTS),
+    _known("livecodebench/code_generation_lite", "live_code_bench", {"test": "test*.jsonl"}),
+    _known("HuggingFaceH4/aime_2024", "aime", {"test": _ANY}, year="2024"),
+    _known("Maxwell-Jia/AIME_2024", "aime", {"test": _ANY}, year="2024"),
+    _known("math-ai/aime24", "aime", {"test": _ANY}, year="2024"),
+    _known("math-ai/aime25", "aime", {"test": _ANY}, year="2025"),
     *(
-        KnownSet(
-            id=id,
-            layout="two_wiki",
-            files={"train": ("*train*.parquet",), "validation": ("*validation*.parquet", "*dev*.parquet")},
-        )
-        for id in ("xanhho/2WikiMultihopQA", "framolfese/2WikiMultihopQA")
+        _known("opencompass/AIME2025", "aime", {"test": (f"{end}.jsonl", f"{end}.parquet", f"{end}/*")}, name, "2025")
+        for name, end in (("AIME2025-I", "*[-_]I"), ("AIME2025-II", "*[-_]II"))
     ),
+    _known("MathArena/aime_2025", "aime", {"test": _ANY}, year="2025"),
+    _known("Hothan/OlympiadBench", "olympiad_bench", {"test": (f"*{_OE}*.parquet", f"*{_OE}*.json*")}, _OE),
+    _known("POLARIS-Project/Polaris-Dataset-53K", "polaris", {"train": _ANY}),
+    _known("BytedTsinghua-SIA/DAPO-Math-17k", "dapo", {"train": _ANY}),
+    _known("openai/gsm8k", "gsm8k", _GSM8K, "main"),
+    _known("agentica-org/DeepScaleR-Preview-Dataset", "math", {"train": _ANY}),
+    _known("gneubig/aime-1983-2024", "math:Question,Answer", {"train": ("*.csv", *_ANY)}),
+    _known("HuggingFaceH4/MATH-500", "math", {"test": _MATH_500}),
+    _known("hotpotqa/hotpot_qa", "hotpot_qa", _DISTRACTOR, "distractor"),
+    *(_known(id, "two_wiki", _TWO_WIKI) for id in ("xanhho/2WikiMultihopQA", "framolfese/2WikiMultihopQA")),
+    *(_known(id, "musique", _MUSIQUE) for id in ("dgslibisey/MuSiQue", "bdsaglam/musique")),
     *(
-        KnownSet(
-            id=id,
-            layout="musique",
-            files={"train": ("musique_ans_*_train.jsonl",), "validation": ("musique_ans_*_dev.jsonl",)},
+        _known(
+            "RUC-NLPIR/FlashRAG_datasets",
+            "flash_rag",
+            {split: f"{name}/{file}.jsonl" for split, file in splits.items()},
+            name,
         )
-        for id in ("dgslibisey/MuSiQue", "bdsaglam/musique")
+        for name, splits in _FLASH_RAG.items()
     ),
-    *(
-        KnownSet(
-            id="RUC-NLPIR/FlashRAG_datasets",
-            layout="flash_rag",
-            config=config,
-            files={split: (f"{config}/{'dev' if split == 'validation' else split}.jsonl",) for split in splits},
-        )
-        for config, splits in {
-            "nq": ("train", "validation", "test"),
-            "triviaqa": ("train", "validation", "test"),
-            "popqa": ("test",),
-            "2wikimultihopqa": ("train", "validation"),
-            "musique": ("train", "validation"),
-        }.items()
-    ),
-    KnownSet(
-        id="YuxuanLi1225/HiddenBench",
-        layout="hidden_bench",
-        files={"test": ("*benchmark.json", "*.json", "*.parquet")},
-    ),
+    _known("YuxuanLi1225/HiddenBench", "hidden_bench", {"test": ("*benchmark.json", "*.json", "*.parquet")}),
 )
 
 

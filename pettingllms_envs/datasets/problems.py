@@ -1,4 +1,4 @@
-"""Problems, which rows of data sets become: programs, answers, questions on passages, hidden profiles. Frozen values.
+"""Problems, which rows of data sets become: what all have in common, and those with an answer. Frozen values.
 
 A problem may have megabytes of tests, and the states of an episode contain the problem. So two problems are equal if
 their digests are, and `repr` shows only a problem's source and its digest.
@@ -7,11 +7,9 @@ their digests are, and `repr` shows only a problem's source and its digest.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-
-from pettingllms_envs.datasets.judging import verdict_words
-from pettingllms_envs.retrieval.passages import Passage
-from pettingllms_envs.sandbox.values import CallTest, StdinTest, ToleranceKind
+from typing import Any, ClassVar
 
 
 NO_ANSWER = "it has no answer"
@@ -34,6 +32,11 @@ class Problem:
         unjudged: Why no grader can judge an answer (it needs a checker, it is interactive, it asks for a proof); empty
             if one can. Such problems are left out unless asked for.
     """
+
+    unanswered: ClassVar[Mapping[str, Any] | None] = None
+    """The fields of a problem that was given without an answer; None if there can be none such."""
+    simple: ClassVar[str] = ""
+    """A layout whose columns a row that a user gives by itself may have, too."""
 
     source: str
     id: str
@@ -67,49 +70,6 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class CodeProblem(Problem):
-    """A problem whose answer is a Python program.
-
-    Args:
-        tests: The golden tests, all of one kind, those that the statement shows first.
-        num_public: How many of them the statement shows.
-        fn_name: The function, or method of `Solution`, that call tests call; None for programs that read and print.
-        starter_code: What the program is to begin with; may be empty.
-        prelude: Source that runs before the program, such as `sandbox.LEETCODE_PRELUDE`.
-        solutions: Python 3 programs that the data set says are right.
-        wrong: Python 3 programs that the data set says are wrong.
-        tolerance: How far decimal numbers may be off; None for not at all. Two whole numbers are never close.
-        tolerance_kind: Whether `tolerance` is `"absolute"`, `"relative"` to the expected number, or `"either"`, the
-            larger of the two.
-        ignore_case: Whether words may be printed in letters of any case; `case_free` says which.
-        packages: What programs may import besides the standard library, such as `("numpy",)`.
-        cpu: Seconds for a test; None where the data set does not say.
-        memory: Bytes; None where the data set does not say.
-        date: When it was first posed, `"YYYY-MM-DD"`; may be empty.
-    """
-
-    tests: tuple[StdinTest, ...] | tuple[CallTest, ...]
-    num_public: int = 0
-    fn_name: str | None = None
-    starter_code: str = ""
-    prelude: str = ""
-    solutions: tuple[str, ...] = ()
-    wrong: tuple[str, ...] = ()
-    tolerance: float | None = None
-    tolerance_kind: ToleranceKind = field(default="either", metadata=OPTIONAL)
-    ignore_case: bool = field(default=False, metadata=OPTIONAL)
-    packages: tuple[str, ...] = field(default=(), metadata=OPTIONAL)
-    cpu: float | None = None
-    memory: int | None = None
-    date: str = ""
-
-    @property
-    def case_free(self) -> bool | frozenset[str]:
-        """The words that may be in letters of any case: those the statement names, all (True), or none (False)."""
-        return self.ignore_case and (verdict_words(self.statement) or True)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class MathProblem(Problem):
     """A problem whose answer is a number, an expression, a tuple, an interval, or several of them.
 
@@ -123,6 +83,9 @@ class MathProblem(Problem):
         year: In which it was first posed; None where the data set does not say.
     """
 
+    unanswered: ClassVar[Mapping[str, Any] | None] = {"answer": ""}
+    simple: ClassVar[str] = "math:question,answer"
+
     answer: str
     kind: str = "expression"
     multiple: bool = False
@@ -130,33 +93,3 @@ class MathProblem(Problem):
     tolerance: tuple[float, ...] = ()
     solution: str = ""
     year: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class QuestionProblem(Problem):
-    """A question whose answer is a few words that passages say; the question is its statement.
-
-    Args:
-        answers: The golden answer and its aliases, any of which is right; at least one.
-        passages: Its own paragraphs, some of which say the answer and others do not; () if it has none.
-        support: Indices of the passages that are needed to answer, in ascending order; () if that is not known.
-    """
-
-    answers: tuple[str, ...]
-    passages: tuple[Passage, ...] = ()
-    support: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class HiddenProfile(Problem):
-    """A choice between at least two options for a group of agents, each of whom knows one fact that the others do not.
-
-    Args:
-        shared: The facts that all agents know.
-        hidden: The facts that one agent knows, one for each agent.
-    """
-
-    shared: tuple[str, ...]
-    hidden: tuple[str, ...]
-    options: tuple[str, ...]
-    answer: str

@@ -22,8 +22,8 @@ from pettingllms_envs.datasets.hub_datasets import KNOWN, KnownSet, by_file_name
 from pettingllms_envs.datasets.rows import Row
 
 
-OWN = Path(__file__).parents[1] / "data" / "own"
-"""The rows that this package ships, in files named as in `hub_datasets.KnownSet.stem`."""
+ENVIRONMENTS = Path(__file__).parents[1] / "environments"
+"""Each has, in `data`, the rows that this package ships, in files named as in `hub_datasets.KnownSet.stem`."""
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(?::[\w.-]+)?(?:@[\w./-]+)?")
 
@@ -118,25 +118,30 @@ def _own(text: str, layout: str | Layout | None) -> Source:
     files = _own_files(known)
     chosen = find_layout(known.layout)
     offer = shares(tuple(files), tuple(files), benchmark=chosen.benchmark)
-    sums = OWN / "SHA256SUMS"
-    lines = [line.split() for line in sums.read_text("ascii").splitlines()] if sums.is_file() else []
     return Source(
         name=f"own:{known.stem}",
         layout=chosen,
         files=files,
         shares=offer,
         gaps=known.gaps,
-        digests={OWN / name: digest for digest, name in lines},
+        digests={file: found for each in files.values() for file in each if (found := _published_digest(file))},
     )
 
 
 def _own_files(known: KnownSet) -> dict[str, tuple[Path, ...]]:
     found: dict[str, tuple[Path, ...]] = {}
-    for path in sorted(OWN.glob(f"{known.stem}__*.jsonl")):
+    for path in sorted(ENVIRONMENTS.glob(f"*/data/{known.stem}__*.jsonl")):
         ending = stem(path).removeprefix(f"{known.stem}__")
         if split := split_in(ending):
             found[split] = (path,)
     return found
+
+
+def _published_digest(file: Path) -> str:
+    """What SHA256SUMS beside a file says of it; empty if nothing."""
+    sums = file.with_name("SHA256SUMS")
+    lines = [line.split() for line in sums.read_text("ascii").splitlines()] if sums.is_file() else []
+    return next((digest for digest, name in lines if name == file.name), "")
 
 
 def _file(path: Path, layout: str | Layout | None) -> Source:

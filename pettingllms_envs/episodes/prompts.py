@@ -10,7 +10,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pettingllms_envs.observations import Image, Message, Part, text_of
+from pettingllms_envs.observations import Image, Message, Part
+from pettingllms_envs.prompts import text_of
 
 
 Tools = list[dict[str, Any]]

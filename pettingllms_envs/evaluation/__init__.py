@@ -6,11 +6,11 @@
     evaluation.frame("outputs/bench")                         # all runs for pandas
     evaluation.wilson(83, 200), evaluation.pass_at(4, 16, 3)
 
-It is mostly used through the commands `pettingllms bench`, `compare`, `crossplay` and `replay`. From the inside out:
+It is mostly used through the commands `pettingllms bench`, `compare` and `replay`. From the inside out:
 `statistics.py` and `metrics.py` (pure: from rows to numbers), `agent_pools.py` (creates the agents), `runner.py`
-(plays many episodes concurrently), `bench.py` (a whole benchmark), `compare.py`, `crossplay.py`, `cooperation.py`, and
-`tables.py` (terminal output). The agents themselves are in `pettingllms_envs.agents`; episodes, their rows and files
-are in `pettingllms_envs.episodes`, whose `files` is `evaluation.record` here.
+(plays many episodes concurrently), `bench.py` (a whole benchmark), `compare.py`, and `tables.py` (terminal output).
+The agents themselves are in `pettingllms_envs.agents`; episodes, their rows and files are in
+`pettingllms_envs.episodes`, whose `files` is `evaluation.record` here.
 """
 
 from pettingllms_envs.agents.base import Agent, AgentFailed, AgentRefused, Reply, Request, Scripted

@@ -7,7 +7,6 @@ import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import resources
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,7 +21,7 @@ from pettingllms_envs.evaluation import data_label, metrics
 from pettingllms_envs.evaluation.agent_pools import WITHOUT_MODEL, open_all
 from pettingllms_envs.evaluation.runner import Folder, Plan, RunResult, instances_digest, run
 from pettingllms_envs.features import HasBotRoles
-from pettingllms_envs.instances import published
+from pettingllms_envs.published import published, published_files
 from pettingllms_envs.settings import STRICT_FORMAT, check_survives, to_json
 from pettingllms_envs.suggestions import did_you_mean
 
@@ -114,7 +113,7 @@ class BenchResult:
 
 
 class Repetition(Protocol):
-    """Episodes of a run that are played once more with a change: `blame.CallsAnew`, `blind.BlindRole`."""
+    """Episodes of a run that are played once more with a change: those of `pettingllms blame` and `blind`."""
 
     @property
     def kind(self) -> str:
@@ -279,7 +278,7 @@ def without_defaults(settings: Mapping[str, Any], env: Any) -> dict[str, Any]:
 
 def has_published(name: str) -> bool:
     """Whether the package has a published test set of an environment such as `"sokoban_v0"`."""
-    return (resources.files(pettingllms_envs) / "data" / f"{name}_test.jsonl").is_file()
+    return name in published_files()
 
 
 def of_run(head: Mapping[str, Any], rows: Sequence[Row], name: str) -> Bench:

@@ -1,6 +1,6 @@
 """Guessers: agents that do not read what a task says they have to, beside which an agent shows whether it reads.
 
-They are a task's `blind_policies`, if it has some (`features.HasBlindBound`), and each of its `blind_replies`, which
+They are a task's `blind_policies`, if it has some (`bounds.HasBlindBound`), and each of its `blind_replies`, which
 is given whatever the prompt is. A guesser plays all agents of an environment.
 """
 
@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from pettingllms_envs.bounds import BlindPolicy, HasBlindBound, always
 from pettingllms_envs.episodes.episode import Instance
 from pettingllms_envs.episodes.observing import infos_of, task_of
-from pettingllms_envs.features import BlindPolicy, HasBlindBound, always
-from pettingllms_envs.observations import read_observation, text_of
+from pettingllms_envs.prompts import read_observation, text_of
 
 
 MOST_STEPS = 10_000

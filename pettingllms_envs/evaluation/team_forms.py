@@ -44,7 +44,7 @@ def forms_of(env: Any) -> dict[str, ArmForm]:
         raise ValueError(
             f"{env.metadata.get('name')}{having} declares no forms to compare; expected those of a team in"
             " metadata['cooperation']: full, routed, cut and alone. Choose a team's workflow, such as that of"
-            " `pettingllms bench archives --cooperation`, or declare them (docs/cooperation.md)."
+            " `pettingllms cooperation archives`, or declare them (docs/cooperation.md)."
         )
     alone = [ArmForm(each["settings"], each["player"]) for each in declared.get(ALONE) or ()]
     found = {

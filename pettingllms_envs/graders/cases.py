@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from pettingllms_envs.caching import remembered
 from pettingllms_envs.core import Unreadable
-from pettingllms_envs.datasets.problems import CodeProblem
+from pettingllms_envs.datasets.code_problems import CodeProblem
 from pettingllms_envs.graders.code import golden, last_error, printed, run_tests, written
 from pettingllms_envs.graders.copies import stand_in_a_row
 from pettingllms_envs.graders.mutants import mutants

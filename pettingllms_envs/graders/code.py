@@ -6,7 +6,7 @@
 What is printed is compared word by word (numbers within the problem's tolerance and letters in any case, where it
 allows that); what a function returns by kind and value, never by an object's own `__eq__`; a program that merely ends
 with exit code 0 has passed nothing. The first test that runs out of time ends the rest, which then count as failed.
-Fields of problems: `pettingllms_envs.datasets.problems.CodeProblem`; verdicts and what is promised: docs/sandbox.md.
+Fields of problems: `datasets.code_problems.CodeProblem`; verdicts and what is promised: docs/sandbox.md.
 
 A sandbox that fails raises `SandboxFailed`: a 0 would train a policy away from programs that were right.
 """
@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pettingllms_envs.caching import remembered
-from pettingllms_envs.datasets.problems import CodeProblem
+from pettingllms_envs.datasets.code_problems import CodeProblem
 from pettingllms_envs.quoting import shorten
 from pettingllms_envs.sandbox.executor import SandboxFailed
 from pettingllms_envs.sandbox.shared import default

@@ -25,6 +25,7 @@ from pettingllms_envs.graders.verdicts import (
     Finding,
     GoldSettings,
     Grade,
+    GraderFailed,
     Question,
     Settings,
     Verdict,
@@ -34,7 +35,6 @@ from pettingllms_envs.graders.verdicts import (
     look,
     settings_of,
 )
-from pettingllms_envs.graders.workers import GraderFailed, MathVerify
 from pettingllms_envs.replies.boxes import boxed
 
 
@@ -65,7 +65,11 @@ class MathGrader:
     """
 
     def __init__(self, ask: Ask | None = None, num_remembered: int = 1 << 14) -> None:
-        self._ask = MathVerify() if ask is None else ask
+        if ask is None:
+            from pettingllms_envs.graders.workers import MathVerify  # only those pay for the sandbox who grade
+
+            ask = MathVerify()
+        self._ask = ask
         self._memo: Memo[tuple[str, str, Settings], Grade] = Memo(num_remembered)
 
     def grade(self, answer: str, gold: str, **settings: Unpack[GoldSettings]) -> Grade:

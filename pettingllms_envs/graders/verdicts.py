@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple, TypedDict, Unpack
 
 from pettingllms_envs.core import check_choice
+from pettingllms_envs.failures import ServiceFailed
 from pettingllms_envs.graders import numbers, shapes
 from pettingllms_envs.graders.matching import Equal, agrees
 from pettingllms_envs.graders.reading import Reading, read
@@ -21,6 +22,10 @@ MAX_LENGTH = 2000
 """Characters; a longer answer is not read."""
 MAX_DEPTH = 60
 """Of nested brackets."""
+
+
+class GraderFailed(ServiceFailed):
+    """The grader itself failed, twice: no fault of the answer's, and no reason to give it a reward of zero."""
 
 
 class Verdict(StrEnum):

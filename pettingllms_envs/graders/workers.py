@@ -13,9 +13,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pettingllms_envs.failures import ServiceFailed
 from pettingllms_envs.graders.numbers import too_large
-from pettingllms_envs.graders.verdicts import Finding, Question
+from pettingllms_envs.graders.verdicts import Finding, GraderFailed, Question
 from pettingllms_envs.sandbox import MOST_WAITED, Limits, Sandbox, Verdict
 
 
@@ -27,10 +26,6 @@ TOGETHER = 16
 
 _PROGRAM = "import resident\nresident.main()\n"
 _RESIDENT = Path(__file__).parent / "inside" / "comparison.py"
-
-
-class GraderFailed(ServiceFailed):
-    """The grader itself failed, twice: no fault of the answer's, and no reason to give it a reward of zero."""
 
 
 class MathVerify:

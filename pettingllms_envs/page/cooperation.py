@@ -1,4 +1,4 @@
-"""Writes the page of `pettingllms bench --cooperation`: the arms with intervals beside the bound, and what they say.
+"""Writes the page of `pettingllms cooperation`: the arms with intervals beside the bound, and what they say.
 
 One HTML file without scripts, drawn from `cooperation.json` alone. The episodes of an arm have a page of their own, by
 `pettingllms view` of its folder.
@@ -13,22 +13,17 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from pettingllms_envs.episodes.files import read_json_text, write_json
+from pettingllms_envs.episodes.files import read_json_text
 from pettingllms_envs.episodes.outputs import write_output
-from pettingllms_envs.evaluation.cooperation import FORMAT, Cooperation
 from pettingllms_envs.evaluation.tables import percent
 
 
 NUMBERS, PAGE = "cooperation.json", "cooperation.html"
+FORMAT = 1
+"""Of the numbers."""
 
 WIDTH, LEFT, RIGHT, ROW, TOP = 640, 170, 20, 28, 16
 """Of the drawing, in pixels: its width, margins at the sides, the height of an arm and of the margin above."""
-
-
-def write(found: Cooperation, folder: Path) -> tuple[Path, Path]:
-    """Write the numbers and the page. Returns both files."""
-    write_json(folder / NUMBERS, found.plain)
-    return folder / NUMBERS, build(folder)
 
 
 def build(folder: Path, output: Path | None = None) -> Path:

@@ -8,8 +8,8 @@ from typing import Any
 
 from pettingllms_envs.core import Unreadable
 from pettingllms_envs.episodes.figures import of_row
-from pettingllms_envs.workflows.designed import DESIGNER
-from pettingllms_envs.workflows.designs import Limits, read_design
+from pettingllms_envs.teams.designed import DESIGNER
+from pettingllms_envs.teams.designs import Limits, read_design
 
 
 Row = Mapping[str, Any]

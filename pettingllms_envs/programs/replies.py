@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from pettingllms_envs.core import ToolSpec, Unreadable
-from pettingllms_envs.observations import encodable
-from pettingllms_envs.replies.reading import split_thoughts
+from pettingllms_envs.prompts import encodable
+from pettingllms_envs.replies.fences import split_thoughts
 from pettingllms_envs.tools.calls import arguments_of, call_id, native_places, read_native_calls
 
 

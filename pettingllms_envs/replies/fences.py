@@ -1,7 +1,8 @@
-"""Parses fenced blocks: the text of a reply between a line such as "```python" and the next line "```"."""
+"""Parses fenced blocks, the text between a line such as "```python" and the next line "```"; takes thoughts off."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -15,6 +16,18 @@ PYTHON: Mapping[str, str] = {"python": "Python", "py": "Python", "python3": "Pyt
 
 MAX_PROGRAM = 20_000
 """Most characters of a program that is run for a role."""
+
+_THOUGHTS = r"think|thinking|thoughts?|reasoning|seed:think"
+_OPENING = re.compile(
+    rf"<(?:{_THOUGHTS})>|<\|(?:think|begin_of_thought)\|>|\[THINK\]|◁think▷|<\|?channel\|?>(?:analysis|thought)", re.I
+)
+_ENDING = re.compile(
+    rf"</(?:{_THOUGHTS})>|<\|(?:/think|end_of_thought)\|>|\[/THINK\]|◁/think▷|<channel\|>"
+    r"|(?:<\|channel\|>|assistant)final(?:<\|message\|>)?",
+    re.I,
+)
+_SIGNS = ("<", "[think", "[/think", "◁", "final")
+"""One of them is in each opening and ending, in lower case; texts without any are told sooner than by the patterns."""
 
 
 class Blocks(NamedTuple):
@@ -86,3 +99,19 @@ def only_program(reply: str) -> str | Unreadable:
 def fence(text: str, language: str = "") -> str:
     """A text between fences."""
     return f"{FENCE}{language}\n{text}\n{FENCE}"
+
+
+def without_thoughts(reply: str) -> str:
+    """What a reply says after its thoughts, however they are marked; what stands before those that have no end."""
+    return split_thoughts(reply)[1]
+
+
+def split_thoughts(reply: str) -> tuple[str, str, str]:
+    """The thoughts of a reply, what it says after them, and further thoughts that have no end."""
+    lower = reply.lower()
+    if not any(sign in lower for sign in _SIGNS):
+        return "", reply, ""
+    start = max((match.end() for match in _ENDING.finditer(reply)), default=0)
+    opening = _OPENING.search(reply, start)
+    end = len(reply) if opening is None else opening.start()
+    return reply[:start], reply[start:end], reply[end:]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, ClassVar, Generic
+from typing import Any, ClassVar, Generic, Protocol
 
-from pettingllms_envs.core import SPLITS, State, Unreadable
+from pettingllms_envs.core import SPLITS, State, Task, Unreadable
 from pettingllms_envs.quoting import quote_inline
 
 
@@ -84,3 +84,13 @@ class OpenTask(Generic[State]):
     def outcome(self, state: State) -> Mapping[str, bool | int | float]:
         """Whether it is solved."""
         return {"success": self.solved(state)}
+
+
+class AnsweringTask(Task[State, str], Protocol[State]):
+    """A task whose moves are answers, of which a later one replaces the one before."""
+
+    def read_output(self, printed: str) -> str | Unreadable:
+        """The answer that a program printed. Total and linear in its length."""
+
+    def agree(self, state: State, one: str, other: str) -> bool:
+        """Whether two answers are the same, with no look at the golden one."""

@@ -1,6 +1,6 @@
 """CooperativeTask: a base class for games in which players with different knowledge have one goal.
 
-The workflows of `pettingllms_envs.workflows.cooperative` play such a game: each player is an agent, sees its own
+The workflows of `pettingllms_envs.teams.cooperative` play such a game: each player is an agent, sees its own
 observation, and the team is paid the change of the potential.
 
 A subclass needs `name`, `generate`, `rules`, `apply`, `solved`, the members of `SequentialTask`, and `default_move`;

@@ -37,7 +37,8 @@ from pettingllms_envs.datasets.files import read_rows
 from pettingllms_envs.datasets.problems import NO_ANSWER
 from pettingllms_envs.datasets.rows import words
 from pettingllms_envs.features import DataSet
-from pettingllms_envs.observations import DATA_URL, text_of
+from pettingllms_envs.observations import DATA_URL
+from pettingllms_envs.prompts import text_of
 from pettingllms_envs.quoting import quote_headings
 from pettingllms_envs.tasks.base import OpenTask
 from pettingllms_envs.tasks.prompt_messages import PROMPT, messages_of

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean, stdev
 from typing import Any
 
-from pettingllms_envs.testing.play import Case, Episode, Failed, Policy, Start, best, episode, told
+from pettingllms_envs.testing import play
 
 
 KINDS = ("zero_sum", "mixed")
@@ -31,15 +31,17 @@ def competition(env: Any) -> str | None:
     """
     kind: str | None = env.metadata.get("competitive")
     if kind is not None and kind not in KINDS:
-        raise Failed(f"metadata['competitive'] is {kind!r}; expected 'zero_sum', 'mixed' or None")
+        raise play.Failed(f"metadata['competitive'] is {kind!r}; expected 'zero_sum', 'mixed' or None")
     if kind is not None and env.metadata.get("max_return") is not None:
-        raise Failed(f"metadata['competitive'] is {kind!r}; expected no metadata['max_return'], which a team shares")
+        raise play.Failed(
+            f"metadata['competitive'] is {kind!r}; expected no metadata['max_return'], which a team shares"
+        )
     return kind
 
 
-def alone(agent: str, policy: Policy) -> Policy:
+def alone(agent: str, policy: play.Policy) -> play.Policy:
     """The policy for one agent, and the oracle for all others."""
-    return lambda env, acting: policy(env, acting) if acting == agent else best(env, acting)
+    return lambda env, acting: policy(env, acting) if acting == agent else play.best(env, acting)
 
 
 @dataclass(slots=True)
@@ -53,11 +55,11 @@ class AgainstOracle:
     """
 
     env: Any
-    starts: Sequence[Start]
+    starts: Sequence[play.Start]
     max_steps: int
     due: dict[int, Mapping[str, float]] = field(default_factory=dict)
 
-    def mean_gain(self, name: str, agent: str, policy_of: Callable[[int], Policy]) -> float:
+    def mean_gain(self, name: str, agent: str, policy_of: Callable[[int], play.Policy]) -> float:
         """The mean gain of an agent by a policy, in its first episodes, while the oracle plays the others; `Failed` if
         it gains."""
         first = self._gains(agent, policy_of, range(NUM_FIRST))
@@ -67,31 +69,32 @@ class AgainstOracle:
             if _in_errors(second) > GAINS:
                 best_number = max(zip(second, numbers, strict=True))[1]
                 played = self._played(agent, policy_of, best_number)
-                raise Failed(
+                raise play.Failed(
                     f"{name}: {agent} gains {fmean(second):g} on average of {NUM_SECOND} episodes, "
                     f"{_in_errors(second):.1f} standard errors, while the oracle plays the others; expected that the "
-                    f"oracle is an equilibrium, from which nobody gains alone\n{told(played.start, played.replies)}"
+                    "oracle is an equilibrium, from which nobody gains alone\n"
+                    + play.told(played.start, played.replies)
                 )
         return fmean(first)
 
-    def _gains(self, agent: str, policy_of: Callable[[int], Policy], numbers: Sequence[int]) -> list[float]:
+    def _gains(self, agent: str, policy_of: Callable[[int], play.Policy], numbers: Sequence[int]) -> list[float]:
         won = [self._played(agent, policy_of, n).totals.get(agent, 0.0) for n in numbers]
         return [each - self._due(n).get(agent, 0.0) for each, n in zip(won, numbers, strict=True)]
 
-    def _played(self, agent: str, policy_of: Callable[[int], Policy], number: int) -> Episode:
-        return episode(self.env, self.starts[number], alone(agent, policy_of(number)), max_steps=self.max_steps)
+    def _played(self, agent: str, policy_of: Callable[[int], play.Policy], number: int) -> play.Episode:
+        return play.episode(self.env, self.starts[number], alone(agent, policy_of(number)), max_steps=self.max_steps)
 
     def _due(self, number: int) -> Mapping[str, float]:
         if number not in self.due:
-            self.due[number] = episode(self.env, self.starts[number], best, max_steps=self.max_steps).totals
+            self.due[number] = play.episode(self.env, self.starts[number], play.best, max_steps=self.max_steps).totals
         return self.due[number]
 
 
-def against_oracle(case: Case, env: Any) -> tuple[AgainstOracle, Case]:
+def against_oracle(case: play.Case, env: Any) -> tuple[AgainstOracle, play.Case]:
     """Plays policies against the oracle of an environment; with the case, which has enough starts for it."""
     more = NUM_FIRST + NUM_SECOND - len(case.starts)
     greatest = max(start.seed for start in case.starts)
-    further = [Start(greatest + 1 + i, case.starts[i % len(case.starts)].options) for i in range(max(more, 0))]
+    further = [play.Start(greatest + 1 + i, case.starts[i % len(case.starts)].options) for i in range(max(more, 0))]
     case = replace(case, starts=(*case.starts, *further))
     return AgainstOracle(env, case.starts, case.max_steps), case
 

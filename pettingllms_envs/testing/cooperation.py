@@ -18,12 +18,12 @@ from functools import partial
 from math import prod
 from typing import Any, NamedTuple
 
+from pettingllms_envs.bounds import HasBlindBound, HasLoneBound, LimitedAccess, LimitedMemory, Memory
 from pettingllms_envs.episodes.episode import Instance
 from pettingllms_envs.episodes.observing import task_of, workflow_of
 from pettingllms_envs.evaluation.guessers import MOST_STEPS, succeeds
 from pettingllms_envs.evaluation.statistics import wilson
 from pettingllms_envs.evaluation.team_forms import forms_of
-from pettingllms_envs.features import HasBlindBound, HasLoneBound, LimitedAccess, LimitedMemory, Memory
 from pettingllms_envs.testing.play import (
     Case,
     Failed,

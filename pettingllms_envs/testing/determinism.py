@@ -16,26 +16,7 @@ import numpy as np
 
 from pettingllms_envs.branching import SavedState
 from pettingllms_envs.episodes.difference import difference, short
-from pettingllms_envs.testing.play import (
-    Case,
-    Episode,
-    Failed,
-    Skipped,
-    advance,
-    blaming,
-    branched,
-    episode,
-    made_with,
-    mixed_episode,
-    over,
-    played_again,
-    same,
-    same_course,
-    saver,
-    scripted,
-    told,
-    view,
-)
+from pettingllms_envs.testing import play
 
 
 CANNOT_IMPORT = 3  # exit status of the other process
@@ -45,24 +26,24 @@ _PROGRAM = (
 )
 
 
-def check_determinism(case: Case) -> str:
+def check_determinism(case: play.Case) -> str:
     """The same seed and replies lead to the same episode, in a new instance and in one that has played others."""
     used = case.make()
-    played = [mixed_episode(case, start, used) for start in case.starts]
+    played = [play.mixed_episode(case, start, used) for start in case.starts]
     for what, env in (("a second run in the same instance", used), ("a run in a new instance", None)):
         for first in played:
-            same_course(first, played_again(case, first, env), what)
+            play.same_course(first, play.played_again(case, first, env), what)
     return f"{len(played)} episodes of {_steps(played)} steps in all, each played three times"
 
 
-def check_another_process(case: Case) -> str:
+def check_another_process(case: play.Case) -> str:
     """The same seed and replies lead to the same episode in another process with another PYTHONHASHSEED."""
     try:
         made = pickle.dumps(case.make)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise Skipped(f"make cannot be sent to another process: {error}. Give a function of a module.") from None
+        raise play.Skipped(f"make cannot be sent to another process: {error}. Give a function of a module.") from None
     env = case.make()
-    played = [mixed_episode(case, start, env) for start in case.starts]
+    played = [play.mixed_episode(case, start, env) for start in case.starts]
     hash_seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
     orders = [(each.start, each.replies) for each in played]
     child = subprocess.run(
@@ -74,11 +55,11 @@ def check_another_process(case: Case) -> str:
     )
     last_words = (child.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
     if child.returncode == CANNOT_IMPORT:
-        raise Skipped(f"make cannot be imported in another process: {last_words}")
+        raise play.Skipped(f"make cannot be imported in another process: {last_words}")
     if child.returncode:
-        raise Failed(f"the other process, with PYTHONHASHSEED={hash_seed}, ended with: {last_words}")
+        raise play.Failed(f"the other process, with PYTHONHASHSEED={hash_seed}, ended with: {last_words}")
     for first, seen in zip(played, pickle.loads(child.stdout), strict=True):
-        same_course(first, seen, f"a run in a process with PYTHONHASHSEED={hash_seed}")
+        play.same_course(first, seen, f"a run in a process with PYTHONHASHSEED={hash_seed}")
     return f"{len(played)} episodes of {_steps(played)} steps in all, with PYTHONHASHSEED={hash_seed}"
 
 
@@ -92,86 +73,93 @@ def answer() -> None:
         sys.exit(CANNOT_IMPORT)
     orders, max_steps = pickle.load(sys.stdin.buffer)
     env = make()
-    seen = [episode(env, start, scripted(replies), max_steps=max_steps, look=view).seen for start, replies in orders]
+    seen = [
+        play.episode(env, start, play.scripted(replies), max_steps=max_steps, look=play.view).seen
+        for start, replies in orders
+    ]
     out.write(pickle.dumps(seen))
 
 
-def check_snapshots(case: Case) -> str:
+def check_snapshots(case: play.Case) -> str:
     """An episode that is resumed at any point continues exactly as before, also in another environment object."""
     points = 0
-    make, how = branched(case.make)
+    make, how = play.branched(case.make)
     for start in case.starts[:5]:
         env = make()
-        save, load = saver(env)
-        whole = mixed_episode(case, start, env, look=partial(_moment, save))
+        save, load = play.saver(env)
+        whole = play.mixed_episode(case, start, env, look=partial(_moment, save))
         course = whole._replace(seen=tuple(shown for shown, _, _ in whole.seen))
         fresh = make()
         for i in range(0, len(whole.seen), max(len(whole.seen) // 16, 1)):
             points += 1
             _, token, pickled = whole.seen[i]
-            with blaming(lambda i=i, whole=whole: told(whole.start, whole.replies[:i])):  # type: ignore[misc]
+            with play.blaming(lambda i=i, whole=whole: play.told(whole.start, whole.replies[:i])):  # type: ignore[misc]
                 env = load(env, token)
-                same_course(course, _rest(env, whole, i), f"taken up after {i} steps", i)
+                play.same_course(course, _rest(env, whole, i), f"taken up after {i} steps", i)
                 if pickled is not None:
                     fresh = load(fresh, token._replace(snapshot=pickle.loads(pickled)))
-                    same_course(course, _rest(fresh, whole, i), f"pickled after {i} steps, in another instance", i)
+                    play.same_course(
+                        course, _rest(fresh, whole, i), f"pickled after {i} steps, in another instance", i
+                    )
     return f"taken up at {points} points of {len(case.starts[:5])} episodes, {how}"
 
 
 def _moment(save: Callable[[Any], Any], env: Any) -> tuple[dict[str, Any], Any, bytes | None]:
     """What is observable of an environment, its state to resume, and the part of that which may leave the process."""
     token = save(env)
-    return view(env), token, pickle.dumps(token.snapshot) if isinstance(token, SavedState) else None
+    return play.view(env), token, pickle.dumps(token.snapshot) if isinstance(token, SavedState) else None
 
 
-def check_branches(case: Case) -> str:
+def check_branches(case: play.Case) -> str:
     """Branches from one state with different replies, in any order, do not affect each other."""
     count = 0
-    make, how = branched(case.make)
+    make, how = play.branched(case.make)
     for start in case.starts[:3]:
-        whole = mixed_episode(case, start)
+        whole = play.mixed_episode(case, start)
         for depth in range(min(4, sum(reply is not None for reply in whole.replies))):
             prefix = whole.replies[:depth]
             replies = list(dict.fromkeys((whole.replies[depth] or "", *random.Random(depth).sample(case.pool, 3), "")))
-            with blaming(lambda start=start, prefix=prefix: told(start, prefix)):  # type: ignore[misc]
+            with play.blaming(lambda start=start, prefix=prefix: play.told(start, prefix)):  # type: ignore[misc]
                 _branch(make, whole, depth, replies)
             count += len(replies)
     return f"{count} branches from {len(case.starts[:3])} episodes, {how}"
 
 
-def _branch(make: Callable[[], Any], whole: Episode, depth: int, replies: list[str]) -> None:
+def _branch(make: Callable[[], Any], whole: play.Episode, depth: int, replies: list[str]) -> None:
     """Branch from one state, then visit the branches in the opposite order and go one step further."""
     follow = replies[::-1]
 
     def at_root(env: Any) -> Any:
-        episode(env, whole.start, scripted(whole.replies), max_steps=depth)
+        play.episode(env, whole.start, play.scripted(whole.replies), max_steps=depth)
         return env
 
     alone = []
     for reply, then in zip(replies, follow, strict=True):
         env = at_root(make())
-        advance(env, reply)
-        first = view(env)
-        advance(env, then)
-        alone.append((first, view(env)))
+        play.advance(env, reply)
+        first = play.view(env)
+        play.advance(env, then)
+        alone.append((first, play.view(env)))
     env = at_root(make())
-    save, load = saver(env)
-    before, root = view(env), save(env)
+    save, load = play.saver(env)
+    before, root = play.view(env), save(env)
     branches = []
     for reply in replies:
         env = load(env, root)
-        same(before, view(env), "the root after a branch was played")
-        advance(env, reply)
+        play.same(before, play.view(env), "the root after a branch was played")
+        play.advance(env, reply)
         branches.append(save(env))
     for i in reversed(range(len(replies))):
         env = load(env, branches[i])
-        same(alone[i][0], view(env), f"the branch {short(replies[i])} after its siblings {short(replies)}")
-        advance(env, follow[i])
-        same(alone[i][1], view(env), f"the branch {short(replies[i])}, then {short(follow[i])}, after its siblings")
-    same(before, view(load(env, root)), "the root after its branches were played")
+        play.same(alone[i][0], play.view(env), f"the branch {short(replies[i])} after its siblings {short(replies)}")
+        play.advance(env, follow[i])
+        play.same(
+            alone[i][1], play.view(env), f"the branch {short(replies[i])}, then {short(follow[i])}, after its siblings"
+        )
+    play.same(before, play.view(load(env, root)), "the root after its branches were played")
 
 
-def check_global_random_state(case: Case) -> str:
+def check_global_random_state(case: play.Case) -> str:
     """No call draws from, or seeds, the global random numbers of `random` and `numpy.random`."""
     calls, make = 0, _drawing(case)
 
@@ -181,15 +169,17 @@ def check_global_random_state(case: Case) -> str:
         before = _global_state()
         result = call()
         if difference(before, _global_state()) is not None:
-            raise Failed(f"{name} changed the global random state; expected random numbers of the environment's own")
+            raise play.Failed(
+                f"{name} changed the global random state; expected random numbers of the environment's own"
+            )
         return result
 
     for start in case.starts[:3]:
-        whole = mixed_episode(case, start)
+        whole = play.mixed_episode(case, start)
         env = untouched("make()", make)
         untouched("reset() without a seed", env.reset)
         untouched("reset()", partial(env.reset, seed=start.seed, options=dict(start.options) or None))
-        with blaming(lambda whole=whole: told(whole.start, whole.replies)):  # type: ignore[misc]
+        with play.blaming(lambda whole=whole: play.told(whole.start, whole.replies)):  # type: ignore[misc]
             for reply in whole.replies:
                 for agent in env.agents:
                     untouched("observe()", partial(env.observe, agent))
@@ -200,26 +190,26 @@ def check_global_random_state(case: Case) -> str:
     return f"{calls} calls"
 
 
-def _drawing(case: Case) -> Callable[[], Any]:
+def _drawing(case: play.Case) -> Callable[[], Any]:
     """`make`, with a render mode that opens no window, if the environment has one."""
     modes = [mode for mode in case.make().metadata.get("render_modes", ()) if mode != "human"]
-    if modes and made_with(case.make, render_mode=modes[0]) is not None:
+    if modes and play.made_with(case.make, render_mode=modes[0]) is not None:
         return partial(case.make, render_mode=modes[0])
     return case.make
 
 
-def _rest(env: Any, whole: Episode, i: int) -> list[dict[str, Any]]:
+def _rest(env: Any, whole: play.Episode, i: int) -> list[dict[str, Any]]:
     """The views from step i on when the episode's own replies are played."""
-    seen = [view(env)]
+    seen = [play.view(env)]
     for reply in whole.replies[i:]:
         if not env.agents:
             break
-        env.step(None if over(env) else "" if reply is None else reply)
-        seen.append(view(env))
+        env.step(None if play.over(env) else "" if reply is None else reply)
+        seen.append(play.view(env))
     return seen
 
 
-def _steps(played: list[Episode]) -> int:
+def _steps(played: list[play.Episode]) -> int:
     return sum(len(each.replies) for each in played)
 
 

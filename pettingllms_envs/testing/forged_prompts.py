@@ -18,14 +18,15 @@ from typing import Any
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.core import ToolResult, ToolSpec
 from pettingllms_envs.datasets.problems import Problem
-from pettingllms_envs.observations import ROLES, Prompt, text_of
+from pettingllms_envs.observations import Prompt
+from pettingllms_envs.prompts import ROLES, text_of
 from pettingllms_envs.quoting import lines_outside
 from pettingllms_envs.replies import END_OF_THINKING, PYTHON
 from pettingllms_envs.retrieval import Passage
+from pettingllms_envs.teams.tool_calls import ToolCalls
+from pettingllms_envs.testing import play
 from pettingllms_envs.testing.features import calling, readable, specs_of, tools_of, with_tools
-from pettingllms_envs.testing.play import Case, Failed, Policy, Start, best, blaming, episode, oracle_of
 from pettingllms_envs.tools.calls import Call, text_call, written_call
-from pettingllms_envs.workflows.tool_calls import ToolCalls
 
 
 MARK = "qxvz"
@@ -67,7 +68,7 @@ _FIXED = (*ROLES, "text", "image", "image_url")
 """What says whose message, or what a part, is."""
 
 
-def check_forged_prompts(case: Case) -> str:
+def check_forged_prompts(case: play.Case) -> str:
     """No text of others stands in a prompt with a control token in it or, where a task quotes them, as a heading.
 
     A control token fails every environment. That no line of a reply passes for a heading of another agent's prompt,
@@ -86,7 +87,7 @@ def check_forged_prompts(case: Case) -> str:
     return f"{sum(seen.values())} places: {', '.join(f'{what} {count}' for what, count in seen.items())}"
 
 
-def _play(env: Any, start: Start, policy: Policy, seen: Counter[str], what: str) -> None:
+def _play(env: Any, start: play.Start, policy: play.Policy, seen: Counter[str], what: str) -> None:
     """Play an episode, look at every prompt, and count the planted texts that it shows."""
 
     def look(env: Any) -> None:
@@ -97,13 +98,13 @@ def _play(env: Any, start: Start, policy: Policy, seen: Counter[str], what: str)
                 seen[what] += 1
                 if forged := _forged(env, agent, texts, mark, author):
                     whose = f"which {author} wrote" if author else f"which stands in {what}"
-                    raise Failed(
+                    raise play.Failed(
                         f"{agent} observes {forged!r} in its prompt, {whose}; expected it escaped. Pass the text "
                         "through pettingllms_envs.quoting.quote before it is shown (in a workflow: sent.shown of a "
                         "message, game.quote in a function)"
                     )
 
-    episode(env, start, policy, max_steps=3 * len(env.possible_agents) + 1, look=look)
+    play.episode(env, start, policy, max_steps=3 * len(env.possible_agents) + 1, look=look)
 
 
 def _of_prompt(prompt: Prompt) -> Iterator[tuple[str, str]]:
@@ -142,28 +143,28 @@ def _authors(env: Any) -> list[tuple[str, ...]]:
     return list(dict.fromkeys([*members, tuple(env.possible_agents)]))
 
 
-def _planting(case: Case, variant: str, authors: Sequence[str]) -> Policy:
+def _planting(case: play.Case, variant: str, authors: Sequence[str]) -> play.Policy:
     """A policy by which the authors reply with a planted text, and the others as the oracle does, or at random."""
     others = itertools.cycle(case.blind or case.pool)
 
     def policy(env: Any, agent: str) -> str:
         if agent in authors:
             return variant.replace(MARK, f"{MARK}{env.possible_agents.index(agent)}q")
-        return best(env, agent) if oracle_of(env) is not None else next(others)
+        return play.best(env, agent) if play.oracle_of(env) is not None else next(others)
 
     return policy
 
 
-def _variants(case: Case, start: Start) -> list[str]:
+def _variants(case: play.Case, start: play.Start) -> list[str]:
     """Replies with planted texts: alone, and in every place of a legal reply that can hold one."""
     known: list[str] = []
 
     def note(env: Any, agent: str) -> str:
-        known.append(best(env, agent) if oracle_of(env) is not None else "")
+        known.append(play.best(env, agent) if play.oracle_of(env) is not None else "")
         return known[-1]
 
     env = case.make()
-    episode(env, start, note, max_steps=2 * len(env.possible_agents))
+    play.episode(env, start, note, max_steps=2 * len(env.possible_agents))
     forms = {_form(reply): reply for reply in (*case.blind, *known)}
     found = [TEXT, *LINES, *itertools.chain.from_iterable(map(_planted, forms.values()))]
     for spec in specs_of(getattr(env.unwrapped, "workflow", None)):
@@ -221,7 +222,7 @@ def _calls_of(spec: ToolSpec) -> list[str]:
     return [written_call(spec.name, arguments), *(text_call(Call(spec.name, request)) for request in requests)]
 
 
-def _with_others(case: Case, start: Start) -> Iterator[tuple[str, TextEnv, Policy]]:
+def _with_others(case: play.Case, start: play.Start) -> Iterator[tuple[str, TextEnv, play.Policy]]:
     """Environments in which tools, passages and rows have planted texts: what has them, and a policy that looks."""
     workflow = case.make().unwrapped.workflow
     as_oracle = _planting(case, "", ())
@@ -269,7 +270,7 @@ class _WithRows(TextEnv):
             fields = {field.name: getattr(problem, field.name) for field in dataclasses.fields(problem)}
             planted = {name: _in_texts(fields[name]) for name in _SHOWN_FIELDS if name in fields}
             state = state._replace(problem=dataclasses.replace(problem, **planted))
-            with blaming(lambda: "a text was planted after each text of the row but data URLs of pictures"):
+            with play.blaming(lambda: "a text was planted after each text of the row but data URLs of pictures"):
                 self._now = self._current._replace(play=self.workflow.start(state))
 
 

@@ -12,20 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from pettingllms_envs.testing.play import (
-    Case,
-    Episode,
-    Failed,
-    Skipped,
-    Start,
-    blaming,
-    episode,
-    mixed_episode,
-    oracle_of,
-    over,
-    scripted,
-    told,
-)
+from pettingllms_envs.testing import play
 
 
 NUM_STARTS = 10
@@ -61,7 +48,7 @@ class Trial:
     example: str = ""
 
 
-def check_learning_signal(case: Case) -> str:
+def check_learning_signal(case: play.Case) -> str:
     """The reward of each role's own step changes with its reply, or the role is declared as paid later.
 
     At decisions of several instances the agent's reply is replaced by the oracle's, by its replies in other states,
@@ -77,17 +64,17 @@ def check_learning_signal(case: Case) -> str:
         course = _course(env, case, start)
         for i, agent in _decisions(course):
             if not trials[agent].pays:
-                with blaming(partial(told, start, course.replies[:i])):
+                with play.blaming(partial(play.told, start, course.replies[:i])):
                     _vary(env, case, course, i, trials[agent])
         if all(trial.pays for trial in trials.values()):
             break
     silent = {agent: trial for agent, trial in trials.items() if trial.num_decisions and not trial.pays}
     undeclared = {agent: trial for agent, trial in silent.items() if agent not in declared}
     changed = any(trial.pays or trial.later for trial in trials.values())
-    if undeclared and not changed and oracle_of(env) is None:
-        raise Skipped("it has no oracle(), and no reply tried changed any reward. Give replies: check(blind=...)")
+    if undeclared and not changed and play.oracle_of(env) is None:
+        raise play.Skipped("it has no oracle(), and no reply tried changed any reward. Give replies: check(blind=...)")
     for agent, trial in undeclared.items():
-        raise Failed(f"{_account(agent, trial)}. AT-GRPO would never teach it: {REMEDIES}\n{trial.example}")
+        raise play.Failed(f"{_account(agent, trial)}. AT-GRPO would never teach it: {REMEDIES}\n{trial.example}")
     paid = [agent for agent, trial in trials.items() if trial.pays]
     details = [f"the reward of its own step changes with the reply of {', '.join(paid)}"] if paid else []
     details += [f"paid later, as declared: {', '.join(silent)}"] if silent else []
@@ -100,26 +87,26 @@ def _declared(env: Any) -> set[str]:
     roles = {agent: agent.rpartition("_")[0] or agent for agent in env.possible_agents}
     if isinstance(names, str) or (unknown := [name for name in names if name not in {*roles, *roles.values()}]):
         what = names if isinstance(names, str) else unknown
-        raise Failed(
+        raise play.Failed(
             f"metadata['delayed_roles'] has {what!r}; expected a list with some of the roles "
             f"{', '.join(dict.fromkeys(roles.values()))}"
         )
     return {agent for agent, role in roles.items() if agent in names or role in names}
 
 
-def _course(env: Any, case: Case, start: Start) -> Episode:
+def _course(env: Any, case: play.Case, start: play.Start) -> play.Episode:
     """Random play with some of the oracle's replies, with the acting agent and the oracle's reply at each step."""
 
     def look(env: Any) -> tuple[str, str | None] | None:
-        if not env.agents or over(env):
+        if not env.agents or play.over(env):
             return None
-        ask = oracle_of(env)
+        ask = play.oracle_of(env)
         return env.agent_selection, None if ask is None else ask()
 
-    return mixed_episode(case, start, env, look=look)
+    return play.mixed_episode(case, start, env, look=look)
 
 
-def _decisions(course: Episode) -> Iterator[tuple[int, str]]:
+def _decisions(course: play.Episode) -> Iterator[tuple[int, str]]:
     """The steps at which an agent's reply is replaced, and the agent."""
     steps: dict[str, list[int]] = {}
     for i, reply in enumerate(course.replies):
@@ -131,7 +118,7 @@ def _decisions(course: Episode) -> Iterator[tuple[int, str]]:
             yield own[round(k * stride)], agent
 
 
-def _vary(env: Any, case: Case, course: Episode, i: int, trial: Trial) -> None:
+def _vary(env: Any, case: play.Case, course: play.Episode, i: int, trial: Trial) -> None:
     """Replace the i-th reply of an episode, until two replies have different rewards at their own step."""
     _, oracle = course.seen[i]
     given = [*([] if oracle is None else [oracle]), *filter(None, [course.replies[i]])]
@@ -148,28 +135,28 @@ def _vary(env: Any, case: Case, course: Episode, i: int, trial: Trial) -> None:
     trial.num_decisions += 1
     trial.num_replies += len(readable)
     trial.known += given
-    trial.example = trial.example or told(course.start, course.replies[:i])
+    trial.example = trial.example or play.told(course.start, course.replies[:i])
     if not trial.later:
         trial.later = _differ([_later_steps(env, case, course, i, reply) for reply in readable])
 
 
-def _own_step(env: Any, course: Episode, i: int, reply: str) -> tuple[float, bool]:
+def _own_step(env: Any, course: play.Episode, i: int, reply: str) -> tuple[float, bool]:
     """The reward of the acting agent's own step, and whether the reply was readable."""
     agent, _ = course.seen[i]
-    episode(env, course.start, scripted([*course.replies[:i], reply]), max_steps=i + 1)
+    play.episode(env, course.start, play.scripted([*course.replies[:i], reply]), max_steps=i + 1)
     parts = env.infos[agent].get("rewards", {}) if agent in env.infos else {}
     return env.rewards.get(agent, 0.0), not (isinstance(parts, Mapping) and parts.get("format", 0.0) < 0)
 
 
-def _later_steps(env: Any, case: Case, course: Episode, i: int, reply: str) -> float:
+def _later_steps(env: Any, case: play.Case, course: play.Episode, i: int, reply: str) -> float:
     """The agent's rewards after its own step, with all later replies unchanged."""
     agent, _ = course.seen[i]
     replies = [*course.replies[:i], reply, *course.replies[i + 1 :]]
     rewards: list[float] = []
-    played = episode(
+    played = play.episode(
         env,
         course.start,
-        scripted(replies),
+        play.scripted(replies),
         max_steps=case.max_steps,
         look=lambda env: rewards.append(env.rewards.get(agent, 0.0)),
     )

@@ -8,32 +8,16 @@ from collections.abc import Iterator, Mapping, ValuesView
 from typing import Any
 
 from pettingllms_envs.episodes.difference import short
-from pettingllms_envs.observations import read_observation
+from pettingllms_envs.prompts import read_observation
+from pettingllms_envs.testing import play
 from pettingllms_envs.testing.competition import competition
-from pettingllms_envs.testing.play import (
-    Case,
-    Failed,
-    Policy,
-    Skipped,
-    always,
-    blaming,
-    episode,
-    mixed_episode,
-    oracle_of,
-    played_again,
-    random_replies,
-    same,
-    same_course,
-    texts,
-    view,
-)
 
 
 TELLING = 8  # a text with fewer characters (white space aside) than this may be in a prompt by chance
 LINE_TELLING = 16  # the same for one line of a reply with several
 
 
-def check_observations(case: Case) -> str:
+def check_observations(case: play.Case) -> str:
     """Observations are text, for any agent at any time, and observing or modifying one changes nothing.
 
     An observation is a `str`, a dictionary of them with at least the key `"text"`, or a dictionary with the key
@@ -44,15 +28,15 @@ def check_observations(case: Case) -> str:
 
     def look(env: Any) -> dict[str, Any]:
         nonlocal count
-        before = view(env)
+        before = play.view(env)
         for agent in env.possible_agents:
             expect_readable(agent, env.observe(agent))
             count += 1
-        same(before, view(env), "a look at every agent's observation changed what is shown")
+        play.same(before, play.view(env), "a look at every agent's observation changed what is shown")
         return _without_infos(before)
 
     def tamper(env: Any) -> dict[str, Any]:
-        shown = _without_infos(view(env))
+        shown = _without_infos(play.view(env))
         for agent in env.agents:
             observation, info = env.observe(agent), env.infos[agent]
             if isinstance(observation, dict):
@@ -60,22 +44,22 @@ def check_observations(case: Case) -> str:
                     messages.clear()
                 observation.clear()
                 emptied = "the observation after a caller emptied the one before"
-                same(shown["observations"][agent], env.observe(agent), f"{emptied}, of {agent}")
+                play.same(shown["observations"][agent], env.observe(agent), f"{emptied}, of {agent}")
             if isinstance(info, dict):
                 _spoil(info)
         return shown
 
     for start in case.starts[:5]:
-        clean = mixed_episode(case, start, env, look=look)
-        same_course(
+        clean = play.mixed_episode(case, start, env, look=look)
+        play.same_course(
             clean,
-            played_again(case, clean, tampered, look=tamper),
+            play.played_again(case, clean, tampered, look=tamper),
             "a run whose observations and infos were overwritten by the caller",
         )
     return f"{count} observations in {len(case.starts[:5])} episodes, of every agent at every moment"
 
 
-def check_infos(case: Case) -> str:
+def check_infos(case: play.Case) -> str:
     """Infos are reproducible plain data that JSON and pickle preserve, without the key `action_mask`."""
     count = 0
 
@@ -84,45 +68,49 @@ def check_infos(case: Case) -> str:
         for agent in env.agents:
             info = env.infos[agent]
             if "action_mask" in _keys([info, env.observe(agent)]):
-                raise Failed(f"{agent} has a key 'action_mask'; expected none, for PettingZoo samples actions by it")
+                raise play.Failed(
+                    f"{agent} has a key 'action_mask'; expected none, for PettingZoo samples actions by it"
+                )
             try:
                 json.dumps(info)
                 copied = pickle.loads(pickle.dumps(info))
             except (TypeError, ValueError, AttributeError, pickle.PicklingError) as error:
-                raise Failed(f"the infos of {agent} are no plain data: {error}; got {short(info)}") from None
-            same(info, copied, f"the infos of {agent} after pickling")
+                raise play.Failed(f"the infos of {agent} are no plain data: {error}; got {short(info)}") from None
+            play.same(info, copied, f"the infos of {agent} after pickling")
             count += 1
         return {"infos": pickle.loads(pickle.dumps(dict(env.infos)))}
 
     for start in case.starts[:5]:
-        first = mixed_episode(case, start, look=look)
-        same_course(first, played_again(case, first, look=look), "a second run has other infos")
+        first = play.mixed_episode(case, start, look=look)
+        play.same_course(first, play.played_again(case, first, look=look), "a second run has other infos")
     return f"{count} infos"
 
 
-def check_options(case: Case) -> str:
+def check_options(case: play.Case) -> str:
     """Each legal value of a declared reset option works, an illegal one is a ValueError, an unknown one is ignored."""
     env, seed = case.make(), case.starts[0].seed
     env.reset(seed=seed)
-    plain = view(env)
+    plain = play.view(env)
     env.reset(seed=seed, options={"no such option": 1})
-    same(plain, view(env), "an unknown reset option is to be ignored")
+    play.same(plain, play.view(env), "an unknown reset option is to be ignored")
     declared = env.metadata.get("reset_options")
     if declared is None:
-        raise Skipped("it declares no metadata['reset_options']; an unknown one was ignored")
+        raise play.Skipped("it declares no metadata['reset_options']; an unknown one was ignored")
     if not isinstance(declared, Mapping):
-        raise Failed(f"metadata['reset_options'] is {short(declared)}; expected each name with its legal values or ()")
+        raise play.Failed(
+            f"metadata['reset_options'] is {short(declared)}; expected each name with its legal values or ()"
+        )
     for name, values in declared.items():
         for value in values:
             start = case.starts[0]._replace(options={name: value})
-            first = mixed_episode(case, start)
-            same_course(first, played_again(case, first), "a second run")
+            first = play.mixed_episode(case, start)
+            play.same_course(first, play.played_again(case, first), "a second run")
         for illegal in ("no such value", -1) if values else ():
             _expect_refusal(env, seed, {name: illegal})
     return ", ".join(f"{name} ({len(values) or 'open'})" for name, values in declared.items()) or "none declared"
 
 
-def check_no_solution_shown(case: Case) -> str:
+def check_no_solution_shown(case: play.Case) -> str:
     """The oracle's reply is in no agent's observation, at any decision of random and of blind play.
 
     Agents of the roles in `metadata["informed_roles"]` may know it.
@@ -134,16 +122,16 @@ def check_no_solution_shown(case: Case) -> str:
     moves of the game: texts of blind replies are ignored.
     """
     env = case.make()
-    if oracle_of(env) is None:
-        raise Skipped("it has no oracle()")
+    if play.oracle_of(env) is None:
+        raise play.Skipped("it has no oracle()")
     moves = {text for reply in case.blind for text in telling(reply)} if competition(env) is not None else set()
     sought = decisions = 0
-    policies: list[Policy | None] = [None, always(""), *map(always, case.blind[:4])]
+    policies: list[play.Policy | None] = [None, play.always(""), *map(play.always, case.blind[:4])]
     for i, start in enumerate(case.starts):
         said: list[str] = []
-        policy = policies[i % len(policies)] or random_replies(case.pool, start.seed)
+        policy = policies[i % len(policies)] or play.random_replies(case.pool, start.seed)
 
-        def watched(env: Any, agent: str, policy: Policy = policy, said: list[str] = said) -> str:
+        def watched(env: Any, agent: str, policy: play.Policy = policy, said: list[str] = said) -> str:
             nonlocal sought, decisions
             solution, decisions = list(telling(env.unwrapped.oracle())), decisions + 1
             for each in solution:
@@ -154,22 +142,22 @@ def check_no_solution_shown(case: Case) -> str:
             said.append(bare(reply))
             return reply
 
-        episode(env, start, watched, max_steps=case.max_steps)
+        play.episode(env, start, watched, max_steps=case.max_steps)
     if not sought and moves:
-        raise Skipped("the oracle's replies are moves that everybody knows")
+        raise play.Skipped("the oracle's replies are moves that everybody knows")
     if not sought:
-        raise Skipped(f"the oracle's replies are too short to tell: less than {TELLING} characters")
+        raise play.Skipped(f"the oracle's replies are too short to tell: less than {TELLING} characters")
     return f"{sought} texts of the oracle sought at {decisions} decisions of {len(case.starts)} episodes"
 
 
 def expect_readable(agent: str, observation: Any) -> None:
     """Raise `Failed` unless an observation can become a prompt: a text, texts and images, or messages."""
     if type(observation) is not str and type(observation) is not dict:
-        raise Failed(f"the observation of {agent} is {short(observation)}; expected a str or a dictionary")
+        raise play.Failed(f"the observation of {agent} is {short(observation)}; expected a str or a dictionary")
     try:
         read_observation(observation, agent=agent)
     except (TypeError, ValueError) as error:
-        raise Failed(str(error)) from None
+        raise play.Failed(str(error)) from None
 
 
 def telling(reply: str) -> Iterator[str]:
@@ -191,18 +179,22 @@ def _seek(env: Any, solution: str) -> None:
     for agent in env.possible_agents:
         if roles.get(agent) in informed:
             continue
-        for text in texts(env.observe(agent)):
+        for text in play.texts(env.observe(agent)):
             if solution in bare(text):
-                raise Failed(f"the observation of {agent} shows the oracle's reply {short(solution)}; got {text!r}")
+                raise play.Failed(
+                    f"the observation of {agent} shows the oracle's reply {short(solution)}; got {text!r}"
+                )
 
 
 def _expect_refusal(env: Any, seed: int, options: Mapping[str, Any]) -> None:
     try:
-        with blaming(lambda: f"reset with options={dict(options)}, an illegal value; expected ValueError"):
+        with play.blaming(lambda: f"reset with options={dict(options)}, an illegal value; expected ValueError"):
             env.reset(seed=seed, options=dict(options))
     except ValueError:
         return
-    raise Failed(f"reset accepts options={dict(options)}, which is not among the declared values; expected ValueError")
+    raise play.Failed(
+        f"reset accepts options={dict(options)}, which is not among the declared values; expected ValueError"
+    )
 
 
 def _keys(value: Any) -> Iterator[Any]:

@@ -16,7 +16,8 @@ from pettingllms_envs.branching.snapshots import has_snapshots
 from pettingllms_envs.copying import copy_env
 from pettingllms_envs.core import TEAM
 from pettingllms_envs.episodes.difference import difference, short
-from pettingllms_envs.observations import Image, text_of
+from pettingllms_envs.observations import Image
+from pettingllms_envs.prompts import text_of
 
 
 Policy = Callable[[Any, str], str]  # the environment and the agent that is to act: its reply

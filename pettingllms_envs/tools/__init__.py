@@ -5,7 +5,7 @@
     'python'
 
 A tool is a `pettingllms_envs.core.Tool`. `make("plan_path", role_tools={"planner": ["python"]})` lets a role of any
-environment call some before it replies, see `pettingllms_envs.workflows.tool_calls`.
+environment call some before it replies, see `pettingllms_envs.teams.tool_calls`.
 """
 
 from pettingllms_envs.tools.calls import Call, read_native_calls, read_text_calls, written_call

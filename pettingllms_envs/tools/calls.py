@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 from pettingllms_envs.core import Tool, ToolSpec, Unreadable
 from pettingllms_envs.replies import fence, fenced_blocks
-from pettingllms_envs.replies.reading import without_thoughts
+from pettingllms_envs.replies.fences import without_thoughts
 
 
 OPENING, CLOSING = "<tool_call>", "</tool_call>"

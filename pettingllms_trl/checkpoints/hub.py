@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pettingllms_envs.evaluation.statistics import wilson
 from pettingllms_trl.policies.routing import Policy, Routing
 
 
@@ -123,6 +122,8 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def _of_result(result: Result) -> tuple[str, ...]:
+    from pettingllms_envs.evaluation.statistics import wilson  # only cards with results need it
+
     low, high = wilson(result.share * result.num, result.num)
     share, interval = f"{100 * result.share:.1f}%", f"[{100 * low:.1f}, {100 * high:.1f}]"
     return (result.name, share, interval, str(result.num), str(result.step))

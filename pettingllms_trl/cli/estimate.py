@@ -27,12 +27,13 @@ from pettingllms_trl.credit.delayed_rewards import choose_credit, delayed_agents
 from pettingllms_trl.engines.factory import kind_of, processes_of_engine
 from pettingllms_trl.engines.kinds import groups_of, setting
 from pettingllms_trl.estimate.activations import PassBytes, pass_bytes
+from pettingllms_trl.estimate.engine_options import Place
 from pettingllms_trl.estimate.gpus import find_gpu
 from pettingllms_trl.estimate.memory import MOMENTS, find_sharding
 from pettingllms_trl.estimate.planning import Estimate
 from pettingllms_trl.estimate.remedies import advise
 from pettingllms_trl.estimate.report import report
-from pettingllms_trl.estimate.runs import ModelPlan, Passes, Place, RunPlan
+from pettingllms_trl.estimate.runs import ModelPlan, Passes, RunPlan
 from pettingllms_trl.estimate.shapes import Shape, shape_of
 from pettingllms_trl.estimate.speed import PROMPT
 from pettingllms_trl.policies.routing import Routing, route

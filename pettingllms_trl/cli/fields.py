@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -70,13 +70,7 @@ def api_of(name: str, given: Any) -> Api:
     """The fields of an endpoint as a `ChatApi`, or the function of `FILE.py:NAME`, such as a scripted partner."""
     known = [f.name for f in dataclasses.fields(ChatApi)]
     if isinstance(given, str) and ".py:" in given:
-        _, found = in_file(name, given)
-        if not callable(found):
-            raise ValueError(
-                f"{name} is {given!r}, which is {found!r}; expected a function from messages to a reply. Write def "
-                f"{given.rpartition(':')[2]}(messages, tools=()): ... there, or correct the name."
-            )
-        return found
+        return function_of_file(name, given, "(messages, tools=())")
     if not isinstance(given, Mapping):
         raise ValueError(
             f"{name} is {given!r}; expected a mapping, or a function of a file. Write api: {{base_url: ..., model: "
@@ -87,6 +81,17 @@ def api_of(name: str, given: Any) -> Api:
     if missing:
         raise ValueError(f"{name} is without {', '.join(missing)}; expected at least base_url and model. Add them.")
     return ChatApi(**given)
+
+
+def function_of_file(name: str, given: str, arguments: str) -> Callable[..., Any]:
+    """The function of `FILE.py:NAME`; `ValueError` if there is something else, with the arguments that it takes."""
+    _, found = in_file(name, given)
+    if not callable(found):
+        raise ValueError(
+            f"{name} is {given!r}, which is {found!r}; expected a function. Write def "
+            f"{given.rpartition(':')[2]}{arguments}: ... there, or correct the name."
+        )
+    return found
 
 
 def check_names(where: str, given: Iterable[Any], known: Sequence[str]) -> None:

@@ -25,7 +25,7 @@ from trl.data_utils import prepare_multimodal_messages
 
 from pettingllms_envs.agents import AgentFailed, AgentRefused, AgentSpec, Reply
 from pettingllms_envs.agents import Request as AgentRequest
-from pettingllms_envs.observations import images_of
+from pettingllms_envs.prompts import images_of
 from pettingllms_trl.pixels import ImageInputs, PixelCache, naming_torchvision
 from pettingllms_trl.policies.codecs import PolicyCodec
 from pettingllms_trl.policies.profiles import PolicyProfile, check_chat_template

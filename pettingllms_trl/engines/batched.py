@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from pettingllms_envs.observations import Image, text_of
+from pettingllms_envs.observations import Image
+from pettingllms_envs.prompts import text_of
 from pettingllms_trl.records import POLL_SECONDS, Answer, Request, Sample
 from pettingllms_trl.structure.properties import rope_kinds, rope_switch
 

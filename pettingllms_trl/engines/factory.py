@@ -25,14 +25,13 @@ from peft import PeftModel
 
 from pettingllms_envs.installing import install_command
 from pettingllms_trl.config import MultiAgentGRPOConfig
-from pettingllms_trl.engines.api import ApiEngine, ask_sequentially
 from pettingllms_trl.engines.batched import BatchedEngine
 from pettingllms_trl.engines.kinds import EngineKind, Group, GroupOfTrainer, PromptCodec, groups_of, setting
 from pettingllms_trl.engines.router import EngineRouter
 from pettingllms_trl.engines.transformers import check_continuous_batching
 from pettingllms_trl.engines.vllm.kind import VLLM
 from pettingllms_trl.engines.weight_store import ServedPolicies, WeightsVersion, check_one_version
-from pettingllms_trl.estimate.runs import EngineOptions
+from pettingllms_trl.estimate.engine_options import EngineOptions
 from pettingllms_trl.policies import sampling
 from pettingllms_trl.policies.routing import Routing
 from pettingllms_trl.policies.weights import weights_of
@@ -187,6 +186,8 @@ def _asking(routing: Routing, args: MultiAgentGRPOConfig) -> dict[str, Engine]:
     of_agent = {agent: apis[name] for agent, name in routing.of_agent.items() if name in apis}
     if not of_agent:
         return {}
+    from pettingllms_trl.engines.api import ApiEngine, ask_sequentially  # only runs with an API pay for its client
+
     asking: Engine = (
         ApiEngine(of_agent, num_threads=args.num_threads)
         if args.num_threads

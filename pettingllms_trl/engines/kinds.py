@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.engines.batched import Decode
-from pettingllms_trl.estimate.runs import EngineOptions, Place
+from pettingllms_trl.estimate.engine_options import EngineOptions, Place
 from pettingllms_trl.pixels import ImageInputs
 from pettingllms_trl.policies.routing import Policy, Routing
 from pettingllms_trl.processes.tensor_parallel import TensorParallelGroup

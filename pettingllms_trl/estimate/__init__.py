@@ -10,6 +10,7 @@ docs/recipes.md and the simulation in benchmarks/cluster.py use the same numbers
 | `memory.py`      | weights, gradients and optimizer states on each GPU, by how they are sharded: exact        |
 | `activations.py` | what a forward and backward pass holds at its peak: run on tensors without storage         |
 | `speed.py`       | seconds of a decoding step, of an update and of the network: assumptions, none measured    |
+| `engine_options.py` | what a kind of engine says of itself: the names of its options                         |
 | `runs.py`        | a run and its models: what of a configuration the others depend on                         |
 | `planning.py`    | puts these together for a run, and says what does not fit                                  |
 | `remedies.py`    | what to change in a run that does not fit: by trying                                       |

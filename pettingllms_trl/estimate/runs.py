@@ -4,50 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from pettingllms_trl.estimate.activations import PassBytes
+from pettingllms_trl.estimate.engine_options import EngineOptions, Place
 from pettingllms_trl.estimate.gpus import Gpu
 from pettingllms_trl.estimate.memory import Sharding, Weights
 from pettingllms_trl.estimate.shapes import Shape
 
 
-Place: TypeAlias = Literal["generate", "colocate", "server"]
-"""Where completions are computed: by the trainer's own model, by an engine in the trainer's processes, or elsewhere.
-Decides whose memory they take."""
-
 Passes: TypeAlias = Callable[[int, int, bool], PassBytes]
 """What a pass of the update takes through a model's layers, of its rows, the tokens of each, and whether the weights
 are sharded: a pass that has them in float32, as with DDP, makes bfloat16 copies."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineOptions:
-    """What decides the memory of a kind of engine: the names of its fields of the configuration, for an estimate and
-    what it proposes. Empty: the kind has no such field.
-
-    Args:
-        name: Of the engine, in reports.
-        max_length: Field with the most tokens of prompt and completion together.
-        processes: Field with the number of trainer processes that an engine is split over.
-        memory_share: Field with an engine's share of its GPU's memory.
-        sleeps: Field that makes it give its memory back during the update.
-        on_servers: What to set so that it samples on other GPUs.
-        server_max_length: Option of a server's command like `max_length`.
-        server_processes: Option of a server's command like `processes`, of GPUs.
-        overhead: Bytes that an engine takes beside weights and cache. The default is assumed of vLLM: CUDA graphs, a
-            batch of 4,096 tokens.
-    """
-
-    name: str = "generate"
-    max_length: str = ""
-    processes: str = ""
-    memory_share: str = ""
-    sleeps: str = ""
-    on_servers: str = ""
-    server_max_length: str = ""
-    server_processes: str = ""
-    overhead: float = 1.5e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,10 +13,8 @@ from datasets import Dataset
 from pettingzoo import AECEnv
 
 from pettingllms_envs.branching import branchable, branching_of
-from pettingllms_envs.observations import images_of, read_observation
 from pettingllms_envs.pictures import with_known_images
-from pettingllms_envs.programs import ProgramEnv
-from pettingllms_envs.programs.repeating import check_repeats
+from pettingllms_envs.prompts import images_of, read_observation
 from pettingllms_envs.suggestions import did_you_mean
 from pettingllms_trl.records import Prompt, Row
 from pettingllms_trl.rollout.branch_probe import Branching, check_branching
@@ -204,7 +202,9 @@ def _try(env: AECEnv, env_pool: EnvPool, row: Row, branching: Branching | None) 
         read_observation(with_known_images(env.observe(agent), {}), agent=agent)
     if branching is None:
         return env
-    if isinstance(env.unwrapped, ProgramEnv):  # to branch it at each decision would take many runs
+    if is_program(env):  # to branch it at each decision would take many runs
+        from pettingllms_envs.programs.repeating import check_repeats
+
         check_repeats(env.unwrapped, reset_args.seed, reset_args.options)
         return reset(env)
 
@@ -212,10 +212,17 @@ def _try(env: AECEnv, env_pool: EnvPool, row: Row, branching: Branching | None) 
     return check_branching(env, lambda: reset(fresh()), branching, close=env_pool.close)
 
 
+def is_program(env: AECEnv) -> bool:
+    """Whether an environment is a program that speaks to an endpoint."""
+    from pettingllms_envs.programs import ProgramEnv  # only a training that has environments needs to know
+
+    return isinstance(env.unwrapped, ProgramEnv)
+
+
 def check_openings(envs: Mapping[str, Sequence[AECEnv]], agents_with_history: Collection[str]) -> None:
     """Raise `ValueError` if an agent with a history observes a whole dialogue, or tools, after the reset."""
     for env, agent, prompt in _first_prompts(envs):
-        if agent in agents_with_history and isinstance(env.unwrapped, ProgramEnv):
+        if agent in agents_with_history and is_program(env):
             raise ValueError(
                 f"history='conversation' for {agent!r}, an agent of a program; expected 'none', since each of a "
                 "program's calls has its history. Leave history out."
@@ -230,7 +237,7 @@ def agents_with_tools(envs: Mapping[str, Sequence[AECEnv]]) -> dict[str, bool]:
     for env, agent, prompt in _first_prompts(envs):
         if prompt.tools:
             is_native = (env.metadata.get("settings") or {}).get("tool_calls") == "native"
-            found[agent] = found.get(agent, False) or is_native or isinstance(env.unwrapped, ProgramEnv)
+            found[agent] = found.get(agent, False) or is_native or is_program(env)
     return found
 
 

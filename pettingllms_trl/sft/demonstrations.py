@@ -21,7 +21,8 @@ from typing import Any
 
 from pettingzoo import AECEnv
 
-from pettingllms_envs.observations import Image, images_of, read_observation
+from pettingllms_envs.observations import Image
+from pettingllms_envs.prompts import images_of, read_observation
 from pettingllms_trl.records import Episode, Prompt, role_of
 
 

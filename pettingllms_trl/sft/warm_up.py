@@ -25,8 +25,8 @@ from transformers import AutoProcessor, PreTrainedTokenizerBase, ProcessorMixin
 from trl import SFTConfig, SFTTrainer
 from trl.trainer.utils import create_model_from_path, get_config_model_id
 
-from pettingllms_envs.observations import images_of
 from pettingllms_envs.pictures import opened
+from pettingllms_envs.prompts import images_of
 from pettingllms_trl.pixels import as_parts, naming_torchvision
 from pettingllms_trl.policies.adapters import attach_adapters, check_base_is_kept, several, unchanged
 from pettingllms_trl.policies.codecs import CANNOT_SEE

@@ -28,7 +28,6 @@ from pettingllms_trl.checkpoints.descriptions import (
 from pettingllms_trl.checkpoints.publishing import Publisher
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.credit import name_of
-from pettingllms_trl.engines import api
 from pettingllms_trl.engines.factory import EngineSet, kind_of, recorded_fields
 from pettingllms_trl.engines.kinds import PromptCodec, setting
 from pettingllms_trl.engines.synced_engines import SyncedEngines
@@ -56,7 +55,9 @@ def check_tools(team: Team, codecs: Mapping[str, PolicyCodec], envs: Mapping[str
     for agent, reads_calls in agents_with_tools(envs).items():
         policy = team.policies[team.routing.of_agent[agent]]
         if policy.api is not None:
-            api.check_tools(policy.api, agent)
+            from pettingllms_trl.engines.api import check_tools as check_tools_of_api  # only these pay for it
+
+            check_tools_of_api(policy.api, agent)
         else:
             codecs[policy.name].check_tools(f"agent {agent!r}", reads_calls=reads_calls)
 

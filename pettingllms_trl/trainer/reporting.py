@@ -8,9 +8,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pettingllms_envs.audit import Run
 from pettingllms_envs.episodes.observing import state_fields
 from pettingllms_trl import credit as credits
 from pettingllms_trl.checkpoints import recorder
@@ -26,8 +25,11 @@ from pettingllms_trl.rollout.env_pool import DEFAULT_ENVIRONMENT
 from pettingllms_trl.trainer.collector import Generation, Played, RolloutCollector
 from pettingllms_trl.trainer.episode_metrics import EpisodeMetrics, Metrics
 from pettingllms_trl.trainer.monitor import LearningMonitor, warn_above_progress_bar
-from pettingllms_trl.trainer.rollout_checks import RolloutAudit
 from pettingllms_trl.trainer.setup import Setup
+
+
+if TYPE_CHECKING:
+    from pettingllms_trl.trainer.rollout_checks import RolloutAudit
 
 
 class GenerationReporter:
@@ -206,6 +208,9 @@ class GenerationReporter:
         return {**states, "": next(iter(states.values()))}
 
     def _make_audit(self) -> RolloutAudit:
+        from pettingllms_envs.audit import Run  # only runs with an audit pay for it
+        from pettingllms_trl.trainer.rollout_checks import RolloutAudit
+
         run = Run(
             kind="rollouts",
             is_tree=self._args.sampling == "tree",

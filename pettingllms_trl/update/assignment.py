@@ -227,7 +227,6 @@ def _passes(
     with the fewest so far. Where passes are padded to their longest row they are of units of similar length; where
     they are packed long units and short ones are mixed, which leaves more to choose from.
     """
-
     is_packed = token_price is not None
 
     def tokens(rows: Sequence[int]) -> int:

@@ -19,7 +19,7 @@ from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list, send_to_device
 from trl.trainer.utils import shuffle_sequence_dict
 
-from pettingllms_envs.observations import described
+from pettingllms_envs.prompts import described
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.policies.routing import Policy
 from pettingllms_trl.policies.team import Team

@@ -20,7 +20,7 @@ from designed_runs import DESIGNS, M_BY_N, SIZE
 from pettingllms_envs.agents.spec import AgentSpec
 from pettingllms_envs.observations import Limits
 from pettingllms_envs.programs import program
-from pettingllms_envs.workflows.designs import write_design
+from pettingllms_envs.teams.designs import write_design
 from pettingllms_trl import MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.cli.transformers_agents import open_transformers
 from pettingllms_trl.policies.routing import route

@@ -11,7 +11,8 @@ import pytest
 from adder import Adder
 from pettingllms_envs.agents.chat_form import messages_for_server, text_with_calls
 from pettingllms_envs.core import Unreadable
-from pettingllms_envs.observations import PNG, Image, read_observation
+from pettingllms_envs.observations import PNG, Image
+from pettingllms_envs.prompts import read_observation
 from pettingllms_envs.tools import Call, read_native_calls
 
 

@@ -12,7 +12,7 @@ import pytest
 from pettingllms_envs import cli
 from pettingllms_envs.audit.designs import UnreadableDesigns
 from pettingllms_envs.episodes import files
-from pettingllms_envs.evaluation import influence
+from pettingllms_envs.research import influence
 from rollouts import NOT_RECORDED_EARLIER, Row, tree_header, tree_rows
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from pettingllms_envs.environments.coding.text import answer_table, write_cases, write_program
 from pettingllms_envs.graders.cases import as_test
-from pettingllms_envs.tasks.coding_text import answer_table, write_cases, write_program
 from pettingllms_envs.testing.pairs import Cheat, Content, Times, cheats, contents, first_replies, margins
 from pettingllms_envs.testing.play import Policy, Start, best
 

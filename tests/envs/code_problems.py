@@ -3,10 +3,10 @@
 from typing import Any
 
 from pettingllms_envs.aec import Snapshot, TextEnv
-from pettingllms_envs.datasets.problems import CodeProblem
+from pettingllms_envs.datasets.code_problems import CodeProblem
+from pettingllms_envs.environments.coding.apps import Apps
+from pettingllms_envs.environments.coding.rules import CodingState
 from pettingllms_envs.sandbox import CallTest, StdinTest
-from pettingllms_envs.tasks.apps import Apps
-from pettingllms_envs.tasks.coding import CodingState
 
 
 RIGHT = "print(int(input()) ** 2)"

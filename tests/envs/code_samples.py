@@ -5,8 +5,8 @@ from typing import Any
 
 from data_files import PUBLIC
 from pettingllms_envs.datasets import judging
-from pettingllms_envs.datasets.apps import code_problem
-from pettingllms_envs.datasets.problems import CodeProblem
+from pettingllms_envs.datasets.code_problems import CodeProblem
+from pettingllms_envs.environments.coding.apps_rows import code_problem
 from pettingllms_envs.sandbox import LEETCODE_PRELUDE, CallTest, StdinTest
 
 

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import pytest
 
 from pettingllms_envs.aec import TextEnv
+from pettingllms_envs.environments.plan_path.grid import PlanPathState
+from pettingllms_envs.environments.plan_path.rules import PlanPath
+from pettingllms_envs.environments.plan_path.text import read_board
 from pettingllms_envs.plan_path_v0 import raw_env
-from pettingllms_envs.tasks.plan_path import PlanPath
-from pettingllms_envs.tasks.plan_path_grid import PlanPathState
-from pettingllms_envs.tasks.plan_path_text import read_board
 
 
 # Distances to G by hand, row by row: 6 5 4 3 / 5 # # 2 / 4 3 # 1 / # 2 1 0.

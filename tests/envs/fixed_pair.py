@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.core import Role
-from pettingllms_envs.tasks.plan_path import PlanPath
-from pettingllms_envs.workflows.base import TurnWorkflow
-from pettingllms_envs.workflows.channels import Channel
-from pettingllms_envs.workflows.designs import Design, Member
+from pettingllms_envs.environments.plan_path.rules import PlanPath
+from pettingllms_envs.teams.base import TurnWorkflow
+from pettingllms_envs.teams.channels import Channel
+from pettingllms_envs.teams.designs import Design, Member
 
 
 PAIR = Design((Member("Draw."), Member("Check.", (0,))))

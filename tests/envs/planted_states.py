@@ -10,10 +10,10 @@ from typing import Any, ClassVar, NamedTuple
 
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.core import TEAM, Role, Transition, Unreadable, play, situation, system_prompt
+from pettingllms_envs.environments.plan_path.rules import PlanPath
 from pettingllms_envs.state_digest import Reported
-from pettingllms_envs.tasks.plan_path import PlanPath
-from pettingllms_envs.workflows.base import BaseWorkflow
-from pettingllms_envs.workflows.functions import Ask, Game, Questions, function_workflow
+from pettingllms_envs.teams.base import BaseWorkflow
+from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
 
 
 ROLES = (Role("adviser", "You advise."), Role("planner", "You plan."), Role("judge", "Your move is played."))

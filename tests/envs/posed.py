@@ -9,7 +9,7 @@ import pettingllms_envs
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.core import ToolResult
 from pettingllms_envs.datasets.problems import MathProblem
-from pettingllms_envs.tasks.answering import AnswerState
+from pettingllms_envs.environments.mathematics.rules import AnswerState
 
 
 SUM = MathProblem(source="by hand", id="sum", statement="What is $2 + 3$?", answer="5", level=2)

@@ -17,12 +17,8 @@ import pytest
 
 import pettingllms_envs
 from pettingllms_envs.core import SPLITS, Unreadable
-from pettingllms_envs.evaluation.statistics import wilson
-from pettingllms_envs.tasks import archives, note_taking
-from pettingllms_envs.tasks.archives import Archives, ArchivesMove
-from pettingllms_envs.tasks.archives_world import ARCHIVES, RELATIONS, STEPS, World, archive_of
-from pettingllms_envs.testing import check
-from pettingllms_envs.workflows.librarians import (
+from pettingllms_envs.environments.archives import rules as archives
+from pettingllms_envs.environments.archives.librarians import (
     DirectedLibrarian,
     FullLibrarian,
     LibrarianPair,
@@ -32,6 +28,11 @@ from pettingllms_envs.workflows.librarians import (
     SilentLibrarians,
     SilentPair,
 )
+from pettingllms_envs.environments.archives.rules import Archives, ArchivesMove
+from pettingllms_envs.environments.archives.world import ARCHIVES, RELATIONS, STEPS, World, archive_of
+from pettingllms_envs.environments.note_taking import rules as note_taking
+from pettingllms_envs.evaluation.statistics import wilson
+from pettingllms_envs.testing import check
 
 
 WORKFLOWS = {

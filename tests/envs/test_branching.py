@@ -26,7 +26,7 @@ from pettingllms_envs.branching import (
     save_state,
 )
 from pettingllms_envs.episodes.replay import replay
-from pettingllms_envs.evaluation import influence
+from pettingllms_envs.research import influence
 from pettingllms_envs.testing import check
 
 

@@ -11,10 +11,10 @@ import pytest
 
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.core import Role
-from pettingllms_envs.tasks.plan_path import PlanPath
+from pettingllms_envs.environments.plan_path.rules import PlanPath
+from pettingllms_envs.teams.base import TurnWorkflow
+from pettingllms_envs.teams.channels import Channel, Sent
 from pettingllms_envs.testing import check
-from pettingllms_envs.workflows.base import TurnWorkflow
-from pettingllms_envs.workflows.channels import Channel, Sent
 
 
 @pytest.mark.parametrize(

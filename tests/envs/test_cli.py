@@ -17,7 +17,7 @@ import pettingllms_envs
 from pettingllms_envs import cli, plan_path_v0, registry
 from pettingllms_envs.commands import info, setting
 from pettingllms_envs.commands.play import between
-from pettingllms_envs.tasks.plan_path import PlanPath
+from pettingllms_envs.environments.plan_path.rules import PlanPath
 
 
 ROOT = Path(__file__).parents[2]

@@ -7,7 +7,8 @@ import pytest
 
 from code_problems import DOUBLED, RIGHT, SIGNED, SQUARE, UNIQUE, block, cases
 from pettingllms_envs.core import Unreadable
-from pettingllms_envs.datasets.problems import CodeProblem
+from pettingllms_envs.datasets.code_problems import CodeProblem
+from pettingllms_envs.environments.coding.text import write_cases
 from pettingllms_envs.graders.cases import (
     MAX_CASE,
     MAX_DEPTH,
@@ -26,7 +27,6 @@ from pettingllms_envs.graders.cases import (
 from pettingllms_envs.graders.code import limits_of
 from pettingllms_envs.replies import fenced_blocks
 from pettingllms_envs.sandbox import CallTest, StdinTest, Verdict
-from pettingllms_envs.tasks.coding_text import write_cases
 
 
 KINDS = {"input": "input", "output": "output"}

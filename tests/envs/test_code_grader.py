@@ -8,7 +8,7 @@ import pytest
 from code_problems import DOUBLED, RIGHT, SIGNED, SQUARE, UNIQUE
 from pettingllms_envs import sandbox
 from pettingllms_envs.datasets import LAYOUTS
-from pettingllms_envs.datasets.problems import CodeProblem
+from pettingllms_envs.datasets.code_problems import CodeProblem
 from pettingllms_envs.graders import code
 from pettingllms_envs.graders.code import golden, grade, limits_of
 from pettingllms_envs.sandbox import Limits, Report, Result, SandboxFailed, StdinTest, Verdict

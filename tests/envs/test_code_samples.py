@@ -15,12 +15,12 @@ from code_problems import SIGNED, SQUARE, UNIQUE, block, playing
 from code_samples import READERS, rows, sample
 from data_files import PUBLIC, needs_public
 from pettingllms_envs import sandbox
-from pettingllms_envs.datasets.problems import CodeProblem
+from pettingllms_envs.datasets.code_problems import CodeProblem
+from pettingllms_envs.environments.coding.coder_tester import CoderTester
+from pettingllms_envs.environments.coding.lone_coder import SingleCoder
+from pettingllms_envs.environments.coding.text import PROGRAM_FORMAT
 from pettingllms_envs.graders.code import grade
 from pettingllms_envs.replies.fences import MAX_PROGRAM
-from pettingllms_envs.tasks.coding_text import PROGRAM_FORMAT
-from pettingllms_envs.workflows.coder_tester import CoderTester
-from pettingllms_envs.workflows.lone_coder import SingleCoder
 
 
 pytestmark = needs_public

@@ -17,14 +17,14 @@ import pettingllms_envs
 from code_problems import DOUBLED, RIGHT, SIGNED, SQUARE, UNIQUE, block, cases, playing
 from pettingllms_envs import cli
 from pettingllms_envs.core import Unreadable
+from pettingllms_envs.environments.coding.apps import Apps
+from pettingllms_envs.environments.coding.coder_tester import CoderTester
+from pettingllms_envs.environments.coding.rules import CodingState
+from pettingllms_envs.environments.coding.text import CASES_FORMAT, PROGRAM_FORMAT, answer_table, problem_text
 from pettingllms_envs.graders.code import grade
 from pettingllms_envs.replies import fenced_blocks
 from pettingllms_envs.replies.fences import MAX_PROGRAM
 from pettingllms_envs.sandbox import StdinTest
-from pettingllms_envs.tasks.apps import Apps
-from pettingllms_envs.tasks.coding import CodingState
-from pettingllms_envs.tasks.coding_text import CASES_FORMAT, PROGRAM_FORMAT, answer_table, problem_text
-from pettingllms_envs.workflows.coder_tester import CoderTester
 
 
 ROOT = Path(__file__).parents[2]

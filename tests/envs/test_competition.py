@@ -10,13 +10,13 @@ import pytest
 
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.core import TEAM, Role, Transition
-from pettingllms_envs.tasks.kuhn_poker import KuhnPoker, KuhnState
+from pettingllms_envs.environments.kuhn_poker.rules import KuhnPoker, KuhnState
+from pettingllms_envs.environments.plan_path.rules import PlanPath
 from pettingllms_envs.tasks.multiplayer import MultiplayerTask
-from pettingllms_envs.tasks.plan_path import PlanPath
+from pettingllms_envs.teams.match import Match
+from pettingllms_envs.teams.single import Single
 from pettingllms_envs.testing import Report, Result, check
 from pettingllms_envs.testing.competition import alone
-from pettingllms_envs.workflows.match import Match
-from pettingllms_envs.workflows.single import Single
 from stag_hunt import HARE, STAG, Hunt, StagHunt
 
 

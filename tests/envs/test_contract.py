@@ -9,8 +9,8 @@ import pytest
 
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.core import Transition, Unreadable
-from pettingllms_envs.workflows.draft_plan import DraftPlan
-from pettingllms_envs.workflows.single import Single, SingleState
+from pettingllms_envs.teams.draft_plan import DraftPlan
+from pettingllms_envs.teams.single import Single, SingleState
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,14 +15,8 @@ import pytest
 
 import pettingllms_envs
 from pettingllms_envs.assembly import assemble
-from pettingllms_envs.features import Form, Forms, Memory
-from pettingllms_envs.tasks.archives import Archives, ArchivesState
-from pettingllms_envs.tasks.note_taking import NoteTaking
-from pettingllms_envs.tasks.note_taking_bound import count_notes, counting_bound
-from pettingllms_envs.testing import Result, check
-from pettingllms_envs.testing.cooperation import bound_of_memory, lone_bound, play_forms
-from pettingllms_envs.testing.play import Failed, best
-from pettingllms_envs.workflows.librarians import (
+from pettingllms_envs.bounds import Memory
+from pettingllms_envs.environments.archives.librarians import (
     FullLibrarian,
     LibrarianTeam,
     LoneLibrarian,
@@ -30,7 +24,14 @@ from pettingllms_envs.workflows.librarians import (
     SilentLibrarians,
     SilentPair,
 )
-from pettingllms_envs.workflows.note_takers import FullView, LoneNoteTaker, NoteTakers, SilentNoteTakers
+from pettingllms_envs.environments.archives.rules import Archives, ArchivesState
+from pettingllms_envs.environments.note_taking.bound import count_notes, counting_bound
+from pettingllms_envs.environments.note_taking.note_takers import FullView, LoneNoteTaker, NoteTakers, SilentNoteTakers
+from pettingllms_envs.environments.note_taking.rules import NoteTaking
+from pettingllms_envs.features import Form, Forms
+from pettingllms_envs.testing import Result, check
+from pettingllms_envs.testing.cooperation import bound_of_memory, lone_bound, play_forms
+from pettingllms_envs.testing.play import Failed, best
 
 
 LIBRARIANS = (LibrarianTeam, SilentLibrarians, LoneLibrarian, FullLibrarian, RoutedLibrarian)

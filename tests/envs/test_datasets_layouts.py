@@ -27,11 +27,13 @@ from hub_rows import (
     ROWS,
     packed,
 )
-from pettingllms_envs.datasets import LAYOUTS, CodeProblem, MathProblem, answer_columns, blobs, judging
-from pettingllms_envs.datasets.answers import plain
+from pettingllms_envs.datasets import LAYOUTS, MathProblem, answer_columns, judging
+from pettingllms_envs.datasets.code_problems import CodeProblem
 from pettingllms_envs.datasets.columns import find_layout
-from pettingllms_envs.datasets.problems import QuestionProblem
 from pettingllms_envs.datasets.rows import BadRow, LeftOut
+from pettingllms_envs.environments.coding import blobs
+from pettingllms_envs.environments.mathematics.answer_rows import plain
+from pettingllms_envs.environments.search.questions import QuestionProblem
 from pettingllms_envs.sandbox import LEETCODE_PRELUDE
 from pettingllms_envs.sandbox.values import CallTest, StdinTest
 

@@ -320,13 +320,18 @@ def test_unjudged_problems_are_counted_by_reason_unless_they_are_asked_for(lines
 
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: Writes) -> Path:
-    """A package with rows of its own in the columns of APPS and of AIME."""
+    """A package with rows of its own in the columns of APPS and of AIME, in the folders of two environments."""
     for split, number in (("train", 1), ("validation", 2), ("test", 3)):
         lines(f"codeparrot__apps__{split}.jsonl", {**APPS, "problem_id": number})
     lines("opencompass__AIME2025__AIME2025-I__test.jsonl", {"question": "?", "answer": "16"})
     lines("livecodebench__code_generation_lite__test6.jsonl", ROWS["live_code_bench"])
-    monkeypatch.setattr(sources, "OWN", tmp_path)
-    return tmp_path
+    folder = tmp_path / "environments"
+    for name, files in (("coding", ("codeparrot*", "livecodebench*")), ("mathematics", ("opencompass*",))):
+        (folder / name / "data").mkdir(parents=True)
+        for file in (file for pattern in files for file in tmp_path.glob(pattern)):
+            file.rename(folder / name / "data" / file.name)
+    monkeypatch.setattr(sources, "ENVIRONMENTS", folder)
+    return folder / "coding" / "data"
 
 
 @pytest.mark.parametrize("name", ["own:apps", "own:codeparrot/apps", "own:codeparrot__apps"])

@@ -9,7 +9,8 @@ import pytest
 
 from data_files import PUBLIC, needs_public
 from pettingllms_envs import sandbox
-from pettingllms_envs.datasets import CodeProblem, MathProblem, judging, load
+from pettingllms_envs.datasets import MathProblem, judging, load
+from pettingllms_envs.datasets.code_problems import CodeProblem
 from pettingllms_envs.datasets.overlap import Statement, overlaps
 
 

@@ -15,14 +15,13 @@ import pettingllms_envs
 from fixed_pair import PAIR, fixed_pair
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.core import ToolResult, ToolSpec, Unreadable
-from pettingllms_envs.tasks.archives import Archives
-from pettingllms_envs.tasks.math import Math
-from pettingllms_envs.tasks.plan_path import PlanPath
-from pettingllms_envs.testing import CHECKS, check
-from pettingllms_envs.workflows import design_team
-from pettingllms_envs.workflows.design_leaks import Leaks, answer_in_job, measure_leaks, solved_without_question
-from pettingllms_envs.workflows.designed import Designed
-from pettingllms_envs.workflows.designs import (
+from pettingllms_envs.environments.archives.rules import Archives
+from pettingllms_envs.environments.mathematics.math import Math
+from pettingllms_envs.environments.plan_path.rules import PlanPath
+from pettingllms_envs.teams import design_team
+from pettingllms_envs.teams.design_leaks import Leaks, answer_in_job, measure_leaks, solved_without_question
+from pettingllms_envs.teams.designed import Designed
+from pettingllms_envs.teams.designs import (
     Design,
     Limits,
     Member,
@@ -31,6 +30,7 @@ from pettingllms_envs.workflows.designs import (
     read_design,
     write_design,
 )
+from pettingllms_envs.testing import CHECKS, check
 
 
 LIMITS = Limits(members=3, rounds=2, job_chars=20, palette=("python",), member_tools=1)

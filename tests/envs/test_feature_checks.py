@@ -13,13 +13,13 @@ from PIL import Image as Picture
 
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.core import TEAM, Role, ToolResult, Transition
+from pettingllms_envs.environments.plan_path.rules import PlanPath
 from pettingllms_envs.observations import Image, Prompt
 from pettingllms_envs.quoting import escape
-from pettingllms_envs.tasks.plan_path import PlanPath
+from pettingllms_envs.teams.base import TurnState, TurnWorkflow
+from pettingllms_envs.teams.single import Single, SingleState
+from pettingllms_envs.teams.tool_calls import ToolCalls
 from pettingllms_envs.testing import check
-from pettingllms_envs.workflows.base import TurnState, TurnWorkflow
-from pettingllms_envs.workflows.single import Single, SingleState
-from pettingllms_envs.workflows.tool_calls import ToolCalls
 from test_tool_calls import ECHO
 
 

@@ -17,32 +17,31 @@ import pettingllms_envs
 from code_problems import SQUARE, UNIQUE
 from pettingllms_envs import registry
 from pettingllms_envs.aec import TextEnv
-from pettingllms_envs.core import Role, ToolResult, ToolSpec
+from pettingllms_envs.core import TOOL_CALLS, Role, ToolResult, ToolSpec
+from pettingllms_envs.environments.archives.rules import Archives
+from pettingllms_envs.environments.coding.apps import Apps
+from pettingllms_envs.environments.coding.coder_tester import CoderTester
+from pettingllms_envs.environments.coding.rules import CodingState
+from pettingllms_envs.environments.mathematics.math import Math
+from pettingllms_envs.environments.mathematics.rules import AnswerState
+from pettingllms_envs.environments.mathematics.single_reasoner import SingleReasoner
+from pettingllms_envs.environments.mathematics.tool_reasoner import ToolReasoner
+from pettingllms_envs.environments.plan_path.rules import PlanPath
 from pettingllms_envs.quoting import escape, quote
 from pettingllms_envs.replies import fence
 from pettingllms_envs.spaces import ChatText
-from pettingllms_envs.tasks.answering import AnswerState
-from pettingllms_envs.tasks.apps import Apps
-from pettingllms_envs.tasks.archives import Archives
-from pettingllms_envs.tasks.coding import CodingState
-from pettingllms_envs.tasks.math import Math
-from pettingllms_envs.tasks.plan_path import PlanPath
 from pettingllms_envs.tasks.rows import RowProblem, RowState, RowTask
+from pettingllms_envs.teams.designed import Designed
+from pettingllms_envs.teams.draft_plan import DraftPlan
+from pettingllms_envs.teams.ensemble import Ensemble
+from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
 from pettingllms_envs.testing import check
 from pettingllms_envs.testing.forged_prompts import TEXT
-from pettingllms_envs.workflows.coder_tester import CoderTester
-from pettingllms_envs.workflows.designed import Designed
-from pettingllms_envs.workflows.draft_plan import DraftPlan
-from pettingllms_envs.workflows.ensemble import Ensemble
-from pettingllms_envs.workflows.functions import Ask, Game, Questions, function_workflow
-from pettingllms_envs.workflows.single_reasoner import SingleReasoner
-from pettingllms_envs.workflows.tool_calls import STYLES
-from pettingllms_envs.workflows.tool_reasoner import ToolReasoner
 from test_tool_calls import ECHO
 
 
 PACKAGE = Path(pettingllms_envs.__file__).parent
-SOURCES = ("pettingllms_envs.quoting", "pettingllms_envs.workflows.tools")
+SOURCES = ("pettingllms_envs.quoting", "pettingllms_envs.teams.tools")
 ESCAPING = {"escape", "quote", "quote_block", "quote_inline", "quote_headings", "shown", "ran"}
 
 
@@ -61,8 +60,13 @@ class Site(NamedTuple):
     function: str
     number: int
 
+    @property
+    def place(self) -> str:
+        """The module with its folder, `"sokoban.text"`."""
+        return ".".join(self.module.split(".")[-2:])
+
     def __str__(self) -> str:
-        return ".".join(filter(None, (self.module.rpartition(".")[2], self.owner, self.function, str(self.number))))
+        return ".".join(filter(None, (self.place, self.owner, self.function, str(self.number))))
 
 
 def names(function: ast.AST, module: ast.Module) -> list[ast.Name]:
@@ -82,9 +86,11 @@ def functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
 
 
 def sites() -> Iterator[Site]:
-    for file in sorted([*PACKAGE.glob("tasks/*.py"), *PACKAGE.glob("workflows/*.py")]):
+    for file in sorted(
+        file for folder in ("environments", "tasks", "teams") for file in PACKAGE.glob(f"{folder}/**/*.py")
+    ):
         tree = ast.parse(file.read_text(encoding="utf-8"))
-        module = f"pettingllms_envs.{file.parent.name}.{file.stem}"
+        module = ".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts)
         for owner, function in functions(tree):
             yield from (Site(module, owner, function.name, number) for number in range(len(names(function, tree))))
 
@@ -165,29 +171,29 @@ def coding(workflow: Any) -> Callable[[], TextEnv]:
 
 
 ENVIRONMENTS: dict[str, tuple[Callable[[], TextEnv], ...]] = {
-    "answering": (
+    "mathematics.rules": (
         lambda: TextEnv(ToolReasoner(Sums(), executor=echo)),
         lambda: TextEnv(DraftPlan(Sums())),
         lambda: TextEnv(Designed(Sums(), disguised=True)),
     ),
-    "answer_rounds": (lambda: TextEnv(Ensemble(Sums())),),
-    "base": (lambda: TextEnv(DraftPlan(Riddles())),),
-    "coding": (coding(CoderTester),),
-    "coding_text": (coding(CoderTester),),
-    "hidden_bench": (made("hidden_bench"),),
-    "rows": (lambda: TextEnv(DraftPlan(Riddles())),),
-    "search": (made("search"),),
-    "channels": (made("archives"),),
-    "prompt_messages": (made("conversation"),),
-    "design_team": (made("archives", workflow="designed"),),
-    "designed": (made("archives", workflow="designed"), lambda: TextEnv(Designed(Forged()))),
-    "discussion": (made("hidden_bench"),),
-    "searchers": (made("search"),),
-    "single_reasoner": (lambda: TextEnv(SingleReasoner(Sums(), tools=True, executor=echo)),),
-    "tool_calls": tuple(made("plan_path", role_tools=[ECHO], tool_calls=style) for style in STYLES),
-    "tool_plan": (made("plan_path", workflow="tool_plan", executor=echo),),
-    "tool_reasoner": (lambda: TextEnv(ToolReasoner(Sums(), executor=echo)),),
-    "tools": (lambda: TextEnv(ToolReasoner(Sums(), executor=echo)),),
+    "teams.answer_rounds": (lambda: TextEnv(Ensemble(Sums())),),
+    "tasks.base": (lambda: TextEnv(DraftPlan(Riddles())),),
+    "coding.rules": (coding(CoderTester),),
+    "coding.text": (coding(CoderTester),),
+    "hidden_bench.rules": (made("hidden_bench"),),
+    "tasks.rows": (lambda: TextEnv(DraftPlan(Riddles())),),
+    "search.rules": (made("search"),),
+    "teams.channels": (made("archives"),),
+    "tasks.prompt_messages": (made("conversation"),),
+    "teams.design_team": (made("archives", workflow="designed"),),
+    "teams.designed": (made("archives", workflow="designed"), lambda: TextEnv(Designed(Forged()))),
+    "hidden_bench.discussion": (made("hidden_bench"),),
+    "search.searchers": (made("search"),),
+    "mathematics.single_reasoner": (lambda: TextEnv(SingleReasoner(Sums(), tools=True, executor=echo)),),
+    "teams.tool_calls": tuple(made("plan_path", role_tools=[ECHO], tool_calls=style) for style in TOOL_CALLS),
+    "teams.tool_plan": (made("plan_path", workflow="tool_plan", executor=echo),),
+    "mathematics.tool_reasoner": (lambda: TextEnv(ToolReasoner(Sums(), executor=echo)),),
+    "teams.tools": (lambda: TextEnv(ToolReasoner(Sums(), executor=echo)),),
 }
 """Environments that reach the places of a module."""
 
@@ -208,7 +214,7 @@ def everything() -> list[Any]:
     """
     names = [entry.name for entry in registry.entries()]
     pairs = [(name, each) for name in names for each in pettingllms_envs.make(name).metadata["workflows"]]
-    styles = {name: ("native",) if name == "conversation" else STYLES for name in names}
+    styles = {name: ("native",) if name == "conversation" else TOOL_CALLS for name in names}
     return [(*pair, style) for pair in pairs for style in (None, *styles[pair[0]])]
 
 
@@ -235,16 +241,16 @@ def test_every_environment_of_ours_passes(name: str, workflow: str, style: str |
 def test_the_check_fails_where_a_text_is_not_escaped(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     function, code = without(site)
     monkeypatch.setattr(function, "__code__", code)
-    results = [result for make in ENVIRONMENTS[site.module.rpartition(".")[2]] for result in CHECK(make)]
+    results = [result for make in ENVIRONMENTS[site.place] for result in CHECK(make)]
     assert any("expected it escaped" in result.detail for result in results), "\n".join(map(str, results))
 
 
-@pytest.mark.parametrize("module", ["coding", "coding_text"])
+@pytest.mark.parametrize("module", ["rules", "text"])
 def test_the_check_fails_where_a_fence_is_as_long_as_one_in_the_text(
     module: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        f"pettingllms_envs.tasks.{module}.quote_block", lambda text, word="": fence(escape(text), word)
+        f"pettingllms_envs.environments.coding.{module}.quote_block", lambda text, word="": fence(escape(text), word)
     )
     (result,) = CHECK(coding(CoderTester))
     assert result.status == "failed"

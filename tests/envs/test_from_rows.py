@@ -16,7 +16,7 @@ from pettingllms_envs import testing
 from pettingllms_envs.core import Role
 from pettingllms_envs.features import HasOracle
 from pettingllms_envs.tasks.rows import RowTask, graded_rows
-from pettingllms_envs.workflows.functions import Ask, Game, Questions
+from pettingllms_envs.teams.functions import Ask, Game, Questions
 
 
 ROWS = [

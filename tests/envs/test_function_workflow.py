@@ -11,10 +11,10 @@ import pytest
 import debate_v0
 from pettingllms_envs.assembly import assemble
 from pettingllms_envs.core import Role, ToolResult, Unreadable
+from pettingllms_envs.environments.plan_path.rules import PlanPath
 from pettingllms_envs.observations import Prompt
-from pettingllms_envs.tasks.plan_path import PlanPath
+from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
 from pettingllms_envs.testing import conforms
-from pettingllms_envs.workflows.functions import Ask, Game, Questions, function_workflow
 
 
 LONE = Role("solver", "You are the solver.")

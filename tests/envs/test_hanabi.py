@@ -13,8 +13,8 @@ import pytest
 import pettingllms_envs
 from hanabi_table import Table
 from pettingllms_envs.core import SPLITS, Unreadable
-from pettingllms_envs.tasks.hanabi import Hanabi, HanabiState
-from pettingllms_envs.tasks.hanabi_cards import VARIANTS, Card, HanabiMove, all_cards, canonical, legal_moves
+from pettingllms_envs.environments.hanabi.cards import VARIANTS, Card, HanabiMove, all_cards, canonical, legal_moves
+from pettingllms_envs.environments.hanabi.rules import Hanabi, HanabiState
 from pettingllms_envs.testing import check
 
 

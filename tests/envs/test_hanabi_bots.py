@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 import pettingllms_envs
-from pettingllms_envs.tasks.hanabi import Hanabi
-from pettingllms_envs.tasks.hanabi_bots import BOTS
-from pettingllms_envs.tasks.hanabi_cards import (
+from pettingllms_envs.environments.hanabi.bots import BOTS
+from pettingllms_envs.environments.hanabi.cards import (
     VARIANTS,
     Card,
     HanabiMove,
@@ -22,6 +21,7 @@ from pettingllms_envs.tasks.hanabi_cards import (
     legal_moves,
     unseen,
 )
+from pettingllms_envs.environments.hanabi.rules import Hanabi
 
 
 def known(words: str) -> Knowledge:

@@ -12,10 +12,10 @@ import pytest
 import pettingllms_envs
 from pettingllms_envs.core import Unreadable
 from pettingllms_envs.datasets import load
-from pettingllms_envs.datasets.problems import HiddenProfile
-from pettingllms_envs.tasks.hidden_bench import HiddenBench
+from pettingllms_envs.environments.hidden_bench.discussion import FullProfile, GroupDiscussion, SilentDiscussion
+from pettingllms_envs.environments.hidden_bench.rows import HiddenProfile
+from pettingllms_envs.environments.hidden_bench.rules import HiddenBench
 from pettingllms_envs.testing import check
-from pettingllms_envs.workflows.discussion import FullProfile, GroupDiscussion, SilentDiscussion
 
 
 WORKFLOWS = {each.name: each for each in (GroupDiscussion, SilentDiscussion, FullProfile)}

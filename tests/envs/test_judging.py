@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from pettingllms_envs.datasets import CodeProblem, judging
+from pettingllms_envs.datasets import judging
+from pettingllms_envs.datasets.code_problems import CodeProblem
 from pettingllms_envs.datasets.judging import Rules
 from pettingllms_envs.sandbox import StdinTest
 from pettingllms_envs.sandbox.compare import same_tokens

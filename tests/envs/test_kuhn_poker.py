@@ -11,8 +11,8 @@ import pytest
 
 import pettingllms_envs
 from pettingllms_envs.core import Unreadable
-from pettingllms_envs.tasks.kuhn_poker import KuhnPoker, KuhnState
-from pettingllms_envs.tasks.kuhn_poker_equilibrium import bet_probability
+from pettingllms_envs.environments.kuhn_poker.equilibrium import bet_probability
+from pettingllms_envs.environments.kuhn_poker.rules import KuhnPoker, KuhnState
 from pettingllms_envs.testing import check
 
 

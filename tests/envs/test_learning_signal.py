@@ -12,10 +12,10 @@ from pettingzoo import AECEnv
 import pettingllms_envs
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.core import Role, Transition
+from pettingllms_envs.environments.plan_path.rules import PlanPath
 from pettingllms_envs.spaces import ChatText
-from pettingllms_envs.tasks.plan_path import PlanPath
+from pettingllms_envs.teams.draft_plan import PLANNER, DraftPlan
 from pettingllms_envs.testing import Result, check
-from pettingllms_envs.workflows.draft_plan import PLANNER, DraftPlan
 
 
 Pay = Mapping[str, float]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from code_problems import RIGHT, SQUARE, UNIQUE
-from pettingllms_envs.datasets.problems import CodeProblem
+from pettingllms_envs.datasets.code_problems import CodeProblem
 from pettingllms_envs.graders.cases import best_cases, review, wrong_programs
 from pettingllms_envs.graders.code import limits_of
 from pettingllms_envs.graders.mutants import mutants

@@ -14,10 +14,10 @@ import pytest
 
 import pettingllms_envs
 from pettingllms_envs.core import Unreadable
-from pettingllms_envs.tasks.note_taking import DigitsMove, NoteTaking, NoteTakingState
-from pettingllms_envs.tasks.note_taking_bound import count_notes, counting_bound
+from pettingllms_envs.environments.note_taking.bound import count_notes, counting_bound
+from pettingllms_envs.environments.note_taking.note_takers import FullView, LoneNoteTaker, NoteTakers, SilentNoteTakers
+from pettingllms_envs.environments.note_taking.rules import DigitsMove, NoteTaking, NoteTakingState
 from pettingllms_envs.testing import check
-from pettingllms_envs.workflows.note_takers import FullView, LoneNoteTaker, NoteTakers, SilentNoteTakers
 
 
 Policy = Callable[[str], str]

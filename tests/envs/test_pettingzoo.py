@@ -20,9 +20,9 @@ from pettingzoo.utils.conversions import aec_to_parallel_wrapper
 import pettingllms_envs
 from pettingllms_envs import plan_path_v0
 from pettingllms_envs.core import Unreadable
+from pettingllms_envs.environments.plan_path.rules import PlanPath
 from pettingllms_envs.observations import Image
 from pettingllms_envs.spaces import ChatParts, ChatText
-from pettingllms_envs.tasks.plan_path import PlanPath
 from pettingllms_envs.testing import check
 
 

@@ -17,11 +17,12 @@ from pyarrow import parquet
 import pettingllms_envs
 from pettingllms_envs import testing
 from pettingllms_envs.core import Role
-from pettingllms_envs.observations import DATA_URL, Image, read_observation
+from pettingllms_envs.environments.conversation.prompts import Prompts
+from pettingllms_envs.observations import DATA_URL, Image
 from pettingllms_envs.pictures import image_of, opened
-from pettingllms_envs.tasks.prompts import Prompts
+from pettingllms_envs.prompts import read_observation
 from pettingllms_envs.tasks.rows import graded_rows
-from pettingllms_envs.workflows.functions import Ask, Game, Questions
+from pettingllms_envs.teams.functions import Ask, Game, Questions
 
 
 def drawn(red: int) -> Picture.Image:

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pettingllms_envs.core import SPLITS, Unreadable
+from pettingllms_envs.environments.plan_path.generator import _mask, _stem
+from pettingllms_envs.environments.plan_path.grid import PlanPathState, distance, form, within
+from pettingllms_envs.environments.plan_path.rules import PlanPath
 from pettingllms_envs.instances import split_of
-from pettingllms_envs.tasks.plan_path import PlanPath
-from pettingllms_envs.tasks.plan_path_generator import _mask, _stem
-from pettingllms_envs.tasks.plan_path_grid import PlanPathState, distance, form, within
 
 
 @pytest.mark.parametrize(

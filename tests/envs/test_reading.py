@@ -8,16 +8,18 @@ import pytest
 
 import pettingllms_envs
 from pettingllms_envs.core import Unreadable
+from pettingllms_envs.environments.coding.live_code_bench import LiveCodeBench
+from pettingllms_envs.environments.plan_path.rules import PlanPath
+from pettingllms_envs.environments.search.rules import Search, SearchMove
+from pettingllms_envs.environments.sudoku.rules import Sudoku
 from pettingllms_envs.programs.replies import read_reply
-from pettingllms_envs.replies.reading import TWO_ANSWERS, with_reading, without_thoughts
+from pettingllms_envs.replies.fences import without_thoughts
+from pettingllms_envs.replies.marks import TWO_ANSWERS
+from pettingllms_envs.replies.reading import with_reading
 from pettingllms_envs.tasks.base import OpenTask
-from pettingllms_envs.tasks.live_code_bench import LiveCodeBench
-from pettingllms_envs.tasks.plan_path import PlanPath
-from pettingllms_envs.tasks.search import Search, SearchMove
-from pettingllms_envs.tasks.sudoku import Sudoku
+from pettingllms_envs.teams.designs import Design, Limits, Member, read_design, write_design
 from pettingllms_envs.tools import make_tool
 from pettingllms_envs.tools.calls import Call, only_text, read_native_calls, read_text_calls
-from pettingllms_envs.workflows.designs import Design, Limits, Member, read_design, write_design
 
 
 MOVES = with_reading(PlanPath(), strict=False)

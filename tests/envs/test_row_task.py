@@ -17,7 +17,7 @@ from pettingllms_envs.core import Unreadable
 from pettingllms_envs.episodes.observing import problem_of
 from pettingllms_envs.evaluation.bench import choose
 from pettingllms_envs.tasks.rows import RowTask, read_table
-from pettingllms_envs.workflows.single import Single
+from pettingllms_envs.teams.single import Single
 
 
 def task_on(path: Path, rows: list[dict[str, Any]], score: float = 0.5) -> RowTask:

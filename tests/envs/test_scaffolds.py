@@ -20,7 +20,7 @@ import pettingllms_envs
 from pettingllms_envs import cli, installing, testing
 from pettingllms_envs.commands import new
 from pettingllms_envs.episodes import files
-from pettingllms_envs.workflows.designs import Design, Member, write_design
+from pettingllms_envs.teams.designs import Design, Member, write_design
 
 
 ROOT = Path(__file__).parents[2]

@@ -14,11 +14,11 @@ import pettingllms_envs
 from hub_rows import FLASH_RAG, HOTPOT_QA
 from pettingllms_envs.core import Unreadable
 from pettingllms_envs.datasets import LAYOUTS, load
-from pettingllms_envs.datasets.problems import QuestionProblem
+from pettingllms_envs.environments.search.questions import QuestionProblem
+from pettingllms_envs.environments.search.rules import Search, SearchMove, SearchState
+from pettingllms_envs.environments.search.searchers import LoneSearcher, SearchTeam
 from pettingllms_envs.retrieval import Passage, RetrieverFailed
-from pettingllms_envs.tasks.search import Search, SearchMove, SearchState
 from pettingllms_envs.testing import check
-from pettingllms_envs.workflows.searchers import LoneSearcher, SearchTeam
 from retriever_server import documents, retrieving
 
 

@@ -12,10 +12,10 @@ import pytest
 
 from data_files import public
 from pettingllms_envs.core import SPLITS, Unreadable, team_return
-from pettingllms_envs.tasks.sokoban import Sokoban, SokobanState
-from pettingllms_envs.tasks.sokoban_generator import levels
-from pettingllms_envs.tasks.sokoban_levels import load_levels, write_level
-from pettingllms_envs.tasks.sokoban_solver import solve
+from pettingllms_envs.environments.sokoban.generator import levels
+from pettingllms_envs.environments.sokoban.levels import load_levels, write_level
+from pettingllms_envs.environments.sokoban.rules import Sokoban, SokobanState
+from pettingllms_envs.environments.sokoban.solver import solve
 
 
 # Two pushes to the right. From the cell below the player it is 3 moves, and one more for each cell to the right.
@@ -354,7 +354,7 @@ def test_no_room_is_in_two_splits_even_turned_or_mirrored() -> None:
 
 def test_instances_are_the_same_in_another_process_with_another_hash_seed() -> None:
     program = (
-        "from pettingllms_envs.tasks.sokoban import Sokoban\n"
+        "from pettingllms_envs.environments.sokoban.rules import Sokoban\n"
         "for task in (Sokoban(), Sokoban(boxes=2), Sokoban(10, 4)):\n"
         "    for seed in range(2):\n"
         "        state = task.generate(seed, split='test', level=None)\n"

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from data_files import SHIPPED, public
-from pettingllms_envs.tasks.sokoban_bound import DEAD, FAR, Position, lower_bound, matching, region, room_of
-from pettingllms_envs.tasks.sokoban_generator import Difficulty, draws
-from pettingllms_envs.tasks.sokoban_levels import load_levels, read_level, write_level
-from pettingllms_envs.tasks.sokoban_solver import SearchLimitError, Solution, solve
+from pettingllms_envs.environments.sokoban.bound import DEAD, FAR, Position, lower_bound, matching, region, room_of
+from pettingllms_envs.environments.sokoban.generator import Difficulty, draws
+from pettingllms_envs.environments.sokoban.levels import load_levels, read_level, write_level
+from pettingllms_envs.environments.sokoban.solver import SearchLimitError, Solution, solve
 
 
 SMALL = "######\n#@$-.#\n######"

@@ -14,7 +14,7 @@ from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.core import Unreadable
 from pettingllms_envs.state_digest import with_task, written
 from pettingllms_envs.tasks.base import OpenTask
-from pettingllms_envs.workflows.single import Single
+from pettingllms_envs.teams.single import Single
 
 
 class Pair(NamedTuple):

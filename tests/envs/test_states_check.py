@@ -12,8 +12,8 @@ from pettingzoo import AECEnv
 
 import pettingllms_envs
 from pettingllms_envs import cli, testing
+from pettingllms_envs.teams.functions import Ask
 from pettingllms_envs.testing import Result, check
-from pettingllms_envs.workflows.functions import Ask
 from planted_states import PLANTED, keeps_reply, of_function, rounds
 
 

@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pettingllms_envs.core import SPLITS, Unreadable
+from pettingllms_envs.environments.sudoku.digging import form
+from pettingllms_envs.environments.sudoku.rules import EMPTIES, LEVELS, Sudoku, SudokuState
+from pettingllms_envs.environments.sudoku.solver import candidates, grade, shape_of, solutions
 from pettingllms_envs.features import Board
 from pettingllms_envs.instances import split_of
-from pettingllms_envs.tasks.sudoku import EMPTIES, LEVELS, Sudoku, SudokuState
-from pettingllms_envs.tasks.sudoku_digging import form
-from pettingllms_envs.tasks.sudoku_solver import candidates, grade, shape_of, solutions
 
 
 SIZES = (4, 6, 9)
@@ -501,9 +501,9 @@ def test_wrong_fields_are_errors_that_say_what_to_do(fields: dict[str, object], 
 
 def test_instances_are_equal_in_another_process_with_another_hash_seed() -> None:
     program = (
-        "import json; from pettingllms_envs.tasks.sudoku import Sudoku; print(json.dumps([Sudoku(size=size).generate("
-        "seed, split, level) for size in (4, 6, 9) for seed in (0, 1, -5, 10**20) for split in ('train', 'test') for"
-        " level in (None, 3)]))"
+        "import json; from pettingllms_envs.environments.sudoku.rules import Sudoku\n"
+        "print(json.dumps([Sudoku(size=size).generate(seed, split, level) for size in (4, 6, 9) for seed in "
+        "(0, 1, -5, 10**20) for split in ('train', 'test') for level in (None, 3)]))"
     )
     outputs = [
         subprocess.run(

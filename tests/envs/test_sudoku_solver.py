@@ -12,9 +12,9 @@ import pytest
 
 from data_files import SHIPPED
 from pettingllms_envs.core import SPLITS
-from pettingllms_envs.tasks import sudoku_table
-from pettingllms_envs.tasks.sudoku_digging import draw, form
-from pettingllms_envs.tasks.sudoku_solver import (
+from pettingllms_envs.environments.sudoku import table as sudoku_table
+from pettingllms_envs.environments.sudoku.digging import draw, form
+from pettingllms_envs.environments.sudoku.solver import (
     candidates,
     grade,
     has_other_digit,

@@ -11,7 +11,7 @@ from pettingzoo.test import api_test, seed_test
 from council import Council, Said
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.core import Role, Transition
-from pettingllms_envs.tasks.plan_path import PlanPath
+from pettingllms_envs.environments.plan_path.rules import PlanPath
 
 
 def council() -> TextEnv:

@@ -21,14 +21,14 @@ from pettingzoo.utils import BaseWrapper
 from pettingzoo.utils.conversions import turn_based_aec_to_parallel_wrapper
 
 from pettingllms_envs.aec import TextEnv
+from pettingllms_envs.environments.plan_path.rules import PlanPath
 from pettingllms_envs.episodes.difference import difference
 from pettingllms_envs.plan_path_v0 import raw_env
 from pettingllms_envs.spaces import ChatText
-from pettingllms_envs.tasks.plan_path import PlanPath
+from pettingllms_envs.teams.single import Single
 from pettingllms_envs.testing import CHECKS, Report, Result, check, conforms, replies
 from pettingllms_envs.testing.observations import telling
 from pettingllms_envs.testing.rewards import pieces
-from pettingllms_envs.workflows.single import Single
 
 
 class Sum(AECEnv):

@@ -14,16 +14,17 @@ from pettingllms_envs import plan_path_v0
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.assembly import assemble
 from pettingllms_envs.core import ToolResult, ToolSpec, Unreadable
-from pettingllms_envs.observations import PNG, Image, read_observation
+from pettingllms_envs.environments.kuhn_poker.rules import KuhnPoker
+from pettingllms_envs.environments.plan_path.rules import PlanPath
+from pettingllms_envs.observations import PNG, Image
+from pettingllms_envs.prompts import read_observation
 from pettingllms_envs.quoting import lines_outside
-from pettingllms_envs.tasks.kuhn_poker import KuhnPoker
-from pettingllms_envs.tasks.plan_path import PlanPath
+from pettingllms_envs.teams.draft_plan import DraftPlan
+from pettingllms_envs.teams.match import Match
+from pettingllms_envs.teams.tool_calls import ToolCalls
 from pettingllms_envs.testing import check
 from pettingllms_envs.tools import Call, make_tool, read_native_calls, read_text_calls, tool_names, written_call
 from pettingllms_envs.tools.calls import text_call
-from pettingllms_envs.workflows.draft_plan import DraftPlan
-from pettingllms_envs.workflows.match import Match
-from pettingllms_envs.workflows.tool_calls import ToolCalls
 
 
 TEXT = {"type": "object", "properties": {"words": {"type": "string"}}, "required": ["words"]}

@@ -6,12 +6,12 @@ import pytest
 
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.core import ToolResult, Unreadable
+from pettingllms_envs.environments.plan_path.grid import PlanPathState
+from pettingllms_envs.environments.plan_path.rules import PlanPath
 from pettingllms_envs.plan_path_v0 import raw_env
 from pettingllms_envs.replies import only_program
-from pettingllms_envs.sandbox import ToolExecutor
-from pettingllms_envs.tasks.plan_path import PlanPath
-from pettingllms_envs.tasks.plan_path_grid import PlanPathState
-from pettingllms_envs.workflows.tool_plan import ToolPlan
+from pettingllms_envs.teams.tool_plan import ToolPlan
+from pettingllms_envs.teams.tools import DefaultExecutor
 
 
 PROGRAMS = {
@@ -115,7 +115,7 @@ def test_the_workflow_alone_has_no_executor() -> None:
 def test_an_environment_that_is_given_no_executor_runs_programs_in_the_sandbox() -> None:
     workflow = raw_env(size=4, workflow="tool_plan").workflow
     assert isinstance(workflow, ToolPlan)
-    assert workflow.executor == ToolExecutor()
+    assert workflow.executor == DefaultExecutor()
 
 
 def test_a_snapshot_goes_on_with_another_executor(env: TextEnv) -> None:

@@ -15,13 +15,14 @@ import pettingllms_envs
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.assembly import assemble
 from pettingllms_envs.core import Role
+from pettingllms_envs.environments.plan_path.rules import FLOOR, GOAL, WALKER, WALL, PlanPath
 from pettingllms_envs.features import Tile
-from pettingllms_envs.observations import Image, text_of
-from pettingllms_envs.tasks.plan_path import FLOOR, GOAL, WALKER, WALL, PlanPath
+from pettingllms_envs.observations import Image
+from pettingllms_envs.prompts import text_of
+from pettingllms_envs.teams.base import TurnWorkflow
+from pettingllms_envs.teams.single import Single
 from pettingllms_envs.testing import check, conforms
 from pettingllms_envs.views import SIDE
-from pettingllms_envs.workflows.base import TurnWorkflow
-from pettingllms_envs.workflows.single import Single
 
 
 BOARDS = ("plan_path", "sokoban", "sudoku")

@@ -9,9 +9,9 @@ import pytest
 
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.core import TEAM, Role, scalars, system_prompt
+from pettingllms_envs.environments.plan_path.rules import PlanPath
 from pettingllms_envs.plan_path_v0 import raw_env
-from pettingllms_envs.tasks.plan_path import PlanPath
-from pettingllms_envs.workflows.base import TurnWorkflow
+from pettingllms_envs.teams.base import TurnWorkflow
 
 
 Maker = Callable[..., TextEnv]

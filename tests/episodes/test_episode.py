@@ -16,7 +16,7 @@ from pettingllms_envs.agents.base import AgentFailed, Null, Oracle, Reply, Reque
 from pettingllms_envs.episodes import files
 from pettingllms_envs.episodes.episode import Instance, RunLimits, Stopped, derived_seed, episode
 from pettingllms_envs.episodes.replay import replay
-from pettingllms_envs.observations import read_observation
+from pettingllms_envs.prompts import read_observation
 
 
 DOCS = Path(__file__).parents[2] / "docs" / "records.md"

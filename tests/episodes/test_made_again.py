@@ -16,12 +16,12 @@ import whisper_v0
 from pettingllms_envs import cli, registry, settings
 from pettingllms_envs.agents.spec import AgentSpec
 from pettingllms_envs.assembly import assemble
+from pettingllms_envs.environments.plan_path.rules import PlanPath
 from pettingllms_envs.episodes import files
 from pettingllms_envs.episodes.replay import replay, same_bytes
 from pettingllms_envs.evaluation import bench as benches
 from pettingllms_envs.page.build import page
 from pettingllms_envs.registry import Entry
-from pettingllms_envs.tasks.plan_path import PlanPath
 
 
 Run = Callable[..., tuple[int, str]]

@@ -22,9 +22,9 @@ from pettingllms_envs.episodes.recorded import Recorded
 from pettingllms_envs.episodes.replay import replay, same_bytes
 from pettingllms_envs.evaluation.compare import telling_settings
 from pettingllms_envs.evaluation.data_label import labelled
-from pettingllms_envs.evaluation.influence import of_roles
 from pettingllms_envs.page.boards import Boards
 from pettingllms_envs.page.read import episode_of
+from pettingllms_envs.research.influence import of_roles
 from pettingllms_envs.tools import written_call
 
 

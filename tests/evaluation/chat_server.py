@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from pettingllms_envs.tasks.plan_path import PlanPath
-from pettingllms_envs.tasks.plan_path_text import read_board
+from pettingllms_envs.environments.plan_path.rules import PlanPath
+from pettingllms_envs.environments.plan_path.text import read_board
 
 
 @dataclass

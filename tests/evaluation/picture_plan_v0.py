@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 from pettingllms_envs.assembly import assemble
 from pettingllms_envs.core import Role
+from pettingllms_envs.environments.plan_path.rules import PlanPath
 from pettingllms_envs.rendering import observed
-from pettingllms_envs.tasks.plan_path import PlanPath
-from pettingllms_envs.workflows.draft_plan import ROLES, DraftPlan
+from pettingllms_envs.teams.draft_plan import ROLES, DraftPlan
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import pettingllms_envs
 from chat_server import serving
 from pettingllms_envs import cli
 from pettingllms_envs.episodes.files import read
-from pettingllms_envs.evaluation.blame import CallsAnew, squares
+from pettingllms_envs.research.blame import CallsAnew, squares
 
 
 def of(*values: float) -> list[dict[str, float]]:
@@ -131,8 +131,8 @@ def test_bench_says_which_call_of_a_program_decides_and_goes_on_where_it_was_sto
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setenv("COLUMNS", "120")
     with serving() as server:
-        line = ["bench", f"program:{tmp_path / 'team.py'}:team", "--model", "tiny", "--base-url", server.url]
-        line += ["--limit", "12", "--samples", "2", "--output", "out", "--blame", "3"]
+        line = ["blame", f"program:{tmp_path / 'team.py'}:team", "--model", "tiny", "--base-url", server.url]
+        line += ["--limit", "12", "--samples", "2", "--output", "out", "--replies", "3"]
         assert cli.main(line) == 0
         shown = capsys.readouterr().out
         assert "72 calls of 24 episodes answered anew 3 times each: 216 episodes to play on, about 432 calls." in shown
@@ -163,15 +163,15 @@ def test_bench_says_which_call_of_a_program_decides_and_goes_on_where_it_was_sto
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["plan_path", "--blame", "1"], "--blame is 1; expected at least 2."),
-        (["plan_path", "--blame", "2", "--cooperation"], "--blame and --cooperation were given; expected one"),
-        (["plan_path", "sudoku", "--blame", "2"], "--blame got several environments or models"),
+        (["plan_path", "--replies", "1"], "--replies is 1; expected at least 2."),
+        (["plan_path", "--model", "a", "--model", "b", "--replies", "2"], "--model was given 2 times; expected one"),
+        (["plan_path", "sudoku", "--replies", "2"], "unrecognized arguments: sudoku"),
     ],
 )
 def test_what_cannot_be_answered_anew_is_refused_before_anything_is_played(
     arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["bench", *arguments, "--agents", "null"]) == 2
+    assert cli.main(["blame", *arguments, "--agents", "null"]) == 2
     assert expected in capsys.readouterr().err
 
 
@@ -185,7 +185,7 @@ def test_an_environment_that_cannot_be_played_again_is_refused_before_anything_i
 
     made = pettingllms_envs.make
     monkeypatch.setattr(pettingllms_envs, "make", make)
-    line = ["bench", "plan_path", "--agents", "null", "--blame", "2", "--output", str(tmp_path / "out")]
+    line = ["blame", "plan_path", "--agents", "null", "--replies", "2", "--output", str(tmp_path / "out")]
     assert cli.main(line) == 2
     assert "the same replies need not lead to the same episode" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

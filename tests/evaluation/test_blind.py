@@ -15,10 +15,10 @@ from PIL import Image as Picture
 
 from chat_server import ChatServer, serving
 from pettingllms_envs import cli
+from pettingllms_envs.environments.plan_path.rules import GOAL, WALKER, WALL
 from pettingllms_envs.episodes.files import read
 from pettingllms_envs.episodes.prompts import digests_of, messages_of
-from pettingllms_envs.evaluation.blind import BlindRole
-from pettingllms_envs.tasks.plan_path import GOAL, WALKER, WALL
+from pettingllms_envs.research.blind import BlindRole
 
 
 SIZE = 3
@@ -55,15 +55,15 @@ def play(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, reply: Any, *more: str
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setattr(ChatServer, "answer", lambda server, body: answering(reply, server, body))
     with serving() as server:
-        line = ["bench", "plan_path", "--set", f"size={SIZE}", "--set", "num_turns=2", "--model", "tiny"]
+        line = ["blind", "plan_path", "--set", f"size={SIZE}", "--set", "num_turns=2", "--model", "tiny"]
         line += ["--base-url", server.url, "--limit", "24", "--output", "out", *more]
         assert cli.main(line) == 0
-    role = more[more.index("--blind") + 1]
+    role = more[more.index("--role") + 1]
     found: dict[str, Any] = json.loads(Path(f"out/blind-{role}/report.json").read_text())["blind"]
     return found
 
 
-ONE = ("--set", "workflow=single", "--set", "view=image", "--blind", "planner")
+ONE = ("--set", "workflow=single", "--set", "view=image", "--role", "planner")
 
 
 def test_a_player_that_looks_does_worse_with_the_pictures_of_other_instances(
@@ -110,7 +110,7 @@ def describes(server: ChatServer, body: dict[str, Any]) -> str:
 def test_the_pictures_of_one_role_are_exchanged_and_the_describer_is_paid_less(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    more = ("--set", "workflow=describer_solver", "--blind", "describer")
+    more = ("--set", "workflow=describer_solver", "--role", "describer")
     found = play(monkeypatch, tmp_path, describes, *more)["differences"]
     assert found["success"]["own"] == 1.0
     assert found["success"]["low"] > 0.1
@@ -130,7 +130,7 @@ def row(seed: int, *digests: str, agent: str = "planner_0") -> dict[str, Any]:
 def test_the_picture_is_that_of_the_next_instance_at_the_same_call_unless_it_is_the_same(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from pettingllms_envs.evaluation import blind
+    from pettingllms_envs.research import blind
 
     monkeypatch.setattr(blind, "read_image", lambda path, digest: digest)
     rows = [row(0, "a", "b"), row(1, "c"), row(2, "a", "d"), row(3)]
@@ -149,16 +149,16 @@ def test_the_picture_is_that_of_the_next_instance_at_the_same_call_unless_it_is_
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--blind", "planner"), "--blind planner: planner_0 was shown no pictures; expected those of several inst"),
-        (("--blind", "drafte"), "--blind is 'drafte'; expected one of 'drafter', 'planner'. Did you mean 'drafter'?"),
-        (("--blind", "planner", "--blame", "2"), "--blame and --blind were given; expected one of them. Ask for each"),
+        (("--role", "planner"), "--role planner: planner_0 was shown no pictures; expected those of several inst"),
+        (("--role", "drafte"), "--role is 'drafte'; expected one of 'drafter', 'planner'. Did you mean 'drafter'?"),
+        (("--workflow", "single"), "the following arguments are required: --role."),
         (
-            ("--workflow", "single", "--model", "a", "--model", "b", "--blind", "planner"),
-            "--blind got several environments or models; expected one of each.",
+            ("--workflow", "single", "--model", "a", "--model", "b", "--role", "planner"),
+            "--model was given 2 times; expected one team. Ask about each by itself.",
         ),
         (
-            ("--blind", "planner", "--set", "view=image", "--limit", "1"),
-            "--blind planner: planner_0 was shown 1 picture; expected those of several instances.",
+            ("--role", "planner", "--set", "view=image", "--limit", "1"),
+            "--role planner: planner_0 was shown 1 picture; expected those of several instances.",
         ),
     ],
 )
@@ -171,5 +171,5 @@ def test_a_mistake_ends_with_one_line_and_status_2(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
-    assert cli.main(["bench", "plan_path", "--agents", "oracle", "--limit", "2", *options]) == 2
+    assert cli.main(["blind", "plan_path", "--agents", "oracle", "--limit", "2", *options]) == 2
     assert message in capsys.readouterr().err

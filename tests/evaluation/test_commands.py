@@ -560,7 +560,7 @@ def test_the_documented_program_runs_and_prints_what_it_says(tmp_path: Path) -> 
 def test_every_command_and_option_that_is_documented_is_there(capsys: pytest.CaptureFixture[str]) -> None:
     text = (ROOT / "docs" / "benchmarking.md").read_text()
     helps = ""
-    for command in ("bench", "compare", "crossplay", "replay", "leaderboard", "runs"):
+    for command in ("bench", "blame", "blind", "compare", "crossplay", "replay", "leaderboard", "runs"):
         assert f"pettingllms {command} " in text
         with pytest.raises(SystemExit):
             cli.main([command, "--help"])

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pettingllms_envs.evaluation.paired import Comparison, bootstrap, compare, student, student_quantile
 from pettingllms_envs.evaluation.statistics import sign_flips
+from pettingllms_envs.research.studies.paired import Comparison, bootstrap, compare, student, student_quantile
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pettingllms_envs
 from made_rows import row
 from pettingllms_envs.agents.spec import AgentSpec
 from pettingllms_envs.evaluation import bench as benches
-from pettingllms_envs.evaluation.payoffs import Payoffs, Seating, cells, payoffs, seatings
+from pettingllms_envs.research.payoffs import Payoffs, Seating, cells, payoffs, seatings
 
 
 TWO = ("player_0", "player_1")

@@ -30,7 +30,7 @@ from pettingllms_envs.commands.suite import cells_of
 from pettingllms_envs.episodes import files
 from pettingllms_envs.evaluation import runner
 from pettingllms_envs.evaluation.suites import Player, is_suite, read_suite, shipped, suite_of
-from pettingllms_envs.workflows.designs import Design, Limits, read_design
+from pettingllms_envs.teams.designs import Design, Limits, read_design
 
 
 ROOT = Path(__file__).parents[2]

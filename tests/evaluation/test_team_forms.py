@@ -18,16 +18,17 @@ import pettingllms_envs
 from chat_server import Faults, serving
 from pettingllms_envs import cli
 from pettingllms_envs.agents.spec import AgentSpec
-from pettingllms_envs.commands.bench import one_cell
-from pettingllms_envs.commands.cooperation import arms_of
+from pettingllms_envs.commands import plug_ins
 from pettingllms_envs.commands.runs import asked
 from pettingllms_envs.episodes import files
 from pettingllms_envs.evaluation.compare import difference_of_shares
-from pettingllms_envs.evaluation.cooperation import Bound, Guesser, compare, differences, sentences
 from pettingllms_envs.evaluation.guessers import GuesserResult
 from pettingllms_envs.evaluation.statistics import wilson
 from pettingllms_envs.evaluation.team_forms import ArmForm, chosen, forms_of, inherited
 from pettingllms_envs.page.cooperation import page
+from pettingllms_envs.research.commands import one_team
+from pettingllms_envs.research.commands.cooperation import arms_of
+from pettingllms_envs.research.cooperation import Bound, Guesser, compare, differences, sentences
 from test_teams import adapter, write
 
 
@@ -232,8 +233,8 @@ def test_the_agents_of_a_form_are_the_teams_or_its_player() -> None:
 
 def arms(line: str) -> dict[str, Any]:
     """The benchmarks of the arms of a command."""
-    args = cli._parser({}).parse_args(["bench", *line.split(), "--cooperation", "--limit", "2"])
-    return arms_of(args, *asked(one_cell(args)))
+    args = one_team(cli._parser(plug_ins()).parse_args(["cooperation", *line.split(), "--limit", "2"]))
+    return arms_of(args, *asked(args))
 
 
 def test_a_trained_team_plays_its_forms_with_the_adapter_of_each_member(tmp_path: Path) -> None:
@@ -272,9 +273,7 @@ def test_a_form_can_have_agents_of_its_own(tmp_path: Path) -> None:
 
 
 def test_the_command_plays_every_form_and_writes_numbers_and_a_page(run: Run) -> None:
-    line = (
-        f"bench archives {TINY} --cooperation --agents oracle --arm-agents cut=null alone=null --limit 20 --output o"
-    )
+    line = f"cooperation archives {TINY} --agents oracle --arm-agents cut=null alone=null --limit 20 --output o"
     status, out, _ = run(line)
     assert status == 0
     assert "full 100.0% [83.9, 100.0]" in out
@@ -312,7 +311,7 @@ def test_the_command_plays_every_form_and_writes_numbers_and_a_page(run: Run) ->
 
 def test_where_a_team_need_not_read_the_question_the_command_says_so(run: Run) -> None:
     _, out, _ = run(
-        f"bench archives {TINY} --set facts=1 --set order=question --cooperation --agents oracle --arm-agents cut=null"
+        f"cooperation archives {TINY} --set facts=1 --set order=question --agents oracle --arm-agents cut=null"
         " alone=null --limit 20"
     )
     assert "bound blind 100.0%" in out
@@ -322,7 +321,7 @@ def test_where_a_team_need_not_read_the_question_the_command_says_so(run: Run) -
 
 def test_every_arm_may_generate_as_many_tokens_as_the_teams_longest_episode(run: Run) -> None:
     with serving(skill=0) as server:
-        line = f"bench archives {TINY} --cooperation --model tiny --base-url {server.url} --limit 6 --output o"
+        line = f"cooperation archives {TINY} --model tiny --base-url {server.url} --limit 6 --output o"
         status, out, _ = run(line)
         assert status == 0
         team = files.read(Path("o/team"))
@@ -345,7 +344,7 @@ def test_without_all_of_the_teams_episodes_no_other_arm_is_played(run: Run) -> N
         agents = (
             f"--agents librarian_0=null librarian_1=null answerer=api:tiny --base-url {server.url} --patience 0.01"
         )
-        status, out, _ = run(f"bench archives {TINY} --cooperation {agents} --limit 1 --output o")
+        status, out, _ = run(f"cooperation archives {TINY} {agents} --limit 1 --output o")
     assert status == 1
     assert "1 episodes are errors (1 unreachable)" in out
     assert "The same command plays them again." in out
@@ -355,21 +354,17 @@ def test_without_all_of_the_teams_episodes_no_other_arm_is_played(run: Run) -> N
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("bench plan_path --cooperation --agents oracle", "plan_path_v0 with the workflow 'draft_plan' declares no"),
+        ("cooperation plan_path --agents oracle", "plan_path_v0 with the workflow 'draft_plan' declares no"),
         (
-            "bench archives --arms team --agents oracle",
-            "was given without --cooperation; expected it with them",
-        ),
-        (
-            "bench archives --cooperation --agents oracle --arm-agents null",
+            "cooperation archives --agents oracle --arm-agents null",
             "--arm-agents got 'null'; expected ARM=AGENT",
         ),
-        ("bench archives --cooperation --agents oracle --arm-agents aloe=null", "no form for the arm 'aloe'"),
+        ("cooperation archives --agents oracle --arm-agents aloe=null", "no form for the arm 'aloe'"),
         (
-            "bench archives --cooperation --agents oracle --arm-agents alone=answerer=null",
+            "cooperation archives --agents oracle --arm-agents alone=answerer=null",
             "there is no role 'answerer'; expected one of: librarian",
         ),
-        ("bench archives --cooperation --agents oracle --generated-tokens 0", "--generated-tokens is 0; expected at"),
+        ("cooperation archives --agents oracle --generated-tokens 0", "--generated-tokens is 0; expected at"),
     ],
 )
 def test_mistakes_are_errors_before_anything_is_played(run: Run, line: str, words: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from pettingllms_envs.assembly import assemble
 from pettingllms_envs.core import Role, Task, Transition, part_ranges, play, situation
-from pettingllms_envs.tasks.plan_path import PlanPath
+from pettingllms_envs.environments.plan_path.rules import PlanPath
 
 
 ROLES = (Role("adviser", "You say something."), Role("player", "You move."))

@@ -27,11 +27,11 @@ from transformers import PreTrainedTokenizerFast
 from trl import SFTConfig, SFTTrainer
 
 from pettingllms_envs import archives_v0
+from pettingllms_envs.environments.plan_path.grid import PlanPathState, distance, form
 from pettingllms_envs.instances import split_of
 from pettingllms_envs.page.learning import learned, read_log
-from pettingllms_envs.tasks.plan_path_grid import PlanPathState, distance, form
-from pettingllms_envs.workflows.draft_plan import DraftPlan
-from pettingllms_envs.workflows.single import Single
+from pettingllms_envs.teams.draft_plan import DraftPlan
+from pettingllms_envs.teams.single import Single
 from pettingllms_trl import Candidate, Completion, Decision, Episode, Prompt
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import patterns
-from pettingllms_envs.datasets.examples import _calls, _stdin
+from pettingllms_envs.environments.coding.examples import _calls, _stdin
 from pettingllms_envs.graders import reading
 from pettingllms_envs.graders.shapes import names
 from pettingllms_envs.programs.replies import read_reply

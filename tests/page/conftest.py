@@ -11,7 +11,7 @@ import pytest
 import pettingllms_envs
 from pettingllms_envs import cli
 from pettingllms_envs.episodes import files
-from pettingllms_envs.workflows.designs import Design, Member, write_design
+from pettingllms_envs.teams.designs import Design, Member, write_design
 
 
 HOSTILE = "</script><script>document.title = 'taken'</script><b>bold</b> \ud800 …"

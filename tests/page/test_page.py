@@ -24,11 +24,12 @@ from pettingllms_envs.episodes import files
 from pettingllms_envs.episodes.media import write_image
 from pettingllms_envs.episodes.prompts import recorded
 from pettingllms_envs.evaluation.statistics import studentized_bootstrap, wilson
-from pettingllms_envs.observations import Image, read_observation
+from pettingllms_envs.observations import Image
 from pettingllms_envs.page import build, page
 from pettingllms_envs.page.boards import Boards
 from pettingllms_envs.page.read import index_of
 from pettingllms_envs.page.serve import server
+from pettingllms_envs.prompts import read_observation
 from pettingllms_envs.sandbox import ToolExecutor
 
 

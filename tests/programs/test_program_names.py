@@ -36,7 +36,7 @@ team = program(play, agents=("writer", "critic"))
 
 DEBATE = """
 import pettingllms_envs
-from pettingllms_envs.workflows.functions import Ask
+from pettingllms_envs.teams.functions import Ask
 
 rows = [{"question": f"Is {n} even?", "answer": "yes", "split": "test"} for n in (2, 4, 6)]
 

@@ -4,7 +4,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pettingllms_envs.studies.results import Cell, CellResult, Fidelity, Outline, digest_of, save, save_outline
+from pettingllms_envs.research.studies.results import (
+    Cell,
+    CellResult,
+    Fidelity,
+    Outline,
+    digest_of,
+    save,
+    save_outline,
+)
 
 
 def outline(**fields: Any) -> Outline:

@@ -8,8 +8,15 @@ from typing import Any
 import pytest
 
 from made_results import result
-from pettingllms_envs.studies.agreement import BEYOND_NOISE, EXACT, WITHIN_NOISE, agreement, difference_of, num_equal
-from pettingllms_envs.studies.results import CellResult
+from pettingllms_envs.research.studies.agreement import (
+    BEYOND_NOISE,
+    EXACT,
+    WITHIN_NOISE,
+    agreement,
+    difference_of,
+    num_equal,
+)
+from pettingllms_envs.research.studies.results import CellResult
 
 
 def finished(success: str = "0110", **fields: Any) -> CellResult:

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from pettingllms_envs.evaluation.paired import student_quantile
-from pettingllms_envs.studies.power import detectable, deviation, sentences
+from pettingllms_envs.research.studies.paired import student_quantile
+from pettingllms_envs.research.studies.power import detectable, deviation, sentences
 
 
 def test_the_deviation_of_a_seeds_difference_adds_training_and_instances() -> None:

@@ -12,8 +12,9 @@ import pytest
 import pettingllms_envs
 from made_results import fidelity, outline, result, write
 from pettingllms_envs import cli
-from pettingllms_envs.evaluation.paired import student
-from pettingllms_envs.studies.analysis import (
+from pettingllms_envs.reports.blocks import Bold, Heading, Paragraph, Table, markdown
+from pettingllms_envs.reports.page import page
+from pettingllms_envs.research.studies.analysis import (
     best_setting,
     differences,
     inconsistencies,
@@ -21,9 +22,10 @@ from pettingllms_envs.studies.analysis import (
     read_results,
     tuned,
 )
-from pettingllms_envs.studies.curves import band
-from pettingllms_envs.studies.report import Bold, Heading, Table, blocks, markdown
-from pettingllms_envs.studies.results import CellResult, Outline, read, save, save_outline
+from pettingllms_envs.research.studies.curves import band
+from pettingllms_envs.research.studies.paired import student
+from pettingllms_envs.research.studies.report import blocks
+from pettingllms_envs.research.studies.results import CellResult, Outline, read, save, save_outline
 
 
 def complete(tmp_path: Path) -> Path:
@@ -271,9 +273,9 @@ def test_the_command_writes_the_report_with_its_curves(tmp_path: Path, capsys: p
         *("curves-grid.png", "curves-grid.svg", "report.html", "report.md"),
     ]
     assert (out / "curves-grid.png").read_bytes().startswith(b"\x89PNG")
-    page = (out / "report.html").read_text()
-    assert "<figure><svg" in page
-    assert "http" not in page.replace("http://www.w3.org", "").replace("http://purl.org", "").replace(
+    shown = (out / "report.html").read_text()
+    assert "<figure><svg" in shown
+    assert "http" not in shown.replace("http://www.w3.org", "").replace("http://purl.org", "").replace(
         "http://creativecommons.org", ""
     ).replace("https://matplotlib.org", "")
     assert "![" in (out / "report.md").read_text()
@@ -283,9 +285,6 @@ def test_the_command_writes_the_report_with_its_curves(tmp_path: Path, capsys: p
 
 
 def test_names_are_escaped_on_the_page(tmp_path: Path) -> None:
-    from pettingllms_envs.studies.page import page
-    from pettingllms_envs.studies.report import Heading, Paragraph
-
     report = [Heading("a <b>", 1), Paragraph("**5%** & <script>"), Table(("**x**",), [[Bold("<i>")]])]
     made = page(report, {})
     assert "<title>a &lt;b&gt;</title>" in made
@@ -382,15 +381,15 @@ def test_the_pages_have_the_means_and_verdicts_of_the_committed_study_of_teams()
     assert teams.missing() == directed.missing() == []
     rates = {names: [run.rate for run in runs] for names, runs in (teams.evaluation | directed.evaluation).items()}
     checked = []
-    for page in ("README.md", "docs/results.md"):
-        tables = (ROOT / page).read_text(encoding="utf-8").split("## Ways to give credit")[0].split("## Quickstart")[0]
+    for name in ("README.md", "docs/results.md"):
+        tables = (ROOT / name).read_text(encoding="utf-8").split("## Ways to give credit")[0].split("## Quickstart")[0]
         lines = [line for line in tables.splitlines() if line.startswith("| ")]
         for start, (environment, methods) in LINES.items():
             for line in (line for line in lines if start in line[:60] and "less" not in line):
                 for method in methods:
                     assert f"{sum(rates[environment, method]) / len(rates[environment, method]):.1%}" in line, line
                 checked.append(start)
-        if page == "docs/results.md":
+        if name == "docs/results.md":
             primary = next(block for block in blocks(teams) if isinstance(block, Table))
             for environment, methods, difference, *intervals, p, _, verdict in primary.rows:
                 assert (

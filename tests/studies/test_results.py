@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from made_results import fidelity, outline, result, write
-from pettingllms_envs.studies.results import (
+from pettingllms_envs.research.studies.results import (
     Cell,
     CellResult,
     Fidelity,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pettingllms_envs
 from mortal import Mortal, mortal
-from pettingllms_envs.workflows.designs import Design, Member, write_design
+from pettingllms_envs.teams.designs import Design, Member, write_design
 from pettingllms_trl.testing import byte_tokenizer, save_tiny_model
 from short_runs import around_generation
 

@@ -20,7 +20,7 @@ from pettingllms_trl.checkpoints import checkpointer
 from pettingllms_trl.cli import transformers_agents
 from pettingllms_trl.cli.local_agents import codec_of
 from pettingllms_trl.policies import weights
-from pettingllms_trl.study.machine import made_with
+from pettingllms_trl.research.study.machine import made_with
 from pettingllms_trl.update.packed_logprobs import PackedScorer
 from pettingllms_trl.update.packing.cost import token_price_of
 
@@ -41,7 +41,7 @@ BRANCHES = {
     "policies/weights.py": HERE,  # a model per process is not spread over all GPUs
     "cli/vllm_agents.py": HERE,  # graphs are captured
     "cli/transformers_agents.py": HERE,  # the GPU is taken where there is one
-    "study/machine.py": HERE,  # its name is noted
+    "research/study/machine.py": HERE,  # its name is noted
 }
 """Files with such lines, and the file that tests them."""
 

@@ -17,11 +17,11 @@ import arithmetic
 import olympiad
 from own_layouts import Row, files, json_lines
 from own_problems import Solved, coding_problems, solved
-from pettingllms_envs import instances
-from pettingllms_envs.datasets.blobs import unpacked
+from pettingllms_envs import environments
+from pettingllms_envs.environments.coding.blobs import unpacked
 
 
-FOLDER = Path(instances.__file__).parent / "data" / "own"
+FOLDER = Path(environments.__file__).parent
 ANSWERS = {"aime": aime.PROBLEMS, "olympiad": olympiad.PROBLEMS, "arithmetic": arithmetic.PROBLEMS}
 
 
@@ -45,23 +45,31 @@ def read(path: Path) -> list[Row]:
     return [json.loads(line) for line in path.read_bytes().splitlines()] if path.exists() else []
 
 
-def sums() -> str:
-    """The lines of SHA256SUMS for the files that are there."""
-    paths = sorted(FOLDER.glob("*.jsonl"))
+def there() -> list[Path]:
+    """The files of rows; a published test set has a name without `__`."""
+    return sorted(FOLDER.glob("*/data/*__*.jsonl"))
+
+
+def sums(folder: Path) -> str:
+    """The lines of SHA256SUMS for the files that are in a folder."""
+    paths = sorted(folder.glob("*.jsonl"))
     return "".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in paths)
 
 
 def build() -> list[str]:
     """Write each file whose rows are not those of the problems, and SHA256SUMS; the names of those written."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
     made = files(coding(), ANSWERS)
-    for path in FOLDER.glob("*.jsonl"):
-        if path.name not in made:
+    for path in there():
+        if path.relative_to(FOLDER).as_posix() not in made:
             path.unlink()
     changed = [name for name, rows in made.items() if plain(rows) != plain(read(FOLDER / name))]
+    folders = {(FOLDER / name).parent for name in made}
+    for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True)
     for name in changed:
         (FOLDER / name).write_bytes(json_lines(made[name]))
-    (FOLDER / "SHA256SUMS").write_text(sums(), encoding="ascii")
+    for folder in folders:
+        (folder / "SHA256SUMS").write_text(sums(folder), encoding="ascii")
     return changed
 
 

@@ -278,13 +278,13 @@ def other_files() -> dict[str, list[Row]]:
     """The rows of questions on passages and of hidden profiles, which no file of the Hub that we have can be compared to."""
     numbered = list(enumerate(QUESTIONS, 1))
     made = {
-        f"hotpotqa__hotpot_qa__distractor__{split}.jsonl": [
+        f"search/data/hotpotqa__hotpot_qa__distractor__{split}.jsonl": [
             hotpot_qa(number, each) for number, each in numbered if each.split == split
         ]
         for split in SPLITS
     }
     return made | {
-        "YuxuanLi1225__HiddenBench__test.jsonl": [
+        "hidden_bench/data/YuxuanLi1225__HiddenBench__test.jsonl": [
             hidden_bench(number, each) for number, each in enumerate(PROFILES, 1)
         ]
     }
@@ -310,7 +310,7 @@ ANSWERS = {
 
 
 def files(coding: dict[str, Sequence[Solved]], answers: dict[str, Sequence[Any]]) -> dict[str, list[Row]]:
-    """The rows of every file that the package ships.
+    """The rows of every file that the package ships, by its path from the folder of all environments.
 
     Args:
         coding: The solved problems of `"stdin"` and of `"calls"`.
@@ -320,11 +320,11 @@ def files(coding: dict[str, Sequence[Solved]], answers: dict[str, Sequence[Any]]
     for name, (row, families, called) in CODE.items():
         for split, word in zip(SPLITS, called, strict=True):
             chosen = [each for family in families for each in coding[family] if each.problem.split == split]
-            made[f"{name}__{word}.jsonl"] = [row(each) for each in chosen]
+            made[f"coding/data/{name}__{word}.jsonl"] = [row(each) for each in chosen]
     for name, (row, family, wanted) in ANSWERS.items():
         for split in SPLITS:
             numbered = enumerate(answers[family], 1)
-            made[f"{name}__{split}.jsonl"] = [
+            made[f"mathematics/data/{name}__{split}.jsonl"] = [
                 row(number, problem)
                 for number, problem in numbered
                 if problem.split == split and wanted(number, problem)

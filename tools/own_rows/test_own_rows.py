@@ -9,15 +9,16 @@ from typing import Any
 import pytest
 
 import build_own_rows
-from build_own_rows import ANSWERS, FOLDER, build, coding, plain, read, sums
+from build_own_rows import ANSWERS, FOLDER, build, coding, plain, read, sums, there
 from data_files import public
 from own_layouts import ANSWERS as ANSWER_LAYOUTS
 from own_layouts import CODE, files, other_files, packed
 from own_problems import SPLITS
 from pettingllms_envs.datasets import load
-from pettingllms_envs.datasets.blobs import unpacked
+from pettingllms_envs.datasets.code_problems import CodeProblem
 from pettingllms_envs.datasets.overlap import Statement, overlaps
-from pettingllms_envs.datasets.problems import CodeProblem, MathProblem
+from pettingllms_envs.datasets.problems import MathProblem
+from pettingllms_envs.environments.coding.blobs import unpacked
 from profiles import PROFILES
 from questions import PARAGRAPHS, QUESTIONS
 
@@ -53,26 +54,28 @@ def statements(split: str) -> list[Statement]:
 
 
 def test_the_shipped_files_are_what_the_problems_give(made: dict[str, list[dict[str, Any]]]) -> None:
-    assert {path.name for path in FOLDER.glob("*.jsonl")} == set(made)
+    assert {path.relative_to(FOLDER).as_posix() for path in there()} == set(made)
     for name, rows in made.items():
         assert plain(read(FOLDER / name)) == plain(rows), f"{name}: run python tools/own_rows/build_own_rows.py"
-    assert (FOLDER / "SHA256SUMS").read_text("ascii") == sums()
+    for folder in {path.parent for path in there()}:
+        assert (folder / "SHA256SUMS").read_text("ascii") == sums(folder)
 
 
 def test_building_anew_writes_only_what_changed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(build_own_rows, "FOLDER", tmp_path)
     monkeypatch.setattr(build_own_rows, "coding", lambda: {"stdin": [], "calls": []})
-    assert set(build()) == {f"{layout}__{split}.jsonl" for layout in ANSWER_LAYOUTS for split in SPLITS} | {
-        *other_files()
-    }
-    spoiled = tmp_path / "math-ai__aime25__test.jsonl"
+    assert set(build()) == {
+        f"mathematics/data/{layout}__{split}.jsonl" for layout in ANSWER_LAYOUTS for split in SPLITS
+    } | {*other_files()}
+    folder = tmp_path / "mathematics" / "data"
+    spoiled = folder / "math-ai__aime25__test.jsonl"
     right = spoiled.read_bytes()
     spoiled.write_bytes(right.replace(b'"answer"', b'"other"'))
-    (tmp_path / "gone__test.jsonl").write_text("{}\n")
-    assert build() == [spoiled.name]
+    (folder / "gone__test.jsonl").write_text("{}\n")
+    assert build() == [f"mathematics/data/{spoiled.name}"]
     assert spoiled.read_bytes() == right
-    assert not (tmp_path / "gone__test.jsonl").exists()
-    digests = dict(line.split()[::-1] for line in (tmp_path / "SHA256SUMS").read_text().splitlines())
+    assert not (folder / "gone__test.jsonl").exists()
+    digests = dict(line.split()[::-1] for line in (folder / "SHA256SUMS").read_text().splitlines())
     assert digests[spoiled.name] == hashlib.sha256(right).hexdigest()
 
 
@@ -84,7 +87,7 @@ def test_packed_tests_are_the_same_whatever_compressed_them() -> None:
 
 
 def test_the_files_are_small() -> None:
-    assert sum(path.stat().st_size for path in FOLDER.iterdir()) < 1_000_000
+    assert sum(path.stat().st_size for path in there()) < 1_000_000
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

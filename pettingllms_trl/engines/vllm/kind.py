@@ -20,9 +20,7 @@ from trl.trainer.utils import get_config_model_id
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.engines.batched import context_of
 from pettingllms_trl.engines.kinds import EngineKind, Group, GroupOfTrainer, PromptCodec
-from pettingllms_trl.engines.vllm.params import VllmParams
-from pettingllms_trl.engines.vllm.weight_transfer import NcclTransfer
-from pettingllms_trl.estimate.runs import EngineOptions, Place
+from pettingllms_trl.estimate.engine_options import EngineOptions, Place
 from pettingllms_trl.pixels import ImageInputs
 from pettingllms_trl.processes.tensor_parallel import TensorParallelGroup
 from pettingllms_trl.records import PolicyEngine
@@ -73,6 +71,8 @@ def make(
     tensor_parallel: TensorParallelGroup | None,
 ) -> list[PolicyEngine]:
     """See `EngineKind`."""
+    from pettingllms_trl.engines.vllm.params import VllmParams  # only runs with vLLM pay for it
+
     params = VllmParams.of_config(args, codecs)
     ports = count(args.vllm_group_port)
     shares = _shares([each.weights for each in groups if not _urls(each.group, args)])
@@ -156,6 +156,8 @@ def _on_servers(
 
     open_transfer = None
     if args.vllm_weight_transfer == "nccl" and _trains_whole_model(group, options["adapters"]):
+        from pettingllms_trl.engines.vllm.weight_transfer import NcclTransfer
+
         open_transfer = partial(NcclTransfer, device=args.device, ports=ports, patience=args.vllm_server_timeout)
     return VllmServer(urls, patience=args.vllm_server_timeout, open_transfer=open_transfer, **options)
 

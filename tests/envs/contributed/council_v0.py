@@ -10,9 +10,9 @@ import re
 
 from pettingllms_envs.assembly import assemble
 from pettingllms_envs.core import Role
+from pettingllms_envs.environments.plan_path.rules import PlanPath
 from pettingllms_envs.replies import last_line
-from pettingllms_envs.tasks.plan_path import PlanPath
-from pettingllms_envs.workflows.functions import Ask, Game, Questions, function_workflow
+from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
 
 
 PARTNERS = {"chair": ("worker", "critic"), "worker": ("chair", "critic"), "critic": ("chair", "worker")}

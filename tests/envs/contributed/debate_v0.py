@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pettingllms_envs.assembly import assemble
 from pettingllms_envs.core import Role
-from pettingllms_envs.tasks.plan_path import PlanPath
-from pettingllms_envs.workflows.functions import Ask, Game, Questions, function_workflow
+from pettingllms_envs.environments.plan_path.rules import PlanPath
+from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
 
 
 @function_workflow(

@@ -7,11 +7,11 @@ from typing import ClassVar
 
 from pettingllms_envs.assembly import assemble
 from pettingllms_envs.core import Role
+from pettingllms_envs.environments.plan_path.grid import PlanPathState
+from pettingllms_envs.environments.plan_path.rules import PlanPath
 from pettingllms_envs.observations import Part
 from pettingllms_envs.rendering import observed
-from pettingllms_envs.tasks.plan_path import PlanPath
-from pettingllms_envs.tasks.plan_path_grid import PlanPathState
-from pettingllms_envs.workflows.single import PLANNER, Single, SingleState
+from pettingllms_envs.teams.single import PLANNER, Single, SingleState
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from pettingllms_envs.instances import seeded, split_of
 from pettingllms_envs.replies import fence, fenced_blocks
 from pettingllms_envs.sandbox import Command, Limits, Sandbox, SandboxFailed, Verdict
 from pettingllms_envs.tasks.base import OpenTask
-from pettingllms_envs.workflows.base import TurnWorkflow
+from pettingllms_envs.teams.base import TurnWorkflow
 
 
 PEOPLE = tuple(zip(("Ann", "Bo", "Cy", "Di", "Ed", "Fay"), ("Rome", "Oslo", "Lima") * 2, strict=True))

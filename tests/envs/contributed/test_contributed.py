@@ -15,7 +15,7 @@ import pytest
 import debate_v0
 from pettingllms_envs import cli, registry, testing
 from pettingllms_envs.episodes import files
-from pettingllms_envs.workflows.functions import FunctionWorkflow
+from pettingllms_envs.teams.functions import FunctionWorkflow
 
 
 SLOW = {"another process", "floors", "fuzzed replies", "long replies"}

@@ -14,7 +14,8 @@ from transformers import AutoProcessor
 
 from pettingllms_envs.agents import AgentFailed, AgentRefused, AgentSpec, Request
 from pettingllms_envs.evaluation.teams import spec_of
-from pettingllms_envs.observations import Message, images_of
+from pettingllms_envs.observations import Message
+from pettingllms_envs.prompts import images_of
 from pettingllms_trl import MultiAgentGRPOTrainer
 from pettingllms_trl.cli import transformers_agents
 from pettingllms_trl.cli.transformers_agents import open_transformers

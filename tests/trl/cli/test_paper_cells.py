@@ -14,8 +14,8 @@ import pettingllms_envs
 from pettingllms_envs.commands import setting
 from pettingllms_envs.evaluation.suites import read_suite
 from pettingllms_trl.cli import estimate
-from pettingllms_trl.study.cells import check
-from pettingllms_trl.study.plans.study_file import read_study
+from pettingllms_trl.research.study.cells import check
+from pettingllms_trl.research.study.plans.study_file import read_study
 from shipped_configs import CONFIGS, EXAMPLES
 
 

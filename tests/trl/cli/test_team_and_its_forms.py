@@ -1,4 +1,4 @@
-"""A trained team with an adapter for each role, compared with its forms by `pettingllms bench --cooperation`."""
+"""A trained team with an adapter for each role, compared with its forms by `pettingllms cooperation`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_trained_team_is_compared_with_its_forms_at_equal_tokens(
     trainer.save_model("team")
     settings = [word for key, value in TINY.items() for word in ("--set", f"{key}={value}")]
     own = f"full=transformers:{tmp_path}/model,max_tokens=8"
-    line = ["bench", "archives", *settings, "--cooperation", "--team", "team", "--arm-agents", own, "--limit", "2"]
+    line = ["cooperation", "archives", *settings, "--team", "team", "--arm-agents", own, "--limit", "2"]
     assert cli.main([*line, "--output", "o"]) == 0
     numbers = json.loads(Path("o/cooperation.json").read_text())
     adapters = {arm["name"]: {each.get("adapter") for each in arm["agents"].values()} for arm in numbers["arms"]}

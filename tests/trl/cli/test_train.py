@@ -28,7 +28,7 @@ from pettingllms_trl.cli import arguments
 from pettingllms_trl.cli.datasets import check_apart, in_turns, seeds_and_levels
 from pettingllms_trl.cli.train import KINDS, make_trainer, run
 from pettingllms_trl.cli.trees import trees
-from pettingllms_trl.study import __main__ as study
+from pettingllms_trl.research.study import __main__ as study
 from picky import first
 
 
@@ -405,10 +405,14 @@ def test_the_entry_points_are_declared_and_lead_to_the_commands() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     declared = project["entry-points"]["pettingllms.commands"]
     own = {name: f"pettingllms_trl.cli.__main__:{name}" for name in cli.COMMANDS}
-    assert declared == {**own, "study": "pettingllms_trl.study.__main__:study"}
+    files = {
+        name: f"pettingllms_envs.research.commands.{name}" for name in ("blame", "blind", "cooperation", "crossplay")
+    }
+    assert declared == {**own, "study": "pettingllms_trl.research.study.__main__:study", **files}
+    assert set(host.SUMMARIES) == set(declared)
     for name, target in declared.items():
-        point = importlib.metadata.EntryPoint(name, target, "pettingllms.commands")
-        assert point.load() is getattr(study if name == "study" else cli, name)
+        found = importlib.metadata.EntryPoint(name, target, "pettingllms.commands").load()
+        assert callable(found.run) if name in files else found is getattr(study if name == "study" else cli, name)
 
 
 def installed(folder: Path, **commands: str) -> dict[str, str]:

@@ -13,9 +13,9 @@ from datasets import Dataset
 from pettingllms_envs import conversation
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.core import Role
-from pettingllms_envs.tasks.plan_path import PlanPath
-from pettingllms_envs.workflows.functions import Ask, Game, Questions, function_workflow
-from pettingllms_envs.workflows.single import Single
+from pettingllms_envs.environments.plan_path.rules import PlanPath
+from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
+from pettingllms_envs.teams.single import Single
 from pettingllms_trl import Completion, MultiAgentGRPOTrainer
 from pettingllms_trl.credit import (
     RunningBaseline,

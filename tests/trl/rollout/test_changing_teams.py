@@ -9,7 +9,7 @@ import pytest
 
 from council import Council
 from pettingllms_envs.aec import TextEnv
-from pettingllms_envs.tasks.plan_path import PlanPath
+from pettingllms_envs.environments.plan_path.rules import PlanPath
 from pettingllms_trl.engines.batched import BatchedEngine
 from pettingllms_trl.records import Completion, Episode, Request, Sampled
 from plays import play

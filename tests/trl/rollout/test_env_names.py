@@ -10,8 +10,8 @@ import pytest
 
 from pettingllms_envs import registry
 from pettingllms_envs.assembly import assemble
+from pettingllms_envs.environments.plan_path.rules import PlanPath
 from pettingllms_envs.registry import Entry
-from pettingllms_envs.tasks.plan_path import PlanPath
 from pettingllms_trl.rollout.env_checks import env_maker
 
 

@@ -14,7 +14,7 @@ from pettingllms_envs.agents import AgentRefused, AgentSpec
 from pettingllms_envs.agents import Request as AgentRequest
 from pettingllms_envs.episodes import files, schema
 from pettingllms_envs.episodes.replay import replay
-from pettingllms_envs.observations import read_observation
+from pettingllms_envs.prompts import read_observation
 from pettingllms_trl.checkpoints.recorder import RolloutRecorder, header, rows
 from pettingllms_trl.cli.local_agents import ChatAgent, codec_of
 from pettingllms_trl.engines.api import ask, check_tools

@@ -15,7 +15,7 @@ from pettingzoo import AECEnv
 
 from group_checks import check_groups
 from pettingllms_envs import plan_path_v0
-from pettingllms_envs.observations import read_observation
+from pettingllms_envs.prompts import read_observation
 from pettingllms_trl.engines.batched import BatchedEngine
 from pettingllms_trl.records import Completion, Decision, Episode, Request, Sample, Sampled
 from pettingllms_trl.trainer.rollout_checks import UnsoundRollouts

@@ -19,8 +19,8 @@ import pettingllms_envs
 from pettingllms_envs import plan_path_v0
 from pettingllms_envs.assembly import assemble
 from pettingllms_envs.core import Role
-from pettingllms_envs.tasks.plan_path import PlanPath
-from pettingllms_envs.workflows.functions import Ask, Game, Questions, function_workflow
+from pettingllms_envs.environments.plan_path.rules import PlanPath
+from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
 from pettingllms_trl import (
     Candidate,
     Completion,

@@ -13,12 +13,12 @@ import torch
 from transformers import TrainerCallback
 
 from pettingllms_envs.agents import file_digest
-from pettingllms_envs.studies.results import Cell
+from pettingllms_envs.research.studies.results import Cell
 from pettingllms_trl.records import Episode
-from pettingllms_trl.study import cells
-from pettingllms_trl.study.cells import Stopped, check, check_spent, held_out, portions, run_cell, successes
-from pettingllms_trl.study.machine import CpuSeconds, code, processor
-from pettingllms_trl.study.plans.plan import Run
+from pettingllms_trl.research.study import cells
+from pettingllms_trl.research.study.cells import Stopped, check, check_spent, held_out, portions, run_cell, successes
+from pettingllms_trl.research.study.machine import CpuSeconds, code, processor
+from pettingllms_trl.research.study.plans.plan import Run
 
 
 CELL = Cell(phase="evaluation", environment="grid", method="ours", seed=3)

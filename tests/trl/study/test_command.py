@@ -17,9 +17,9 @@ import yaml
 from test_cells import TRAIN
 
 from pettingllms_envs import cli
-from pettingllms_envs.studies.results import Cell, CellResult, digest_of, read, save
-from pettingllms_trl.study.plans.plan import Study
-from pettingllms_trl.study.plans.study_file import read_study, study_of
+from pettingllms_envs.research.studies.results import Cell, CellResult, digest_of, read, save
+from pettingllms_trl.research.study.plans.plan import Study
+from pettingllms_trl.research.study.plans.study_file import read_study, study_of
 
 
 ROOT = Path(__file__).parents[3]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pettingllms_envs.studies.results import Cell, CellResult
-from pettingllms_trl.study.cost import cpu_seconds_of, sentence
+from pettingllms_envs.research.studies.results import Cell, CellResult
+from pettingllms_trl.research.study.cost import cpu_seconds_of, sentence
 
 
 def cell(environment: str, method: str, seed: int) -> Cell:

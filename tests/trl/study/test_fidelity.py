@@ -11,14 +11,14 @@ from datasets import Dataset
 
 from pettingllms_envs import plan_path_v0
 from pettingllms_trl import MultiAgentGRPOTrainer
-from pettingllms_trl.study.credit_fidelity.fidelity import (
+from pettingllms_trl.research.study.credit_fidelity.fidelity import (
     PREFIX,
     ReplayedEnv,
     counterfactual,
     judged_decisions,
 )
-from pettingllms_trl.study.credit_fidelity.known_returns import KnownReturns
-from pettingllms_trl.study.credit_fidelity.rank_correlation import correlations, rank_correlation
+from pettingllms_trl.research.study.credit_fidelity.known_returns import KnownReturns
+from pettingllms_trl.research.study.credit_fidelity.rank_correlation import correlations, rank_correlation
 from short_runs import settings
 from third_party import Relay, letters
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pettingllms_envs.studies.results import Cell
-from pettingllms_trl.study import guesser
-from pettingllms_trl.study.plans.plan import Run
+from pettingllms_envs.research.studies.results import Cell
+from pettingllms_trl.research.study import guesser
+from pettingllms_trl.research.study.plans.plan import Run
 
 
 ONE_FACT = {"facts": 1, "order": "question"}

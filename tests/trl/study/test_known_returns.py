@@ -9,8 +9,8 @@ import pytest
 from datasets import Dataset
 
 from pettingllms_trl import MultiAgentGRPOTrainer
-from pettingllms_trl.study.credit_fidelity.fidelity import counterfactual, judged_decisions
-from pettingllms_trl.study.credit_fidelity.known_returns import KnownReturns, Returns, file_name
+from pettingllms_trl.research.study.credit_fidelity.fidelity import counterfactual, judged_decisions
+from pettingllms_trl.research.study.credit_fidelity.known_returns import KnownReturns, Returns, file_name
 from short_runs import settings
 from third_party import Relay
 

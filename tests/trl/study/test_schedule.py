@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from pettingllms_trl.study.preparation import MARKER, command_of, folder_of, is_prepared, prepare
-from pettingllms_trl.study.schedule import Job, Schedule, Worker, run
+from pettingllms_trl.research.study.preparation import MARKER, command_of, folder_of, is_prepared, prepare
+from pettingllms_trl.research.study.schedule import Job, Schedule, Worker, run
 
 
 def job(name: str, *needs: str, request: Mapping[str, Any] | None = None) -> Job:

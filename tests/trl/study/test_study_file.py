@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from pettingllms_envs.studies.results import Cell, CellResult, read_all
-from pettingllms_trl.study.cells import as_recorded
-from pettingllms_trl.study.plans.plan import filled, merged, selected
-from pettingllms_trl.study.plans.study_file import read_study, study_of
+from pettingllms_envs.research.studies.results import Cell, CellResult, read_all
+from pettingllms_trl.research.study.cells import as_recorded
+from pettingllms_trl.research.study.plans.plan import filled, merged, selected
+from pettingllms_trl.research.study.plans.study_file import read_study, study_of
 
 
 GIVEN: dict[str, Any] = {
@@ -205,6 +205,22 @@ PRIMARY = [{"environment": "grid", "methods": ["ours", "single"]}]
             "methods.ours is a guesser and has credit; expected no more than imports, env_id, env_kwargs",
         ),
         ({"methods": {"ours": {"guesser": True, "trained": True}}}, "is a guesser and has trained: true; expected no"),
+        (
+            {"methods": {"ours": {"supervised": {}}}},
+            "ours.supervised has no amount; expected one of tokens and instances",
+        ),
+        (
+            {"methods": {"ours": {"supervised": {"tokens": 5, "instances": 5}}}},
+            r"has \['tokens', 'instances'\]; expected one",
+        ),
+        (
+            {"methods": {"ours": {"supervised": {"tokens": 5, "from": 5}}}},
+            "ours.supervised has 'from'; expected some of",
+        ),
+        (
+            {"methods": {"ours": {"supervised": {"tokens": 5, "demonstrations": "mine"}}}},
+            "demonstrations is 'mine'; expected 'oracle', or FILE.py:NAME",
+        ),
     ],
 )
 def test_a_study_that_contradicts_itself_raises_and_says_what_to_change(fields: dict[str, Any], message: str) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pettingllms_envs.studies.results import Cell, CellResult, digest_of, save
-from pettingllms_trl.study import schedule, verification
+from pettingllms_envs.research.studies.results import Cell, CellResult, digest_of, save
+from pettingllms_trl.research.study import schedule, verification
 
 
 NAME = "evaluation/grid/ours/3"

@@ -13,8 +13,8 @@ import torch
 from datasets import Dataset
 
 from pettingllms_envs.aec import TextEnv
-from pettingllms_envs.tasks.kuhn_poker import KuhnPoker
-from pettingllms_envs.workflows.match import Match
+from pettingllms_envs.environments.kuhn_poker.rules import KuhnPoker
+from pettingllms_envs.teams.match import Match
 from pettingllms_trl import Decision, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.credit import Advantages, grpo
 from short_runs import KeepsRollouts, adapter, settings

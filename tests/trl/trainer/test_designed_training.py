@@ -12,7 +12,7 @@ from datasets import Dataset
 
 import pettingllms_envs
 from fixed_pair import PAIR, fixed_pair
-from pettingllms_envs.workflows.designs import write_design
+from pettingllms_envs.teams.designs import write_design
 from pettingllms_trl import MultiAgentGRPOTrainer, Policy
 from short_runs import KeepsRollouts, adapter, around_generation, settings
 

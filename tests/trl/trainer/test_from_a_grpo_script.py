@@ -21,7 +21,7 @@ from datasets import Dataset
 import pettingllms_trl
 import twins
 from pettingllms_envs import cli, conversation, function
-from pettingllms_envs.workflows.functions import Ask, Game, Questions
+from pettingllms_envs.teams.functions import Ask, Game, Questions
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 from pettingllms_trl.credit import registry
 from pettingllms_trl.credit.delayed_rewards import choose_credit

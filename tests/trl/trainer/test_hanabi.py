@@ -12,9 +12,9 @@ import torch
 from datasets import Dataset
 
 from pettingllms_envs.aec import TextEnv
-from pettingllms_envs.tasks.hanabi import Hanabi
-from pettingllms_envs.tasks.hanabi_cards import COLOR, PLAY, HanabiMove
-from pettingllms_envs.workflows.cooperative import AdHoc, CooperativeTeam
+from pettingllms_envs.environments.hanabi.cards import COLOR, PLAY, HanabiMove
+from pettingllms_envs.environments.hanabi.rules import Hanabi
+from pettingllms_envs.teams.cooperative import AdHoc, CooperativeTeam
 from pettingllms_trl import MultiAgentGRPOTrainer
 from short_runs import KeepsRollouts, settings
 

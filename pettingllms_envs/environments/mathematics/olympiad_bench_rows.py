@@ -1,0 +1,63 @@
+"""OlympiadBench (Hothan/OlympiadBench), the open-ended problems in English without images.
+
+Answers are numbers, expressions, tuples and intervals, several of them comma-joined in `is_multiple_answer` rows, with
+a unit or a numeric error that is allowed. Source: He et al. 2024, arXiv:2402.14008.
+"""
+
+from __future__ import annotations
+
+import math
+
+from pettingllms_envs.datasets import normalization, rows
+from pettingllms_envs.datasets.problems import MathProblem
+from pettingllms_envs.datasets.rows import BadRow, LeftOut, Row
+from pettingllms_envs.environments.mathematics.answer_rows import plain
+
+
+def read(row: Row) -> MathProblem:
+    """A row of OlympiadBench as a problem.
+
+    Raises:
+        LeftOut: It asks for a proof, or shows an image.
+    """
+    asked = rows.statement(row, "question", "problem")
+    context = rows.text(row, "context", default="").strip()
+    if "proof" in rows.text(row, "question_type", default="").lower() or row.get("final_answer") is None:
+        raise LeftOut("it asks for a proof")
+    if any(row.get(f"image_{number}") is not None for number in range(1, 6)):
+        raise LeftOut("it shows an image")
+    answers = rows.items(row["final_answer"], "'final_answer'")
+    if not answers or not all(isinstance(answer, str) and plain(answer) for answer in answers):
+        raise BadRow(f"'final_answer' is {answers!r}; expected a list of texts")
+    many = row.get("is_multiple_answer")
+    if not isinstance(many, bool | None):
+        raise BadRow(f"'is_multiple_answer' is a {type(many).__name__}; expected true or false")
+    solutions = rows.items(row.get("solution") or [], "'solution'")
+    return MathProblem(
+        source="olympiad_bench",
+        id=rows.words(row, "id") or normalization.name(asked),
+        statement=f"{context}\n\n{asked}" if context else asked,
+        subject=rows.text(row, "subfield", default=""),
+        answer=",".join(map(plain, answers)),
+        multiple=bool(many) or len(answers) > 1,
+        unit=_named(row, "unit").strip("$"),
+        tolerance=_tolerance(_named(row, "error")),
+        solution="\n\n".join(each for each in solutions if isinstance(each, str)).strip(),
+    )
+
+
+def _named(row: Row, column: str) -> str:
+    """A text that some copies have as null, NaN or `"None"`; these are `""`."""
+    text = rows.words(row, column)
+    return "" if text.lower() in ("none", "nan") else text
+
+
+def _tolerance(error: str) -> tuple[float, ...]:
+    """`(0.1, 0.01)` of `"1e-1,1e-2"`."""
+    try:
+        allowed = tuple(float(each) for each in error.split(",") if each.strip())
+    except ValueError as wrong:
+        raise BadRow(f"'error' is {error!r}; expected numbers, comma-joined") from wrong
+    if not all(0 < each < math.inf for each in allowed):
+        raise BadRow(f"'error' is {error!r}; expected numbers above 0")
+    return allowed
