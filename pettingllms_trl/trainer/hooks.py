@@ -336,7 +336,7 @@ class TRLHooks(GRPOTrainer):
         is_training = self.model.training
         with (
             self._logging_in_training(),
-            nullcontext() if self.team.is_plain else self.accelerator.autocast(),
+            self.accelerator.autocast() if len(self.routing.policies) > 1 else nullcontext(),  # of one it is TRL's
             override_args(self.args, ds3_gather_for_generation=False),
             without_folder_sampling(own),
             prompts_read_once(own, args[1]) if reads_once else nullcontext(),
