@@ -34,7 +34,7 @@ from pettingllms_trl.structure.miniature import NoMiniature, miniature
 from pettingllms_trl.update.packed_attention import attending
 from pettingllms_trl.update.packing.cost import Way
 from pettingllms_trl.update.packing.pack import pack
-from pettingllms_trl.update.packing_checks import compare, template_rows
+from pettingllms_trl.update.packing_checks import Differences, compare, template_rows
 
 
 PROMPTS = [[2, 9, 9, 14, 40, 41, 42, 43, 44, 3], [2, 9, 9, 14, 15, 3], [2, 9, 9, 14, 40, 41, 42, 43, 44, 3]]
@@ -223,7 +223,5 @@ def test_prompts_of_one_token_of_a_tokenizer_of_one_word_are_packed() -> None:
     prompts, completions = template_rows(PreTrainedTokenizerFast(tokenizer_object=inner, unk_token="<pad>"))
     assert prompts == [[0]] * 5
     assert [len(each) for each in completions] == [12, 4, 11, 1, 5]
-    found = compare(
-        LlamaForCausalLM(LlamaConfig(**SIZES, hidden_size=64, num_attention_heads=4)), prompts, completions
-    )
-    assert (found.head, found.packed) == (None, None)
+    model = LlamaForCausalLM(LlamaConfig(**SIZES, hidden_size=64, num_attention_heads=4))
+    assert compare(model, prompts, completions) == Differences(None, None)
