@@ -125,7 +125,7 @@ def success(decisions: Sequence[Decision], /, *, keep_fraction: float | None = N
         raise ValueError(
             f"keep_fraction={keep_fraction!r}, expected a share of the episodes between 0 and 1. Set 0.2."
         )
-    kept: Advantages = [[float(bool(decision.success))] * len(decision.candidates) for decision in decisions]
+    kept: Advantages = [[float(decision.success == 1)] * len(decision.candidates) for decision in decisions]
     if keep_fraction is not None:
         returns, top = _returns(decisions), partial(top_of_peers, share=keep_fraction)
         kept = over_groups(decisions, returns, lambda i, d, k: Place(d.environment, episodes(i, d, k)), top)

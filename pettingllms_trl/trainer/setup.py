@@ -14,7 +14,7 @@ from pettingzoo import AECEnv
 from pettingllms_envs.branching import ReplayError
 from pettingllms_envs.branching.views import name_of
 from pettingllms_trl import credit as credits
-from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.config import NEVER, MultiAgentGRPOConfig
 from pettingllms_trl.credit.delayed_rewards import check_delayed_roles, choose_credit, delayed_agents
 from pettingllms_trl.credit.reward_functions import RewardFunctions
 from pettingllms_trl.credit.reward_weights import RewardWeights, check_not_negative, declared_parts, weigher
@@ -291,7 +291,7 @@ def _imitating(args: MultiAgentGRPOConfig, credit: Any, filters: Any, routing: R
     check_windows(args.gradient_accumulation_steps, args.steps_per_generation * args.num_iterations)
     args = copy(args)
     args.loss_type, args.epsilon_high, args.importance_sampling_level = "cispo", 1.0, "token"
-    args.max_steps = args.max_steps if args.max_steps > 0 else 10**9
+    args.max_steps = args.max_steps if args.max_steps > 0 else NEVER
     return args
 
 
