@@ -35,7 +35,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-import yaml
 from figures import table
 from machine import machine
 from peft import PeftModel
@@ -43,6 +42,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 
 import pettingllms_envs
 from pettingllms_envs.evaluation.statistics import paired_interval, wilson
+from pettingllms_trl.cli.config_files import read
 from pettingllms_trl.records import role_of
 
 
@@ -214,8 +214,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--json", type=Path, help="file to which the arms are added, of the same split")
     options = parser.parse_args(arguments)
-    config = yaml.safe_load(options.config.read_text("utf-8"))
-    config["env_kwargs"] |= options.env_kwargs
+    config = dict(read(options.config).values)
+    config["env_kwargs"] = config["env_kwargs"] | options.env_kwargs
     env = environment(config, None)()
     roles = list(dict.fromkeys(map(role_of, env.possible_agents)))
     chosen = arms(roles, cut="archives" in config["env_id"])

@@ -10,7 +10,8 @@
 A shape is PxCxK: one decision, a prompt of P tokens and K candidates of C tokens each. A tree is TxPxOxCxK: a
 conversation of T turns, with O tokens observed between two (`conversation_updates.py`). Both trainers have the same
 random weights and are given the same batch; a round is `_compute_loss` and its backward of one, then of the other, in
-one process, and what is compared is the median of the rounds' ratios. Gradients are compared, too. Seconds are the
+one process, and what is compared is the median of the rounds' ratios, with their range and, from a bootstrap over
+rounds, its 95% interval. Gradients are compared, too. Seconds are the
 processor's on a CPU (one thread), the clock's on a GPU. Weights are random: no network.
 """
 
@@ -19,6 +20,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import random
 import statistics
 import subprocess
 import sys
@@ -266,6 +268,13 @@ def _has_room(update: Update, batch: Mapping[str, Any]) -> bool:
     return True
 
 
+def interval_of(ratios: Sequence[float]) -> tuple[float, float]:
+    """95% interval of the median of rounds' ratios: percentiles of a bootstrap over rounds."""
+    rng = random.Random(0)
+    medians = sorted(statistics.median(rng.choices(ratios, k=len(ratios))) for _ in range(2000))
+    return medians[50], medians[-51]
+
+
 def summarized(
     setting: Setting, shape: Shape, seconds: Mapping[str, tuple[float, ...]], rate: float
 ) -> dict[str, Any]:
@@ -279,6 +288,7 @@ def summarized(
         **{name: statistics.median(each or [math.nan]) for name, each in seconds.items()},
         "seconds": seconds,
         "ratio": statistics.median(ratios),
+        "interval": interval_of(ratios),
         "least": min(ratios),
         "most": max(ratios),
         "bound": flops(setting, shape, is_shared=False) / work,
@@ -391,8 +401,10 @@ def report_tree(setting: Setting, tree: Tree, found: dict[str, Any], taken: Mapp
         side = own if which == "trl" else which  # whose gradients are compared with TRL's
         goal = (0.85 if which == "prompts" else 0.7) * min(tokens, operations)
         less = taken[which] / taken[own] if {which, own} <= taken.keys() else math.nan
+        low, high = interval_of(ratios)
         print(
-            f"  beside {name}: {statistics.median(ratios):.2f}x ({min(ratios):.2f}-{max(ratios):.2f}),"
+            f"  beside {name}: {statistics.median(ratios):.2f}x [{low:.2f}, {high:.2f}]"
+            f" ({min(ratios):.2f}-{max(ratios):.2f}),"
             f" goal {goal:.2f}x; tokens {tokens:.2f}x ({amounts[which].tokens}), operations {operations:.2f}x,"
             f" memory {less:.2f}x less, gradients {found['errors'].get(side, math.nan):.0e}",
             flush=True,
@@ -426,6 +438,7 @@ def report(setting: Setting, found: dict[str, Any], goal: tuple[float, float | N
     )
     print(
         f"{found['shape']:22s}{found['trl']:9.3f}{found['ours']:9.3f}{found['ratio']:8.2f}x"
+        f" [{found['interval'][0]:.2f}, {found['interval'][1]:.2f}]"
         f" ({found['least']:.2f}-{found['most']:.2f}){found['bound']:8.2f}x{found['of_matrix_rate']:9.1%}"
         f"{found['gradient_error']:10.0e}{less}{verdict}",
         flush=True,
@@ -570,7 +583,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _compare_shapes(setting: Setting, given: argparse.Namespace, figures: list[Figure]) -> bool:
     """Print each shape, and add its figures. Whether all goals are met."""
     print(
-        f"{'':22s}{'TRL s':>9s}{'ours s':>9s}{'faster':>20s}{'bound':>11s}{'of peak':>9s}{'grad err':>10s}{'less':>7s}"
+        f"{'':22s}{'TRL s':>9s}{'ours s':>9s}{'faster':>33s}{'bound':>11s}{'of peak':>9s}{'grad err':>10s}{'less':>7s}"
     )
     all_met = True
     for shape in given.shapes:

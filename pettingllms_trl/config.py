@@ -31,6 +31,8 @@ def with_help(kind: Configuration) -> Configuration:
     return kind
 
 
+NEVER = 10**9
+"""`max_steps` of a run that something else ends."""
 CHOICES: Mapping[str, tuple[Sequence[str | None], str]] = {
     "sampling": (("tree", "parallel", None), "'tree' or 'parallel', or None for what suits the credit"),
     "choose": (("reward", "value", "random"), "'reward', 'value' or 'random'"),
@@ -375,8 +377,14 @@ class MultiAgentGRPOConfig(GRPOConfig):
 
     def _check_imitation(self) -> None:
         """Raise `ValueError` for options that expert iteration does not have, or that it alone has."""
-        if self.num_rounds < 1:
-            raise ValueError(f"num_rounds={self.num_rounds}, expected 1 or more")
+        if isinstance(self.num_rounds, bool) or not isinstance(self.num_rounds, int) or self.num_rounds < 1:
+            raise ValueError(f"num_rounds={self.num_rounds!r}, expected a whole number, 1 or more. Set num_rounds=10.")
+        for name, unset in {"num_rounds": 10, "replay": "all"}.items():
+            if self.imitate is None and getattr(self, name) != unset:
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r} without imitate, whose rounds it is about; expected 'best' or "
+                    f"'success'. Set imitate, or leave {name} out."
+                )
         if self.keep_fraction is not None and self.imitate != "success":
             raise ValueError(
                 f"keep_fraction={self.keep_fraction} with imitate={self.imitate!r}, expected 'success', whose "
@@ -385,6 +393,7 @@ class MultiAgentGRPOConfig(GRPOConfig):
         if self.imitate is None:
             return
         unused = {"beta": 0.0, "loss_type": GRPOConfig.loss_type, "train_continuations": False, "fp16": False}
+        unused["top_entropy_quantile"] = 1.0
         for name, value in unused.items():
             if getattr(self, name) != value:
                 raise ValueError(

@@ -34,6 +34,7 @@ from transformers import ProgressCallback
 
 from pettingllms_envs.episodes.files import lines as lines_of
 from pettingllms_envs.episodes.files import write_whole
+from pettingllms_trl.config import NEVER
 from pettingllms_trl.records import role_of
 
 
@@ -138,6 +139,8 @@ class TrainingTable(ProgressCallback):
         """Start the clock and the file."""
         if not args.disable_tqdm:
             super().on_train_begin(args, state, control, **kwargs)
+        if self.training_bar is not None and state.max_steps >= NEVER:
+            self.training_bar.total = None  # else it would say how many years are left
         self._begun = self._now(), self._done(state)
         self._last = self._now(), float(self._tokens())
         self._num_lines = 0

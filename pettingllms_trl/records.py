@@ -157,6 +157,7 @@ class Decision:
         continuation: The continuation in which it was taken, where it lies off the chosen branches of its episode: it
             has one candidate, and its returns are those of the continuation. `None`: it is the episode's own.
         success: Whether its episode, or its continuation, ended in success (`Episode.outcome`); `None`: not known.
+        phase: What `infos[agent]["phase"]` said when the agent acted; `None` if it said nothing.
     """
 
     instance: int
@@ -174,6 +175,7 @@ class Decision:
     policy_version: int = 0
     continuation: ContinuationPlace | None = None
     success: bool | None = None
+    phase: Hashable = None
 
     @property
     def played(self) -> Candidate:

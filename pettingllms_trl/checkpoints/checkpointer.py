@@ -117,6 +117,8 @@ class Checkpointer:
         self._signals: StopSignals | None = None
         self.stopped_by: str | None = None
         self.saved_step: int | None = None
+        self.evaluation_is_due = False
+        """Whether a signal has ended the run before its last step was evaluated, with which a resumed one begins."""
         self.staging: Path | None = None
         """The folder in which a checkpoint is being written."""
 
@@ -125,7 +127,7 @@ class Checkpointer:
     @contextmanager
     def running(self) -> Iterator[None]:
         """Catch signals during a call of `train()`."""
-        self.saved_step = self.stopped_by = None
+        self.saved_step, self.stopped_by, self.evaluation_is_due = None, None, False
         then = "stops without saving (save_strategy is no)" if self._args.save_strategy == "no" else "saves and stops"
         with StopSignals(then) as self._signals:
             yield
@@ -137,14 +139,19 @@ class Checkpointer:
             if self._args.should_save:
                 state.save_to_json(str(folder / TRAINER_STATE_NAME))
 
-    def stop_on_signal(self, control: TrainerControl, *, step: int) -> None:
+    def stop_on_signal(self, control: TrainerControl, state: TrainerState) -> None:
         """On a signal to any process, end the run after this step on all, with a checkpoint if the run saves any."""
         assert self._signals is not None
         received = gather_object([self._signals.received])
         self.stopped_by = next((signal for signal in received if signal is not None), None)
         if self.stopped_by is not None:
+            # An epoch ends with the signal, too, but is evaluated only where it is whole.
+            by_epoch = self._args.eval_strategy == "epoch" and self._args.imitate is None
+            is_due = control.should_evaluate and (not by_epoch or float(state.epoch or 0.0).is_integer())
+            self.evaluation_is_due |= is_due
             control.should_evaluate = False
-            control.should_save = self._args.save_strategy != "no" and self.saved_step != step
+            is_saved = self.saved_step == state.global_step and not is_due
+            control.should_save = self._args.save_strategy != "no" and not is_saved
             control.should_training_stop = True
 
     def check_resume(self, resume_from_checkpoint: str | bool | None) -> None:
@@ -268,6 +275,7 @@ class Checkpointer:
             "num_processes": self._accelerator.num_processes,
             "micro_step": micro_step,
             "generation": generation if micro_step else None,
+            "evaluation_is_due": self.evaluation_is_due,
             "parts": {name: dict(part.state_dict()) for name, part in self._parts.items()},
         }
         on_all(partial(torch.save, state, folder / f"place_{self._args.process_index}.pt"))
@@ -336,6 +344,7 @@ class Checkpointer:
         for name, part in self._parts.items():
             if name in state["parts"]:
                 part.load_state_dict(state["parts"][name])
+        self.evaluation_is_due = state.get("evaluation_is_due", False)
         return state["micro_step"], generation
 
 

@@ -13,6 +13,7 @@ from safetensors import safe_open
 from torch.distributed.tensor import DTensor
 
 from pettingllms_trl.policies.adapters import changed_by
+from pettingllms_trl.policies.optim import numbers
 from pettingllms_trl.policies.team import Team
 
 
@@ -63,6 +64,7 @@ def _different(held: Mapping[str, torch.Tensor], folder: Path, *, rows: int | No
     """
     found = []
     for path in sorted(folder.glob("*.safetensors")):
+        differ: dict[str, torch.Tensor | float] = {}
         with safe_open(path, framework="pt") as file:
             for name in file.keys():  # noqa: SIM118 it is no dict
                 own = held.get(name)
@@ -71,8 +73,10 @@ def _different(held: Mapping[str, torch.Tensor], folder: Path, *, rows: int | No
                 part = slice(None) if rows is None or not own.dim() else slice(rows)
                 saved = file.get_slice(name)[part] if own.dim() else file.get_tensor(name)
                 own = own[part] if own.dim() else own
-                if saved.shape != own.shape or not torch.equal(saved.to(own), own):
-                    found.append((name, path))
+                same_shape = saved.shape == own.shape
+                differ[name] = (saved.to(own, non_blocking=True) != own).any() if same_shape else 1.0
+        # On a GPU the host waits once a file.
+        found += [(name, path) for name, value in zip(differ, numbers([*differ.values()]), strict=True) if value]
     return found
 
 

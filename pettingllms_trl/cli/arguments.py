@@ -1,5 +1,7 @@
 """The arguments of the commands: every field from a YAML file (`--config`) or from the command line, which wins.
 
+    pettingllms train --config run.yaml env_kwargs.size=5 policies.planner.learning_rate=1e-5 --max_steps 20
+
 TRL's own parser and dataclasses, plus what TRL cannot know: the environment and its policies. In the YAML file
 `env` is TRL's mapping of environment *variables*; the environment to be played is `env_id`.
 """
@@ -8,26 +10,28 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import json
 import os
+import re
 import sys
-from argparse import SUPPRESS, Action, ArgumentDefaultsHelpFormatter, RawDescriptionHelpFormatter
+from argparse import SUPPRESS, Action, ArgumentDefaultsHelpFormatter, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_type_hints
 
-import yaml
+from accelerate import PartialState
 from peft import PeftConfig
 from transformers.integrations import get_available_reporting_integrations
 from trl import ModelConfig, TrlParser, get_peft_config
 
-from pettingllms_trl.cli.fields import api_of, check_names, environments, refuse
-from pettingllms_trl.cli.integer_lists import check_integers, names_of_lists, with_lists_apart
+from pettingllms_trl.cli.config_files import COMMAND_LINE, Configuration, read, value_of
+from pettingllms_trl.cli.datasets import agents_of, makers
+from pettingllms_trl.cli.fields import LISTS, api_of, check_names, check_type, environments, refuse
 from pettingllms_trl.config import with_help
-from pettingllms_trl.policies.routing import Policy
+from pettingllms_trl.policies.routing import Policy, route
+from pettingllms_trl.records import role_of
 
 
 @with_help
@@ -60,6 +64,7 @@ class TeamArguments:
     environments: dict[str, Any] | str | None = None
     imports: list[str] = field(default_factory=list)
     policies: dict[str, Any] | str | None = "shared"
+    resolved: str = field(default="", init=False)
 
     def __post_init__(self) -> None:
         self.env_kwargs = mapping("env_kwargs", self.env_kwargs) or {}
@@ -88,34 +93,106 @@ class TeamModelConfig(ModelConfig):
     )
 
 
+_KEY = re.compile(r"([A-Za-z_]\w*(?:\.[^.=\s]+)*)=(.*)", re.DOTALL)
+
+
 def parse(argv: Sequence[str], kinds: Sequence[type], *, prog: str, description: str | None = None) -> tuple[Any, ...]:
-    """Parse the arguments into one object of each kind.
+    """Parse the arguments into one object of each kind. With `--show` they are printed, and the process ends.
 
     Raises:
-        ValueError: A field is unknown or has an invalid value, or the file is not YAML.
-        OSError: The YAML file cannot be read.
+        ValueError: A field is unknown or has an invalid value, or a file is not YAML.
     """
-    argv = [part for given in argv for part in _apart(given)]
-    known = [f.name for kind in kinds for f in dataclasses.fields(kind) if f.init]
-    lists = names_of_lists(kinds)
-    if "--config" in argv:
-        _check_config(argv, known, lists)
-    argv = with_lists_apart(argv, lists)
     parser = _Parser(kinds, prog=prog, description=description, allow_abbrev=False)
     parser.shorten(_fields_of_trl(kinds))
-    *parsed, unread = parser.parse_args_and_config(argv, return_remaining_strings=True)
+    hints = {name: hint for kind in kinds for name, hint in get_type_hints(kind).items()}
+    known = [*(f.name for kind in kinds for f in dataclasses.fields(kind) if f.init), "env"]
+    config, keys, options = parser.taken_apart(argv)
+    found = Configuration() if config is None else read(Path(config), known)
+    for action in parser._actions:
+        action.type = str if hints.get(action.dest) in LISTS else action.type  # also for a list as YAML has it
+    given, unread = parser.parse_known_args(options, Namespace(**dict.fromkeys(known, SUPPRESS)))
     if unread:
         refuse(unread[0], [f"--{name}" for name in known], "the command line")
+    for name, value in [(name, value) for name, value in vars(given).items() if name in known and value != SUPPRESS]:
+        if hints[name] in LISTS:
+            value = value_of(" ".join(value) if "[" in value[0] else f"[{', '.join(value)}]", name)
+        elif isinstance(value, str) and value.lstrip().startswith("{"):
+            value = mapping(name, value)
+        origins = {place: origin for place, origin in found.origins.items() if place[0] != name}
+        found = Configuration({**found.values, name: value}, origins)
+    for key, text in keys:
+        found = _changed(found, key, text, known, parser)
+    for name, value in found.values.items():
+        check_type(name, value, hints.get(name), found.origin(name))
+    variables = found.values.get("env", {})
+    if not isinstance(variables, dict):
+        raise ValueError(
+            f"{found.origin('env')} has env: {variables!r}; TRL expected a mapping of environment variables there. "
+            "The environment to be played is env_id."
+        )
+    parser.found = found
+    parser.set_defaults_with_config(**found.values)
+    resolved = f"# {prog}: {config or COMMAND_LINE}, and where each line is from\n{found.text()}"
+    if "show" in given:
+        parser.parse_known_args([])  # refuses what a field does not take
+        print(resolved, end="")  # noqa: T201
+        sys.exit(0)
+    os.environ.update({name: str(value) for name, value in variables.items()})
+    *parsed, _ = parser.parse_args_into_dataclasses([], return_remaining_strings=True)
+    parsed[0].resolved = resolved
     return tuple(parsed)
 
 
+def keep(resolved: str, output_dir: str) -> None:
+    """Write the resolved configuration into the output folder."""
+    if PartialState().is_main_process:
+        Path(output_dir).mkdir(parents=True, exist_ok=True)
+        (Path(output_dir) / "config.yaml").write_text(resolved, "utf-8")
+
+
+def _changed(found: Configuration, key: str, text: str, known: Sequence[str], parser: _Parser) -> Configuration:
+    """The configuration with `key=text`; a text on the way becomes the mapping that it stands for."""
+    place = tuple(key.split("."))
+    if place[0] not in known:
+        refuse(place[0], known, "the command line")
+    here: Any = found.values.get(place[0]) or parser.get_default(place[0])
+    for depth in range(1, len(place)):
+        if isinstance(here, str):
+            here = _standing_for(here, place[:depth], place[depth], found.values)
+            found = found.changed(place[:depth], here)
+        if not isinstance(here, Mapping | None):
+            above = ".".join(place[:depth])
+            raise ValueError(f"the command line has {key}, but {above} is {here!r}; expected a mapping. Set {above}.")
+        here = None if here is None else here.get(place[depth])
+    return found.changed(place, value_of(text, key))
+
+
+def _standing_for(text: str, place: tuple[str, ...], key: str, values: Mapping[str, Any]) -> Mapping[str, Any] | str:
+    """The mapping that a text at a place stands for, of which `key` is changed; a text that stands for none."""
+    match place:
+        case ("credit",):
+            return {text: {}}
+        case ("environments", _):
+            return {"env_id": text}
+        case ("policies", _):
+            return {"adapter": text}
+        case ("policies" | "history",):
+            fields = ("env_id", "env_kwargs", "environments", "imports")
+            team = TeamArguments(**{name: values[name] for name in fields if name in values})
+            import_packages(team.imports)
+            agents, model = agents_of(makers(team)), values.get("model_name_or_path")
+            names = dict.fromkeys([*map(role_of, agents), *([key] if key in agents else [])])
+            if place == ("history",):
+                return dict.fromkeys(names, text)
+            route(text, agents, model=model)  # refuses what stands for nothing
+            own = {"lora": lambda role: {"adapter": role}, "full": lambda role: {"name": role, "model": model}}
+            return {name: own[text](role_of(name)) if text in own else {} for name in names}
+    return text
+
+
 def mapping(name: str, given: Mapping[str, Any] | str | None) -> dict[str, Any] | None:
-    """The value of a field that is a mapping, given in YAML or as JSON on the command line."""
-    if isinstance(given, str):
-        try:
-            given = json.loads(given)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{name} is {given!r}; expected JSON ({error}). Write --{name} '{{\"a\": 1}}'.") from None
+    """The value of a field that is a mapping, or YAML of one, which JSON is."""
+    given = value_of(given, name) if isinstance(given, str) else given
     if given is not None and not isinstance(given, Mapping):
         raise ValueError(f"{name} is {given!r}; expected a mapping. Write {name}: {{a: 1}} in the YAML file.")
     return None if given is None else dict(given)
@@ -287,6 +364,9 @@ class _Parser(TrlParser):
             f"{len(of_trl - FIRST)} more fields are those of TRL and transformers: --help-all shows them. Every field "
             "can stand in the file, as a line `field: value`."
         )
+        self.found = Configuration()
+        words = "print the resolved configuration, with the origin of each line, and end"
+        self.add_argument("--show", action="store_true", default=SUPPRESS, help=words)
         words = "show the fields of TRL and transformers, too"
         self.add_argument("--help-all", action=_HelpAll, nargs=0, dest=SUPPRESS, default=SUPPRESS, help=words)
         for group in self._action_groups:
@@ -297,6 +377,22 @@ class _Parser(TrlParser):
         for action in self._hidden:
             action.help = SUPPRESS
 
+    def taken_apart(self, argv: Sequence[str]) -> tuple[str | None, list[tuple[str, str]], list[str]]:
+        """The file, each `key=value`, and the options. What follows an option, unless it is a switch, is its value."""
+        config, keys, options = None, [], list[str]()
+        for before, given in zip(["", *argv], argv, strict=False):
+            action = self._option_string_actions.get(before)
+            is_switch = "=" in before or (action is not None and action.nargs in (0, "?"))
+            if before == "--config" or given.startswith("--config="):
+                config = given.removeprefix("--config=")
+            elif (is_switch or not before.startswith("--")) and (key := _KEY.fullmatch(given)):
+                keys.append((key[1], key[2]))
+            elif given != "--config":
+                options.append(given)
+        if [*argv][-1:] == ["--config"]:
+            raise ValueError("--config has no value; expected the path of a YAML file. Write --config my_run.yaml.")
+        return config, keys, options
+
     def print_help_of_all(self) -> None:
         """The help with every field."""
         for action, words in self._hidden.items():
@@ -305,7 +401,9 @@ class _Parser(TrlParser):
 
     def error(self, message: str) -> NoReturn:
         expected = "" if "expected" in message else "; expected a value of that kind"
-        raise ValueError(f"{message}{expected}. `{self.prog} --help` shows every field.")
+        field = re.match(r"argument --(\w+)", message)
+        origin = f"{self.found.origin(field[1])}: " if field and field[1] in self.found.values else ""
+        raise ValueError(f"{origin}{message}{expected}. `{self.prog} --help` shows every field.")
 
 
 class _Help(ArgumentDefaultsHelpFormatter, RawDescriptionHelpFormatter):
@@ -318,38 +416,3 @@ class _HelpAll(Action):
     def __call__(self, parser: Any, *_: object) -> NoReturn:
         parser.print_help_of_all()
         sys.exit(0)
-
-
-def _apart(given: str) -> list[str]:
-    """Split `--name=value` into two arguments, since TRL expects `--config` to be a separate one."""
-    return given.split("=", 1) if given.startswith("--config=") else [given]
-
-
-def _check_config(argv: Sequence[str], known: Sequence[str], lists: Sequence[str]) -> None:
-    place = argv.index("--config") + 1
-    if place == len(argv):
-        raise ValueError("--config has no value; expected the path of a YAML file. Write --config my_run.yaml.")
-    path = Path(argv[place])
-    try:
-        config = yaml.safe_load(path.read_text("utf-8"))
-    except OSError as error:
-        raise ValueError(
-            f"--config is {str(path)!r}: {error.strerror}; expected the path of a readable YAML file, such as "
-            "--config run.yaml."
-        ) from error
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(f"--config is {str(path)!r}: {error}; expected YAML. Fix the file.") from error
-    if not isinstance(config, dict):
-        raise ValueError(
-            f"{path} has a {type(config).__name__}; expected lines such as `env_id: ...`. Write one option per line."
-        )
-    if not isinstance(config.get("env", {}), dict):
-        raise ValueError(
-            f"{path} has env: {config['env']!r}; TRL expected a mapping of environment variables there. The "
-            "environment to be played is env_id."
-        )
-    for name in config:
-        if name not in (*known, "env"):
-            refuse(str(name), known, str(path))
-        if name in lists:
-            check_integers(name, config[name], str(path))

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from datasets import Dataset, IterableDataset, load_dataset
 from trl import ScriptArguments
 
-from pettingllms_trl.cli.arguments import TeamArguments
 from pettingllms_trl.rollout.env_checks import env_maker
 from pettingllms_trl.rollout.env_pool import ENVIRONMENT_COLUMN, MakeEnv
 
+
+if TYPE_CHECKING:
+    from pettingllms_trl.cli.arguments import TeamArguments
 
 Rows: TypeAlias = Dataset | IterableDataset
 

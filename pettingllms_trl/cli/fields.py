@@ -14,6 +14,10 @@ from pettingllms_trl.policies.routing import Api
 from pettingllms_trl.rollout.curriculum import Curriculum
 
 
+LISTS = (list[int], list[int] | None)
+_TYPES = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
     """One of several environments in the field `environments`.
@@ -92,6 +96,17 @@ def function_of_file(name: str, given: str, arguments: str) -> Callable[..., Any
             f"{given.rpartition(':')[2]}{arguments}: ... there, or correct the name."
         )
     return found
+
+
+def check_type(name: str, given: Any, hint: Any, where: str) -> None:
+    """Raise `ValueError` for a value that is not of its field's type; texts are converted later, as options are."""
+    if hint in LISTS and given is not None and not (isinstance(given, list) and all(type(n) is int for n in given)):
+        example = "[0, 1000]" if name.endswith("seeds") else "[1, 2]"
+        raise ValueError(f"{where} has {name}: {given!r}; expected a list of integers. Write {name}: {example}.")
+    for kind, expected in _TYPES.items():
+        accepted = {float: (int, float), str: (int, float, bool)}.get(kind, (kind,))
+        if hint in (kind, kind | None) and given is not None and type(given) not in (*accepted, str):
+            raise ValueError(f"{where} has {name}: {given!r}; expected {expected}. Correct it.")
 
 
 def check_names(where: str, given: Iterable[Any], known: Sequence[str]) -> None:

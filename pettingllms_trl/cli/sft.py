@@ -110,11 +110,13 @@ def prepare(argv: Sequence[str]) -> Callable[[], object]:
         adapters=given.adapters,
         quantization_config=get_quantization_config(config),
         chat_template_kwargs=given.chat_template_kwargs,
+        resolved=given.resolved,
     )
 
 
 def run(model: str, demonstrations: Sequence[Demonstration], routing: Routing, args: SFTConfig, **more: Any) -> None:
     """Run `warm_up`, then print where the results are and how to continue."""
+    arguments.keep(more.pop("resolved"), args.output_dir)
     say = PartialState().print
     folders = warm_up(model, demonstrations, routing, args, **more, say=say)
     for name, folder in folders.items():

@@ -1,10 +1,11 @@
 """Train a team by reinforcement learning: like TRL's GRPO script, with an environment instead of a data set's answers.
 
-    pettingllms train --config examples/configs/sokoban_L2_1.7B.yaml [--any_field value]
+    pettingllms train --config examples/configs/sokoban_L2_1.7B.yaml [any.field=value] [--any_field value]
     pettingllms train --config examples/configs/sokoban_L2_1.7B.yaml --estimate --gpu h100 --num_gpus 8
 
 It ends with `save_model`, an evaluation (`eval_results.json`), and `push_to_hub` if requested. With `--estimate`
 nothing is trained: it prints the memory and the tokens a second to expect of such GPUs, and says what does not fit.
+With `--show` it prints the configuration, each line with its origin; the output folder has it as `config.yaml`.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def prepare(argv: Sequence[str]) -> Callable[[], None]:
     given, data, args, config = arguments.parse(argv, KINDS, prog="pettingllms train", description=__doc__)
     trainer = make_trainer(given, data, args, config)
     trainer.checkpointer.check_resume(args.resume_from_checkpoint)
-    return partial(run, trainer, dataset_name=data.dataset_name)
+    return partial(run, trainer, dataset_name=data.dataset_name, resolved=given.resolved)
 
 
 def make_trainer(
@@ -182,8 +183,10 @@ def _rows(given: TrainArguments, purpose: str) -> Rows | None:
     return in_turns(f"{purpose}_seeds", seeds, own, split)
 
 
-def run(trainer: MultiAgentGRPOTrainer, *, dataset_name: str | None = None) -> None:
+def run(trainer: MultiAgentGRPOTrainer, *, dataset_name: str | None = None, resolved: str = "") -> None:
     """Train, save, evaluate, push, and finish the trackers. A run stopped by a signal has at most its checkpoint."""
+    if resolved:
+        arguments.keep(resolved, trainer.args.output_dir)
     trainer.train(resume_from_checkpoint=trainer.args.resume_from_checkpoint)
     is_saved = trainer.checkpointer.saved_step == trainer.state.global_step
     if trainer.stopped_by is not None and (is_saved or trainer.state.global_step < trainer.state.max_steps):

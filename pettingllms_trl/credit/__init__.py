@@ -5,7 +5,7 @@ over `grouping.py` (the number, peers, baseline, scale):
 
 | scheme           | number                  | peers                      | baseline, scale        | sampling |
 |------------------|-------------------------|----------------------------|------------------------|----------|
-| `at_grpo`        | the step's reward       | same prompt, or same turn  | mean, deviation        | both     |
+| `at_grpo`        | the step's reward       | same prompt, turn, ... (4) | mean, deviation        | both     |
 | `counterfactual` | reward + continuations  | siblings                   | mean, deviation        | tree     |
 | `grpo`           | the episode's return    | the instance's episodes    | mean, deviation        | parallel |
 | `dr_mas`         | the episode's return    | the instance's decisions   | mean, deviation        | parallel |
@@ -15,12 +15,12 @@ over `grouping.py` (the number, peers, baseline, scale):
 | `max_rl`         | reward; return (1)      | siblings; episodes (1)     | mean, mean             | both     |
 | `rae`            | reward; return (1)      | the role's past            | running mean, none     | both     |
 | `return_to_go`   | return to go            | same turn; siblings (3)    | mean, deviation        | both     |
-| `best`           | reward; to go (2)       | same prompt, or same turn  | none: 1 for the best   | both     |
+| `best`           | reward; to go (2)       | same prompt, turn, ... (4) | none: 1 for the best   | both     |
 | `success`        | the episode's success   | none                       | none: 1 for successes  | both     |
 
-Siblings are the candidates of one decision; every peer is the same agent's. (1) In a tree; with `sampling="parallel"`.
-(2) In a tree; the return to go with `sampling="parallel"`. (3) With `sampling="parallel"`; in a tree. It is `at_grpo`
-with other options.
+Siblings are the candidates of one decision; every peer is the same agent's, but for (4). (1) In a tree; with
+`sampling="parallel"`. (2) In a tree; the return to go with `sampling="parallel"`. (3) With `sampling="parallel"`; in a
+tree. It is `at_grpo` with other options. (4) `group`: prompt, turn, phase, role, which pools agents, or several.
 A scheme that uses the step's reward cannot train a role that is paid only at later steps: docs/delayed_rewards.md has
 measured which schemes can.
 

@@ -2,7 +2,7 @@
 
 `numbers_of` gives the number by which a candidate is judged: its step's reward, its return to go, or its whole return.
 `compare` puts the numbers of each group of peers into a row and passes the rows to a baseline and a scale function. An
-agent is compared only with itself: no other agent's reward changes its advantages.
+agent is compared only with itself, so that no other agent's reward changes its advantages, unless a role is pooled.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from trl.trainer.utils import nanstd
 
-from pettingllms_trl.records import Decision
+from pettingllms_envs.suggestions import did_you_mean
+from pettingllms_trl.records import Decision, role_of
 
 
 Value = Literal["reward", "return_to_go", "outcome"]
@@ -115,14 +116,16 @@ ROUNDING = 1e-4  # largest error of advantages in single precision, relative abo
 
 
 class Place(NamedTuple):
-    """The group of a candidate's peers, and which member of it the candidate is. Equal members are counted once."""
+    """The group of a candidate's peers, and which member of it the candidate is. Equal members are counted once. The
+    agents of a `role` have their groups together; if it is empty, the agent has its own."""
 
     group: Hashable
     member: Hashable
+    role: str = ""
 
 
 Peers = Callable[[int, Decision, int], Place]
-"""Returns the place of candidate k of the i-th decision, among those of the same agent."""
+"""Returns the place of candidate k of the i-th decision, among those of the same agent or role."""
 Rows = Callable[[torch.Tensor], torch.Tensor]
 """A function of an agent's groups, (num_groups, size) padded with NaN; its result broadcasts with them."""
 
@@ -140,6 +143,31 @@ def same_turn(i: int, decision: Decision, k: int) -> Place:
 def same_prompt(i: int, decision: Decision, k: int) -> Place:
     """The candidates of an instance's decisions at one turn with one prompt: in a tree the siblings."""
     return Place((decision.instance, decision.turn, decision.prompt.key), (i, k))
+
+
+KEYS = ("prompt", "turn", "role", "phase")
+"""What the decisions that are compared may have in common; see [`at_grpo`]."""
+
+
+def peers_of(group: str | Sequence[str]) -> Peers:
+    """The peers with which one or several `KEYS` are equal. Raises `ValueError` if there is none, or another."""
+    keys = frozenset([group] if isinstance(group, str) else group)
+    if not keys or not keys <= {*KEYS}:
+        hint = "".join(did_you_mean(each, KEYS) for each in sorted(keys - {*KEYS}))
+        raise ValueError(f"group={group!r}, expected one or several of {', '.join(KEYS)}.{hint} Set one of them.")
+    if keys <= {"prompt", "turn"}:
+        return same_prompt if "prompt" in keys else same_turn
+    return partial(same_keys, keys)
+
+
+def same_keys(keys: frozenset[str], i: int, decision: Decision, k: int) -> Place:
+    """The candidates of an instance's decisions with equal keys; with equal prompts, at one turn."""
+    if "phase" in keys and decision.phase is None:
+        found = f"{decision.agent} decided at turn {decision.turn} in no phase"
+        raise ValueError(f"{found}, expected infos[agent]['phase'] of its environment. Set it at every decision.")
+    own = {"prompt": (decision.turn, decision.prompt.key), "turn": decision.turn, "phase": decision.phase}
+    group = (decision.instance, *(own[key] for key in sorted(keys - {"role"})))
+    return Place(group, (i, k), role_of(decision.agent) if "role" in keys else "")
 
 
 def same_continued(i: int, decision: Decision, k: int) -> Place:
@@ -185,14 +213,17 @@ class GroupExactness:
 
 
 def group_exactness(decisions: Sequence[Decision], peers: Peers) -> dict[str, GroupExactness]:
-    """The exactness of each agent's groups."""
+    """The exactness of each agent's groups, those with other agents included."""
     members: dict[str, dict[Hashable, list[Hashable]]] = {}
+    owners: dict[str, str] = {}
     for i, decision in enumerate(decisions):
         for k in range(len(decision.candidates)):
-            of_agent = members.setdefault(decision.agent, {})
-            of_agent.setdefault(peers(i, decision, k).group, []).append(decision.prompt.key)
+            place = peers(i, decision, k)
+            owner = owners.setdefault(decision.agent, place.role or decision.agent)
+            members.setdefault(owner, {}).setdefault(place.group, []).append(decision.prompt.key)
     found = {}
-    for agent, groups in members.items():
+    for agent, owner in owners.items():
+        groups = members[owner]
         exact = [len(set(prompts)) == 1 for prompts in groups.values() if len(prompts) > 1]
         sizes = [len(prompts) for prompts in groups.values()]
         found[agent] = GroupExactness(sum(exact) / len(exact) if exact else None, sizes.count(1) / sum(sizes))
@@ -268,11 +299,12 @@ def compare(
 
 
 def over_groups(decisions: Sequence[Decision], numbers: Numbers, peers: Peers, function: Rows) -> Advantages:
-    """Apply a function to the numbers of each agent's groups, (G, n) -> (G, n) in double precision; one for each
-    candidate."""
+    """Apply a function to the numbers of each agent's or role's groups, (G, n) -> (G, n) in double precision; one for
+    each candidate."""
     advantages: list[Sequence[float]] = [()] * len(decisions)
-    for agent in dict.fromkeys(decision.agent for decision in decisions):
-        own = [i for i, decision in enumerate(decisions) if decision.agent == agent]
+    owners = [peers(i, decision, 0).role or decision.agent for i, decision in enumerate(decisions)]
+    for owner in dict.fromkeys(owners):
+        own = [i for i in range(len(decisions)) if owners[i] == owner]
         places = [[peers(i, decisions[i], k) for k in range(len(numbers[i]))] for i in own]
         groups: dict[Hashable, dict[Hashable, float]] = {}
         for i, row in zip(own, places, strict=True):
@@ -281,13 +313,13 @@ def over_groups(decisions: Sequence[Decision], numbers: Numbers, peers: Peers, f
         width = max(map(len, groups.values()))
         padded = [[*members.values(), *[math.nan] * (width - len(members))] for members in groups.values()]
         result = function(torch.tensor(padded, dtype=torch.float64)).tolist()
-        found = {
+        found: dict[tuple[Hashable, ...], float] = {
             (group, member): value
             for (group, members), values in zip(groups.items(), result, strict=True)
             for member, value in zip(members, values, strict=False)
         }
         for i, row in zip(own, places, strict=True):
-            advantages[i] = [found[place] for place in row]
+            advantages[i] = [found[place[:2]] for place in row]
     return advantages
 
 

@@ -11,10 +11,9 @@ from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 from pettingllms_envs.suggestions import did_you_mean
 from pettingllms_trl.credit.filters import Filter, check_kept, nonzero_variance, signal_to_noise
-from pettingllms_trl.credit.grouping import Advantages, Peers, Scale, Value, episodes, same_turn, siblings
+from pettingllms_trl.credit.grouping import Advantages, Peers, Scale, Value, episodes, peers_of, same_turn, siblings
 from pettingllms_trl.credit.rae import RunningBaseline
 from pettingllms_trl.credit.schemes import (
-    GROUPS,
     at_grpo,
     best,
     counterfactual,
@@ -57,6 +56,7 @@ class SchemeFacts(NamedTuple):
         compares_states: Whether it takes candidates or decisions in equal states for alike.
         takes_negative: Whether it takes rewards below 0.
         has_baseline: Whether it subtracts one, as decisions of continuations are compared with their mean.
+        reads_phases: Whether it compares decisions by their phase.
     """
 
     sums_to_zero: Sums | None = None
@@ -66,6 +66,7 @@ class SchemeFacts(NamedTuple):
     compares_states: bool = False
     takes_negative: bool = True
     has_baseline: bool = True
+    reads_phases: bool = False
 
     def deviation(self, *, default: Scale) -> Scale:
         """The deviation that it divides by, or `default` if it divides by another number or is unknown."""
@@ -81,6 +82,7 @@ class _Scheme(NamedTuple):
             with each.
         scaled: Whether `scale_rewards` sets its scale; the others use that of their papers.
         sums: See `SchemeFacts`, for each kind of sampling.
+        has_group: Whether its option `group` chooses the peers.
         compares_episodes: Whether it does with `sampling="parallel"` and `value="outcome"`.
         scale: What it divides by, if that is not an option.
         needs_continuations: Whether each candidate must be continued.
@@ -92,7 +94,8 @@ class _Scheme(NamedTuple):
     options: Mapping[Sampling, Options]
     scaled: bool = False
     sums: Mapping[Sampling, Sums] = {}
-    peers: Peers | Mapping[str, Peers] | None = None
+    peers: Peers | None = None
+    has_group: bool = False
     compares_episodes: bool = False
     scale: str | None = None
     needs_continuations: bool = False
@@ -105,7 +108,7 @@ class _Scheme(NamedTuple):
 _EITHER: Mapping[Sampling, Options] = {"tree": {}, "parallel": {"value": "outcome"}}
 _BY_TURN: Mapping[Sampling, Sums] = {"tree": "siblings", "parallel": "turn"}
 _SCHEMES: Mapping[str, _Scheme] = {
-    "at_grpo": _Scheme(at_grpo, {"tree": {}, "parallel": {}}, scaled=True, sums=_BY_TURN, peers=GROUPS),
+    "at_grpo": _Scheme(at_grpo, {"tree": {}, "parallel": {}}, scaled=True, sums=_BY_TURN, has_group=True),
     "grpo": _Scheme(grpo, {"parallel": {}}, scaled=True, sums={"parallel": "episodes"}),
     "magrpo": _Scheme(magrpo, {"tree": {}, "parallel": {}}, sums=_BY_TURN, peers=same_turn, value="return_to_go"),
     "loo": _Scheme(loo, _EITHER, sums=_BY_TURN, peers=same_turn, compares_episodes=True),
@@ -126,12 +129,12 @@ _SCHEMES: Mapping[str, _Scheme] = {
         {"parallel": {"value": "return_to_go", "group": "turn"}, "tree": {"value": "return_to_go"}},
         scaled=True,
         sums=_BY_TURN,
-        peers=GROUPS,
+        has_group=True,
     ),
     "best": _Scheme(
         best,
         {"tree": {}, "parallel": {"value": "return_to_go", "group": "turn"}},
-        peers=GROUPS,
+        has_group=True,
         scale="none",
         has_baseline=False,
     ),
@@ -292,10 +295,13 @@ def facts_of(credit: Credit, sampling: Sampling) -> SchemeFacts:
         return SchemeFacts()
     options = {name: given.get(name, parameter.default) for name, parameter in _keywords(function).items()}
     of_episodes = scheme.compares_episodes and sampling == "parallel" and options["value"] == "outcome"
-    peers = scheme.peers[options["group"]] if isinstance(scheme.peers, Mapping) else scheme.peers
+    peers = peers_of(options["group"]) if scheme.has_group else scheme.peers
+    keys = peers.args[0] if isinstance(peers, partial) else {"turn"}
+    is_by_turn = "role" not in keys and not keys.isdisjoint(("turn", "prompt"))
     return SchemeFacts(
-        sums_to_zero="episodes" if of_episodes else scheme.sums.get(sampling),
+        sums_to_zero="episodes" if of_episodes else scheme.sums.get(sampling) if is_by_turn else None,
         peers=None if of_episodes else peers,
+        reads_phases="phase" in keys,
         judges_own_step=options.get("value") == "reward",
         scale=scheme.scale or options.get("scale"),
         compares_states=scheme.groups_states or _of_branches(scheme.value or options.get("value"), sampling),
@@ -401,7 +407,7 @@ def _made(name: str, given: Mapping[str, Any], *, sampling: Sampling, scale: Sca
             f"sampling={needs!r} gives. Set sampling={needs!r} or choose another credit."
         )
     filled = {**({"scale": scale} if row.scaled else {}), **row.options[sampling], **given}
-    if isinstance(row.peers, Mapping) and sampling == "parallel" and "group" not in filled:
+    if row.has_group and sampling == "parallel" and "group" not in filled:
         raise ValueError(
             f"credit={name!r} with sampling='parallel': it compares the candidates of one prompt, of which an episode "
             "has one, expected sampling='tree'. Set sampling='tree' or choose another credit; or compare the episodes "
@@ -433,6 +439,7 @@ def _probe(sampling: Sampling, num_candidates: int, num_continuations: int) -> l
             episode_return=float(2 * instance * episode),
             return_to_go=float((2 - turn) * instance * episode),
             success=episode > 0,
+            phase="?",
         )
         for instance in range(2)
         for episode in range(num_episodes)

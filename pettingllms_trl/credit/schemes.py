@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Literal
 
 import torch
 
 from pettingllms_trl.credit.grouping import (
     Advantages,
-    Peers,
     Place,
     Scale,
     Value,
@@ -21,8 +19,8 @@ from pettingllms_trl.credit.grouping import (
     mean_of_peers,
     numbers_of,
     over_groups,
+    peers_of,
     same_instance,
-    same_prompt,
     same_state,
     same_turn,
     siblings,
@@ -31,8 +29,8 @@ from pettingllms_trl.credit.grouping import (
 from pettingllms_trl.records import Decision
 
 
-Group = Literal["prompt", "turn"]
-GROUPS: Mapping[str, Peers] = {"prompt": same_prompt, "turn": same_turn}
+Group = str | Sequence[str]
+"""One or several of `prompt`, `turn`, `role` and `phase`."""
 
 
 def at_grpo(
@@ -51,10 +49,18 @@ def at_grpo(
     `alpha * team + local`.
 
     With `sampling="parallel"` a decision has one candidate, and those of K episodes are compared; `group` must be
-    given. The prompts of episodes are equal at the first turn, and later seldom. So `"prompt"` leaves most later
-    candidates without peers, with an advantage of 0; `"turn"` compares answers to different prompts, which is what the
-    paper's tree avoids. Its baseline is unbiased, since other episodes are sampled independently, but has a higher
-    variance.
+    given. The candidates of one instance's decisions are compared that are equal in
+
+    - `"prompt"`: agent, turn and prompt. The prompts of episodes are equal at the first turn, and later seldom, so
+      that most later candidates have no peers, and an advantage of 0.
+    - `"turn"`: agent and turn. Answers to different prompts are compared, which is what the paper's tree avoids. The
+      baseline is unbiased, since other episodes are sampled independently, but has a higher variance.
+    - `"phase"`: agent and phase, what `infos[agent]["phase"]` says when it acts, at any turn.
+    - `"role"`: the role, whose agents are pooled, at any turn. This biases the gradient: an agent's
+      reply changes what the others of its episode are paid, in a team most of all, and what it wins for them is
+      subtracted as their baseline. Besides, an agent in a better seat gets positive advantages whatever it replies.
+    - several of them, `("role", "turn")`: all that they name. Decisions of one episode may be compared where neither
+      turn nor prompt is named, an earlier one with those that it led to: biased in the same way.
 
     Args:
         decisions: In trees with K >= 2 candidates each, else from K >= 2 episodes of each instance.
@@ -62,15 +68,15 @@ def at_grpo(
             not divide (`"none"`). `GRPOConfig.scale_rewards` chooses.
         value: The number used as `r_k`; in the paper the step's reward. See `grouping.numbers_of`.
         gamma: Discount of `value="return_to_go"`.
-        group: Whether all candidates of a group have the same `"prompt"`, or just the same `"turn"`.
+        group: What the decisions that are compared have in common.
 
     Raises:
-        ValueError: `group` is neither.
+        ValueError: `group` is or has something else, or the environment says no phase.
 
     Example:
         Rewards 1, 0, 0, 1 have mean 0.5 and (unbiased) deviation 0.577: advantages 0.866, -0.866, -0.866, 0.866.
     """
-    return compare(decisions, numbers_of(decisions, value, gamma), peers=_peers_of(group), scale=scale)
+    return compare(decisions, numbers_of(decisions, value, gamma), peers=peers_of(group), scale=scale)
 
 
 def best(
@@ -95,7 +101,7 @@ def best(
     Example:
         Rewards 1, 0, 1, 0.5: advantages 1, 0, 1, 0. Numbers within 1e-6 are equal, so 0.1 + 0.2, 0.3, 0 give 1, 1, 0.
     """
-    return over_groups(decisions, numbers_of(decisions, value, gamma), _peers_of(group), best_of_peers)
+    return over_groups(decisions, numbers_of(decisions, value, gamma), peers_of(group), best_of_peers)
 
 
 def success(decisions: Sequence[Decision], /, *, keep_fraction: float | None = None) -> Advantages:
@@ -119,7 +125,7 @@ def success(decisions: Sequence[Decision], /, *, keep_fraction: float | None = N
         raise ValueError(
             f"keep_fraction={keep_fraction!r}, expected a share of the episodes between 0 and 1. Set 0.2."
         )
-    kept: Advantages = [[float(bool(decision.success))] * len(decision.candidates) for decision in decisions]
+    kept: Advantages = [[float(decision.success == 1)] * len(decision.candidates) for decision in decisions]
     if keep_fraction is not None:
         returns, top = _returns(decisions), partial(top_of_peers, share=keep_fraction)
         kept = over_groups(decisions, returns, lambda i, d, k: Place(d.environment, episodes(i, d, k)), top)
@@ -131,12 +137,6 @@ def success(decisions: Sequence[Decision], /, *, keep_fraction: float | None = N
         )
     pairs = zip(decisions, kept, strict=True)
     return [[value * (k == decision.chosen) for k, value in enumerate(row)] for decision, row in pairs]
-
-
-def _peers_of(group: Group) -> Peers:
-    if group not in GROUPS:
-        raise ValueError(f"group={group!r}, expected one of {', '.join(GROUPS)}. Set one of them.")
-    return GROUPS[group]
 
 
 def counterfactual(decisions: Sequence[Decision], /, *, scale: Scale = "group") -> Advantages:

@@ -6,7 +6,8 @@ two devices in one operation, and keep each wait of the host (`tests/accelerator
 
 It has values and no time. It cannot show what kernels do (their numerical differences, races, streams, graphs), what
 an allocator does, nor several processes: accelerate has no backend for such a device here. Code of others for GPUs
-alone, such as an optimizer's fused step, flash attention and vLLM, is not run on it.
+alone, such as an optimizer's fused step, flash attention, vLLM and `use_transformers_continuous_batching`, which needs
+streams, is not run on it.
 
 Once it is there a process cannot be rid of it (the key's name, `torch.tensor`, `sys.modules`), so it is used in child
 processes, and training never imports it. `simulated_autocast.py` has its automatic mixed precision.
@@ -121,8 +122,11 @@ class SimulatedDevice:
         device = SimulatedTensor.machine = cls()
         _setup_privateuseone_for_python_backend(NAME, backend_module=device.backend())
         _FALLBACK.fallback(lambda func, *args, **kwargs: device.run(func, args, kwargs), "PrivateUse1")
-        for func in (aten.arange.default, aten.arange.start, aten.arange.start_step, aten.eye.default, aten.eye.m):
-            # PyTorch's own make an empty tensor and change its size.
+        # PyTorch's own make an empty tensor and change its size.
+        makers = (aten.arange.default, aten.arange.start, aten.arange.start_step, aten.eye.default, aten.eye.m)
+        # Kernels on a CPU and on CUDA, but several operations on others, each of which would be rounded.
+        fused = (aten.silu_backward.default, aten.mish_backward.default)
+        for func in (*makers, *fused):
             _FACTORIES.impl(func, lambda *args, func=func, **kwargs: device.run(func, args, kwargs))
         register_autocast(NAME, device.autocast_results)
         module: Any = ModuleType(f"torch_{NAME}")

@@ -87,6 +87,7 @@ class Turn(NamedTuple):
     observation: Any
     saved: SavedState | None  # the state; `None` if the environment is copied instead
     digest: str | None  # of the state; `None` if the environment has no `state_hash`
+    phase: Any  # `infos[agent]["phase"]`; `None` if there is none
 
 
 Steps = Generator[Request | Candidates | Continuation | Wait, Any, Episode]
@@ -160,6 +161,7 @@ def episode(
                 candidates=candidates,
                 chosen=chosen,
                 state=turn.digest,
+                phase=turn.phase,
                 environment=handle.reset_args.environment,
                 policy_version=sampled.policy_version,
                 continuation=None if start is None else start.place,
@@ -224,7 +226,7 @@ def _next_turn(
             handle.agent = agent
             observation = with_known_images(env.observe(agent), rules.images)
             handle.saved = save_state(env) if handle.branches else None
-            return Turn(agent, observation, handle.saved, state_hash(env))
+            return Turn(agent, observation, handle.saved, state_hash(env), env.infos.get(agent, {}).get("phase"))
     return None
 
 
@@ -242,11 +244,8 @@ def _await_values(handle: EnvHandle, *, keeps_env: bool) -> Generator[Wait, None
 def _with_counts(sampled: Sampled) -> Sampled:
     """The answer, for an environment that is a `TakesReply`, with texts that also have the numbers of tokens."""
     num = len(sampled.prompt.ids)
-    completions = [
-        replace(each, text=CountedReply(each.text, num, len(each.ids), each.finish == "length"))
-        for each in sampled.completions
-    ]
-    return replace(sampled, completions=tuple(completions))
+    found = [replace(c, text=CountedReply(c.text, num, len(c.ids), c.finish == "length")) for c in sampled.completions]
+    return replace(sampled, completions=tuple(found))
 
 
 def _chosen(

@@ -31,7 +31,6 @@ from pettingllms_trl.engines.synced_engines import SyncedEngines
 from pettingllms_trl.engines.transformers import ending_at, prompts_read_once, role_settings
 from pettingllms_trl.policies import weights
 from pettingllms_trl.policies.adapters import check_optimized
-from pettingllms_trl.policies.multi_model import MultiPolicyModel
 from pettingllms_trl.policies.optim import clip_by_policy, numbers, split_groups
 from pettingllms_trl.policies.profiles import OF_TRL, PolicyProfile
 from pettingllms_trl.policies.routing import Policy, Routing
@@ -337,7 +336,7 @@ class TRLHooks(GRPOTrainer):
         is_training = self.model.training
         with (
             self._logging_in_training(),
-            self.accelerator.autocast() if isinstance(self.model, MultiPolicyModel) else nullcontext(),
+            self.accelerator.autocast() if len(self.routing.policies) > 1 else nullcontext(),  # of one it is TRL's
             override_args(self.args, ds3_gather_for_generation=False),
             without_folder_sampling(own),
             prompts_read_once(own, args[1]) if reads_once else nullcontext(),
@@ -467,17 +466,26 @@ class TRLHooks(GRPOTrainer):
             self._step, self._buffered_inputs = place
         self.checkpointer.warn_of_differences(Path(checkpoint))
 
-    def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
+    def _run_epoch(self, *args: Any, resume_from_checkpoint: Any = None, **kwargs: Any) -> None:
         """TRL's; but a run that was over when it was killed stays so, where transformers adds a step."""
         micro_step = self.state.global_step * self.args.gradient_accumulation_steps
         if self.state.global_step >= self.state.max_steps or self.token_budget.is_spent(micro_step):
             self.control.should_training_stop = True
+            self._load_rng_state(resume_from_checkpoint)
         else:
-            super()._run_epoch(*args, **kwargs)
+            super()._run_epoch(*args, resume_from_checkpoint=resume_from_checkpoint, **kwargs)
+
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        """TRL's; from there an evaluation draws what it would have drawn where the run was ended before it."""
+        super()._load_rng_state(checkpoint)
+        if self.checkpointer.evaluation_is_due:
+            self.checkpointer.evaluation_is_due = False
+            if self.args.eval_strategy != "no":
+                self._determine_best_metric(self._evaluate(None, None), None)
 
     def _maybe_log_save_evaluate(self, *args: Any, **kwargs: Any) -> None:
         """TRL's, after each optimizer step and epoch; on a signal, it saves and ends the run."""
-        self.checkpointer.stop_on_signal(self.control, step=self.state.global_step)
+        self.checkpointer.stop_on_signal(self.control, self.state)
         super()._maybe_log_save_evaluate(*args, **kwargs)
 
     def create_model_card(

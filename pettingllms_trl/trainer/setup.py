@@ -14,7 +14,7 @@ from pettingzoo import AECEnv
 from pettingllms_envs.branching import ReplayError
 from pettingllms_envs.branching.views import name_of
 from pettingllms_trl import credit as credits
-from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.config import NEVER, MultiAgentGRPOConfig
 from pettingllms_trl.credit.delayed_rewards import check_delayed_roles, choose_credit, delayed_agents
 from pettingllms_trl.credit.reward_functions import RewardFunctions
 from pettingllms_trl.credit.reward_weights import RewardWeights, check_not_negative, declared_parts, weigher
@@ -291,19 +291,24 @@ def _imitating(args: MultiAgentGRPOConfig, credit: Any, filters: Any, routing: R
     check_windows(args.gradient_accumulation_steps, args.steps_per_generation * args.num_iterations)
     args = copy(args)
     args.loss_type, args.epsilon_high, args.importance_sampling_level = "cispo", 1.0, "token"
-    args.max_steps = args.max_steps if args.max_steps > 0 else 10**9
+    args.max_steps = args.max_steps if args.max_steps > 0 else NEVER
     return args
 
 
 def _check_paid(
     envs: Sequence[AECEnv], rewards: RewardFunctions, args: MultiAgentGRPOConfig, scheme: credits.SchemeFacts
 ) -> None:
-    """Raise `ValueError` if an environment leaves all rewards to reward functions, and there are none, or pays less
-    than the credit scheme takes."""
+    """Raise `ValueError` if an environment leaves all rewards to reward functions, and there are none, pays less than
+    the credit scheme takes, or says no phase, by which the scheme compares."""
     parts: Any = args.reward_parts  # a mapping, once the configuration is validated
     if not (scheme.takes_negative or rewards) and (args.alpha is None or args.alpha > 0):  # a function's are unknown
         check_not_negative(envs, parts, args.crash_reward)
     for env in envs:
+        if scheme.reads_phases and env.infos.get(env.agent_selection, {}).get("phase") is None:
+            raise ValueError(
+                f"the credit's group has 'phase', but {env.metadata.get('name')} says none; expected "
+                f"infos[{env.agent_selection!r}]['phase'] where it acts. Set it there, or choose another group."
+            )
         if env.metadata.get("judged") and not env.metadata.get("reward_ranges") and not rewards:
             raise ValueError(
                 f"{env.metadata['name']} leaves rewards to reward functions, and there are none; expected some, or "

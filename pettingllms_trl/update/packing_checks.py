@@ -55,7 +55,8 @@ def template_rows(
         except (TemplateError, TypeError, ValueError):  # it wants another conversation
             ids = tokenizer(question)["input_ids"]
         prompts.append(ids if len(ids) <= 2 * half else [*ids[:half], *ids[-half:]])
-    reply = tokenizer(REPLY, add_special_tokens=False)["input_ids"][:LONGEST_REPLY]
+    reply = tokenizer(REPLY, add_special_tokens=False)["input_ids"] or prompts[0]
+    reply = (reply * LONGEST_REPLY)[:LONGEST_REPLY]  # a tokenizer of few words may make one token of it
     completions = [reply, reply[2:6], reply[1:], reply[:1], reply[3:8]]
     return [prompts[number] for number in (0, 1, 0, 0, 1)], completions
 

@@ -145,6 +145,8 @@ def each_wait_is_counted_where_it_is() -> None:
         ("to the host", here.tolist),
         ("to the host", here.cpu),
         ("to the host", lambda: torch.empty(3).copy_(here)),
+        ("to the host", lambda: f"{here}"),
+        ("to the host", lambda: torch.save(here, io.BytesIO())),
         ("from the host", lambda: torch.ones(2).to("mlu")),
         ("from the host", lambda: here.copy_(torch.ones(3))),
         ("from the host", lambda: torch.tensor([1, 2], device="mlu")),
@@ -159,6 +161,7 @@ def each_wait_is_counted_where_it_is() -> None:
         ("mask", lambda: here.masked_select(mask)),
         ("index on the CPU", lambda: here[torch.tensor([0, 1])]),
         ("equal", lambda: torch.equal(here, here)),
+        ("equal", lambda: torch.allclose(here, here)),
         ("repeat_interleave", lambda: here.repeat_interleave(on(1, 2, 1))),
         ("synchronize", lambda: torch.mlu.synchronize()),
     ):

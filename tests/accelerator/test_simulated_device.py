@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -45,5 +46,6 @@ def test_it_must_be_there_before_the_libraries_that_ask_for_devices() -> None:
 
 def test_training_never_imports_it() -> None:
     packages = Path(__file__).parents[2] / "pettingllms_trl"
-    users = {path.name for path in packages.rglob("*.py") if "import Simulated" in path.read_text(encoding="utf-8")}
-    assert users == set()
+    imports = re.compile(r"^\s*(from|import)\b.*(\bsimulated_|Simulated)", re.MULTILINE)
+    users = {path.name for path in packages.rglob("*.py") if imports.search(path.read_text(encoding="utf-8"))}
+    assert users == {"simulated_device.py"}  # its autocast

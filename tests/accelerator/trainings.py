@@ -70,7 +70,7 @@ class Case:
     run: Callable[[MultiAgentGRPOTrainer, Callable[[], MultiAgentGRPOTrainer]], MultiAgentGRPOTrainer] | None = None
     model: Callable[[Path], Any] | None = None
     more: Mapping[str, Any] | Callable[[Path], Mapping[str, Any]] = field(default_factory=dict)
-    most: float | None = 1e-6
+    most: float | None = 0.0
     has_adapters: bool = True
 
 

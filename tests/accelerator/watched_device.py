@@ -25,7 +25,7 @@ INDEXING = {aten.index, aten.index_put, aten.index_put_, aten._index_put_impl_}
 FILLING = {aten.masked_fill, aten.masked_fill_}
 WAITING = {
     aten._local_scalar_dense: "item",
-    aten.equal: "equal",
+    **dict.fromkeys((aten.equal, aten.allclose), "equal"),
     aten.nonzero: "nonzero",
     aten.masked_select: "mask",
     aten.bincount: "bincount",
@@ -68,8 +68,14 @@ class WatchedDevice(SimulatedDevice):
         torch.Tensor.pin_memory = lambda self, *_: self
         SimulatedTensor.pin_memory = _not_pinned
         SimulatedTensor.numpy = SimulatedTensor.__array__ = _no_array
+
+        def copied(tensor: SimulatedTensor) -> torch.Tensor:
+            device.waits.append(Wait("to the host", place()))
+            return tensor.held.detach()
+
         # A file has no device; `torch.load` is told one.
-        SimulatedTensor.__reduce_ex__ = lambda self, protocol: self.held.detach().__reduce_ex__(protocol)
+        SimulatedTensor.__reduce_ex__ = lambda self, protocol: copied(self).__reduce_ex__(protocol)
+        SimulatedTensor.__repr__ = lambda self, **_: f"{copied(self)!r} on {self.device}"
         torch.mlu.synchronize = lambda *_: device.waits.append(Wait("synchronize", place()))
         return device
 

@@ -7,12 +7,18 @@ from typing import Any
 
 from pettingllms_trl import MultiAgentGRPOTrainer
 from pettingllms_trl.cli import arguments
+from pettingllms_trl.cli.config_files import read
 from pettingllms_trl.cli.train import KINDS
 
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CONFIGS = EXAMPLES / "configs"
 FILES = sorted(CONFIGS.glob("*.yaml"))
+
+
+def values(file: Path) -> dict[str, Any]:
+    """What the file and those that it inherits from say."""
+    return dict(read(file).values)
 
 
 def parsed(file: Path, model_path: str, output: Path, *more: str) -> tuple[Any, ...]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from pettingllms_trl.config import NEVER
 from pettingllms_trl.console import TrainingTable, clock, functions_of, heading, line, roles_of
 
 
@@ -140,3 +141,14 @@ for name in ("is_gradient_checkpointing", "gradient_checkpointing_enable", "some
     assert [line.partition(" is ")[0] for line in done.stderr.splitlines() if "Warning" in line] == [
         "<string>:4: FutureWarning: `something_else`"
     ]
+
+
+@pytest.mark.parametrize(("max_steps", "total"), [(4, 4), (NEVER, None)])
+def test_a_progress_bar_has_no_end_where_something_else_than_steps_ends_the_training(
+    max_steps: int, total: int | None, tmp_path: Path
+) -> None:
+    run = Run(tmp_path)
+    run.args.disable_tqdm, run.state.max_steps = False, max_steps
+    run.begin()
+    assert run.table.training_bar.total == total
+    run.table.on_train_end(run.args, run.state, None)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pettingllms_envs.research.studies.results import save_outline
 from pettingllms_trl.cli.__main__ import refuse_missing, refused
+from pettingllms_trl.cli.config_files import read
 from pettingllms_trl.research.study.plans.plan import selected
 from pettingllms_trl.research.study.plans.study_file import read_study
 from pettingllms_trl.research.study.runner import Runner
@@ -50,6 +51,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--minutes", type=float, help="start no further run after this time")
     made.add_argument("--fidelity", action="store_true", help="measure credit fidelity instead of training")
+    made.add_argument("--show", action="store_true", help="print the file with all that it inherits, and end")
     made.add_argument(
         "--dry-run", action="store_true", help="check the study, print its runs, their time and what it can show"
     )
@@ -71,7 +73,10 @@ def study(argv: Sequence[str]) -> int:
 
 
 def _study(options: argparse.Namespace) -> int:
-    plan = read_study(options.study)
+    plan, resolved = read_study(options.study), read(options.study).text()
+    if options.show:
+        print(resolved, end="")
+        return 0
     if options.jobs < 1:
         raise ValueError(f"--jobs is {options.jobs}; expected 1 or more.")
     work = (options.work or Path("outputs/study") / plan.name).absolute()
@@ -92,6 +97,7 @@ def _study(options: argparse.Namespace) -> int:
             print(f"{'finished' if cell.name in finished else 'to run':9}{cell.name}")
         return 0
     save_outline(plan.outline(), results)
+    (results / "study.yaml").write_text(resolved, "utf-8")
     return runner.run(cells, finished, jobs=options.jobs, minutes=options.minutes)
 
 

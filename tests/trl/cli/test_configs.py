@@ -1,4 +1,4 @@
-"""The configurations that are shipped: what the generator writes, each fit to train, in the paper's settings."""
+"""The configurations that are shipped are fit to train, in the paper's settings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pettingzoo
 import pytest
-import yaml
 from accelerate.commands.config.config_args import load_config_from_file
 from transformers import Qwen3Config
 
@@ -23,7 +22,7 @@ from pettingllms_trl.engines.batched import BatchedEngine
 from pettingllms_trl.estimate.activations import PassBytes
 from pettingllms_trl.records import Completion, Request, Sampled
 from plays import play
-from shipped_configs import CONFIGS, EXAMPLES, FILES, in_the_papers_settings, parsed
+from shipped_configs import CONFIGS, EXAMPLES, FILES, in_the_papers_settings, parsed, values
 
 
 MIXED, TURNS = CONFIGS / "mixed_L2_1.7B.yaml", CONFIGS / "sokoban_L2_1.7B_turns.yaml"
@@ -43,11 +42,6 @@ ON_GPUS = {  # processes, and the configuration of accelerate
 NO_GPU = CONFIGS / "gpus_none.yaml"
 GRID = [file for file in FILES if re.fullmatch(r"(plan_path|sokoban|sudoku)_L[0-3]_(1\.7B|8B)", file.stem)]
 LAYOUTS = {"L0": {"base"}, "L1": {"base"}, "L2": {"drafter", "planner"}, "L3": {"drafter", "planner"}}
-
-
-def test_the_files_are_what_the_generator_writes() -> None:
-    generated = dict(runpy.run_path(str(CONFIGS / "generate.py"))["files"]())
-    assert {file.name: file.read_text("utf-8") for file in FILES} == generated
 
 
 def test_there_is_one_for_every_game_layout_and_size() -> None:
@@ -75,7 +69,7 @@ def test_one_run_may_have_all_games_with_a_third_of_the_instances_each(model_pat
     in_the_papers_settings(trainer)
     assert {policy.name for policy in trainer.routing.policies} == LAYOUTS["L2"]
     for name, make in makers(given).items():
-        env, alone = make().unwrapped, yaml.safe_load((CONFIGS / f"{name}_L2_1.7B.yaml").read_text("utf-8"))
+        env, alone = make().unwrapped, values(CONFIGS / f"{name}_L2_1.7B.yaml")
         assert (env.metadata["name"], env.workflow.num_turns, env.alpha) == (f"{name}_v0", 4, 1.0)
         assert env.workflow == pettingzoo.make("aec", alone["env_id"], **alone["env_kwargs"]).unwrapped.workflow
         assert trainer.train_dataset["environment"][:].count(name) in (2133, 2134)  # of 6400
@@ -84,7 +78,7 @@ def test_one_run_may_have_all_games_with_a_third_of_the_instances_each(model_pat
 def test_one_run_has_roles_that_learn_in_turns_and_is_else_as_the_one_whose_roles_do_not(
     model_path: str, tmp_path: Path
 ) -> None:
-    turns, together = (yaml.safe_load(file.read_text("utf-8")) for file in (TURNS, CONFIGS / "sokoban_L2_1.7B.yaml"))
+    turns, together = map(values, (TURNS, CONFIGS / "sokoban_L2_1.7B.yaml"))
     assert {name: value for name, value in turns.items() if together.get(name) != value} == {
         "alternate_every": 10,
         "output_dir": "outputs/sokoban_L2_1.7B_turns",
@@ -117,7 +111,7 @@ def test_a_task_that_needs_a_team_has_its_messages_paid_or_a_credit_that_looks_a
 
 @pytest.mark.parametrize("task", TEAMS)
 def test_the_two_configurations_of_a_task_differ_in_the_pay_and_the_credit_alone(task: str) -> None:
-    paid, unpaid = (yaml.safe_load(files[task].read_text("utf-8")) for files in (PAID, UNPAID))
+    paid, unpaid = (values(files[task]) for files in (PAID, UNPAID))
     assert {name: value for name, value in unpaid.items() if paid.get(name) != value} == {
         "env_kwargs": {**paid["env_kwargs"], "communication_reward": False},
         "num_continuations": 1,
@@ -142,7 +136,7 @@ def test_the_small_models_configuration_makes_a_trainer_of_twenty_steps_on_fresh
 @pytest.mark.parametrize("file", GRID, ids=lambda file: file.stem)
 def test_a_configuration_names_the_model_of_its_title(file: Path) -> None:
     size = file.stem.rsplit("_", 1)[1]
-    assert yaml.safe_load(file.read_text("utf-8"))["model_name_or_path"] == f"Qwen/Qwen3-{size}"
+    assert values(file)["model_name_or_path"] == f"Qwen/Qwen3-{size}"
 
 
 @pytest.mark.parametrize(
@@ -170,7 +164,7 @@ def test_a_configuration_for_gpus_shares_its_batch_out_over_their_processes(
     plan = estimate.estimated(["--config", str(CONFIGS / f"{name}.yaml"), *launched]).plan
     assert (plan.sampler, plan.max_model_length, plan.utilization) == ("colocate", 4608, 0.45)
     assert plan.sequences == 4 * (32 if num_gpus == 1 else 8)  # K for each instance of a process
-    given = yaml.safe_load((CONFIGS / f"{name}.yaml").read_text("utf-8"))
+    given = values(CONFIGS / f"{name}.yaml")
     mini_batch = given["gradient_accumulation_steps"] * given["per_device_train_batch_size"] * num_gpus
     assert 2 * mini_batch == given["generation_batch_size"]  # two updates a rollout
     # 200 rollouts, no instance twice.
@@ -260,7 +254,7 @@ def test_an_instance_takes_as_many_replies_as_the_page_on_cooperation_says(task:
 
     page = (EXAMPLES.parent / "docs" / "cooperation.md").read_text("utf-8")
     for files, number in ((PAID, paid), (UNPAID, unpaid)):
-        given = yaml.safe_load(files[task].read_text("utf-8"))
+        given = values(files[task])
         found = play(
             [{"seed": 1}],
             make_env=partial(pettingzoo.make, "aec", given["env_id"], **given["env_kwargs"]),

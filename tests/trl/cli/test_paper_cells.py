@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 import pettingllms_envs
 from pettingllms_envs.commands import setting
@@ -16,7 +15,7 @@ from pettingllms_envs.evaluation.suites import read_suite
 from pettingllms_trl.cli import estimate
 from pettingllms_trl.research.study.cells import check
 from pettingllms_trl.research.study.plans.study_file import read_study
-from shipped_configs import CONFIGS, EXAMPLES
+from shipped_configs import CONFIGS, EXAMPLES, values
 
 
 PAGE = (EXAMPLES.parent / "docs" / "paper.md").read_text("utf-8")
@@ -66,7 +65,7 @@ def test_a_trained_cell_has_a_file_whose_team_plays_its_benchmark(
     name: str, trained: list[str], evaluated: str, level: str, size: str
 ) -> None:
     file = CONFIGS / f"{trained[level != 'L0']}_{level}_{size}.yaml"
-    given = yaml.safe_load(file.read_text("utf-8"))
+    given = values(file)
     words = evaluated.split()
     workflow = workflow_of(level, words[0])
     benchmark = made(words, workflow)
@@ -92,9 +91,7 @@ def test_each_level_and_size_has_a_command_for_eight_gpus_with_the_papers_batch(
     ]
     for name, *_, line in LINES:
         words = options_of(line)
-        own = yaml.safe_load((CONFIGS / f"{name}.yaml").read_text("utf-8")) | dict(
-            zip(words[::2], words[1::2], strict=True)
-        )
+        own = values(CONFIGS / f"{name}.yaml") | dict(zip(words[::2], words[1::2], strict=True))
         rows = own.get("--per_device_train_batch_size", own["per_device_train_batch_size"])
         assert int(rows) * int(own["--gradient_accumulation_steps"]) * 8 == 64
 

@@ -7,13 +7,12 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
 
 from pettingllms_envs import cli
 from pettingllms_trl.cli.datasets import makers
 from pettingllms_trl.cli.train import make_trainer
 from pettingllms_trl.credit import name_of
-from shipped_configs import CONFIGS, FILES, in_the_papers_settings, parsed
+from shipped_configs import CONFIGS, FILES, in_the_papers_settings, parsed, values
 
 
 OF_DATA = sorted(file for file in FILES if re.match(r"(code|math)_L\d", file.stem))
@@ -81,7 +80,7 @@ def test_a_configuration_makes_a_trainer_of_the_papers_team_in_its_settings(
 @pytest.mark.parametrize("file", OF_DATA, ids=lambda file: file.stem)
 def test_a_configuration_trains_on_the_problems_of_the_papers_code_at_its_size(file: Path) -> None:
     domain, _, size = file.stem.split("_")
-    given = yaml.safe_load(file.read_text("utf-8"))
+    given = values(file)
     expected = {
         ("code", "1.7B"): ("apps", "codeparrot__apps", [1]),
         ("code", "8B"): ("code_contests", "deepmind__code_contests", None),
@@ -96,7 +95,7 @@ def test_a_configuration_trains_on_the_problems_of_the_papers_code_at_its_size(f
 
 def test_dapo_takes_the_place_of_polaris(model_path: str, tmp_path: Path) -> None:
     assert cli.main(["data", "prepare", "own:dapo", "--output", "BytedTsinghua-SIA__DAPO-Math-17k"]) == 0
-    kwargs = yaml.safe_load((CONFIGS / "math_L1_1.7B.yaml").read_text("utf-8"))["env_kwargs"]
+    kwargs = values(CONFIGS / "math_L1_1.7B.yaml")["env_kwargs"]
     other = json.dumps({**kwargs, "data": "BytedTsinghua-SIA__DAPO-Math-17k"})
     given, *_ = parsed(CONFIGS / "math_L1_1.7B.yaml", model_path, tmp_path, "--env_kwargs", other)
     env = makers(given)()

@@ -25,6 +25,7 @@ from pettingllms_envs.commands import Refused, plug_ins
 from pettingllms_trl import Policy
 from pettingllms_trl.cli import __main__ as cli
 from pettingllms_trl.cli import arguments
+from pettingllms_trl.cli.config_files import read
 from pettingllms_trl.cli.datasets import check_apart, in_turns, seeds_and_levels
 from pettingllms_trl.cli.train import KINDS, make_trainer, run
 from pettingllms_trl.cli.trees import trees
@@ -98,6 +99,7 @@ def test_policies_are_a_layout_or_a_mapping_in_yaml_or_json(tmp_path: Path) -> N
     [
         ["--train_seeds", "0", "100", "--train_levels", "1", "2"],
         ["--train_seeds", "[0, 100]", "--train_levels", "[1, 2]"],
+        ["--train_seeds", "0,100", "train_levels=[1, 2]"],
         ["--train_seeds", "[0,", "100]", "--train_levels", "[1,2]"],  # as a shell splits it without quotes
         ["--train-seeds=[0,100]", "--train_levels=[1, 2]"],
     ],
@@ -240,7 +242,7 @@ WRONG = {
     "unknown environment": ({"env_id": "pettingllms/sokobann-v0"}, [], "Did you mean 'sokoban'?"),
     "unknown setting": ({"env_kwargs": {"sise": 4}}, [], "env_kwargs is {'sise': 4}: .*expected settings of"),
     "setting out of range": ({"env_kwargs": {"size": 1}}, [], "size"),
-    "settings that are no mapping": ({}, ["--env_kwargs", "size=4"], "env_kwargs is 'size=4'; expected JSON"),
+    "settings that are no mapping": ({}, ["--env_kwargs", "size=4"], "env_kwargs is 'size=4'; expected a mapping"),
     "imports of nothing": ({}, ["--imports"], "expected at least one argument. `pettingllms train --help`"),
     "package that is not installed": ({"imports": ["pettingllms_env"]}, [], "imports names 'pettingllms_env'"),
     "no model": ({"model_name_or_path": None}, [], "no model_name_or_path; expected"),
@@ -250,15 +252,15 @@ WRONG = {
     "policy of no kind": ({"policies": {"drafter": 3}}, [], r"policies\['drafter'\] is 3; expected"),
     "no rows": ({"train_seeds": None}, [], "train_seeds is None and dataset_name is None; expected one of them"),
     "two kinds of rows": ({"dataset_name": "rows"}, [], "expected one of them"),
-    "range with a comma": (
+    "range with a dash": (
         {},
-        ["--train_seeds", "0,100"],
-        r"--train_seeds is '0,100'; expected integers. Write --train_seeds 0 1000, or --train_seeds '\[0, 1000\]'.",
+        ["--train_seeds", "0-100"],
+        r"command line has train_seeds: \['0-100'\]; expected a list of integers. Write train_seeds: \[0, 1000\].",
     ),
     "levels that are no numbers": (
         {},
         ["--train_levels", '["a"]'],
-        r"expected integers. Write --train_levels 1 2, or",
+        r"expected a list of integers. Write train_levels: \[1, 2\].",
     ),
     "a number for a range": (
         {"train_seeds": 100},
@@ -347,7 +349,7 @@ WRONG_MIXED = {
     ),
     "unknown id": ({"environments": {"a": "pettingllms/sokobann-v0"}}, "Did you mean 'sokoban'?"),
     "levels of all": ({"train_levels": [1, 2]}, r"train_levels is \[1, 2\] with several environments, .*of each"),
-    "no mapping": ({"environments": "a,b"}, "environments is 'a,b'; expected JSON"),
+    "no mapping": ({"environments": "a,b"}, "environments is 'a,b'; expected a mapping"),
     "a curriculum for all": ({"curriculum": {"levels": [1]}}, "curriculum has 'levels'; expected a field"),
     "levels that there are not": (
         {"curriculum": {"sokoban": {"levels": [99]}}},
@@ -499,6 +501,10 @@ def test_a_run_trains_prints_trees_saves_evaluates_and_can_be_gone_on_from(
     out = tmp_path / "out"
     for role in ("drafter", "planner"):
         assert (out / role / "adapter_model.safetensors").is_file()
+    resolved = read(out / "config.yaml").values
+    given = {"policies": "lora", "num_trees": 2, "eval_seeds": [0, 3], "learning_rate": None}
+    assert {name: resolved.get(name) for name in given} == given
+    assert resolved["env_kwargs"] == GAME["env_kwargs"]
     results = json.loads((out / "eval_results.json").read_text())
     assert 0.0 <= results["eval_outcome/success"] <= 1.0
     shown = capsys.readouterr().out

@@ -198,11 +198,6 @@ def test_a_prompt_that_comes_again_at_a_later_turn_has_a_group_of_its_own() -> N
     assert flat(at_grpo(again, scale="none", group="prompt")) == [0.5, -0.5, 2.0, -2.0]
 
 
-def test_another_group_is_an_error() -> None:
-    with pytest.raises(ValueError, match=r"group='role', expected one of prompt, turn\. Set one of them"):
-        at_grpo(parallel(), group="role")  # type: ignore[arg-type]
-
-
 def test_at_grpo_without_a_tree_wants_to_be_told_its_group() -> None:
     with pytest.raises(ValueError, match=r"'parallel': .*expected sampling='tree'.* credit={'at_grpo': {'group': 't"):
         resolve("at_grpo", sampling="parallel", scale="group", num_candidates=3)

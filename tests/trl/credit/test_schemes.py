@@ -219,6 +219,7 @@ def test_the_replies_played_on_in_an_episode_that_succeeded_have_1() -> None:
         choice("a", [0, 0, 0], chosen=1, success=won, episode=number) for number, won in enumerate((True, False))
     ]
     assert flat(success(decisions)) == [0, 1, 0, 0, 0, 0]
+    assert flat(success([choice("a", [0, 0], success=0.5)])) == [0, 0]  # a share of the tests, say, is no success
     with pytest.raises(
         ValueError, match=r"1 of 3 decisions .* do not say if they succeeded; .* Set keep_fraction=0\.2"
     ):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import os
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, TrainerCallback
 
 from pettingllms_envs.programs import program
 from pettingllms_trl import Decision, Episode, MultiAgentGRPOTrainer, Policy
@@ -198,6 +200,44 @@ def test_a_run_resumed_between_and_inside_rounds_equals_one_never_interrupted_to
     assert names == []  # it was over
 
 
+class Interrupts(TrainerCallback):
+    """Sends SIGTERM in the optimizer step after `step`."""
+
+    def __init__(self, step: int) -> None:
+        self._step = step
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if state.global_step == self._step:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("signals_on_purpose")
+def test_a_run_that_a_signal_ends_before_the_evaluation_of_a_round_begins_with_it_when_it_is_resumed(
+    model_path: str, tmp_path: Path
+) -> None:
+    options = {
+        "save_strategy": "epoch",
+        "eval_strategy": "epoch",
+        "eval_dataset": Dataset.from_dict({"seed": [90, 91]}),
+        "per_device_train_batch_size": 16,
+    }
+    whole = team(model_path, tmp_path / "whole", **options)
+    whole.train()
+    shown = [(log["step"], log["eval_outcome/success"]) for log in whole.state.log_history if "eval_runtime" in log]
+    assert len(shown) == 2
+    for step, _ in shown:  # that of the last round, too, after which nothing is trained
+        folder = tmp_path / f"ended in {step}"
+        ended = team(model_path, folder, callbacks=[Interrupts(step - 1)], **options)
+        ended.train()
+        assert (ended.stopped_by, ended.state.global_step) == ("SIGTERM", step)
+        resumed = team(model_path, folder, **options)
+        resumed.train(resume_from_checkpoint=True)
+        logs = [log for log in resumed.state.log_history if "eval_runtime" in log]
+        assert [(log["step"], log["eval_outcome/success"]) for log in logs] == shown
+        assert all(torch.equal(value, weights(resumed)[name]) for name, value in weights(whole).items())
+
+
 def test_every_round_is_evaluated_saved_and_on_the_card(
     model_path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -306,7 +346,11 @@ def test_without_success_keep_fraction_is_named_and_keeps_the_highest_returns(mo
     [
         ({"imitate": "worst"}, "imitate='worst', expected 'best' or 'success', or None"),
         ({"replay": "none"}, "replay='none', expected 'all' rounds so far or the 'last'"),
-        ({"num_rounds": 0}, "num_rounds=0, expected 1 or more"),
+        ({"num_rounds": 0}, r"num_rounds=0, expected a whole number, 1 or more\. Set num_rounds=10"),
+        ({"num_rounds": 1.5}, r"num_rounds=1\.5, expected a whole number"),
+        ({"imitate": None}, "num_rounds=2 without imitate, whose rounds it is about"),
+        ({"imitate": None, "num_rounds": 10, "replay": "last"}, "replay='last' without imitate"),
+        ({"top_entropy_quantile": 0.2}, r"top_entropy_quantile=0\.2 with imitate='success', expected 1\.0: the loss"),
         ({"imitate": "best", "keep_fraction": 0.5}, "keep_fraction=0.5 with imitate='best', expected 'success'"),
         ({"keep_fraction": 1.0}, "keep_fraction=1.0, expected a share of the episodes between 0 and 1"),
         ({"beta": 0.1}, r"beta=0\.1 with imitate='success', expected 0\.0: .* Leave it out"),

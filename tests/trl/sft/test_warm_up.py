@@ -31,6 +31,7 @@ from pettingllms_trl import (
     Prompt,
 )
 from pettingllms_trl.cli import __main__ as cli
+from pettingllms_trl.cli import config_files
 from pettingllms_trl.cli.datasets import makers
 from pettingllms_trl.cli.sft import SFTArguments, by_oracles
 from pettingllms_trl.policies.routing import Policy, route
@@ -316,6 +317,8 @@ def test_the_command_trains_one_role_from_the_oracle(
     config = json.loads((tmp_path / "planner" / "adapter_config.json").read_text())
     assert (config["r"], config["lora_dropout"]) == (2, 0.0)
     assert not (tmp_path / "drafter").exists()
+    resolved = config_files.read(tmp_path / "config.yaml").values
+    assert (resolved["env_kwargs"], resolved["roles"]) == ({"size": 4, "num_turns": 2}, ["planner"])
     shown = capsys.readouterr().out
     assert "Policy planner of planner_0: 4 replies to imitate." in shown
     assert f"Saved planner in {tmp_path / 'planner'}." in shown
@@ -350,7 +353,7 @@ def test_the_command_trains_from_a_file_of_successes(model_path: str, tmp_path: 
         (["--policies", "lora", "--adapters", "nowhere"], "lacks drafter, planner; expected a folder with"),
         (["--adapters", "nowhere"], "no policy is an adapter; expected some."),
         (["--num_episodes", "0"], "num_episodes is 0; expected at least 1."),
-        (["--chat_template_kwargs", "no"], "chat_template_kwargs is 'no'; expected JSON"),
+        (["--chat_template_kwargs", "no"], "chat_template_kwargs is 'no'; expected a mapping"),
     ],
 )
 def test_the_command_refuses_in_one_line(

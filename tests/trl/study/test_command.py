@@ -161,6 +161,20 @@ def test_a_selection_that_matches_nothing_and_a_missing_file_say_what_to_do(
     assert "none.yaml" in capsys.readouterr().err
 
 
+def test_a_study_inherits_and_shows_what_it_resolves_to(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    file = write()
+    file.rename(file.with_name("base.yaml"))
+    file.write_text("defaults: base.yaml\ntokens: 40\nbase:\n  learning_rate: 1e-2\n")
+    assert cli.main(["study", *arguments(file), "--show"]) == 0
+    shown = capsys.readouterr().out
+    (line,) = [line for line in shown.splitlines() if line.startswith("tokens:")]
+    assert line.split() == ["tokens:", "40", "#", f"{file},", "line", "2"]
+    assert "  learning_rate: 0.01 " in shown
+    file.with_name("whole.yaml").write_text(shown)
+    assert read_study(file.with_name("whole.yaml")).base == read_study(file).base
+    assert read_study(file).tokens == 40
+
+
 def test_the_study_of_the_documentation_is_one() -> None:
     page = (ROOT / "docs" / "studies.md").read_text(encoding="utf-8")
     block, small = re.findall(r"^```yaml\n(.*?)^```", page, re.M | re.S)

@@ -89,6 +89,9 @@ HOOKS = {  # of the transformers trainer, not overridden by TRL
         *("self", "tr_loss", "grad_norm", "model", "trial", "epoch", "ignore_keys_for_eval", "start_time"),
         "learning_rate=",
     ],
+    "_load_rng_state": ["self", "checkpoint"],
+    "_evaluate": ["self", "trial", "ignore_keys_for_eval", "skip_scheduler="],
+    "_determine_best_metric": ["self", "metrics", "trial"],
     "_get_dataloader": [
         "self",
         "dataset",

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 from transformers import (
     BertConfig,
     BertLMHeadModel,
@@ -21,6 +23,7 @@ from transformers import (
     ModernBertDecoderConfig,
     ModernBertDecoderForCausalLM,
     PreTrainedModel,
+    PreTrainedTokenizerFast,
     RobertaConfig,
     RobertaForCausalLM,
 )
@@ -31,7 +34,7 @@ from pettingllms_trl.structure.miniature import NoMiniature, miniature
 from pettingllms_trl.update.packed_attention import attending
 from pettingllms_trl.update.packing.cost import Way
 from pettingllms_trl.update.packing.pack import pack
-from pettingllms_trl.update.packing_checks import compare, template_rows
+from pettingllms_trl.update.packing_checks import Differences, compare, template_rows
 
 
 PROMPTS = [[2, 9, 9, 14, 40, 41, 42, 43, 44, 3], [2, 9, 9, 14, 15, 3], [2, 9, 9, 14, 40, 41, 42, 43, 44, 3]]
@@ -213,3 +216,12 @@ def test_rows_begin_with_prompts_of_the_policys_own_template(tokenizer: Any) -> 
     assert prompts[0] == prompts[2] == prompts[3] != prompts[1] == prompts[4]
     assert tokenizer.decode(prompts[0]).startswith("<|user|>Say yes.<|end|><|assistant|>")
     assert [len(each) for each in completions] == [12, 4, 11, 1, 5]
+
+
+def test_prompts_of_one_token_of_a_tokenizer_of_one_word_are_packed() -> None:
+    inner = Tokenizer(WordLevel({"<pad>": 0}, unk_token="<pad>"))
+    prompts, completions = template_rows(PreTrainedTokenizerFast(tokenizer_object=inner, unk_token="<pad>"))
+    assert prompts == [[0]] * 5
+    assert [len(each) for each in completions] == [12, 4, 11, 1, 5]
+    model = LlamaForCausalLM(LlamaConfig(**SIZES, hidden_size=64, num_attention_heads=4))
+    assert compare(model, prompts, completions) == Differences(None, None)

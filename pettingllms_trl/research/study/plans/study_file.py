@@ -22,6 +22,7 @@ tuning:
   split: validation
   instances: 400
 prepare: "python warm_up.py --seed {seed} --output {folder}"
+defaults: other.yaml      # inherits, as other configuration files do
 """
 
 from __future__ import annotations
@@ -33,11 +34,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from pettingllms_envs import recorded_settings
 from pettingllms_envs.research.studies.results import Cell, label
 from pettingllms_envs.settings import STRICT_FORMAT
+from pettingllms_trl.cli.config_files import read
 from pettingllms_trl.research.study.plans.plan import (
     GUESSER_FIELDS,
     FidelityOptions,
@@ -74,14 +74,9 @@ def read_study(path: Path) -> Study:
     """The study that a file describes.
 
     Raises:
-        ValueError: The file is not YAML, or what it says is incomplete or contradicts itself.
-        OSError: It cannot be read.
+        ValueError: There is no such file, or it is not YAML, or what it says is incomplete or contradicts itself.
     """
-    try:
-        content = yaml.safe_load(path.read_text("utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(f"{path}: {error}; expected YAML. Fix the file.") from error
-    return _with_reading(study_of(content, name=path.stem))
+    return _with_reading(study_of(read(path, named="the study is").values, name=path.stem))
 
 
 def _with_reading(study: Study) -> Study:
