@@ -131,6 +131,11 @@ def Ensemble(game: Game, capacity: int = 2000, until_agreed: bool = True, num_so
     (arXiv:2406.04692). The solvers of one policy are samples of it. With more than one turn, they read all replies of
     the turn before; with `role_tools={"solver": ["python"]}` they run programs before they answer. A solver is paid
     for its own answer and not for being followed, so an aggregator that ignores it does not keep it from learning.
+
+    Args:
+        capacity: Most characters of a reply that others read; its answer is shown besides.
+        until_agreed: Whether the episode ends early, after a turn in which all have the same answer.
+        num_solvers: How many solvers there are, 1 to 16.
     """
 
     def heard(member: str, last: Replies, replies: Replies) -> Replies:
@@ -152,6 +157,11 @@ def Debate(game: Game, capacity: int = 2000, until_agreed: bool = True, num_deba
     As in arXiv:2305.14325 and MAPoRL (arXiv:2502.18439), which trains it on GSM8K, and also pays a debater for what
     its reply brings others to in later turns. Here the returns have that:
     `credit={"at_grpo": {"value": "return_to_go"}}`.
+
+    Args:
+        capacity: Most characters of a reply that others read; its answer is shown besides.
+        until_agreed: Whether the episode ends early, after a turn in which all have the same answer.
+        num_debaters: How many debaters there are, 2 to 16.
     """
 
     def majority(replies: Replies) -> str | None:
@@ -168,6 +178,10 @@ def SelfVerification(game: Game, capacity: int = 2000, until_agreed: bool = True
 
     As the single agent of several turns in the code of arXiv:2510.11062: the counterpart for one agent of `debate`. A
     correction pays, a right answer that is given up costs as much, and one that is confirmed changes nothing.
+
+    Args:
+        capacity: Most characters of a reply that others read; its answer is shown besides.
+        until_agreed: Whether the episode ends early, after a turn in which all have the same answer.
     """
 
     def own(member: str, last: Replies, replies: Replies) -> Replies:

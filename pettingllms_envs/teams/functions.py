@@ -34,6 +34,7 @@ what the function's own variables add to that. Without it, states are histories 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import inspect
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
@@ -67,6 +68,8 @@ from pettingllms_envs.teams.channels import NO_MESSAGES, Channel, Sent
 T = TypeVar("T")
 
 NOTHING: tuple[()] = ()
+LONG = 4_000
+"""Characters of a prompt above which its digest stands for it where states are written."""
 
 
 class _Question(NamedTuple):
@@ -329,8 +332,12 @@ class FunctionState(NamedTuple):
     feedback: str = ""
 
     def __repr__(self) -> str:
-        """What determines the rest of the episode, for digests."""
-        return f"FunctionState(task={self.task!r}, turn={self.turn!r}, rest={self.rest!r})"
+        """What determines the rest of the episode, for digests; of a long prompt its own digest."""
+        rest = self.rest
+        if len(rest) > 3 and isinstance(rest[1], str) and len(rest[1]) > LONG:
+            digest = hashlib.sha256(rest[1].encode("utf-8", "surrogatepass")).hexdigest()
+            rest = (rest[0], digest, *rest[2:])
+        return f"FunctionState(task={self.task!r}, turn={self.turn!r}, rest={rest!r})"
 
 
 _Run = tuple[Game, Questions, Ask]
@@ -357,6 +364,7 @@ class FunctionWorkflow:
 
     Args:
         num_turns: Turn budget, at least 1.
+        capacity: Most characters of a message, at least 1; the rest is lost. Only of functions with this setting.
     """
 
     task: Task[Any, Any]

@@ -101,6 +101,9 @@ def DraftPlan(game: Game, step_rewards: bool = True) -> Questions:
 
     With `step_rewards=False` the team is paid `progress` and `success` at the end of the episode and nothing before,
     and a role only `format`; then both roles are paid later.
+
+    Args:
+        step_rewards: Whether each step is paid for how far it leads, or the end of the episode alone.
     """
     yield from proposals(game, lambda reply: (game.task.parse(reply), ""), step_rewards=step_rewards)
 

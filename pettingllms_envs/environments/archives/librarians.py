@@ -225,19 +225,31 @@ def LibrarianTeam(game: Game, order: str = "seed", capacity: int = 60) -> Questi
 
 @librarians("pair", lambda team: BOTH, forms=_forms, answers_last=True)
 def LibrarianPair(game: Game, order: str = "seed", capacity: int = 60) -> Questions:
-    """Two librarians, the last of whom answers."""
+    """Two librarians, the last of whom answers.
+
+    Args:
+        order: `"question"` or `"seed"`: what decides who begins.
+    """
     return (yield from library(game, order, BOTH, answers_last=True))
 
 
 @librarians("cut", lambda team: BOTH, delivers=False, answers_last=False)
 def SilentLibrarians(game: Game, order: str = "seed") -> Questions:
-    """Two librarians and an answerer, none of whose messages arrive."""
+    """Two librarians and an answerer, none of whose messages arrive.
+
+    Args:
+        order: `"question"` or `"seed"`: what decides who begins.
+    """
     return (yield from library(game, order, BOTH, delivers=False))
 
 
 @librarians("cut_pair", lambda team: BOTH, delivers=False, answers_last=True)
 def SilentPair(game: Game, order: str = "seed") -> Questions:
-    """Two librarians, the last of whom answers, and no message arrives."""
+    """Two librarians, the last of whom answers, and no message arrives.
+
+    Args:
+        order: `"question"` or `"seed"`: what decides who begins.
+    """
     return (yield from library(game, order, BOTH, delivers=False, answers_last=True))
 
 
@@ -248,6 +260,7 @@ def LoneLibrarian(
     """One librarian of one archive.
 
     Args:
+        order: `"question"` or `"seed"`: what decides who begins.
         archive: 0 or 1.
         answers_last: Whether it answers after the last search, as in a pair, instead of telling first.
     """
@@ -262,6 +275,7 @@ def FullLibrarian(game: Game, order: str = "seed", capacity: int = 60, answers_l
     """One librarian of both archives.
 
     Args:
+        order: `"question"` or `"seed"`: what decides who begins.
         answers_last: Whether it answers after the last search, as in a pair, instead of telling first.
     """
     return (yield from library(game, order, FULL, answers_last=answers_last))
@@ -272,6 +286,10 @@ def DirectedLibrarian(game: Game, order: str = "seed", capacity: int = 60, answe
     """One librarian of both archives, who searches both and is told which one has the fact of the turn's step.
 
     Beside `full` it shows what knowing the archive is worth, beside `routed` what being shown the other one costs.
+
+    Args:
+        order: `"question"` or `"seed"`: what decides who begins.
+        answers_last: Whether it answers after the last search, as in a pair, instead of telling first.
     """
     return (yield from library(game, order, FULL, answers_last=answers_last, is_told=True))
 
@@ -281,6 +299,10 @@ def RoutedLibrarian(game: Game, order: str = "seed", capacity: int = 60, answers
     """One librarian of both archives, who in each turn searches the one that the team would search.
 
     It is told that in the request, and nothing else; so beside `full` it shows what the team's order is worth.
+
+    Args:
+        order: `"question"` or `"seed"`: what decides who begins.
+        answers_last: Whether it answers after the last search, as in a pair, instead of telling first.
     """
     return (yield from library(game, order, FULL, answers_last=answers_last, one_archive=True))
 
