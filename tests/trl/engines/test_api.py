@@ -166,7 +166,7 @@ def test_a_scripted_partner_is_a_function_of_a_file(tmp_path: Path, monkeypatch:
     assert policy.api is not None
     assert policy.api([{"role": "user", "content": "?"}]) == "Moves: U 1"
     for name, said in (("number", "is 3; expected a function"), ("none", "is None; expected a function")):
-        with pytest.raises(ValueError, match=rf"api is 'partner.py:{name}', which {said} from messages to a reply"):
+        with pytest.raises(ValueError, match=rf"api is 'partner.py:{name}', which {said}. Write def {name}."):
             arguments.policies({"planner": {"api": f"partner.py:{name}"}})
     with pytest.raises(ValueError, match=r"api is 'other.py:lazy'; expected a file of this machine"):
         arguments.policies({"planner": {"api": "other.py:lazy"}})
