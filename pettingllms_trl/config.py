@@ -31,8 +31,6 @@ def with_help(kind: Configuration) -> Configuration:
     return kind
 
 
-NEVER = 10**9
-"""`max_steps` of a run that something else ends."""
 CHOICES: Mapping[str, tuple[Sequence[str | None], str]] = {
     "sampling": (("tree", "parallel", None), "'tree' or 'parallel', or None for what suits the credit"),
     "choose": (("reward", "value", "random"), "'reward', 'value' or 'random'"),

@@ -34,8 +34,7 @@ from transformers import ProgressCallback
 
 from pettingllms_envs.episodes.files import lines as lines_of
 from pettingllms_envs.episodes.files import write_whole
-from pettingllms_trl.config import NEVER
-from pettingllms_trl.records import role_of
+from pettingllms_trl.records import NEVER, role_of
 
 
 FILE = "metrics.jsonl"

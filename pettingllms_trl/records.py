@@ -274,6 +274,8 @@ Sample = Callable[[Sequence[Request]], Sequence[Answer]]
 """Samples completions for a batch of requests, in their order."""
 
 
+NEVER = 10**9
+"""`max_steps` of a run that something else ends."""
 POLL_SECONDS = 0.02
 """How long `Engine.step` waits for answers from elsewhere before environments are stepped again."""
 

@@ -154,6 +154,11 @@ class Checkpointer:
             control.should_save = self._args.save_strategy != "no" and not is_saved
             control.should_training_stop = True
 
+    def takes_due_evaluation(self) -> bool:
+        """Whether an evaluation is due, which the caller then makes."""
+        is_due, self.evaluation_is_due = self.evaluation_is_due, False
+        return is_due and self._args.eval_strategy != "no"
+
     def check_resume(self, resume_from_checkpoint: str | bool | None) -> None:
         """Raise `ValueError` where there is no such checkpoint, or where it is another team's; no weights are read."""
         output_dir = Path(self._args.output_dir)

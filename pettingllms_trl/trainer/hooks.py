@@ -90,9 +90,7 @@ class TRLHooks(GRPOTrainer):
     def report(self, name: str, value: float, *, replace: bool = False) -> None:
         """Log a value, of training or evaluation as the model's mode says, beside earlier ones or in their place."""
         metrics = self._metrics["train" if self.model.training else "eval"]
-        if replace:
-            metrics[name] = []
-        metrics[name].append(value)
+        metrics[name] = [*([] if replace else metrics[name]), value]
 
     def report_all(self, metrics: Mapping[str, Iterable[float]], mode: str) -> None:
         """Log values of several metrics, of `"train"` or `"eval"`."""
@@ -110,9 +108,8 @@ class TRLHooks(GRPOTrainer):
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """TRL's, with each row once instead of K times: the candidates are made by the rollout."""
-        dataset = self.train_dataset
-        if isinstance(dataset, IterableDataset):
-            dataset = self.plan.repeated(dataset)
+        rows = self.train_dataset
+        dataset = self.plan.repeated(rows) if isinstance(rows, IterableDataset) else rows
         return self._get_dataloader(dataset, "Training", self.plan.rows, self._get_train_sampler, is_training=True)
 
     def get_batch_samples(
@@ -258,9 +255,8 @@ class TRLHooks(GRPOTrainer):
         inputs = scaled_for(self.loss_type, inputs)
         policy, scale = inputs["policy"], inputs["loss_scale"]
         self.activate(policy)
-        mode = "train" if self.model.training else "eval"
         with (
-            self.log_of_trl.forward_pass(inputs, mode),
+            self.log_of_trl.forward_pass(inputs, "train" if self.model.training else "eval"),
             self._with_entropy_bonus(policy, inputs["entropy_scale"]),
             override_args(self, router_aux_loss_coef=self.router_aux_loss_coef * inputs["router_scale"]),
         ):
@@ -421,8 +417,7 @@ class TRLHooks(GRPOTrainer):
             self.checkpointer.rotate(run_dir, saved=final, best=self.state.best_model_checkpoint)
 
     def _get_output_dir(self, trial: Any) -> str:
-        staging = self.checkpointer.staging
-        return super()._get_output_dir(trial) if staging is None else str(staging)
+        return str(self.checkpointer.staging or super()._get_output_dir(trial))
 
     def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
         """TRL's uploads the output folder, after it copied weights there from the checkpoint's root alone."""
@@ -461,8 +456,7 @@ class TRLHooks(GRPOTrainer):
 
     def _load_optimizer_and_scheduler(self, checkpoint: str) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
-        place = self.checkpointer.load_state(Path(checkpoint))
-        if place is not None:
+        if (place := self.checkpointer.load_state(Path(checkpoint))) is not None:
             self._step, self._buffered_inputs = place
         self.checkpointer.warn_of_differences(Path(checkpoint))
 
@@ -478,10 +472,8 @@ class TRLHooks(GRPOTrainer):
     def _load_rng_state(self, checkpoint: str | None) -> None:
         """TRL's; from there an evaluation draws what it would have drawn where the run was ended before it."""
         super()._load_rng_state(checkpoint)
-        if self.checkpointer.evaluation_is_due:
-            self.checkpointer.evaluation_is_due = False
-            if self.args.eval_strategy != "no":
-                self._determine_best_metric(self._evaluate(None, None), None)
+        if self.checkpointer.takes_due_evaluation():
+            self._determine_best_metric(self._evaluate(None, None), None)
 
     def _maybe_log_save_evaluate(self, *args: Any, **kwargs: Any) -> None:
         """TRL's, after each optimizer step and epoch; on a signal, it saves and ends the run."""

@@ -14,7 +14,7 @@ from pettingzoo import AECEnv
 from pettingllms_envs.branching import ReplayError
 from pettingllms_envs.branching.views import name_of
 from pettingllms_trl import credit as credits
-from pettingllms_trl.config import NEVER, MultiAgentGRPOConfig
+from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.credit.delayed_rewards import check_delayed_roles, choose_credit, delayed_agents
 from pettingllms_trl.credit.reward_functions import RewardFunctions
 from pettingllms_trl.credit.reward_weights import RewardWeights, check_not_negative, declared_parts, weigher
@@ -23,7 +23,7 @@ from pettingllms_trl.engines.factory import check_served
 from pettingllms_trl.policies.profiles import check_chat_template
 from pettingllms_trl.policies.routing import Routing, route
 from pettingllms_trl.processes.distributed import check_processes
-from pettingllms_trl.records import role_of
+from pettingllms_trl.records import NEVER, role_of
 from pettingllms_trl.rollout.branch_probe import Branching
 from pettingllms_trl.rollout.curriculum import Curricula, by_environment
 from pettingllms_trl.rollout.env_checks import (

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from pettingllms_trl.config import NEVER
 from pettingllms_trl.console import TrainingTable, clock, functions_of, heading, line, roles_of
+from pettingllms_trl.records import NEVER
 
 
 AGENTS = ["librarian_0", "librarian_1", "answerer_0"]
