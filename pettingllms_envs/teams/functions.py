@@ -18,10 +18,11 @@
 
 The function yields a question and is sent the reply; parameters with defaults are the environment's settings. While an
 episode is played on, so is the function. Its snapshot is the instance and the replies so far: where the episode was
-branched, copied or restored, the function is run again from its beginning, with the replies and the results of tools
-that are kept. Therefore it must be a function of the game and the replies alone: no clock, no global random numbers,
-no tools but through `game.call`. `pettingllms check` branches everywhere, and a function that asks something else when
-it is run again raises.
+branched, copied or restored, the function is run again, with the replies and the results of tools that are kept: from
+the last question of `keeps=()` that began a turn, or from its beginning where it asks something else there. Therefore
+it must be a function of the game and the replies alone: no clock, no global random numbers, no tools but through
+`game.call`. `pettingllms check` branches everywhere, and a function that asks something else when it is run again
+raises.
 
 An agent is shown its own questions and nothing else: while another one is asked, it observes its last question, or
 nothing. `game.show` is for what every agent may see.
@@ -68,6 +69,7 @@ from pettingllms_envs.teams.channels import NO_MESSAGES, Channel, Sent
 T = TypeVar("T")
 
 NOTHING: tuple[()] = ()
+NO_CHANNEL = Channel()
 LONG = 4_000
 """Characters of a prompt above which its digest stands for it where states are written."""
 
@@ -309,6 +311,18 @@ class Game:
         return parts
 
 
+class _Begin(NamedTuple):
+    """The first question of a turn that keeps nothing: a function that is run from here goes on as the one that came
+    here, as its `keeps=()` says. It needs no more replies than those of the turn, however long the episode is."""
+
+    task: Any
+    turn: int
+    feedback: str
+    reported: Reported
+    num_replies: int
+    num_results: int
+
+
 class FunctionState(NamedTuple):
     """A moment of an episode.
 
@@ -318,6 +332,7 @@ class FunctionState(NamedTuple):
         seen: Of each agent that has been asked so far: its last question, and the task's state then.
         reported: How many messages were quoted, their characters in total, and what the function reported.
         feedback: The words about the last turn.
+        begin: Where the turn began, if nothing but `game` counted there; `None`: where the episode did.
     """
 
     task: Any
@@ -330,6 +345,7 @@ class FunctionState(NamedTuple):
     results: tuple[Any, ...] = ()
     reported: Reported = NO_MESSAGES
     feedback: str = ""
+    begin: _Begin | None = None
 
     def __repr__(self) -> str:
         """What determines the rest of the episode, for digests; of a long prompt its own digest."""
@@ -351,8 +367,11 @@ class _Runs(dict[int, tuple[FunctionState, _Run]]):
     """The latest functions that wait, each by the `id` of its state, which is kept for as long.
 
     Taking one out is a single operation: whoever does, on whatever thread, alone has it. Copies and pickles have none:
-    there the functions are run again.
+    there the functions are run again. `from_turns`: until one asked something else when it was run from the beginning
+    of a turn, as a function does that asks something first of all.
     """
+
+    from_turns = True
 
     def __reduce__(self) -> tuple[type[_Runs], tuple[()]]:
         return _Runs, ()
@@ -423,7 +442,7 @@ class FunctionWorkflow:
         """The function's first question on this instance."""
         run = self._first(task_state, ())
         run[0].take_parts()
-        return self._waiting(run, task_state, (), (), ())
+        return self._waiting(run, task_state, (), (), (), None)
 
     def actor(self, state: FunctionState) -> str:
         """The agent that was asked."""
@@ -468,7 +487,8 @@ class FunctionWorkflow:
         if type(ask) is not Ask or ask.role not in self.members or (ask.keeps is ...) != (state.ask.keeps is ...):
             self._check(ask, state)
         parts = game.take_parts()
-        return self._waiting((game, script, ask), state.start, replies, state.seen, state.results), parts, False, False
+        kept = replies, state.seen, state.results, state.begin
+        return self._waiting((game, script, ask), state.start, *kept), parts, False, False
 
     def oracle(self, state: FunctionState) -> str:
         """The best reply to the question, as it says itself; else the task's best move."""
@@ -507,6 +527,7 @@ class FunctionWorkflow:
         replies: tuple[str, ...],
         seen: tuple[tuple[str, Observation, Any], ...],
         results: tuple[Any, ...],
+        begin: _Begin | None,
     ) -> FunctionState:
         """The state in which a function waits for the reply to a question."""
         game, _, ask = run
@@ -517,7 +538,9 @@ class FunctionWorkflow:
         role, text, _, keeps, _ = ask
         rest = (start, replies, results) if keeps is ... else game.pending(ask)
         last = (*[each for each in seen if each[0] != role], (role, text, game.state))
-        made = (game.state, game.turn, rest, start, replies, ask, last, results, game.reported, game.feedback)
+        if keeps == () and game.num_asked == 1 and game.turn > 1:
+            begin = _Begin(game.state, game.turn, game.feedback, game.reported, len(replies), len(results))
+        made = (game.state, game.turn, rest, start, replies, ask, last, results, game.reported, game.feedback, begin)
         state = tuple.__new__(FunctionState, made)
         runs = self._runs
         runs[id(state)] = state, run
@@ -525,10 +548,12 @@ class FunctionWorkflow:
             runs.pop([*runs][0], None)  # noqa: RUF015  # a copy at once: another thread may change it meanwhile
         return state
 
-    def _first(self, start: Any, results: tuple[Any, ...]) -> _Run:
-        """The function, run to its first question."""
-        channel = self.channel or Channel()
-        game = Game(self.task, start, self.num_turns, results, channel, members=self.members, reported=self.reported)
+    def _first(self, start: Any, results: tuple[Any, ...], begin: _Begin | None = None) -> _Run:
+        """The function, run to its first question, or to that of a later turn."""
+        channel, reported = self.channel or NO_CHANNEL, self.reported if begin is None else begin.reported
+        game = Game(self.task, start, self.num_turns, results, channel, members=self.members, reported=reported)
+        if begin is not None:
+            game.state, game.turn, game.feedback = begin.task, begin.turn, begin.feedback
         script = self.questions(game)
         try:
             ask = next(script)
@@ -541,12 +566,29 @@ class FunctionWorkflow:
         return game, script, ask
 
     def _again(self, state: FunctionState) -> _Run:
-        """The function, run from its beginning to the question of a state, with the replies that led there."""
+        """The function, run to the question of a state: from the beginning of the turn, or else of the episode."""
+        if state.begin is not None and self._runs.from_turns:
+            if (run := self._repeated(state, state.begin)) is not None:
+                return run
+            self._runs.from_turns = False
+        if (run := self._repeated(state, None)) is None:
+            raise ValueError(
+                f"the workflow {self.name!r}, run again, asked something else after the same "
+                "replies; expected a function of the game and the replies alone. Use no clock, no random numbers, no "
+                "state of your own, and tools through game.call."
+            )
+        return run
+
+    def _repeated(self, state: FunctionState, begin: _Begin | None) -> _Run | None:
+        """The function with the replies that led to a state; `None` if it then asks something else."""
+        replies, results = state.replies, state.results
+        if begin is not None:
+            replies, results = replies[begin.num_replies :], results[begin.num_results :]
         outside = NOTES.set(None)  # how earlier replies are read was noted when they came
         try:
-            game, script, ask = self._first(state.start, state.results)
+            game, script, ask = self._first(state.start, results, begin)
             game._pays = False
-            for reply in state.replies:
+            for reply in replies:
                 ask = script.send(reply)
                 game.num_asked += 1
         except StopIteration:
@@ -554,11 +596,7 @@ class FunctionWorkflow:
         finally:
             NOTES.reset(outside)
         if _asked(ask) != state.ask:
-            raise ValueError(
-                f"the workflow {self.name!r}, run again, asked something else after the same "
-                "replies; expected a function of the game and the replies alone. Use no clock, no random numbers, no "
-                "state of your own, and tools through game.call."
-            )
+            return None
         game.take_parts()
         return game, script, ask
 

@@ -239,6 +239,57 @@ def test_a_function_goes_on_while_it_is_played_on_and_is_run_again_where_it_was_
     assert len(begun) == 4
 
 
+def _played_from(env: Any, replies: tuple[str, ...]) -> list[Any]:
+    found = []
+    for reply in replies:
+        env.step(reply)
+        found.append((env.last()[0], dict(env.rewards), env.state_hash()))
+    return found
+
+
+def test_a_branch_repeats_no_more_than_the_turn_where_turns_keep_nothing() -> None:
+    played = []
+
+    def script(game: Game) -> Questions:
+        while game.turns_left:
+            reply = yield Ask("solver", game.show(), keeps=())
+            played.append(game.turn)
+            game.play(reply, "solver")
+
+    env = made(script, num_turns=9)
+    for _ in range(7):
+        env.step("Moves: U U")
+    here = copy.deepcopy(env.snapshot())  # without the function that waits
+    later = (env := copy.deepcopy(env)) and _played_from(env, ("", "Moves: D"))
+    played.clear()
+    env.restore(here)
+    assert _played_from(env, ("", "Moves: D")) == later
+    assert played == [8, 9]
+
+
+def test_a_function_that_asks_something_first_is_repeated_from_its_first_question() -> None:
+    asked = []
+
+    def script(game: Game) -> Questions:
+        asked.append("plan")
+        yield Ask("solver", "Make a plan.", keeps=())
+        while game.turns_left:
+            reply = yield Ask("solver", game.show(), keeps=())
+            game.play(reply, "solver")
+
+    env = made(script, num_turns=6)
+    env.step("I shall go up.")
+    for _ in range(3):
+        env.step("Moves: U")
+    here = env.snapshot()
+    later = _played_from(env, ("", "Moves: D"))
+    asked.clear()
+    for _ in range(2):
+        env.restore(here)
+        assert _played_from(env, ("", "Moves: D")) == later
+    assert asked == ["plan"] * 3  # once from the turn, in vain, and after that from the beginning alone
+
+
 def test_workflows_with_functions_that_wait_are_copied_and_pickled_without_them() -> None:
     env = debate_v0.env(size=4)
     env.reset(seed=0)
