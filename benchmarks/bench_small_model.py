@@ -42,7 +42,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 
 import pettingllms_envs
 from pettingllms_envs.evaluation.statistics import paired_interval, wilson
-from pettingllms_trl.cli.config_files import read
+from pettingllms_trl.config_files import read
 from pettingllms_trl.records import role_of
 
 

@@ -14,7 +14,7 @@ import yaml
 import environment_page
 import links
 import pettingllms_envs
-from pettingllms_trl.cli.config_files import read
+from pettingllms_trl.config_files import read
 
 
 ROOT = Path(__file__).parents[1]

@@ -53,10 +53,11 @@ ALLOWED = {
         "image_gain",
     },
     **dict.fromkeys(("research", "research/study", "research/study/credit_fidelity")),  # may import everything
-    "research/study/plans": set[str](),  # are read without the trainer
+    "research/study/plans": {"config_files"},  # are read without the trainer
+    "config_files": set[str](),  # values and where they are from
     "cli": DATA
     | {"rollout", "credit", "policies", "engines", "update", "checkpoints", "trainer", "cli"}
-    | {"estimate", "sft", "processes.distributed", "pixels"},
+    | {"estimate", "sft", "processes.distributed", "pixels", "config_files"},
 }
 OF_TRL = {
     *("_metrics", "_logs", "_buffered_inputs", "_signature_columns", "_last_loaded_step"),

@@ -312,8 +312,7 @@ class Game:
 
 
 class _Begin(NamedTuple):
-    """The first question of a turn that keeps nothing: a function that is run from here goes on as the one that came
-    here, as its `keeps=()` says. It needs no more replies than those of the turn, however long the episode is."""
+    """The first question of a turn that keeps nothing: from here a function goes on as from its beginning."""
 
     task: Any
     turn: int
@@ -367,8 +366,7 @@ class _Runs(dict[int, tuple[FunctionState, _Run]]):
     """The latest functions that wait, each by the `id` of its state, which is kept for as long.
 
     Taking one out is a single operation: whoever does, on whatever thread, alone has it. Copies and pickles have none:
-    there the functions are run again. `from_turns`: until one asked something else when it was run from the beginning
-    of a turn, as a function does that asks something first of all.
+    there the functions are run again. `from_turns`: whether they are run from the beginning of a turn.
     """
 
     from_turns = True

@@ -26,10 +26,9 @@ from peft import PeftConfig
 from transformers.integrations import get_available_reporting_integrations
 from trl import ModelConfig, TrlParser, get_peft_config
 
-from pettingllms_trl.cli.config_files import COMMAND_LINE, Configuration, read, value_of
-from pettingllms_trl.cli.datasets import agents_of, makers
-from pettingllms_trl.cli.fields import LISTS, api_of, check_names, check_type, environments, refuse
+from pettingllms_trl.cli.fields import LISTS, api_of, check_names, check_type, environments
 from pettingllms_trl.config import with_help
+from pettingllms_trl.config_files import COMMAND_LINE, Configuration, read, refuse, value_of
 from pettingllms_trl.policies.routing import Policy, route
 from pettingllms_trl.records import role_of
 
@@ -93,6 +92,7 @@ class TeamModelConfig(ModelConfig):
     )
 
 
+_ARGUMENT = re.compile(r"argument --(\w+)")
 _KEY = re.compile(r"([A-Za-z_]\w*(?:\.[^.=\s]+)*)=(.*)", re.DOTALL)
 
 
@@ -180,6 +180,8 @@ def _standing_for(text: str, place: tuple[str, ...], key: str, values: Mapping[s
             fields = ("env_id", "env_kwargs", "environments", "imports")
             team = TeamArguments(**{name: values[name] for name in fields if name in values})
             import_packages(team.imports)
+            from pettingllms_trl.cli.datasets import agents_of, makers  # loads more than most commands need
+
             agents, model = agents_of(makers(team)), values.get("model_name_or_path")
             names = dict.fromkeys([*map(role_of, agents), *([key] if key in agents else [])])
             if place == ("history",):
@@ -401,7 +403,7 @@ class _Parser(TrlParser):
 
     def error(self, message: str) -> NoReturn:
         expected = "" if "expected" in message else "; expected a value of that kind"
-        field = re.match(r"argument --(\w+)", message)
+        field = _ARGUMENT.match(message)
         origin = f"{self.found.origin(field[1])}: " if field and field[1] in self.found.values else ""
         raise ValueError(f"{origin}{message}{expected}. `{self.prog} --help` shows every field.")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any
 
 from pettingllms_envs.programs.maker import in_file
-from pettingllms_envs.suggestions import did_you_mean
+from pettingllms_trl.config_files import refuse
 from pettingllms_trl.engines.api import ChatApi
 from pettingllms_trl.policies.routing import Api
 from pettingllms_trl.rollout.curriculum import Curriculum
@@ -114,9 +114,3 @@ def check_names(where: str, given: Iterable[Any], known: Sequence[str]) -> None:
     for name in given:
         if name not in known:
             refuse(str(name), known, where)
-
-
-def refuse(given: str, known: Sequence[str], where: str) -> NoReturn:
-    """Raise `ValueError` for an unknown name, with the nearest known one."""
-    hint = did_you_mean(given, known) or " Remove it; --help shows every field."
-    raise ValueError(f"{where} has {given!r}; expected a field that is known.{hint}")

@@ -7,8 +7,8 @@ from typing import Any
 
 from pettingllms_trl import MultiAgentGRPOTrainer
 from pettingllms_trl.cli import arguments
-from pettingllms_trl.cli.config_files import read
 from pettingllms_trl.cli.train import KINDS
+from pettingllms_trl.config_files import read
 
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -39,7 +39,7 @@ def discussion(game: Game, *, delivers: bool) -> Questions:
         for index, member in enumerate(game.members[: game.state.num_members]):
             shown = partial(_shown, game, index, dict(said))
             own = _hidden_fact(game, index)
-            reply = yield Ask(member, shown, None if is_vote else partial(str, own), said, [quote_inline(own)])
+            reply = yield Ask(member, shown, None if is_vote else partial(str, own), said, [own])
             if not is_vote:
                 if delivers:
                     said[member] = game.send(member, reply)

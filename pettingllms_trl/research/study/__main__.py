@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pettingllms_envs.research.studies.results import save_outline
 from pettingllms_trl.cli.__main__ import refuse_missing, refused
-from pettingllms_trl.cli.config_files import read
+from pettingllms_trl.config_files import read
 from pettingllms_trl.research.study.plans.plan import selected
 from pettingllms_trl.research.study.plans.study_file import read_study
 from pettingllms_trl.research.study.runner import Runner
@@ -65,6 +65,8 @@ def study(argv: Sequence[str]) -> int:
     """`pettingllms study`: run what is missing. Returns the exit status."""
     options = parser().parse_args(argv)
     try:
+        import fcntl  # noqa: F401  # as runs do later: where it is missing, the command says so at once
+
         return _study(options)
     except ModuleNotFoundError as error:
         return refuse_missing("study", error)

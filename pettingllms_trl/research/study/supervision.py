@@ -1,11 +1,9 @@
 """A run of supervision: the team imitates demonstrations, each `num_iterations` times, and is evaluated. By `sft`.
 
-    methods:
-      supervised: {supervised: {demonstrations: "demonstrations.py:of_oracle", tokens: 60000}}
+    supervised: {supervised: {demonstrations: "demonstrations.py:of_oracle", tokens: 60000}}
 
-plays instances of `train_seeds`, drawn by the run's seed, until their replies have that many tokens (or there are that
-many `instances`). `"oracle"`, the default, is the environment's own; a function `(env, seeds)` yields `Demonstration`s
-of each seed's episode.
+plays instances of `train_seeds`, drawn by the run's seed, until their replies have that many tokens, or `instances` are
+played: by the environment's own `"oracle"`, or a function `(env, seeds)` that yields `Demonstration`s of each episode.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ import pytest
 
 from pettingllms_trl.cli import __main__ as cli
 from pettingllms_trl.cli import arguments
-from pettingllms_trl.cli.config_files import Configuration, read, value_of
 from pettingllms_trl.cli.train import KINDS
+from pettingllms_trl.config_files import Configuration, read, value_of
 from pettingllms_trl.policies.routing import Policy
 
 

@@ -25,10 +25,10 @@ from pettingllms_envs.commands import Refused, plug_ins
 from pettingllms_trl import Policy
 from pettingllms_trl.cli import __main__ as cli
 from pettingllms_trl.cli import arguments
-from pettingllms_trl.cli.config_files import read
 from pettingllms_trl.cli.datasets import check_apart, in_turns, seeds_and_levels
 from pettingllms_trl.cli.train import KINDS, make_trainer, run
 from pettingllms_trl.cli.trees import trees
+from pettingllms_trl.config_files import read
 from pettingllms_trl.research.study import __main__ as study
 from picky import first
 

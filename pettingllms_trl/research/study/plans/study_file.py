@@ -37,7 +37,7 @@ from typing import Any
 from pettingllms_envs import recorded_settings
 from pettingllms_envs.research.studies.results import Cell, label
 from pettingllms_envs.settings import STRICT_FORMAT
-from pettingllms_trl.cli.config_files import read
+from pettingllms_trl.config_files import read
 from pettingllms_trl.research.study.plans.plan import (
     GUESSER_FIELDS,
     FidelityOptions,

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Hashable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import yaml
 
-from pettingllms_trl.cli.fields import refuse
+from pettingllms_envs.suggestions import did_you_mean
 
 
 Place = tuple[Hashable, ...]
@@ -27,7 +27,7 @@ Place = tuple[Hashable, ...]
 DEFAULTS, COMMAND_LINE = "defaults", "command line"
 _ERRORS = (yaml.YAMLError, ValueError, TypeError, RecursionError)
 _FLOAT, _BOOL, _STR, _MAP = (f"tag:yaml.org,2002:{name}" for name in ("float", "bool", "str", "map"))
-_NUMBER_OF_JSON = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?[eE][-+]?\d+$")
+_NUMBER_OF_JSON = re.compile(r"^-?(0|[1-9]\d*)(\.\d+)?[eE][-+]?\d+$")
 _SECRET = re.compile(r"(?i)env\..*(token|key|secret|password).*|(.*\.)?((push_to_)?hub_)?token|.*api_key")
 
 
@@ -188,3 +188,9 @@ def _in_one_line(value: Any) -> str:
     options: Any = {"default_flow_style": True, "width": math.inf, "allow_unicode": True, "sort_keys": False}
     text: str = yaml.dump(value, Dumper=_Dumper, **options)
     return text.removesuffix("...\n").strip()
+
+
+def refuse(given: str, known: Sequence[str], where: str) -> NoReturn:
+    """Raise `ValueError` for an unknown name, with the nearest known one."""
+    hint = did_you_mean(given, known) or " Remove it; --help shows every field."
+    raise ValueError(f"{where} has {given!r}; expected a field that is known.{hint}")
