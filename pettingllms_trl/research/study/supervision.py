@@ -3,7 +3,7 @@
     supervised: {supervised: {demonstrations: "demonstrations.py:of_oracle", tokens: 60000}}
 
 plays instances of `train_seeds`, drawn by the run's seed, until their replies have that many tokens, or `instances`
-are played: by the environment's own `"oracle"`, or a function `(env, seeds)` that yields `Demonstration`s of each episode.
+are played: by the environment's `"oracle"`, or a function `(env, seeds)` that yields `Demonstration`s of each episode.
 """
 
 from __future__ import annotations
