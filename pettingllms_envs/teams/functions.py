@@ -18,11 +18,10 @@
 
 The function yields a question and is sent the reply; parameters with defaults are the environment's settings. While an
 episode is played on, so is the function. Its snapshot is the instance and the replies so far: where the episode was
-branched, copied or restored, the function is run again, with the replies and the results of tools that are kept: from
-the last question of `keeps=()` that began a turn, or from its beginning where it asks something else there. Therefore
-it must be a function of the game and the replies alone: no clock, no global random numbers, no tools but through
-`game.call`. `pettingllms check` branches everywhere, and a function that asks something else when it is run again
-raises.
+branched, copied or restored, the function is run again from its beginning, with the replies and the results of tools
+that are kept. Therefore it must be a function of the game and the replies alone: no clock, no global random numbers,
+no tools but through `game.call`. `pettingllms check` branches everywhere, and a function that asks something else when
+it is run again raises.
 
 An agent is shown its own questions and nothing else: while another one is asked, it observes its last question, or
 nothing. `game.show` is for what every agent may see.
@@ -165,7 +164,7 @@ class Game:
         self.num_asked = 0  # in this turn
         self.feedback = ""
         self.results: list[Any] = list(results)
-        self._num_calls = 0
+        self._num_calls = self._calls_before = 0  # and before the turn
         self._has_ended_turn = False
         self._unread = ""
         self._unreadable: set[str] = set()  # of this turn, charged already
@@ -190,6 +189,7 @@ class Game:
             return False
         if self._has_ended_turn:
             self.turn, self.num_asked, self._has_ended_turn = self.turn + 1, 0, False
+            self._calls_before = self._num_calls
         return True
 
     def show(self, *notes: str) -> str:
@@ -312,7 +312,7 @@ class Game:
 
 
 class _Begin(NamedTuple):
-    """The first question of a turn that keeps nothing: from here a function goes on as from its beginning."""
+    """The first question of a turn that keeps nothing, of a workflow with `turns_apart`."""
 
     task: Any
     turn: int
@@ -366,10 +366,8 @@ class _Runs(dict[int, tuple[FunctionState, _Run]]):
     """The latest functions that wait, each by the `id` of its state, which is kept for as long.
 
     Taking one out is a single operation: whoever does, on whatever thread, alone has it. Copies and pickles have none:
-    there the functions are run again. `from_turns`: whether they are run from the beginning of a turn.
+    there the functions are run again.
     """
-
-    from_turns = True
 
     def __reduce__(self) -> tuple[type[_Runs], tuple[()]]:
         return _Runs, ()
@@ -394,6 +392,9 @@ class FunctionWorkflow:
     legal: ClassVar[Mapping[str, Sequence[object]]] = {}
     channel: ClassVar[Channel | None]
     cyclic: ClassVar[bool] = False
+    turns_apart: ClassVar[bool] = False
+    """Whether nothing but `game` counts where a question of `keeps=()` begins a turn, so that the function, run from
+    there, goes on as from its beginning, in oracles, reports and tool calls, too. A branch then repeats no more."""
     state_form: ClassVar[int] = 2
     reported: ClassVar[Reported] = NO_MESSAGES
     unwritten: ClassVar[Sequence[str]] = ()
@@ -536,8 +537,8 @@ class FunctionWorkflow:
         role, text, _, keeps, _ = ask
         rest = (start, replies, results) if keeps is ... else game.pending(ask)
         last = (*[each for each in seen if each[0] != role], (role, text, game.state))
-        if keeps == () and game.num_asked == 1 and game.turn > 1:
-            begin = _Begin(game.state, game.turn, game.feedback, game.reported, len(replies), len(results))
+        if self.turns_apart and keeps == () and game.num_asked == 1 and game.turn > 1:
+            begin = _Begin(game.state, game.turn, game.feedback, game.reported, len(replies), game._calls_before)
         made = (game.state, game.turn, rest, start, replies, ask, last, results, game.reported, game.feedback, begin)
         state = tuple.__new__(FunctionState, made)
         runs = self._runs
@@ -552,6 +553,7 @@ class FunctionWorkflow:
         game = Game(self.task, start, self.num_turns, results, channel, members=self.members, reported=reported)
         if begin is not None:
             game.state, game.turn, game.feedback = begin.task, begin.turn, begin.feedback
+            game._num_calls = game._calls_before = begin.num_results
         script = self.questions(game)
         try:
             ask = next(script)
@@ -565,28 +567,12 @@ class FunctionWorkflow:
 
     def _again(self, state: FunctionState) -> _Run:
         """The function, run to the question of a state: from the beginning of the turn, or else of the episode."""
-        if state.begin is not None and self._runs.from_turns:
-            if (run := self._repeated(state, state.begin)) is not None:
-                return run
-            self._runs.from_turns = False
-        if (run := self._repeated(state, None)) is None:
-            raise ValueError(
-                f"the workflow {self.name!r}, run again, asked something else after the same "
-                "replies; expected a function of the game and the replies alone. Use no clock, no random numbers, no "
-                "state of your own, and tools through game.call."
-            )
-        return run
-
-    def _repeated(self, state: FunctionState, begin: _Begin | None) -> _Run | None:
-        """The function with the replies that led to a state; `None` if it then asks something else."""
-        replies, results = state.replies, state.results
-        if begin is not None:
-            replies, results = replies[begin.num_replies :], results[begin.num_results :]
+        begin = state.begin
         outside = NOTES.set(None)  # how earlier replies are read was noted when they came
         try:
-            game, script, ask = self._first(state.start, results, begin)
+            game, script, ask = self._first(state.start, state.results, begin)
             game._pays = False
-            for reply in replies:
+            for reply in state.replies[begin.num_replies if begin is not None else 0 :]:
                 ask = script.send(reply)
                 game.num_asked += 1
         except StopIteration:
@@ -594,7 +580,11 @@ class FunctionWorkflow:
         finally:
             NOTES.reset(outside)
         if _asked(ask) != state.ask:
-            return None
+            raise ValueError(
+                f"the workflow {self.name!r}, run again, asked something else after the same "
+                "replies; expected a function of the game and the replies alone. Use no clock, no random numbers, no "
+                "state of your own, and tools through game.call."
+            )
         game.take_parts()
         return game, script, ask
 

@@ -95,6 +95,7 @@ def proposals(
     channel=None,
     bonuses=(),
     unwritten=("step_rewards",),
+    turns_apart=True,
 )
 def DraftPlan(game: Game, step_rewards: bool = True) -> Questions:
     """In every turn a drafter proposes a move and a planner, who sees where it would lead, decides.
@@ -114,7 +115,15 @@ def _checked(team: Any) -> Mapping[str, Any]:
 
 
 @function_workflow(
-    TOOL, READER, name="tool_plan", ranges=ranges, cyclic=True, channel=None, bonuses=(), completed=_checked
+    TOOL,
+    READER,
+    name="tool_plan",
+    ranges=ranges,
+    cyclic=True,
+    channel=None,
+    bonuses=(),
+    completed=_checked,
+    turns_apart=True,
 )
 def ToolPlan(game: Game, executor: Executor | None = None) -> Questions:
     """In every turn a tool role writes a Python program that prints a move; a planner, who sees both, decides.

@@ -14,7 +14,7 @@ from pettingllms_envs.teams.functions import Ask, Game, Questions, function_work
 PLANNER = Role("planner", "You are the planner. Your moves are played.")
 
 
-@function_workflow(PLANNER, name="single", cyclic=True, channel=None)
+@function_workflow(PLANNER, name="single", cyclic=True, channel=None, turns_apart=True)
 def Single(game: Game) -> Questions:
     """One role plays the task."""
     while game.turns_left:

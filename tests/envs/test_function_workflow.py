@@ -247,47 +247,33 @@ def _played_from(env: Any, replies: tuple[str, ...]) -> list[Any]:
     return found
 
 
-def test_a_branch_repeats_no_more_than_the_turn_where_turns_keep_nothing() -> None:
-    played = []
+@pytest.mark.parametrize(("apart", "repeated"), [(True, [8, 9]), (False, [1, 2, 3, 4, 5, 6, 7, 8, 9])])
+def test_a_branch_repeats_no_more_than_the_turn_where_turns_are_apart(apart: bool, repeated: list[int]) -> None:
+    played, called = [], []
+
+    def look(request: str) -> ToolResult:
+        called.append(request)
+        return ToolResult(request)
 
     def script(game: Game) -> Questions:
         while game.turns_left:
-            reply = yield Ask("solver", game.show(), keeps=())
+            found = game.call(look, str(game.turn)).text
+            reply = yield Ask("solver", game.show(found), keeps=())
             played.append(game.turn)
             game.play(reply, "solver")
 
-    env = made(script, num_turns=9)
+    raw_env, _, _ = assemble(PlanPath, "own_v0", (function_workflow(LONE, turns_apart=apart)(script),))
+    env = raw_env(size=4, num_turns=9)
+    env.reset(seed=0)
     for _ in range(7):
         env.step("Moves: U U")
     here = copy.deepcopy(env.snapshot())  # without the function that waits
-    later = (env := copy.deepcopy(env)) and _played_from(env, ("", "Moves: D"))
+    later = _played_from(env, ("", "Moves: D"))
     played.clear()
     env.restore(here)
     assert _played_from(env, ("", "Moves: D")) == later
-    assert played == [8, 9]
-
-
-def test_a_function_that_asks_something_first_is_repeated_from_its_first_question() -> None:
-    asked = []
-
-    def script(game: Game) -> Questions:
-        asked.append("plan")
-        yield Ask("solver", "Make a plan.", keeps=())
-        while game.turns_left:
-            reply = yield Ask("solver", game.show(), keeps=())
-            game.play(reply, "solver")
-
-    env = made(script, num_turns=6)
-    env.step("I shall go up.")
-    for _ in range(3):
-        env.step("Moves: U")
-    here = env.snapshot()
-    later = _played_from(env, ("", "Moves: D"))
-    asked.clear()
-    for _ in range(2):
-        env.restore(here)
-        assert _played_from(env, ("", "Moves: D")) == later
-    assert asked == ["plan"] * 3  # once from the turn, in vain, and after that from the beginning alone
+    assert played == repeated
+    assert called == [*"123456789", "9"]  # what was called before is kept
 
 
 def test_workflows_with_functions_that_wait_are_copied_and_pickled_without_them() -> None:
