@@ -29,9 +29,9 @@ from pettingllms_trl import (
     MultiAgentGRPOConfig,
     MultiAgentGRPOTrainer,
     Prompt,
+    config_files,
 )
 from pettingllms_trl.cli import __main__ as cli
-from pettingllms_trl.cli import config_files
 from pettingllms_trl.cli.datasets import makers
 from pettingllms_trl.cli.sft import SFTArguments, by_oracles
 from pettingllms_trl.policies.routing import Policy, route
