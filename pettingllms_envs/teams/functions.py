@@ -210,7 +210,7 @@ class Game:
         return text
 
     def quote(self, sender: str, reply: str) -> str:
-        """A reply, without its thinking, as a message for another agent's prompt; see `workflows.channels`."""
+        """A reply, without its thinking, as a message for another agent's prompt; see `teams.channels`."""
         return self.send(sender, reply).shown
 
     def send(self, sender: str, reply: str) -> Sent:
@@ -365,7 +365,7 @@ MOST_RUNS = 64
 class _Runs(dict[int, tuple[FunctionState, _Run]]):
     """The latest functions that wait, each by the `id` of its state, which is kept for as long.
 
-    Taking one out is a single operation: whoever does, on whatever thread, alone has it. Copies and pickles have none:
+    Taking one out is a single operation, so that only one thread has it. Copies and pickles have none:
     there the functions are run again.
     """
 

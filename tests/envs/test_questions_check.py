@@ -61,7 +61,7 @@ def test_a_function_that_keeps_a_secret_passes() -> None:
     assert (result.status, "private texts were shown to nobody else" in result.detail) == ("passed", True)
 
 
-class ShowsWhoeverAsks(made()):  # type: ignore[misc]
+class ShowsAnyAgent(made()):  # type: ignore[misc]
     def observe(self, state: Any, role: str) -> Any:
         return state.ask.text
 
@@ -125,7 +125,7 @@ def shares_a_list_of_messages(game: Game) -> Questions:
 @pytest.mark.parametrize(
     ("planted", "words"),
     [
-        (ShowsWhoeverAsks, "was asked nothing yet and observes"),
+        (ShowsAnyAgent, "was asked nothing yet and observes"),
         (ShowsTheTask, "was asked nothing yet and observes"),
         (ShowsTheRole, "was asked nothing yet and observes"),
         (ShowsTheNextTurn, "observes something else than its last question"),
