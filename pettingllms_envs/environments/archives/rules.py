@@ -62,6 +62,7 @@ from pettingllms_envs.environments.archives.world import (
 from pettingllms_envs.instances import seeded
 from pettingllms_envs.replies import match_last_line
 from pettingllms_envs.tasks.base import OpenTask
+from pettingllms_envs.teams.base import move_of_kind
 
 
 SEARCH, SAY, ANSWER = "search", "say", "answer"
@@ -72,6 +73,29 @@ TOOLS = {f"archive_{archive}": archive for archive in ARCHIVES}
 """The tools of the task, see `features.HasTools`: a search in each archive."""
 
 _LINE = re.compile(rf"({SEARCH}|{SAY}|{ANSWER}):(.*)", re.I)
+
+
+class Words(NamedTuple):
+    """What the workflows call things.
+
+    Args:
+        member: The role that has an archive.
+        source: An archive.
+        search: What a member is asked to do in it.
+        job: The member's job, after what it can search.
+        answers: The answerer's job.
+        search_format: How a search is written.
+        found: What stands before what was found, and `nothing` where nothing was.
+    """
+
+    member: str
+    source: str
+    search: str
+    job: str
+    answers: str
+    search_format: str
+    found: str
+    nothing: str
 
 
 class ArchivesMove(NamedTuple):
@@ -126,6 +150,18 @@ class Archives(OpenTask[ArchivesState]):
     """Of `look_alikes`: the step that is another one in all worlds, and by how much, see `World`."""
 
     name: ClassVar[str] = "archives"
+    words: ClassVar[Words] = Words(
+        member="librarian",
+        source="archive",
+        search="Search",
+        job="First you search, then you see what was found, and tell in a message what is needed next.",
+        answers="You are the answerer. You cannot search. The librarians tell you what they find, and you answer.",
+        search_format=(
+            f"When you are asked to search, end your reply with one line: Search: and at most {MOST_QUERY} characters."
+        ),
+        found="Your last search found:",
+        nothing="Your last search found nothing.",
+    )
     blind_replies: ClassVar[tuple[str, ...]] = (
         "Search: guild",
         "Search: the river of a town",
@@ -194,6 +230,10 @@ class Archives(OpenTask[ArchivesState]):
         if kind == ANSWER and len(text) > MOST_ANSWER:
             return Unreadable(f"its answer has more than {MOST_ANSWER} characters")
         return ArchivesMove(kind, text[:MOST_QUERY] if kind == SEARCH else text)
+
+    def read(self, reply: str, kind: str) -> tuple[ArchivesMove | None, str]:
+        """The move of a kind in a reply, or None and why there is none."""
+        return move_of_kind(self.parse(reply), (kind,))
 
     def apply(self, state: ArchivesState, move: ArchivesMove) -> ArchivesState:
         """The state after an answer; for searches and messages see `search` and `tell`, which take the archives."""

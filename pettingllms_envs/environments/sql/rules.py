@@ -89,9 +89,9 @@ class Sql(DataTask[SqlState]):
         "problem": (),
         "row": (),
     }
-    blind_replies: ClassVar[tuple[str, ...]] = tuple(
-        fence(query, "sql")
-        for query in ("select 1", "select 0", "select null where 0", "values (1, 0)", "select 1 union select 2")
+    blind_replies: ClassVar[tuple[str, ...]] = (
+        *(fence(query, "sql") for query in ("select 1", "select 0", "select null where 0", "values (1, 0)")),
+        *("Columns: id, name", "Approve: yes", "Refuse: It is wrong."),
     )
 
     def __post_init__(self) -> None:

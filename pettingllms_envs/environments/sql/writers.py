@@ -154,7 +154,7 @@ def LinkerWriter(game: Game, max_columns: int = 12) -> Questions:
             game.pay(LINKER, "format", UNREADABLE_PENALTY)
         else:
             named, before = found, worth
-            worth = len({*named} & {*needed}) / len({*named} | {*needed})
+            worth = len({*named} & {*needed}) / max(1, len({*named} | {*needed}))
             game.pay(LINKER, "linked", worth - before)
         shown = partial(prompt, game, schema_text(game, named), last_query(game))
         over = ends(game, (yield from written(game, shown, (named, worth))))
@@ -263,8 +263,7 @@ def _named(reply: str, known: Mapping[str, tuple[str, str]], most: int) -> tuple
     words = [each for each in dict.fromkeys(words) if each]
     if len(words) > most:
         return Unreadable(f"it names more than {most} columns")
-    named = tuple(column for name, column in known.items() if name in words)
-    return named or Unreadable("it names no column that there is")
+    return tuple(column for name, column in known.items() if name in words)
 
 
 WORKFLOWS = (ExplorerWriter, LinkerWriter, WriterChecker, SingleWriter)
