@@ -1,8 +1,9 @@
 """Questions with golden queries as problems, and the readers of Spider, BIRD and SynSQL.
 
-The columns are those of `xlangai/spider` (`db_id`, `query`, `question`), of BIRD (`db_id`, `question`, `evidence`,
-`SQL`, `difficulty`) and of `seeklhy/SynSQL-2.5M` (`db_id`, `sql_complexity`, `question`, `external_knowledge`, `sql`).
-They were taken from the sets' descriptions; no file of them was loaded here. The databases are no part of the rows.
+The columns are those of `xlangai/spider` (`db_id`, `query`, `question`), of `micpst/bird` (`db_id`, `question`,
+`evidence`, `sql`, `difficulty`; other copies have `SQL`) and of `seeklhy/SynSQL-2.5M` (`db_id`, `sql_complexity`,
+`question`, `external_knowledge`, `sql`). They were read in the descriptions of the sets; no file was loaded here. The
+databases are no part of the rows.
 Sources: Yu et al. 2018, arXiv:1809.08887; Li et al. 2023, arXiv:2305.03111; Li et al. 2025, arXiv:2503.02240.
 """
 
@@ -68,7 +69,13 @@ def spider(row: Row) -> QueryProblem:
 def bird(row: Row) -> QueryProblem:
     """A row of BIRD, with its evidence."""
     level = LEVELS.get(rows.words(row, "difficulty").lower(), 1)
-    return _problem(row, "bird", rows.statement(row, "SQL"), level, rows.text(row, "evidence", default=""))
+    return _problem(
+        row,
+        "bird",
+        rows.statement(row, "SQL" if row.get("SQL") else "sql"),
+        level,
+        rows.text(row, "evidence", default=""),
+    )
 
 
 def synsql(row: Row) -> QueryProblem:
