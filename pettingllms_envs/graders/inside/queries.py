@@ -50,6 +50,7 @@ _REASONS = (
     ("prohibited", "it does what is not allowed"),
     ("vtable constructor", "it does what is not allowed"),
     ("user-defined function", "it does what is not allowed"),
+    ("pattern too complex", "it has a pattern that is too long"),
     ("incomplete input", "it has no end"),
     ("expression tree is too large", "it is too deep"),
     ("parser stack overflow", "it is too deep"),
