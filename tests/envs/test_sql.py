@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import random
 import sqlite3
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,7 @@ from pettingllms_envs.replies import fence
 from pettingllms_envs.sandbox import Sandbox
 from pettingllms_envs.testing import CHECKS, check
 from pettingllms_envs.tools.queries import QueryTool
+from sql_attacks import ATTACKS
 
 
 SCHEMA = "create table t (a integer primary key, b text, c integer); create table u (d integer);"
@@ -99,73 +102,29 @@ def test_a_golden_query_that_no_question_can_have(golden: str, why: str) -> None
     assert why in golden_of(SMALL, golden, False).why
 
 
-NOT_ALLOWED = "it does what is not allowed"
-NO_QUERY = "it does not begin with select, with or values"
-SEVERAL = "it is more than one statement, or leaves a value open"
-LONG = "it is too long, or makes a text that is"
-ATTACKS = [
-    ("delete from t", NO_QUERY),
-    ("drop table t", NO_QUERY),
-    ("create temp table t(b text, c integer)", NO_QUERY),
-    ("pragma query_only=0", NO_QUERY),
-    ("attach '/etc/passwd' as p", NO_QUERY),
-    ("explain select 1", NO_QUERY),
-    ("/* a */ -- b\n explain query plan select 1", NO_QUERY),
-    ("vacuum into '/tmp/x'", NO_QUERY),
-    ("begin", NO_QUERY),
-    ("with x as (select 1) delete from t", NOT_ALLOWED),
-    ("with x(b) as (select 1) insert into t(b) select b from x", NOT_ALLOWED),
-    ("with x as (select 1) update t set b = 'z'", NOT_ALLOWED),
-    ("select b, c from t; delete from t", SEVERAL),
-    ("select 1; select 2", SEVERAL),
-    ("select ?", SEVERAL),
-    ("select load_extension('x')", NOT_ALLOWED),
-    ("select * from sqlite_master", NOT_ALLOWED),
-    ("select count(*) from sqlite_schema", NOT_ALLOWED),
-    ("select * from pragma_table_info('t')", NOT_ALLOWED),
-    ("select * from json_each('[1]')", NOT_ALLOWED),
-    ("select count(*) from pragma_function_list", NOT_ALLOWED),
-    ("select readfile('/etc/passwd')", "it calls a function that there is not"),
-    ("select random()", NOT_ALLOWED),
-    ("select randomblob(100000000)", NOT_ALLOWED),
-    ("select sqlite_version()", NOT_ALLOWED),
-    ("select changes()", NOT_ALLOWED),
-    ("select date('now')", NOT_ALLOWED),
-    ("select strftime('%s', ' NOW ')", NOT_ALLOWED),
-    ("select strftime('%s')", NOT_ALLOWED),
-    ("select date()", NOT_ALLOWED),
-    ("select julianday('no' || 'w')", NOT_ALLOWED),
-    ("select current_timestamp", NOT_ALLOWED),
-    ("select printf('%.*c', 100000000, 'x')", NOT_ALLOWED),
-    ("select zeroblob(100000000)", NOT_ALLOWED),
-    ("select hex(b) from t", NOT_ALLOWED),
-    ("with recursive r(x) as (select 1 union all select x + 1 from r) select count(*) from r", "too many steps"),
-    ("with recursive r(x) as (select 1 union all select x + 1 from r) select x from r", "too many"),
-    ("with recursive r(x) as (select 'a' union all select x || x from r) select x from r", LONG),
-    (f"select count(*) from {', '.join(f't {x}' for x in 'abcdefghijklmnop')}", "too many steps"),
-    ("select b from t where b like '" + "%a" * 500 + "'", "it has a pattern that is too long"),
-    ("select " + "(" * 3000 + "1" + ")" * 3000, "it is too deep"),
-    ("select " + "+".join("1" * 2000), "it is too deep"),
-    ("select 1 " + "union select 1 " * 100, "it is too large"),
-    (f"select {', '.join('1' * 300)}", "it is too large"),
-    ("x" * 10_001, LONG),
-    ("select '" + "a" * 20_000 + "'", LONG),
-    ("select b from", "it has no end"),
-    ("select e from t", "it names a column that there is not"),
-    ("select * from v", "it names a table that there is not"),
-    ("select a from t, t", "it names a column that several tables have"),
-    ("select 'a' match 'b'", NOT_ALLOWED),
-    ("select abs(-9223372036854775808)", "no valid query"),
-]
+SOME = random.Random("attacks").sample(ATTACKS, 30)
 
 
-@pytest.mark.parametrize(("query", "reason"), ATTACKS, ids=lambda each: each[:40])
+@pytest.mark.parametrize(("query", "reason"), SOME, ids=lambda each: each[:40])
 def test_an_attack_is_wrong_and_told_why_in_fixed_words(query: str, reason: str) -> None:
     found = graded(query)
-    assert not found.right
-    assert found.passed == 0
+    assert (found.right, found.passed, found.rows) == (False, 0, ())
     assert reason in found.reason
-    assert not found.rows
+
+
+@pytest.mark.slow
+def test_two_hundred_attacks_are_contained_in_little_time() -> None:
+    assert len({query for query, _ in ATTACKS}) >= 200
+    through = []
+    for query, reason in ATTACKS:
+        begin = time.perf_counter()
+        found = graded(query)
+        seconds = time.perf_counter() - begin
+        held = (found.right, found.passed, found.rows) == (False, 0, ()) and reason in found.reason and seconds < 5
+        print(f"{1000 * seconds:6.0f} ms {'held' if held else 'NOT HELD'}  {found.reason:60} {query[:60]!r}")
+        through += [] if held else [(query, reason, found.reason)]
+    assert through == []
+    assert graded(GOLDEN).right  # and the next query finds everything as it was
 
 
 def test_dates_that_are_given_are_computed() -> None:

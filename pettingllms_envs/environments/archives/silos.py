@@ -52,7 +52,7 @@ class Silos(Archives):
             "When you are asked to query, reply with exactly one block of SQL, for SQLite, like this:\n"
             f"{fence('select 6 * 7', 'sql')}"
         ),
-        found="Your last query gave:",
+        found="What came of your last query:",
         nothing="Your last query gave no rows.",
     )
     blind_replies: ClassVar[tuple[str, ...]] = (

@@ -37,7 +37,7 @@ _FUNCTIONS = re.compile(
 _DATES = ("date", "time", "datetime", "julianday", "strftime", "unixepoch")
 """Functions that read the clock if they are asked to: those of SQLite, which are here asked for given times only."""
 _READS = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE})
-_SPACE = re.compile(r"(?:\s+|--[^\n]*(?:\n|\Z)|/\*.*?(?:\*/|\Z))*", re.S)
+_SPACE = re.compile(r"(?:\s+|--[^\n]*(?:\n|\Z)|/\*.*?(?:\*/|\Z))*", re.S | re.A)
 _FIRST = re.compile(r"(?:select|with|values)\b", re.I)
 _REASONS = (
     ("no such table", "it names a table that there is not"),
