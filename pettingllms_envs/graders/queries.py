@@ -24,7 +24,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pettingllms_envs.caching import remembered
+from pettingllms_envs.caching import Memo
 from pettingllms_envs.graders.inside.queries import FIRST_STEPS, MOST_QUERY, Tables, quoted
 from pettingllms_envs.sandbox import Limits, Sandbox, SandboxFailed, Verdict
 from pettingllms_envs.sandbox.pool import after_fork
@@ -38,6 +38,8 @@ LIMITS = Limits(cpu=4.0, memory=1 << 28, output=1 << 20)
 GOLDEN_LIMITS = Limits(cpu=30.0, memory=1 << 29, output=1 << 20)
 SQLITE = sqlite3.sqlite_version
 
+_GOLDEN: Memo[tuple[str, str, bool], Golden] = Memo(4096)
+_GRADED: Memo[tuple[str, str, bool, str], Graded] = Memo(8192)
 _PROGRAM = "import resident\nresident.main()\n"
 _RESIDENT = Path(__file__).parent / "inside" / "queries.py"
 
@@ -140,64 +142,44 @@ class Graded(NamedTuple):
 
 def golden_of(suite: Suite, query: str, ordered: bool) -> Golden:
     """What is known of a golden query; `SandboxFailed` if the sandbox failed twice."""
-    return _golden(_Key(suite, (suite.digest, query, ordered)))
+    key = suite.digest, query, ordered
+    if (known := _GOLDEN.get(key)) is not None:
+        return known
+    found = _answer(suite, {"kind": "golden", "query": query, "ordered": ordered}, GOLDEN_LIMITS)
+    if isinstance(found, str):
+        golden = Golden(found)
+    else:
+        reads = tuple(map(tuple, found["reads"]))
+        golden = Golden(**{**found, "digests": tuple(found["digests"]), "reads": reads})
+    _GOLDEN.put(key, golden)
+    return golden
 
 
 def grade(suite: Suite, golden: str, ordered: bool, query: str) -> Graded:
-    """What came of a query on a question that can be one; `SandboxFailed` if the sandbox failed twice.
+    """What came of a query; `SandboxFailed` if the sandbox failed twice.
 
     Args:
-        golden: The golden query.
+        golden: The golden query; `ValueError` if it can be no question.
         ordered: Whether the order of the rows counts.
-        query: At most 10,000 characters, without lone surrogates.
+        query: Without lone surrogates.
     """
-    return _grade(_Key(suite, (suite.digest, golden, ordered, query)))
+    key = suite.digest, golden, ordered, query
+    if (known := _GRADED.get(key)) is not None:
+        return known
+    due = golden_of(suite, golden, ordered)
+    if due.why:
+        raise ValueError(f"the golden query {golden!r} is no question: {due.why}. Ask `golden_of` first.")
+    told = {"ordered": ordered, "digests": due.digests, "steps": due.steps, "shown": due.shown, "most": ROWS_SHOWN}
+    found = _graded(_answer(suite, {"kind": "grade", "query": query, **told}, LIMITS))
+    graded = found._replace(num=len(due.digests), constant=due.constant)
+    _GRADED.put(key, graded)
+    return graded
 
 
 def ask(suite: Suite, query: str, most: int, tables: Tables | None = None, schema: str = "") -> Graded:
     """The first rows of a query in the suite's shown database, or in one of a schema and tables, and what it reads."""
     request = {"kind": "ask", "schema": schema, "tables": tables, "query": query, "most": most, "steps": FIRST_STEPS}
     return _graded(_answer(suite, request, LIMITS))
-
-
-class _Key:
-    """Arguments of a call that is remembered without its databases."""
-
-    def __init__(self, suite: Suite, values: tuple[Any, ...]) -> None:
-        self.suite: Suite | None = suite
-        self.values = values
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Key) and self.values == other.values
-
-    def __hash__(self) -> int:
-        return hash(self.values)
-
-    def take(self) -> Suite:
-        suite, self.suite = self.suite, None
-        assert suite is not None
-        return suite
-
-
-@remembered(4096)
-def _golden(key: _Key) -> Golden:
-    suite, (_, query, ordered) = key.take(), key.values
-    found = _answer(suite, {"kind": "golden", "query": query, "ordered": ordered}, GOLDEN_LIMITS)
-    if isinstance(found, str):
-        return Golden(found)
-    reads = tuple((table, column) for table, column in found.pop("reads"))
-    return Golden(**{**found, "digests": tuple(found["digests"]), "reads": reads})
-
-
-@remembered(8192)
-def _grade(key: _Key) -> Graded:
-    suite, (_, golden, ordered, query) = key.take(), key.values
-    due = golden_of(suite, golden, ordered)
-    if due.why:
-        raise ValueError(f"the golden query {golden!r} is no question: {due.why}. Ask `golden_of` first.")
-    known = {"ordered": ordered, "digests": due.digests, "steps": due.steps, "shown": due.shown, "most": ROWS_SHOWN}
-    found = _graded(_answer(suite, {"kind": "grade", "query": query, **known}, LIMITS))
-    return found._replace(num=len(due.digests), constant=due.constant)
 
 
 def _graded(found: dict[str, Any] | str) -> Graded:

@@ -15,17 +15,10 @@ from dataclasses import dataclass
 from pettingllms_envs.datasets import normalization, rows
 from pettingllms_envs.datasets.problems import Problem
 from pettingllms_envs.datasets.rows import BadRow, LeftOut, Row
+from pettingllms_envs.graders.inside.queries import MOST_QUERY
 
 
-MOST_GOLDEN = 10_000
-"""Characters of a golden query."""
-LEVELS = {
-    "simple": 1,
-    "moderate": 2,
-    "challenging": 3,
-    "complex": 3,
-    "highly complex": 4,
-}
+LEVELS = {"simple": 1, "moderate": 2, "challenging": 3, "complex": 3, "highly complex": 4}
 _NAME = re.compile(r"[A-Za-z0-9][\w .-]*")
 _HIDDEN = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`[^`]*`|\[[^\]]*\]|--[^\n]*|/\*.*?\*/", re.S)
 _INNERMOST = re.compile(r"\([^()]*\)")
@@ -88,13 +81,12 @@ def _problem(row: Row, source: str, golden: str, level: int, evidence: str = "")
     database, question = rows.statement(row, "db_id"), rows.statement(row, "question")
     if not _NAME.fullmatch(database):
         raise BadRow(f"'db_id' is {database!r}; expected the name of a database")
-    if len(golden) > MOST_GOLDEN:
-        raise LeftOut(f"its golden query has more than {MOST_GOLDEN} characters")
+    if len(golden) > MOST_QUERY:
+        raise LeftOut(f"its golden query has more than {MOST_QUERY} characters")
     golden = golden.rstrip().rstrip(";").rstrip()
-    id = rows.words(row, "question_id") or normalization.name(f"{database} {question} {golden}")
     return QueryProblem(
         source=source,
-        id=id,
+        id=rows.words(row, "question_id") or normalization.name(f"{database} {question} {golden}"),
         statement=question,
         level=level,
         subject=database,

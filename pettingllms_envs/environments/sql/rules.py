@@ -38,6 +38,7 @@ from pettingllms_envs.environments.sql.families import BY_NAME, FAMILIES, suite_
 from pettingllms_envs.environments.sql.questions import LEVELS, draw
 from pettingllms_envs.environments.sql.rows import QueryProblem
 from pettingllms_envs.features import DataSet
+from pettingllms_envs.graders.inside.queries import MOST_QUERY
 from pettingllms_envs.graders.queries import Golden, Graded, Suite, golden_of, grade
 from pettingllms_envs.instances import seeded
 from pettingllms_envs.quoting import quote_block, quote_headings
@@ -45,7 +46,6 @@ from pettingllms_envs.replies import fence, fenced_blocks
 from pettingllms_envs.tasks.data import DataTask
 
 
-MOST_QUERY = 10_000
 EXAMPLES = 3
 OWN = "sql"
 
@@ -83,12 +83,6 @@ class Sql(DataTask[SqlState]):
     own: ClassVar[str] = "own:sql"
     benchmark: ClassVar[str] = "Spider or BIRD"
     remedy: ClassVar[str] = "--set data=xlangai__spider --set databases=FOLDER for them"
-    instance_fields: ClassVar[Mapping[str, tuple[object, ...]]] = {
-        "split": SPLITS,
-        "level": (),
-        "problem": (),
-        "row": (),
-    }
     blind_replies: ClassVar[tuple[str, ...]] = (
         *(fence(query, "sql") for query in ("select 1", "select 0", "select null where 0", "values (1, 0)")),
         *("Columns: id, name", "Approve: yes", "Refuse: It is wrong."),
@@ -128,20 +122,12 @@ class Sql(DataTask[SqlState]):
             check_choice("level", level, (None, *LEVELS))
             check_choice("problem", problem, (None,))
             return SqlState(_own(seed, split, level))
-        fields = {"level": level, "problem": problem}
-        if row is None and problem is None:
-            number = len(problems(str(self.data), split, self.layout))
-            for at in range(number):
-                drawn = self.drawn(QueryProblem, seed + at, split, level=level)
-                if not self.why_not(drawn):
-                    return SqlState(drawn)
-            raise ValueError(
-                f"{self.data!r} has no question that can be played; {dict(left_out(self))}. See `left_out`."
-            )
-        drawn = self.drawn(QueryProblem, seed, split, row=row, **fields)
-        if why := self.why_not(drawn):
-            raise ValueError(f"{drawn} cannot be played: {why}. Choose another.")
-        return SqlState(drawn)
+        is_free, why, drawn = row is None and problem is None, "", None
+        for at in range(len(problems(str(self.data), split, self.layout)) if is_free else 1):
+            drawn = self.drawn(QueryProblem, seed + at, split, row=row, level=level, problem=problem)
+            if not (why := self.why_not(drawn)):
+                return SqlState(drawn)
+        raise ValueError(f"no question of {self.data!r} can be played; of {drawn} {why}. Choose others.")
 
     def suite(self, problem: QueryProblem) -> Suite:
         """The databases of a question; `BadDatabase` if they cannot be played."""
@@ -182,8 +168,8 @@ class Sql(DataTask[SqlState]):
 
     def apply(self, state: SqlState, move: str) -> SqlState:
         """The query in place of the one before, graded; `SandboxFailed` if the sandbox failed, twice."""
-        problem = state.problem
-        return state._replace(query=move, graded=grade(self.suite(problem), problem.golden, problem.ordered, move))
+        asked = state.problem
+        return state._replace(query=move, graded=grade(self.suite(asked), asked.golden, asked.ordered, move))
 
     def solved(self, state: SqlState) -> bool:
         """Whether the query gives the golden rows in all hidden databases."""
@@ -217,10 +203,6 @@ class Sql(DataTask[SqlState]):
         suite = self.suite(state.problem)
         tables = f"The tables:\n{quote_block(suite.schema, 'sql')}"
         return f"{self.question(state)}\n{tables}\nTheir first rows:\n{quote_block(_examples(suite))}"
-
-    def describe(self, before: SqlState, move: str, after: SqlState, *, proposed: bool = False) -> str:
-        """How long the query is; never what it is worth."""
-        return f"a query of {len(move)} characters."
 
     def oracle(self, state: SqlState) -> str:
         """The golden query."""
@@ -264,16 +246,9 @@ def _own(seed: int, split: str, level: int | None) -> QueryProblem:
     rng = seeded(OWN, "v0", split, level, seed)
     family = rng.choice([each for each in FAMILIES if each.split == split])
     drawn = draw(family, rng, level)
-    return QueryProblem(
-        source=OWN,
-        id=f"{family.name} {name(drawn.text)}",
-        statement=drawn.text,
-        level=drawn.level,
-        subject=family.name,
-        database=family.name,
-        golden=drawn.query,
-        ordered=drawn.ordered,
-    )
+    named = {"source": OWN, "id": f"{family.name} {name(drawn.text)}", "subject": family.name, "database": family.name}
+    asked = {"statement": drawn.text, "level": drawn.level, "golden": drawn.query, "ordered": drawn.ordered}
+    return QueryProblem(**named, **asked)  # type: ignore[arg-type]
 
 
 def _is_empty(query: str) -> bool:

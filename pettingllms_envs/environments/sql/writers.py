@@ -121,10 +121,7 @@ def SingleWriter(game: Game) -> Questions:
 
 
 @function_workflow(
-    lambda team: (
-        Role(LINKER, LINKS, reply_format=_columns_format(team.max_columns)),
-        WRITES,
-    ),
+    lambda team: (Role(LINKER, LINKS, reply_format=_columns_format(team.max_columns)), WRITES),
     name="linker_writer",
     num_turns=3,
     ranges={"suite": CHANGE, "linked": CHANGE},
