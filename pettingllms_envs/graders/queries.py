@@ -84,13 +84,10 @@ class Suite:
 
 
 class Golden(NamedTuple):
-    """What is known of a golden query.
+    """What is known of a golden query: digests of its rows, as in `inside/queries.py`, and the budget of a move.
 
     Args:
         why: Why it cannot be a question, a clause; empty if it can.
-        digests: Of its rows in each hidden database, and in two of them the other way round.
-        steps: The budget of a move: a hundred times what it took.
-        shown: Digest of the set of its rows in the shown database.
         reads: The tables and columns that it reads, in lower case.
     """
 
@@ -114,7 +111,6 @@ class Graded(NamedTuple):
         num: How many there are, those counted twice that are read both ways.
         constant: In how many of them a query that always gives the same rows is right at best.
         one: Whether it gives the set of the golden rows in the shown database.
-        columns: The names of its columns in the shown database, if it has rows there.
         rows: Its first rows there, as texts.
         reason: Why it was stopped, a clause; empty if it was not.
     """

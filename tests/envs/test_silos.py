@@ -130,17 +130,11 @@ def looked_up(task: Silos, split: str, seed: int, archives: tuple[int, ...], que
 def test_what_is_looked_up_is_what_the_query_gives() -> None:
     task = Silos(**TINY)
     for seed, (archives, name) in enumerate(itertools.product(((0,), (1,), ARCHIVES), ("p0", "t1", "r2", "g3"))):
-        query = task._about(name, "")
-        given = silos._rows(
-            task, "train", seed, archives, query if len(archives) > 1 else query_of(task, archives, name)
-        )
-        ours = looked_up(task, "train", seed, archives, query if len(archives) > 1 else query_of(task, archives, name))
-        assert sorted(given.rows) == sorted(ours.rows)
+        request = f"Query {' and '.join(f'database {each}' for each in archives)} now."
+        query = task.parse(task._about(name, request)).text  # type: ignore[union-attr]
+        given = silos._rows(task, "train", seed, archives, query)
+        assert sorted(given.rows) == sorted(looked_up(task, "train", seed, archives, query).rows)
         assert len(given.rows) == 2 * len(archives)
-
-
-def query_of(task: Silos, archives: tuple[int, ...], name: str) -> str:
-    return task.parse(task._about(name, f"Query database {archives[0]} now.")).text  # type: ignore[union-attr]
 
 
 def asked_here(tool: QueryTool, query: str) -> Graded:

@@ -21,7 +21,7 @@ from typing import ClassVar
 
 from pettingllms_envs.bounds import BlindPolicy
 from pettingllms_envs.caching import remembered
-from pettingllms_envs.core import ToolSpec, Unreadable
+from pettingllms_envs.core import Unreadable
 from pettingllms_envs.environments.archives.blind import blind_policies
 from pettingllms_envs.environments.archives.rules import SEARCH, Archives, ArchivesMove, ArchivesState, Words
 from pettingllms_envs.environments.archives.world import ARCHIVES, RELATIONS, STEPS, Passage, archive_of
@@ -129,17 +129,6 @@ class Silos(Archives):
         passages = (Passage(quote_block("\n".join(lines)), "", -1),) if shown.rows else ()
         return state._replace(found=found), passages
 
-    @property
-    def tool_specs(self) -> tuple[ToolSpec, ...]:
-        """A query of each database, for workflows in which agents have tools."""
-        parameters = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
-        return tuple(ToolSpec(f"archive_{each}", f"Queries database {each} in SQL.", parameters) for each in ARCHIVES)
-
-    def best_request(self, state: ArchivesState, name: str) -> str | None:
-        """The query for the next hop, if the database has its fact."""
-        subject = super(Silos, self).best_request(state, name)
-        return None if subject is None else self._about(subject, name)
-
     def write(self, move: ArchivesMove) -> str:
         """A block of SQL, or such as `Say: Zulo`."""
         return fence(move.text, "sql") if move.kind == SEARCH else super(Silos, self).write(move)
@@ -158,9 +147,8 @@ class Silos(Archives):
 
     def _about(self, name: str, request: str) -> str:
         """A query for everything about a name in the databases whose numbers a request names."""
-        own = [each for each in ARCHIVES if str(each) in request] or ARCHIVES
-        query = " union all ".join(self._select(relation, name) for relation in self.tables(own))
-        return fence(query, "sql") if " " in request else query
+        own = [each for each in ARCHIVES if str(each) in request]
+        return fence(" union all ".join(self._select(relation, name) for relation in self.tables(own)), "sql")
 
     def _contents(self, archive: int) -> str:
         listed = (f"{self.table(each)}({_columns(each)})" for each in self.tables((archive,)))

@@ -27,6 +27,7 @@ NUM_SIBLINGS = 8
 ENDINGS = (".sqlite", ".db")
 _HEADER = b"SQLite format 3\0"
 _TYPE = re.compile(r"[A-Za-z][A-Za-z0-9 ]*(?:\([0-9, ]*\))?")
+_VIRTUAL = re.compile(r"\s*create\s+virtual", re.I)
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -89,7 +90,7 @@ def read_tables(path: Path) -> list[Table]:
         try:
             database.execute("pragma trusted_schema=0")
             found = database.execute("select name, sql from sqlite_master where type='table' order by name").fetchall()
-            names = [name for name, sql in found if not name.startswith("sqlite_") and _is_plain(sql)]
+            names = [name for name, sql in found if not (name.startswith("sqlite_") or _VIRTUAL.match(sql or ""))]
             tables = [_read(database, name, names) for name in names]
             for _ in tables:  # a row that is added may refer to another one
                 if not sum(_add_referred(database, tables, table) for table in tables):
@@ -123,7 +124,7 @@ def sibling(rng: random.Random, tables: Sequence[Table]) -> dict[str, list[tuple
         removed = 0
         for table in tables:
             for column, other, theirs in table.links:
-                of = next(each for each in tables if each.name.lower() == other.lower())
+                of = next(each for each in tables if each.name == other)
                 there = {row[of.place(theirs)] for row in made[of.name]}
                 at, before = table.place(column), len(made[table.name])
                 made[table.name] = [row for row in made[table.name] if row[at] is None or row[at] in there]
@@ -154,24 +155,16 @@ def _changed(rng: random.Random, table: Table, share: float, keys: set[tuple[str
     return [tuple(row) for row in rows]
 
 
-def _is_plain(sql: str | None) -> bool:
-    return not re.match(r"\s*create\s+virtual", sql or "", re.I)
-
-
 def _read(database: sqlite3.Connection, name: str, names: Sequence[str]) -> Table:
-    columns = tuple(
-        (str(column), str(kind) if _TYPE.fullmatch(str(kind)) else "", int(place))
-        for _, column, kind, _, _, place in database.execute(f"pragma table_info({quoted(name)})")
-    )
-    known, lower = {each.lower() for each in names}, {column.lower() for column, *_ in columns}
+    listed = {each: database.execute(f"pragma table_info({quoted(each)})").fetchall() for each in names}
+    columns = tuple((str(own), kind if _TYPE.fullmatch(kind) else "", key) for _, own, kind, _, _, key in listed[name])
     links = []
     for _, _, other, column, theirs, *_ in database.execute(f"pragma foreign_key_list({quoted(name)})").fetchall():
-        if theirs is None:  # it refers to the primary key
-            own = [key for _, key, _, _, _, place in database.execute(f"pragma table_info({quoted(other)})") if place]
-            theirs = own[0] if len(own) == 1 else None
-        there = {key.lower() for _, key, *_ in database.execute(f"pragma table_info({quoted(other)})")}
-        if other.lower() in known and column.lower() in lower and theirs is not None and theirs.lower() in there:
-            links.append((str(column), str(other), str(theirs)))
+        of = next((each for each in names if each.lower() == other.lower()), None)
+        keys = [own for _, own, _, _, _, key in listed.get(of or "", ()) if key or theirs is not None]
+        found = [own for own in keys if theirs is None or own.lower() == theirs.lower()]  # or the primary key
+        if of is not None and len(found) == 1 and column.lower() in {own.lower() for own, *_ in columns}:
+            links.append((str(column), of, found[0]))
     rows = database.execute(f"select * from {quoted(name)} limit {MOST_ROWS}").fetchall()
     return Table(name, columns, tuple(links), [_plain(row) for row in rows])
 
@@ -186,7 +179,7 @@ def _add_referred(database: sqlite3.Connection, tables: Sequence[Table], table: 
     """Add the rows that a table's rows refer to, where they are missing; returns how many."""
     added = 0
     for column, other, theirs in table.links:
-        of = next(each for each in tables if each.name.lower() == other.lower())
+        of = next(each for each in tables if each.name == other)
         if len(of.rows) < MOST_ROWS:
             continue  # all of them are there
         there = {row[of.place(theirs)] for row in of.rows}

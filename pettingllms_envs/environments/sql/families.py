@@ -8,9 +8,10 @@ rows have tell wrong queries from right ones sooner than many rows do. A few are
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 from pettingllms_envs.graders.queries import Suite
 from pettingllms_envs.instances import seeded
@@ -20,31 +21,23 @@ NUM_HIDDEN = 64
 SMALL, SHOWN, LARGE = 11, 14, 60
 
 
-class Family(NamedTuple):
-    """The words of a family: its tables, then its columns, then the texts in them."""
+_WORDS = "place item event detail area real home kind size day amount fee flag".split()  # noqa: SIM905
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Family:
+    """The words of a family, its four tables and then columns, and the texts in them."""
 
     split: str
-    place: str
-    item: str
-    event: str
-    detail: str
-    area: str
-    real: str
-    home: str
-    kind: str
-    size: str
-    day: str
-    amount: str
-    fee: str
-    flag: str
-    areas: tuple[str, str, str]
-    kinds: tuple[str, str, str]
+    words: Mapping[str, str]
+    areas: tuple[str, ...]
+    kinds: tuple[str, ...]
     names: tuple[str, ...]
 
     @property
     def name(self) -> str:
         """What its rows are called in a data set: the name of its first table."""
-        return self.place
+        return self.words["place"]
 
 
 def paragraphs(name: str) -> list[list[str]]:
@@ -53,9 +46,9 @@ def paragraphs(name: str) -> list[list[str]]:
     return [each.splitlines() for each in text.strip().split("\n\n")[1:]]
 
 
-def _family(split: str, *lines: str) -> Family:
-    tables, columns, *texts = (tuple(line.split()) for line in lines)
-    return Family(split, *tables, *columns, *texts)  # type: ignore[arg-type]
+def _family(split: str, tables: str, columns: str, *texts: str) -> Family:
+    words = dict(zip(_WORDS, f"{tables} {columns}".split(), strict=True))
+    return Family(split, words, *(tuple(each.split()) for each in texts))
 
 
 FAMILIES = tuple(_family(*lines) for lines in paragraphs("families.txt"))
@@ -65,18 +58,7 @@ SIZES, DAYS, AMOUNTS = (100, 400, 401, 900), (1, 2, 3, 4), (0, 10, 20, 35)
 
 def schema_of(family: Family) -> str:
     """The statements that create its tables."""
-    f = family
-    return (
-        f"create table {f.place} ({f.place}_id integer primary key, {f.place}_name text, {f.area} text, {f.real}"
-        f" real);\n"
-        f"create table {f.item} ({f.item}_id integer primary key, {f.item}_name text, {f.kind} text, {f.size} integer,"
-        f" {f.home} integer references {f.place}({f.place}_id));\n"
-        f"create table {f.event} ({f.event}_id integer primary key, {f.item}_id integer references"
-        f" {f.item}({f.item}_id), {f.place}_id integer references {f.place}({f.place}_id), {f.day} integer, {f.amount}"
-        f" integer);\n"
-        f"create table {f.detail} ({f.detail}_id integer primary key, {f.event}_id integer references"
-        f" {f.event}({f.event}_id), {f.fee} real, {f.flag} integer);"
-    )
+    return "\n".join(" ".join(lines) for lines in paragraphs("schema.txt")).format(**family.words)
 
 
 def tables_of(family: Family, rng: random.Random, size: int) -> dict[str, list[tuple[object, ...]]]:
@@ -101,7 +83,8 @@ def tables_of(family: Family, rng: random.Random, size: int) -> dict[str, list[t
         for i in (ids(0, 2 * size) if items else ())
     ]
     details = [(i, pick(events)[0], pick((None, 0.0, 1.5, 2.0)), pick((0, 1))) for i in ids(0, 2 * size) if events]
-    return {f.place: list(places), f.item: list(items), f.event: list(events), f.detail: list(details)}
+    rows: list[list[tuple[object, ...]]] = [list(places), list(items), list(events), list(details)]
+    return dict(zip(f.words.values(), rows, strict=False))
 
 
 def databases(family: Family, purpose: str, number: int) -> list[dict[str, list[tuple[object, ...]]]]:

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from pettingllms_envs.environments.sql.families import AMOUNTS, DAYS, SIZES, Family, paragraphs
 
 
-class Form(NamedTuple):
-    """A question with places for words and values.
+class Question(NamedTuple):
+    """A question and its golden query; of a form both have places for words and values.
 
     Args:
         ordered: Whether the order of the rows counts.
@@ -25,25 +25,16 @@ class Form(NamedTuple):
 
     level: int
     ordered: bool
-    question: str
-    query: str
-
-
-class Question(NamedTuple):
-    """A question and its golden query."""
-
-    level: int
-    ordered: bool
     text: str
     query: str
 
 
-def _form(head: str, *lines: str) -> Form:
+def _form(head: str, *lines: str) -> Question:
     level, *ordered = head.split()
     parts = [
         " ".join(each.strip() for each in lines if each.startswith(" ") == is_query) for is_query in (False, True)
     ]
-    return Form(int(level), bool(ordered), *parts)
+    return Question(int(level), bool(ordered), *parts)
 
 
 FORMS = tuple(_form(*lines) for lines in paragraphs("forms.txt"))
@@ -68,8 +59,8 @@ def _values(family: Family) -> tuple[Sequence[Any], ...]:
     return family.kinds, family.areas, SIZES[:-1], AMOUNTS[:-1], DAYS
 
 
-def _filled(family: Family, form: Form, kind: str, area: str, size: int, amount: int, day: int) -> Question:
-    words = {**family._asdict(), "K": kind, "R": area, "S": size, "A": amount, "D": day, "C": 1 + day % 2}
-    text = form.question.format(**words)
+def _filled(family: Family, form: Question, kind: str, area: str, size: int, amount: int, day: int) -> Question:
+    words = {**family.words, "K": kind, "R": area, "S": size, "A": amount, "D": day, "C": 1 + day % 2}
+    text = form.text.format(**words)
     text = _ARTICLE.sub(lambda found: f"{found[1]}n " if found[2] in "aeiou" else f"{found[1]} ", text)
     return Question(form.level, form.ordered, text, form.query.format(**words))

@@ -73,13 +73,11 @@ class Ran(NamedTuple):
     Args:
         rows: Its rows; empty if it was stopped.
         reason: Why it was stopped, a clause; empty if it was not.
-        num_columns: Columns of each row.
         steps: Steps that it took, to the next thousand.
     """
 
     rows: tuple[tuple[Any, ...], ...] = ()
     reason: str = ""
-    num_columns: int = 0
     steps: int = 0
     columns: tuple[str, ...] = ()
 
@@ -164,12 +162,10 @@ def run(database: sqlite3.Connection, query: str, most_steps: int) -> Ran:
             if len(rows) > MOST_ROWS or size > MOST_CHARACTERS:
                 return Ran(reason="it has too many rows")
         names = tuple(str(each[0]) for each in cursor.description or ())
-        return Ran(tuple(rows), "", len(names), (ticks + 1) * TICK, names)
+        return Ran(tuple(rows), "", (ticks + 1) * TICK, names)
     except MemoryError:
         return Ran(reason="it needs too much memory")
-    except sqlite3.ProgrammingError:  # of several statements, and of values that are left open
-        return Ran(reason="it is more than one statement, or leaves a value open")
-    except sqlite3.Warning:  # as Python 3.11 says it
+    except (sqlite3.ProgrammingError, sqlite3.Warning):  # the latter is raised by Python 3.11
         return Ran(reason="it is more than one statement, or leaves a value open")
     except (sqlite3.Error, ValueError, OverflowError) as error:
         return Ran(reason=_reason(error))
@@ -180,18 +176,15 @@ def run(database: sqlite3.Connection, query: str, most_steps: int) -> Ran:
 def same_rows(ran: Ran, *, ordered: bool) -> str:
     """A digest that two results share if their rows are equal: as lists, or else as multisets."""
     rows = [repr(tuple(map(_cell, row))) for row in ran.rows]
-    text = "\n".join([str(ran.num_columns), *(rows if ordered else sorted(rows))])
+    text = "\n".join([str(len(ran.columns)), *(rows if ordered else sorted(rows))])
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _cell(value: Any) -> Any:
     """A value such that equal ones are written alike: 3 as 3.0, and a third however it was computed."""
-    if isinstance(value, float):
-        return int(value) if value.is_integer() and abs(value) < 2**53 else _whole(float(f"{value:.9g}"))
-    return value
-
-
-def _whole(value: float) -> float | int:
+    if not isinstance(value, float):
+        return value
+    value = value if value.is_integer() else float(f"{value:.9g}")
     return int(value) if value.is_integer() and abs(value) < 2**53 else value
 
 
