@@ -42,7 +42,6 @@ def image_of(given: Any) -> Image:
     """A picture of a row, of Pillow or the bytes of its file, as an RGB image.
 
     Raises:
-        TypeError: It is no picture.
         ValueError: It cannot be decoded, is of another format than `FORMATS`, has more than `MOST_PIXELS`, or is of
             numbers outside the range from 0 to 1, if they are floats, or of 16 bits.
     """

@@ -114,7 +114,6 @@ class TrainingTable(ProgressCallback):
     logged just before it (an evaluation of the untrained team, say).
 
     Args:
-        tokens: Number of tokens sampled so far.
         now: Clock, in seconds.
     """
 

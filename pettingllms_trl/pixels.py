@@ -98,9 +98,6 @@ class ImageInputs:
 
         Args:
             who: Who observes images, for errors.
-
-        Raises:
-            ValueError: It does not.
         """
         if self._part is None:
             raise ValueError(
@@ -256,11 +253,7 @@ def _joined(pixels: Sequence[Pixels]) -> dict[str, torch.Tensor]:
 
 @contextmanager
 def naming_torchvision() -> Iterator[None]:
-    """Within, what loads a processor; an error that it needs torchvision says what can be done.
-
-    Raises:
-        ImportError: It is missing.
-    """
+    """Within, what loads a processor; an error that it needs torchvision says what can be done."""
     try:
         yield
     except ImportError as error:

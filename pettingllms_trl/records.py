@@ -36,8 +36,6 @@ class Prompt:
         messages: Chat messages, the last one a user's or a tool's.
         ids: Token ids of all of it, as the model receives them. Empty before the prompt is encoded, and for agents
             behind an API.
-        images: Images of the messages, in order.
-        tools: Tools that the model may call.
     """
 
     messages: Sequence[Message]
@@ -128,7 +126,6 @@ class ContinuationPlace(NamedTuple):
 
     Args:
         decision: Index of the episode's decision whose candidate is continued.
-        candidate: Index of the candidate.
         repeat: From 0 to `num_continuations` - 1.
     """
 
@@ -146,7 +143,6 @@ class Decision:
         episode: Index of the episode within its instance: 0 in a tree, 0..K-1 in parallel sampling.
         turn: How many decisions this agent had taken before in the episode, from 0.
         prompt: What the agent was shown, as the sampler received it.
-        chosen: Index of the candidate that was played on.
         state: Digest of the state in which the agent acted, or `None`.
         environment: Name of the environment in a run with several; else empty.
         episode_return: Sum of the agent's rewards over the whole episode, along the chosen branch.
@@ -188,9 +184,7 @@ class Episode:
     """One run of one instance, along the chosen branches.
 
     Args:
-        instance: Index of the data set row within the rollout.
         episode: Index of the episode within its instance.
-        returns: Sum of rewards of each agent.
         outcome: The environment's description of how the episode ended (`infos[agent]["outcome"]`), for instance
             `{"success": True, "regret": 0.0}`; empty if it gives none.
         environment: Name of the environment in a run with several; else empty.
@@ -245,8 +239,6 @@ class Sampled:
 
     Args:
         prompt: The request's, with its ids as the model got them.
-        completions: As many as were asked for.
-        policy_version: See `Decision`.
     """
 
     prompt: Prompt
@@ -480,9 +472,7 @@ class PendingDecision:
     """A decision whose candidates are sampled but not scored yet, as passed to the user's reward functions.
 
     Args:
-        row: The instance.
         turn: How many decisions it had taken before.
-        completions: The candidates.
         is_text: Whether the observation is a `str`, a standard prompt in TRL's terms, without earlier turns before it.
         is_of_team: Whether the environment says that it is judged, for all agents (`infos[agent]["judged"]`).
     """

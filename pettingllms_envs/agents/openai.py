@@ -50,7 +50,6 @@ class Endpoint:
     Args:
         base_url: URL up to and including the version: `http://localhost:8000/v1`; it may have a query, and what is
             asked there (`/chat/completions`) is taken off its end.
-        model: Name of the model on the server.
         key_env: Name of the environment variable with the key, or None. The key is read for each request.
         sampling: Sampling fields of the request, such as `temperature`; the server's defaults hold for the others.
         extra: Further fields of the request.
@@ -160,7 +159,6 @@ class ChatApi:
         Args:
             seed: Seed of the reply, if the endpoint sends one, and of the pauses between tries.
             tools: Tools that the model may call. Its calls are then a part of the reply's text.
-            limits: Those of the reply, beside the endpoint's.
 
         Raises:
             AgentFailed: `unreachable` after `patience` seconds; `refused`, this prompt or the reply to it; `denied`,

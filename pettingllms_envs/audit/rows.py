@@ -26,7 +26,6 @@ class Candidate:
         tokens: Its length.
         is_cut_off: Whether it reached its greatest length.
         state: The state that it led to.
-        is_chosen: Whether it was played on.
         prompt: What it was sampled after: the prompt's text, its ids, or a digest.
         agent: Whose it is; `None`: the decision's.
         turn: When it was sampled; `None`: the decision's.
@@ -54,9 +53,6 @@ class Decision:
 
     Args:
         turn: Of the agent in the episode; `None` where it is not known.
-        state: In which it acted.
-        system: The system prompt, where there is one.
-        policy: Which policy sampled.
         learns: Whether the agent is trained on it; `None` where it is not known.
         reply: What was played; `None`: the chosen candidate's reply, by construction.
     """
@@ -94,10 +90,7 @@ class Episode:
     Args:
         instance: What tells instances apart within a step of the training.
         step: Of the training, or `None`: nothing was trained.
-        sample: Which of the instance's episodes it is.
-        where: Where it is recorded, in words.
         result: Mean of the agents' returns, or `None`.
-        success: Whether the task was solved, or `None`.
         error: The kind of the error that it ended with, or `None`.
         is_whole: Whether all its decisions are here, in order; those of a table are not.
         returns: Of each agent, as recorded.

@@ -22,7 +22,6 @@ class SavedState(NamedTuple):
     """A state to which an environment, or another one made the same way and reset, can be restored repeatedly.
 
     Args:
-        snapshot: What the environment's `snapshot()` returned.
         wrappers: Attributes of the wrappers around that environment, the outermost wrapper first.
         stand_ins: Placeholders for the wrappers and the environment itself where the attributes refer to them. Empty
             if all attributes are plain values, which need no copying.

@@ -38,7 +38,6 @@ class Cell:
     """An environment and its player.
 
     Args:
-        env, player: Their names.
         args: The arguments of `pettingllms bench` for this run alone.
     """
 

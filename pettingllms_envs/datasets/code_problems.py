@@ -17,7 +17,6 @@ class CodeProblem(Problem):
 
     Args:
         tests: The golden tests, all of one kind, those that the statement shows first.
-        num_public: How many of them the statement shows.
         fn_name: The function, or method of `Solution`, that call tests call; None for programs that read and print.
         starter_code: What the program is to begin with; may be empty.
         prelude: Source that runs before the program, such as `sandbox.LEETCODE_PRELUDE`.

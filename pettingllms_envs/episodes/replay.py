@@ -27,8 +27,6 @@ class Difference:
 
     Args:
         step: Number of the step from 0; None: after the last step.
-        agent: The agent that acted there.
-        what: Description of the difference.
     """
 
     instance: int
@@ -69,10 +67,6 @@ def replay(env: Any, row: Row, *, keep: Callable[[Image], object] = lambda image
     Args:
         env: The environment of the row, made as in its `run.json`, or another version of it.
         keep: Called with every image of a prompt.
-
-    Raises:
-        ValueError: The environment declares that the same replies need not lead to the same episode, or it
-            cannot start this one.
     """
     check_replayable(env)
     instance = Instance.of(row)

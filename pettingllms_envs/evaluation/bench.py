@@ -37,7 +37,6 @@ class InstanceSet:
 
     Args:
         source: `"published"`, `"data set"`, `"seeds"`, or `"row"` of one that was given by itself.
-        instances: Their seeds and options.
         content: SHA-256 of what a data set's problems say, 64 hex digits, which changes with an edited row; None of
             other sources.
     """
@@ -55,9 +54,7 @@ class Bench:
         env: Name of the environment with its version.
         settings: Arguments it is made with.
         agents: The spec of each agent, by the agent's name.
-        chosen: The problems.
         samples: Episodes on each problem.
-        rules: Limits of every episode.
     """
 
     env: str
@@ -148,7 +145,6 @@ def play(
 
     Raises:
         ValueError: An agent cannot be created, before anything is played; or the folder has another run.
-        OSError: The folder cannot be written.
     """
     env = bench.make()
     _check_bots(bench.agents, env)
@@ -222,7 +218,6 @@ def choose(
     0.
 
     Args:
-        options: Further reset options.
         limit: Most problems; None is all that are known, else `DEFAULT_LIMIT`.
     """
     known = env.metadata.get("reset_options", {})
@@ -286,9 +281,6 @@ def of_run(head: Mapping[str, Any], rows: Sequence[Row], name: str) -> Bench:
 
     Args:
         head: Its `run.json`.
-
-    Raises:
-        ValueError: The run is not a benchmark, or is incomplete or damaged; or its settings would start a program.
     """
     config = head["config"]
     if head["kind"] != "bench":

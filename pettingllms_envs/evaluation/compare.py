@@ -51,7 +51,6 @@ class Pair:
     """How much better the second of two runs does.
 
     Args:
-        first, second: Their names.
         difference: Mean over problems of the second's success (or return) minus the first's; of success in [-1, 1].
         low, high: Its interval; those of all pairs, also of other groups, hold simultaneously with 95% confidence.
         only_first, only_second: Number of problems on which that run does better.

@@ -60,8 +60,6 @@ class Player:
     """A model, or a team of agents, that plays every role of an environment.
 
     Args:
-        name: What it is called; of a model its name.
-        model: The model's name, or None.
         agents: Specifications of the agents of a team, as `--agents` takes them.
     """
 
@@ -80,7 +78,6 @@ class Suite:
         source: The file, or the name of one that is shipped with this package.
         environments: Options of each environment, and its name as `env`.
         players: Models and teams; there may be none, where the command names them.
-        options: Options of all environments.
     """
 
     name: str

@@ -77,13 +77,11 @@ class MathGrader:
 
         Args:
             answer: What the reply's box holds (`boxed`).
-            gold: The right answer, as the data set writes it.
             **settings: `kind`, `multiple`, `unit` and `tolerance`, see `GoldSettings`.
 
         Raises:
             ValueError: The gold is empty or too long or, of kind `"integer"`, no integer; an unknown kind; tolerances
                 that are no sizes, or too many or few.
-            TypeError: Something is not a text, such as a unit that is NaN.
             GraderFailed: math-verify could not be asked, twice. Not the answer's fault: no reason for a reward of 0.
             SandboxUnavailable: math-verify was needed, and this machine cannot hold it safely.
         """

@@ -31,10 +31,6 @@ def build(folder: Path, output: Path | None = None) -> Path:
 
     Args:
         output: The file to write; None is `cooperation.html` in the folder.
-
-    Raises:
-        ValueError: The numbers are of another version, or damaged.
-        OSError: A file cannot be read or written.
     """
     file = folder / NUMBERS
     again = "Give the command of the benchmark again, with this version."

@@ -45,9 +45,6 @@ class Program:
             open. `None`: any.
         name: The environment's name. Empty: that of the function.
         state: What runs have found out; copies of a program share it.
-
-    Raises:
-        TypeError, ValueError: A value is not as above.
     """
 
     target: Target

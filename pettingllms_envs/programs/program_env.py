@@ -128,7 +128,6 @@ class ProgramEnv(AECEnv[str, Any, str | None]):  # type: ignore[misc]  # petting
         """Send the acting agent's reply, any string; None for a terminated agent.
 
         Raises:
-            TypeError: The reply is not a `str`.
             EpisodeRestart: Calls at the same time came in another order; the episode is to be played again.
             ProgramFailed: The program failed.
         """

@@ -31,7 +31,6 @@ class CallsAnew:
 
     Args:
         rows: The run's rows without an error, with prompts and replies.
-        samples: Its episodes on each problem.
         num: How often each call is answered anew, at least 2.
     """
 

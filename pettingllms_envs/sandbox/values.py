@@ -120,7 +120,6 @@ class Result:
     """One run of a program.
 
     Args:
-        verdict: How it ended.
         stdout: What it printed, or the JSON of what the called function returned; of a test at most 64 KiB are kept
             once they are compared.
         stderr: The end of its standard error.

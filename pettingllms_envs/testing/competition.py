@@ -24,11 +24,7 @@ TOLERANCE = 1e-12  # of differences of returns
 
 
 def competition(env: Any) -> str | None:
-    """`"zero_sum"`, `"mixed"`, or None where agents have a common goal.
-
-    Raises:
-        Failed: It declares something else, or a maximum that all share besides.
-    """
+    """`"zero_sum"`, `"mixed"`, or None where agents have a common goal."""
     kind: str | None = env.metadata.get("competitive")
     if kind is not None and kind not in KINDS:
         raise play.Failed(f"metadata['competitive'] is {kind!r}; expected 'zero_sum', 'mixed' or None")
@@ -50,7 +46,6 @@ class AgainstOracle:
 
     Args:
         starts: `NUM_FIRST + NUM_SECOND` starts.
-        max_steps: Most steps for which an episode is followed.
         due: What each agent gets when the oracle plays all, by the number of the start.
     """
 

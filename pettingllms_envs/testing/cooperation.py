@@ -57,7 +57,6 @@ class LoneBound(NamedTuple):
 
     Args:
         recomputed: The suite's; never greater.
-        by: How it was recomputed.
     """
 
     declared: Fraction
@@ -116,11 +115,7 @@ def lone_bound(env: Any, make: MakeForm, seeds: Sequence[int] = range(NUM_STARTS
     it holds.
 
     Args:
-        make: Makes a form from its settings.
         seeds: Of the instances that are played; the first `NUM_STARTS` are used where instances are compared.
-
-    Raises:
-        Failed: An agent alone can tell instances apart, or what it can reach exceeds the declared bound.
     """
     forms = (env.metadata.get("cooperation") or {}).get("alone") or ()
     task = task_of(env)
@@ -174,11 +169,9 @@ def play_forms(env: Any, make: MakeForm, policy: Policy, seeds: Sequence[int]) -
     """The success, 1 or 0 for each seed, of a policy in a team and in each of its forms, by arm.
 
     Args:
-        make: Makes a form from its settings.
         policy: The reply, from the environment and the agent that is to act; it plays all agents.
 
     Raises:
-        ValueError: The environment declares no forms.
         Skipped: It does not say whether an episode was a success.
     """
     arms = {name: env if form.settings is None else make(form.settings) for name, form in forms_of(env).items()}

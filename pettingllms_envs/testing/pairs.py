@@ -61,7 +61,6 @@ class Cheat(NamedTuple):
 
     Args:
         name: Which agents cheat, when and how.
-        agents: The cheating agents.
         make: Makes the policy that plays all agents in one episode.
     """
 

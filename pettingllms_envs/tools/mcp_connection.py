@@ -38,8 +38,6 @@ class Connection:
 
     Args:
         command: The server's program and its arguments; None for one at `url`.
-        url: The address of a server that runs already.
-        variables: Variables of the environment for the command.
         until: The deadline, a time of `time.monotonic`.
 
     Raises:

@@ -86,7 +86,6 @@ def header(
 
     Args:
         metadata: Metadata of the environments, by the names that episodes have; `settings` and `data` are used.
-        config: Settings of the training, as plain values.
     """
     made_with = {name: _settings_of(each) for name, each in metadata.items()}
     several = {name: {"env": str(metadata[name].get("name", name)), "settings": made_with[name]} for name in metadata}
@@ -115,9 +114,6 @@ class RolloutRecorder:
 
     After each generation `run.json` says what was written, so that rows that are lost later are missed. A kill comes
     before that or after it: there may be rows of which it does not know yet, but never too few.
-
-    Args:
-        about: See `header`.
     """
 
     def __init__(self, folder: Path, about: Mapping[str, Any]) -> None:

@@ -152,7 +152,6 @@ class EngineThread:
     """A thread that steps an engine while it has requests, for agents that wait for its answers on threads of theirs.
 
     Args:
-        concurrency: Requests that the engine has at once.
         stopped: Set when nobody waits for answers any more.
     """
 
@@ -258,7 +257,6 @@ def open_models(
     Args:
         concurrency: Requests that an engine has at once.
         make: Makes the model of some agents, from their specs and codecs.
-        options: All options of the kind.
         of_model: Those of them that agents which share a model have in common.
     """
     groups: dict[tuple[Any, ...], dict[str, AgentSpec]] = {}

@@ -56,11 +56,7 @@ class RunningBaseline:
     """[`rae`] as a credit scheme that keeps the roles' running means from one rollout to the next.
 
     Args:
-        decay: As in [`rae`].
         value: As in [`rae`]. `credit="rae"` uses `"reward"` in a tree and `"outcome"` with `sampling="parallel"`.
-
-    Raises:
-        ValueError: `decay` is out of range.
     """
 
     def __init__(self, *, decay: float = 0.95, value: Value = "reward") -> None:

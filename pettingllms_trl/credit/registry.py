@@ -54,9 +54,7 @@ class SchemeFacts(NamedTuple):
         scale: What it divides by: `"group"`, `"batch"` or `"none"`, as in [`at_grpo`], or `"mean"` for the group's
             mean. `None`: it has no such option.
         compares_states: Whether it takes candidates or decisions in equal states for alike.
-        takes_negative: Whether it takes rewards below 0.
         has_baseline: Whether it subtracts one, as decisions of continuations are compared with their mean.
-        reads_phases: Whether it compares decisions by their phase.
     """
 
     sums_to_zero: Sums | None = None
@@ -81,11 +79,8 @@ class _Scheme(NamedTuple):
         options: The kinds of sampling that it supports, the one that suits it best first, and its default options
             with each.
         scaled: Whether `scale_rewards` sets its scale; the others use that of their papers.
-        sums: See `SchemeFacts`, for each kind of sampling.
-        has_group: Whether its option `group` chooses the peers.
         compares_episodes: Whether it does with `sampling="parallel"` and `value="outcome"`.
         scale: What it divides by, if that is not an option.
-        needs_continuations: Whether each candidate must be continued.
         value: The `value` by which it judges candidates, if that is not an option.
         groups_states: Whether its groups are decisions in one state.
     """
@@ -179,13 +174,11 @@ def resolve(
 
     Args:
         credit: A name, `{name: options}`, or a function of the decisions.
-        sampling: How instances are played.
         scale: TRL's `scale_rewards`, for the schemes that normalise by a deviation (`at_grpo`, `counterfactual`,
             `grpo`, `dr_mas`, `gigpo`). The others scale as in their papers, unless given otherwise.
         num_continuations: How often the rollout continues each candidate's branch to its end.
 
     Raises:
-        TypeError: `credit` is neither a name nor a function.
         ValueError: The name is unknown, the scheme needs the other kind of sampling or continuations, an option is out
             of range, or it did not return one finite number per candidate on the synthetic rollout.
     """
@@ -255,10 +248,6 @@ def resolve_filter(
 
     A filter given by name compares a decision's candidates by their rewards in a tree, and an agent's episodes by
     their returns with `sampling="parallel"`.
-
-    Raises:
-        TypeError: It is neither a name nor a function, or it did not return a `Kept`.
-        ValueError: The name or an option is unknown or out of range, or it kept decisions that it was not given.
     """
     if callable(group_filter):
         base, given = _taken_apart(group_filter)
@@ -342,11 +331,7 @@ def _keywords(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
 
 
 def check_advantages(advantages: Advantages, decisions: Sequence[Decision]) -> None:
-    """Validate that there is one finite number for each candidate of each decision.
-
-    Raises:
-        ValueError: There is not. The message names the decision.
-    """
+    """Validate that there is one finite number for each candidate of each decision."""
     if len(advantages) != len(decisions):
         raise ValueError(
             f"the credit function returned advantages for {len(advantages)} decisions, expected {len(decisions)}: "

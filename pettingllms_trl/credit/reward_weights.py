@@ -49,7 +49,6 @@ def weigh(
     Args:
         reward: As the environment gave it, with `alpha = 1` and every weight 1.
         parts: By name (`infos[agent]["rewards"]`), those of reward functions included.
-        weights: By name; 1 where none is given.
         alpha: Weight of the team's parts (arXiv:2510.11062, section 3); `None` leaves them as they are.
         team: The names of the team's parts, all others being an agent's own; needed with `alpha`.
 
@@ -101,11 +100,6 @@ def reweighed(
 
     Args:
         parts: The weight of each part by name; 1 where none is given.
-        alpha: As in [`weigh`].
-        team: As in [`weigh`].
-
-    Raises:
-        ValueError: As in [`weigh`], naming the decision.
     """
     result = []
     for i, decision in enumerate(decisions):
@@ -124,7 +118,6 @@ def check_weights(weights: Mapping[str, float], alpha: float | None, *, known: C
     """Validate the weights of reward parts before any training.
 
     Args:
-        weights: By the name of a part.
         alpha: Weight of the team's parts, or `None`.
         known: All names of parts: the environment's (`metadata["reward_ranges"]`) and those of reward functions.
 
@@ -220,7 +213,6 @@ def check_not_negative(envs: Sequence[AECEnv], weights: Mapping[str, float] | No
     """Raise `ValueError` if rewards may be below 0 by what environments declare, for credit that takes none such.
 
     Args:
-        envs: One environment of each kind.
         crash: The reward of a crash; `None`: there is none.
     """
     for env in envs:

@@ -18,11 +18,7 @@ from pettingllms_trl.structure.properties import rope_kinds, rope_switch
 
 
 class BatchedEngine:
-    """An engine that answers all requests together by one call of a function: plain `generate`, or a test's fake.
-
-    Args:
-        rollout: The context of each rollout.
-    """
+    """An engine that answers all requests together by one call of a function: plain `generate`, or a test's fake."""
 
     is_batched, is_remote = True, False
 

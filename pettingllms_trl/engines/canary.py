@@ -98,7 +98,6 @@ class Agreement:
 
     Args:
         version: Version of the trainer's weights.
-        own: The trainer's log-probabilities.
         engine: (T,) the engine's.
         noise: Nats, root mean square: what rounding changed at the start of the run.
         scale: Root mean square of the log-probabilities that `noise` was measured on.
@@ -117,12 +116,10 @@ class Comparison:
 
     Args:
         difference: Root mean square of engine - trainer, in nats.
-        tolerance: Largest accepted difference.
         moved: Root mean square of the trainer's movement since both last agreed.
         followed: Share of that movement which the engine made, too: 1 with the same weights, 0 if it did not change.
         certainty: Standard errors by which `followed` is below 1.
         is_stale: Whether the engine does not have the trainer's weights.
-        agreement: The reference of the next comparison.
     """
 
     difference: float

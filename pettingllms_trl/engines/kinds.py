@@ -85,7 +85,6 @@ class EngineKind(NamedTuple):
 
     Args:
         is_chosen: Whether the configuration asks for it.
-        place_of: Where it samples for a group.
         check: Raises `ValueError` for options that do not fit the groups, before any model is loaded.
         make: Creates the engine of each group. `None`: the trainer's own models generate.
         options: Its fields that decide what memory it takes.

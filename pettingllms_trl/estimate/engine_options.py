@@ -17,7 +17,6 @@ class EngineOptions:
     what it proposes. Empty: the kind has no such field.
 
     Args:
-        name: Of the engine, in reports.
         max_length: Field with the most tokens of prompt and completion together.
         processes: Field with the number of trainer processes that an engine is split over.
         memory_share: Field with an engine's share of its GPU's memory.

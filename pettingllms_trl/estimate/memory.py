@@ -36,7 +36,6 @@ class TrainingState:
 
     Args:
         weights: Of all policies, frozen ones and references included.
-        gradients: Of the trained ones.
         optimizer: Moments, and under DeepSpeed the float32 copies of the weights that it updates.
         buckets: Buffers in which DDP sends gradients.
     """

@@ -69,7 +69,6 @@ class Estimate:
         state: What stays for the whole run.
         update: Bytes in an update, by what they are for.
         rollout: Bytes in a rollout.
-        engines: The engines, those on servers included.
         sampled_rate: Tokens that are sampled a second by all GPUs, while all sequences are in play. At most that with
             transformers' `generate`.
         update_rate: Tokens a second that go through the update on all GPUs, prompts included.

@@ -23,14 +23,10 @@ class ModelPlan:
     """A model of the run, with the policies that use it.
 
     Args:
-        shape: Its counts.
         width: Bytes of a weight in the trainer.
-        is_trained: Whether its own weights are trained.
         passes: What a pass of the update takes; asked for only if something of it is trained.
-        num_adapters: Trained adapters on it.
         num_frozen_adapters: Frozen ones.
         num_references: Frozen copies of it for KL terms.
-        on_server: Whether a server samples for it.
     """
 
     name: str
@@ -87,7 +83,6 @@ class RunPlan:
         image_tokens: Of a prompt, those of its images.
         rows: Sequences of a pass of the update (`per_device_train_batch_size`).
         accumulation: Passes of an update (`gradient_accumulation_steps`).
-        num_iterations: How often a rollout is trained on.
         sampling_width: Bytes of a number in sampling: 2 with `bf16` or `fp16`, else 4.
         max_steps: Updates of the run; 0 if epochs decide.
     """

@@ -72,7 +72,6 @@ def shape_of(config: PretrainedConfig, peft_config: PeftConfig | None = None) ->
 
     Args:
         config: Of a causal language model, with or without vision, as `AutoConfig` loads it.
-        peft_config: Of the adapter.
 
     Raises:
         ValueError: The model has experts or a compressed KV cache, for which these counts would be wrong.

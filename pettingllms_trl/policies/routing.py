@@ -62,9 +62,6 @@ class Policy:
         learning_rate: Peak learning rate. `None`: `args.learning_rate`. The scheduler acts on both.
         max_grad_norm: Largest gradient norm. `None`: `args.max_grad_norm`.
         beta: Weight of the KL divergence from the weights it starts with. `None`: `args.beta`.
-
-    Raises:
-        ValueError: The fields contradict each other.
     """
 
     adapter: str | None = None
@@ -125,7 +122,6 @@ class Routing:
 
     Args:
         policies: The distinct policies, each with its name, in the order of the agents that first use them.
-        of_agent: Name of the policy of each agent.
     """
 
     policies: tuple[Policy, ...]
@@ -179,11 +175,6 @@ def route(
 
     Args:
         policies: The name of a layout, or a mapping by agent or role.
-        model: The model that `"full"` copies.
-
-    Raises:
-        ValueError: An unknown layout, an agent or role that the environment does not have, an agent without a policy,
-            one name for two policies, an invalid name, or adapters on a base that is itself trained.
     """
     table = _table(policies, agents, model, tokenizer)
     check_names(table, agents, "policies names")

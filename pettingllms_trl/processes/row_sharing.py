@@ -52,7 +52,6 @@ class RowSharing:
     """Decides which rows of a rollout this process plays.
 
     Args:
-        process: Index of this one.
         store: Holds the counters of all processes. `None`: each process plays a fixed share.
         group: Those that this process shares its engines with. `None`: it has whole ones.
     """

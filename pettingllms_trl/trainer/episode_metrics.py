@@ -46,7 +46,6 @@ class EpisodeMetrics:
     It keeps numbers only, so that an evaluation of any length fits.
 
     Args:
-        reward_names: Of the user's reward functions.
         groups_of: Agents whose groups are counted: a decision's candidates by their rewards or, where it has one, the
             episodes of an instance by the agent's returns. One whose values are all equal teaches nothing.
         policies: Name of the policy of each agent whose `prefix_share` is computed.

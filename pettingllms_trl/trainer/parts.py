@@ -190,7 +190,6 @@ def engines_of(
     """What turns messages into replies.
 
     Args:
-        sample: Samples with the trainer's own models.
         images: What makes the inputs of pictures, of each policy that reads them.
         seeing: Policies whose agents are shown images.
         wrapped: Returns the trainer's model as accelerate has prepared it.

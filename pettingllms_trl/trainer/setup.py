@@ -46,16 +46,11 @@ class Setup:
     """What is trained, on what, and how.
 
     Args:
-        make_env: Makes an environment, or one of each name.
         envs: One environment or more of each name, made and tried.
-        routing: Which policy decides for which agent.
         in_memory: Policies whose model was given as an object, which may differ from what is loaded by its name.
         schedule: Which policies learn when; `None`: always all.
-        filters: Which groups are trained on.
-        rewards: The user's reward functions.
         weigh: Rewards of a step weighed as the configuration says.
         dataset: That is trained on, or one row that stands for it where nothing is trained.
-        trains: Whether there is a data set to train on.
         notes: Lines to print: what was chosen for the user, what is left out.
         spared: Columns of the rows that are reward functions' alone, by the environment's name.
         branched: The agents at whose decisions a tree branches; `None`: those that learn.

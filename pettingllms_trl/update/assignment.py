@@ -122,7 +122,6 @@ def assign_by_tokens(
         budget: Most tokens of a pass on one process. A larger row has a pass of its own.
         token_price: Of the model, if a pass is packed in the cheapest way, without padding. `None`: it is padded to
             its longest row.
-        num_steps: Micro-steps per generation.
         num_updates: Optimizer steps per generation. If there are fewer groups, they are divided, so that no optimizer
             step is without rows.
         num_movable: Micro-steps, from the first on, among which rows may move so that conversations stay together.

@@ -21,7 +21,6 @@ class EntropyControl:
     """The bonus of one policy.
 
     Args:
-        coefficient: Weight of the mean entropy in the objective.
         entropy: Mean over the tokens of the policy's last optimizer step, in nats. The bonus is added if this is at
             most `entropy_target`; infinite before the first step.
     """
@@ -74,7 +73,6 @@ class EntropyBonus:
 
         Args:
             reduce: Sums a tensor over all processes.
-            device: Device of that tensor.
         """
         totals = [reduce(self._sums.pop(name, torch.zeros(2, device=device))) for name in self._controls]
         means = torch.stack([torch.stack([total[0] / total[1].clamp(min=1.0), total[1]]) for total in totals]).tolist()

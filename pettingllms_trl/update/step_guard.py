@@ -62,8 +62,6 @@ class StepGuard:
         Args:
             norm: Of the gradient. DeepSpeed has stepped by now, and in float16 scales and skips by itself.
             finite: Whether the losses are, see `losses_are_finite`.
-            model: Whose gradients are removed.
-            optimizer: As accelerate has prepared it.
             step: Optimizer steps taken before.
 
         Raises:

@@ -63,7 +63,6 @@ def library(
 
     Args:
         answers_last: Whether the one who searches last answers instead of telling.
-        delivers: Whether messages arrive.
         one_archive: Whether each search is in the archive of the turn alone.
         is_told: Whether a request to search names the archive that has the fact of the turn's step.
     """

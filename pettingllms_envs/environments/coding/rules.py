@@ -41,9 +41,6 @@ class CodingState(NamedTuple):
     Args:
         num_tests: How many of its golden tests count.
         program: The program so far; empty if there is none.
-        num_passed: How many of those tests it passes.
-        review: What is known of a tester's last cases.
-        sampled: Whether the tests that count are a sample.
     """
 
     problem: CodeProblem

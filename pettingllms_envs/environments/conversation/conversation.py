@@ -106,11 +106,7 @@ class Conversation(BaseWorkflow[RowState, str]):
         object.__setattr__(self, "roles", tuple(map(self._role, dict.fromkeys(order))))
 
     def start(self, task_state: RowState) -> ConversationState:
-        """The first role's turn on this row.
-
-        Raises:
-            ValueError: Its prompt cannot be shown to a model.
-        """
+        """The first role's turn on this row."""
         messages = messages_of(task_state.row)
         try:
             read_observation({"messages": messages}, agent=self.order[0])

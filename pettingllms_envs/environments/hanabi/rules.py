@@ -66,10 +66,7 @@ class HanabiState(NamedTuple):
         hands: The players' hands, the oldest card first.
         fireworks: The highest rank that was played of each color, 0 for none.
         discards: Cards that were discarded, or played without success, in that order.
-        information: Information tokens.
-        lives: Life tokens.
         last_turns: Turns that are left once the deck is empty.
-        player: The player that is to act.
         events: The last moves, at most one of each player.
     """
 

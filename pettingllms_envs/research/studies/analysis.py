@@ -49,11 +49,7 @@ class StudyResults:
 
 
 def read_results(folder: Path) -> StudyResults:
-    """Read a folder of results; runs that the outline does not plan are left out.
-
-    Raises:
-        ValueError: It has no study, or a damaged file.
-    """
+    """Read a folder of results; runs that the outline does not plan are left out."""
     outline = read_outline(folder)
     evaluation: dict[tuple[str, str], list[CellResult]] = {}
     planned = {cell.name: place for place, cell in enumerate(outline.cells())}

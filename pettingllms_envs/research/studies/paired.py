@@ -38,7 +38,6 @@ class Comparison:
 
     Args:
         mean: Of the differences, in [-1, 1].
-        by_seed: The mean difference of each seed.
         student: Interval over seeds.
         bootstrap: Interval over seeds and instances.
         p: Two-sided, exact, of the seeds' differences.
@@ -66,9 +65,6 @@ def compare(first: Successes, second: Successes, *, num_comparisons: int, overal
         first, second: (S, N), the same seeds and instances; at least two seeds.
         num_comparisons: How many are made, of all of which the intervals shall hold together with `overall`
             confidence (Bonferroni).
-
-    Raises:
-        ValueError: The shapes differ, or there is but one seed.
     """
     if first.shape != second.shape or first.ndim != 2 or len(first) < 2:
         raise ValueError(

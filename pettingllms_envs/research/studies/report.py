@@ -22,11 +22,7 @@ from pettingllms_envs.research.studies.results import CellResult, label
 
 
 def of_folder(folder: Path) -> list[Block]:
-    """The report of a folder of results.
-
-    Raises:
-        ValueError: It has no study, or a damaged file.
-    """
+    """The report of a folder of results."""
     return list(blocks(read_results(folder)))
 
 

@@ -24,7 +24,6 @@ class Group:
 
     Args:
         version: 1 or 2, of the kernel's interface.
-        folder: Where it is.
         procs: To be written to: who writes `0` is moved in.
         limits: To be written to, in this order, with the most bytes.
         events: Has a line `oom_kill N`.

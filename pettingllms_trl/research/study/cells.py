@@ -184,7 +184,6 @@ class HeldOutCurve(TrainerCallback):
 
     Args:
         points: How often, the start included and the end not, which the evaluation adds.
-        instances: How many of the rows.
     """
 
     def __init__(

@@ -61,7 +61,6 @@ class Packed:
 
     Args:
         ids, positions, labels: (1, T) tokens, their positions in their sequences, and the tokens that they predict.
-        layout: Which token sees which.
         target_positions: (N,) positions in the row that predict a token of a completion.
         targets: (N,) index of that token in the completions' (B, C), flattened.
         shape: Shape of the completions, (B, C).

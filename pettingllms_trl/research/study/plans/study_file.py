@@ -71,11 +71,7 @@ TOP = {
 
 
 def read_study(path: Path) -> Study:
-    """The study that a file describes.
-
-    Raises:
-        ValueError: There is no such file, or it is not YAML, or what it says is incomplete or contradicts itself.
-    """
+    """The study that a file describes."""
     return _with_reading(study_of(read(path, named="the study is").values, name=path.stem))
 
 
