@@ -134,7 +134,6 @@ class TrainingTable(ProgressCallback):
         self._begun = self._last = (0.0, 0.0)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Start the clock and the file."""
         if not args.disable_tqdm:
             super().on_train_begin(args, state, control, **kwargs)
         if self.training_bar is not None and state.max_steps >= NEVER:
@@ -149,22 +148,18 @@ class TrainingTable(ProgressCallback):
             self._waiting.clear()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Move the progress bar."""
         if self.training_bar is not None or not state.is_world_process_zero:
             super().on_step_end(args, state, control, **kwargs)
 
     def on_prediction_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Move the bar of an evaluation."""
         if not args.disable_tqdm:
             super().on_prediction_step(args, state, control, **kwargs)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Close the progress bar."""
         if self.training_bar is not None:
             super().on_train_end(args, state, control, **kwargs)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
-        """Print a line, and write all of the log."""
         if not state.is_world_process_zero or logs is None:
             return
         written = json.dumps({"step": state.global_step, **logs}, default=float) + "\n"

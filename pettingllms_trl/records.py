@@ -175,7 +175,6 @@ class Decision:
 
     @property
     def played(self) -> Candidate:
-        """The candidate that was played on."""
         return self.candidates[self.chosen]
 
 
@@ -425,7 +424,6 @@ class RolloutOptions:
 
     @property
     def num_episodes(self) -> int:
-        """Episodes of each row."""
         return 1 if self.sampling == "tree" else self.num_candidates
 
     @property

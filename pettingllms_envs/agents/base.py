@@ -140,7 +140,6 @@ class Oracle:
     carries = CARRIES
 
     def reply(self, request: Request) -> Reply:
-        """See `Agent`."""
         oracle = getattr(request.env.unwrapped, "oracle", None)
         if oracle is None:
             raise AgentRefused(
@@ -163,7 +162,6 @@ class Bot:
         self._name = name
 
     def reply(self, request: Request) -> Reply:
-        """See `Agent`."""
         return Reply(text=request.env.unwrapped.bot(self._name))
 
 
@@ -173,7 +171,6 @@ class Random:
     carries = CARRIES
 
     def reply(self, request: Request) -> Reply:
-        """See `Agent`."""
         space = request.env.action_space(request.agent)
         space.seed(request.seed)
         return Reply(text=str(space.sample()))
@@ -185,7 +182,6 @@ class Null:
     carries = CARRIES
 
     def reply(self, request: Request) -> Reply:
-        """See `Agent`."""
         return Reply(text="")
 
 
@@ -198,7 +194,6 @@ class Scripted:
         self._function = function
 
     def reply(self, request: Request) -> Reply:
-        """See `Agent`."""
         return Reply(text=self._function(request))
 
 

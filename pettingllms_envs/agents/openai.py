@@ -109,7 +109,6 @@ class Endpoint:
 
     @property
     def headers(self) -> dict[str, str]:
-        """Headers of each request."""
         return {"Authorization": f"Bearer {self.key}"} if self.key else {}
 
     def without_key(self, text: str) -> str:

@@ -147,7 +147,6 @@ class Server:
             raise ValueError(f"server {self.url!r}, expected a URL such as http://localhost:8000. Correct it.")
 
     def get(self, path: str) -> Any:
-        """See `post`."""
         return self.ask("GET", path).value
 
     def post(self, path: str, body: Any) -> Any:

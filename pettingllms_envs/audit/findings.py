@@ -28,7 +28,6 @@ class Finding:
 
     @property
     def is_bad(self) -> bool:
-        """Whether it is a warning or a failure."""
         return self.status in ("warning", "failed")
 
     @property

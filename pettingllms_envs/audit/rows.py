@@ -68,7 +68,6 @@ class Decision:
 
     @property
     def chosen(self) -> Candidate | None:
-        """The candidate that was played on."""
         if len(self.candidates) == 1:
             return self.candidates[0]
         return next((each for each in self.candidates if each.is_chosen), None)
@@ -165,5 +164,4 @@ class Run:
 
     @property
     def is_training(self) -> bool:
-        """Whether its candidates are trained on."""
         return self.kind != "bench"

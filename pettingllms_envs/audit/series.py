@@ -65,7 +65,6 @@ class Counts:
     judged: float = 0
 
     def add(self, other: Counts) -> None:
-        """The other's, too."""
         for field in fields(self):
             setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
 
@@ -126,7 +125,6 @@ class Frequent:
         self.total = 0
 
     def add(self, value: Hashable) -> None:
-        """One more value."""
         self.total += 1
         if value in self._counts or len(self._counts) < MOST_REPLIES:
             self._counts[value] = self._counts.get(value, 0) + 1
@@ -150,7 +148,6 @@ class Series:
 
     @property
     def roles(self) -> list[str]:
-        """Seen so far."""
         return list(self._bins)
 
     def observe(self, episode: Episode) -> None:
@@ -168,7 +165,6 @@ class Series:
                 counts.solved += episode.success
 
     def total(self, role: str) -> Counts:
-        """Over the whole run."""
         return _sum([counts for _, counts in self._bins[role]])
 
     def thirds(self, role: str) -> tuple[Counts, Counts, Counts] | None:

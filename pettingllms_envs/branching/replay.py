@@ -64,13 +64,11 @@ class ReplayWrapper(BaseWrapper):  # type: ignore[misc]  # pettingzoo ships no t
         self._arrival: Future[None] | None = None  # at the state to which another thread brings it
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
-        """Reset the environment."""
         self._course = None
         super().reset(seed=seed, options=options)
         self._course = _Course(seed, options)
 
     def step(self, action: Any) -> None:
-        """Step the environment."""
         before, self._course = self._course, None
         super().step(action)
         if before is not None:

@@ -22,9 +22,9 @@ from typing import Any
 
 from rich.console import Console
 
+from pettingllms_envs.agents.options import LEAST
 from pettingllms_envs.commands import add_settings, refuse, say, suite, user_errors
 from pettingllms_envs.commands.runs import (
-    LEAST,
     add_agents,
     add_problems,
     add_running,

@@ -32,7 +32,6 @@ class HubFile:
 
     @property
     def name(self) -> str:
-        """Its path in the data set."""
         return self.path
 
 

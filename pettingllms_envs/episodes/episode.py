@@ -6,7 +6,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, cast
 
 from pettingllms_envs.agents.answers import finish_of
@@ -70,6 +70,16 @@ class RunLimits:
     max_steps: int = 1000
     episode_tokens: int | None = None
     generated_tokens: int | None = None
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> RunLimits:
+        """Those among the arguments of a command, or in the configuration of a record."""
+        return cls(**{each.name: given[each.name] for each in fields(cls) if each.name in given})
+
+    @property
+    def recorded(self) -> dict[str, int | None]:
+        """As `run.json` has them; older records have no word of what they do not limit."""
+        return {name: value for name, value in asdict(self).items() if value is not None or name == "episode_tokens"}
 
 
 class Stopped(Exception):
@@ -152,7 +162,6 @@ class EpisodeRecorder:
         self._answer: str | None = None
 
     def reset(self) -> None:
-        """Reset the environment to the instance."""
         self.env.reset(seed=self.instance.seed, options=dict(self.instance.options) or None)
         self._returns = dict.fromkeys(self.env.agents, 0.0)
         self._problem = problem_of(self.env)
@@ -174,7 +183,6 @@ class EpisodeRecorder:
         return ""
 
     def step(self, agent: Agent, sample: int, rules: RunLimits) -> None:
-        """Ask the acting agent for a reply, and play it."""
         name, number = self.env.agent_selection, len(self.steps)
         self.asked = name
         seed = derived_seed(rules.seed, self.instance.key, sample, name, number)

@@ -65,7 +65,6 @@ class Bench:
     rules: RunLimits = field(default_factory=RunLimits)
 
     def make(self) -> Any:
-        """A new environment."""
         return pettingllms_envs.make(self.env, **self.settings)
 
     @property
@@ -75,7 +74,6 @@ class Bench:
         made = env.metadata.get("settings", {})
         for options in {repr(each.options): each.options for each in self.chosen.instances}.values():
             check_survives(options)
-        limit = self.rules.generated_tokens
         return {
             "env": self.env,
             "settings": to_json({**self.settings, **{name: made[name] for name in (STRICT_FORMAT,) if name in made}}),
@@ -88,10 +86,7 @@ class Bench:
                 **({} if self.chosen.content is None else {"content": self.chosen.content}),
             },
             "samples": self.samples,
-            "seed": self.rules.seed,
-            "max_steps": self.rules.max_steps,
-            "episode_tokens": self.rules.episode_tokens,
-            **({} if limit is None else {"generated_tokens": limit}),
+            **self.rules.recorded,
             "agents": {agent: spec.identity for agent, spec in self.agents.items()},
         }
 
@@ -302,12 +297,7 @@ def of_run(head: Mapping[str, Any], rows: Sequence[Row], name: str) -> Bench:
             tuple(Instance(i, each["seed"], each["options"]) for i, each in sorted(instances.items())),
         ),
         samples=config["samples"],
-        rules=RunLimits(
-            seed=config["seed"],
-            max_steps=config["max_steps"],
-            episode_tokens=config["episode_tokens"],
-            generated_tokens=config.get("generated_tokens"),
-        ),
+        rules=RunLimits.of(config),
     )
     env = bench.make()
     if (recorded := config["instances"].get("content")) is not None:

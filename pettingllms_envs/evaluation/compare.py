@@ -82,7 +82,6 @@ class Pair:
 
     @property
     def verdict(self) -> str:
-        """The conclusion as text."""
         if self.worse is None:
             return "cannot tell"
         return f"{self.second if self.worse == self.first else self.first} is better"
@@ -117,7 +116,6 @@ class Comparison:
 
     @property
     def plain(self) -> dict[str, Any]:
-        """As JSON data."""
         return asdict(self) | {"pairs": [asdict(pair) | {"verdict": pair.verdict} for pair in self.pairs]}
 
 

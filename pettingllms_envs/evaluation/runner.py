@@ -63,7 +63,6 @@ class Plan:
 
     @property
     def num_episodes(self) -> int:
-        """Total number of episodes."""
         return len(self.places)
 
 
@@ -143,7 +142,6 @@ class Folder:
                 folder.rmdir()
 
     def close(self) -> None:
-        """Release the lock."""
         self._stream.close()
 
 

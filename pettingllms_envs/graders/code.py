@@ -56,7 +56,6 @@ class CodeGrade(NamedTuple):
 
     @property
     def passed(self) -> bool:
-        """Whether it passes them all."""
         return self.num_passed == self.num_tests
 
 

@@ -115,7 +115,6 @@ def _differences(numbers: Mapping[str, Any]) -> str:
 
 
 def _shown_bound(numbers: Mapping[str, Any]) -> float | None:
-    """The bound, if it was recomputed."""
     bound = numbers["bound"]
     return None if bound is None or bound["recomputed"] is None else float(bound["declared"])
 

@@ -76,7 +76,6 @@ class ProgramEnv(AECEnv[str, Any, str | None]):  # type: ignore[misc]  # petting
         return self._observation_space
 
     def action_space(self, agent: str) -> ChatText:
-        """Any text."""
         return self._action_space
 
     def reset(self, seed: int | None = None, options: Mapping[str, Any] | None = None) -> None:

@@ -74,7 +74,6 @@ class BlindRole:
         return _OtherPictures(env, self)
 
     def agents(self, agents: Mapping[str, Agent]) -> Mapping[str, Agent]:
-        """The same agents."""
         return agents
 
     def other_than(self, digest: str, agent: str, key: str, call: int, number: int) -> bytes:

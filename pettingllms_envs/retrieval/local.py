@@ -105,12 +105,10 @@ class SentenceEncoder:
         self._model, self._lock = model, threading.Lock()
 
     def encode_query(self, inputs: list[str], **options: Any) -> Any:
-        """See `Encoder`."""
         with self._lock:
             return self._model.encode_query(inputs, **options)
 
     def encode_document(self, inputs: list[str], **options: Any) -> Any:
-        """See `Encoder`."""
         with self._lock:
             return self._model.encode_document(inputs, **options)
 

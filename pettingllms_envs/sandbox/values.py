@@ -82,7 +82,6 @@ class Limits:
 
     @property
     def wall_seconds(self) -> float:
-        """The limit of wall-clock time."""
         return 4 * self.cpu if self.wall is None else self.wall
 
 
@@ -160,7 +159,6 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether every test passed."""
         return self.verdict == Verdict.PASSED
 
     @property

@@ -65,7 +65,6 @@ class RowState(NamedTuple):
 
     @property
     def row(self) -> dict[str, Any]:
-        """The row's columns."""
         columns: dict[str, Any] = json.loads(self.problem.written)
         return columns
 
@@ -114,11 +113,9 @@ class RowTask(OpenTask[RowState]):
         return "Answer the question."
 
     def show(self, state: RowState) -> str:
-        """The row's question."""
         return quote_headings(state.problem.statement)
 
     def apply(self, state: RowState, move: str) -> RowState:
-        """The row with the reply's score."""
         if not state.problem.has_answer:
             return RowState(state.problem, move)
         score = float(self.grade(state.row, move))
@@ -127,11 +124,9 @@ class RowTask(OpenTask[RowState]):
         return RowState(state.problem, move, score)
 
     def solved(self, state: RowState) -> bool:
-        """Whether the score is 1."""
         return state.score == 1
 
     def value(self, state: RowState) -> float:
-        """The score."""
         return state.score
 
     def outcome(self, state: RowState) -> Mapping[str, bool | int | float]:

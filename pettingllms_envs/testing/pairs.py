@@ -82,12 +82,10 @@ class Margin(NamedTuple):
 
     @property
     def most(self) -> float:
-        """The greatest of the agents' margins."""
         return max(self.returns.values())
 
     @property
     def total(self) -> float:
-        """The margin of the sum over all agents."""
         return sum(self.returns.values())
 
 

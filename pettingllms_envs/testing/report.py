@@ -37,12 +37,10 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether no check failed."""
         return not self.failed
 
     @property
     def failed(self) -> tuple[Result, ...]:
-        """The results of the checks that failed."""
         return tuple(result for result in self.results if result.status == "failed")
 
     def raise_if_failed(self) -> None:
@@ -51,7 +49,6 @@ class Report:
             raise AssertionError(f"the environment does not conform.\n{self}")
 
     def __getitem__(self, name: str) -> Result:
-        """The result of the check of that name."""
         return {result.name: result for result in self.results}[name]
 
     def __iter__(self) -> Iterator[Result]:

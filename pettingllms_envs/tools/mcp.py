@@ -111,7 +111,6 @@ class McpTool:
         return ToolResult("", TOOL_FAILED) if found is None else _result(found.content, failed=bool(found.is_error))
 
     def close(self) -> None:
-        """End the connection, and the server if it was started here."""
         with self._lock:
             self._connection.close()
 

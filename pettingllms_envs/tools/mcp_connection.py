@@ -98,7 +98,6 @@ class Connection:
         self._close()
 
     def abandon(self) -> None:
-        """End it at once."""
         with suppress(RuntimeError):  # it has ended already
             self._portal.call(self._scope.cancel)
         self._close()

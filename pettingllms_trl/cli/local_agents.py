@@ -90,7 +90,6 @@ def codec_of(spec: AgentSpec, processing_class: Any, images: ImageInputs | None 
 def _encode(
     profile: PolicyProfile, prompts: Sequence[Sequence[Message]], tools: Tools, template_kwargs: Mapping[str, Any]
 ) -> Sequence[Sequence[int]]:
-    """See `pettingllms_trl.policies.codecs.Tokenize`."""
     written = [prepare_multimodal_messages([*each]) if profile.reads_images else [*each] for each in prompts]
     ids: Sequence[Sequence[int]] = profile.processing_class.apply_chat_template(
         written,

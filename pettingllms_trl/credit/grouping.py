@@ -317,7 +317,6 @@ def over_groups(decisions: Sequence[Decision], numbers: Numbers, peers: Peers, f
 
 
 def _advantages(rows: torch.Tensor, baseline: Rows, divisor: Rows) -> torch.Tensor:
-    """The advantages of each row, see `compare`. (G, n) -> (G, n)."""
     exact = (rows - baseline(rows)) / divisor(rows)
     single = rows.float()
     as_trl = ((single - baseline(single)) / divisor(single)).double()

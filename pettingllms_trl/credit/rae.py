@@ -78,5 +78,4 @@ class RunningBaseline:
         return {"baselines": dict(self.baselines)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state_dict` returned."""
         self.baselines = {str(role): float(baseline) for role, baseline in state["baselines"].items()}

@@ -325,7 +325,6 @@ def check_states(histories: Sequence[str], credit: Credit, filters: Sequence[Fil
 
 
 def _keywords(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    """A function's options."""
     parameters = inspect.signature(function).parameters
     return {name: each for name, each in parameters.items() if each.kind is each.KEYWORD_ONLY}
 

@@ -146,7 +146,6 @@ class RewardWeights:
         self.seen: set[str] = set()
 
     def __call__(self, reward: float, parts: Mapping[str, float], /, *, team: Collection[str] | None = None) -> float:
-        """See [`weigh`]."""
         if self.late:
             self.seen.update(parts)
         return self._weigh(reward, parts, team=team)

@@ -32,7 +32,6 @@ class BatchedEngine:
         return self._rollout
 
     def submit(self, ticket: int, request: Request) -> None:
-        """See `Engine`."""
         self._waiting.append((ticket, request))
 
     def step(self, timeout: float = POLL_SECONDS) -> Sequence[tuple[int, Answer]]:

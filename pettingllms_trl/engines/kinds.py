@@ -24,7 +24,6 @@ class Group:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the policies."""
         return tuple(policy.name for policy in self.policies)
 
     @property

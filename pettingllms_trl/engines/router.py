@@ -88,7 +88,6 @@ class EngineRouter:
 
     @contextmanager
     def rollout(self, name: str) -> Iterator[None]:
-        """See `Engine`: all of them."""
         self._num_waiting.clear()
         self._agents.clear()
         with ExitStack() as stack:

@@ -205,11 +205,9 @@ class WeightsVersion:
     base: int = 0
 
     def after_step(self) -> WeightsVersion:
-        """The version after an optimizer step."""
         return replace(self, trained=self.trained + 1)
 
     def after_load(self) -> WeightsVersion:
-        """The version after a checkpoint was loaded."""
         return replace(self, trained=self.trained + 1, frozen=self.frozen + 1)
 
     def after_change_by_hand(self) -> WeightsVersion:
@@ -294,5 +292,4 @@ class CountsSteps(TrainerCallback):
         self._count = count
 
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """See `TrainerCallback`."""
         self._count()

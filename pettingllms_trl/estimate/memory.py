@@ -47,7 +47,6 @@ class TrainingState:
 
     @property
     def total(self) -> float:
-        """All of it."""
         return self.weights + self.gradients + self.optimizer + self.buckets
 
 

@@ -51,7 +51,6 @@ class ModelPlan:
 
     @property
     def trained(self) -> int:
-        """Trained parameters."""
         return sum(each.parameters for each in self.weights() if each.is_trained)
 
     def sampling_weights(self, width: int) -> float:

@@ -65,7 +65,6 @@ class MovingReferences:
             SyncRefModelCallback.sync_target_model(self._weights_of(name), reference, self._alpha)
 
     def state_dict(self) -> dict[str, Any]:
-        """The weights of all references."""
         return {name: reference.state_dict() for name, reference in self._references.items()} if self._saves else {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -84,6 +83,5 @@ class MoveReferencesCallback(TrainerCallback):
         self._references = references
 
     def on_step_end(self, args: MultiAgentGRPOConfig, state: Any, control: Any, **kwargs: Any) -> None:
-        """Move the references; called by transformers."""
         if state.global_step % args.ref_model_sync_steps == 0:
             self._references.move()

@@ -169,7 +169,6 @@ class EvaluatedRows:
         self._numbers: set[int | None] = set()
 
     def begin(self) -> None:
-        """Another evaluation begins."""
         self._numbers.clear()
 
     def gather(self, rows: Sequence[Row]) -> list[Row]:
@@ -196,11 +195,9 @@ class RowsPlayed:
         return start
 
     def state_dict(self) -> dict[str, int]:
-        """The number."""
         return {"number": self.number}
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """Go on from there."""
         self.number = state["number"]
 
 

@@ -79,7 +79,6 @@ def required_arguments(function: RewardFunction) -> list[str]:
 
 
 def _parameters(function: RewardFunction) -> list[Parameter]:
-    """A function's parameters that have a name."""
     if isinstance(function, str | nn.Module):
         return []
     try:
@@ -196,7 +195,6 @@ class _Instances:
         return look(self._env)
 
     def reset(self, row: ResetArgs) -> None:
-        """Reset the environment to a row."""
         self.num_resets += 1
         self._env.reset(seed=row.seed, options=row.options)
 

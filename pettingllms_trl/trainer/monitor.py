@@ -161,7 +161,6 @@ class LearningMonitor:
         return {name: dataclasses.asdict(signal) for name, signal in self._signals.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state_dict` returned."""
         self._signals = {name: RoleSignal(**fields) for name, fields in state.items()}
         self._silent = set()  # of a run that went on for so long
 

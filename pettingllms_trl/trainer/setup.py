@@ -91,7 +91,6 @@ class Setup:
         curriculum: Any,
         schedule: Any,
     ) -> Setup:
-        """Validate the arguments of [`MultiAgentGRPOTrainer`]."""
         make_env = env_makers(env)
         args = _config(args)
         datasets = by_argument(train_dataset, eval_dataset)

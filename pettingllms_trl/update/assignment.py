@@ -58,7 +58,6 @@ class Assignment:
 
     @property
     def num_rows(self) -> tuple[int, ...]:
-        """Real rows of all processes by micro-step."""
         return tuple(sum(row is not None for rows in step for row in rows) for step in self.rows)
 
     @property
@@ -67,7 +66,6 @@ class Assignment:
         return sum(len(rows) for step in self.rows for rows in step) - sum(self.num_rows)
 
     def rows_of(self, process: int) -> tuple[int | None, ...]:
-        """A process's rows, micro-step after micro-step."""
         return tuple(row for step in self.rows for row in step[process])
 
     def restore_order(self, values: Sequence[T]) -> list[T]:
@@ -257,6 +255,5 @@ def _passes(
 
 
 def _pad(parts: Sequence[Sequence[int]]) -> list[tuple[int | None, ...]]:
-    """Pad the rows of all processes to the same number."""
     most = max(map(len, parts))
     return [tuple(part) + (None,) * (most - len(part)) for part in parts]

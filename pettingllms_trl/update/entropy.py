@@ -84,9 +84,7 @@ class EntropyBonus:
         return {"entropy_coef": [*found.values()], **(by_policy if len(found) > 1 else {})}
 
     def state_dict(self) -> dict[str, list[float]]:
-        """The coefficient and entropy of each policy."""
         return {name: [control.coefficient, control.entropy] for name, control in self._controls.items()}
 
     def load_state_dict(self, state: Mapping[str, Sequence[float]]) -> None:
-        """Restore the coefficients and entropies."""
         self._controls |= {name: EntropyControl(*values) for name, values in state.items()}

@@ -173,7 +173,6 @@ class TrainingLog:
         tables |= {name: defaultdict(deque) for name in ("rewards", "extra")}
 
     def begin_table(self) -> None:
-        """Begin a generation's table of completions."""
         for table in self._tables.values():
             table.clear()
 

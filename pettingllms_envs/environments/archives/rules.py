@@ -160,7 +160,6 @@ class Archives(OpenTask[ArchivesState]):
 
     @property
     def blind_policies(self) -> Mapping[str, BlindPolicy]:
-        """See `blind`."""
         return blind_policies(self.facts)
 
     def look_alikes(self, state: ArchivesState, settings: Mapping[str, Any]) -> Sequence[Archives]:
@@ -279,7 +278,6 @@ class Archives(OpenTask[ArchivesState]):
         return "When you are asked for the answer, end your reply with one line: Answer: and the name."
 
     def show(self, state: ArchivesState) -> str:
-        """The question."""
         return f"Question: {self.world(state).chain.question}"
 
     def disguised(self, state: ArchivesState) -> str:

@@ -141,7 +141,6 @@ class Coding(DataTask[CodingState]):
         return limits_of(problem, self.cpu)
 
     def solved(self, state: CodingState) -> bool:
-        """Whether the program passes all golden tests that count."""
         return state.problem.has_answer and state.num_passed == state.num_tests
 
     def value(self, state: CodingState) -> float:

@@ -123,7 +123,6 @@ class Conversation(BaseWorkflow[RowState, str]):
         return self.order[min(len(state.replies), len(self.order) - 1)]
 
     def system(self, role: str) -> str:
-        """The role's instructions."""
         return self.instructions.get(role, "")
 
     def observe(self, state: ConversationState, role: str) -> Prompt:
@@ -166,7 +165,6 @@ class Conversation(BaseWorkflow[RowState, str]):
 
     @property
     def grader(self) -> str:
-        """The task's."""
         assert isinstance(self.task, Prompts)
         return self.task.grader
 

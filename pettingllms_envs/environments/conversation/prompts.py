@@ -66,7 +66,6 @@ class Prompts(RowTask):
             )
 
     def table(self) -> Mapping[str, tuple[RowProblem, ...]]:
-        """The rows by split."""
         return read_table(Path(self.data).absolute(), PROMPT) if self.data else divided(SAMPLES, "samples", PROMPT)
 
     @property

@@ -153,7 +153,6 @@ class HanabiView(NamedTuple):
 
     @property
     def num_players(self) -> int:
-        """The number of players."""
         return len(self.others) + 1
 
 

@@ -83,7 +83,6 @@ class HanabiState(NamedTuple):
 
     @property
     def variant(self) -> Variant:
-        """The size of the game."""
         return VARIANTS[self.level]
 
 
@@ -215,7 +214,6 @@ class Hanabi(CooperativeTask[HanabiState]):
         )
 
     def current_player(self, state: HanabiState) -> int:
-        """The players act in turn, from player 0 on."""
         return state.player
 
     def is_terminal(self, state: HanabiState) -> bool:
@@ -261,7 +259,6 @@ class Hanabi(CooperativeTask[HanabiState]):
         return "\n".join([WORDINGS[self.wording].show(public), *hands])
 
     def describe(self, before: HanabiState, move: HanabiMove, after: HanabiState, *, proposed: bool = False) -> str:
-        """The move as it is written."""
         return self.write(move)
 
     def outcome(self, state: HanabiState) -> Mapping[str, bool | int | float]:

@@ -106,7 +106,6 @@ class Answering(DataTask[AnswerState]):
         return AnswerState(problem, move, math.grade(move, problem.answer, **_how(problem)).verdict)
 
     def solved(self, state: AnswerState) -> bool:
-        """Whether the answer is right."""
         return state.verdict == math.Verdict.CORRECT
 
     def rules(self) -> str:
@@ -138,7 +137,6 @@ class Answering(DataTask[AnswerState]):
         return f"The answer {'would be' if proposed else 'is'} {quote_inline(self.write(move))}."
 
     def oracle(self, state: AnswerState) -> str:
-        """The golden answer."""
         return state.problem.answer
 
     def write(self, move: str) -> str:

@@ -218,7 +218,6 @@ class NoteTaking(OpenTask[NoteTakingState]):
     def describe(
         self, before: NoteTakingState, move: DigitsMove, after: NoteTakingState, *, proposed: bool = False
     ) -> str:
-        """The line as it is written."""
         return f"{self.write(move)}."
 
     def write(self, move: DigitsMove) -> str:

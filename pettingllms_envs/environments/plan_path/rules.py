@@ -122,7 +122,6 @@ class PlanPath(MovesTask[PlanPathState]):
         )
 
     def solved(self, state: PlanPathState) -> bool:
-        """Whether the walker stands on the goal."""
         return state.position == state.goal
 
     def value(self, state: PlanPathState) -> float:
@@ -162,7 +161,6 @@ class PlanPath(MovesTask[PlanPathState]):
         return self.show(self.generate(seeded("plan_path disguised", state).getrandbits(32)))
 
     def rows(self, state: PlanPathState) -> list[str]:
-        """The grid's symbols."""
         return [row.replace(" ", "") for row in self.show(state).splitlines()[: state.size]]
 
     def tiles(self, state: PlanPathState) -> list[list[Tile]]:

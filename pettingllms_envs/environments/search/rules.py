@@ -227,7 +227,6 @@ class Search(DataTask[SearchState]):
         return f"To answer, end your reply with one line: Answer: and at most {MAX_ANSWER} characters."
 
     def show(self, state: SearchState) -> str:
-        """The question."""
         return f"Question: {quote_inline(state.problem.statement)}"
 
     def write(self, move: SearchMove) -> str:

@@ -169,7 +169,6 @@ class Sokoban(MovesTask[SokobanState]):
         )
 
     def solved(self, state: SokobanState) -> bool:
-        """Whether all boxes are on goals."""
         return state.boxes == state.goals
 
     def value(self, state: SokobanState) -> float:
@@ -201,7 +200,6 @@ class Sokoban(MovesTask[SokobanState]):
         return show_room(state.width, state.walls, state.goals, state.boxes, state.player)
 
     def rows(self, state: SokobanState) -> list[str]:
-        """The room's symbols."""
         num_rows = state.walls.bit_length() // state.width
         return [row.replace(" ", "") for row in self.show(state).splitlines()[:num_rows]]
 

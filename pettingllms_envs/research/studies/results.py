@@ -56,7 +56,6 @@ class Cell:
         return "/".join(self.parts)
 
     def path(self, results: Path) -> Path:
-        """Its file in the folder of results."""
         return results.joinpath(*self.parts[:-1]) / f"{self.seed}.json"
 
 

@@ -36,7 +36,6 @@ class Group:
     events: int
 
     def enter(self) -> None:
-        """Move this process into the group."""
         os.write(self.procs, b"0")
 
     def limit(self, memory: int) -> None:
@@ -61,7 +60,6 @@ class Group:
         return 0
 
     def remove(self) -> None:
-        """Remove the group, whose processes have ended."""
         for fd in (self.procs, *self.limits, self.events):
             os.close(fd)
         deadline = time.monotonic() + _GONE_SECONDS

@@ -49,7 +49,6 @@ class VllmEngine(ABC):
 
     @property
     def versions(self) -> Mapping[str, int]:
-        """See `WeightSync`."""
         return self._versions
 
     def load(self, policy: str, state: NamedTensors, version: int) -> None:
