@@ -66,8 +66,7 @@ def opened(image: Image) -> Picture.Image:
     """An image as an RGB picture.
 
     Raises:
-        ValueError: The file is no whole PNG, has more than `MOST_PIXELS`, or is over `MOST_ASPECT` times as long as
-            wide.
+        ValueError: The file is no whole PNG, has over `MOST_PIXELS`, or is over `MOST_ASPECT` times as long as wide.
     """
     width, height = (int.from_bytes(image.png[at : at + 4]) for at in (HEADER - 8, HEADER - 4))
     if len(image.png) < HEADER or image.png[12:16] != b"IHDR" or not width or not height:

@@ -1,8 +1,7 @@
 """Renders a game: pictures and GIFs (Pillow), arrays of pixels, and coloured boards in a terminal (rich).
 
 A task that has `tiles` (`pettingllms_envs.features.Board`) is drawn as a board, any other as the text of its `show`.
-No other module of this package imports Pillow or rich at its top, so an environment that is never drawn does not load
-them.
+No other module of this package imports Pillow or rich at its top, so what is never drawn does not load them.
 """
 
 from __future__ import annotations

@@ -68,8 +68,7 @@ def line(
     """A line of the table.
 
     Args:
-        prefix: `"eval_"` or `"eval_<data set>_"` of an evaluation, which is named at the end of the line, with its
-            round (`imitate`).
+        prefix: `"eval_"` or `"eval_<data set>_"` of an evaluation, named at the end of the line, with its round.
         speed: Tokens a second.
         left: Seconds to go.
     """

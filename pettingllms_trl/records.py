@@ -34,8 +34,7 @@ class Prompt:
 
     Args:
         messages: Chat messages, the last one a user's or a tool's.
-        ids: Token ids of all of it, as the model receives them. Empty before the prompt is encoded, and for agents
-            behind an API.
+        ids: Token ids as the model receives them. Empty before the prompt is encoded, and for agents behind an API.
     """
 
     messages: Sequence[Message]
@@ -74,8 +73,7 @@ class Completion:
     """What a policy sampled after one prompt.
 
     Args:
-        ids: The sampled token ids, including the end-of-turn token if one was sampled. Empty only for agents behind an
-            API.
+        ids: The sampled token ids, with the end-of-turn token if one was sampled. Empty only for agents behind an API.
         text: The same, decoded without special tokens: the action given to the environment.
         logprobs: Log-probability of each id under the sampler, or `None` if the sampler does not report them.
         finish: Why it ended: `"stop"` with an end-of-turn token or a stop word, `"length"` if it was cut off; `None`
@@ -187,8 +185,7 @@ class Episode:
         outcome: The environment's description of how the episode ended (`infos[agent]["outcome"]`), for instance
             `{"success": True, "regret": 0.0}`; empty if it gives none.
         environment: Name of the environment in a run with several; else empty.
-        continuations: Decisions of the continuations of its candidates, ordered by `Decision.continuation`; empty if
-            they are not kept.
+        continuations: Decisions of its candidates' continuations, ordered by `Decision.continuation`; empty: not kept.
     """
 
     instance: int

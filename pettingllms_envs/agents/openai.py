@@ -3,8 +3,7 @@
 It requests `<base_url>/chat/completions` with the retries of `server.py`, and reads what comes by `answers.py`. What
 is refused (a prompt that is too long, or that a filter stops) fails only that prompt; a wrong key or model stops the
 run, unless the server has answered before. The seed is sent with each request, so a retry asks for the same reply.
-Before the first prompt the server is contacted once (`first_contact.py`), so that one that is down stops the run in
-seconds.
+Before the first prompt the server is contacted once (`first_contact.py`): one that is down stops the run in seconds.
 """
 
 from __future__ import annotations
@@ -55,8 +54,7 @@ class Endpoint:
         extra: Further fields of the request.
         send_seed: Whether each request has a `seed`. Without it, two runs may differ.
         patience: Seconds of retries after which a prompt fails.
-        first_patience: Seconds within which the server must answer for the first time, if more than
-            `first_contact.SECONDS`.
+        first_patience: Seconds to the server's first answer, at most, if more than `first_contact.SECONDS`.
     """
 
     base_url: str

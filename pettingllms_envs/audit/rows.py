@@ -75,8 +75,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """The episodes that a training wrote at once, those of a generation: how many, and how many the run had written
-    before."""
+    """The episodes of a generation, which a training wrote at once: how many, and how many the run had before."""
 
     before: int
     episodes: int
@@ -143,8 +142,7 @@ class Run:
         sums: See `Sums`; `None` where the scheme promises none.
         credit: Name of the credit scheme, or `None` where it is not recorded.
         policies: The policy of each agent, as configured.
-        judges_own_step: Whether the scheme judges candidates by the reward of their own step alone; `None` where it is
-            not known.
+        judges_own_step: Whether the scheme judges candidates by their own step's reward alone; `None`: not known.
         scale: What it divides by: the deviation of the `"group"` or of the `"batch"`, the group's `"mean"`, nothing
             (`"none"`); `None` where it is not known.
         temperature: At which replies were sampled; `None` where it is not known.

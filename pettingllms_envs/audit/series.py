@@ -69,8 +69,7 @@ class Counts:
             setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
 
     def observe(self, decision: Decision, success: bool | None, seen: set[Hashable]) -> None:
-        """A decision's replies, of an episode with this success. Those of earlier decisions of the step are in
-        `seen`."""
+        """A decision's replies, of an episode with this success; `seen` has those of earlier decisions of the step."""
         for each in decision.candidates:
             if decision.learns is not False:
                 self.given += 1

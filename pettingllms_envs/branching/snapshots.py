@@ -35,8 +35,7 @@ class SavedState(NamedTuple):
     def of(cls, env: AECEnv) -> SavedState:
         """Save the state of an environment that has `snapshot()` and `restore()`, or is in wrappers around one.
 
-        A wrapper's attributes are deep-copied, unless the wrapper has its own `snapshot()` and `restore()`, which then
-        cover all that it wraps.
+        A wrapper's attributes are deep-copied, unless its own `snapshot()` and `restore()` cover all inside it.
 
         Raises:
             Exception: From the environment, or from an attribute of a wrapper that cannot be copied.

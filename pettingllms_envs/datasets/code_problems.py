@@ -23,8 +23,7 @@ class CodeProblem(Problem):
         solutions: Python 3 programs that the data set says are right.
         wrong: Python 3 programs that the data set says are wrong.
         tolerance: How far decimal numbers may be off; None for not at all. Two whole numbers are never close.
-        tolerance_kind: Whether `tolerance` is `"absolute"`, `"relative"` to the expected number, or `"either"`, the
-            larger of the two.
+        tolerance_kind: `"absolute"`, `"relative"` to the expected number, or `"either"`, the larger of the two.
         ignore_case: Whether words may be printed in letters of any case; `case_free` says which.
         packages: What programs may import besides the standard library, such as `("numpy",)`.
         cpu: Seconds for a test; None where the data set does not say.

@@ -93,8 +93,7 @@ def find_layout(layout: str | Layout) -> Layout:
     """A layout by its name, or itself.
 
     Args:
-        layout: A layout, its name, or `"math:question,final"`, the layout of problems with an answer in columns of
-            these two names.
+        layout: A layout, its name, or `"math:question,final"`, that of problems with an answer in these two columns.
     """
     if isinstance(layout, Layout):
         return layout

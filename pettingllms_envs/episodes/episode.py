@@ -98,8 +98,7 @@ def episode(
 ) -> EpisodeRow:
     """Play an episode to its end and return its row (docs/records.md).
 
-    If an agent fails or the environment raises, the episode ends with `error`, which does not count as a failure to
-    solve the problem.
+    If an agent fails or the environment raises, the episode ends with `error`, which is no failure to solve it.
 
     Args:
         env: Any AEC environment. For ours, `state_hash`, the scopes of rewards and the outcome are recorded, too.

@@ -61,8 +61,7 @@ class ReplayResult:
 def replay(env: Any, row: Row, *, keep: Callable[[Image], object] = lambda image: None) -> ReplayResult:
     """Play an episode's replies again.
 
-    If the environment now ends sooner, or another agent acts, the remaining replies are dropped, and the row ends
-    there.
+    If the environment ends sooner now, or another agent acts, the remaining replies are dropped and the row ends.
 
     Args:
         env: The environment of the row, made as in its `run.json`, or another version of it.

@@ -37,8 +37,7 @@ class InstanceSet:
 
     Args:
         source: `"published"`, `"data set"`, `"seeds"`, or `"row"` of one that was given by itself.
-        content: SHA-256 of what a data set's problems say, 64 hex digits, which changes with an edited row; None of
-            other sources.
+        content: SHA-256 of what a data set's problems say, 64 hex digits, which an edited row changes; else None.
     """
 
     source: str

@@ -101,8 +101,7 @@ class Comparison:
         success: Mean, low and high of each run on the common problems; empty where they are compared by returns.
         returns: The same of the runs' returns, where the environment reports no success; else empty.
         pairs: Every two runs, in the order given.
-        budgets: Success of each run within a number of tokens per episode, by that number; empty if a run's tokens
-            were not counted.
+        budgets: Success of each run within a number of tokens per episode, by it; empty if tokens are unknown.
     """
 
     num_problems: int

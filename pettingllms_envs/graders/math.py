@@ -59,8 +59,7 @@ class MathGrader:
     """Grades answers. What it has graded it remembers, for the answers of a group repeat.
 
     Args:
-        ask: What decides where spelling and arithmetic cannot; None is `workers.MathVerify()`, with a slot for
-            each core.
+        ask: Decides where spelling and arithmetic cannot; None is `workers.MathVerify()`, with a slot for each core.
         num_remembered: Verdicts that are kept.
     """
 

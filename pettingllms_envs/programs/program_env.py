@@ -38,8 +38,7 @@ class ProgramEnv(AECEnv[str, Any, str | None]):  # type: ignore[misc]  # petting
 
     * `rewards`, the parts of the step's reward by name, `team_rewards`, the names of those that are everybody's, and
       `parts`, all of them by scope;
-    * `outcome`: `success`, if the program has a `success`, and `refused_requests`, those that the endpoint answered
-      with an error.
+    * `outcome`: `success`, if the program has a `success`, and `refused_requests`, those answered with an error.
 
     A state is returned to by playing the same replies again (`metadata["branching"]` is `"replay"`), and is known by
     them alone (`metadata["state"]` is `"history"`).

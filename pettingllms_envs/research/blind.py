@@ -77,8 +77,7 @@ class BlindRole:
         return agents
 
     def other_than(self, digest: str, agent: str, key: str, call: int, number: int) -> bytes:
-        """Another instance's picture, as PNG, for the one with `digest`, the `number`-th of the agent's `call`, from
-        0."""
+        """Another instance's picture, as PNG, for the one with `digest`, the `number`-th of the `call`, from 0."""
         of = self._pictures[agent]
         keys = list(of)
         first = keys.index(key) + 1 if key in of else 0

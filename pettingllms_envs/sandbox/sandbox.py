@@ -129,8 +129,7 @@ class Sandbox:
             prelude: Source that runs before the program, such as `LEETCODE_PRELUDE`.
             tolerance: How far numbers may be off, unless both are whole numbers; None for not at all.
             tolerance_kind: `"absolute"`, `"relative"` to the expected number, or `"either"`, the larger of the two.
-            ignore_case: Whether what is printed may have letters of any case, or the words, in lower case, that may.
-                What is returned may not.
+            ignore_case: Whether printed letters may be of any case, or the words, in lower case, whose letters may.
             isolation: `"per_test"`: a process for each test. `"per_solution"`: one for all, five times as fast; the
                 same security and verdicts, but a test can see the interpreter state that the previous one left.
                 `"unsafe-subprocess"`: no sandbox; every result says so.

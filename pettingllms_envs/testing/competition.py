@@ -55,8 +55,7 @@ class AgainstOracle:
     due: dict[int, Mapping[str, float]] = field(default_factory=dict)
 
     def mean_gain(self, name: str, agent: str, policy_of: Callable[[int], play.Policy]) -> float:
-        """The mean gain of an agent by a policy, in its first episodes, while the oracle plays the others; `Failed` if
-        it gains."""
+        """The mean gain of an agent by a policy in its first episodes beside the oracle; `Failed` if it gains."""
         first = self._gains(agent, policy_of, range(NUM_FIRST))
         if _in_errors(first) > SEEMS:
             numbers = range(NUM_FIRST, NUM_FIRST + NUM_SECOND)

@@ -170,8 +170,7 @@ def cheating(content: Content, times: Mapping[str, Times]) -> Policy:
 
 
 def contents(blind: Sequence[str], elsewhere: Mapping[str, str]) -> dict[str, Content]:
-    """The replies of a cheating agent, by name: the blind ones, which ignore the state, and its right ones
-    elsewhere."""
+    """The replies of a cheating agent, by name: the blind ones, and its right ones in another instance."""
     few = blind[:: max(1, -(-len(blind) // MOST_BLIND))]
     return {
         "nothing": lambda env, agent, said: "",

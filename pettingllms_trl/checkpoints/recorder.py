@@ -43,8 +43,7 @@ def rows(
     """A generation's episodes, as rows of the record.
 
     Args:
-        advantages: Advantages of each decision's candidates, by the `id` of the decision; missing for decisions that
-            are not trained on.
+        advantages: Of each decision's candidates, by the `id` of the decision; missing for decisions not trained on.
         instances: The rows of data that were played; an episode's `instance` is an index into them.
         environments: The environments' own names, by the names that episodes have.
         teams: The possible agents of each environment, by the same names.

@@ -159,8 +159,7 @@ def check_kept(kept: Kept, decisions: Sequence[Decision], *, name: str) -> None:
 
     Raises:
         TypeError: It is not a `Kept`.
-        ValueError: Its indices are out of range, repeated or out of order, or its decisions are not those at these
-            indices.
+        ValueError: Its indices are out of range, repeated or out of order, or its decisions are not those at them.
     """
     if not isinstance(kept, Kept):
         raise TypeError(

@@ -202,8 +202,7 @@ class GroupExactness:
     """Whether the candidates that are compared answer the same prompt.
 
     Args:
-        frac_exact: The share of an agent's groups of two or more whose members all have the same prompt; `None` if it
-            has no such group.
+        frac_exact: The share of an agent's groups of two or more whose members have one prompt; `None`: there is none.
         frac_without_peers: The share of its candidates that are compared with no other.
     """
 
@@ -292,8 +291,7 @@ def compare(
 
 
 def over_groups(decisions: Sequence[Decision], numbers: Numbers, peers: Peers, function: Rows) -> Advantages:
-    """Apply a function to the numbers of each agent's or role's groups, (G, n) -> (G, n) in double precision; one for
-    each candidate."""
+    """Apply a function to each agent's or role's groups, (G, n) -> (G, n) in double precision; one per candidate."""
     advantages: list[Sequence[float]] = [()] * len(decisions)
     owners = [peers(i, decision, 0).role or decision.agent for i, decision in enumerate(decisions)]
     for owner in dict.fromkeys(owners):

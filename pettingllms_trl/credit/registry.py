@@ -48,8 +48,7 @@ class SchemeFacts(NamedTuple):
         sums_to_zero: The group of an agent's candidates over which the advantages sum to zero: `"siblings"`, the
             candidates of a decision; for decisions with one candidate, those of an instance at one `"turn"`, in all
             `"episodes"` (one decision of each), or all of the `"instance"`. `None`: the baseline is no group's mean.
-        peers: With which the candidates of single decisions are compared. `None`: the scheme compares whole episodes
-            or has no groups.
+        peers: With which single decisions' candidates are compared; `None`: whole episodes are, or nothing is.
         judges_own_step: Whether it compares candidates by the reward of their own step.
         scale: What it divides by: `"group"`, `"batch"` or `"none"`, as in [`at_grpo`], or `"mean"` for the group's
             mean. `None`: it has no such option.
@@ -76,8 +75,7 @@ class _Scheme(NamedTuple):
 
     Args:
         function: That computes the advantages, or the class of such objects.
-        options: The kinds of sampling that it supports, the one that suits it best first, and its default options
-            with each.
+        options: The kinds of sampling that it supports, the best first, with its default options for each.
         scaled: Whether `scale_rewards` sets its scale; the others use that of their papers.
         compares_episodes: Whether it does with `sampling="parallel"` and `value="outcome"`.
         scale: What it divides by, if that is not an option.

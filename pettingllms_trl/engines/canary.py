@@ -211,8 +211,7 @@ class Canary:
     def check(self, version: WeightsVersion, step: int) -> dict[str, float]:
         """Compare the policies that are due. Call it only while engines are awake and have no requests.
 
-        Every process compares its own engines, the main process those that all share, and all call it at the same
-        point.
+        Every process compares its own engines, the main process those that all share; all call it at the same point.
 
         Returns:
             The root mean square of the differences in nats, for each policy that was compared; of several processes

@@ -95,8 +95,7 @@ class EngineSet:
     """All engines of a run, and their synchronization with the trainer's weights.
 
     Args:
-        in_memory: Policies whose model was given as an object, which may differ from what an engine loads by its
-            name.
+        in_memory: Policies whose model was given as an object, which may differ from what its name loads.
         sample: Answers requests by `generate`, for policies without another engine.
 
     Attributes:

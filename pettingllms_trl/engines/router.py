@@ -6,8 +6,7 @@
 | remote (servers, APIs)              | whenever it does; looking for answers waits for nobody     |
 | batched (`generate`)                | all at once, when no other engine has a request left       |
 
-`RequestThreads` is what remote engines are made of: one thread per request in flight, and looking for answers never
-blocks the rollout.
+`RequestThreads` is what remote engines are made of: one thread per request in flight, so nothing blocks the rollout.
 """
 
 from __future__ import annotations

@@ -241,8 +241,7 @@ class ServedPolicies:
     Args:
         policies: A full model, or all that stand on the trainer's.
         adapters: Per policy that is an adapter, its name in the trainer's model.
-        is_in_memory: The model was given to the trainer as an object, which may be another than the engine loads by
-            its name.
+        is_in_memory: The model was given to the trainer as an object, and its name may load another.
     """
 
     def __init__(

@@ -22,8 +22,7 @@ MOMENTS = {"adamw_torch": 2, "adamw_torch_fused": 2, "sgd": 0}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """Parameters with one fate: their number, the bytes of each, and whether they have gradients and optimizer
-    states."""
+    """Parameters with one fate: their number, bytes each, and whether they have gradients and optimizer states."""
 
     parameters: int
     width: int

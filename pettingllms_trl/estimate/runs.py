@@ -139,8 +139,7 @@ class RunPlan:
         return self.generation_batch * self.num_iterations / self.mini_batch
 
     def limit(self, model: ModelPlan) -> int:
-        """Most tokens of a sequence that what samples takes. Of a server, `max_model_length` is all that is
-        known here."""
+        """Most tokens of a sequence of what samples; of a server `max_model_length` is all that is known."""
         by_engine = self.sampler != "generate" or model.on_server
         return (by_engine and self.max_model_length) or model.shape.context
 

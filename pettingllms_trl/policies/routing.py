@@ -54,8 +54,7 @@ class Policy:
             to several policies is copied for each.
         api: A function from messages to a reply, such as an OpenAI-compatible client (`engines/api.py`). Up to
             `args.num_threads` calls run concurrently. An exception ends the run, so retry inside. Never trained.
-        name: Name of the policy in metrics and of its folder, unless it is an adapter. Empty: the agent or role that
-            it was first given to.
+        name: Of the policy in metrics and of its folder, but for an adapter. Empty: the agent or role it first plays.
         tokenizer: The policy's tokenizer, with its chat template: an object, id or path. `None`: that of its model.
         trainable: `False` freezes the policy: it has no gradient and no optimizer state, plays without dropout, and
             its decisions are never trained on.

@@ -197,8 +197,7 @@ class RolloutCollector:
     def play_rows(
         self, rows: Sequence[Row], options: RolloutOptions, *, name: str, partners: Collection[str] = ()
     ) -> Played:
-        """Play the rows of all processes, of which this process plays its share; prompts of `partners`, who do not
-        learn, are answered once."""
+        """Play the rows of all processes, of which this plays its share; `partners` do not learn and answer once."""
         seed = f"{self._args.seed}/{name}"
         shared = self.sharing.rows(len(rows), options.rows_at_once)
         scores: Scores = {}

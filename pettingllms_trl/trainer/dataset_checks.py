@@ -215,8 +215,7 @@ def _is_told_apart(rows: Sequence[Mapping[str, Any]], column: str) -> bool:
 
 
 def _is_equal(row: Any, other: Any) -> bool:
-    """Whether the columns of two rows are equal. Arrays and tensors, whose comparison has no one answer, count as
-    different."""
+    """Whether the columns of two rows are equal. Arrays and tensors, whose comparison has no one answer, are not."""
     try:
         return bool(row == other)
     except (ValueError, RuntimeError):

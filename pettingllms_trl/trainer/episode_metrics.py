@@ -137,8 +137,7 @@ class EpisodeMetrics:
 
 
 def with_absent_parts(metrics: Metrics, logged: Mapping[str, Sequence[float]]) -> Metrics:
-    """A generation's metrics, with 0 for parts of rewards that only it or only others have: a log is a mean of
-    them."""
+    """A generation's metrics, with 0 for parts of rewards that only it or others have: a log is a mean of them."""
     filled = dict(metrics)
     for part in {**logged, **metrics}:
         if "/rewards/" in part and "agent/" in part:

@@ -40,8 +40,7 @@ class RolloutAudit:
         """Check a generation, and return the warnings.
 
         Args:
-            advantages: Advantages of each decision's candidates, by the `id` of the decision; missing for decisions
-                that are not trained on.
+            advantages: Of each decision's candidates, by the `id` of the decision; missing if it is not trained on.
 
         Raises:
             UnsoundRollouts: A check failed, and `raises` is set.

@@ -118,10 +118,8 @@ def assign_by_tokens(
 
     Args:
         budget: Most tokens of a pass on one process. A larger row has a pass of its own.
-        token_price: Of the model, if a pass is packed in the cheapest way, without padding. `None`: it is padded to
-            its longest row.
-        num_updates: Optimizer steps per generation. If there are fewer groups, they are divided, so that no optimizer
-            step is without rows.
+        token_price: Of the model, where passes are packed in the cheapest way; `None`: padded to their longest row.
+        num_updates: Optimizer steps per generation. Too few groups are divided, so that each step has rows.
         num_movable: Micro-steps, from the first on, among which rows may move so that conversations stay together.
         num_processes: Number of processes. Each has the same number of rows in a pass, with padding rows (`None`).
         left_out: Rows that are in no pass. They count in their micro-step, and come last in it.

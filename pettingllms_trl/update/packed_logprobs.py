@@ -86,8 +86,7 @@ class PackedScorer:
         self._host: Rows | None = None
 
     def try_all(self) -> None:
-        """Check each trained policy's model, unless its weights are partitioned over processes: those are checked when
-        they are first used."""
+        """Check each trained policy's model; one with weights partitioned over processes when it is first used."""
         plugin = self._accelerator.state.deepspeed_plugin
         is_spread = self._accelerator.distributed_type == DistributedType.FSDP
         if not is_spread and not (plugin is not None and plugin.zero_stage == 3):

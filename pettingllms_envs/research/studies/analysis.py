@@ -74,8 +74,7 @@ class Difference:
     Args:
         first: The reference, or the first method of a primary comparison.
         comparison: The first's successes less the other's.
-        needed: Seeds that would show a difference of this size, if it is real, four times in five; `None` if there
-            is none.
+        needed: Seeds that would show a real difference of this size four times in five; `None` if there is none.
     """
 
     environment: str

@@ -63,8 +63,7 @@ def compare(first: Successes, second: Successes, *, num_comparisons: int, overal
 
     Args:
         first, second: (S, N), the same seeds and instances; at least two seeds.
-        num_comparisons: How many are made, of all of which the intervals shall hold together with `overall`
-            confidence (Bonferroni).
+        num_comparisons: How many are made, whose intervals shall hold together with `overall` confidence (Bonferroni).
     """
     if first.shape != second.shape or first.ndim != 2 or len(first) < 2:
         raise ValueError(

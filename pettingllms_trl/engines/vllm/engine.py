@@ -23,8 +23,7 @@ class VllmEngine(ABC):
     """See `pettingllms_trl.records.PolicyEngine`.
 
     Args:
-        adapters: Configuration, as PEFT resolved it, of each policy that is an adapter. Other policies are the model
-            itself.
+        adapters: Configuration, as PEFT resolved it, of each policy that is an adapter; others are the model itself.
         folder: Folder to which weights are written for vLLM to read.
     """
 

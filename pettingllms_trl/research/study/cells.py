@@ -55,8 +55,7 @@ def run_cell(run: Run, folder: Path, prepared: Path | None) -> CellResult:
 
     Raises:
         Stopped: A signal ended it.
-        RuntimeError: Training ended before its tokens were spent, or not all of the evaluation's instances could be
-            played.
+        RuntimeError: Training ended before its tokens were spent, or an instance of the evaluation was not played.
     """
     made, output = made_with(), folder / "output"
     _discard_other(run, folder)
