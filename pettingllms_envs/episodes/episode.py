@@ -11,18 +11,8 @@ from typing import Any, cast
 
 from pettingllms_envs.agents.answers import finish_of
 from pettingllms_envs.agents.base import Agent, AgentFailed, Reply, Request, check_carried
+from pettingllms_envs.episodes import observing
 from pettingllms_envs.episodes.files import FORMAT, digest
-from pettingllms_envs.episodes.observing import (
-    Infos,
-    answer_of,
-    infos_of,
-    parts_of,
-    plain,
-    problem_of,
-    reading_of,
-    state_fields,
-    state_hash,
-)
 from pettingllms_envs.episodes.prompts import Tools, recorded, with_tools
 from pettingllms_envs.episodes.schema import EpisodeRow, ErrorFields, Step
 from pettingllms_envs.failures import EpisodeRestart, Unavailable
@@ -163,8 +153,8 @@ class EpisodeRecorder:
     def reset(self) -> None:
         self.env.reset(seed=self.instance.seed, options=dict(self.instance.options) or None)
         self._returns = dict.fromkeys(self.env.agents, 0.0)
-        self._problem = problem_of(self.env)
-        self._look(infos_of(self.env))
+        self._problem = observing.problem_of(self.env)
+        self._look(observing.infos_of(self.env))
 
     def end(self, rules: RunLimits) -> str:
         """Why the episode is over, or an empty string. Dead steps of finished agents are taken here."""
@@ -220,7 +210,7 @@ class EpisodeRecorder:
     def _fields(self, agent: str, prompt: Prompt) -> dict[str, Any]:
         for image in images_of(prompt.messages):
             self._keep(image)
-        fields = {"agent": agent, "turn": self._turn_of(agent), "state": state_hash(self.env)}
+        fields = {"agent": agent, "turn": self._turn_of(agent), "state": observing.state_hash(self.env)}
         return {**fields, **recorded(prompt.messages), **with_tools(prompt.tools, self._tools)}
 
     def play(self, reply: str, step: dict[str, Any]) -> None:
@@ -233,9 +223,9 @@ class EpisodeRecorder:
             if not math.isfinite(reward):
                 raise ValueError(f"the environment's reward for {agent} is {reward}; expected a finite number.")
             self._returns[agent] = self._returns.get(agent, 0.0) + reward
-        infos = infos_of(env)
-        step |= {"rewards": rewards, "parts": parts_of(env, infos)}
-        if (reading := reading_of(env)) is not None:
+        infos = observing.infos_of(env)
+        step |= {"rewards": rewards, "parts": observing.parts_of(env, infos)}
+        if (reading := observing.reading_of(env)) is not None:
             step["reading"] = reading
         self.steps.append(cast("Step", step))
         self._look(infos)
@@ -263,8 +253,8 @@ class EpisodeRecorder:
             "outcome": outcome,
             "answer": self._answer,
             "returns": self._returns,
-            "state": None if error is not None else state_hash(self.env),
-            **state_fields(self.env.metadata),  # type: ignore[typeddict-item]
+            "state": None if error is not None else observing.state_hash(self.env),
+            **observing.state_fields(self.env.metadata),  # type: ignore[typeddict-item]
             "error": error,
         }
         row["digest"] = digest(row)
@@ -276,13 +266,13 @@ class EpisodeRecorder:
             return "terminated"
         return "truncated" if self.env.truncations[agent] else ""
 
-    def _look(self, infos: Infos) -> None:
+    def _look(self, infos: observing.Infos) -> None:
         """Read the outcome and the turns from the infos."""
         outcomes = (info["outcome"] for info in infos.values() if isinstance(info.get("outcome"), Mapping))
         outcome = next(outcomes, None)
         if outcome is not None:
-            self._outcome = {name: plain(value) for name, value in outcome.items()}
-        self._answer = answer_of(self.env, infos, outcome)
+            self._outcome = {name: observing.plain(value) for name, value in outcome.items()}
+        self._answer = observing.answer_of(self.env, infos, outcome)
         self._turns |= {agent: int(info["turn"]) for agent, info in infos.items() if isinstance(info.get("turn"), int)}
 
     def _turn_of(self, agent: str) -> int:

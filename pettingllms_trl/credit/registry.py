@@ -10,21 +10,10 @@ from functools import partial
 from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 from pettingllms_envs.suggestions import did_you_mean
+from pettingllms_trl.credit import schemes
 from pettingllms_trl.credit.filters import Filter, check_kept, nonzero_variance, signal_to_noise
 from pettingllms_trl.credit.grouping import Advantages, Peers, Scale, Value, episodes, peers_of, same_turn, siblings
 from pettingllms_trl.credit.rae import RunningBaseline
-from pettingllms_trl.credit.schemes import (
-    at_grpo,
-    best,
-    counterfactual,
-    dr_mas,
-    gigpo,
-    grpo,
-    loo,
-    magrpo,
-    max_rl,
-    success,
-)
 from pettingllms_trl.records import Candidate, Completion, Decision, Prompt, Stateful
 
 
@@ -101,15 +90,17 @@ class _Scheme(NamedTuple):
 _EITHER: Mapping[Sampling, Options] = {"tree": {}, "parallel": {"value": "outcome"}}
 _BY_TURN: Mapping[Sampling, Sums] = {"tree": "siblings", "parallel": "turn"}
 _SCHEMES: Mapping[str, _Scheme] = {
-    "at_grpo": _Scheme(at_grpo, {"tree": {}, "parallel": {}}, scaled=True, sums=_BY_TURN, has_group=True),
-    "grpo": _Scheme(grpo, {"parallel": {}}, scaled=True, sums={"parallel": "episodes"}),
-    "magrpo": _Scheme(magrpo, {"tree": {}, "parallel": {}}, sums=_BY_TURN, peers=same_turn, value="return_to_go"),
-    "loo": _Scheme(loo, _EITHER, sums=_BY_TURN, peers=same_turn, compares_episodes=True),
+    "at_grpo": _Scheme(schemes.at_grpo, {"tree": {}, "parallel": {}}, scaled=True, sums=_BY_TURN, has_group=True),
+    "grpo": _Scheme(schemes.grpo, {"parallel": {}}, scaled=True, sums={"parallel": "episodes"}),
+    "magrpo": _Scheme(
+        schemes.magrpo, {"tree": {}, "parallel": {}}, sums=_BY_TURN, peers=same_turn, value="return_to_go"
+    ),
+    "loo": _Scheme(schemes.loo, _EITHER, sums=_BY_TURN, peers=same_turn, compares_episodes=True),
     "rae": _Scheme(RunningBaseline, _EITHER),
-    "gigpo": _Scheme(gigpo, {"parallel": {}}, scaled=True, groups_states=True),
-    "dr_mas": _Scheme(dr_mas, {"parallel": {}}, scaled=True, sums={"parallel": "instance"}),
+    "gigpo": _Scheme(schemes.gigpo, {"parallel": {}}, scaled=True, groups_states=True),
+    "dr_mas": _Scheme(schemes.dr_mas, {"parallel": {}}, scaled=True, sums={"parallel": "instance"}),
     "max_rl": _Scheme(
-        max_rl,
+        schemes.max_rl,
         _EITHER,
         sums=_BY_TURN,
         peers=same_turn,
@@ -118,22 +109,22 @@ _SCHEMES: Mapping[str, _Scheme] = {
         takes_negative=False,
     ),
     "return_to_go": _Scheme(
-        at_grpo,
+        schemes.at_grpo,
         {"parallel": {"value": "return_to_go", "group": "turn"}, "tree": {"value": "return_to_go"}},
         scaled=True,
         sums=_BY_TURN,
         has_group=True,
     ),
     "best": _Scheme(
-        best,
+        schemes.best,
         {"tree": {}, "parallel": {"value": "return_to_go", "group": "turn"}},
         has_group=True,
         scale="none",
         has_baseline=False,
     ),
-    "success": _Scheme(success, {"parallel": {}, "tree": {}}, scale="none", has_baseline=False),
+    "success": _Scheme(schemes.success, {"parallel": {}, "tree": {}}, scale="none", has_baseline=False),
     "counterfactual": _Scheme(
-        counterfactual,
+        schemes.counterfactual,
         {"tree": {}},
         scaled=True,
         sums={"tree": "siblings"},

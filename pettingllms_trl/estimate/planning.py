@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pettingllms_trl.estimate.memory import (
-    Sharding,
-    TrainingState,
-    all_reduced,
-    blocks_of_cache,
-    gathered_in_a_pass,
-    logits_bytes,
-    training_state,
-    whole_weights,
-)
+from pettingllms_trl.estimate import memory
 from pettingllms_trl.estimate.runs import ModelPlan, RunPlan
 from pettingllms_trl.estimate.speed import (
     BETWEEN,
@@ -31,7 +22,7 @@ from pettingllms_trl.estimate.speed import (
 
 HEADROOM = 0.1
 """Share of a GPU's memory for CUDA's context, NCCL and a fragmented allocator: assumed."""
-_OPTIMIZER: Mapping[Sharding, str] = {
+_OPTIMIZER: Mapping[memory.Sharding, str] = {
     "ddp": "optimizer states",
     "fsdp2": "optimizer states",
     "zero2": "optimizer states, float32 weights",  # DeepSpeed's optimizer has them; a pass has them in bfloat16
@@ -78,7 +69,7 @@ class Estimate:
     """
 
     plan: RunPlan
-    state: TrainingState
+    state: memory.TrainingState
     update: Mapping[str, float]
     rollout: Mapping[str, float]
     engines: tuple[EnginePlan, ...]
@@ -103,7 +94,7 @@ class Estimate:
 
 def estimate(plan: RunPlan) -> Estimate:
     """Memory and speed of a run, and what does not fit; `remedies.advise` adds what to change."""
-    state = training_state(
+    state = memory.training_state(
         [each for model in plan.models for each in model.weights()],
         plan.sharding,
         plan.num_gpus,
@@ -154,7 +145,7 @@ def _of_pass(plan: RunPlan) -> dict[str, float]:
     for model in _trained(plan):
         longest = plan.longest(model)
         update = model.passes(plan.rows, longest, plan.is_sharded)
-        logits = logits_bytes(
+        logits = memory.logits_bytes(
             plan.rows * max(longest - plan.prompt, 0),
             model.shape.hidden,
             model.shape.vocabulary,
@@ -170,7 +161,7 @@ def _of_sampling(plan: RunPlan, engines: Sequence[EnginePlan]) -> dict[str, floa
         cache = max(plan.sequences * plan.longest(m) * m.shape.kv_values * plan.sampling_width for m in plan.models)
         logits = max(2 * 4 * plan.sequences * model.shape.vocabulary for model in plan.models)
         held = [each for model in plan.models for each in model.weights()]
-        whole = whole_weights(held, plan.sharding, width=plan.sampling_width) if plan.num_gpus > 1 else 0.0
+        whole = memory.whole_weights(held, plan.sharding, width=plan.sampling_width) if plan.num_gpus > 1 else 0.0
         return {"weights gathered whole": whole, "logits": float(logits), "KV cache": float(cache)}
     # An engine is given one tensor at a time, of which the largest is the embeddings or the head.
     largest = max(4 * engine.model.shape.head for engine in engines) if plan.sharding in ("zero3", "fsdp2") else 0
@@ -203,7 +194,7 @@ def _engines(plan: RunPlan) -> list[EnginePlan]:
                 budget=budget,
                 weights=weights,
                 cache=cache,
-                tokens=blocks_of_cache(cache * parallel, token_bytes),
+                tokens=memory.blocks_of_cache(cache * parallel, token_bytes),
                 needed=plan.limit(model),
             )
         )
@@ -237,9 +228,9 @@ def _network(plan: RunPlan) -> float:
         return 0.0
     link = INSIDE if plan.num_gpus <= PER_NODE else BETWEEN
     if plan.sharding in ("ddp", "zero2"):
-        return all_reduced(sum(model.trained for model in plan.models), plan.num_gpus) / link
+        return memory.all_reduced(sum(model.trained for model in plan.models), plan.num_gpus) / link
     largest = max(_trained(plan), key=lambda model: model.shape.parameters)
-    return gathered_in_a_pass(largest.shape.parameters, largest.trained, plan.num_gpus) / link
+    return memory.gathered_in_a_pass(largest.shape.parameters, largest.trained, plan.num_gpus) / link
 
 
 def _too_large(plan: RunPlan, update: Mapping[str, float], rollout: Mapping[str, float]) -> list[str]:

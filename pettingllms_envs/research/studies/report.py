@@ -8,25 +8,16 @@ from pathlib import Path
 from statistics import fmean
 
 from pettingllms_envs.reports.blocks import Block, Bold, Heading, Items, Paragraph, Picture, Table
-from pettingllms_envs.research.studies import curves, power
-from pettingllms_envs.research.studies.analysis import (
-    Difference,
-    StudyResults,
-    differences,
-    inconsistencies,
-    primary_differences,
-    read_results,
-    tuned,
-)
+from pettingllms_envs.research.studies import analysis, curves, power
 from pettingllms_envs.research.studies.results import CellResult, label
 
 
 def of_folder(folder: Path) -> list[Block]:
     """The report of a folder of results."""
-    return list(blocks(read_results(folder)))
+    return list(blocks(analysis.read_results(folder)))
 
 
-def blocks(results: StudyResults) -> Iterator[Block]:
+def blocks(results: analysis.StudyResults) -> Iterator[Block]:
     """The report from its title to the tuning."""
     outline = results.outline
     more = [seed for seed in outline.most_seeds if seed not in outline.seeds]
@@ -44,7 +35,7 @@ def blocks(results: StudyResults) -> Iterator[Block]:
             f"{len(missing)} of {len(outline.cells())} runs are not finished, {missing[0]} among them. What is "
             "shown is of the others."
         )
-    if broken := inconsistencies(results):
+    if broken := analysis.inconsistencies(results):
         yield Items(broken)
     if outline.primary:
         yield Heading("Primary comparisons", 2)
@@ -74,10 +65,10 @@ HOW = (
 COLUMNS = ("difference", "over seeds", "over seeds and instances", "p", "each seed", "verdict")
 
 
-def _primary(results: StudyResults) -> Iterator[Block]:
+def _primary(results: analysis.StudyResults) -> Iterator[Block]:
     """What the study was made for."""
     outline = results.outline
-    found = primary_differences(results)
+    found = analysis.primary_differences(results)
     named = len(outline.primary)
     corrected = f", so that those of all {named} hold together with 95% (Bonferroni)" if named > 1 else ""
     yield Paragraph(
@@ -99,7 +90,7 @@ def _comparisons(number: int, kind: str = "") -> str:
     return f"{number} {kind}comparison{'' if number == 1 else 's'}"
 
 
-def _environment(results: StudyResults, environment: str) -> Iterator[Block]:
+def _environment(results: analysis.StudyResults, environment: str) -> Iterator[Block]:
     outline = results.outline
     finished = {
         method: results.evaluation[environment, method]
@@ -113,7 +104,7 @@ def _environment(results: StudyResults, environment: str) -> Iterator[Block]:
         yield Paragraph("No run is finished.")
         return
     yield Table(("method", "success", "each seed", "tokens", "steps", seconds, "setting"), rows, left=(6,))
-    found = differences(results, environment)
+    found = analysis.differences(results, environment)
     if found:
         first, confidence = outline.reference, f"{100 * found[0].comparison.confidence:.1f}%"
         if outline.primary:
@@ -142,7 +133,7 @@ def _environment(results: StudyResults, environment: str) -> Iterator[Block]:
         )
 
 
-def has_curves(results: StudyResults, environment: str) -> bool:
+def has_curves(results: analysis.StudyResults, environment: str) -> bool:
     """Whether runs of the environment were evaluated during training."""
     names = results.outline.methods[environment]
     return any(result.curve for name in names for result in results.evaluation.get((environment, name), ()))
@@ -162,7 +153,7 @@ def _method_row(method: str, results: Sequence[CellResult], *, of_cpu: bool) -> 
     ]
 
 
-def _difference_row(difference: Difference) -> list[str]:
+def _difference_row(difference: analysis.Difference) -> list[str]:
     """A text for each of `COLUMNS`."""
     comparison = difference.comparison
     return [
@@ -180,7 +171,7 @@ def _interval(ends: tuple[float, float]) -> str:
     return f"[{100 * max(ends[0], -1.0):+.1f}, {100 * min(ends[1], 1.0):+.1f}]"
 
 
-def _in_words(difference: Difference) -> str:
+def _in_words(difference: analysis.Difference) -> str:
     comparison, reference, method = difference.comparison, difference.first, difference.method
     low = min(comparison.student[0], comparison.bootstrap[0])
     high = max(comparison.student[1], comparison.bootstrap[1])
@@ -195,7 +186,7 @@ def _in_words(difference: Difference) -> str:
     )
 
 
-def _fidelity(results: StudyResults) -> Iterator[Block]:
+def _fidelity(results: analysis.StudyResults) -> Iterator[Block]:
     yield Paragraph(
         "Rank correlation of each method's advantages with counterfactual ones, which are estimated by playing every "
         "candidate to the end several times, with the policies that training starts from and with the rewards of "
@@ -223,7 +214,7 @@ def _fidelity(results: StudyResults) -> Iterator[Block]:
     yield Table(head, rows, left=(1,))
 
 
-def _tuning(results: StudyResults) -> Iterator[Block]:
+def _tuning(results: analysis.StudyResults) -> Iterator[Block]:
     outline = results.outline
     tuning = outline.tuning
     assert tuning is not None
@@ -242,7 +233,7 @@ def _tuning(results: StudyResults) -> Iterator[Block]:
             own = {setting: results.tuning.get((environment, method, setting), ()) for setting in settings}
             if not any(own.values()):
                 continue
-            place = tuned(results, environment, method)
+            place = analysis.tuned(results, environment, method)
             if place in (0, len(own) - 1) and len(own) > 2:
                 at_ends.append(f"{method} in {environment}")
             best = None if place is None else settings[place]
