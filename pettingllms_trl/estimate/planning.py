@@ -5,19 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pettingllms_trl.estimate import memory
+from pettingllms_trl.estimate import memory, speed
 from pettingllms_trl.estimate.runs import ModelPlan, RunPlan
-from pettingllms_trl.estimate.speed import (
-    BETWEEN,
-    COMPLETION,
-    CONTEXT,
-    INSIDE,
-    MAX_SEQUENCES,
-    PER_NODE,
-    PROMPT,
-    decoding_step,
-    update_rate,
-)
 
 
 HEADROOM = 0.1
@@ -88,7 +77,7 @@ class Estimate:
     def trained_rate(self) -> float:
         """Completion tokens that are sampled and trained a second, with `PROMPT` and `COMPLETION` tokens. Candidates
         share their prompt unless it has images."""
-        tokens = 1 + PROMPT / (COMPLETION * (1 if self.plan.image_tokens else self.plan.num_candidates))
+        tokens = 1 + speed.PROMPT / (speed.COMPLETION * (1 if self.plan.image_tokens else self.plan.num_candidates))
         return 1 / (1 / self.sampled_rate + tokens / self.update_rate)
 
 
@@ -123,7 +112,8 @@ def estimate(plan: RunPlan) -> Estimate:
         rollout=in_rollout,
         engines=engines,
         sampled_rate=_sampled_rate(plan, engines),
-        update_rate=plan.num_gpus * update_rate(plan.gpu, max(_read_by_a_token(plan, m) for m in _trained(plan))),
+        update_rate=plan.num_gpus
+        * speed.update_rate(plan.gpu, max(_read_by_a_token(plan, m) for m in _trained(plan))),
         network=_network(plan),
         problems=(*_too_large(plan, in_update, in_rollout), *_too_long(plan, engines), *_too_short(plan, engines)),
     )
@@ -135,7 +125,7 @@ def _trained(plan: RunPlan) -> list[ModelPlan]:
 
 def _read_by_a_token(plan: RunPlan, model: ModelPlan) -> float:
     """Parameters that a token of the update goes through on average; of the vision tower its patches do."""
-    patches = plan.image_tokens * model.shape.patches / (PROMPT + COMPLETION)
+    patches = plan.image_tokens * model.shape.patches / (speed.PROMPT + speed.COMPLETION)
     return model.shape.parameters - model.shape.vision + model.shape.vision * patches
 
 
@@ -208,15 +198,15 @@ def _sampled_rate(plan: RunPlan, engines: Sequence[EnginePlan]) -> float:
     """
     in_play = plan.sequences
     for engine in engines:
-        in_play = min(in_play, max(engine.tokens // (PROMPT + COMPLETION), 1) * len(engines))
-    each = min(max(in_play // len(plan.models), 1), MAX_SEQUENCES)
+        in_play = min(in_play, max(engine.tokens // (speed.PROMPT + speed.COMPLETION), 1) * len(engines))
+    each = min(max(in_play // len(plan.models), 1), speed.MAX_SEQUENCES)
     seconds = sum(
-        decoding_step(
+        speed.decoding_step(
             plan.gpu,
             (model.shape.parameters - model.shape.vision) / plan.tensor_parallel,
             model.shape.kv_values * plan.sampling_width / plan.tensor_parallel,
             sequences=each,
-            context=CONTEXT,
+            context=speed.CONTEXT,
         )
         for model in plan.models
     )
@@ -226,7 +216,7 @@ def _sampled_rate(plan: RunPlan, engines: Sequence[EnginePlan]) -> float:
 def _network(plan: RunPlan) -> float:
     if plan.num_gpus == 1:
         return 0.0
-    link = INSIDE if plan.num_gpus <= PER_NODE else BETWEEN
+    link = speed.INSIDE if plan.num_gpus <= speed.PER_NODE else speed.BETWEEN
     if plan.sharding in ("ddp", "zero2"):
         return memory.all_reduced(sum(model.trained for model in plan.models), plan.num_gpus) / link
     largest = max(_trained(plan), key=lambda model: model.shape.parameters)

@@ -93,8 +93,8 @@ def set_special_tokens(model: PreTrainedModel | PeftModel, tokenizer: PreTrained
 
 
 def generation_config(
-    args: Any,
     kwargs: dict[str, Any],
+    own: dict[str, Any] | None,
     tokenizer: PreTrainedTokenizerBase,
     eos_token_ids: list[int],
     suppressed: Sequence[int] = (),
@@ -102,7 +102,7 @@ def generation_config(
     """TRL's generation settings with the special tokens of another tokenizer.
 
     Args:
-        args: The trainer's; its `generation_kwargs` override all else.
+        own: The user's `generation_kwargs`, which override all else.
         suppressed: Token ids that are never sampled: of a model with vision the one of pictures.
     """
     special = {
@@ -112,7 +112,7 @@ def generation_config(
         # Even if there are none: an absent setting is taken from the trainer's model, which may have vision.
         **({"suppress_tokens": list(suppressed)} if suppressed or "suppress_tokens" in kwargs else {}),
     }
-    return GenerationConfig(**{**kwargs, **special, **(args.generation_kwargs or {})}, disable_compile=True)
+    return GenerationConfig(**{**kwargs, **special, **(own or {})}, disable_compile=True)
 
 
 def router_loss(model: PreTrainedModel | PeftModel, coefficient: float | None) -> tuple[float, bool]:

@@ -114,7 +114,8 @@ class Team:
         _check_settings(routing, args, processing_class)
         with_reference = [name for name, beta in self._betas.items() if beta]
         weights.check(routing, model, peft_config, quantization_config, with_reference)
-        check_moving(routing, args, has_adapter=peft_config is not None or isinstance(model, PeftModel))
+        if args.sync_ref_model:
+            check_moving(routing, args.beta, has_adapter=peft_config is not None or isinstance(model, PeftModel))
         self._tokenizer_from = cache(partial(load_tokenizer, args, model))
         if routing.full and not routing.uses_model:
             processing_class = profiles.tokenizer_of(routing.full[0], None, self._tokenizer_from)
@@ -206,7 +207,7 @@ class Team:
             tokenizer=tokenizer,
             eos_token_ids=eos_token_ids,
             generation_config=profiles.generation_config(
-                self._args, generation_kwargs, tokenizer, eos_token_ids, suppressed
+                generation_kwargs, self._args.generation_kwargs, tokenizer, eos_token_ids, suppressed
             ),
             reads_images=reads_images,
             router_aux_loss_coef=coefficient,

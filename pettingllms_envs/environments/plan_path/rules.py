@@ -23,15 +23,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pettingllms_envs.core import SPLITS, check_choice
-from pettingllms_envs.environments.plan_path.generator import (
-    NAME,
-    VERSION,
-    Difficulty,
-    check_settings,
-    check_split,
-    draws,
-    levels,
-)
+from pettingllms_envs.environments.plan_path import generator
 from pettingllms_envs.environments.plan_path.grid import PlanPathState, neighbours_of, within
 from pettingllms_envs.environments.plan_path.text import picture, read_board, way_to, words_of
 from pettingllms_envs.features import Tile
@@ -62,18 +54,18 @@ class PlanPath(MovesTask[PlanPathState]):
     min_detour: int = 0
     max_detour: int | None = None
 
-    name: ClassVar[str] = NAME
-    version: ClassVar[int] = VERSION
+    name: ClassVar[str] = generator.NAME
+    version: ClassVar[int] = generator.VERSION
     symbols: ClassVar[str] = "@G#."
     legend: ClassVar[str] = (
         "'@' is the blue disc, 'G' the green square, '#' a dark cell, '.' a light one, with or without a ring."
     )
 
     def __post_init__(self) -> None:
-        check_settings(self.size, self._wanted(None))
+        generator.check_settings(self.size, self._wanted(None))
         object.__setattr__(self, "blocked", abs(float(self.blocked)))  # -0.0 is 0.0
         for split in SPLITS:
-            check_split(self.size, self._wanted(None), split)
+            generator.check_split(self.size, self._wanted(None), split)
 
     def ranges(self) -> Mapping[str, tuple[float, float]]:
         """Of the potential, which is least far away from an instance of distance 1, and of the costs."""
@@ -93,14 +85,16 @@ class PlanPath(MovesTask[PlanPathState]):
         check_choice("split", split, SPLITS)
         wanted = self._wanted(level)
         if level is not None:
-            check_split(self.size, wanted, split)
-        return next(filter(None, draws(self.size, wanted, split, seed)))
+            generator.check_split(self.size, wanted, split)
+        return next(filter(None, generator.draws(self.size, wanted, split, seed)))
 
-    def _wanted(self, level: int | None) -> Difficulty:
+    def _wanted(self, level: int | None) -> generator.Difficulty:
         if level is None:
-            return Difficulty(self.blocked, self.min_distance, self.max_distance, self.min_detour, self.max_detour)
+            return generator.Difficulty(
+                self.blocked, self.min_distance, self.max_distance, self.min_detour, self.max_detour
+            )
         check_choice("level", level, self.instance_fields["level"])
-        return levels(self.size)[level]
+        return generator.levels(self.size)[level]
 
     def apply(self, state: PlanPathState, move: str) -> PlanPathState:
         """Walk until the moves end or the next one is blocked or leaves the grid."""
