@@ -141,6 +141,7 @@ class Decision:
         episode: Index of the episode within its instance: 0 in a tree, 0..K-1 in parallel sampling.
         turn: How many decisions this agent had taken before in the episode, from 0.
         prompt: What the agent was shown, as the sampler received it.
+        chosen: Index of the candidate that was played on.
         state: Digest of the state in which the agent acted, or `None`.
         environment: Name of the environment in a run with several; else empty.
         episode_return: Sum of the agent's rewards over the whole episode, along the chosen branch.

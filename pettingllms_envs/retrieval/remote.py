@@ -44,6 +44,7 @@ class RemoteRetriever:
     Args:
         url: The whole address, such as `"http://localhost:8000/retrieve"`.
         digest: Identity of the server's corpus, as far as you know it; part of an environment's settings.
+        timeout: Seconds in which an answer must come.
         patience: Seconds of retries, after which a search fails.
     """
 

@@ -49,6 +49,7 @@ def weigh(
     Args:
         reward: As the environment gave it, with `alpha = 1` and every weight 1.
         parts: By name (`infos[agent]["rewards"]`), those of reward functions included.
+        weights: By name; 1 where none is given.
         alpha: Weight of the team's parts (arXiv:2510.11062, section 3); `None` leaves them as they are.
         team: The names of the team's parts, all others being an agent's own; needed with `alpha`.
 

@@ -108,8 +108,8 @@ def success(decisions: Sequence[Decision], /, *, keep_fraction: float | None = N
     the candidate that was played on can have 1. There is no baseline.
 
     Args:
-        keep_fraction: Judge by the agent's return instead: 1 in that share of its episodes with the highest returns,
-            over all instances of an environment, in none with its lowest return.
+        keep_fraction: Judge by the agent's return instead: 1 in that share, between 0 and 1, of its episodes with the
+            highest returns, over all instances of an environment, in none with its lowest return.
 
     Example:
         Returns 3, 1, 1, 0 in four episodes, `keep_fraction=0.5`: 1, 1, 1, 0, as two are equal; 3, 0, 0, 0: 1, 0, 0, 0.
