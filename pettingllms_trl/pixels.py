@@ -79,7 +79,6 @@ class ImageInputs:
 
     Args:
         processor: The policy's, with an image part.
-        cache: Of all processors of a run.
     """
 
     def __init__(self, processor: Any, cache: PixelCache) -> None:

@@ -38,7 +38,6 @@ class Request:
         sample: Number of the episode on that instance.
         step: Number of replies so far in the episode.
         tools: Tools that the model may call, see `pettingllms_envs.observations.Prompt`.
-        limits: Those that the observation sets to the reply.
     """
 
     env: Any
@@ -63,7 +62,6 @@ class Reply:
         completion_tokens: Tokens of everything that it wrote; None if unknown.
         usage_note: What is wrong with what the server said of tokens, such as `"0 tokens for a text"`; None: nothing.
         finish: Why it ended: `"stop"`, `"length"`, or another word of the server's (`answers.finish_of`).
-        tries: Number of requests that it took.
         num_tool_calls: Tool calls in the reply, besides or instead of text, though the request has no tools. They are
             not executed. Calls of the request's tools are in `text`.
     """

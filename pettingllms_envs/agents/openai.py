@@ -51,7 +51,6 @@ class Endpoint:
             asked there (`/chat/completions`) is taken off its end.
         key_env: Name of the environment variable with the key, or None. The key is read for each request.
         sampling: Sampling fields of the request, such as `temperature`; the server's defaults hold for the others.
-        extra: Further fields of the request.
         send_seed: Whether each request has a `seed`. Without it, two runs may differ.
         patience: Seconds of retries after which a prompt fails.
         first_patience: Seconds to the server's first answer, at most, if more than `first_contact.SECONDS`.
@@ -120,7 +119,6 @@ class ChatApi:
     Args:
         contact: Contacts the server before the first prompt; may be shared. None: no such check.
         form: What the server is known to take; shared by all that ask for the model.
-        notices: Logs that the server does not answer; may be shared.
     """
 
     carries = CARRIES  # a server whose model reads no images says so, and that is the error

@@ -56,7 +56,6 @@ class ServerRefused(RuntimeError):
 
     Args:
         status: Of HTTP, or what the server's words say that it should be.
-        message: In the server's words, on one line.
     """
 
     def __init__(self, url: str, status: int, message: str) -> None:

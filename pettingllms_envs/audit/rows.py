@@ -23,7 +23,6 @@ class Candidate:
     Args:
         reply: Its text, or its token ids: equal where the replies are.
         advantage: As trained on; `None` also where the candidate was not trained on.
-        tokens: Its length.
         is_cut_off: Whether it reached its greatest length.
         state: The state that it led to.
         prompt: What it was sampled after: the prompt's text, its ids, or a digest.
@@ -91,7 +90,6 @@ class Episode:
         result: Mean of the agents' returns, or `None`.
         error: The kind of the error that it ended with, or `None`.
         is_whole: Whether all its decisions are here, in order; those of a table are not.
-        returns: Of each agent, as recorded.
         reward_sums: The sum of an agent's rewards, of agents whose reward is recorded for every step.
         digest: Of the row, as it was written with it, or `None`.
         is_changed: Whether the row has another digest now; `None` where none was written.
@@ -141,7 +139,6 @@ class Run:
         num_candidates: Size of a group; `None` where it is not known.
         sums: See `Sums`; `None` where the scheme promises none.
         credit: Name of the credit scheme, or `None` where it is not recorded.
-        policies: The policy of each agent, as configured.
         judges_own_step: Whether the scheme judges candidates by their own step's reward alone; `None`: not known.
         scale: What it divides by: the deviation of the `"group"` or of the `"batch"`, the group's `"mean"`, nothing
             (`"none"`); `None` where it is not known.

@@ -32,14 +32,12 @@ class Counts:
         groups: Of several candidates, or single ones with an advantage.
         flat: Groups in which nothing tells replies apart.
         distinct: Sum over these of the share of different replies.
-        trained: Replies with an advantage.
         results: Of these together.
         lost: Flat groups of episodes without success.
         given: Replies of decisions that are not known to teach nothing.
         kinds: Of these, those that none had given before in their step, whatever the prompt.
         again: Of these, those to a prompt that another had replied to before in their step.
         other: Of these, those that none had given to that prompt.
-        judged: Episodes of which success is known.
     """
 
     replies: float = 0

@@ -44,7 +44,6 @@ class Manifest:
     """The content of a prepared folder.
 
     Args:
-        source: The id on the Hub, or the path.
         revision: The Hub's commit; `""` for a local file.
         limit: Most problems of each split that were requested; None for all.
     """

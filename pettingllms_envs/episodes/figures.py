@@ -29,7 +29,6 @@ class AgentEpisode(NamedTuple):
 
     Args:
         returns: Sum of the rewards of each agent.
-        outcome: The environment's description of how the episode ended.
     """
 
     agent: str

@@ -51,8 +51,6 @@ class Bench:
 
     Args:
         env: Name of the environment with its version.
-        settings: Arguments it is made with.
-        agents: The spec of each agent, by the agent's name.
         samples: Episodes on each problem.
     """
 

@@ -152,10 +152,8 @@ class RunResult:
     Args:
         rows: Rows of all finished episodes, including earlier ones of the same folder, in order; without prompts and
             replies, which are in the file.
-        num_missing: Number of episodes without a row.
         refused: Whether trying again is useless: an agent can never reply (a wrong key, an unknown model), or the
             environment lacks what it needs on this machine.
-        num_earlier: Number of rows that were there before.
     """
 
     rows: list[dict[str, Any]]

@@ -60,7 +60,6 @@ class MathGrader:
 
     Args:
         ask: Decides where spelling and arithmetic cannot; None is `workers.MathVerify()`, with a slot for each core.
-        num_remembered: Verdicts that are kept.
     """
 
     def __init__(self, ask: Ask | None = None, num_remembered: int = 1 << 14) -> None:

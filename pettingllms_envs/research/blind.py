@@ -35,7 +35,6 @@ class BlindRole:
 
     Args:
         rows: The run's rows without an error, with prompts.
-        path: The run's folder, which has the pictures.
     """
 
     role: str

@@ -51,7 +51,6 @@ class Case:
         starts: How episodes are reset, each seed with each of the options.
         floor: Greatest mean success, and share of the best return, of a floor policy.
         blind: Replies that ignore the state, the caller's and the task's.
-        max_steps: Longest episode that is played.
     """
 
     make: Callable[..., Any]

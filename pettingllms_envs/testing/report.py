@@ -26,11 +26,7 @@ class Result(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All results of one environment; `str` of it is a table.
-
-    Args:
-        results: One result for each check, in the order in which they ran.
-    """
+    """All results of one environment; `str` of it is a table."""
 
     env: str
     results: tuple[Result, ...]

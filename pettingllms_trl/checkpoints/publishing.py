@@ -118,7 +118,6 @@ class Publisher:
     """Describes a saved team.
 
     Args:
-        envs: The environments that it is trained on, by name.
         label: A note about the data, if the environments have one.
     """
 

@@ -36,7 +36,6 @@ class ChatApi:
         base_url: URL up to and including the version: `https://host/v1`.
         key_env: Name of the environment variable with the key. `None`: no key is sent.
         max_tokens: Most tokens of a reply. `None`, here and below: the server's default.
-        top_p: Mass of the nucleus.
         timeout: Timeout of a request in seconds.
         patience: Seconds for which a server that does not answer, fails, or has too many requests is retried.
         extra: Further fields of the request, such as `{"chat_template_kwargs": {"enable_thinking": False}}`.

@@ -97,7 +97,6 @@ class Agreement:
     """A comparison in which engine and trainer had the same weights.
 
     Args:
-        version: Version of the trainer's weights.
         engine: (T,) the engine's.
         noise: Nats, root mean square: what rounding changed at the start of the run.
         scale: Root mean square of the log-probabilities that `noise` was measured on.
@@ -186,7 +185,6 @@ class Canary:
     Args:
         text_of: Returns the text that a policy scores, with its ids, given its name.
         score: Returns the trainer's log-probability of each token but the first, given a policy's name and the text.
-        action: What to do about a stale engine.
         every: Optimizer steps from one comparison to the next.
         largest_at_start: See `begin`.
     """

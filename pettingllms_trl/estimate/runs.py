@@ -64,7 +64,6 @@ class RunPlan:
     """What a run is, as far as memory and speed depend on it.
 
     Args:
-        gpu: Which GPU, all alike.
         num_gpus: Trainer processes, one for each GPU; servers are on others.
         sharding: How weights, gradients and optimizer states are divided over them.
         moments: Numbers that the optimizer keeps for each parameter.

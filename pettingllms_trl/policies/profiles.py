@@ -35,8 +35,6 @@ class PolicyProfile:
         generation_config: The trainer's, with the special tokens of this tokenizer.
         ref_model: The reference of the KL divergence; `None`: none, or the one that TRL determines.
         router_aux_loss_coef: Weight of a mixture of experts' load-balancing loss, 0 for other models.
-        aux_loss_enabled: Whether that loss is used.
-        reads_images: Whether the processing class is a processor.
     """
 
     processing_class: Any

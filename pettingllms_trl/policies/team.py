@@ -46,7 +46,6 @@ class ForTRL:
     """Arguments for TRL's constructor.
 
     Args:
-        model, processing_class, peft_config, quantization_config: Its arguments.
         hidden: Fields of the configuration that TRL must not see, with the values that it sees instead.
     """
 

@@ -42,7 +42,6 @@ class Setup:
         envs: One environment or more of each name, made and tried.
         in_memory: Policies whose model was given as an object, which may differ from what is loaded by its name.
         schedule: Which policies learn when; `None`: always all.
-        weigh: Rewards of a step weighed as the configuration says.
         dataset: That is trained on, or one row that stands for it where nothing is trained.
         notes: Lines to print: what was chosen for the user, what is left out.
         spared: Columns of the rows that are reward functions' alone, by the environment's name.

@@ -210,7 +210,6 @@ class BatchBuilder:
 
         Args:
             decisions: At least one.
-            advantages: Of all their candidates.
             left_out: The rows (candidates) that go through no forward pass.
             table: The user's columns of the completions table.
             has_pictures: Whether the model is given pictures beside the ids.

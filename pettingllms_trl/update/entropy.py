@@ -41,7 +41,6 @@ class EntropyBonus:
     """The coefficients of all trained policies, and the entropies of the optimizer step in progress.
 
     Args:
-        policies: Names of the trained policies, in their order.
         args: Coefficient, target, and how far a step moves the coefficient.
     """
 

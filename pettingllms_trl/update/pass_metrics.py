@@ -231,11 +231,7 @@ class TrainingLog:
         logged.extend(advantages)
 
     def join_policies(self, num_rows: Sequence[int]) -> None:
-        """Log a generation's completions and rewards once, of all policies: TRL has logged each policy's.
-
-        Args:
-            num_rows: Of each policy.
-        """
+        """Log a generation's completions and rewards once, of all policies: TRL has logged each policy's."""
         if len(num_rows) == 1:
             return
         logged, number = self.values["train"], len(num_rows)

@@ -156,7 +156,6 @@ def librarians(
     """`function_workflow` for the team of that name.
 
     Args:
-        of: Its librarians.
         late: What they are told of the additional turn if the seed draws who begins.
     """
 

@@ -263,12 +263,7 @@ def _independent(rng: random.Random, names: Mapping[str, Sequence[str]]) -> list
 def _in_circles(
     rng: random.Random, circles: Mapping[str, Sequence[str]], facts: int, first: int
 ) -> list[dict[str, str]]:
-    """The relations of all steps: each moves on by the distance of its step, and by another multiple for each fact.
-
-    Args:
-        circles: The entities of each kind in their order.
-        first: The step at which the question begins.
-    """
+    """The relations of all steps: each moves on by the distance of its step, and by another multiple for each fact."""
     size = len(circles[KINDS[0]])
     distances = [rng.randrange(size) for _ in range(STEPS)]
     found: list[dict[str, str]] = []

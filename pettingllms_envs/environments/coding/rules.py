@@ -39,7 +39,6 @@ class CodingState(NamedTuple):
 
     Args:
         num_tests: How many of its golden tests count.
-        program: The program so far; empty if there is none.
     """
 
     problem: CodeProblem

@@ -130,7 +130,6 @@ class HanabiView(NamedTuple):
     """Everything that a player knows.
 
     Args:
-        acting: The number of the player that is to act.
         fireworks: The highest rank that was played of each color, 0 for none.
         discards: Cards that were discarded, or played without success.
         own: What is known of each of the player's own cards, the oldest first.

@@ -83,7 +83,6 @@ def readings(game: Game, *, tells: bool = False, delivers: bool = True, remember
 
     Args:
         tells: Whether a message comes before the answer.
-        delivers: Whether it arrives.
         remembers: Whether all readings so far are shown.
     """
     task, members, unread = game.task, game.members, dict[str, str]()

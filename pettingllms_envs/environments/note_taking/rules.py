@@ -75,7 +75,6 @@ class NoteTakingState(NamedTuple):
         readings: In the order in which they pass. With k note takers, reading i is shown to note taker i % k.
         question: The index of the reading that is asked for.
         notes: Digits, of each note taker.
-        num_passed: How many readings have passed.
         message: What was told about the reading asked for; empty if nothing was.
         answer: The answer; empty if there is none.
     """

@@ -12,10 +12,8 @@ class PlanPathState(NamedTuple):
     Args:
         size: Rows and columns.
         blocked: Bit c is set when cell c is blocked.
-        start: The cell where the instance began.
         optimal: Length of the shortest walk from the start to the goal.
         left: Length of the shortest walk from the position to the goal.
-        walked: Cells walked since the start.
     """
 
     size: int

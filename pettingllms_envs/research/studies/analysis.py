@@ -36,7 +36,6 @@ class StudyResults:
     Args:
         evaluation: The finished runs of each environment and method, in the order of the seeds.
         tuning: The finished runs of each environment, method and setting (its label).
-        fidelity: That of each environment and method that was measured.
     """
 
     outline: Outline

@@ -53,7 +53,6 @@ class Method:
 
     Args:
         only: The environments it is limited to; `None`: all.
-        trained: Whether it is trained, or evaluated as it is.
         guesser: Whether it is the best of the task's policies that do not read, see `guesser.py`; it has no model.
         supervised: How it imitates demonstrations instead, see `supervision.py`: `demonstrations`, and `tokens` of
             replies or `instances`. `None`: it does not.
