@@ -181,13 +181,10 @@ class Series:
         if not bins or step - bins[-1][0] >= self._width.setdefault(role, 1):
             bins.append((step, Counts()))
         if len(bins) > MOST_BINS:
-            self._bins[role] = bins = _joined(bins)
+            pairs = (bins[i : i + 2] for i in range(0, len(bins), 2))
+            self._bins[role] = bins = [(each[0][0], _sum([counts for _, counts in each])) for each in pairs]
             self._width[role] *= 2
         return bins[-1][1]
-
-
-def _joined(bins: list[tuple[int, Counts]]) -> list[tuple[int, Counts]]:
-    return [(bins[i][0], _sum([counts for _, counts in bins[i : i + 2]])) for i in range(0, len(bins), 2)]
 
 
 def _sum(counts: list[Counts]) -> Counts:

@@ -222,8 +222,9 @@ def choose(
             do = did_you_mean(option, known) or " Leave it out."
             raise ValueError(f"{name} has no option {option!r}; expected one of: {', '.join(known) or 'none'}.{do}")
     if options in ({}, {"split": "test"}) and not set(settings) - ANY_INSTANCE and has_published(name):
-        rows = [{key: row[key] for key in ("seed", "split", "level")} for row in published(name)][:limit]
-        return InstanceSet("published", tuple(_instance(i, **row) for i, row in enumerate(rows)))
+        rows = enumerate(published(name)[:limit])
+        found = (Instance(i, row["seed"], {key: row[key] for key in ("split", "level")}) for i, row in rows)
+        return InstanceSet("published", tuple(found))
     if "split" in known and "test" in known["split"]:
         options.setdefault("split", "test")
     num = env.metadata.get("num_instances")
@@ -368,7 +369,3 @@ def _content_digest(env: Any, instances: Sequence[Instance]) -> str:
         env.reset(seed=each.seed, options=dict(each.options) or None)
         whole.update(f"{content_of(env)}\n".encode("utf-8", "surrogatepass"))
     return whole.hexdigest()
-
-
-def _instance(index: int, *, seed: int, **options: Any) -> Instance:
-    return Instance(index, seed, options)
