@@ -7,6 +7,7 @@ import re
 from functools import cache
 from pathlib import Path
 
+import gymnasium
 import pettingzoo
 
 
@@ -22,7 +23,10 @@ def doors() -> tuple[tuple[str, int, str], ...]:
 
 
 def register() -> None:
-    """Register them with `pettingzoo.make`, without importing them."""
+    """Register them with `pettingzoo.make` and `gymnasium.make`, without importing them."""
     for name, version, module in doors():
         pettingzoo.register("aec", f"pettingllms/{name}-v{version}", f"{module}:env")
         pettingzoo.register("parallel", f"pettingllms/{name}-v{version}", f"{module}:parallel_env")
+        # Also those without a form for one agent, since making them says so.
+        made_by = f"{__package__}.single_agent:make_single"
+        gymnasium.register(f"pettingllms/{name}-v{version}", made_by, kwargs={"env": f"{name}_v{version}"})

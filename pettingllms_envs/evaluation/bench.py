@@ -151,7 +151,7 @@ def play(
         OSError: The folder cannot be written.
     """
     env = bench.make()
-    _check_bots(bench.agents, env)
+    check_bots(bench.agents, env)
     pools = open_all(bench.agents, concurrency)
     try:
         label = label_of(bench, env)
@@ -183,7 +183,7 @@ def play(
     return BenchResult(head, report, ended, is_kept)
 
 
-def _check_bots(agents: Mapping[str, AgentSpec], env: Any) -> None:
+def check_bots(agents: Mapping[str, AgentSpec], env: Any) -> None:
     """Raise ValueError if a bot is to play an agent that it cannot."""
     workflow, roles = workflow_of(env), roles_of(env)
     for agent, name in ((agent, spec.target) for agent, spec in agents.items() if spec.kind == "bot"):
