@@ -50,7 +50,7 @@ from pettingllms_envs.testing.observations import (
     check_options,
 )
 from pettingllms_envs.testing.pairs import check_pairs
-from pettingllms_envs.testing.pettingzoo_api import check_parallel, check_pettingzoo
+from pettingllms_envs.testing.pettingzoo_api import check_gymnasium, check_parallel, check_pettingzoo
 from pettingllms_envs.testing.play import Case, Failed, Skipped, Start, Warned, reply_pool
 from pettingllms_envs.testing.potential import check_potential
 from pettingllms_envs.testing.questions import check_questions
@@ -68,6 +68,7 @@ MOST_WORDS = 300  # characters of an environment's error message that are report
 CHECKS: Mapping[str, Callable[[Case], str]] = {
     "pettingzoo": check_pettingzoo,
     "parallel": check_parallel,
+    "gymnasium": check_gymnasium,
     "determinism": check_determinism,
     "another process": check_another_process,
     "snapshots": check_snapshots,
