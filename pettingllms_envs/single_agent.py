@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium
@@ -15,6 +15,7 @@ from gymnasium.spaces import Dict, Text
 
 from pettingllms_envs.agent_names import role_of
 from pettingllms_envs.agents.base import Agent, Request, Scripted, check_carried
+from pettingllms_envs.agents.servers import with_server
 from pettingllms_envs.agents.spec import AgentPool, AgentSpec, parse
 from pettingllms_envs.features import PlayedByOne
 from pettingllms_envs.prompts import CARRIED
@@ -31,9 +32,8 @@ class Seat(gymnasium.Env[Any, Any]):
     An action is any `str`. An observation of texts is a `str`, the system prompt and the text with an empty line
     between them, and its space `ChatText`; one with images, messages or other keys is a dictionary, as in PettingZoo.
     The reward of a step is what the agent is paid until its next turn, also by the turns of others; what it is paid
-    before its first turn comes with its first step. So an episode's rewards add up to those of `AECEnv.last()`.
-
-    It can be copied and pickled in the middle of an episode where its arguments can.
+    before its first turn comes with its first step. So an episode's rewards add up to those of `AECEnv.last()`. It can
+    be copied and pickled in the middle of an episode where its arguments can.
 
     Args:
         env: Any PettingZoo AEC environment of texts, which the seat then plays and closes.
@@ -52,10 +52,9 @@ class Seat(gymnasium.Env[Any, Any]):
         if agent not in self._roles:
             raise ValueError(f"agent is {agent!r}; expected one of {', '.join(self._roles)}. Choose the one to be.")
         if not isinstance(others, Mapping):
-            role = parse(others)[0] if isinstance(others, str) else None
-            others = {} if others is None else {role or "": others}
+            others = {} if others is None else {(isinstance(others, str) and parse(others)[0]) or "": others}
         if unknown := others.keys() - {"", *self._roles, *self._roles.values()}:
-            known = ", ".join([*self._roles, *self._roles.values()])
+            known = ", ".join(dict.fromkeys([*self._roles, *self._roles.values()]))
             raise ValueError(f"others names {', '.join(sorted(unknown))}; expected some of {known}. Rename them.")
         self.env, self.agent, self._others = env, agent, others
         self.metadata = {"render_modes": [], **env.metadata}
@@ -67,7 +66,8 @@ class Seat(gymnasium.Env[Any, Any]):
         self.action_space = env.action_space(agent)
         self._players, self._pools = dict[str, Agent](), list[AgentPool]()
         self._is_acting, self._earlier, self._num_replies = False, 0.0, 0
-        self._open(name for name in self._roles if name != agent)
+        if len(self._roles) > 1:
+            self._open()
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start an episode, and play it up to the agent's first turn.
@@ -140,22 +140,29 @@ class Seat(gymnasium.Env[Any, Any]):
         from pettingllms_envs.episodes.episode import request_to  # only those pay for it who have others
 
         if name not in self._players:
-            self._open([name])
+            self._open(name)
         request = request_to(self.env, seed=int(self.np_random.integers(2**31)), step=self._num_replies)
         self._num_replies += 1
         check_carried(self._players[name], request)
         return self._players[name].reply(request).text
 
-    def _open(self, names: Iterable[str]) -> None:
-        """Make the players of these agents ready."""
+    def _open(self, *joined: str) -> None:
+        """Make the players ready that are not: of the possible agents, and of those that joined."""
+        from pettingllms_envs.evaluation import agent_pools, bench, teams  # only those pay for it who have others
+
         specs, missing = dict[str, AgentSpec](), list[str]()
-        for name in names:
+        for name in dict.fromkeys((*self._roles, *joined)):
+            if name == self.agent or name in self._players:
+                continue
             role = self._roles.get(name, role_of(name))
             given = next((self._others[key] for key in (name, role, "") if key in self._others), None)
             if given is None:
                 missing.append(name)
             elif isinstance(given, str):
-                specs[name] = parse(given)[1]
+                of, spec = parse(given)
+                if of not in (None, name, role):
+                    raise ValueError(f"others has {given!r} for {name}; expected a player of that role. Correct it.")
+                specs[name] = teams.spec_of(spec, name, role, {}) if spec.kind == teams.KIND else with_server(spec)
             elif hasattr(given, "reply") or callable(given):
                 self._players[name] = given if hasattr(given, "reply") else Scripted(given)
             else:
@@ -165,23 +172,19 @@ class Seat(gymnasium.Env[Any, Any]):
                 f"nobody plays {', '.join(missing)}; expected a player for each agent but {self.agent}, those that "
                 f"join later included. Give others='oracle', or others={{{missing[0]!r}: 'oracle'}}."
             )
-        if specs:
-            from pettingllms_envs.evaluation.bench import open_for  # only those pay for it who need it
-
-            self._pools.append(open_for(self.env, specs))
-            self._players |= self._pools[-1].agents
+        bench.check_bots(specs, self.env)
+        self._pools.append(agent_pools.open_all(specs, 1))
+        self._players |= self._pools[-1].agents
 
 
 seat = Seat
 
 
 def make_single(env: str, agent: str = "", others: Any = None, **settings: Any) -> Seat:
-    """What a Gymnasium id makes: the form for one agent that the environment's task declares (`PlayedByOne`).
-
-    With a setting `workflow` it is a seat in that team instead, and `agent` and `others` are as of `Seat`.
+    """What a Gymnasium id makes: an environment's form for one agent, or the seat of `agent` in another `workflow`.
 
     Raises:
-        ValueError: The task declares no form for one agent.
+        ValueError: No workflow is given, and the task declares no form, see `PlayedByOne`.
     """
     if "workflow" not in settings:
         team = make(env)

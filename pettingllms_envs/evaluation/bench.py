@@ -12,13 +12,12 @@ from typing import Any, Protocol
 
 import pettingllms_envs
 from pettingllms_envs.agents.base import Agent
-from pettingllms_envs.agents.servers import with_server
-from pettingllms_envs.agents.spec import AgentPool, AgentSpec, from_identity
+from pettingllms_envs.agents.spec import AgentSpec, from_identity
 from pettingllms_envs.episodes.episode import Instance, RunLimits
 from pettingllms_envs.episodes.files import ANY_INSTANCE, REPORT, Row, check_starts_nothing, header, write_json
 from pettingllms_envs.episodes.observing import content_of, problem_of, workflow_of
 from pettingllms_envs.episodes.schema import of_bench_config
-from pettingllms_envs.evaluation import data_label, metrics, teams
+from pettingllms_envs.evaluation import data_label, metrics
 from pettingllms_envs.evaluation.agent_pools import WITHOUT_MODEL, open_all
 from pettingllms_envs.evaluation.runner import Folder, Plan, RunResult, instances_digest, run
 from pettingllms_envs.features import HasBotRoles
@@ -152,7 +151,7 @@ def play(
         OSError: The folder cannot be written.
     """
     env = bench.make()
-    _check_bots(bench.agents, env)
+    check_bots(bench.agents, env)
     pools = open_all(bench.agents, concurrency)
     try:
         label = label_of(bench, env)
@@ -184,18 +183,7 @@ def play(
     return BenchResult(head, report, ended, is_kept)
 
 
-def open_for(env: Any, specs: Mapping[str, AgentSpec]) -> AgentPool:
-    """The players of some of an environment's agents; `ValueError` if one cannot be made, or cannot play its agent."""
-    _check_bots(specs, env)
-    roles = roles_of(env)
-    ready = {
-        name: teams.spec_of(each, name, roles.get(name, name), {}) if each.kind == teams.KIND else with_server(each)
-        for name, each in specs.items()
-    }
-    return open_all(ready, 1)
-
-
-def _check_bots(agents: Mapping[str, AgentSpec], env: Any) -> None:
+def check_bots(agents: Mapping[str, AgentSpec], env: Any) -> None:
     """Raise ValueError if a bot is to play an agent that it cannot."""
     workflow, roles = workflow_of(env), roles_of(env)
     for agent, name in ((agent, spec.target) for agent, spec in agents.items() if spec.kind == "bot"):
