@@ -6,9 +6,8 @@
     >>> env.agent_selection
     'drafter_0'
 
-Importing this package registers every environment with PettingZoo (`pettingzoo.make("aec",
-"pettingllms/plan_path-v0")`) and with Gymnasium (`gymnasium.make("pettingllms/plan_path-v0")`, the form for one agent)
-by name only: its module is imported when it is made.
+Importing this package registers every environment with PettingZoo and Gymnasium, `"pettingllms/plan_path-v0"` (the
+latter's has one agent), by name only: its module is imported when it is made.
 """
 
 from __future__ import annotations

@@ -24,9 +24,7 @@ def doors() -> tuple[tuple[str, int, str], ...]:
 
 def register() -> None:
     """Register them with `pettingzoo.make` and `gymnasium.make`, without importing them."""
-    for name, version, module in doors():
-        pettingzoo.register("aec", f"pettingllms/{name}-v{version}", f"{module}:env")
-        pettingzoo.register("parallel", f"pettingllms/{name}-v{version}", f"{module}:parallel_env")
-        # Also those without a form for one agent, since making them says so.
-        made_by = f"{__package__}.single_agent:make_single"
-        gymnasium.register(f"pettingllms/{name}-v{version}", made_by, kwargs={"env": f"{name}_v{version}"})
+    for registered, module in ((f"pettingllms/{name}-v{version}", module) for name, version, module in doors()):
+        pettingzoo.register("aec", registered, f"{module}:env")
+        pettingzoo.register("parallel", registered, f"{module}:parallel_env")
+        gymnasium.register(registered, f"{__package__}.single_agent:make_single", kwargs={"env": registered})

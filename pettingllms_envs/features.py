@@ -128,15 +128,6 @@ class TakesReply(Protocol):
 
 
 @runtime_checkable
-class PlayedByOne(Protocol):
-    """An optional feature of a task: its environment has a form for one agent, which Gymnasium's id makes."""
-
-    @property
-    def single_agent(self) -> str:
-        """The name of its workflow, which has a single agent."""
-
-
-@runtime_checkable
 class HasDisguise(Protocol):
     """An optional feature of a task: the question with other numbers, names or another map.
 

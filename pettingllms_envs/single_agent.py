@@ -7,23 +7,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import gymnasium
 from gymnasium.error import ResetNeeded
 from gymnasium.spaces import Dict, Text
 
-from pettingllms_envs.agent_names import role_of
 from pettingllms_envs.agents.base import Agent, Request, Scripted, check_carried
 from pettingllms_envs.agents.servers import with_server
 from pettingllms_envs.agents.spec import AgentPool, AgentSpec, parse
-from pettingllms_envs.features import PlayedByOne
+from pettingllms_envs.episodes.observing import roles_of
 from pettingllms_envs.prompts import CARRIED
 from pettingllms_envs.registry import make
 from pettingllms_envs.spaces import ChatText
 
 
 Player = str | Callable[[Request], str] | Agent
+
+
+@runtime_checkable
+class PlayedByOne(Protocol):
+    """An optional feature of a task: its environment has a form for one agent, which Gymnasium's id makes."""
+
+    @property
+    def single_agent(self) -> str:
+        """The name of its workflow, which has a single agent."""
 
 
 class Seat(gymnasium.Env[Any, Any]):
@@ -38,7 +46,7 @@ class Seat(gymnasium.Env[Any, Any]):
     Args:
         env: Any PettingZoo AEC environment of texts, which the seat then plays and closes.
         agent: Name of the agent to be, such as `"planner_0"`.
-        others: Who plays the others: what `pettingllms bench --agents` takes, such as `"oracle"`, `"bot:NAME"` or
+        others: The players of the others: what `pettingllms bench --agents` takes, such as `"oracle"`, `"bot:NAME"` or
             `"api:MODEL,base_url=http://localhost:8000/v1"`, a function from an `agents.base.Request` to a reply, or an
             `agents.base.Agent`; or a mapping with one of them for each agent or role. None if there are no others.
 
@@ -48,7 +56,7 @@ class Seat(gymnasium.Env[Any, Any]):
     """
 
     def __init__(self, env: Any, agent: str, others: Player | Mapping[str, Player] | None = None) -> None:
-        self._roles = {name: env.metadata.get("roles", {}).get(name, role_of(name)) for name in env.possible_agents}
+        self._roles = roles_of(env)
         if agent not in self._roles:
             raise ValueError(f"agent is {agent!r}; expected one of {', '.join(self._roles)}. Choose the one to be.")
         if not isinstance(others, Mapping):
@@ -70,15 +78,12 @@ class Seat(gymnasium.Env[Any, Any]):
             self._open()
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start an episode, and play it up to the agent's first turn.
+        """Start an episode, and play it up to the agent's first turn; `ValueError` if it has none.
 
         Args:
             seed: Decides the instance as in PettingZoo, and the seeds of the others' replies. Without it, up to 100
                 instances in which the agent has no turn are passed over.
             options: Fields of the instance, such as `{"split": "test"}`.
-
-        Raises:
-            ValueError: The agent has no turn.
         """
         super().reset(seed=seed)
         for _ in range(100 if seed is None else 1):
@@ -148,13 +153,13 @@ class Seat(gymnasium.Env[Any, Any]):
 
     def _open(self, *joined: str) -> None:
         """Make the players ready that are not: of the possible agents, and of those that joined."""
-        from pettingllms_envs.evaluation import agent_pools, bench, teams  # only those pay for it who have others
+        from pettingllms_envs.evaluation import agent_pools, teams  # only those pay for it who have others
 
         specs, missing = dict[str, AgentSpec](), list[str]()
         for name in dict.fromkeys((*self._roles, *joined)):
             if name == self.agent or name in self._players:
                 continue
-            role = self._roles.get(name, role_of(name))
+            role = self._roles.get(name, name)
             given = next((self._others[key] for key in (name, role, "") if key in self._others), None)
             if given is None:
                 missing.append(name)
@@ -172,12 +177,14 @@ class Seat(gymnasium.Env[Any, Any]):
                 f"nobody plays {', '.join(missing)}; expected a player for each agent but {self.agent}, those that "
                 f"join later included. Give others='oracle', or others={{{missing[0]!r}: 'oracle'}}."
             )
-        bench.check_bots(specs, self.env)
+        agent_pools.check_bots(specs, self.env)
         self._pools.append(agent_pools.open_all(specs, 1))
         self._players |= self._pools[-1].agents
 
 
-seat = Seat
+def seat(env: Any, agent: str, others: Player | Mapping[str, Player] | None = None) -> Seat:
+    """One agent's place in a team as a `gymnasium.Env`; for the arguments see `Seat`."""
+    return Seat(env, agent, others)
 
 
 def make_single(env: str, agent: str = "", others: Any = None, **settings: Any) -> Seat:

@@ -68,7 +68,6 @@ MOST_WORDS = 300  # characters of an environment's error message that are report
 CHECKS: Mapping[str, Callable[[Case], str]] = {
     "pettingzoo": check_pettingzoo,
     "parallel": check_parallel,
-    "gymnasium": check_gymnasium,
     "determinism": check_determinism,
     "another process": check_another_process,
     "snapshots": check_snapshots,
@@ -88,6 +87,7 @@ CHECKS: Mapping[str, Callable[[Case], str]] = {
     "pairs of roles": check_pairs,
     "potential": check_potential,
     "wrappers": check_wrappers,
+    "gymnasium": check_gymnasium,
     "images": check_images,
     "tools": check_tools,
     "channel": check_channel,

@@ -223,7 +223,7 @@ def test_each_environment_of_the_package_has_a_form_or_says_that_it_has_none() -
     assert sorted([*FORMS, *WITHOUT]) == sorted(name for name, _, _ in doors())
     for name in WITHOUT:
         with pytest.raises(
-            ValueError, match=rf"{name}_v0 has no form for one agent, but the agents \w+, \w+; expected"
+            ValueError, match=rf"{name}-v0 has no form for one agent, but the agents \w+, \w+; expected"
         ):
             made(name)
 
