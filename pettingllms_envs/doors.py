@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pkgutil
+import os
 import re
 from functools import cache
 from pathlib import Path
@@ -18,7 +18,7 @@ VERSIONED = re.compile(r"([a-z]\w*)_v(\d+)", re.ASCII)
 @cache
 def doors() -> tuple[tuple[str, int, str], ...]:
     """Name, version and module of each, found by listing: a new environment needs no line elsewhere."""
-    found = (VERSIONED.fullmatch(module.name) for module in pkgutil.iter_modules([str(Path(__file__).parent)]))
+    found = (VERSIONED.fullmatch(file.removesuffix(".py")) for file in sorted(os.listdir(Path(__file__).parent)))
     return tuple((door[1], int(door[2]), f"{__package__}.{door[0]}") for door in found if door)
 
 

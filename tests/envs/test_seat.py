@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
+import json
 import pickle
 import random
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
 import gymnasium
@@ -426,6 +429,39 @@ def test_every_text_is_a_legal_step(action: str) -> None:
     env = made("plan_path", size=4)
     env.reset(seed=0)
     assert env.step(action)[1:4] == (-0.2, False, False)
+
+
+class Server(BaseHTTPRequestHandler):
+    """Speaks as a model that always goes up."""
+
+    asked: ClassVar[list[dict[str, Any]]] = []
+
+    def do_POST(self) -> None:
+        self.asked.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+        message = {"role": "assistant", "content": "Moves: U"}
+        body = json.dumps({"choices": [{"message": message, "finish_reason": "stop"}]}).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *words: object) -> None:
+        pass
+
+
+def test_another_agent_may_be_a_model_behind_a_url() -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/v1"
+        env = seat(team(), "planner_0", {"drafter": f"api:up,base_url={url},temperature=0.5"})
+        text, _ = env.reset(seed=0)
+        seeds = [env.reset(seed=0) and Server.asked[-1]["seed"], env.reset(seed=1) and Server.asked[-1]["seed"]]
+        env.close()
+        server.shutdown()
+    assert "The drafter proposes: U." in text
+    assert {each["model"]: each["temperature"] for each in Server.asked} == {"up": 0.5}
+    assert Server.asked[0]["messages"][0]["content"].startswith("Walk on a grid")
+    assert seeds[0] == Server.asked[0]["seed"] != seeds[1]  # decided by the seed of the episode
 
 
 class Unreliable:
