@@ -2,7 +2,7 @@
 
     python examples/gymnasium_reinforce.py --seed 0    # a curve of held-out success, two minutes on one core
 
-docs/play.md has the curves of three seeds.
+docs/results.md has the curves of three seeds.
 """
 
 import argparse
