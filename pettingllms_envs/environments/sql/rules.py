@@ -80,6 +80,7 @@ class Sql(DataTask[SqlState]):
     databases: str | None = None
 
     name: ClassVar[str] = "sql"
+    single_agent: ClassVar[str] = "single"
     own: ClassVar[str] = "own:sql"
     benchmark: ClassVar[str] = "Spider or BIRD"
     remedy: ClassVar[str] = "--set data=xlangai__spider --set databases=FOLDER for them"

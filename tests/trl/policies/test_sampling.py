@@ -110,7 +110,7 @@ def test_what_a_team_cannot_meet_is_refused(
 ) -> None:
     args = MultiAgentGRPOConfig(str(tmp_path), use_cpu=True, bf16=False, **options)
     with pytest.raises(ValueError, match=message):
-        check(args, parse(given), route(policies, AGENTS))
+        check(parse(given), route(policies, AGENTS), args.temperature)
 
 
 def test_partners_who_do_not_learn_may_share_weights_at_different_temperatures() -> None:
@@ -338,7 +338,7 @@ def test_completions_that_a_stop_word_ended_are_trained_on_to_the_word(model_pat
     "policies",
     [
         pytest.param(TEAM, id="lora"),
-        pytest.param("full", id="full"),
+        pytest.param("full", id="full", marks=pytest.mark.slow),
         pytest.param("shared", id="shared", marks=pytest.mark.slow),  # as TRL has it
     ],
 )
