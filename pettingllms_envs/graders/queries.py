@@ -45,11 +45,7 @@ _RESIDENT = Path(__file__).parent / "inside" / "queries.py"
 
 
 class Suite:
-    """Databases of the same tables: hidden ones, and one that may be shown. Two are equal if their digests are.
-
-    Args:
-        schema: The statements that create the tables, of a caller who is trusted.
-    """
+    """Databases of the same tables, created by trusted statements: hidden ones, and one to show."""
 
     def __init__(self, schema: str, *, hidden: Sequence[Tables], shown: Tables) -> None:
         self.schema = schema
@@ -75,12 +71,6 @@ class Suite:
     def digest(self) -> str:
         """Of the databases, of how queries are run, and the version of SQLite."""
         return f"{hashlib.sha256(self.resident.encode()).hexdigest()[:16]}-sqlite-{SQLITE}"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Suite) and self.digest == other.digest
-
-    def __hash__(self) -> int:
-        return hash(self.digest)
 
 
 class Golden(NamedTuple):

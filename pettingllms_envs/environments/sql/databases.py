@@ -39,7 +39,7 @@ class Table(NamedTuple):
     """A table of a database.
 
     Args:
-        columns: The name of each column, its type, and its place in the primary key, from 1; 0 if it is no part of it.
+        columns: The name of each column, its type, and its place in the primary key, from 1; 0 if it has none.
         links: The column of each foreign key, the table that it refers to, and the column there.
     """
 

@@ -59,8 +59,7 @@ class SqlState(NamedTuple):
     """A question, and the query so far.
 
     Args:
-        query: The query so far; empty if there is none.
-        graded: What came of it.
+        graded: What came of the query.
     """
 
     problem: QueryProblem
@@ -113,7 +112,6 @@ class Sql(DataTask[SqlState]):
         """The question of a seed in a split, and no query yet.
 
         Args:
-            split: `"train"`, `"validation"` or `"test"`.
             level: How many tables are joined, 1 to 4; None for any. Of a data set one of its own levels.
             problem: The id of a problem of a data set; the seed is not used then.
             row: The question itself, see `DataTask.drawn`.

@@ -56,7 +56,7 @@ LINKS = (
 MOST_REASON = 200
 
 CHANGE = (-1.0, 1.0)
-COMMON: dict[str, Any] = {"bonuses": (), "channel": None}
+COMMON: dict[str, Any] = {"num_turns": 3, "cyclic": True, "bonuses": (), "channel": None}
 
 _VERDICT = re.compile(r"(approve|refuse):(.*)", re.I)
 _COLUMNS = re.compile(r"columns:(.*)", re.I)
@@ -109,7 +109,7 @@ def schema_text(game: Game, columns: tuple[tuple[str, str], ...] | None = None) 
     return f"{game.task.question(game.state)}\nThe columns that the linker named:\n{quote_block(listed)}"
 
 
-@function_workflow(WRITES, name="single", num_turns=3, ranges={"suite": CHANGE}, cyclic=True, **COMMON)
+@function_workflow(WRITES, name="single", ranges={"suite": CHANGE}, **COMMON)
 def SingleWriter(game: Game) -> Questions:
     """The writer alone; see the module."""
     over = False
@@ -123,10 +123,8 @@ def SingleWriter(game: Game) -> Questions:
 @function_workflow(
     lambda team: (Role(LINKER, LINKS, reply_format=_columns_format(team.max_columns)), WRITES),
     name="linker_writer",
-    num_turns=3,
     ranges={"suite": CHANGE, "linked": CHANGE},
     legal={"max_columns": range(1, 41)},
-    cyclic=True,
     **COMMON,
 )
 def LinkerWriter(game: Game, max_columns: int = 12) -> Questions:
@@ -163,9 +161,7 @@ def LinkerWriter(game: Game, max_columns: int = 12) -> Questions:
     WRITES,
     CHECKS,
     name="writer_checker",
-    num_turns=3,
     ranges={"suite": CHANGE, "verdict": (-2.0, 2.0)},
-    cyclic=True,
     **COMMON,
 )
 def WriterChecker(game: Game) -> Questions:

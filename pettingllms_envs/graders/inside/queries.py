@@ -21,10 +21,8 @@ from typing import Any, NamedTuple
 Tables = Mapping[str, Sequence[Sequence[Any]]]
 """The rows of each table."""
 
-FIRST_STEPS = 5_000_000
-"""Steps that a golden query may take in each database."""
-TIMES = 100
-"""How many times the golden query's steps a move may take."""
+FIRST_STEPS, TIMES = 5_000_000, 100
+"""Steps that a golden query may take in each database, and how many times its steps a move may take."""
 MOST_ROWS, MOST_CHARACTERS, MOST_CELL, MOST_QUERY = 10_000, 2_000_000, 20_000, 10_000
 TICK = 1_000  # steps between two looks at the budget
 SHOWN_CELL = 60
@@ -62,19 +60,17 @@ _CODES = {
     "SQLITE_TOOBIG": "it is too long, or makes a text that is",
     "SQLITE_NOMEM": "it needs too much memory",
 }
+_LIMITS = {
+    "LENGTH": MOST_CELL, "SQL_LENGTH": MOST_QUERY, "EXPR_DEPTH": 100, "COMPOUND_SELECT": 50, "COLUMN": 200,
+    "LIKE_PATTERN_LENGTH": 50, "ATTACHED": 0,
+}
 _CLOCK = sqlite3.connect(":memory:")
 
 Opened = tuple[sqlite3.Connection, "Reads"]
 
 
 class Ran(NamedTuple):
-    """What came of a query.
-
-    Args:
-        rows: Its rows; empty if it was stopped.
-        reason: Why it was stopped, a clause; empty if it was not.
-        steps: Steps that it took, to the next thousand.
-    """
+    """What came of a query: its rows, or the reason why it was stopped, a clause; steps to the next thousand."""
 
     rows: tuple[tuple[Any, ...], ...] = ()
     reason: str = ""
@@ -103,11 +99,7 @@ class Reads:
 
 
 def open_database(schema: str, tables: Tables, *, is_reversed: bool = False) -> Opened:
-    """A database that can only be read, with what watches it.
-
-    Args:
-        is_reversed: Whether tables are read the other way round where no order is asked for.
-    """
+    """A database that can only be read, whose tables may be read the other way round, with what watches it."""
     database = sqlite3.connect(":memory:", isolation_level=None)
     database.executescript(schema)
     for table, rows in tables.items():
@@ -116,17 +108,8 @@ def open_database(schema: str, tables: Tables, *, is_reversed: bool = False) -> 
             database.executemany(f"insert into {quoted(table)} values ({marks})", rows)
     for name in _DATES:
         database.create_function(name, -1, _given_time(name), deterministic=True)
-    limits = {
-        sqlite3.SQLITE_LIMIT_LENGTH: MOST_CELL,
-        sqlite3.SQLITE_LIMIT_SQL_LENGTH: MOST_QUERY,
-        sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 100,
-        sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 50,
-        sqlite3.SQLITE_LIMIT_COLUMN: 200,
-        sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 50,
-        sqlite3.SQLITE_LIMIT_ATTACHED: 0,
-    }
-    for limit, most in limits.items():
-        database.setlimit(limit, most)
+    for limit, most in _LIMITS.items():
+        database.setlimit(getattr(sqlite3, f"SQLITE_LIMIT_{limit}"), most)
     for pragma in ("query_only=1", "temp_store=2", "trusted_schema=0", "cache_size=-2000"):
         database.execute(f"pragma {pragma}")
     database.execute(f"pragma reverse_unordered_selects={int(is_reversed)}")
