@@ -61,8 +61,13 @@ _CODES = {
     "SQLITE_NOMEM": "it needs too much memory",
 }
 _LIMITS = {
-    "LENGTH": MOST_CELL, "SQL_LENGTH": MOST_QUERY, "EXPR_DEPTH": 100, "COMPOUND_SELECT": 50, "COLUMN": 200,
-    "LIKE_PATTERN_LENGTH": 50, "ATTACHED": 0,
+    "LENGTH": MOST_CELL,
+    "SQL_LENGTH": MOST_QUERY,
+    "EXPR_DEPTH": 100,
+    "COMPOUND_SELECT": 50,
+    "COLUMN": 200,
+    "LIKE_PATTERN_LENGTH": 50,
+    "ATTACHED": 0,
 }
 _CLOCK = sqlite3.connect(":memory:")
 
