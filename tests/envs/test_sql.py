@@ -362,7 +362,7 @@ def test_questions_of_a_data_set_are_played_and_those_that_cannot_be_are_counted
     with caplog.at_level(logging.WARNING):
         drawn = {task.generate(seed, split="validation").problem.statement for seed in range(5)}
     assert drawn == {"How many French?", "Names by age."}
-    assert left_out(task) == {
+    assert left_out(task, "validation") == {
         "its rows depend on the order of storage": 1,
         "its database is broken, or has a text that is not UTF-8": 1,
         "its database is missing": 1,

@@ -27,6 +27,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -141,14 +142,13 @@ class Sql(DataTask[SqlState]):
         return golden_of(self.suite(problem), problem.golden, problem.ordered)
 
     def why_not(self, problem: QueryProblem) -> str:
-        """Why a question cannot be played, a clause; empty if it can. Rows of data sets that cannot are counted."""
+        """Why a question cannot be played, a clause, and a warning; empty if it can."""
         try:
             why = self.golden(problem).why
         except BadDatabase as error:
             why = str(error)
-        if why and (self.databases, problem.digest) not in _LEFT_OUT:
-            _LEFT_OUT[self.databases, problem.digest] = why
-            logger.warning("%s, %r is not played: %s. %d are left out.", self.data, problem.id, why, len(_LEFT_OUT))
+        if why:
+            _warn(self.data, problem.id, why)
         return why
 
     def parse(self, reply: str) -> str | Unreadable:
@@ -222,12 +222,14 @@ class Sql(DataTask[SqlState]):
         return DataSet(str(self.data)) if self.data else DataSet(self.own, self.benchmark, self.remedy)
 
 
-_LEFT_OUT: dict[tuple[str | None, str], str] = {}
+@lru_cache(maxsize=4096)
+def _warn(data: str | None, id: str, why: str) -> None:
+    logger.warning("%s: %r is not played: %s.", data, id, why)
 
 
-def left_out(task: Sql) -> Counter[str]:
-    """The reasons for which rows were left out so far, with how many rows each."""
-    return Counter(why for (folder, _), why in _LEFT_OUT.items() if folder == task.databases)
+def left_out(task: Sql, split: str) -> Counter[str]:
+    """How many questions of a split cannot be played, by the reason. All of their golden queries are run."""
+    return Counter(filter(None, map(task.why_not, problems(str(task.data), split, task.layout))))  # type: ignore[arg-type]
 
 
 def results_text(graded: Graded) -> str:
