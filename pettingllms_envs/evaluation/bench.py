@@ -36,9 +36,7 @@ class InstanceSet:
 
     Args:
         source: `"published"`, `"data set"`, `"seeds"`, or `"row"` of one that was given by itself.
-        instances: Their seeds and options.
-        content: SHA-256 of what a data set's problems say, 64 hex digits, which changes with an edited row; None of
-            other sources.
+        content: SHA-256 of what a data set's problems say, 64 hex digits, which an edited row changes; else None.
     """
 
     source: str
@@ -52,11 +50,7 @@ class Bench:
 
     Args:
         env: Name of the environment with its version.
-        settings: Arguments it is made with.
-        agents: The spec of each agent, by the agent's name.
-        chosen: The problems.
         samples: Episodes on each problem.
-        rules: Limits of every episode.
     """
 
     env: str
@@ -67,7 +61,6 @@ class Bench:
     rules: RunLimits = field(default_factory=RunLimits)
 
     def make(self) -> Any:
-        """A new environment."""
         return pettingllms_envs.make(self.env, **self.settings)
 
     @property
@@ -77,7 +70,6 @@ class Bench:
         made = env.metadata.get("settings", {})
         for options in {repr(each.options): each.options for each in self.chosen.instances}.values():
             check_survives(options)
-        limit = self.rules.generated_tokens
         return {
             "env": self.env,
             "settings": to_json({**self.settings, **{name: made[name] for name in (STRICT_FORMAT,) if name in made}}),
@@ -90,10 +82,7 @@ class Bench:
                 **({} if self.chosen.content is None else {"content": self.chosen.content}),
             },
             "samples": self.samples,
-            "seed": self.rules.seed,
-            "max_steps": self.rules.max_steps,
-            "episode_tokens": self.rules.episode_tokens,
-            **({} if limit is None else {"generated_tokens": limit}),
+            **self.rules.recorded,
             "agents": {agent: spec.identity for agent, spec in self.agents.items()},
         }
 
@@ -147,7 +136,6 @@ def play(
 
     Raises:
         ValueError: An agent cannot be created, before anything is played; or the folder has another run.
-        OSError: The folder cannot be written.
     """
     env = bench.make()
     check_bots(bench.agents, env)
@@ -208,7 +196,6 @@ def choose(
     0.
 
     Args:
-        options: Further reset options.
         limit: Most problems; None is all that are known, else `DEFAULT_LIMIT`.
     """
     known = env.metadata.get("reset_options", {})
@@ -221,8 +208,9 @@ def choose(
             do = did_you_mean(option, known) or " Leave it out."
             raise ValueError(f"{name} has no option {option!r}; expected one of: {', '.join(known) or 'none'}.{do}")
     if options in ({}, {"split": "test"}) and not set(settings) - ANY_INSTANCE and has_published(name):
-        rows = [{key: row[key] for key in ("seed", "split", "level")} for row in published(name)][:limit]
-        return InstanceSet("published", tuple(_instance(i, **row) for i, row in enumerate(rows)))
+        rows = enumerate(published(name)[:limit])
+        found = (Instance(i, row["seed"], {key: row[key] for key in ("split", "level")}) for i, row in rows)
+        return InstanceSet("published", tuple(found))
     if "split" in known and "test" in known["split"]:
         options.setdefault("split", "test")
     num = env.metadata.get("num_instances")
@@ -272,9 +260,6 @@ def of_run(head: Mapping[str, Any], rows: Sequence[Row], name: str) -> Bench:
 
     Args:
         head: Its `run.json`.
-
-    Raises:
-        ValueError: The run is not a benchmark, or is incomplete or damaged; or its settings would start a program.
     """
     config = head["config"]
     if head["kind"] != "bench":
@@ -296,12 +281,7 @@ def of_run(head: Mapping[str, Any], rows: Sequence[Row], name: str) -> Bench:
             tuple(Instance(i, each["seed"], each["options"]) for i, each in sorted(instances.items())),
         ),
         samples=config["samples"],
-        rules=RunLimits(
-            seed=config["seed"],
-            max_steps=config["max_steps"],
-            episode_tokens=config["episode_tokens"],
-            generated_tokens=config.get("generated_tokens"),
-        ),
+        rules=RunLimits.of(config),
     )
     env = bench.make()
     if (recorded := config["instances"].get("content")) is not None:
@@ -369,7 +349,3 @@ def _content_digest(env: Any, instances: Sequence[Instance]) -> str:
         env.reset(seed=each.seed, options=dict(each.options) or None)
         whole.update(f"{content_of(env)}\n".encode("utf-8", "surrogatepass"))
     return whole.hexdigest()
-
-
-def _instance(index: int, *, seed: int, **options: Any) -> Instance:
-    return Instance(index, seed, options)

@@ -95,7 +95,6 @@ def play(
         workers: A worker pool to use instead of `num_threads` threads; it is closed at the end.
 
     Raises:
-        TypeError: An observation is not text.
         ValueError: The environment gave a reward that is not a finite number, or that `weigh` does not accept; or
             several replies are to be played from one state, and it declares that they cannot be.
         EnvironmentFailure: More than a fifth of the instances, and more than one or the only one, were dropped; or

@@ -63,7 +63,6 @@ class SudokuState(NamedTuple):
     """A puzzle and what was filled so far; each a text of digits row by row, 0 for an empty cell.
 
     Args:
-        clues: The puzzle.
         grid: The clues and the player's digits.
         solution: The only full grid with these clues. It is never shown.
     """
