@@ -65,8 +65,7 @@ class Seat(gymnasium.Env[Any, Any]):
             known = ", ".join(dict.fromkeys([*self._roles, *self._roles.values()]))
             raise ValueError(f"others names {', '.join(sorted(unknown))}; expected some of {known}. Rename them.")
         self.env, self.agent, self._others = env, agent, others
-        self.metadata = {"render_modes": [], **env.metadata}
-        self.render_mode = getattr(env, "render_mode", None)
+        self.metadata, self.render_mode = {"render_modes": [], **env.metadata}, getattr(env, "render_mode", None)
         space = env.observation_space(agent)
         self._is_text = isinstance(space, Dict) and "text" in space.keys() <= set(CARRIED)
         # No `Text`, of which an asynchronous vector's shared memory makes zeros.

@@ -559,6 +559,8 @@ class Shouting(Seat):
 def test_the_conformance_suite_runs_check_env(monkeypatch: pytest.MonkeyPatch) -> None:
     report = check(team, seeds=range(1), only=["gymnasium"])
     assert report["gymnasium"].detail == "check_env of the seat of drafter_0"
+    short = check(lambda: team(num_turns=1), seeds=range(1), only=["gymnasium"])["gymnasium"]
+    assert (short.status, short.detail[:43]) == ("skipped", "an episode is truncated after one step, whi")
     monkeypatch.setattr("pettingllms_envs.testing.pettingzoo_api.Seat", Shouting)
     failed = check(team, seeds=range(1), only=["gymnasium"])["gymnasium"]
     assert failed.status == "failed"

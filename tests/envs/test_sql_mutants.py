@@ -1,4 +1,4 @@
-"""Wrong queries: none passes the hidden databases, where one database lets a third of them pass."""
+"""Wrong queries: none passes the hidden databases, where one database lets a fifth of them pass."""
 
 from __future__ import annotations
 
