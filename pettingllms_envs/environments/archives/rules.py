@@ -75,17 +75,8 @@ _LINE = re.compile(rf"({SEARCH}|{SAY}|{ANSWER}):(.*)", re.I)
 
 
 class Words(NamedTuple):
-    """What the workflows call things.
-
-    Args:
-        member: The role that has an archive.
-        source: An archive.
-        search: What a member is asked to do in it.
-        job: The member's job, after what it can search.
-        answers: The answerer's job.
-        search_format: How a search is written.
-        found: What stands before what was found, and `nothing` where nothing was.
-    """
+    """What the workflows call things: the role that has an archive, an archive, what the role is asked to do in it,
+    its job after that, the answerer's, how a search is written, what stands before what was found, or in its place."""
 
     member: str
     source: str
