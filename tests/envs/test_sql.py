@@ -448,3 +448,11 @@ def test_order_counts_where_the_query_orders_its_own_rows(query: str, expected: 
 def test_settings_that_make_no_sense_raise(settings: dict[str, str], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         Sql(**settings)
+
+
+def test_a_row_or_an_id_needs_a_data_set() -> None:
+    for given in ({"row": {"question": "?"}}, {"problem": "7"}):
+        with pytest.raises(ValueError, match="Give data and databases, too"):
+            Sql().generate(0, **given)
+    with pytest.raises(ValueError, match="level is 5; expected one of"):
+        Sql().generate(0, level=5)

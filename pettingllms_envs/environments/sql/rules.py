@@ -118,9 +118,12 @@ class Sql(DataTask[SqlState]):
             row: The question itself, see `DataTask.drawn`.
         """
         check_choice("split", split, SPLITS)
-        if self.data is None and row is None:
+        if self.data is None:
             check_choice("level", level, (None, *LEVELS))
-            check_choice("problem", problem, (None,))
+            if row is not None or problem is not None:
+                raise ValueError(
+                    f"problem is {problem!r} and row {row!r}; expected none. Give data and databases, too."
+                )
             return SqlState(_own(seed, split, level))
         is_free, why, drawn = row is None and problem is None, "", None
         for at in range(len(problems(str(self.data), split, self.layout)) if is_free else 1):
