@@ -4,8 +4,7 @@ In each turn one librarian first searches, then sees what was found and tells th
 take turns. With `order="question"` the one whose archive has the first fact begins, and after as many turns as the
 question has hops (or more, `num_turns`) it is answered; the order then says which archive each hop needs. With
 `order="seed"` who begins is drawn by the seed, and there is one turn more: who cannot go on passes the name on.
-Messages are cut after `capacity` characters; the last two are shown. A lone agent has `archive` 0 or 1 or both, and
-with `answers_last` answers after the last search, as in a pair, instead of telling first.
+Messages are cut after `capacity` characters; the last two are shown.
 
 * `team`: `librarian_0` and `librarian_1`, each with the archive of its number, and an `answerer`, who is shown the
   question and messages, never a passage.
@@ -64,6 +63,7 @@ def library(
 
     Args:
         answers_last: Whether the one who searches last answers instead of telling.
+        delivers: Whether messages arrive.
         one_archive: Whether each search is in the archive of the turn alone.
         is_told: Whether a request to search names the archive that has the fact of the turn's step.
     """
@@ -156,6 +156,7 @@ def librarians(
     """`function_workflow` for the team of that name.
 
     Args:
+        of: Its librarians.
         late: What they are told of the additional turn if the seed draws who begins.
     """
 
@@ -214,25 +215,41 @@ def _forms(team: Any) -> Forms:
 
 @librarians("team", lambda team: BOTH, forms=_forms, answers_last=False)
 def LibrarianTeam(game: Game, order: str = "seed", capacity: int = 60) -> Questions:
-    """Two librarians and an answerer."""
+    """Two librarians and an answerer.
+
+    Args:
+        order: `"question"` or `"seed"`: what decides who begins.
+    """
     return (yield from library(game, order, BOTH))
 
 
 @librarians("pair", lambda team: BOTH, forms=_forms, answers_last=True)
 def LibrarianPair(game: Game, order: str = "seed", capacity: int = 60) -> Questions:
-    """Two librarians, the last of whom answers."""
+    """Two librarians, the last of whom answers.
+
+    Args:
+        order: `"question"` or `"seed"`: what decides who begins.
+    """
     return (yield from library(game, order, BOTH, answers_last=True))
 
 
 @librarians("cut", lambda team: BOTH, delivers=False, answers_last=False)
 def SilentLibrarians(game: Game, order: str = "seed") -> Questions:
-    """Two librarians and an answerer, none of whose messages arrive."""
+    """Two librarians and an answerer, none of whose messages arrive.
+
+    Args:
+        order: `"question"` or `"seed"`: what decides who begins.
+    """
     return (yield from library(game, order, BOTH, delivers=False))
 
 
 @librarians("cut_pair", lambda team: BOTH, delivers=False, answers_last=True)
 def SilentPair(game: Game, order: str = "seed") -> Questions:
-    """Two librarians, the last of whom answers, and no message arrives."""
+    """Two librarians, the last of whom answers, and no message arrives.
+
+    Args:
+        order: `"question"` or `"seed"`: what decides who begins.
+    """
     return (yield from library(game, order, BOTH, delivers=False, answers_last=True))
 
 
@@ -240,7 +257,13 @@ def SilentPair(game: Game, order: str = "seed") -> Questions:
 def LoneLibrarian(
     game: Game, order: str = "seed", capacity: int = 60, archive: int = ARCHIVES[0], answers_last: bool = False
 ) -> Questions:
-    """One librarian of one archive."""
+    """One librarian of one archive.
+
+    Args:
+        order: `"question"` or `"seed"`: what decides who begins.
+        archive: 0 or 1.
+        answers_last: Whether it answers after the last search, as in a pair, instead of telling first.
+    """
     return (yield from library(game, order, {LIBRARIAN: (archive,)}, answers_last=answers_last))
 
 
@@ -249,7 +272,12 @@ FULL: Librarians = {LIBRARIAN: ARCHIVES}
 
 @librarians("full", lambda team: FULL, late=EARLY_JOB)
 def FullLibrarian(game: Game, order: str = "seed", capacity: int = 60, answers_last: bool = False) -> Questions:
-    """One librarian of both archives."""
+    """One librarian of both archives.
+
+    Args:
+        order: `"question"` or `"seed"`: what decides who begins.
+        answers_last: Whether it answers after the last search, as in a pair, instead of telling first.
+    """
     return (yield from library(game, order, FULL, answers_last=answers_last))
 
 
@@ -258,6 +286,10 @@ def DirectedLibrarian(game: Game, order: str = "seed", capacity: int = 60, answe
     """One librarian of both archives, who searches both and is told which one has the fact of the turn's step.
 
     Beside `full` it shows what knowing the archive is worth, beside `routed` what being shown the other one costs.
+
+    Args:
+        order: `"question"` or `"seed"`: what decides who begins.
+        answers_last: Whether it answers after the last search, as in a pair, instead of telling first.
     """
     return (yield from library(game, order, FULL, answers_last=answers_last, is_told=True))
 
@@ -267,6 +299,10 @@ def RoutedLibrarian(game: Game, order: str = "seed", capacity: int = 60, answers
     """One librarian of both archives, who in each turn searches the one that the team would search.
 
     It is told that in the request, and nothing else; so beside `full` it shows what the team's order is worth.
+
+    Args:
+        order: `"question"` or `"seed"`: what decides who begins.
+        answers_last: Whether it answers after the last search, as in a pair, instead of telling first.
     """
     return (yield from library(game, order, FULL, answers_last=answers_last, one_archive=True))
 

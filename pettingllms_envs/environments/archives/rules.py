@@ -22,7 +22,8 @@ one fact: they are a uniform random bijection), and a chain has no step twice. G
 question, the last hop in the other archive leads to each entity with the same probability, and so does the chain,
 whose remaining hops are bijections. So who reads one archive alone, or gets no messages, is right in 1 of `size`
 episodes at most: `Archives.lone_bound()`. It is a share of fresh worlds: an agent that has seen the worlds of public
-seeds, or may make them, is not bound by it. A team is always right: a search finds what its archive says of a name.
+seeds, or may make them, is not bound by it. A team is always right, since a search for a name finds what its archive
+says about it.
 Blind bound: agents to whom all relations are one word cannot tell the facts^hops readings of the question apart, all
 equally likely, and are right at most as often as the most of them agree: `Archives.blind_bound()`. With one fact it
 is 1, so that a team never has to read the question: who passes on the other name of what it is shown is always right.
@@ -111,7 +112,8 @@ class Archives(OpenTask[ArchivesState]):
             that knows the order of the archives need not read the question.
         results: Most passages that a search shows of an archive, `facts` to 10.
         wording: `"english"`, or `"symbols"` for short prompts of few words.
-        communication_reward: Whether searches and messages are paid for what they find and tell: `found`, `told`.
+        communication_reward: Whether searches and messages are paid for what they find and tell, by `found` and
+            `told`.
     """
 
     hops: int = 2

@@ -5,7 +5,8 @@ wrote. Move: a program, which takes the place of the one before. Value: the shar
 all of them. No verdict of a golden test is ever shown to an agent, and no reward depends on how long an episode is.
 
 Instances: the problems of a data set in the order of their digests; see `pettingllms_envs.datasets.sampling_order`.
-Training may grade on a fixed sample of each problem's tests (`train_tests`); validation and test use all of them.
+Training may grade on a fixed sample of each problem's tests (`train_tests`); validation and test use all, public and
+private.
 """
 
 from __future__ import annotations
