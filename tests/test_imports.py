@@ -45,7 +45,7 @@ JUDGING = {"pettingllms_envs.datasets", "pettingllms_envs.graders", "pettingllms
 ALLOWED_IMPORTS = {
     "core.py": {"pettingllms_envs.features", "pettingllms_envs.observations", "pettingllms_envs.suggestions"},
     "features.py": set(),
-    "doors.py": {"pettingzoo"},
+    "doors.py": {"gymnasium", "pettingzoo"},
     "bounds.py": set(),
     "published.py": {"pettingllms_envs.doors"},
     "prompts.py": {"pettingllms_envs.observations"},
@@ -105,7 +105,7 @@ ALLOWED_IMPORTS = {
         "pettingllms_envs.agents",
         "pettingllms_envs.episodes",
         "pettingllms_envs.observations",
-        "pettingllms_envs",
+        "pettingllms_envs.registry",
         FEATURES,
         PROMPTS,
     }

@@ -23,6 +23,7 @@ from pettingllms_envs.agents.spec import AgentSpec, assign, option
 from pettingllms_envs.commands import INTERRUPTED, made, refuse, say, setting, settings, user_errors
 from pettingllms_envs.episodes.episode import RunLimits
 from pettingllms_envs.episodes.files import RUN, read_header
+from pettingllms_envs.episodes.observing import roles_of
 from pettingllms_envs.episodes.players import player_of
 from pettingllms_envs.evaluation import bench as benches
 from pettingllms_envs.evaluation import data_label, teams
@@ -100,7 +101,7 @@ def asked(args: argparse.Namespace) -> tuple[Any, Any]:
         bench = benches.Bench(
             env=name,
             settings=chosen_settings,
-            agents=specs(args, benches.roles_of(env)),
+            agents=specs(args, roles_of(env)),
             chosen=chosen,
             samples=args.samples,
             rules=RunLimits.of(vars(args)),

@@ -175,20 +175,8 @@ class EpisodeRecorder:
         name, number = self.env.agent_selection, len(self.steps)
         self.asked = name
         seed = derived_seed(rules.seed, self.instance.key, sample, name, number)
-        observation = self.env.observe(name)
-        prompt = read_observation(observation, agent=name)
-        step = self._fields(name, prompt)
-        request = Request(
-            env=self.env,
-            agent=name,
-            messages=prompt.messages,
-            tools=prompt.tools,
-            limits=limits_of(observation),
-            seed=seed,
-            instance=self.instance.index,
-            sample=sample,
-            step=number,
-        )
+        request = request_to(self.env, seed=seed, instance=self.instance.index, sample=sample, step=number)
+        step = self._fields(name, request)
         clock = time.perf_counter()
         self.is_asking = True
         check_carried(agent, request)
@@ -207,7 +195,7 @@ class EpisodeRecorder:
         """The fields of a step's record that describe the state before the reply."""
         return self._fields(agent, read_observation(self.env.observe(agent), agent=agent))
 
-    def _fields(self, agent: str, prompt: Prompt) -> dict[str, Any]:
+    def _fields(self, agent: str, prompt: Prompt | Request) -> dict[str, Any]:
         for image in images_of(prompt.messages):
             self._keep(image)
         fields = {"agent": agent, "turn": self._turn_of(agent), "state": observing.state_hash(self.env)}
@@ -278,6 +266,24 @@ class EpisodeRecorder:
     def _turn_of(self, agent: str) -> int:
         """The environment's number of the agent's turn or, without one, how often the agent has been asked."""
         return self._turns.get(agent, 1 + len([step for step in self.steps if step["agent"] == agent]))
+
+
+def request_to(env: Any, *, seed: int, step: int, instance: int = 0, sample: int = 0) -> Request:
+    """The request for the acting agent's reply, see `Request`; an error says what is wrong with its observation."""
+    agent = env.agent_selection
+    observation = env.observe(agent)
+    prompt = read_observation(observation, agent=agent)
+    return Request(
+        env=env,
+        agent=agent,
+        messages=prompt.messages,
+        tools=prompt.tools,
+        limits=limits_of(observation),
+        seed=seed,
+        instance=instance,
+        sample=sample,
+        step=step,
+    )
 
 
 def _with_counts(reply: str, step: Mapping[str, Any]) -> CountedReply:

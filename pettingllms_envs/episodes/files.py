@@ -24,9 +24,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any, BinaryIO
 
-from pettingllms_envs import recorded_settings
 from pettingllms_envs.episodes import schema
 from pettingllms_envs.episodes.origin import origin
+from pettingllms_envs.registry import recorded_settings
 
 
 FORMAT = 1

@@ -15,12 +15,11 @@ from pettingllms_envs.agents.base import Agent
 from pettingllms_envs.agents.spec import AgentSpec, from_identity
 from pettingllms_envs.episodes.episode import Instance, RunLimits
 from pettingllms_envs.episodes.files import ANY_INSTANCE, REPORT, Row, check_starts_nothing, header, write_json
-from pettingllms_envs.episodes.observing import content_of, problem_of, workflow_of
+from pettingllms_envs.episodes.observing import content_of, problem_of, roles_of
 from pettingllms_envs.episodes.schema import of_bench_config
 from pettingllms_envs.evaluation import data_label, metrics
-from pettingllms_envs.evaluation.agent_pools import WITHOUT_MODEL, open_all
+from pettingllms_envs.evaluation.agent_pools import WITHOUT_MODEL, check_bots, open_all
 from pettingllms_envs.evaluation.runner import Folder, Plan, RunResult, instances_digest, run
-from pettingllms_envs.features import HasBotRoles
 from pettingllms_envs.published import published, published_files
 from pettingllms_envs.settings import STRICT_FORMAT, check_survives, to_json
 from pettingllms_envs.suggestions import did_you_mean
@@ -139,7 +138,7 @@ def play(
         ValueError: An agent cannot be created, before anything is played; or the folder has another run.
     """
     env = bench.make()
-    _check_bots(bench.agents, env)
+    check_bots(bench.agents, env)
     pools = open_all(bench.agents, concurrency)
     try:
         label = label_of(bench, env)
@@ -169,19 +168,6 @@ def play(
     if ended.refused and not ended.rows:
         raise ValueError(ended.why)
     return BenchResult(head, report, ended, is_kept)
-
-
-def _check_bots(agents: Mapping[str, AgentSpec], env: Any) -> None:
-    """Raise ValueError if a bot is to play an agent that it cannot."""
-    workflow, roles = workflow_of(env), roles_of(env)
-    for agent, name in ((agent, spec.target) for agent, spec in agents.items() if spec.kind == "bot"):
-        plays = not isinstance(workflow, HasBotRoles) or roles[agent] in workflow.bot_roles
-        known = env.metadata.get("bots", ()) if plays else ()
-        if name is not None and name not in known:
-            raise ValueError(
-                f"{agent} is to be played by the bot {name!r}; expected one of {env.metadata['name']} for the "
-                f"{roles[agent]}: {', '.join(known) or 'it has none'}. Choose another agent."
-            )
 
 
 def _was_answered(bench: Bench, ended: RunResult) -> bool:
@@ -321,12 +307,6 @@ def with_options(bench: Bench, kind: str, options: Mapping[str, Any]) -> Bench:
         for agent, spec in bench.agents.items()
     }
     return replace(bench, agents=agents)
-
-
-def roles_of(env: Any) -> dict[str, str]:
-    """The role of each agent, `{"planner_0": "planner"}`; where `metadata["roles"]` has none, it is its own role."""
-    known = env.metadata.get("roles", {})
-    return {agent: known.get(agent, agent) for agent in env.possible_agents}
 
 
 def words_of(env: Any) -> str | None:

@@ -14,8 +14,8 @@ from dataclasses import fields, replace
 
 import pettingllms_envs
 from pettingllms_envs.agents.spec import AgentSpec
-from pettingllms_envs.episodes.observing import workflow_of
-from pettingllms_envs.evaluation.bench import Bench, roles_of
+from pettingllms_envs.episodes.observing import roles_of, workflow_of
+from pettingllms_envs.evaluation.bench import Bench
 
 
 SOLO = "single"

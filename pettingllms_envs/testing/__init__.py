@@ -50,7 +50,7 @@ from pettingllms_envs.testing.observations import (
     check_options,
 )
 from pettingllms_envs.testing.pairs import check_pairs
-from pettingllms_envs.testing.pettingzoo_api import check_parallel, check_pettingzoo
+from pettingllms_envs.testing.pettingzoo_api import check_gymnasium, check_parallel, check_pettingzoo
 from pettingllms_envs.testing.play import Case, Failed, Skipped, Start, Warned, reply_pool
 from pettingllms_envs.testing.potential import check_potential
 from pettingllms_envs.testing.questions import check_questions
@@ -87,6 +87,7 @@ CHECKS: Mapping[str, Callable[[Case], str]] = {
     "pairs of roles": check_pairs,
     "potential": check_potential,
     "wrappers": check_wrappers,
+    "gymnasium": check_gymnasium,
     "images": check_images,
     "tools": check_tools,
     "channel": check_channel,

@@ -126,6 +126,7 @@ class Archives(OpenTask[ArchivesState]):
     """Of `look_alikes`: the step that is another one in all worlds, and by how much, see `World`."""
 
     name: ClassVar[str] = "archives"
+    single_agent: ClassVar[str] = "full"
     blind_replies: ClassVar[tuple[str, ...]] = (
         "Search: guild",
         "Search: the river of a town",

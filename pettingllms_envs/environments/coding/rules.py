@@ -69,6 +69,7 @@ class Coding(DataTask[CodingState]):
     cpu: float | None = None
     packages: tuple[str, ...] = ()
 
+    single_agent: ClassVar[str] = "single"
     blind_replies: ClassVar[tuple[str, ...]] = blind_replies()
 
     def __post_init__(self) -> None:

@@ -101,6 +101,7 @@ class Hanabi(CooperativeTask[HanabiState]):
     wording: str = "english"
 
     name: ClassVar[str] = "hanabi"
+    single_agent: ClassVar[str] = "ad_hoc"
     instance_fields: ClassVar[Mapping[str, tuple[object, ...]]] = {"split": SPLITS, "level": tuple(VARIANTS)}
     bots: ClassVar[tuple[str, ...]] = tuple(BOTS)
 

@@ -67,6 +67,7 @@ class HiddenBench(DataTask[ProfileState]):
     """The task. Its state is a `ProfileState`, its move the text of a vote."""
 
     name: ClassVar[str] = "hidden_bench"
+    single_agent: ClassVar[str] = "full"
     own: ClassVar[str] = "own:hidden_bench"
     benchmark: ClassVar[str] = "HiddenBench"
     remedy: ClassVar[str] = (

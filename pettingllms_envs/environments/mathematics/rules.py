@@ -53,6 +53,7 @@ class AnswerState(NamedTuple):
 class Answering(DataTask[AnswerState]):
     """The task; its state is an `AnswerState`, its move the text of an answer."""
 
+    single_agent: ClassVar[str] = "single"
     golden_kind: ClassVar[str | None] = None
 
     @property

@@ -105,6 +105,7 @@ class NoteTaking(OpenTask[NoteTakingState]):
     communication_reward: bool = True
 
     name: ClassVar[str] = "note_taking"
+    single_agent: ClassVar[str] = "full"
     blind_replies: ClassVar[tuple[str, ...]] = ("Notes:", "Notes: 0", "Say: 0", "Say: 1", "Answer: 0", "Answer: 1")
 
     def __post_init__(self) -> None:

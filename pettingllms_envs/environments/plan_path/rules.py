@@ -57,6 +57,7 @@ class PlanPath(MovesTask[PlanPathState]):
 
     name: ClassVar[str] = generator.NAME
     version: ClassVar[int] = generator.VERSION
+    single_agent: ClassVar[str] = "single"
     symbols: ClassVar[str] = "@G#."
     legend: ClassVar[str] = (
         "'@' is the blue disc, 'G' the green square, '#' a dark cell, '.' a light one, with or without a ring."

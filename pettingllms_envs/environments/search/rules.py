@@ -109,6 +109,7 @@ class Search(DataTask[SearchState]):
     retriever: Retriever | None = field(default=None, repr=False, compare=False)
 
     name: ClassVar[str] = "search"
+    single_agent: ClassVar[str] = "single"
     own: ClassVar[str] = "own:hotpot_qa"
     benchmark: ClassVar[str] = "HotpotQA"
     remedy: ClassVar[str] = (

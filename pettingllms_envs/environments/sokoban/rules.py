@@ -97,6 +97,7 @@ class Sokoban(MovesTask[SokobanState]):
     max_distance: int | None = None
 
     name: ClassVar[str] = "sokoban"
+    single_agent: ClassVar[str] = "single"
     symbols: ClassVar[str] = "@+$*.#-"
     legend: ClassVar[str] = (
         "'@' is the blue disc, '+' the same on a green cell, '$' a brown square, '*' a green one, '.' a green ring, "

@@ -88,6 +88,7 @@ class Sudoku(OpenTask[SudokuState]):
     max_empty: int | None = None
 
     name: ClassVar[str] = "sudoku"
+    single_agent: ClassVar[str] = "single"
     symbols: ClassVar[str] = ".123456789"
     legend: ClassVar[str] = "A cell without a digit is '.', and boxes are in two shades."
     instance_fields: ClassVar[Mapping[str, tuple[object, ...]]] = OF_BOARDS

@@ -65,6 +65,7 @@ def run_of(model: str, *, supervised: dict[str, Any], **fields: Any) -> Run:
     return Run(cell=cell, config={"train": train, "trained": True, "prepare": None, **more})
 
 
+@pytest.mark.slow
 def test_a_run_imitates_each_reply_as_often_as_it_says_and_evaluates_what_has_learned_it(
     roomy_path: str, tmp_path: Path
 ) -> None:
