@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from pettingllms_envs.core import UNREADABLE_PENALTY, Executor, Role, Unreadable, best_reply, team_return
@@ -62,7 +63,7 @@ def proposals(
     """
     task, (proposer, planner) = game.task, game.members
     while game.turns_left:
-        move, words = read((yield Ask(proposer, game.situation(), oracle, ())))
+        move, words = read((yield Ask(proposer, game.situation, oracle, ())))
         credited = team_return(task, game.state)
         if isinstance(move, Unreadable):
             game.pay(proposer, "format", UNREADABLE_PENALTY)
@@ -74,7 +75,7 @@ def proposals(
             for name, value in paid.items() if step_rewards else ():
                 game.pay(proposer, name, value)
             words += f"The {proposer} proposes: {task.describe(game.state, move, after, proposed=True)}"
-        reply = yield Ask(planner, game.situation(words), keeps=credited)
+        reply = yield Ask(planner, partial(game.situation, words), keeps=credited)
         if step_rewards:
             game.play(reply, planner)
             game.pay(proposer, "settle", team_return(task, game.state) - credited)
