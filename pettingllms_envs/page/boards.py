@@ -8,10 +8,10 @@ from typing import Any
 
 import pettingllms_envs
 from pettingllms_envs.aec import TextEnv
+from pettingllms_envs.boards import Board
 from pettingllms_envs.core import Tool, ToolResult
 from pettingllms_envs.episodes.files import made_with
 from pettingllms_envs.episodes.observing import has_states_of, workflow_of
-from pettingllms_envs.features import Board
 from pettingllms_envs.teams.designed import Designed
 from pettingllms_envs.teams.designs import Limits
 from pettingllms_envs.tools import make_tool

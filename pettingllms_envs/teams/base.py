@@ -17,7 +17,7 @@ messages; roles whose messages are not paid for themselves are `delayed`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, NamedTuple
 
@@ -27,7 +27,6 @@ from pettingllms_envs.core import (
     State,
     Task,
     Transition,
-    Unreadable,
     best_reply,
     check_whole,
     part_ranges,
@@ -66,14 +65,6 @@ class BaseWorkflow(Generic[State, Move]):
     def ranges(self) -> Mapping[str, tuple[float, float]]:
         """Progress, success, format and the task's costs."""
         return part_ranges(self.task)
-
-
-def move_of_kind(move: Any, kinds: Sequence[str]) -> tuple[Any, str]:
-    """A parsed move, if it is of one of these kinds, or None and why the reply is unreadable."""
-    if isinstance(move, Unreadable):
-        return None, move.reason
-    expected = " or ".join(f"'{kind.title()}:'" for kind in kinds)
-    return (move, "") if move.kind in kinds else (None, f"its last line does not begin with {expected}")
 
 
 class TurnState(NamedTuple, Generic[State]):

@@ -19,8 +19,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from pettingllms_envs.core import check_whole
-from pettingllms_envs.quoting import quote
-from pettingllms_envs.replies.fences import without_thoughts
 from pettingllms_envs.state_digest import Reported
 
 
@@ -41,6 +39,8 @@ class Sent(NamedTuple):
     @property
     def shown(self) -> str:
         """The message quoted, for a prompt."""
+        from pettingllms_envs.quoting import quote  # only those pay for it whose roles write to each other
+
         return f"The {self.sender} wrote:\n{quote(self.text)}" if self.text else f"The {self.sender} wrote nothing."
 
 
@@ -71,6 +71,8 @@ class Channel:
 
     def send(self, sender: str, reply: str) -> Sent:
         """What arrives of a reply: not its thoughts, and no white space around it."""
+        from pettingllms_envs.replies.fences import without_thoughts
+
         text = "\n".join(map(_visible, without_thoughts(reply).expandtabs(4).splitlines()))
         if self.alphabet:
             text = "".join(letter for letter in text if letter in self.alphabet)

@@ -21,9 +21,10 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from pettingllms_envs.boards import HasSymbols
 from pettingllms_envs.core import Role, Unreadable
-from pettingllms_envs.features import Form, Forms, HasSymbols
 from pettingllms_envs.replies.reading import NOTES
+from pettingllms_envs.teams.forms import Form, Forms
 from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
 from pettingllms_envs.views import board_picture
 

@@ -12,11 +12,10 @@ from functools import cache, cached_property, partial
 from typing import ClassVar
 
 from pettingllms_envs.core import Role, ToolResult, ToolSpec, Unreadable, best_reply, check_whole
-from pettingllms_envs.features import HasTools
 from pettingllms_envs.quoting import quote
 from pettingllms_envs.replies import fenced_blocks
 from pettingllms_envs.teams.channels import Channel
-from pettingllms_envs.teams.designs import Design, Member
+from pettingllms_envs.teams.designs import Design, HasTools, Member
 from pettingllms_envs.teams.functions import Ask, Game, JoiningFunctionWorkflow, Questions
 from pettingllms_envs.teams.tool_calls import called, manual_of
 from pettingllms_envs.tools import make_tool

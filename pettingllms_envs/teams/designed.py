@@ -25,13 +25,14 @@ from functools import cached_property, partial
 from typing import ClassVar
 
 from pettingllms_envs.core import UNREADABLE_PENALTY, Role, check_choice, check_whole
-from pettingllms_envs.features import HasDisguise, HasTools
 from pettingllms_envs.observations import Observation
 from pettingllms_envs.quoting import quote_inline
 from pettingllms_envs.teams.design_team import MEMBER, MEMBER_JOB, DesignTeam
 from pettingllms_envs.teams.designs import (
     JOBS,
     Design,
+    HasDisguise,
+    HasTools,
     Limits,
     Member,
     example,

@@ -58,7 +58,6 @@ from pettingllms_envs.core import (
     play,
     system_prompt,
 )
-from pettingllms_envs.features import Forms
 from pettingllms_envs.observations import Observation, Prompt
 from pettingllms_envs.replies.reading import NOTES
 from pettingllms_envs.state_digest import Reported
@@ -636,7 +635,7 @@ def function_workflow(
     join_when_asked: bool = False,
     cyclic: bool = False,
     legal: Mapping[str, Sequence[object]] | None = None,
-    forms: Callable[[Any], Forms] | None = None,
+    forms: Callable[[Any], Any] | None = None,
     bots: Mapping[str, Callable[[Any, FunctionState], str]] | None = None,
     **members: Any,
 ) -> Callable[[Script], type[FunctionWorkflow]]:
@@ -660,7 +659,7 @@ def function_workflow(
             every agent in every episode: one that was not asked is not paid, and no agent of the episode.
         cyclic: Whether every agent is asked once in each turn, in the order of the roles.
         legal: Values that settings can have: a range, or all that there are.
-        forms: What the team is compared with, see `pettingllms_envs.features.HasForms`.
+        forms: What the team is compared with, see `pettingllms_envs.teams.forms`.
         bots: Players written as rules, by name: each makes the reply to the question of a state.
         members: Whatever else a class of workflows has, as in a class statement: a `completed`, `state_form=3`.
 

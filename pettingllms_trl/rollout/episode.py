@@ -26,10 +26,10 @@ from typing import Any, NamedTuple
 
 from pettingllms_envs.branching import SavedState, save_state
 from pettingllms_envs.copying import copy_env
-from pettingllms_envs.features import CountedReply
 from pettingllms_envs.observations import Image
 from pettingllms_envs.pictures import with_known_images
 from pettingllms_envs.prompts import followup_of, images_of, limits_of, read_observation
+from pettingllms_envs.replies.counted import CountedReply
 from pettingllms_trl.records import (
     Candidate,
     Choose,

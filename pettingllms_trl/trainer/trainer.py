@@ -42,14 +42,12 @@ from pettingllms_trl.checkpoints.checkpointer import Checkpointer
 from pettingllms_trl.config import MultiAgentGRPOConfig, override_args
 from pettingllms_trl.console import TrainingTable
 from pettingllms_trl.credit.reward_functions import RewardFunction
-from pettingllms_trl.credit.reward_models import load_reward_model
 from pettingllms_trl.credit.selection import num_tokens
 from pettingllms_trl.engines import folder_sampling
 from pettingllms_trl.engines.factory import kind_of
 from pettingllms_trl.engines.prefix_cache import MAX_BYTES, PrefixCache
 from pettingllms_trl.engines.transformers import LocalSampler
 from pettingllms_trl.engines.weight_store import CountsSteps
-from pettingllms_trl.image_gain import image_gains, with_other_images
 from pettingllms_trl.imitation.rounds import Rounds
 from pettingllms_trl.pixels import naming_torchvision
 from pettingllms_trl.policies.codecs import PolicyCodec
@@ -271,7 +269,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
             set_seed(args.seed, device_specific=True)  # an engine may have seeded the process again
             # TRL's name for any engine: from here on it corrects for the sampler, of which a likelihood knows nothing.
             self.use_vllm = args.imitate is None
-        setup.rewards.load(partial(load_reward_model, args=args, device=self.accelerator.device))
+        setup.rewards.load(args, self.accelerator.device)
         self.collector = RolloutCollector(
             setup,
             self.accelerator,
@@ -472,6 +470,8 @@ class MultiAgentGRPOTrainer(TRLHooks):
         self.reporter.observe(generation, advantages, of_continuations, step=step)
 
     def _image_gains(self, decisions: Sequence[Decision]) -> dict[str, float]:
+        from pettingllms_trl.image_gain import image_gains, with_other_images
+
         policy_of, inputs = self.routing.of_agent, self.image_inputs
         swapped = with_other_images(
             [decision for decision in decisions if policy_of[decision.agent] in inputs],

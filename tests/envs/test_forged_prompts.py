@@ -192,7 +192,7 @@ ENVIRONMENTS: dict[str, tuple[Callable[[], TextEnv], ...]] = {
     "search.searchers": (made("search"),),
     "mathematics.single_reasoner": (lambda: TextEnv(SingleReasoner(Sums(), tools=True, executor=echo)),),
     "teams.tool_calls": tuple(made("plan_path", role_tools=[ECHO], tool_calls=style) for style in TOOL_CALLS),
-    "teams.proposal": (made("plan_path", workflow="tool_plan", executor=echo),),
+    "teams.tool_plan": (made("plan_path", workflow="tool_plan", executor=echo),),
     "mathematics.tool_reasoner": (lambda: TextEnv(ToolReasoner(Sums(), executor=echo)),),
     "teams.tools": (lambda: TextEnv(ToolReasoner(Sums(), executor=echo)),),
 }

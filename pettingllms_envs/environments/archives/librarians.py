@@ -27,9 +27,9 @@ from typing import Any
 from pettingllms_envs.core import UNREADABLE_PENALTY, Role, check_choice
 from pettingllms_envs.environments.archives.rules import ANSWER, MOST_QUERY, SAY, SEARCH, Archives, ArchivesMove
 from pettingllms_envs.environments.archives.world import ARCHIVES, archive_of, drawn_archive
-from pettingllms_envs.features import Form, Forms
-from pettingllms_envs.teams.base import move_of_kind
+from pettingllms_envs.replies.moves import move_of_kind
 from pettingllms_envs.teams.channels import Sent
+from pettingllms_envs.teams.forms import Form, Forms
 from pettingllms_envs.teams.functions import Ask, Game, Questions, Script, function_workflow
 
 

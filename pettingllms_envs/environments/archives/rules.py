@@ -43,11 +43,9 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from pettingllms_envs.bounds import BlindPolicy
 from pettingllms_envs.core import SPLITS, ToolResult, ToolSpec, Unreadable, check_choice, check_whole
-from pettingllms_envs.environments.archives.blind import blind_policies
 from pettingllms_envs.environments.archives.world import (
     ARCHIVES,
     STEPS,
@@ -62,6 +60,10 @@ from pettingllms_envs.environments.archives.world import (
 from pettingllms_envs.instances import seeded
 from pettingllms_envs.replies import match_last_line
 from pettingllms_envs.tasks.base import OpenTask
+
+
+if TYPE_CHECKING:
+    from pettingllms_envs.bounds import BlindPolicy
 
 
 SEARCH, SAY, ANSWER = "search", "say", "answer"
@@ -161,6 +163,8 @@ class Archives(OpenTask[ArchivesState]):
     @property
     def blind_policies(self) -> Mapping[str, BlindPolicy]:
         """See `blind`."""
+        from pettingllms_envs.environments.archives.blind import blind_policies  # only checks ask for them
+
         return blind_policies(self.facts)
 
     def look_alikes(self, state: ArchivesState, settings: Mapping[str, Any]) -> Sequence[Archives]:

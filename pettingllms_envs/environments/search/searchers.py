@@ -17,8 +17,8 @@ from typing import Any
 from pettingllms_envs.core import UNREADABLE_PENALTY, Role
 from pettingllms_envs.environments.search.rules import ANSWER, ASK, MOST_QUERY, SEARCH, SearchMove, SearchState
 from pettingllms_envs.quoting import quote
-from pettingllms_envs.retrieval import Passage
-from pettingllms_envs.teams.base import move_of_kind
+from pettingllms_envs.replies.moves import move_of_kind
+from pettingllms_envs.retrieval.passages import Passage
 from pettingllms_envs.teams.channels import Channel
 from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
 

@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
+from pettingllms_envs.boards import Tile
 from pettingllms_envs.core import SPLITS, check_choice, check_whole
 from pettingllms_envs.environments.sokoban.bound import Position, cells_of, lower_bound
 from pettingllms_envs.environments.sokoban.generator import Difficulty, Start, draws, levels
@@ -37,7 +38,6 @@ from pettingllms_envs.environments.sokoban.levels import read_level
 from pettingllms_envs.environments.sokoban.solver import SearchLimitError, solve
 from pettingllms_envs.environments.sokoban.table import Table, distance, table_of
 from pettingllms_envs.environments.sokoban.text import STEPS, places_of, pushed, show_room
-from pettingllms_envs.features import Tile
 from pettingllms_envs.instances import seeded
 from pettingllms_envs.replies import LETTERS
 from pettingllms_envs.tasks.grid import BUMP, STEP, MovesTask, check_most
