@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import operator
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -55,10 +56,10 @@ def _with_digests(value: Any) -> Any:
         return _Digest(value)
     if isinstance(value, Mapping):
         found = {_with_digests(key): _with_digests(each) for key, each in value.items()}
-        return value if all(map(_is, found.values(), value.values())) else found
+        return value if all(map(operator.is_, found.values(), value.values())) else found
     if isinstance(value, list | tuple):
         items = [_with_digests(each) for each in value]
-        if all(map(_is, items, value)):
+        if all(map(operator.is_, items, value)):
             return value
         make = getattr(type(value), "_make", type(value))  # of a named tuple
         return make(items)
@@ -69,7 +70,3 @@ def _with_digests(value: Any) -> Any:
             return value
         return (type(value).__qualname__, *zip(fields, items, strict=True))
     return value
-
-
-def _is(one: Any, other: Any) -> bool:
-    return one is other

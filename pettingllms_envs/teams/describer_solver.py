@@ -49,7 +49,7 @@ def _checked(team: Any) -> Mapping[str, Any]:
     if not isinstance(team.task, HasSymbols):
         raise ValueError(
             f"the task {team.task.name!r} has no symbols to describe a board with; expected symbols, legend and "
-            "rows(state), see features.HasSymbols. Write them, or take another workflow."
+            "rows(state), see boards.HasSymbols. Write them, or take another workflow."
         )
     return {}
 

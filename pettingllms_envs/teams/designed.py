@@ -68,7 +68,7 @@ class Designed(DesignTeam):
         member_cost: What the designer pays for each member, from 0 to 0.2, so that a design that cannot be read is
             never cheaper than a team of one; for `max_members` less than a success.
         disguised: Whether the designer is shown a question with other numbers, names or another map, see
-            `features.HasDisguise`.
+            `designs.HasDisguise`.
 
     Raises:
         ValueError: As `DesignTeam`; or the task cannot be disguised.

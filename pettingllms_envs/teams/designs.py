@@ -17,8 +17,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from pettingllms_envs.core import Unreadable
-from pettingllms_envs.replies import END_OF_THINKING
-from pettingllms_envs.replies.fences import without_thoughts
+from pettingllms_envs.replies.fences import END_OF_THINKING, without_thoughts
 from pettingllms_envs.tools.calls import strict_json
 
 

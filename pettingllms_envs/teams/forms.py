@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 
 class Form(NamedTuple):
@@ -22,6 +22,9 @@ class Form(NamedTuple):
 class Forms(NamedTuple):
     """The forms that show what cooperation is worth; None, or no form, where there is none.
 
+    A workflow that has some has the attribute `forms`; what they do not set is as in the team's environment, as far as
+    their workflow has it. An environment that `assemble` did not make has them in `metadata["cooperation"]`.
+
     Args:
         full: One agent that is shown everything.
         routed: The same agent, told in each turn what the team's order says, and shown no more than who acts then.
@@ -33,18 +36,6 @@ class Forms(NamedTuple):
     routed: Form | None = None
     cut: Form | None = None
     alone: Sequence[Form] = ()
-
-
-@runtime_checkable
-class HasForms(Protocol):
-    """An optional feature of a team's workflow: the forms that `pettingllms cooperation` compares it with.
-
-    An environment that is not made by `assemble` has them in `metadata["cooperation"]`, see docs/cooperation.md.
-    """
-
-    @property
-    def forms(self) -> Forms:
-        """The forms; what they do not set is as in the team's environment, as far as their workflow has it."""
 
 
 def cooperation_of(

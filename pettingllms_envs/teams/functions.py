@@ -440,7 +440,7 @@ class FunctionWorkflow:
         """The function's first question on this instance."""
         run = self._first(task_state, ())
         run[0].take_parts()
-        return self._waiting(run, task_state, (), (), (), None)
+        return self._waiting(run, (task_state, (), (), (), None))
 
     def actor(self, state: FunctionState) -> str:
         """The agent that was asked."""
@@ -484,8 +484,8 @@ class FunctionWorkflow:
         if type(ask) is not Ask or ask.role not in self.members or (ask.keeps is ...) != (state.ask.keeps is ...):
             self._check(ask, state)
         parts = game.take_parts()
-        kept = replies, state.seen, state.results, state.begin
-        return self._waiting((game, script, ask), state.start, *kept), parts, False, False
+        episode = state.start, replies, state.seen, state.results, state.begin
+        return self._waiting((game, script, ask), episode), parts, False, False
 
     def oracle(self, state: FunctionState) -> str:
         """The best reply to the question, as it says itself; else the task's best move."""
@@ -516,17 +516,9 @@ class FunctionWorkflow:
         """How many messages were quoted, their characters in total, and what the function reported."""
         return dict(state.reported)
 
-    def _waiting(
-        self,
-        run: _Run,
-        start: Any,
-        replies: tuple[str, ...],
-        seen: tuple[tuple[str, Observation, Any], ...],
-        results: tuple[Any, ...],
-        begin: _Begin | None,
-    ) -> FunctionState:
+    def _waiting(self, run: _Run, episode: tuple[Any, ...]) -> FunctionState:
         """The state in which a function waits for the reply to a question."""
-        game, _, ask = run
+        (game, _, ask), (start, replies, seen, results, begin) = run, episode
         if len(results) != len(game.results):
             results = tuple(game.results)
         if ask.oracle is not None or type(ask.text) is not str:
@@ -581,9 +573,9 @@ class FunctionWorkflow:
             NOTES.reset(outside)
         if not hasattr(state.runs, "are_same") and _asked(ask) != state.ask:
             raise ValueError(
-                f"the workflow {self.name!r}, run again, asked something else after the same "
-                "replies; expected a function of the game and the replies alone. Use no clock, no random numbers, no "
-                "state of your own, and tools through game.call."
+                f"the workflow {self.name!r}, run again, asked something else after the same replies; expected a "
+                "function of the game and the replies alone. Use no clock, no random numbers, no state of your own, "
+                "and tools through game.call."
             )
         state.runs.are_same = True
         game.take_parts()
@@ -598,9 +590,9 @@ class FunctionWorkflow:
             )
         if before is not None and (ask.keeps is ...) != (before.ask.keeps is ...):
             raise TypeError(
-                f"the workflow {self.name!r} says what it keeps in some of its questions only: "
-                f"keeps={before.ask.keeps!r} in one to {before.ask.role}, and keeps={ask.keeps!r} in the next one, to "
-                f"{ask.role}; expected it in all or in none. Write keeps=() where nothing is needed later."
+                f"the workflow {self.name!r} has keeps={before.ask.keeps!r} in a question to {before.ask.role}, and "
+                f"keeps={ask.keeps!r} in the next one, to {ask.role}; expected it in all of its questions or in none. "
+                "Write keeps=() where nothing is needed later."
             )
 
 
@@ -610,14 +602,6 @@ def _asked(ask: Ask) -> Ask:
     if oracle is None and not callable(text):
         return ask
     return tuple.__new__(Ask, (role, text() if callable(text) else text, None, keeps, private))
-
-
-class JoiningFunctionWorkflow(FunctionWorkflow):
-    """The base class of those with `join_when_asked`."""
-
-    def present(self, state: FunctionState) -> tuple[str, ...]:
-        """The agents that have been asked so far."""
-        return tuple([role for role, _, _ in state.seen])
 
 
 _OWN_FIELDS = frozenset({"task", "num_turns"})
@@ -637,6 +621,7 @@ def function_workflow(
     legal: Mapping[str, Sequence[object]] | None = None,
     forms: Callable[[Any], Any] | None = None,
     bots: Mapping[str, Callable[[Any, FunctionState], str]] | None = None,
+    meanings: Mapping[str, str] | None = None,
     **members: Any,
 ) -> Callable[[Script], type[FunctionWorkflow]]:
     """Make a workflow of a generator function.
@@ -661,6 +646,7 @@ def function_workflow(
         legal: Values that settings can have: a range, or all that there are.
         forms: What the team is compared with, see `pettingllms_envs.teams.forms`.
         bots: Players written as rules, by name: each makes the reply to the question of a state.
+        meanings: What settings mean that several functions have, for their documentation.
         members: Whatever else a class of workflows has, as in a class statement: a `completed`, `state_form=3`.
 
     Raises:
@@ -709,9 +695,14 @@ def function_workflow(
             namespace["forms"] = property(forms)
         if bots is not None:
             namespace |= {"bots": tuple(bots), "bot": lambda team, state, bot: bots[bot](team, state)}
-        base = JoiningFunctionWorkflow if join_when_asked else FunctionWorkflow
+        if join_when_asked:
+            namespace["present"] = lambda team, state: tuple([role for role, _, _ in state.seen])
+        if meanings:
+            own = [each.name for each in settings if each.name in meanings]
+            told = "".join(f"\n    {each}: {meanings[each]}" for each in own)
+            namespace["__doc__"] = f"{inspect.cleandoc(namespace['__doc__'])}\n\nArgs:{told}"
         made = dataclasses.make_dataclass(
-            own_name, fields, bases=(base,), namespace=namespace, frozen=True, repr=False
+            own_name, fields, bases=(FunctionWorkflow,), namespace=namespace, frozen=True, repr=False
         )
         made.__module__, made.__qualname__ = script.__module__, script.__qualname__
         return made

@@ -7,7 +7,7 @@ from typing import Any
 
 from pettingllms_envs.core import Executor, Role, Unreadable, best_reply
 from pettingllms_envs.quoting import quote_inline
-from pettingllms_envs.replies import fence, only_program
+from pettingllms_envs.replies.fences import fence, only_program
 from pettingllms_envs.teams.functions import Game, Questions, function_workflow
 from pettingllms_envs.teams.proposal import proposals, ranges
 from pettingllms_envs.teams.tools import check_executor, shown

@@ -25,7 +25,7 @@ from pettingllms_envs.graders.cases import (
     wrong_programs,
 )
 from pettingllms_envs.graders.code import limits_of
-from pettingllms_envs.replies import fenced_blocks
+from pettingllms_envs.replies.fences import fenced_blocks
 from pettingllms_envs.sandbox import CallTest, StdinTest, Verdict
 
 

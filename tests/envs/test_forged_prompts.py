@@ -28,7 +28,7 @@ from pettingllms_envs.environments.mathematics.single_reasoner import SingleReas
 from pettingllms_envs.environments.mathematics.tool_reasoner import ToolReasoner
 from pettingllms_envs.environments.plan_path.rules import PlanPath
 from pettingllms_envs.quoting import escape, quote
-from pettingllms_envs.replies import fence
+from pettingllms_envs.replies.fences import fence
 from pettingllms_envs.spaces import ChatText
 from pettingllms_envs.tasks.rows import RowProblem, RowState, RowTask
 from pettingllms_envs.teams.answer_rounds import Ensemble

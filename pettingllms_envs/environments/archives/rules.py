@@ -58,7 +58,7 @@ from pettingllms_envs.environments.archives.world import (
     world_of,
 )
 from pettingllms_envs.instances import seeded
-from pettingllms_envs.replies import match_last_line
+from pettingllms_envs.replies.moves import match_last_line
 from pettingllms_envs.tasks.base import OpenTask
 
 
@@ -71,7 +71,7 @@ MOST_QUERY, MOST_ANSWER = 64, 60
 """Characters of a query, after which it is cut, and of an answer."""
 
 TOOLS = {f"archive_{archive}": archive for archive in ARCHIVES}
-"""The tools of the task, see `features.HasTools`: a search in each archive."""
+"""The tools of the task, see `teams.designs.HasTools`: a search in each archive."""
 
 _LINE = re.compile(rf"({SEARCH}|{SAY}|{ANSWER}):(.*)", re.I)
 

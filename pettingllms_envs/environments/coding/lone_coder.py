@@ -25,7 +25,7 @@ from pettingllms_envs.environments.coding.coder_tester import BLOCKS
 from pettingllms_envs.environments.coding.rules import CodingState
 from pettingllms_envs.environments.coding.text import CASES_FORMAT, runs_text, write_cases
 from pettingllms_envs.graders.cases import Case, as_case, read_cases
-from pettingllms_envs.replies import fenced_blocks
+from pettingllms_envs.replies.fences import fenced_blocks
 from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
 
 

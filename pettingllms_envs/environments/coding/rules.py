@@ -30,7 +30,7 @@ from pettingllms_envs.graders.cases import Case, Review, Run, best_cases, review
 from pettingllms_envs.graders.code import golden, grade, limits_of
 from pettingllms_envs.instances import seeded
 from pettingllms_envs.quoting import quote_block
-from pettingllms_envs.replies import only_program
+from pettingllms_envs.replies.fences import only_program
 from pettingllms_envs.sandbox.values import Limits
 from pettingllms_envs.tasks.data import DataTask
 

@@ -9,7 +9,7 @@ from pettingllms_envs.datasets.code_problems import CodeProblem
 from pettingllms_envs.graders.cases import Case, Run, as_case, in_statement
 from pettingllms_envs.graders.code import SHOWN, written
 from pettingllms_envs.quoting import quote_block, quote_headings, quote_inline, shorten
-from pettingllms_envs.replies import FENCE, fence
+from pettingllms_envs.replies.fences import FENCE, fence
 from pettingllms_envs.sandbox.values import ENDINGS, CallTest
 
 

@@ -48,6 +48,7 @@ COMMON: dict[str, Any] = {
     "channel": CHANNEL,
     "state_form": 3,
     "bonuses": (),
+    "meanings": {"max_passages": "Most passages in a prompt, the latest ones, 1 to 50."},
 }
 
 
@@ -118,11 +119,7 @@ def _team(team: Any) -> tuple[Role, ...]:
 
 @function_workflow(_team, name="team", **COMMON)
 def SearchTeam(game: Game, max_passages: int = 6) -> Questions:
-    """A searcher and an answerer.
-
-    Args:
-        max_passages: Most passages in a prompt, the latest ones, 1 to 50.
-    """
+    """A searcher and an answerer."""
     return (yield from searches(game, {SEARCHER: (SEARCH,), ANSWERER: (ASK, ANSWER)}, max_passages))
 
 
@@ -135,9 +132,5 @@ def SearchTeam(game: Game, max_passages: int = 6) -> Questions:
     **COMMON,
 )
 def LoneSearcher(game: Game, max_passages: int = 6) -> Questions:
-    """One agent that searches and answers.
-
-    Args:
-        max_passages: Most passages in a prompt, the latest ones, 1 to 50.
-    """
+    """One agent that searches and answers."""
     return (yield from searches(game, {SEARCHER: (SEARCH, ANSWER)}, max_passages))

@@ -39,7 +39,7 @@ from pettingllms_envs.environments.sokoban.solver import SearchLimitError, solve
 from pettingllms_envs.environments.sokoban.table import Table, distance, table_of
 from pettingllms_envs.environments.sokoban.text import STEPS, places_of, pushed, show_room
 from pettingllms_envs.instances import seeded
-from pettingllms_envs.replies import LETTERS
+from pettingllms_envs.replies.moves import LETTERS
 from pettingllms_envs.tasks.grid import BUMP, STEP, MovesTask, check_most
 
 
