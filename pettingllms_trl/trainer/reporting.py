@@ -208,10 +208,10 @@ class GenerationReporter:
         return {**states, "": next(iter(states.values()))}
 
     def _make_audit(self) -> RolloutAudit:
-        from pettingllms_envs.audit import Run  # only runs with an audit pay for it
+        from pettingllms_envs.audit import RunFacts  # only runs with an audit pay for it
         from pettingllms_trl.trainer.rollout_checks import RolloutAudit
 
-        run = Run(
+        run = RunFacts(
             kind="rollouts",
             is_tree=self._args.sampling == "tree",
             num_candidates=self._args.num_generations,

@@ -34,7 +34,7 @@ from functools import partial
 
 from pettingllms_envs.core import UNREADABLE_PENALTY, Role, Unreadable
 from pettingllms_envs.environments.coding.text import CASES_FORMAT, case_text, runs_text, write_cases
-from pettingllms_envs.graders.cases import Case, read_cases
+from pettingllms_envs.graders.cases import CodeCase, read_cases
 from pettingllms_envs.replies.fences import fenced_blocks
 from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
 
@@ -75,7 +75,7 @@ def CoderTester(game: Game, order: tuple[str, str] = ORDERS[0], max_cases: int =
         order: Who acts first in a turn and who second: `("coder", "tester")` or the other way round.
         max_cases: Test cases that the tester may write in a turn, 1 to 16.
     """
-    task, cases, right = game.task, tuple[Case, ...](), ""
+    task, cases, right = game.task, tuple[CodeCase, ...](), ""
 
     def best_cases() -> str:
         return write_cases(task.best_cases(game.state, max_cases))
