@@ -87,7 +87,7 @@ def problem(row: Row) -> str:
     return f"{instance['env']} {instance['seed']} {json.dumps(instance['options'], sort_keys=True)}"
 
 
-def made_with(
+def remade(
     header: Mapping[str, Any], row: Row, other: Mapping[str, Any] = MappingProxyType({}), trusted: str | None = None
 ) -> tuple[str, dict[str, Any]]:
     """The name and settings with which `pettingllms_envs.make` makes the environment of a row again.

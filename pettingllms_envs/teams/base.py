@@ -35,7 +35,7 @@ from pettingllms_envs.core import (
     system_prompt,
 )
 from pettingllms_envs.state_digest import Reported
-from pettingllms_envs.teams.channels import NO_MESSAGES, Channel, CountedMessages, Sent
+from pettingllms_envs.teams.channels import NO_MESSAGES, Channel, Sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +84,16 @@ class TurnState(NamedTuple, Generic[State]):
 
 
 @dataclass(frozen=True, slots=True)
-class TurnWorkflow(CountedMessages, BaseWorkflow[State, Move]):
+class TurnWorkflow(BaseWorkflow[State, Move]):
     """Each agent acts once in a turn, in a fixed order, and the last one's reply is played."""
 
     roles: ClassVar[tuple[Role, ...]]
     channel: ClassVar[Channel] = Channel()
+    state_form: ClassVar[int] = 2
+
+    def outcome(self, state: Any) -> Mapping[str, Any]:
+        """How many messages arrived, and their characters in total."""
+        return dict(state.reported)
 
     def pay(self, state: TurnState[State], role: str, reply: str) -> Mapping[str, float]:
         """The parts of the reward for a message, by name; by default none. Declare them in `ranges`."""

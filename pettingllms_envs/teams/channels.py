@@ -14,9 +14,8 @@ quoted, see `pettingllms_envs.quoting`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import NamedTuple
 
 from pettingllms_envs.core import check_whole
 from pettingllms_envs.state_digest import Reported
@@ -80,18 +79,6 @@ class Channel:
 
 
 NO_MESSAGES = Reported(messages=0, message_chars=0)
-
-
-class CountedMessages:
-    """A workflow whose state counts the messages that arrived, in its field `reported`."""
-
-    __slots__ = ()
-
-    state_form: ClassVar[int] = 2
-
-    def outcome(self, state: Any) -> Mapping[str, Any]:
-        """How many messages arrived, and their characters in total."""
-        return dict(state.reported)
 
 
 def _visible(line: str) -> str:

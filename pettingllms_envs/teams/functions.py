@@ -1,20 +1,13 @@
 """Workflows as plain Python functions: the team's conversation written down from its beginning to its end.
 
-    @function_workflow(
-        Role("debater", "You are a debater. Argue for the best move.", count=2, delayed=True),
-        Role("judge", "You are the judge. Your move is played."),
-    )
-    def debate(game, rounds: int = 1):
+    @function_workflow(Role("adviser", "Advise the player.", delayed=True), Role("player", "You play."))
+    def advised(game):
         while game.turns_left:
-            said = []
-            for _ in range(rounds):
-                for name in ("debater_0", "debater_1"):
-                    reply = yield Ask(name, game.show(*said), keeps=said)
-                    said.append(game.quote(name, reply))
-            reply = yield Ask("judge", game.show(*said), keeps=())
-            game.play(reply, "judge")
+            said = yield Ask("adviser", game.show(), keeps=())
+            reply = yield Ask("player", game.show(game.quote("adviser", said)), keeps=())
+            game.play(reply, "player")
 
-    raw_env, env, parallel_env = assemble(PlanPath, __name__, (debate,))
+    raw_env, env, parallel_env = assemble(PlanPath, __name__, (advised,))
 
 The function yields a question and is sent the reply; parameters with defaults are the environment's settings. While an
 episode is played on, so is the function. Its snapshot is the instance and the replies so far: where the episode was
@@ -75,9 +68,9 @@ LONG = 4_000
 class _Question(NamedTuple):
     role: str
     text: Any
-    oracle: Callable[[], str] | None = None
-    keeps: Any = ...
-    private: tuple[str, ...] = ()
+    oracle: Any
+    keeps: Any
+    private: tuple[str, ...]
 
 
 class Ask(_Question):

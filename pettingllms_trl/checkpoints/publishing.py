@@ -262,7 +262,7 @@ class Publisher:
                 policy: get_config_model_id(self._team.weights_of(policy).config) for policy in self._team.profiles
             },
             tags=list(tags),
-            seeing=[policy for policy, profile in self._team.profiles.items() if profile.reads_images],
+            vision_policies=[policy for policy, profile in self._team.profiles.items() if profile.reads_images],
             settings=without_paths(self.settings(step=step)),
             results=self._results(log_history, eval_dataset),
             note=self._note,

@@ -34,7 +34,7 @@ from pettingllms_trl.rollout.env_checks import (
     env_makers,
     make_envs,
 )
-from pettingllms_trl.rollout.env_pool import MakeEnv, spared_columns
+from pettingllms_trl.rollout.env_pool import MakeEnv, find_judge_columns
 from pettingllms_trl.rollout.prompts import agents_with_history
 from pettingllms_trl.trainer.dataloading import check_num_rows, rows_left_out, several_rollouts, shifting_evaluation
 from pettingllms_trl.trainer.dataset_checks import by_argument, check_reward_columns, check_seeds, read_columns
@@ -57,7 +57,7 @@ class Setup:
         dataset: That is trained on, or one row that stands for it where nothing is trained.
         trains: Whether there is a data set to train on.
         notes: Lines to print: what was chosen for the user, what is left out.
-        spared: Columns of the rows that are reward functions' alone, by the environment's name.
+        judge_columns: Columns of the rows that are reward functions' alone, by the environment's name.
         branched: The agents at whose decisions a tree branches; `None`: those that learn.
     """
 
@@ -75,7 +75,7 @@ class Setup:
     dataset: Any
     trains: bool
     notes: Sequence[str]
-    spared: Mapping[str, Collection[str]]
+    judge_columns: Mapping[str, Collection[str]]
     branched: frozenset[str] | None
 
     @classmethod
@@ -185,7 +185,7 @@ class Setup:
             notes=[
                 note for note in (choice.note, rows_left_out(train_dataset, args), shifting_evaluation(args)) if note
             ],
-            spared=spared_columns(made, list(datasets.values()), read_columns(rewards)),
+            judge_columns=find_judge_columns(made, list(datasets.values()), read_columns(rewards)),
             branched=branched,
             dataset=Dataset.from_dict({"seed": [args.seed]}) if train_dataset is None else train_dataset,
             trains=train_dataset is not None,
