@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from pettingllms_envs import plan_path_v0
 from pettingllms_envs.observations import PNG, Image
 from pettingllms_trl.records import Completion, Decision, Episode, Prompt, Request, Sampled
 from pettingllms_trl.rollout import Rollout
-from pettingllms_trl.rollout.prompts import agents_with_history, check_conversations, num_restarted
+from pettingllms_trl.rollout.prompts import HISTORIES, agents_with_history, check_conversations, num_restarted
 from plays import play
 from schedules import Dawdlers, Patient, Tidal, Whimsical
 from third_party import Relay
@@ -310,3 +311,10 @@ RED, BLUE = Image(PNG + b"red", alt="red"), Image(PNG + b"blue", alt="blue")
 def test_prompts_have_one_key_if_a_model_cannot_tell_them_apart(one: Prompt, other: Prompt, same: bool) -> None:
     assert (one.key == other.key) is same
     assert len({one.key, other.key}) == 2 - same
+
+
+def test_the_table_of_histories_says_what_the_modes_are() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "options.md").read_text("utf-8")
+    rows = [f'| `"{name}"` | {mode.prompt} | {mode.where} |' for name, mode in HISTORIES.items()]
+    assert "\n".join(rows) in page
+    assert [name for name, mode in HISTORIES.items() if mode.keeps_turns] == ["conversation"]
