@@ -129,9 +129,9 @@ def continuations_of(
     return indices
 
 
-def num_tokens(decisions: Sequence[Decision]) -> int:
-    """Number of tokens in all sequences, prompts and completions."""
-    return sum(len(d.prompt.ids) + len(c.completion.ids) for d in decisions for c in d.candidates)
+def num_tokens(decisions: Sequence[Decision], *, prompts: bool = True) -> int:
+    """Number of tokens in all sequences, prompts and completions, or completions alone."""
+    return sum(prompts * len(d.prompt.ids) + len(c.completion.ids) for d in decisions for c in d.candidates)
 
 
 def metrics_of(selection: Selection, *, num_played: int, num_wanted: int) -> dict[str, float]:

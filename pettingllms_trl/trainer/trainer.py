@@ -221,6 +221,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
         if batches.num_rows:
             self.log_of_trl.join_policies(batches.num_rows)
             self.report("rollout/frac_rows_updated", 1 - batches.num_left_out / sum(batches.num_rows))
+        self.report("rollout/used_tokens", self.num_iterations * num_tokens(decisions, prompts=False))
         if batches.num_tokens:
             self.report("rollout/frac_tokens_read", batches.num_tokens_read / batches.num_tokens)
         return batches.steps

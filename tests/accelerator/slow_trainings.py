@@ -31,7 +31,7 @@ from pettingllms_trl.testing import byte_tokenizer
 from picture_books import PictureBook
 from short_runs import adapter, around_generation
 from tiny_vlms import FAMILIES
-from trainings import SAVED, Case
+from trainings import SAVED, Case, mixture
 from twin_teams import PAIR, sequence
 
 
@@ -140,6 +140,9 @@ def reward_model(folder: Path) -> Mapping[str, Any]:
 
 
 SLOW: dict[str, Case] = {
+    "L1": Case(policies="shared", has_adapters=False),
+    "L3": Case(policies="full", has_adapters=False),
+    "mixture": Case(policies=mixture),
     "a frozen partner": Case(policies=frozen_partner, has_adapters=False),
     "unpacked rows": Case(
         options={"shared_prefix": False, "per_device_train_batch_size": 2, "generation_batch_size": 8}

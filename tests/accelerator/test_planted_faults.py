@@ -11,6 +11,9 @@ from faults import NONE, RAISES, WAITS
 from on_device import launched
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("faults")

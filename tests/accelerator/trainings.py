@@ -116,11 +116,8 @@ def resumed(trainer: MultiAgentGRPOTrainer, again: Callable[[], MultiAgentGRPOTr
 SAVED = {"save_strategy": "steps", "save_steps": 1}
 MATRIX: dict[str, Case] = {
     "L0": Case(env=OneShot, policies="shared", has_adapters=False),
-    "L1": Case(policies="shared", has_adapters=False),
     "L2": Case(),
-    "L3": Case(policies="full", has_adapters=False),
     "conversation": Case(options={"history": "conversation"}),
-    "mixture": Case(policies=mixture),
     "save and resume": Case(policies=mixture, options=SAVED, run=resumed),
     "autocast": Case(options={"bf16": True}, most=None),
 }

@@ -22,7 +22,6 @@ WORKFLOWS: dict[str, dict[str, Any]] = {
     "debate": {"workflow": "debate", "num_turns": 2},
     "self_verification": {"workflow": "self_verification"},
 }
-QUICK = ("tool_reasoner", "single")
 OF_ROUNDS = ("snapshots", "learning signal", "potential", "channel")
 """Checks of `ensemble` by default; its base class has the other two of that kind, too."""
 BLIND_TEAM = tuple(f"```python\nprint({n})\n```\n\\boxed{{{n}}}" for n in ("2", "3", "10", "'1/2'"))
@@ -36,7 +35,7 @@ OF_THE_ROWS = ("oracle", "rewards", "options", "no solution shown")
 @pytest.mark.parametrize(
     ("name", "workflow", "seeds", "only"),
     [
-        *(pytest.param("aime", workflow, range(2), CHECKS, id=f"aime-{workflow}") for workflow in QUICK),
+        pytest.param("aime", "tool_reasoner", range(2), CHECKS, id="aime-tool_reasoner"),
         pytest.param("aime", "ensemble", range(2), OF_ROUNDS, id="aime-ensemble"),
         *(pytest.param(name, "tool_reasoner", range(4), OF_THE_ROWS, id=f"{name}-rows") for name in NAMES[1:]),
         *(

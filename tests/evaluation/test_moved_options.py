@@ -22,13 +22,15 @@ from pettingllms_envs.commands import plug_ins
             "plan_path --blind planner --set view=image --agents oracle --limit 3",
             "blind plan_path --role planner --set view=image --agents oracle --limit 3",
         ),
-        (
+        pytest.param(
             "archives --cooperation --agents oracle --arms cut --arm-agents 'cut=scripted:a b.txt' --limit 1",
             "cooperation archives --agents oracle --arms cut --arm-agents 'cut=scripted:a b.txt' --limit 1",
+            marks=pytest.mark.slow,
         ),
-        (
+        pytest.param(
             "archives --arms team --agents oracle --limit 1",
             "cooperation archives --arms team --agents oracle --limit 1",
+            marks=pytest.mark.slow,
         ),
     ],
 )

@@ -30,6 +30,7 @@ def outline(**fields: Any) -> Outline:
         "notes": [],
         "primary": [],
         "primary_seeds": [],
+        "secondary": [],
     }
     return Outline(**{**given, **fields})
 

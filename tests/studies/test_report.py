@@ -18,7 +18,7 @@ from pettingllms_envs.research.studies.analysis import (
     best_setting,
     differences,
     inconsistencies,
-    primary_differences,
+    named_differences,
     read_results,
     tuned,
 )
@@ -71,7 +71,7 @@ def test_primary_comparisons_come_first_and_are_corrected_for_alone(tmp_path: Pa
     folder = complete(tmp_path)
     write(folder, *third, plan=with_primary(("ours", "theirs")))
     results = read_results(folder)
-    (primary,) = primary_differences(results)
+    (primary,) = named_differences(results, results.outline.primary)
     assert (primary.first, primary.method, primary.seeds) == ("ours", "theirs", (1, 2, 3))
     assert primary.comparison.by_seed == (0.5, -0.25, 0.25)
     assert primary.comparison.confidence == pytest.approx(0.95)
@@ -96,8 +96,10 @@ def test_two_primary_comparisons_are_at_the_half_of_the_error_and_others_stay_as
     folder = complete(tmp_path)
     write(folder, plan=with_primary(("theirs", "ours"), ("theirs", "untrained")))
     results = read_results(folder)
-    assert [found.comparison.confidence for found in primary_differences(results)] == [pytest.approx(0.975)] * 2
-    assert primary_differences(results)[0].comparison.by_seed == (-0.5, 0.25)
+    assert [found.comparison.confidence for found in named_differences(results, results.outline.primary)] == [
+        pytest.approx(0.975)
+    ] * 2
+    assert named_differences(results, results.outline.primary)[0].comparison.by_seed == (-0.5, 0.25)
     assert [found.method for found in differences(results, "grid")] == [
         "untrained"
     ]  # that of ours and theirs is above
@@ -108,6 +110,38 @@ def test_two_primary_comparisons_are_at_the_half_of_the_error_and_others_stay_as
     text = markdown(list(blocks(results)))
     assert "Intervals are at 97.5%, so that those of all 2 hold together with 95% (Bonferroni)." in text
     assert "Not all seeds of 2 primary comparisons are finished; before that no verdict is final." in text
+
+
+def test_secondary_comparisons_are_corrected_among_themselves_and_no_other_has_a_verdict(tmp_path: Path) -> None:
+    third = [result("ours", 3, "1111"), result("theirs", 3, "1110")]
+    named = [{"environment": "grid", "methods": ["theirs", each]} for each in ("untrained", "single")]
+    methods = ("ours", "theirs", "untrained", "single")
+    plan = dataclasses.replace(
+        with_primary(("ours", "theirs")), secondary=named, methods={"grid": methods}, compared={"grid": methods[1:]}
+    )
+    folder = write(complete(tmp_path), *third, result("single", 1, "0001"), result("single", 2, "0011"), plan=plan)
+    results = read_results(folder)
+    (primary,) = named_differences(results, plan.primary)
+    assert primary.comparison.confidence == pytest.approx(0.95)  # not corrected for the secondary ones
+    secondary = named_differences(results, plan.secondary)
+    assert [each.comparison.confidence for each in secondary] == [pytest.approx(0.975)] * 2
+    assert [each.comparison.by_seed for each in secondary] == [(0.5, 1.0), (0.25, 0.5)]
+    text = markdown(list(blocks(results)))
+    assert "no verdict is final" not in text  # the third seed is one of the primary comparison alone
+    assert text.index("## Primary comparisons") < text.index("## Secondary comparisons") < text.index("## grid")
+    assert "Intervals are at 97.5%, so that those of all 2 hold together" in text
+    assert "not named beforehand, in points of success, with intervals at 95.0% each and no verdict." in text
+    exploratory = tables(folder)[-1]
+    assert (exploratory.head[-1], [row[0] for row in exploratory.rows]) == ("each seed", ["untrained", "single"])
+    assert "Exploratory" not in text
+
+
+def test_instances_and_uses_of_a_token_are_shown_where_they_are_known(tmp_path: Path) -> None:
+    folder = complete(tmp_path)
+    run = read(folder / "evaluation/grid/ours/1.json", CellResult)
+    write(folder, dataclasses.replace(run, rows=300, uses=3.5))
+    assert tables(folder)[0].head[5:7] == ("instances", "uses of a token")
+    assert tables(folder)[0].rows[0][5:7] == ["150", "1.8"]  # the mean of both seeds
 
 
 def test_processor_time_is_shown_where_all_runs_of_an_environment_have_it(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 Methods are compared on the seeds that both have, with intervals that hold together for all comparisons that the study
 has *planned* in all of its environments: those of a study in progress are not narrower than they will be. If it names
-primary comparisons, the intervals of these hold together, and any other is exploratory, at 95% by itself.
+primary comparisons, the intervals of these hold together, those of secondary ones among themselves, and any other is
+exploratory, at 95% by itself.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -61,9 +63,9 @@ def read_results(folder: Path) -> StudyResults:
     for result in sorted(found, key=lambda result: planned[result.cell.name]):
         evaluation.setdefault((result.cell.environment, result.cell.method), []).append(result)
     tuning: dict[tuple[str, str, str], list[CellResult]] = {}
-    tuning_seeds = () if outline.tuning is None else outline.tuning["seeds"]
     for result in read_all(folder, "tuning", CellResult):
-        if result.cell.seed not in tuning_seeds:
+        cell = result.cell
+        if outline.tuning is None or cell.seed not in outline.tuning_seeds(cell.environment, cell.method):
             continue
         key = (result.cell.environment, result.cell.method, label(result.cell.setting))
         tuning.setdefault(key, []).append(result)
@@ -76,7 +78,7 @@ class Difference:
     """A method compared with another one.
 
     Args:
-        first: The reference, or the first method of a primary comparison.
+        first: The reference, or the first method of a comparison that was named.
         comparison: The first's successes less the other's.
         needed: Seeds that would show a difference of this size, if it is real, four times in five; `None` if there
             is none.
@@ -90,21 +92,22 @@ class Difference:
     needed: int | None
 
 
-def primary_differences(results: StudyResults) -> list[Difference]:
-    """The primary comparisons of which both methods have two seeds or more."""
-    pairs = [(each["environment"], *each["methods"]) for each in results.outline.primary]
-    number = results.outline.num_comparisons
+def named_differences(results: StudyResults, named: Sequence[Mapping[str, Any]]) -> list[Difference]:
+    """The primary or the secondary comparisons of which both methods have two seeds or more."""
+    pairs = [(each["environment"], *each["methods"]) for each in named]
+    number = len(pairs)
     return [found for pair in pairs if (found := _difference(results, *pair, num_comparisons=number)) is not None]
 
 
 def differences(results: StudyResults, environment: str) -> list[Difference]:
-    """The reference less each method that it is compared with, where both have two seeds or more; no primary ones."""
+    """The reference less each method that it is compared with, where both have two seeds or more; none that is
+    primary or secondary."""
     outline = results.outline
     number = 1 if outline.primary else outline.num_comparisons
     return [
         found
         for method in outline.compared[environment]
-        if not outline.is_primary(environment, outline.reference, method)
+        if not outline.is_named(environment, outline.reference, method)
         and (found := _difference(results, environment, outline.reference, method, num_comparisons=number)) is not None
     ]
 
@@ -150,7 +153,7 @@ def tuned(results: StudyResults, environment: str, method: str) -> int | None:
     if tuning is None:
         return None
     own = [results.tuning.get((environment, method, setting), ()) for setting in results.outline.settings_of(method)]
-    if any(len(each) < len(tuning["seeds"]) for each in own):
+    if any(len(each) < len(results.outline.tuning_seeds(environment, method)) for each in own):
         return None
     return best_setting([[result.rate for result in each] for each in own])
 
@@ -160,10 +163,10 @@ def inconsistencies(results: StudyResults) -> list[str]:
 
     The seeds of a method must have one configuration, the methods of an environment must be evaluated on the same
     instances, a model's name must stand for the same files, and all runs must be made with the same code and versions
-    of packages, and with the primary comparisons of the outline.
+    of packages, and with the primary and secondary comparisons of the outline.
     """
     found = []
-    primary = _primary_of(results.outline)
+    named = _named(results.outline)
     firsts: dict[str, CellResult] = {}
     for (environment, method), own in results.evaluation.items():
         first = firsts.setdefault(environment, own[0])
@@ -181,12 +184,12 @@ def inconsistencies(results: StudyResults) -> list[str]:
                     f"{own[0].cell.seed} ({what})."
                 )
     every = [result for own in results.evaluation.values() for result in own]
-    others = [result.cell.name for result in every if result.config.get("primary") != primary]
-    if others:
-        found.append(
-            f"{len(others)} runs, {others[0]} among them, were made with other primary comparisons than those of the "
-            "outline, which were not fixed beforehand."
-        )
+    for which, fixed in named.items():
+        if others := [result.cell.name for result in every if result.config.get(which) != fixed]:
+            found.append(
+                f"{len(others)} runs, {others[0]} among them, were made with other {which} comparisons than those of "
+                "the outline, which were not fixed beforehand."
+            )
     models: dict[object, CellResult] = {}
     for result in every:
         train = result.config.get("train")
@@ -206,11 +209,11 @@ def inconsistencies(results: StudyResults) -> list[str]:
     return found
 
 
-def _primary_of(outline: Outline) -> object:
-    """The primary comparisons as configurations of evaluations have them."""
-    if not outline.primary:
-        return None
-    return json.loads(json.dumps({"comparisons": outline.primary, "seeds": outline.primary_seeds}))
+def _named(outline: Outline) -> dict[str, object]:
+    """The primary and the secondary comparisons as configurations of evaluations have them."""
+    primary = {"comparisons": outline.primary, "seeds": outline.primary_seeds} if outline.primary else None
+    given = {"primary": primary, "secondary": outline.secondary or None}
+    return {kind: json.loads(json.dumps(fixed)) for kind, fixed in given.items()}
 
 
 def _evaluated(config: Mapping[str, object]) -> dict[str, object]:

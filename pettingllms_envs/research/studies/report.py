@@ -14,7 +14,7 @@ from pettingllms_envs.research.studies.analysis import (
     StudyResults,
     differences,
     inconsistencies,
-    primary_differences,
+    named_differences,
     read_results,
     tuned,
 )
@@ -50,9 +50,10 @@ def blocks(results: StudyResults) -> Iterator[Block]:
         )
     if broken := inconsistencies(results):
         yield Items(broken)
-    if outline.primary:
-        yield Heading("Primary comparisons", 2)
-        yield from _primary(results)
+    for kind in KINDS:
+        if getattr(outline, kind):
+            yield Heading(f"{kind.capitalize()} comparisons", 2)
+            yield from _named(results, kind)
     for environment in outline.methods:
         yield Heading(environment, 2)
         yield from _environment(results, environment)
@@ -75,14 +76,15 @@ HOW = (
     "The first is Student's, over the seeds' paired differences; the second a bootstrap over seeds and instances; p "
     "is exact, by flipped signs. A verdict needs both intervals to exclude 0."
 )
+KINDS = ("primary", "secondary")
 COLUMNS = ("difference", "over seeds", "over seeds and instances", "p", "each seed", "verdict")
 
 
-def _primary(results: StudyResults) -> Iterator[Block]:
-    """What the study was made for."""
+def _named(results: StudyResults, kind: str) -> Iterator[Block]:
+    """What the study was made for, or else was named beforehand."""
     outline = results.outline
-    found = primary_differences(results)
-    named = len(outline.primary)
+    comparisons = getattr(outline, kind)
+    found, named = named_differences(results, comparisons), len(comparisons)
     corrected = f", so that those of all {named} hold together with 95% (Bonferroni)" if named > 1 else ""
     yield Paragraph(
         "One method less another, in points of success, as named in the digest of each of these runs. "
@@ -92,10 +94,18 @@ def _primary(results: StudyResults) -> Iterator[Block]:
         rows = [[each.environment, f"{each.first} less {each.method}", *_difference_row(each)] for each in found]
         yield Table(("environment", "methods", *COLUMNS), rows, left=(1, 7))
         yield Items([f"{each.environment}: {_in_words(each)}" for each in found])
-    num_open = sum(len(each.seeds) < len(outline.primary_seeds) for each in found) + named - len(found)
+    wanted = [
+        set.intersection(*(set(outline.seeds_of(each["environment"], method)) for method in each["methods"]))
+        for each in comparisons
+    ]
+    done = {(each.environment, each.first, each.method): len(each.seeds) for each in found}
+    num_open = sum(
+        done.get((each["environment"], *each["methods"]), 0) < len(seeds)
+        for each, seeds in zip(comparisons, wanted, strict=True)
+    )
     if num_open:
         yield Paragraph(
-            f"Not all seeds of {_comparisons(num_open, 'primary ')} are finished; before that no verdict is final."
+            f"Not all seeds of {_comparisons(num_open, f'{kind} ')} are finished; before that no verdict is final."
         )
 
 
@@ -110,17 +120,26 @@ def _environment(results: StudyResults, environment: str) -> Iterator[Block]:
         for method in outline.methods[environment]
         if (environment, method) in results.evaluation
     }
-    is_known = all(result.cpu_seconds for own in finished.values() for result in own)
+    results_here = [result for own in finished.values() for result in own]
+    is_known = all(result.cpu_seconds for result in results_here)
     seconds = "CPU seconds" if is_known else "seconds"
-    rows = [_method_row(method, own, of_cpu=is_known) for method, own in finished.items()]
+    used = ("instances", "uses of a token") if any(result.uses for result in results_here) else ()
+    rows = [_method_row(method, own, of_cpu=is_known, used=bool(used)) for method, own in finished.items()]
     if not rows:
         yield Paragraph("No run is finished.")
         return
-    yield Table(("method", "success", "each seed", "tokens", "steps", seconds, "setting"), rows, left=(6,))
+    head = ("method", "success", "each seed", "tokens", "steps", *used, seconds, "setting")
+    yield Table(head, rows, left=(len(head) - 1,))
     found = differences(results, environment)
+    columns = COLUMNS[:-1] if outline.secondary else COLUMNS
     if found:
         first, confidence = outline.reference, f"{100 * found[0].comparison.confidence:.1f}%"
-        if outline.primary:
+        if outline.secondary:
+            yield Paragraph(
+                f"{first} less the others that were not named beforehand, in points of success, with intervals at "
+                f"{confidence} each and no verdict. {HOW}"
+            )
+        elif outline.primary:
             yield Paragraph(
                 f"{first} less the others, in points of success: exploratory, as these comparisons are not primary. "
                 f"Intervals are at {confidence} each and not corrected for their number, so that some verdicts may be "
@@ -131,11 +150,12 @@ def _environment(results: StudyResults, environment: str) -> Iterator[Block]:
                 f"{first} less the others, in points of success. Intervals are at {confidence}, so that those of all "
                 f"{_comparisons(outline.num_comparisons)} hold together with 95% (Bonferroni). {HOW}"
             )
-        rows = [[difference.method, *_difference_row(difference)] for difference in found]
-        yield Table(("method", *COLUMNS), rows, left=(6,))
+        rows = [[each.method, *_difference_row(each)[: len(columns)]] for each in found]
+        yield Table(("method", *columns), rows, left=(6,))
         exploratory = "Exploratory: " if outline.primary else ""
-        yield Items([f"{exploratory}{_in_words(difference)}" for difference in found])
-    elif any(not outline.is_primary(environment, outline.reference, each) for each in outline.compared[environment]):
+        if not outline.secondary:
+            yield Items([f"{exploratory}{_in_words(difference)}" for difference in found])
+    elif any(not outline.is_named(environment, outline.reference, each) for each in outline.compared[environment]):
         yield Paragraph(f"Too few seeds are finished to compare {outline.reference} with others; two are needed.")
     if has_curves(results, environment):
         yield Picture(
@@ -152,16 +172,20 @@ def has_curves(results: StudyResults, environment: str) -> bool:
     return any(result.curve for name in names for result in results.evaluation.get((environment, name), ()))
 
 
-def _method_row(method: str, results: Sequence[CellResult], *, of_cpu: bool) -> list[str]:
+def _method_row(method: str, results: Sequence[CellResult], *, of_cpu: bool, used: bool) -> list[str]:
     known = dict.fromkeys(r.guesser or label(r.cell.setting) for r in results if r.guesser or r.cell.setting)
     is_trained = any(result.steps for result in results)
-    counts = [(r.tokens, r.steps, r.cpu_seconds if of_cpu else r.seconds) for r in results]
+    counts = [
+        (r.tokens, r.steps, *((r.rows, r.uses) if used else ()), r.cpu_seconds if of_cpu else r.seconds)
+        for r in results
+    ]
     means = [fmean(values) for values in zip(*counts, strict=True)]
+    digits = [0, 0, *((0, 1) if used else ()), 0]
     return [
         method,
         f"{100 * fmean(result.rate for result in results):.1f}%",
         ", ".join(f"{100 * result.rate:.1f}" for result in results),
-        *(f"{mean:,.0f}" if is_trained else "" for mean in means),
+        *(f"{mean:,.{n}f}" if is_trained else "" for mean, n in zip(means, digits, strict=True)),
         "; ".join(known),
     ]
 
@@ -231,9 +255,11 @@ def _tuning(results: StudyResults) -> Iterator[Block]:
     outline = results.outline
     tuning = outline.tuning
     assert tuning is not None
+    more = [seed for seed in tuning.get("primary_seeds", ()) if seed not in tuning["seeds"]]
+    of_primary = f", and {_seeds(more)} of the methods that primary comparisons name" if more else ""
     yield Paragraph(
         f"Mean success on {tuning['num_instances']} instances of the split {tuning['split']}, "
-        f"{_seeds(tuning['seeds'])}, {tuning['tokens']:,} tokens. The best setting of each method, in "
+        f"{_seeds(tuning['seeds'])}{of_primary}, {tuning['tokens']:,} tokens. The best setting of each method, in "
         "bold, is the one that was evaluated; these runs are no part of the evaluation."
     )
     tried = dict.fromkeys(

@@ -77,6 +77,9 @@ class CellResult:
         cpu_seconds: CPU time of training and evaluation, of all starts of a run that was stopped; without what a
             killed one had spent after its last checkpoint. 0.0 in older results.
         guesser: Name of the best guesser, if that is the method.
+        rows: Instances played in training, each as often as it was. 0 where that was not recorded.
+        uses: Tokens of replies that optimizer steps have used, each as often as it was, over `tokens`; those that the
+            update leaves out count. 0.0 where that was not recorded.
     """
 
     cell: Cell
@@ -94,6 +97,8 @@ class CellResult:
     machine: Mapping[str, Any] = field(default_factory=dict)
     cpu_seconds: float = 0.0
     guesser: str = ""
+    rows: int = 0
+    uses: float = 0.0
 
     @property
     def rate(self) -> float:
@@ -140,11 +145,13 @@ class Outline:
         compared: The methods that it is compared with, of each environment.
         tokens: Budget of a run, in generated tokens.
         spread: Assumed standard deviation of a seed's difference between two methods, beyond what instances explain.
-        tuning: `seeds`, `split`, `num_instances`, `tokens` and `settings` (labels) of the tuning, and `per_method`,
-            the labels of methods that have their own; `None` without one.
+        tuning: `seeds`, `split`, `num_instances`, `tokens` and `settings` (labels) of the tuning, `per_method`, the
+            labels of methods that have their own, and perhaps `primary_seeds`; `None` without one.
         primary: The comparisons that the study is made for, at most four, each `{"environment": NAME, "methods": [A,
             B]}` (A less B); intervals are corrected for these alone. None: for all.
         primary_seeds: Of the methods that they name, in their environment: `seeds`, and more.
+        secondary: Further comparisons that were named beforehand, as `primary`; intervals are corrected for these
+            alone, and no others have a verdict.
     """
 
     name: str
@@ -160,6 +167,7 @@ class Outline:
     notes: Sequence[str] = ()
     primary: Sequence[Mapping[str, Any]] = ()
     primary_seeds: Sequence[int] = ()
+    secondary: Sequence[Mapping[str, Any]] = ()
 
     @property
     def num_comparisons(self) -> int:
@@ -173,8 +181,17 @@ class Outline:
 
     def seeds_of(self, environment: str, method: str) -> Sequence[int]:
         """The seeds of a method: the primary ones where a primary comparison names it."""
-        named = any(each["environment"] == environment and method in each["methods"] for each in self.primary)
-        return self.primary_seeds if named else self.seeds
+        return self.primary_seeds if self._is_of_primary(environment, method) else self.seeds
+
+    def tuning_seeds(self, environment: str, method: str) -> Sequence[int]:
+        """Those of its tuning, where there is one."""
+        assert self.tuning is not None
+        more: Sequence[int] = self.tuning.get("primary_seeds", ())
+        seeds: Sequence[int] = more if more and self._is_of_primary(environment, method) else self.tuning["seeds"]
+        return seeds
+
+    def _is_of_primary(self, environment: str, method: str) -> bool:
+        return any(each["environment"] == environment and method in each["methods"] for each in self.primary)
 
     def settings_of(self, method: str) -> Sequence[str]:
         """Labels of the settings that are tried for a method, where there is a tuning."""
@@ -182,9 +199,10 @@ class Outline:
         found: Sequence[str] = self.tuning.get("per_method", {}).get(method, self.tuning["settings"])
         return found
 
-    def is_primary(self, environment: str, *methods: str) -> bool:
-        """Whether two methods are compared in a primary comparison, in either order."""
-        return any((each["environment"], set(each["methods"])) == (environment, set(methods)) for each in self.primary)
+    def is_named(self, environment: str, *methods: str) -> bool:
+        """Whether two methods are compared in a primary or secondary comparison, in either order."""
+        named = (*self.primary, *self.secondary)
+        return any((each["environment"], set(each["methods"])) == (environment, set(methods)) for each in named)
 
     def cells(self) -> list[Cell]:
         """The runs of the evaluation; all methods of a seed before the next seed."""

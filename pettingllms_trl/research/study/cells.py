@@ -7,6 +7,7 @@ finished the trained team in `team`, which `pettingllms bench --team` can load.
 from __future__ import annotations
 
 import gc
+import math
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -77,6 +78,7 @@ def run_cell(run: Run, folder: Path, prepared: Path | None) -> CellResult:
         success = played(trainer, rows, "evaluation")
         points = [*held_out(trainer.state.log_history), (trainer.token_budget.num_generated, success)]
         trainer.save_model(str(folder / "team"))
+        used = sum(log.get("rollout/used_tokens", 0.0) for log in trainer.state.log_history)
         history = [log for log in trainer.state.log_history if "rollout/total_sampled_tokens" in log]
         result = CellResult(
             cell=run.cell,
@@ -90,6 +92,8 @@ def run_cell(run: Run, folder: Path, prepared: Path | None) -> CellResult:
             training=portions(history),
             cpu_seconds=round(cpu_seconds.total, 1),
             model=file_digest.of_model(model) if model.is_dir() else "",
+            rows=_num_rows(trainer),
+            uses=round(used / max(trainer.token_budget.num_generated, 1), 3),
             **made,
         )
     shutil.rmtree(output)
@@ -217,6 +221,13 @@ class HeldOutCurve(TrainerCallback):
 def held_out(log_history: Sequence[Mapping[str, Any]]) -> list[tuple[int, str]]:
     """Tokens and successes of the evaluations during training."""
     return [(log[f"{HELD_OUT}/tokens"], log[HELD_OUT]) for log in log_history if HELD_OUT in log]
+
+
+def _num_rows(trainer: MultiAgentGRPOTrainer) -> int:
+    """Instances that were played in training."""
+    micro_steps = trainer.state.global_step * trainer.args.gradient_accumulation_steps
+    generations = math.ceil(micro_steps / trainer.plan.micro_steps)
+    return trainer.collector.rows_played.number or generations * trainer.plan.rows
 
 
 def _curve(points: Sequence[tuple[int, str]], instances: int) -> dict[str, list[float]]:

@@ -53,7 +53,7 @@ def run_supervised(run: Run, folder: Path, prepared: Path | None) -> CellResult:
     shutil.rmtree(args.output_dir, ignore_errors=True)
     tokenizer = AutoTokenizer.from_pretrained(config.model_name_or_path)
     episodes = _episodes(_source(run), make_env(), seeds)
-    demonstrations, tokens = taken(episodes, tokenizer, **run.config["supervised"])
+    demonstrations, tokens, num_rows = taken(episodes, tokenizer, **run.config["supervised"])
     args.model_init_kwargs = arguments.model_init_kwargs(config, args)
     peft_config = arguments.peft_config(config, given.policies or "shared")
     warm_up(config.model_name_or_path, demonstrations, routing, args, peft_config=peft_config, adapters=given.adapters)
@@ -74,6 +74,8 @@ def run_supervised(run: Run, folder: Path, prepared: Path | None) -> CellResult:
         steps=max(passes * math.ceil(len(each) / size) for each in rows.values()),
         seconds=0.0,
         cpu_seconds=round(cpu_time() - began, 1),
+        rows=num_rows,
+        uses=float(passes),
         **made,
     )
 
@@ -85,9 +87,9 @@ def taken(
     demonstrations: str,
     tokens: float = math.inf,
     instances: float = math.inf,
-) -> tuple[list[Demonstration], int]:
-    """The demonstrations of as many episodes as have this number of tokens, or as there are instances; and the number
-    of tokens of their replies, each with the one that ends it."""
+) -> tuple[list[Demonstration], int, int]:
+    """The demonstrations of as many episodes as have this number of tokens, or as there are instances; the number of
+    tokens of their replies, each with the one that ends it; and that of the episodes."""
     found: list[Demonstration] = []
     number = total = 0
     while number < instances and total < tokens:
@@ -99,7 +101,7 @@ def taken(
         found += own
         number += 1
         total += sum(len(tokenizer(each.reply, add_special_tokens=False)["input_ids"]) + 1 for each in own)
-    return found, total
+    return found, total, number
 
 
 def _prepared(

@@ -69,7 +69,7 @@ INSIDE = {"gradient_accumulation_steps": 2, "steps_per_generation": 4, "num_iter
     ("policies", "steps"),
     [
         ("lora", (1, 4)),
-        ("shared", (2, 4)),
+        pytest.param("shared", (2, 4), marks=pytest.mark.slow),
         *(pytest.param(each, (1, 2, 3, 4), marks=pytest.mark.slow) for each in ("lora", "shared")),
     ],
 )
@@ -253,7 +253,9 @@ def test_every_file_of_a_checkpoint_is_in_its_manifest_with_the_step_and_the_ver
     assert manifest["packages"]["torch"] == importlib.metadata.version("torch")
 
 
-@pytest.mark.parametrize(("limit", "left"), [(None, 4), (2, 2), (1, 1)])
+@pytest.mark.parametrize(
+    ("limit", "left"), [(2, 2), *(pytest.param(*each, marks=pytest.mark.slow) for each in ((None, 4), (1, 1)))]
+)
 def test_the_newest_checkpoints_are_kept(limit: int | None, left: int, model_path: str, tmp_path: Path) -> None:
     mortal(model_path, tmp_path, save_total_limit=limit).train()
     assert checkpoints_in(tmp_path) == [f"checkpoint-{step}" for step in range(5 - left, 5)]
@@ -332,7 +334,7 @@ def usual_handlers() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("usual_handlers", "signals_on_purpose")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_signal_ends_the_step_saves_once_evaluates_nothing_and_the_resumed_run_equals_the_whole(
     number: signal.Signals, model_path: str, tmp_path: Path
 ) -> None:
@@ -452,7 +454,9 @@ def test_a_step_that_is_not_finite_moves_neither_weights_nor_optimizer_nor_sched
 
 
 @pytest.mark.parametrize(
-    ("only_the_gradient", "loss"), [(False, r"(-?inf|nan)"), (True, r"-?\d\S+")], ids=["loss", "gradient"]
+    ("only_the_gradient", "loss"),
+    [(False, r"(-?inf|nan)"), pytest.param(True, r"-?\d\S+", marks=pytest.mark.slow)],
+    ids=["loss", "gradient"],
 )
 def test_after_three_such_steps_in_a_row_training_stops_and_names_step_and_decisions(
     only_the_gradient: bool, loss: str, model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -418,7 +418,9 @@ def make_credit(name: str) -> Any:
     return {"partial": partial(loo, value="outcome"), "object": RunningBaseline(decay=0.9), "name": "at_grpo"}[name]
 
 
-@pytest.mark.parametrize("credit", ["name", "closure", "partial", "object"])
+@pytest.mark.parametrize(
+    "credit", ["name", "closure", *(pytest.param(each, marks=pytest.mark.slow) for each in ("partial", "object"))]
+)
 def test_an_equal_configuration_of_new_objects_is_silent_and_so_is_what_decides_nothing(
     credit: str, model_path: str, tmp_path: Path
 ) -> None:

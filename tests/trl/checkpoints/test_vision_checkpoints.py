@@ -50,7 +50,7 @@ def weights_of(trainer: MultiAgentGRPOTrainer) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize(
     ("family", "policies", "beta"),
     [
-        ("qwen", "shared", 0.0),
+        pytest.param("qwen", "shared", 0.0, marks=pytest.mark.slow),
         ("gemma", "lora", 0.1),
         pytest.param("gemma", "shared", 0.0, marks=pytest.mark.slow),
         pytest.param("qwen", "lora", 0.1, marks=pytest.mark.slow),

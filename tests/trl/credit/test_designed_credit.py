@@ -23,7 +23,7 @@ def test_the_value_of_a_design_is_its_worth_times_the_chance_that_all_are_right_
     assert toy["values"](tables) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("group", ["candidate", "decision"])
+@pytest.mark.parametrize("group", ["candidate", pytest.param("decision", marks=pytest.mark.slow)])
 def test_executions_of_designs_give_the_gradient_of_each_agents_own_return(toy: Any, group: str) -> None:
     for prompt, _, exact, mean, error in toy["signs"](rows=250, group=group, seed=0):
         # The mean of 4 designs, or of 4 executions of each of 4 designs, has its own number in it.

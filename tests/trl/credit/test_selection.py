@@ -459,7 +459,10 @@ RESAMPLED = {"env": BRIEF, "filters": "nonzero_variance", "max_resamples": 3}
 
 @pytest.mark.parametrize(
     ("inside", "steps"),
-    [({}, (2,)), ({"gradient_accumulation_steps": 1, "steps_per_generation": 2}, (1, 2))],
+    [
+        pytest.param({}, (2,), marks=pytest.mark.slow),
+        ({"gradient_accumulation_steps": 1, "steps_per_generation": 2}, (1, 2)),
+    ],
     ids=["between generations", "inside a generation"],
 )
 def test_a_resumed_run_goes_on_at_its_place_in_the_data(

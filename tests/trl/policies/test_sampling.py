@@ -338,7 +338,7 @@ def test_completions_that_a_stop_word_ended_are_trained_on_to_the_word(model_pat
     "policies",
     [
         pytest.param(TEAM, id="lora"),
-        pytest.param("full", id="full"),
+        pytest.param("full", id="full", marks=pytest.mark.slow),
         pytest.param("shared", id="shared", marks=pytest.mark.slow),  # as TRL has it
     ],
 )

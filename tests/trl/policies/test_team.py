@@ -573,7 +573,9 @@ RESUMED = {
 }
 
 
-@pytest.mark.parametrize("kind", RESUMED)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=() if kind == "mixture" else pytest.mark.slow) for kind in RESUMED]
+)
 def test_a_resumed_run_equals_one_never_interrupted(
     kind: str, model_path: str, granite_path: str, tmp_path: Path
 ) -> None:
@@ -634,7 +636,9 @@ def test_policies_that_an_older_checkpoint_lacks_are_named(model_path: str, tmp_
     assert moved(before, weights(other)) == set()
 
 
-@pytest.mark.parametrize("name", ["lora", "full", "mixture"])
+@pytest.mark.parametrize(
+    "name", ["mixture", *(pytest.param(name, marks=pytest.mark.slow) for name in ("lora", "full"))]
+)
 def test_the_best_checkpoint_of_every_policy_comes_back_at_the_end(
     name: str, model_path: str, granite_path: str, tmp_path: Path
 ) -> None:

@@ -81,6 +81,7 @@ def test_a_run_trains_until_its_tokens_are_spent_and_a_stopped_one_goes_on_to_th
     # A step has a row of 2 agents with 2 candidates of up to 4 tokens: at most 16, so 30 take two steps or more.
     assert 30 <= whole.tokens < 30 + 16
     assert whole.steps >= 2
+    assert (whole.rows, whole.uses) == (whole.steps, 1.0)
     assert whole.seconds > 0
     assert whole.curve["tokens"][0] == 0.0
     assert whole.curve["tokens"][-1] == whole.tokens

@@ -197,6 +197,12 @@ PRIMARY = [{"environment": "grid", "methods": ["ours", "single"]}]
             },
             r"primary\[1\] compares single and ours in grid again; expected each comparison once.* Remove one",
         ),
+        ({"secondary": PRIMARY}, "but no comparison is primary; expected both, as secondary ones come after"),
+        (
+            {"primary": PRIMARY, "secondary": PRIMARY},
+            "secondary compares .* as primary does; expected each comparison in",
+        ),
+        ({"primary": PRIMARY, "secondary": []}, r"secondary is \[\]; expected a list of 1 to 4 .* Write secondary: "),
         ({"primary_seeds": [1, 2]}, "but no comparison is primary; expected both or none. Add primary"),
         ({"primary": PRIMARY, "primary_seeds": [1, 3]}, r"without \[2\] of seeds; expected all of these and more"),
         ({"primary": PRIMARY, "primary_seeds": [1, 2, 7]}, r"the seeds \[7\] are those of tuning and of the evalu"),
@@ -262,8 +268,9 @@ def test_primary_comparisons_are_part_of_the_digest_of_evaluations_and_not_of_tu
     assert named.run(cell("untrained", "boxes")).config["primary"] == {"comparisons": PRIMARY, "seeds": [1, 2]}
     others = [{"primary": [*PRIMARY, {"environment": "boxes", "methods": ["ours", "single"]}]}]
     others += [{"primary": PRIMARY, "primary_seeds": [1, 2, 3]}]
+    others += [{"primary": PRIMARY, "secondary": others[0]["primary"][1:]}]
     digests = [study_of(given(**own), name="made").run(cell()).digest for own in ({"primary": PRIMARY}, *others)]
-    assert len({plain.run(cell()).digest, *digests}) == 4
+    assert len({plain.run(cell()).digest, *digests}) == 5
     assert plain.run(cell()).digest == "f6890553d6d6d6ea"  # as before there were primary comparisons
 
 

@@ -65,6 +65,7 @@ def run_of(model: str, *, supervised: dict[str, Any], **fields: Any) -> Run:
     return Run(cell=cell, config={"train": train, "trained": True, "prepare": None, **more})
 
 
+@pytest.mark.slow
 def test_a_run_imitates_each_reply_as_often_as_it_says_and_evaluates_what_has_learned_it(
     roomy_path: str, tmp_path: Path
 ) -> None:
@@ -91,10 +92,10 @@ def test_demonstrations_are_taken_until_their_tokens_are_enough(roomy_path: str)
         for _ in range(number):
             yield [Demonstration(role="a", prompt=Prompt([]), reply="ab", success=True)] * 2
 
-    found, tokens = supervision.taken(episodes(9), tokenizer, demonstrations="own", tokens=2 * each + 1)
-    assert (len(found), tokens) == (4, 4 * each)  # whole episodes
-    found, tokens = supervision.taken(episodes(9), tokenizer, demonstrations="own", instances=3)
-    assert (len(found), tokens) == (6, 6 * each)
+    found, tokens, number = supervision.taken(episodes(9), tokenizer, demonstrations="own", tokens=2 * each + 1)
+    assert (len(found), tokens, number) == (4, 4 * each, 2)  # whole episodes
+    found, tokens, number = supervision.taken(episodes(9), tokenizer, demonstrations="own", instances=3)
+    assert (len(found), tokens, number) == (6, 6 * each, 3)
     with pytest.raises(ValueError, match=r"own has 2 episodes with \d+ tokens; expected more. Widen train_seeds."):
         supervision.taken(episodes(2), tokenizer, demonstrations="own", instances=3)
 

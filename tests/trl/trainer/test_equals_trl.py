@@ -120,13 +120,13 @@ SLOW = {
     *(f"vespo_{name}" for name in ("k_pos", "lambda_pos", "k_neg")),
     *("steps_per_generation=6", "sapo_temperature_neg", "epsilon", "use_adaptive_entropy-above"),
     *("use_adaptive_entropy-crossing", "top_entropy_quantile", "mask_truncated_completions-grpo", "top_k", "min_p"),
+    *("repetition_penalty", "top_p", "shuffle_dataset", "pad_to_multiple_of", "generation_batch_size"),
     *("ref_model_mixup_alpha", "use_bias_correction_kl-sequence", "num_iterations", "beta", "entropy_coef"),
 }
 FAST = {
     *((case, "shared") for case in CASES if case not in SLOW),
     *(("grpo-beta=0.1", layout) for layout in LAYOUTS),
-    *(("dapo-beta=0.1", layout) for layout in ("lora", "full")),
-    *((case, "lora") for case in ("stale", "checkpointing", "scale_rewards-batch")),
+    *((case, "lora") for case in ("stale", "checkpointing")),
     ("sync_ref_model", "full"),
 }
 

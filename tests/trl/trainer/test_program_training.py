@@ -220,6 +220,7 @@ def test_a_team_as_a_program_and_as_an_environment_is_trained_to_the_same_weight
     check_twins(name, model_path, tmp_path, options, credit)
 
 
+@pytest.mark.slow
 def test_a_run_that_is_resumed_is_as_one_that_was_not_interrupted(model_path: str, tmp_path: Path) -> None:
     saved = {"max_steps": 4, "save_strategy": "steps", "save_steps": 2}
     whole = team(as_program("sequence"), model_path, tmp_path, **saved)

@@ -489,8 +489,7 @@ def test_each_role_is_saved_to_a_folder_that_peft_loads_on_the_base_alone(model_
 @pytest.mark.parametrize(
     "options",
     [
-        {"policies": "lora"},
-        pytest.param({"policies": "shared"}, marks=pytest.mark.slow),
+        *(pytest.param({"policies": each}, marks=pytest.mark.slow) for each in ("lora", "shared")),
         # Below the target until the third step, so that the coefficients that are resumed with went up and then down.
         pytest.param(
             {"policies": "lora", "use_adaptive_entropy": True, "entropy_coef": 0.1, "entropy_target": 5.5595},
@@ -582,8 +581,8 @@ def test_parallel_sampling_trains_on_whole_trajectories(model_path: str, tmp_pat
 @pytest.mark.parametrize(
     ("options", "rollouts"),
     [
-        ({"steps_per_generation": 4, "gradient_accumulation_steps": 2}, 2),
-        ({"num_iterations": 2}, 2),
+        pytest.param({"steps_per_generation": 4, "gradient_accumulation_steps": 2}, 2, marks=pytest.mark.slow),
+        pytest.param({"num_iterations": 2}, 2, marks=pytest.mark.slow),
         ({"num_iterations": 2, "steps_per_generation": 2, "loss_type": "grpo"}, 1),
     ],
     ids=["steps", "iterations", "both"],

@@ -228,9 +228,8 @@ def difference_of_weights(one: Mapping[str, torch.Tensor], other: Mapping[str, t
     return max(float((one[name] - weight).abs().max()) for name, weight in other.items())
 
 
-@pytest.mark.parametrize(
-    "loss", [pytest.param(loss, marks=() if loss == "dapo" else pytest.mark.slow) for loss in LOSSES]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", LOSSES)
 def test_weights_after_twenty_steps_are_those_of_rows_read_one_by_one(
     loss: str, model_path: str, tmp_path: Path
 ) -> None:

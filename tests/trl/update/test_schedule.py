@@ -167,6 +167,7 @@ def test_one_learning_rate_schedule_goes_by_steps_for_all(model_path: str, tmp_p
     assert rates[0] == rates[1] == pytest.approx([1e-2, 1e-2 * 2 / 3, 1e-2 / 3])
 
 
+@pytest.mark.slow
 def test_a_run_in_turns_resumed_after_any_step_equals_one_never_interrupted(model_path: str, tmp_path: Path) -> None:
     options = {"alternate_every": 1, "gradient_accumulation_steps": 1, "steps_per_generation": 2, "steps": 5}
     whole = mortal(model_path, tmp_path / "whole", **options)

@@ -81,6 +81,7 @@ class Tuning:
     Args:
         settings: The settings that are tried, each a mapping of fields.
         per_method: Those of the methods that have fields of their own.
+        primary_seeds: Of the methods that primary comparisons name: `seeds`, and more.
     """
 
     settings: tuple[Mapping[str, Any], ...]
@@ -88,6 +89,7 @@ class Tuning:
     instances: Instances
     tokens: int
     per_method: Mapping[str, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
+    primary_seeds: tuple[int, ...] = ()
 
     def settings_of(self, method: str) -> tuple[Mapping[str, Any], ...]:
         """Those that are tried for a method."""
@@ -142,7 +144,8 @@ class Study:
         spread: See `pettingllms_envs.research.studies.power`.
         curve_points: How often a run is evaluated before and during training, for the curves.
         curve_instances: On how many of the evaluation's instances.
-        primary: The comparisons that the study is made for, see `Outline`; part of the digest of every evaluation.
+        primary: The comparisons that the study is made for, see `Outline`; part of the digest of every evaluation, as
+            the `secondary` ones are.
     """
 
     name: str
@@ -163,6 +166,7 @@ class Study:
     notes: tuple[str, ...] = ()
     primary: tuple[Mapping[str, Any], ...] = ()
     primary_seeds: tuple[int, ...] = ()
+    secondary: tuple[Mapping[str, Any], ...] = ()
 
     def methods_of(self, environment: str) -> list[str]:
         """The methods that an environment is part of."""
@@ -181,12 +185,13 @@ class Study:
         """The runs of the tuning; all methods and settings of a seed before the next seed."""
         if self.tuning is None:
             return []
+        outline = self.outline()
         return [
             Cell(phase="tuning", environment=environment, method=method, seed=seed, setting=setting)
             for environment in self.environments
-            for seed in self.tuning.seeds
+            for seed in dict.fromkeys((*self.tuning.seeds, *self.tuning.primary_seeds))
             for method in self.methods_of(environment)
-            if self.is_tuned(method)
+            if self.is_tuned(method) and seed in outline.tuning_seeds(environment, method)
             for setting in self.tuning.settings_of(method)
         ]
 
@@ -215,6 +220,8 @@ class Study:
         )
         if tuning is not None and self.tuning is not None and self.tuning.per_method:
             tuning["per_method"] = {name: [*map(label, own)] for name, own in self.tuning.per_method.items()}
+        if tuning is not None and self.tuning is not None and self.tuning.primary_seeds:
+            tuning["primary_seeds"] = list(self.tuning.primary_seeds)
         return Outline(
             name=self.name,
             methods={environment: self.methods_of(environment) for environment in self.environments},
@@ -229,6 +236,7 @@ class Study:
             notes=self.notes,
             primary=self.primary,
             primary_seeds=self.primary_seeds,
+            secondary=self.secondary,
         )
 
     def run(self, cell: Cell) -> Run:
@@ -250,6 +258,7 @@ class Study:
         config: dict[str, Any] = {"train": fields, "trained": method.trained, "prepare": self.prepare}
         if cell.phase == "evaluation" and self.primary:
             config["primary"] = {"comparisons": list(self.primary), "seeds": list(self.primary_seeds)}
+            config |= {"secondary": list(self.secondary)} if self.secondary else {}
         if method.guesser:
             own = {name: fields[name] for name in (*GUESSER_FIELDS, *EVALUATION_FIELDS, "seed") if name in fields}
             return Run(cell=cell, config={**config, "train": own, "prepare": None, "guesser": True})

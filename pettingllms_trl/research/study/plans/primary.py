@@ -1,8 +1,10 @@
-"""Reads `primary` and `primary_seeds` of a study file: the comparisons that a study is made for, named before it runs.
+"""Reads `primary`, `primary_seeds` and `secondary` of a study file: the comparisons that are named before it runs.
 
 primary:
   - {environment: archives, methods: [team, full]}   # team less full
 primary_seeds: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]       # of the methods that are named, in their environment
+secondary:
+  - {environment: archives, methods: [team, grpo]}   # corrected for the number of these alone
 """
 
 from __future__ import annotations
@@ -20,21 +22,38 @@ Primary = Mapping[str, Any]
 """`{"environment": NAME, "methods": [A, B]}`: A less B."""
 
 
-def primary_of(given: Any, methods_of: Mapping[str, Sequence[str]]) -> tuple[Primary, ...]:
-    """The comparisons, all written in one way, as they are part of digests; `None`: all comparisons are alike."""
+def named_of(
+    given: Mapping[str, Any], methods_of: Mapping[str, Sequence[str]]
+) -> tuple[tuple[Primary, ...], tuple[Primary, ...]]:
+    """The primary and the secondary comparisons, written in one way, as they are part of digests."""
+    primary, secondary = (_comparisons(kind, given.get(kind), methods_of) for kind in ("primary", "secondary"))
+    if secondary and not primary:
+        raise ValueError(
+            f"secondary is {given['secondary']!r}, but no comparison is primary; expected both, as secondary ones "
+            f"come after what the study is made for. Add {EXAMPLE}, or name these as primary."
+        )
+    if both := [each for each in secondary if any(_same(each, other) for other in primary)]:
+        raise ValueError(
+            f"secondary compares {' and '.join(both[0]['methods'])} in {both[0]['environment']}, as primary does; "
+            "expected each comparison in one of them. Remove one."
+        )
+    return primary, secondary
+
+
+def _comparisons(kind: str, given: Any, methods_of: Mapping[str, Sequence[str]]) -> tuple[Primary, ...]:
     if given is None:
         return ()
     if not isinstance(given, list) or not 1 <= len(given) <= MOST_PRIMARY:
         raise ValueError(
-            f"primary is {given!r}; expected a list of 1 to {MOST_PRIMARY} comparisons, which intervals are corrected "
-            f"for. Write {EXAMPLE}, or leave it out to correct for all comparisons."
+            f"{kind} is {given!r}; expected a list of 1 to {MOST_PRIMARY} comparisons, which intervals are corrected "
+            f"for. Write {EXAMPLE.replace('primary', kind)}, or leave it out to correct for all comparisons."
         )
     found: list[Primary] = []
     for number, each in enumerate(given):
-        own = _comparison(f"primary[{number}]", each, methods_of)
+        own = _comparison(f"{kind}[{number}]", each, methods_of)
         if any(_same(own, other) for other in found):
             raise ValueError(
-                f"primary[{number}] compares {' and '.join(own['methods'])} in {own['environment']} again; expected "
+                f"{kind}[{number}] compares {' and '.join(own['methods'])} in {own['environment']} again; expected "
                 "each comparison once, as intervals are corrected for their number. Remove one."
             )
         found.append(own)

@@ -47,7 +47,7 @@ from pettingllms_trl.research.study.plans.plan import (
     Tuning,
     merged,
 )
-from pettingllms_trl.research.study.plans.primary import primary_of, primary_seeds_of
+from pettingllms_trl.research.study.plans.primary import named_of, primary_seeds_of
 from pettingllms_trl.research.study.plans.study_values import check_known, flag, mapping, name_of, positive, seeds_of
 
 
@@ -67,6 +67,7 @@ OWN_FIELDS = {
 TOP = {
     *("name", "base", "environments", "methods", "reference", "compare", "seeds", "tokens", "evaluation", "tuning"),
     *("prepare", "fidelity", "spread", "curve_points", "curve_instances", "notes", "primary", "primary_seeds"),
+    "secondary",
 }
 
 
@@ -124,7 +125,7 @@ def study_of(content: Any, *, name: str) -> Study:
         )
     seeds = seeds_of("seeds", given["seeds"])
     here = {each: [name for name, method in methods.items() if method.is_in(each)] for each in environments}
-    primary = primary_of(given.get("primary"), here)
+    primary, secondary = named_of(given, here)
     study = Study(
         name=name_of("name", given.get("name", name)),
         base=base,
@@ -143,6 +144,7 @@ def study_of(content: Any, *, name: str) -> Study:
         curve_instances=positive("curve_instances", given.get("curve_instances", 100)),
         notes=tuple(map(str, given.get("notes", ()))),
         primary=primary,
+        secondary=secondary,
         primary_seeds=primary_seeds_of(given.get("primary_seeds"), seeds, has_primary=bool(primary)),
     )
     _check_apart(study)
@@ -152,7 +154,8 @@ def study_of(content: Any, *, name: str) -> Study:
 def _check_apart(study: Study) -> None:
     """Raise `ValueError` if instances or seeds that are reported were trained or tuned on."""
     tuning = study.tuning
-    if tuning is not None and (both := sorted({*study.seeds, *study.primary_seeds}.intersection(tuning.seeds))):
+    tuned = set() if tuning is None else {*tuning.seeds, *tuning.primary_seeds}
+    if both := sorted(tuned.intersection((*study.seeds, *study.primary_seeds))):
         raise ValueError(
             f"the seeds {both} are those of tuning and of the evaluation; expected different ones, since settings "
             "were chosen by luck that they shared. Change tuning.seeds."
@@ -247,7 +250,7 @@ def _compare(given: Any, reference: str, methods: Mapping[str, Any]) -> tuple[st
 
 def _tuning(given: Any, tokens: int, evaluation: Instances, methods: Mapping[str, Method]) -> Tuning:
     given = mapping("tuning", given)
-    check_known("tuning", given, {"vary", "per_method", "seeds", "split", "instances", "tokens"})
+    check_known("tuning", given, {"vary", "per_method", "seeds", "primary_seeds", "split", "instances", "tokens"})
     vary, per_method = given.get("vary", {}), mapping("tuning.per_method", given.get("per_method", {}))
     check_known("tuning.per_method", per_method, {name for name, method in methods.items() if method.trained})
     instances = _instances("tuning", {name: given[name] for name in ("split", "instances") if name in given})
@@ -257,10 +260,18 @@ def _tuning(given: Any, tokens: int, evaluation: Instances, methods: Mapping[str
             "settings that were chosen on the instances that are reported look better than they are. Set "
             "tuning.split: validation."
         )
+    seeds = seeds_of("tuning.seeds", given.get("seeds"))
+    more = seeds_of("tuning.primary_seeds", given["primary_seeds"]) if "primary_seeds" in given else ()
+    if more and not {*seeds} < {*more}:
+        raise ValueError(
+            f"tuning.primary_seeds is {[*more]}; expected those of tuning.seeds, {[*seeds]}, and more, for the "
+            "methods that primary comparisons name. Add them."
+        )
     return Tuning(
         settings=_settings("tuning.vary", vary),
         per_method={name: _settings(f"tuning.per_method.{name}", own, vary) for name, own in per_method.items()},
-        seeds=seeds_of("tuning.seeds", given.get("seeds")),
+        seeds=seeds,
+        primary_seeds=more,
         instances=instances,
         tokens=positive("tuning.tokens", given.get("tokens", tokens)),
     )
