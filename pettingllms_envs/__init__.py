@@ -6,8 +6,8 @@
     >>> env.agent_selection
     'drafter_0'
 
-Importing this package registers every environment with PettingZoo (`pettingzoo.make("aec",
-"pettingllms/plan_path-v0")`) by name only: its module is imported when it is made.
+Importing this package registers every environment with PettingZoo and Gymnasium, `"pettingllms/plan_path-v0"` (the
+latter's has one agent), by name only: its module is imported when it is made.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from pettingllms_envs.from_rows import conversation, function
     from pettingllms_envs.published import test_set
     from pettingllms_envs.registry import find, list_environments, make, recorded_settings
+    from pettingllms_envs.single_agent import seat
 
-__all__ = ["conversation", "find", "function", "list_environments", "make", "recorded_settings", "test_set"]
+__all__ = ["conversation", "find", "function", "list_environments", "make", "recorded_settings", "seat", "test_set"]
 
-_MODULES = {"conversation": "from_rows", "function": "from_rows", "test_set": "published"}
+_MODULES = {"conversation": "from_rows", "function": "from_rows", "seat": "single_agent", "test_set": "published"}
 
 register()
 

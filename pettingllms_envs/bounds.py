@@ -61,8 +61,7 @@ class Memory(NamedTuple):
     """What an agent has to remember, and how much it can.
 
     Args:
-        values: For each thing that may be asked for, with equal probability: how many values it can have. They are
-            uniform and independent.
+        values: For each thing that may be asked for, all equally likely: how many values it can have, uniformly.
         num_notes: How many different notes there are. The agent is shown its notes and the question when it answers,
             and nothing else that depends on the instance.
     """

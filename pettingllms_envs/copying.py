@@ -57,8 +57,7 @@ class _Memo(dict[int, Any]):
 
 
 def _with_restarting_copies(value: Any, known: Iterable[int]) -> dict[int, Any]:
-    """By id, all objects in a value that `copy.deepcopy` would re-create instead of copying them, except in `known`
-    ones."""
+    """By id, all objects in a value that `copy.deepcopy` would re-create instead of copying, but for `known` ones."""
     found: dict[int, Any] = {}
     seen = set(known)
     latest = {id(value): value}

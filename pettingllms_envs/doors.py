@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import pkgutil
+import os
 import re
 from functools import cache
 from pathlib import Path
 
+import gymnasium
 import pettingzoo
 
 
@@ -17,12 +18,13 @@ VERSIONED = re.compile(r"([a-z]\w*)_v(\d+)", re.ASCII)
 @cache
 def doors() -> tuple[tuple[str, int, str], ...]:
     """Name, version and module of each, found by listing: a new environment needs no line elsewhere."""
-    found = (VERSIONED.fullmatch(module.name) for module in pkgutil.iter_modules([str(Path(__file__).parent)]))
+    found = (VERSIONED.fullmatch(file.removesuffix(".py")) for file in sorted(os.listdir(Path(__file__).parent)))
     return tuple((door[1], int(door[2]), f"{__package__}.{door[0]}") for door in found if door)
 
 
 def register() -> None:
-    """Register them with `pettingzoo.make`, without importing them."""
-    for name, version, module in doors():
-        pettingzoo.register("aec", f"pettingllms/{name}-v{version}", f"{module}:env")
-        pettingzoo.register("parallel", f"pettingllms/{name}-v{version}", f"{module}:parallel_env")
+    """Register them with `pettingzoo.make` and `gymnasium.make`, without importing them."""
+    for registered, module in ((f"pettingllms/{name}-v{version}", module) for name, version, module in doors()):
+        pettingzoo.register("aec", registered, f"{module}:env")
+        pettingzoo.register("parallel", registered, f"{module}:parallel_env")
+        gymnasium.register(registered, f"{__package__}.single_agent:make_single", kwargs={"env": registered})

@@ -35,10 +35,6 @@ def conversation(roles: Sequence[str], **settings: Any) -> Callable[[], TextEnv]
         settings: `instructions` and `history` by role, `rewarded` roles and others, see `Conversation` and `Prompts`
             in `pettingllms_envs.environments.conversation`; and those of every environment
             (`pettingllms_envs.assembly.assemble`).
-
-    Raises:
-        ValueError: A role or setting is not as there.
-        TypeError: There is no such setting.
     """
     make_env = partial(make, "conversation", roles=roles, **settings)
     make_env()  # raises for a mistake here and now
@@ -69,11 +65,6 @@ def function(
         reward: From a row and a reply to a score from 0 to 1; 1 is success. It is to compare the reply, not to run it.
         roles: By name, what a role's system prompt says; all of them are trained by what comes of their replies. Or
             `pettingllms_envs.core.Role`s, for several agents of a role, or one that is paid for its own step.
-        num_turns: How often `game.play` may be called.
-
-    Raises:
-        TypeError: The reward cannot be called; or the function is none as `function_workflow` takes.
-        ValueError: The rows cannot be used.
     """
     from pettingllms_envs.assembly import assemble  # only those pay for it who need it
     from pettingllms_envs.core import Role

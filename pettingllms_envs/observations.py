@@ -33,10 +33,6 @@ class Image:
     Args:
         png: Its file, in the PNG format.
         alt: A description for those who cannot see it: models that read texts, terminals.
-
-    Raises:
-        TypeError: `png` is not `bytes`, or `alt` is not a `str`.
-        ValueError: `png` is not a PNG file.
     """
 
     png: bytes = field(repr=False)

@@ -42,7 +42,6 @@ def image_of(given: Any) -> Image:
     """A picture of a row, of Pillow or the bytes of its file, as an RGB image.
 
     Raises:
-        TypeError: It is no picture.
         ValueError: It cannot be decoded, is of another format than `FORMATS`, has more than `MOST_PIXELS`, or is of
             numbers outside the range from 0 to 1, if they are floats, or of 16 bits.
     """
@@ -67,8 +66,7 @@ def opened(image: Image) -> Picture.Image:
     """An image as an RGB picture.
 
     Raises:
-        ValueError: The file is no whole PNG, has more than `MOST_PIXELS`, or is over `MOST_ASPECT` times as long as
-            wide.
+        ValueError: The file is no whole PNG, has over `MOST_PIXELS`, or is over `MOST_ASPECT` times as long as wide.
     """
     width, height = (int.from_bytes(image.png[at : at + 4]) for at in (HEADER - 8, HEADER - 4))
     if len(image.png) < HEADER or image.png[12:16] != b"IHDR" or not width or not height:

@@ -21,9 +21,6 @@ def test_set(name: str) -> list[dict[str, Any]]:
 
     Each row has `seed`, `split` (`"test"`) and `level`; `env.reset(seed=row["seed"], options=row)` without the seed in
     the options plays it. `published` has the instances themselves.
-
-    Raises:
-        ValueError: The task has no published test set, or the file was modified.
     """
     return [{field: row[field] for field in ("seed", "split", "level")} for row in published(name)]
 

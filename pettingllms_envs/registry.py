@@ -44,7 +44,6 @@ class Entry(NamedTuple):
     Args:
         name: Its name without the version, such as `"sokoban"`.
         version: Its version: the N of `_vN`.
-        module: The module with its functions.
         origin: The distribution that provides it: `"pettingllms"` or another package's name.
     """
 
@@ -80,9 +79,6 @@ def find(name: str) -> Entry:
 
     PettingZoo's spelling, `"pettingllms/sokoban-v0"`, names the same environment. `"FILE.py:NAME"` is found as
     `"program:FILE.py:NAME"`, and the file is read when the environment is made.
-
-    Raises:
-        ValueError: There is none, or two packages provide it.
     """
     if is_in_file(str(name)):
         path = name.removeprefix(PROGRAM)

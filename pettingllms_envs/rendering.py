@@ -1,8 +1,7 @@
 """Renders a game: pictures and GIFs (Pillow), arrays of pixels, and coloured boards in a terminal (rich).
 
 A task that has `tiles` (`pettingllms_envs.boards.Board`) is drawn as a board, any other as the text of its `show`.
-No other module of this package imports Pillow or rich at its top, so an environment that is never drawn does not load
-them.
+No other module of this package imports Pillow or rich at its top, so what is never drawn does not load them.
 """
 
 from __future__ import annotations
@@ -45,9 +44,6 @@ def draw(rows: Sequence[Sequence[Tile]], *, cell: int = 48) -> Image.Image:
     Args:
         rows: The tiles, all rows of the same length.
         cell: Width and height of a tile in pixels, at least 4.
-
-    Raises:
-        ValueError: The board is empty or ragged, `cell` is too small, or a tile has a shape or colour that is none.
     """
     _check_board(rows)
     check_whole("cell", cell, LEAST_CELL)
@@ -65,9 +61,6 @@ def draw_text(text: str, *, size: int = 18, paper: str = PAPER, ink: str = INK) 
         text: Any text; lines of more than 100 characters are wrapped.
         size: Height of the letters in pixels, at least 4.
         paper: Colour behind the text, `"#rrggbb"`.
-
-    Raises:
-        ValueError: `size` is too small, or a colour is none.
     """
     check_whole("size", size, LEAST_CELL)
     lines = [part for line in text.expandtabs().splitlines() for part in _wrapped(line)] or [""]
@@ -105,9 +98,6 @@ def as_rich(rows: Sequence[Sequence[Tile]]) -> Text:
     """A board for a terminal, two columns a cell and one line a row, without a line break at the end.
 
     A tile's text is written on its paper, or on the fill of its disc or square; a shape without text becomes ● ■ or ○.
-
-    Raises:
-        ValueError: The board is empty or ragged, or a tile has a shape that is none.
     """
     _check_board(rows)
     text = Text(no_wrap=True, overflow="crop")
@@ -136,10 +126,6 @@ def save_gif(frames: Sequence[Image.Image], file: str | Path | IO[bytes], ms: in
         frames: At least one. Smaller ones are filled up with white at the right and below.
         file: Where to, replaced if it is there.
         ms: How long each picture stays, in milliseconds.
-
-    Raises:
-        ValueError: There are no frames.
-        OSError: The file cannot be written.
     """
     if not frames:
         raise ValueError("save_gif got no frames; expected at least one picture. Record one with draw().")

@@ -28,8 +28,7 @@ def to_json(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def restored(settings: Mapping[str, Any], *kinds: Any) -> dict[str, Any]:
-    """The settings, as read from JSON, with a tuple for each list whose field in these dataclasses is annotated as
-    one."""
+    """The settings, as read from JSON, with tuples for lists where the field in these dataclasses is annotated so."""
     known = {name: hint for kind in kinds for name, hint in _hints(kind, settings).items()}
     return {name: _restored(value, known.get(name)) for name, value in settings.items()}
 

@@ -97,12 +97,7 @@ class Configuration:
 def read(
     path: Path, known: Collection[str] | None = None, *, named: str = "--config is", above: tuple[Path, ...] = ()
 ) -> Configuration:
-    """Read a file, which has some of the `known` fields, and those that it inherits from; `above` inherit from it.
-
-    Raises:
-        ValueError: There is no such file (then `named` begins the message), it is not YAML, has an unknown field, or
-            inherits from itself. The message has the file, the line and the key.
-    """
+    """Read a file, which has some of the `known` fields, and those that it inherits from; `above` inherit from it."""
     if path.resolve() in [each.resolve() for each in above]:
         circle = " -> ".join(map(str, (*above, path)))
         raise ValueError(f"{named} {str(path)!r}, which inherits from itself: {circle}. Remove one of these defaults.")

@@ -68,8 +68,7 @@ def line(
     """A line of the table.
 
     Args:
-        prefix: `"eval_"` or `"eval_<data set>_"` of an evaluation, which is named at the end of the line, with its
-            round (`imitate`).
+        prefix: `"eval_"` or `"eval_<data set>_"` of an evaluation, named at the end of the line, with its round.
         speed: Tokens a second.
         left: Seconds to go.
     """
@@ -114,7 +113,6 @@ class TrainingTable(ProgressCallback):
     logged just before it (an evaluation of the untrained team, say).
 
     Args:
-        tokens: Number of tokens sampled so far.
         now: Clock, in seconds.
     """
 
@@ -135,7 +133,6 @@ class TrainingTable(ProgressCallback):
         self._begun = self._last = (0.0, 0.0)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Start the clock and the file."""
         if not args.disable_tqdm:
             super().on_train_begin(args, state, control, **kwargs)
         if self.training_bar is not None and state.max_steps >= NEVER:
@@ -150,22 +147,18 @@ class TrainingTable(ProgressCallback):
             self._waiting.clear()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Move the progress bar."""
         if self.training_bar is not None or not state.is_world_process_zero:
             super().on_step_end(args, state, control, **kwargs)
 
     def on_prediction_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Move the bar of an evaluation."""
         if not args.disable_tqdm:
             super().on_prediction_step(args, state, control, **kwargs)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Close the progress bar."""
         if self.training_bar is not None:
             super().on_train_end(args, state, control, **kwargs)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
-        """Print a line, and write all of the log."""
         if not state.is_world_process_zero or logs is None:
             return
         written = json.dumps({"step": state.global_step, **logs}, default=float) + "\n"

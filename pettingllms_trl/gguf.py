@@ -33,12 +33,6 @@ def load_gguf(
 
     Args:
         path: Of the file. Its architecture must be one that transformers reads from GGUF, such as Llama or Qwen3.
-        dtype: Of the model's weights.
-
-    Raises:
-        FileNotFoundError: There is no such file.
-        ValueError: It is no GGUF file, or has another architecture.
-        ImportError: The package `gguf` is not installed.
     """
     path = Path(path)
     if not path.is_file():

@@ -79,7 +79,6 @@ class ImageInputs:
 
     Args:
         processor: The policy's, with an image part.
-        cache: Of all processors of a run.
     """
 
     def __init__(self, processor: Any, cache: PixelCache) -> None:
@@ -98,9 +97,6 @@ class ImageInputs:
 
         Args:
             who: Who observes images, for errors.
-
-        Raises:
-            ValueError: It does not.
         """
         if self._part is None:
             raise ValueError(
@@ -256,11 +252,7 @@ def _joined(pixels: Sequence[Pixels]) -> dict[str, torch.Tensor]:
 
 @contextmanager
 def naming_torchvision() -> Iterator[None]:
-    """Within, what loads a processor; an error that it needs torchvision says what can be done.
-
-    Raises:
-        ImportError: It is missing.
-    """
+    """Within, what loads a processor; an error that it needs torchvision says what can be done."""
     try:
         yield
     except ImportError as error:

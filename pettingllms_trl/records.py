@@ -34,10 +34,7 @@ class Prompt:
 
     Args:
         messages: Chat messages, the last one a user's or a tool's.
-        ids: Token ids of all of it, as the model receives them. Empty before the prompt is encoded, and for agents
-            behind an API.
-        images: Images of the messages, in order.
-        tools: Tools that the model may call.
+        ids: Token ids as the model receives them. Empty before the prompt is encoded, and for agents behind an API.
     """
 
     messages: Sequence[Message]
@@ -76,8 +73,7 @@ class Completion:
     """What a policy sampled after one prompt.
 
     Args:
-        ids: The sampled token ids, including the end-of-turn token if one was sampled. Empty only for agents behind an
-            API.
+        ids: The sampled token ids, with the end-of-turn token if one was sampled. Empty only for agents behind an API.
         text: The same, decoded without special tokens: the action given to the environment.
         logprobs: Log-probability of each id under the sampler, or `None` if the sampler does not report them.
         finish: Why it ended: `"stop"` with an end-of-turn token or a stop word, `"length"` if it was cut off; `None`
@@ -128,7 +124,6 @@ class ContinuationPlace(NamedTuple):
 
     Args:
         decision: Index of the episode's decision whose candidate is continued.
-        candidate: Index of the candidate.
         repeat: From 0 to `num_continuations` - 1.
     """
 
@@ -179,7 +174,6 @@ class Decision:
 
     @property
     def played(self) -> Candidate:
-        """The candidate that was played on."""
         return self.candidates[self.chosen]
 
 
@@ -188,14 +182,11 @@ class Episode:
     """One run of one instance, along the chosen branches.
 
     Args:
-        instance: Index of the data set row within the rollout.
         episode: Index of the episode within its instance.
-        returns: Sum of rewards of each agent.
         outcome: The environment's description of how the episode ended (`infos[agent]["outcome"]`), for instance
             `{"success": True, "regret": 0.0}`; empty if it gives none.
         environment: Name of the environment in a run with several; else empty.
-        continuations: Decisions of the continuations of its candidates, ordered by `Decision.continuation`; empty if
-            they are not kept.
+        continuations: Decisions of its candidates' continuations, ordered by `Decision.continuation`; empty: not kept.
     """
 
     instance: int
@@ -245,8 +236,6 @@ class Sampled:
 
     Args:
         prompt: The request's, with its ids as the model got them.
-        completions: As many as were asked for.
-        policy_version: See `Decision`.
     """
 
     prompt: Prompt
@@ -433,7 +422,6 @@ class RolloutOptions:
 
     @property
     def num_episodes(self) -> int:
-        """Episodes of each row."""
         return 1 if self.sampling == "tree" else self.num_candidates
 
     @property
@@ -471,6 +459,16 @@ class Rollout:
 # ---- Between rollout and rewards ------------------------------------------------------------------------------------
 
 
+HISTORIES: Mapping[str, tuple[str, str, bool]] = {
+    "none": ("what it observes now", "everywhere", False),
+    "conversation": (
+        "its own earlier prompts and replies, token for token, and what it observes now",
+        "one text a turn, a picture in the first alone; no tools, no program",
+        True,
+    ),
+}
+"""The values of `history`: what a prompt is made of, where it may be used, and whether earlier turns are kept."""
+
 Row = Mapping[str, Any]
 """A row of the data set: `seed` and whatever the environment's `reset(options=...)` takes."""
 
@@ -480,9 +478,7 @@ class PendingDecision:
     """A decision whose candidates are sampled but not scored yet, as passed to the user's reward functions.
 
     Args:
-        row: The instance.
         turn: How many decisions it had taken before.
-        completions: The candidates.
         is_text: Whether the observation is a `str`, a standard prompt in TRL's terms, without earlier turns before it.
         is_of_team: Whether the environment says that it is judged, for all agents (`infos[agent]["judged"]`).
     """

@@ -22,7 +22,6 @@ class SamplingOverrides:
         top_k: Number of tokens kept, 0 for all.
         min_p: Least probability as a share of the greatest, in [0, 1].
         repetition_penalty: Above 0, 1 for none.
-        max_completion_length: Most tokens of a completion.
         stop: Words that end a completion. Its ids include them, since they were sampled and are trained on; the text
             that the environment gets ends before the first.
         enable_thinking: Argument of the chat template: whether a model such as Qwen3 thinks before it replies.

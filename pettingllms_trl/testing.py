@@ -63,9 +63,6 @@ def train_briefly(make_env: Callable[[], Any], folder: str | Path, *, num_steps:
 
     Args:
         folder: Where model and outputs are written, such as pytest's `tmp_path`.
-
-    Raises:
-        ValueError: The environment cannot be trained in.
     """
     env = make_env()
     env.reset(seed=0)

@@ -47,7 +47,7 @@ ALLOWED_IMPORTS = {
     "core.py": {"pettingllms_envs.features", "pettingllms_envs.observations", "pettingllms_envs.suggestions"},
     "features.py": set(),
     "boards.py": set(),
-    "doors.py": {"pettingzoo"},
+    "doors.py": {"gymnasium", "pettingzoo"},
     "bounds.py": set(),
     "published.py": {"pettingllms_envs.doors"},
     "prompts.py": {"pettingllms_envs.observations"},
@@ -123,7 +123,7 @@ ALLOWED_IMPORTS = {
         "pettingllms_envs.agents",
         "pettingllms_envs.episodes",
         "pettingllms_envs.observations",
-        "pettingllms_envs",
+        "pettingllms_envs.registry",
         FEATURES,
         PROMPTS,
     }

@@ -35,11 +35,9 @@ class Request:
         env: The environment, for the oracle and the like; a model's agent must not use it.
         messages: The prompt as chat messages, see `pettingllms_envs.observations.Message`.
         seed: Seed of this reply, below 2^31.
-        instance: Index of the instance in its run.
         sample: Number of the episode on that instance.
         step: Number of replies so far in the episode.
         tools: Tools that the model may call, see `pettingllms_envs.observations.Prompt`.
-        limits: Those that the observation sets to the reply.
     """
 
     env: Any
@@ -64,8 +62,6 @@ class Reply:
         completion_tokens: Tokens of everything that it wrote; None if unknown.
         usage_note: What is wrong with what the server said of tokens, such as `"0 tokens for a text"`; None: nothing.
         finish: Why it ended: `"stop"`, `"length"`, or another word of the server's (`answers.finish_of`).
-        model: The server's name of the model.
-        tries: Number of requests that it took.
         num_tool_calls: Tool calls in the reply, besides or instead of text, though the request has no tools. They are
             not executed. Calls of the request's tools are in `text`.
     """
@@ -142,7 +138,6 @@ class Oracle:
     carries = CARRIES
 
     def reply(self, request: Request) -> Reply:
-        """See `Agent`."""
         oracle = getattr(request.env.unwrapped, "oracle", None)
         if oracle is None:
             raise AgentRefused(
@@ -165,7 +160,6 @@ class Bot:
         self._name = name
 
     def reply(self, request: Request) -> Reply:
-        """See `Agent`."""
         return Reply(text=request.env.unwrapped.bot(self._name))
 
 
@@ -175,7 +169,6 @@ class Random:
     carries = CARRIES
 
     def reply(self, request: Request) -> Reply:
-        """See `Agent`."""
         space = request.env.action_space(request.agent)
         space.seed(request.seed)
         return Reply(text=str(space.sample()))
@@ -187,7 +180,6 @@ class Null:
     carries = CARRIES
 
     def reply(self, request: Request) -> Reply:
-        """See `Agent`."""
         return Reply(text="")
 
 
@@ -200,7 +192,6 @@ class Scripted:
         self._function = function
 
     def reply(self, request: Request) -> Reply:
-        """See `Agent`."""
         return Reply(text=self._function(request))
 
 
@@ -208,10 +199,6 @@ def from_file(file: Path) -> Scripted:
     """An agent that gives the replies of a file: a JSON list of strings, or one reply per line.
 
     The n-th reply answers the episode's n-th prompt; after the last one the list starts over.
-
-    Raises:
-        ValueError: The file has no replies.
-        OSError: There is no such file.
     """
     text = file.read_text("utf-8-sig")
     replies = json.loads(text) if file.suffix == ".json" else text.splitlines()

@@ -3,8 +3,7 @@
 It requests `<base_url>/chat/completions` with the retries of `server.py`, and reads what comes by `answers.py`. What
 is refused (a prompt that is too long, or that a filter stops) fails only that prompt; a wrong key or model stops the
 run, unless the server has answered before. The seed is sent with each request, so a retry asks for the same reply.
-Before the first prompt the server is contacted once (`server_probe.py`), so that one that is down stops the run in
-seconds.
+Before the first prompt the server is contacted once (`server_probe.py`): one that is down stops the run in seconds.
 """
 
 from __future__ import annotations
@@ -50,14 +49,11 @@ class Endpoint:
     Args:
         base_url: URL up to and including the version: `http://localhost:8000/v1`; it may have a query, and what is
             asked there (`/chat/completions`) is taken off its end.
-        model: Name of the model on the server.
         key_env: Name of the environment variable with the key, or None. The key is read for each request.
         sampling: Sampling fields of the request, such as `temperature`; the server's defaults hold for the others.
-        extra: Further fields of the request.
         send_seed: Whether each request has a `seed`. Without it, two runs may differ.
         patience: Seconds of retries after which a prompt fails.
-        first_patience: Seconds within which the server must answer for the first time, if more than
-            `server_probe.SECONDS`.
+        first_patience: Seconds to the server's first answer, at most, if more than `server_probe.SECONDS`.
     """
 
     base_url: str
@@ -110,7 +106,6 @@ class Endpoint:
 
     @property
     def headers(self) -> dict[str, str]:
-        """Headers of each request."""
         return {"Authorization": f"Bearer {self.key}"} if self.key else {}
 
     def without_key(self, text: str) -> str:
@@ -124,7 +119,6 @@ class ChatApi:
     Args:
         contact: Contacts the server before the first prompt; may be shared. None: no such check.
         form: What the server is known to take; shared by all that ask for the model.
-        notices: Logs that the server does not answer; may be shared.
     """
 
     carries = CARRIES  # a server whose model reads no images says so, and that is the error
@@ -160,7 +154,6 @@ class ChatApi:
         Args:
             seed: Seed of the reply, if the endpoint sends one, and of the pauses between tries.
             tools: Tools that the model may call. Its calls are then a part of the reply's text.
-            limits: Those of the reply, beside the endpoint's.
 
         Raises:
             AgentFailed: `unreachable` after `patience` seconds; `refused`, this prompt or the reply to it; `denied`,

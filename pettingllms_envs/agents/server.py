@@ -55,9 +55,7 @@ class ServerRefused(RuntimeError):
     """A server answered that it will not do what it was asked.
 
     Args:
-        url: Of the request.
         status: Of HTTP, or what the server's words say that it should be.
-        message: In the server's words, on one line.
     """
 
     def __init__(self, url: str, status: int, message: str) -> None:
@@ -122,10 +120,8 @@ class Server:
 
     Args:
         url: `http://host:port` or `https://...`, with or without a path.
-        client: Keeps the connections; may be shared.
         timeout: Seconds in which an answer must come.
         patience: Seconds after which a request that was not answered is given up.
-        headers: Of each request.
         secret: Shown nowhere: stars in its place.
         longest_pause: Seconds between two tries, at most but for jitter and `Retry-After`.
         most_bytes: Of an answer; one that has more is tried again.
@@ -150,7 +146,6 @@ class Server:
             raise ValueError(f"server {self.url!r}, expected a URL such as http://localhost:8000. Correct it.")
 
     def get(self, path: str) -> Any:
-        """See `post`."""
         return self.ask("GET", path).value
 
     def post(self, path: str, body: Any) -> Any:
@@ -173,7 +168,6 @@ class Server:
             body: Sent as JSON. `None`: no body.
             read: Makes a value of the answer's text. What raises is asked for again.
             expected: What `read` reads, in words.
-            seed: Of the jitter.
 
         Raises:
             ServerUnreachable: All was tried for as long as `patience` says.

@@ -58,8 +58,7 @@ def read_servers() -> dict[str, dict[str, Any]]:
 
 
 def with_server(spec: AgentSpec) -> AgentSpec:
-    """The spec with the server of its alias or, if it names none, of OPENAI_BASE_URL. Other kinds than `api` stay as
-    they are."""
+    """The spec with the server of its alias or, without one, of OPENAI_BASE_URL. Kinds but `api` stay as they are."""
     if spec.kind != KIND:
         return spec
     url = spec.options.get("base_url")

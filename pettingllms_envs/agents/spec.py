@@ -24,19 +24,10 @@ from typing import Any, Protocol
 
 from pettingllms_envs.agents import file_digest
 from pettingllms_envs.agents.base import Agent
+from pettingllms_envs.agents.options import NUMBERS
 from pettingllms_envs.suggestions import did_you_mean
 
 
-NUMBERS: Mapping[str, Callable[[str], float | int]] = {
-    "temperature": float,
-    "top_p": float,
-    "min_p": float,
-    "repetition_penalty": float,
-    "top_k": int,
-    "max_tokens": int,
-    "timeout": float,
-    "patience": float,
-}
 _ROLE, _KIND = re.compile(r"([A-Za-z]\w*)=(?=[A-Za-z])"), re.compile(r"[A-Za-z]\w*")
 _PART, _ESCAPED = re.compile(r"(?:^|(?<=,))((?:\\.|[^,\\])*)(?:,|$)"), re.compile(r"\\(.)")
 

@@ -73,7 +73,6 @@ class Audit:
             self._series.observe(episode)
 
     def conclude(self) -> list[Finding]:
-        """The verdict of each check on all that was observed."""
         return [check.conclude() for check in self._checks] + [of(self._run, self._series) for of in self._of_series]
 
 

@@ -52,12 +52,8 @@ class Trend:
     A change that comes with a higher return is told, and is no warning: a policy that has learned repeats itself, too.
 
     Args:
-        name: What is looked for.
-        figure: What changes, in words.
         value: The figure of counts, or `None` where it is not recorded.
         is_bad: Whether a change from the first number to the second is a bad sign.
-        remedy: What to do.
-        words: How the figure is written.
         gain_excuses: Whether a higher return makes it good.
     """
 

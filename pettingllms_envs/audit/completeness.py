@@ -17,8 +17,7 @@ RESTORE = "Every number of the run is of the rows that are left. Restore the fil
 class MissingEpisodes(FaultCheck):
     """No episode that the run wrote is missing.
 
-    What a killed run was writing may be incomplete. It is the last generation, and the run does not yet say that it
-    wrote it.
+    What a killed run was writing may be incomplete: the last generation, which the run does not yet say that it wrote.
     """
 
     name = "missing episodes"

@@ -18,7 +18,6 @@ class Finding:
         status: `"passed"`: looked for in all that there is, and not found. `"not recorded"`: a column that it needs is
             missing, so that nothing was looked at. `"not applicable"`: there can be none in a run of this kind.
         where: The first place where it was found, or nothing.
-        remedy: What to change, or nothing.
     """
 
     name: str
@@ -29,7 +28,6 @@ class Finding:
 
     @property
     def is_bad(self) -> bool:
-        """Whether it is a warning or a failure."""
         return self.status in ("warning", "failed")
 
     @property

@@ -23,10 +23,8 @@ class Candidate:
     Args:
         reply: Its text, or its token ids: equal where the replies are.
         advantage: As trained on; `None` also where the candidate was not trained on.
-        tokens: Its length.
         is_cut_off: Whether it reached its greatest length.
         state: The state that it led to.
-        is_chosen: Whether it was played on.
         prompt: What it was sampled after: the prompt's text, its ids, or a digest.
         agent: Whose it is; `None`: the decision's.
         turn: When it was sampled; `None`: the decision's.
@@ -54,9 +52,6 @@ class Decision:
 
     Args:
         turn: Of the agent in the episode; `None` where it is not known.
-        state: In which it acted.
-        system: The system prompt, where there is one.
-        policy: Which policy sampled.
         learns: Whether the agent is trained on it; `None` where it is not known.
         reply: What was played; `None`: the chosen candidate's reply, by construction.
     """
@@ -72,7 +67,6 @@ class Decision:
 
     @property
     def chosen(self) -> Candidate | None:
-        """The candidate that was played on."""
         if len(self.candidates) == 1:
             return self.candidates[0]
         return next((each for each in self.candidates if each.is_chosen), None)
@@ -80,8 +74,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """The episodes that a training wrote at once, those of a generation: how many, and how many the run had written
-    before."""
+    """The episodes of a generation, which a training wrote at once: how many, and how many the run had before."""
 
     before: int
     episodes: int
@@ -94,13 +87,9 @@ class Episode:
     Args:
         instance: What tells instances apart within a step of the training.
         step: Of the training, or `None`: nothing was trained.
-        sample: Which of the instance's episodes it is.
-        where: Where it is recorded, in words.
         result: Mean of the agents' returns, or `None`.
-        success: Whether the task was solved, or `None`.
         error: The kind of the error that it ended with, or `None`.
         is_whole: Whether all its decisions are here, in order; those of a table are not.
-        returns: Of each agent, as recorded.
         reward_sums: The sum of an agent's rewards, of agents whose reward is recorded for every step.
         digest: Of the row, as it was written with it, or `None`.
         is_changed: Whether the row has another digest now; `None` where none was written.
@@ -150,9 +139,7 @@ class RunFacts:
         num_candidates: Size of a group; `None` where it is not known.
         sums: See `Sums`; `None` where the scheme promises none.
         credit: Name of the credit scheme, or `None` where it is not recorded.
-        policies: The policy of each agent, as configured.
-        judges_own_step: Whether the scheme judges candidates by the reward of their own step alone; `None` where it is
-            not known.
+        judges_own_step: Whether the scheme judges candidates by their own step's reward alone; `None`: not known.
         scale: What it divides by: the deviation of the `"group"` or of the `"batch"`, the group's `"mean"`, nothing
             (`"none"`); `None` where it is not known.
         temperature: At which replies were sampled; `None` where it is not known.
@@ -172,5 +159,4 @@ class RunFacts:
 
     @property
     def is_training(self) -> bool:
-        """Whether its candidates are trained on."""
         return self.kind != "bench"

@@ -31,19 +31,13 @@ class Counts:
         cut: Of these.
         groups: Of several candidates, or single ones with an advantage.
         flat: Groups in which nothing tells replies apart.
-        varied: Groups of several candidates.
         distinct: Sum over these of the share of different replies.
-        advantages: Sum of the absolute advantages.
-        trained: Replies with an advantage.
-        episodes: Whose results are known.
         results: Of these together.
         lost: Flat groups of episodes without success.
         given: Replies of decisions that are not known to teach nothing.
         kinds: Of these, those that none had given before in their step, whatever the prompt.
         again: Of these, those to a prompt that another had replied to before in their step.
         other: Of these, those that none had given to that prompt.
-        solved: Episodes with success.
-        judged: Episodes of which success is known.
     """
 
     replies: float = 0
@@ -69,13 +63,11 @@ class Counts:
     judged: float = 0
 
     def add(self, other: Counts) -> None:
-        """The other's, too."""
         for field in fields(self):
             setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
 
     def observe(self, decision: Decision, success: bool | None, seen: set[Hashable]) -> None:
-        """A decision's replies, of an episode with this success. Those of earlier decisions of the step are in
-        `seen`."""
+        """A decision's replies, of an episode with this success; `seen` has those of earlier decisions of the step."""
         for each in decision.candidates:
             if decision.learns is not False:
                 self.given += 1
@@ -130,7 +122,6 @@ class Frequent:
         self.total = 0
 
     def add(self, value: Hashable) -> None:
-        """One more value."""
         self.total += 1
         if value in self._counts or len(self._counts) < MOST_REPLIES:
             self._counts[value] = self._counts.get(value, 0) + 1
@@ -154,7 +145,6 @@ class Series:
 
     @property
     def roles(self) -> list[str]:
-        """Seen so far."""
         return list(self._bins)
 
     def observe(self, episode: Episode) -> None:
@@ -172,7 +162,6 @@ class Series:
                 counts.solved += episode.success
 
     def total(self, role: str) -> Counts:
-        """Over the whole run."""
         return _sum([counts for _, counts in self._bins[role]])
 
     def thirds(self, role: str) -> tuple[Counts, Counts, Counts] | None:
@@ -192,13 +181,10 @@ class Series:
         if not bins or step - bins[-1][0] >= self._width.setdefault(role, 1):
             bins.append((step, Counts()))
         if len(bins) > MOST_BINS:
-            self._bins[role] = bins = _joined(bins)
+            pairs = (bins[i : i + 2] for i in range(0, len(bins), 2))
+            self._bins[role] = bins = [(each[0][0], _sum([counts for _, counts in each])) for each in pairs]
             self._width[role] *= 2
         return bins[-1][1]
-
-
-def _joined(bins: list[tuple[int, Counts]]) -> list[tuple[int, Counts]]:
-    return [(bins[i][0], _sum([counts for _, counts in bins[i : i + 2]])) for i in range(0, len(bins), 2)]
 
 
 def _sum(counts: list[Counts]) -> Counts:

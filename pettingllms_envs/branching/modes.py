@@ -20,9 +20,6 @@ def branching_of(env: AECEnv) -> BranchingMode:
 
     With `snapshot()` and `restore()` it is restored, unless a wrapper around it defines how it is copied; else it is
     copied.
-
-    Raises:
-        ValueError: It declares none of `MODES`, or `"snapshot"` without having `snapshot()` and `restore()`.
     """
     declared = getattr(env, "metadata", {}).get("branching")  # PettingZoo requires the metadata, but does not check it
     if declared is not None and declared not in MODES:

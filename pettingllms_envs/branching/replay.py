@@ -29,7 +29,6 @@ class ReplayPoint:
 
     Args:
         actions: The actions stepped since, with `None` for dead steps.
-        view: What was observable of the state.
     """
 
     seed: int
@@ -65,25 +64,18 @@ class ReplayWrapper(BaseWrapper):  # type: ignore[misc]  # pettingzoo ships no t
         self._arrival: Future[None] | None = None  # at the state to which another thread brings it
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
-        """Reset the environment."""
         self._course = None
         super().reset(seed=seed, options=options)
         self._course = _Course(seed, options)
 
     def step(self, action: Any) -> None:
-        """Step the environment."""
         before, self._course = self._course, None
         super().step(action)
         if before is not None:
             self._course = _Course(before.seed, before.options, (*before.actions, action))
 
     def snapshot(self) -> ReplayPoint:
-        """The state, to be restored any number of times.
-
-        Raises:
-            ValueError: The environment was not reset with a seed.
-            RuntimeError: It was not reset, or has raised since.
-        """
+        """The state, to be restored any number of times."""
         course = self._course
         if course is None:
             raise RuntimeError("snapshot() before reset(), or after an error. Call reset(seed=...) first.")

@@ -22,7 +22,6 @@ class SavedState(NamedTuple):
     """A state to which an environment, or another one made the same way and reset, can be restored repeatedly.
 
     Args:
-        snapshot: What the environment's `snapshot()` returned.
         wrappers: Attributes of the wrappers around that environment, the outermost wrapper first.
         stand_ins: Placeholders for the wrappers and the environment itself where the attributes refer to them. Empty
             if all attributes are plain values, which need no copying.
@@ -36,8 +35,7 @@ class SavedState(NamedTuple):
     def of(cls, env: AECEnv) -> SavedState:
         """Save the state of an environment that has `snapshot()` and `restore()`, or is in wrappers around one.
 
-        A wrapper's attributes are deep-copied, unless the wrapper has its own `snapshot()` and `restore()`, which then
-        cover all that it wraps.
+        A wrapper's attributes are deep-copied, unless its own `snapshot()` and `restore()` cover all inside it.
 
         Raises:
             Exception: From the environment, or from an attribute of a wrapper that cannot be copied.

@@ -22,20 +22,8 @@ from typing import Any
 
 from rich.console import Console
 
-from pettingllms_envs.commands import add_settings, refuse, say, suite, user_errors
-from pettingllms_envs.commands.runs import (
-    LEAST,
-    add_agents,
-    add_problems,
-    add_running,
-    asked,
-    check_at_least,
-    default_output,
-    missing,
-    one_cell,
-    say_problems,
-    watched,
-)
+from pettingllms_envs.agents.options import LEAST
+from pettingllms_envs.commands import add_settings, refuse, runs, say, suite, user_errors
 from pettingllms_envs.episodes.files import read
 from pettingllms_envs.evaluation.bench import label_of
 from pettingllms_envs.printable import printable
@@ -61,18 +49,18 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="environments, as `pettingllms list` shows them or FILE.py:NAME, or a suite",
     )
     add_settings(parser)
-    add_agents(parser)
-    add_problems(parser).add_argument(
+    runs.add_agents(parser)
+    runs.add_problems(parser).add_argument(
         "--row", type=json_object, metavar="JSON",
         help="ask this row alone, such as '{\"question\": \"...\"}', and show the replies",
     )  # fmt: skip
-    add_running(parser)
+    runs.add_running(parser)
     parser.set_defaults(moved=MOVED)
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
     """Play the missing episodes of a run, or of a suite's, and show the numbers."""
-    check_at_least(args, **LEAST)
+    runs.check_at_least(args, **LEAST)
     suite.check_name(args.envs[0])
     several = len(args.envs) > 1 or len(args.models) > 1 or suite.is_suite(args.envs[0])
     choosing = [args.split, args.level, args.limit, *args.reset_options]
@@ -83,9 +71,9 @@ def run(args: argparse.Namespace, console: Console) -> int:
         )
     if several:
         return suite.run(args, console)
-    args = one_cell(args, args.envs[0])
-    bench, env = asked(args)
-    say_problems(args, console, bench, env)
+    args = runs.one_cell(args, args.envs[0])
+    bench, env = runs.asked(args)
+    runs.say_problems(args, console, bench, env)
     played, path = play_run(args, console, bench, env)
     return told(console, played, path) if args.row is None else replies(console, played, path)
 
@@ -93,8 +81,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
 def play_run(args: argparse.Namespace, console: Console, bench: Any, env: Any) -> tuple[Any, Path]:
     """Play the missing episodes of a run. Returns it, and its folder."""
     with user_errors():
-        path = args.output or default_output(bench.config, label_of(bench, env))
-    return watched(bench, path, args, console, bench.env), path
+        path = args.output or runs.default_output(bench.config, label_of(bench, env))
+    return runs.watched(bench, path, args, console, bench.env), path
 
 
 def json_object(text: str) -> dict[str, Any]:
@@ -118,7 +106,7 @@ def replies(console: Console, played: Any, path: Path) -> int:
             say(console, "\nsolved" if row["success"] else "\nnot solved")
     if played.is_kept:
         say(console, f"\nThe prompts are in {path}: pettingllms view {path}", "dim")
-    return missing(console, played)
+    return runs.missing(console, played)
 
 
 def told(console: Console, played: Any, path: Path) -> int:
@@ -131,4 +119,4 @@ def told(console: Console, played: Any, path: Path) -> int:
         say(console, f"\nEvery episode is in {path / 'episodes.jsonl'}, the numbers in {path / 'report.json'}.")
     else:
         say(console, "\nNo model answered, so nothing was written.")
-    return missing(console, played)
+    return runs.missing(console, played)

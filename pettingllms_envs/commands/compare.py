@@ -143,7 +143,6 @@ def blocks(
     """The comparisons of environments as blocks of a report.
 
     Args:
-        found: A `Comparison` for each environment.
         alone: Name and environment of the runs that no other is compared with.
         faults: Why the runs of an environment are not compared, by its name.
     """

@@ -132,7 +132,6 @@ def files(
     """The texts of the package by their paths in its folder.
 
     Args:
-        kind: One of `KINDS`, or `"design"`.
         rows: JSON lines that take the place of the example's.
         source: Of `"design"`: texts by the words that they take the place of, see `design_source`.
     """

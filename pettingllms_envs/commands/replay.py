@@ -101,8 +101,6 @@ def write(path: Path, header: Mapping[str, Any], other: Mapping[str, Any], repla
     """Write a run's folder with the replayed rows.
 
     Args:
-        header: Header of the run that was replayed.
-        other: Settings that differ from the record's.
         env: In which they were replayed; of several the first.
     """
     config = {**header["config"], "settings": {**(header["config"].get("settings") or {}), **to_json(other)}}

@@ -17,11 +17,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 import pettingllms_envs
+from pettingllms_envs.agents.options import DEFAULTS, OF_MODELS, SERVER, add_flags, in_group
 from pettingllms_envs.agents.servers import with_server
 from pettingllms_envs.agents.spec import AgentSpec, assign, option
 from pettingllms_envs.commands import INTERRUPTED, made, refuse, say, setting, settings, user_errors
 from pettingllms_envs.episodes.episode import RunLimits
 from pettingllms_envs.episodes.files import RUN, read_header
+from pettingllms_envs.episodes.observing import roles_of
 from pettingllms_envs.episodes.players import player_of
 from pettingllms_envs.evaluation import bench as benches
 from pettingllms_envs.evaluation import data_label, teams
@@ -31,16 +33,9 @@ from pettingllms_envs.prompts import read_observation
 from pettingllms_envs.settings import STRICT_FORMAT, to_json
 
 
-DEFAULTS = {"samples": 1, "seed": 0, "max_steps": 1000}
-"""Of options that a suite may give, too: so they are None where the command has none."""
-
-LEAST = dict.fromkeys(("limit", "samples", "concurrency", "episode_tokens", "generated_tokens", "max_steps"), 1)
-
 MOST_OF_NAME = 60
 """Characters of a folder's name that name the player; a file system takes 255 bytes in all."""
 
-SERVER_OPTIONS = ("base_url", "key_env", "timeout", "patience")
-OPTIONS = (*SERVER_OPTIONS, "temperature", "top_p", "top_k", "max_tokens", "stop", "extra")
 _NO_NAME = re.compile(r"[^\w.+=]+")
 
 
@@ -51,45 +46,27 @@ def add_agents(parser: argparse.ArgumentParser) -> None:
     who.add_argument("--team", metavar="FOLDER", help="a saved team; --agents ROLE=AGENT replaces a role of it")
     who.add_argument("--model", dest="models", action="append", default=[], metavar="M",
                      help="model on the server; without --agents it plays all roles; bench takes several")  # fmt: skip
-    who.add_argument("--base-url", metavar="URL",
-                     help="OpenAI-compatible server, such as http://host:8000/v1 (OPENAI_BASE_URL)")  # fmt: skip
-    who.add_argument("--key-env", metavar="NAME", help="environment variable that holds the server's key")
+    add_flags(who, in_group("agents"))
     sampled = parser.add_argument_group("sampling of models (an agent's own options come first)")
-    sampled.add_argument("--temperature", metavar="T", help="sampling temperature (default of all these: server's)")
-    sampled.add_argument("--top-p", metavar="P", help="nucleus sampling: mass of the most likely tokens")
-    sampled.add_argument("--top-k", metavar="K", help="sample from the K most likely tokens")
-    sampled.add_argument("--max-tokens", metavar="N", help="most tokens of a reply")
-    sampled.add_argument("--stop", action="append", metavar="WORD", help="stop word; may be given several times")
-    sampled.add_argument("--extra", metavar="JSON", help="further fields of each request")
+    add_flags(sampled, in_group("sampled"))
 
 
 def add_problems(parser: argparse.ArgumentParser) -> Any:
     """Add the options for problems and episodes. Returns their group."""
     what = parser.add_argument_group("problems and episodes")
-    what.add_argument("--workflow", metavar="W", help="short for --set workflow=W")
-    what.add_argument("--split", metavar="S", help="split of the problems (test)")
-    what.add_argument("--level", type=int, metavar="L", help="short for --option level=L")
+    options = in_group("problems")
+    after = [each.name for each in options].index("level") + 1
+    add_flags(what, options[:after])
     what.add_argument("--option", dest="reset_options", action="append", default=[], type=setting, metavar="KEY=VALUE",
                       help="a reset option")  # fmt: skip
-    what.add_argument("--limit", type=int, metavar="N", help="at most N problems (all, where their number is known)")
-    what.add_argument("--samples", type=int, metavar="K", help="episodes on each problem (1)")
-    what.add_argument("--seed", type=int, metavar="N", help="random seed of all replies (0)")
-    what.add_argument("--episode-tokens", type=int, metavar="N", help="end an episode after N tokens")
-    what.add_argument("--generated-tokens", type=int, metavar="N", help="end an episode when more are generated")
-    what.add_argument("--max-steps", type=int, metavar="N", help="truncate an episode there (1000)")
+    add_flags(what, options[after:])
     return what
 
 
 def add_running(parser: argparse.ArgumentParser) -> None:
     """Add the options for concurrency, timeouts and the output folder."""
     how = parser.add_argument_group("running")
-    how.add_argument("--concurrency", type=int, metavar="N", help="concurrent episodes (32 with a model, else 1)")
-    how.add_argument("--timeout", metavar="S", help="timeout of a request in seconds (600)")
-    how.add_argument(
-        "--patience",
-        metavar="S",
-        help="give up on a reply after S seconds (1200; before the first answer of a server 5)",
-    )
+    add_flags(how, in_group("running"))
     how.add_argument("--output", type=Path, metavar="DIR", help="folder for the records (one below outputs/bench)")
 
 
@@ -124,15 +101,10 @@ def asked(args: argparse.Namespace) -> tuple[Any, Any]:
         bench = benches.Bench(
             env=name,
             settings=chosen_settings,
-            agents=specs(args, benches.roles_of(env)),
+            agents=specs(args, roles_of(env)),
             chosen=chosen,
             samples=args.samples,
-            rules=RunLimits(
-                seed=args.seed,
-                max_steps=args.max_steps,
-                episode_tokens=args.episode_tokens,
-                generated_tokens=args.generated_tokens,
-            ),
+            rules=RunLimits.of(vars(args)),
         )
     return bench, env
 
@@ -186,7 +158,7 @@ def specs(args: argparse.Namespace, roles: Mapping[str, str], texts: list[str] |
         if spec.kind in WITHOUT_MODEL:
             found[agent] = spec
             continue
-        own = given if spec.kind == "api" else {name: given[name] for name in given if name not in SERVER_OPTIONS}
+        own = given if spec.kind == "api" else {name: given[name] for name in given if name not in SERVER}
         if spec.kind == teams.KIND:
             found[agent] = teams.spec_of(spec, agent, roles[agent], own)
             continue
@@ -197,7 +169,7 @@ def specs(args: argparse.Namespace, roles: Mapping[str, str], texts: list[str] |
 
 def sampling(args: argparse.Namespace) -> dict[str, Any]:
     """The sampling options of models, parsed; `ValueError` if one that must be a number is none."""
-    given = {name: getattr(args, name, None) for name in OPTIONS}
+    given = {each.name: getattr(args, each.name, None) for each in OF_MODELS}
     return {
         name: option(name, str(value)) if isinstance(value, str | int | float) else value
         for name, value in given.items()

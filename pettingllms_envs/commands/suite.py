@@ -16,9 +16,10 @@ from typing import Any
 from rich.console import Console
 
 import pettingllms_envs
+from pettingllms_envs.agents.options import DEFAULTS, LEAST
 from pettingllms_envs.commands import INTERRUPTED, Refused, counted, refuse, say, user_errors
 from pettingllms_envs.commands.leaderboard import read_board, show
-from pettingllms_envs.commands.runs import DEFAULTS, about_problems, asked, check_at_least, default_output, watched
+from pettingllms_envs.commands.runs import about_problems, asked, check_at_least, default_output, watched
 from pettingllms_envs.episodes import files
 from pettingllms_envs.episodes.index import run_folders
 from pettingllms_envs.evaluation import tables
@@ -38,7 +39,6 @@ class Cell:
     """An environment and its player.
 
     Args:
-        env, player: Their names.
         args: The arguments of `pettingllms bench` for this run alone.
     """
 
@@ -240,7 +240,7 @@ def _planned(console: Console, cells: Sequence[Cell], root: Path) -> tuple[list[
     for cell in cells:
         args = cell.args
         try:
-            check_at_least(args, limit=1, samples=1, concurrency=1, episode_tokens=1, generated_tokens=1, max_steps=1)
+            check_at_least(args, **LEAST)
             bench, env = asked(args)
             with user_errors():
                 path = default_output(bench.config, label_of(bench, env), root=root)

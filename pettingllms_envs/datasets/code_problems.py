@@ -17,15 +17,13 @@ class CodeProblem(Problem):
 
     Args:
         tests: The golden tests, all of one kind, those that the statement shows first.
-        num_public: How many of them the statement shows.
         fn_name: The function, or method of `Solution`, that call tests call; None for programs that read and print.
         starter_code: What the program is to begin with; may be empty.
         prelude: Source that runs before the program, such as `sandbox.LEETCODE_PRELUDE`.
         solutions: Python 3 programs that the data set says are right.
         wrong: Python 3 programs that the data set says are wrong.
         tolerance: How far decimal numbers may be off; None for not at all. Two whole numbers are never close.
-        tolerance_kind: Whether `tolerance` is `"absolute"`, `"relative"` to the expected number, or `"either"`, the
-            larger of the two.
+        tolerance_kind: `"absolute"`, `"relative"` to the expected number, or `"either"`, the larger of the two.
         ignore_case: Whether words may be printed in letters of any case; `case_free` says which.
         packages: What programs may import besides the standard library, such as `("numpy",)`.
         cpu: Seconds for a test; None where the data set does not say.

@@ -19,7 +19,6 @@ class Layout:
     """How rows of a data set become problems.
 
     Args:
-        name: Its name on the command line.
         columns: The columns of every row; for each column the names that it has in copies of the set.
         read: Turns a row into a problem, or raises `BadRow` or `LeftOut`.
         benchmark: Whether the set is for tests only and is never split.
@@ -94,11 +93,7 @@ def find_layout(layout: str | Layout) -> Layout:
     """A layout by its name, or itself.
 
     Args:
-        layout: A layout, its name, or `"math:question,final"`, the layout of problems with an answer in columns of
-            these two names.
-
-    Raises:
-        ValueError: There is no layout of this name.
+        layout: A layout, its name, or `"math:question,final"`, that of problems with an answer in these two columns.
     """
     if isinstance(layout, Layout):
         return layout

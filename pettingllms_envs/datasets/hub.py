@@ -32,13 +32,11 @@ class HubFile:
 
     @property
     def name(self) -> str:
-        """Its path in the data set."""
         return self.path
 
 
 def local(file: Path | HubFile) -> Path:
-    """The path of a file on this machine; a file of the Hub is downloaded to `huggingface_hub`'s cache if
-    necessary."""
+    """The path of a file on this machine; one of the Hub is downloaded to `huggingface_hub`'s cache if necessary."""
     if isinstance(file, Path):
         return file
     hub = _library()
@@ -82,8 +80,7 @@ def files(
     """The data files of a set by split.
 
     Args:
-        patterns: For each split, groups of patterns; the first that matches is used. Without patterns, files are
-            assigned by their names.
+        patterns: For each split, groups of patterns, of which the first that matches is used; else names decide.
         within: Only files of this name, without the ending, or in a folder of this name; `""` is no limit.
     """
     hub = _library()

@@ -28,7 +28,6 @@ class KnownSet:
     """A data set of the Hub.
 
     Args:
-        layout: Argument of `columns.find_layout`.
         config: The configuration, if it has several; else `""`.
         files: For each split the patterns of its files (`fnmatch`, of the whole path). If a split has files in several
             formats, those of the first matching pattern are read.

@@ -22,7 +22,6 @@ class Rules(NamedTuple):
         unjudged: Why no comparison of text can judge an answer; empty if one can.
         tolerance: How far a decimal number may be off; None for not at all.
         tolerance_kind: Of what: `"absolute"`, `"relative"` (to the expected number), or `"either"`.
-        ignore_case: Whether words may be printed in letters of any case.
     """
 
     unjudged: str = ""

@@ -29,7 +29,6 @@ class Bad:
 
     Args:
         index: Index of the row in the file, from 0, without blank lines.
-        reason: What is wrong with it.
     """
 
     file: str
@@ -42,10 +41,7 @@ class Loaded:
     """Problems, and why other rows are not among them.
 
     Args:
-        problems: Problems in the order of the rows.
-        bad: The malformed rows.
         left_out: Number of well-formed rows that are not among the problems, by reason.
-        source: The data as given, without a revision.
         revision: The Hub's commit; `""` for other sources.
     """
 
@@ -90,12 +86,6 @@ def load(
         on_bad: `"skip"`: malformed rows are listed in `bad`; `"raise"`: the first one is an error.
         include_unjudged: Whether to include problems that no comparison can judge; their `unjudged` says why.
         limit: Stop after this number of problems; the rows after them are not read.
-
-    Raises:
-        ValueError: There is no such data or split, its layout is unknown, columns are missing, a file is damaged or
-            was changed, or a row is malformed and `on_bad` is `"raise"` or there are no problems.
-        ImportError: pyarrow or `huggingface_hub` is needed and not installed.
-        OSError: A file cannot be read.
     """
     check_choice("on_bad", on_bad, ("skip", "raise"))
     if limit is not None:
@@ -143,9 +133,6 @@ def entries(source: Source, split: str | None, read: Callable[[int], None] | Non
     Args:
         split: The split; None for all rows.
         read: Called now and then with the number of bytes read since the last call.
-
-    Raises:
-        ValueError: There is no such split, a file is damaged, or its rows lack columns.
     """
     if split is not None:
         check_split(source, split)

@@ -39,7 +39,6 @@ class Overlap:
 
     Args:
         similarity: 1 if the words are the same; else the share of common runs, from the threshold to 1.
-        exact: Whether the words are the same.
     """
 
     train: Statement

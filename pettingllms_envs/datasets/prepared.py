@@ -25,7 +25,6 @@ class Part:
     """A split in a prepared folder.
 
     Args:
-        rows: Number of rows, each of them a problem.
         sha256: SHA-256 of the file, 64 hex digits.
         bad: Rows of the source that do not match the layout: file, index and reason.
         left_out: Number of rows of the source that are not gradable problems, by reason.
@@ -45,11 +44,8 @@ class Manifest:
     """The content of a prepared folder.
 
     Args:
-        source: The id on the Hub, or the path.
         revision: The Hub's commit; `""` for a local file.
-        layout: The name of the rows' layout.
         limit: Most problems of each split that were requested; None for all.
-        package: The version of pettingllms that wrote it.
     """
 
     source: str

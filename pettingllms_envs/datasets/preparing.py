@@ -41,7 +41,6 @@ def prepare(
     Args:
         output: The folder to write; it must not exist.
         splits: The splits to write; empty for all that the source has.
-        limit: Most problems of each split.
     """
     check_output(output)
     output.parent.mkdir(parents=True, exist_ok=True)

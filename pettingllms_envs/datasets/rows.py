@@ -27,8 +27,7 @@ class LeftOut(ValueError):
 
 
 def text(row: Row, *names: str, default: str | None = None) -> str:
-    """The text in the first of the columns that the row has. An absent or null one is `default`, or without one an
-    error."""
+    """The text in the first of the columns that the row has. An absent or null one is `default`, or else an error."""
     name = next((name for name in names if row.get(name) is not None), None)
     if name is None:
         if default is None:

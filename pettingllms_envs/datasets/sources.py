@@ -38,7 +38,6 @@ class Source:
         shares: For each available split, the split of `files` from which it is taken, and which shares (by statement)
             of that split it gets; an empty set is all of them.
         revision: The Hub's commit, 40 hex digits; `""` for other sources.
-        gaps: Columns that the rows lack.
         digests: SHA-256 of local files that were published or prepared.
     """
 
@@ -52,11 +51,7 @@ class Source:
 
 
 def find_source(data: str | Path, *, layout: str | Layout | None = None, revision: str | None = None) -> Source:
-    """The source of the data that a user names; the arguments are those of `load`.
-
-    Raises:
-        ValueError: There is no such data, its layout is unknown, or a revision is missing or not applicable.
-    """
+    """The source of the data that a user names; the arguments are those of `load`."""
     text = str(data)
     if text.startswith("own:"):
         return _own(text, layout)
@@ -79,9 +74,7 @@ def shares(there: Sequence[str], of_set: Sequence[str], *, benchmark: bool) -> d
     """The available splits, and the rows from which each is taken.
 
     Args:
-        there: The splits of the available files.
         of_set: The splits of the whole set, some of which may not be available.
-        benchmark: Whether all rows are test rows.
     """
     if benchmark and len(there) == 1:
         return {"test": (there[0], frozenset())}

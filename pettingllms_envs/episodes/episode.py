@@ -6,23 +6,13 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, cast
 
 from pettingllms_envs.agents.answers import finish_of
 from pettingllms_envs.agents.base import Agent, AgentFailed, Reply, Request, check_carried
+from pettingllms_envs.episodes import observing
 from pettingllms_envs.episodes.files import FORMAT, digest
-from pettingllms_envs.episodes.observing import (
-    Infos,
-    answer_of,
-    infos_of,
-    parts_of,
-    plain,
-    problem_of,
-    reading_of,
-    state_fields,
-    state_hash,
-)
 from pettingllms_envs.episodes.prompts import Tools, recorded, with_tools
 from pettingllms_envs.episodes.schema import EpisodeRow, ErrorFields, Step
 from pettingllms_envs.failures import EpisodeRestart, Unavailable
@@ -71,6 +61,16 @@ class RunLimits:
     episode_tokens: int | None = None
     generated_tokens: int | None = None
 
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> RunLimits:
+        """Those among the arguments of a command, or in the configuration of a record."""
+        return cls(**{each.name: given[each.name] for each in fields(cls) if each.name in given})
+
+    @property
+    def recorded(self) -> dict[str, int | None]:
+        """As `run.json` has them; older records have no word of what they do not limit."""
+        return {name: value for name, value in asdict(self).items() if value is not None or name == "episode_tokens"}
+
 
 class Stopped(Exception):
     """The run was stopped; the episode is incomplete and has no row."""
@@ -88,14 +88,12 @@ def episode(
 ) -> EpisodeRow:
     """Play an episode to its end and return its row (docs/records.md).
 
-    If an agent fails or the environment raises, the episode ends with `error`, which does not count as a failure to
-    solve the problem.
+    If an agent fails or the environment raises, the episode ends with `error`, which is no failure to solve it.
 
     Args:
         env: Any AEC environment. For ours, `state_hash`, the scopes of rewards and the outcome are recorded, too.
         sample: Number of the episode on this instance, from 0.
         agents: The player of each agent, by the agent's name.
-        stopped: Called before every reply.
         keep: Called with every image of a prompt, of which the row has the digest.
 
     Raises:
@@ -153,11 +151,10 @@ class EpisodeRecorder:
         self._answer: str | None = None
 
     def reset(self) -> None:
-        """Reset the environment to the instance."""
         self.env.reset(seed=self.instance.seed, options=dict(self.instance.options) or None)
         self._returns = dict.fromkeys(self.env.agents, 0.0)
-        self._problem = problem_of(self.env)
-        self._look(infos_of(self.env))
+        self._problem = observing.problem_of(self.env)
+        self._look(observing.infos_of(self.env))
 
     def end(self, rules: RunLimits) -> str:
         """Why the episode is over, or an empty string. Dead steps of finished agents are taken here."""
@@ -175,24 +172,11 @@ class EpisodeRecorder:
         return ""
 
     def step(self, agent: Agent, sample: int, rules: RunLimits) -> None:
-        """Ask the acting agent for a reply, and play it."""
         name, number = self.env.agent_selection, len(self.steps)
         self.asked = name
         seed = derived_seed(rules.seed, self.instance.key, sample, name, number)
-        observation = self.env.observe(name)
-        prompt = read_observation(observation, agent=name)
-        step = self._fields(name, prompt)
-        request = Request(
-            env=self.env,
-            agent=name,
-            messages=prompt.messages,
-            tools=prompt.tools,
-            limits=limits_of(observation),
-            seed=seed,
-            instance=self.instance.index,
-            sample=sample,
-            step=number,
-        )
+        request = request_to(self.env, seed=seed, instance=self.instance.index, sample=sample, step=number)
+        step = self._fields(name, request)
         clock = time.perf_counter()
         self.is_asking = True
         check_carried(agent, request)
@@ -211,10 +195,10 @@ class EpisodeRecorder:
         """The fields of a step's record that describe the state before the reply."""
         return self._fields(agent, read_observation(self.env.observe(agent), agent=agent))
 
-    def _fields(self, agent: str, prompt: Prompt) -> dict[str, Any]:
+    def _fields(self, agent: str, prompt: Prompt | Request) -> dict[str, Any]:
         for image in images_of(prompt.messages):
             self._keep(image)
-        fields = {"agent": agent, "turn": self._turn_of(agent), "state": state_hash(self.env)}
+        fields = {"agent": agent, "turn": self._turn_of(agent), "state": observing.state_hash(self.env)}
         return {**fields, **recorded(prompt.messages), **with_tools(prompt.tools, self._tools)}
 
     def play(self, reply: str, step: dict[str, Any]) -> None:
@@ -227,9 +211,9 @@ class EpisodeRecorder:
             if not math.isfinite(reward):
                 raise ValueError(f"the environment's reward for {agent} is {reward}; expected a finite number.")
             self._returns[agent] = self._returns.get(agent, 0.0) + reward
-        infos = infos_of(env)
-        step |= {"rewards": rewards, "parts": parts_of(env, infos)}
-        if (reading := reading_of(env)) is not None:
+        infos = observing.infos_of(env)
+        step |= {"rewards": rewards, "parts": observing.parts_of(env, infos)}
+        if (reading := observing.reading_of(env)) is not None:
             step["reading"] = reading
         self.steps.append(cast("Step", step))
         self._look(infos)
@@ -257,8 +241,8 @@ class EpisodeRecorder:
             "outcome": outcome,
             "answer": self._answer,
             "returns": self._returns,
-            "state": None if error is not None else state_hash(self.env),
-            **state_fields(self.env.metadata),  # type: ignore[typeddict-item]
+            "state": None if error is not None else observing.state_hash(self.env),
+            **observing.state_fields(self.env.metadata),  # type: ignore[typeddict-item]
             "error": error,
         }
         row["digest"] = digest(row)
@@ -270,18 +254,36 @@ class EpisodeRecorder:
             return "terminated"
         return "truncated" if self.env.truncations[agent] else ""
 
-    def _look(self, infos: Infos) -> None:
+    def _look(self, infos: observing.Infos) -> None:
         """Read the outcome and the turns from the infos."""
         outcomes = (info["outcome"] for info in infos.values() if isinstance(info.get("outcome"), Mapping))
         outcome = next(outcomes, None)
         if outcome is not None:
-            self._outcome = {name: plain(value) for name, value in outcome.items()}
-        self._answer = answer_of(self.env, infos, outcome)
+            self._outcome = {name: observing.plain(value) for name, value in outcome.items()}
+        self._answer = observing.answer_of(self.env, infos, outcome)
         self._turns |= {agent: int(info["turn"]) for agent, info in infos.items() if isinstance(info.get("turn"), int)}
 
     def _turn_of(self, agent: str) -> int:
         """The environment's number of the agent's turn or, without one, how often the agent has been asked."""
         return self._turns.get(agent, 1 + len([step for step in self.steps if step["agent"] == agent]))
+
+
+def request_to(env: Any, *, seed: int, step: int, instance: int = 0, sample: int = 0) -> Request:
+    """The request for the acting agent's reply, see `Request`; an error says what is wrong with its observation."""
+    agent = env.agent_selection
+    observation = env.observe(agent)
+    prompt = read_observation(observation, agent=agent)
+    return Request(
+        env=env,
+        agent=agent,
+        messages=prompt.messages,
+        tools=prompt.tools,
+        limits=limits_of(observation),
+        seed=seed,
+        instance=instance,
+        sample=sample,
+        step=step,
+    )
 
 
 def _with_counts(reply: str, step: Mapping[str, Any]) -> CountedReply:

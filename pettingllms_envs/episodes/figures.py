@@ -28,9 +28,7 @@ class AgentEpisode(NamedTuple):
     """What there is to know of an agent in an episode.
 
     Args:
-        replies: Its replies, in order.
         returns: Sum of the rewards of each agent.
-        outcome: The environment's description of how the episode ended.
     """
 
     agent: str

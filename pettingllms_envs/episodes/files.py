@@ -24,8 +24,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any, BinaryIO
 
-from pettingllms_envs import recorded_settings
 from pettingllms_envs.episodes.origin import origin
+from pettingllms_envs.registry import recorded_settings
 
 
 FORMAT = 1
@@ -133,11 +133,7 @@ def check_starts_nothing(settings: Mapping[str, Any], env: str = "") -> None:
 
 
 def write_line(row: Row) -> str:
-    """A row as a line of the file, in ASCII.
-
-    Raises:
-        ValueError: A number is not finite.
-    """
+    """A row as a line of the file, in ASCII."""
     return json.dumps(row, allow_nan=False) + "\n"
 
 
@@ -197,7 +193,6 @@ def read(file: Path, *, whole: bool = True) -> list[dict[str, Any]]:
 
     Raises:
         ValueError: A line is not a row, or has a format that this version does not know.
-        OSError: There is no such file.
     """
     return [row if whole else light(row) for row in stream(file)]
 
@@ -232,12 +227,7 @@ def _schema() -> Any:
 
 
 def read_header(file: Path) -> dict[str, Any]:
-    """The `run.json` of a run, given its folder, its `episodes.jsonl`, or the folder above it; see `find_run`.
-
-    Raises:
-        ValueError: There are several runs, or the file is invalid or of a format that this version does not know.
-        OSError: There is no such file.
-    """
+    """The `run.json` of a run, given its folder, its `episodes.jsonl`, or the folder above it; see `find_run`."""
     file = find_run(file) / RUN
     header: dict[str, Any] = _json(file)
     if isinstance(header, dict) and "format" in header:
@@ -248,11 +238,7 @@ def read_header(file: Path) -> dict[str, Any]:
 
 
 def read_report(file: Path) -> dict[str, Any] | None:
-    """The `report.json` of a run, as `read_header` finds it; None where there is none: it has not come to its end.
-
-    Raises:
-        ValueError: It is not one.
-    """
+    """The `report.json` of a run, as `read_header` finds it; None where there is none: it has not come to its end."""
     file = find_run(file) / REPORT
     if not file.exists():
         return None
@@ -267,7 +253,6 @@ def opened(file: Path) -> BinaryIO:
 
     Raises:
         ValueError: It is no regular file, such as a pipe, or a link out of its folder.
-        OSError: It cannot be opened.
     """
     if file.is_symlink() and not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(file.parent)):
         raise ValueError(f"{file} is a link out of its folder; expected a file of the run. Copy what it points to.")

@@ -19,6 +19,12 @@ def task_of(env: Any) -> Any:
     return getattr(workflow_of(env), "task", None)
 
 
+def roles_of(env: Any) -> dict[str, str]:
+    """The role of each agent, `{"planner_0": "planner"}`; where `metadata["roles"]` has none, it is its own role."""
+    known = env.metadata.get("roles", {})
+    return {agent: known.get(agent, agent) for agent in env.possible_agents}
+
+
 def state_hash(env: Any) -> str | None:
     """The environment's own hash of its state, or None."""
     found = getattr(env.unwrapped, "state_hash", None)

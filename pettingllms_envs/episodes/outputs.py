@@ -58,8 +58,7 @@ def is_run(folder: Path) -> bool:
 
 
 def inside(folder: Path, name: str) -> Path:
-    """The file of a name, which may come from a record, in a folder; one that leads outside of it raises
-    `ValueError`."""
+    """The file of a name, perhaps from a record, in a folder; one that leads outside of it raises `ValueError`."""
     if Path(name).name != name or name in ("", ".."):
         raise ValueError(f"a file of {folder} would be called {name!r}; expected a name without '/'. Rename it.")
     return folder / name

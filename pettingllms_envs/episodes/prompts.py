@@ -53,8 +53,7 @@ def tools_of(row: Mapping[str, Any], step: Mapping[str, Any]) -> Tools:
 
 
 def with_tools(tools: Sequence[Mapping[str, Any]], known: list[Tools]) -> dict[str, Any]:
-    """A step's field `tools`, its prompt's place in the row's list, which gets new ones; nothing for a prompt without
-    tools."""
+    """A step's field `tools`, their place in the row's list, which gets new ones; nothing for a prompt without."""
     if not tools:
         return {}
     plain = _plain(list(tools))

@@ -27,8 +27,6 @@ class Difference:
 
     Args:
         step: Number of the step from 0; None: after the last step.
-        agent: The agent that acted there.
-        what: Description of the difference.
     """
 
     instance: int
@@ -63,16 +61,11 @@ class ReplayResult:
 def replay(env: Any, row: Row, *, keep: Callable[[Image], object] = lambda image: None) -> ReplayResult:
     """Play an episode's replies again.
 
-    If the environment now ends sooner, or another agent acts, the remaining replies are dropped, and the row ends
-    there.
+    If the environment ends sooner now, or another agent acts, the remaining replies are dropped and the row ends.
 
     Args:
         env: The environment of the row, made as in its `run.json`, or another version of it.
         keep: Called with every image of a prompt.
-
-    Raises:
-        ValueError: The environment declares that the same replies need not lead to the same episode, or it
-            cannot start this one.
     """
     check_replayable(env)
     instance = Instance.of(row)

@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from typing import Any
 
 from pettingllms_envs.agents.base import Agent, Bot, Null, Oracle, Random, from_file
 from pettingllms_envs.agents.spec import AgentFactory, AgentPool, AgentSpec, StatelessAgents
 from pettingllms_envs.episodes.files import read
+from pettingllms_envs.episodes.observing import roles_of, workflow_of
 from pettingllms_envs.episodes.recorded import Recorded
+from pettingllms_envs.features import HasBotRoles
 from pettingllms_envs.installing import install_command
 from pettingllms_envs.suggestions import did_you_mean
 
@@ -36,6 +39,19 @@ def open_all(specs: Mapping[str, AgentSpec], concurrency: int) -> AgentPools:
             each.close()
         raise
     return AgentPools(opened)
+
+
+def check_bots(agents: Mapping[str, AgentSpec], env: Any) -> None:
+    """Raise ValueError if a bot is to play an agent that it cannot."""
+    workflow, roles = workflow_of(env), roles_of(env)
+    for agent, name in ((agent, spec.target) for agent, spec in agents.items() if spec.kind == "bot"):
+        plays = not isinstance(workflow, HasBotRoles) or roles[agent] in workflow.bot_roles
+        known = env.metadata.get("bots", ()) if plays else ()
+        if name is not None and name not in known:
+            raise ValueError(
+                f"{agent} is to be played by the bot {name!r}; expected one of {env.metadata['name']} for the "
+                f"{roles[agent]}: {', '.join(known) or 'it has none'}. Choose another agent."
+            )
 
 
 class AgentPools:

@@ -15,12 +15,11 @@ from pettingllms_envs.agents.base import Agent
 from pettingllms_envs.agents.spec import AgentSpec, from_identity
 from pettingllms_envs.episodes.episode import Instance, RunLimits
 from pettingllms_envs.episodes.files import ANY_INSTANCE, REPORT, Row, check_starts_nothing, header, write_json
-from pettingllms_envs.episodes.observing import content_of, problem_of, workflow_of
+from pettingllms_envs.episodes.observing import content_of, problem_of, roles_of
 from pettingllms_envs.episodes.schema import of_bench_config
 from pettingllms_envs.evaluation import data_label, metrics
-from pettingllms_envs.evaluation.agent_pools import WITHOUT_MODEL, open_all
+from pettingllms_envs.evaluation.agent_pools import WITHOUT_MODEL, check_bots, open_all
 from pettingllms_envs.evaluation.runner import Folder, Plan, RunResult, instances_digest, run
-from pettingllms_envs.features import HasBotRoles
 from pettingllms_envs.published import published, published_files
 from pettingllms_envs.settings import STRICT_FORMAT, check_survives, to_json
 from pettingllms_envs.suggestions import did_you_mean
@@ -37,9 +36,7 @@ class InstanceSet:
 
     Args:
         source: `"published"`, `"data set"`, `"seeds"`, or `"row"` of one that was given by itself.
-        instances: Their seeds and options.
-        content: SHA-256 of what a data set's problems say, 64 hex digits, which changes with an edited row; None of
-            other sources.
+        content: SHA-256 of what a data set's problems say, 64 hex digits, which an edited row changes; else None.
     """
 
     source: str
@@ -53,11 +50,7 @@ class Bench:
 
     Args:
         env: Name of the environment with its version.
-        settings: Arguments it is made with.
-        agents: The spec of each agent, by the agent's name.
-        chosen: The problems.
         samples: Episodes on each problem.
-        rules: Limits of every episode.
     """
 
     env: str
@@ -68,7 +61,6 @@ class Bench:
     rules: RunLimits = field(default_factory=RunLimits)
 
     def make(self) -> Any:
-        """A new environment."""
         return pettingllms_envs.make(self.env, **self.settings)
 
     @property
@@ -78,7 +70,6 @@ class Bench:
         made = env.metadata.get("settings", {})
         for options in {repr(each.options): each.options for each in self.chosen.instances}.values():
             check_survives(options)
-        limit = self.rules.generated_tokens
         return {
             "env": self.env,
             "settings": to_json({**self.settings, **{name: made[name] for name in (STRICT_FORMAT,) if name in made}}),
@@ -91,10 +82,7 @@ class Bench:
                 **({} if self.chosen.content is None else {"content": self.chosen.content}),
             },
             "samples": self.samples,
-            "seed": self.rules.seed,
-            "max_steps": self.rules.max_steps,
-            "episode_tokens": self.rules.episode_tokens,
-            **({} if limit is None else {"generated_tokens": limit}),
+            **self.rules.recorded,
             "agents": {agent: spec.identity for agent, spec in self.agents.items()},
         }
 
@@ -148,10 +136,9 @@ def play(
 
     Raises:
         ValueError: An agent cannot be created, before anything is played; or the folder has another run.
-        OSError: The folder cannot be written.
     """
     env = bench.make()
-    _check_bots(bench.agents, env)
+    check_bots(bench.agents, env)
     pools = open_all(bench.agents, concurrency)
     try:
         label = label_of(bench, env)
@@ -183,19 +170,6 @@ def play(
     return BenchResult(head, report, ended, is_kept)
 
 
-def _check_bots(agents: Mapping[str, AgentSpec], env: Any) -> None:
-    """Raise ValueError if a bot is to play an agent that it cannot."""
-    workflow, roles = workflow_of(env), roles_of(env)
-    for agent, name in ((agent, spec.target) for agent, spec in agents.items() if spec.kind == "bot"):
-        plays = not isinstance(workflow, HasBotRoles) or roles[agent] in workflow.bot_roles
-        known = env.metadata.get("bots", ()) if plays else ()
-        if name is not None and name not in known:
-            raise ValueError(
-                f"{agent} is to be played by the bot {name!r}; expected one of {env.metadata['name']} for the "
-                f"{roles[agent]}: {', '.join(known) or 'it has none'}. Choose another agent."
-            )
-
-
 def _was_answered(bench: Bench, ended: RunResult) -> bool:
     """Whether a run is worth keeping: a model answered in some episode, or some failed for another reason."""
     return any(
@@ -222,7 +196,6 @@ def choose(
     0.
 
     Args:
-        options: Further reset options.
         limit: Most problems; None is all that are known, else `DEFAULT_LIMIT`.
     """
     known = env.metadata.get("reset_options", {})
@@ -235,8 +208,9 @@ def choose(
             do = did_you_mean(option, known) or " Leave it out."
             raise ValueError(f"{name} has no option {option!r}; expected one of: {', '.join(known) or 'none'}.{do}")
     if options in ({}, {"split": "test"}) and not set(settings) - ANY_INSTANCE and has_published(name):
-        rows = [{key: row[key] for key in ("seed", "split", "level")} for row in published(name)][:limit]
-        return InstanceSet("published", tuple(_instance(i, **row) for i, row in enumerate(rows)))
+        rows = enumerate(published(name)[:limit])
+        found = (Instance(i, row["seed"], {key: row[key] for key in ("split", "level")}) for i, row in rows)
+        return InstanceSet("published", tuple(found))
     if "split" in known and "test" in known["split"]:
         options.setdefault("split", "test")
     num = env.metadata.get("num_instances")
@@ -286,9 +260,6 @@ def of_run(head: Mapping[str, Any], rows: Sequence[Row], name: str) -> Bench:
 
     Args:
         head: Its `run.json`.
-
-    Raises:
-        ValueError: The run is not a benchmark, or is incomplete or damaged; or its settings would start a program.
     """
     config = head["config"]
     if head["kind"] != "bench":
@@ -310,12 +281,7 @@ def of_run(head: Mapping[str, Any], rows: Sequence[Row], name: str) -> Bench:
             tuple(Instance(i, each["seed"], each["options"]) for i, each in sorted(instances.items())),
         ),
         samples=config["samples"],
-        rules=RunLimits(
-            seed=config["seed"],
-            max_steps=config["max_steps"],
-            episode_tokens=config["episode_tokens"],
-            generated_tokens=config.get("generated_tokens"),
-        ),
+        rules=RunLimits.of(config),
     )
     env = bench.make()
     if (recorded := config["instances"].get("content")) is not None:
@@ -341,12 +307,6 @@ def with_options(bench: Bench, kind: str, options: Mapping[str, Any]) -> Bench:
         for agent, spec in bench.agents.items()
     }
     return replace(bench, agents=agents)
-
-
-def roles_of(env: Any) -> dict[str, str]:
-    """The role of each agent, `{"planner_0": "planner"}`; where `metadata["roles"]` has none, it is its own role."""
-    known = env.metadata.get("roles", {})
-    return {agent: known.get(agent, agent) for agent in env.possible_agents}
 
 
 def words_of(env: Any) -> str | None:
@@ -389,7 +349,3 @@ def _content_digest(env: Any, instances: Sequence[Instance]) -> str:
         env.reset(seed=each.seed, options=dict(each.options) or None)
         whole.update(f"{content_of(env)}\n".encode("utf-8", "surrogatepass"))
     return whole.hexdigest()
-
-
-def _instance(index: int, *, seed: int, **options: Any) -> Instance:
-    return Instance(index, seed, options)

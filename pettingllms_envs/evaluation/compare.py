@@ -21,22 +21,11 @@ from typing import Any
 import pettingllms_envs
 from pettingllms_envs.episodes.files import ANY_INSTANCE, Row, check_starts_nothing, problem
 from pettingllms_envs.episodes.observing import workflow_of
-from pettingllms_envs.evaluation import data_label
+from pettingllms_envs.evaluation import data_label, statistics
 from pettingllms_envs.evaluation.bench import without_defaults
 from pettingllms_envs.evaluation.metrics import tokens
 from pettingllms_envs.evaluation.scores import SUCCESS, check_cooperative, measure_of, returns_by_problem
 from pettingllms_envs.evaluation.scores import RunRows as RunRows
-from pettingllms_envs.evaluation.statistics import (
-    Interval,
-    difference_interval,
-    holm,
-    mcnemar,
-    mean_interval,
-    num_to_show,
-    paired_interval,
-    sign_flips,
-    studentized_bootstrap,
-)
 from pettingllms_envs.settings import STRICT_FORMAT
 
 
@@ -51,7 +40,6 @@ class Pair:
     """How much better the second of two runs does.
 
     Args:
-        first, second: Their names.
         difference: Mean over problems of the second's success (or return) minus the first's; of success in [-1, 1].
         low, high: Its interval; those of all pairs, also of other groups, hold simultaneously with 95% confidence.
         only_first, only_second: Number of problems on which that run does better.
@@ -83,7 +71,6 @@ class Pair:
 
     @property
     def verdict(self) -> str:
-        """The conclusion as text."""
         if self.worse is None:
             return "cannot tell"
         return f"{self.second if self.worse == self.first else self.first} is better"
@@ -103,8 +90,7 @@ class Comparison:
         success: Mean, low and high of each run on the common problems; empty where they are compared by returns.
         returns: The same of the runs' returns, where the environment reports no success; else empty.
         pairs: Every two runs, in the order given.
-        budgets: Success of each run within a number of tokens per episode, by that number; empty if a run's tokens
-            were not counted.
+        budgets: Success of each run within a number of tokens per episode, by it; empty if tokens are unknown.
     """
 
     num_problems: int
@@ -118,7 +104,6 @@ class Comparison:
 
     @property
     def plain(self) -> dict[str, Any]:
-        """As JSON data."""
         return asdict(self) | {"pairs": [asdict(pair) | {"verdict": pair.verdict} for pair in self.pairs]}
 
 
@@ -146,7 +131,7 @@ def compare_each(groups: Mapping[str, Sequence[RunRows]], *, against_first: bool
         name: [_pair(first, second, shares[name], 1 - ALPHA / num_pairs) for first, second in own]
         for name, own in names.items()
     }
-    adjusted = iter(holm([draft["p"] for own in drafts.values() for draft in own]))
+    adjusted = iter(statistics.holm([draft["p"] for own in drafts.values() for draft in own]))
     return {
         name: _comparison(runs, shares[name], [Pair(**draft, adjusted=next(adjusted)) for draft in drafts[name]])
         for name, runs in groups.items()
@@ -210,7 +195,9 @@ def figure_of(scores: Sequence[Fraction | float]) -> tuple[float, float, float]:
     """The mean of scores, one for each problem, and the ends of its 95% interval: of shares, or of returns."""
     values = [float(each) for each in scores]
     is_share = all(isinstance(each, Fraction) for each in scores)
-    return sum(values) / len(values), *(mean_interval(values) if is_share else studentized_bootstrap(values))
+    return sum(values) / len(values), *(
+        statistics.mean_interval(values) if is_share else statistics.studentized_bootstrap(values)
+    )
 
 
 def _check(runs: Sequence[RunRows]) -> None:
@@ -309,7 +296,9 @@ def success_by_problem(rows: Sequence[Row]) -> dict[str, Fraction]:
     return {key: Fraction(sum(found), len(found)) for key, found in counts.items()}
 
 
-def difference_of_shares(one: Sequence[Fraction], other: Sequence[Fraction], confidence: float = 0.95) -> Interval:
+def difference_of_shares(
+    one: Sequence[Fraction], other: Sequence[Fraction], confidence: float = 0.95
+) -> statistics.Interval:
     """Interval of the mean of `other - one`, the successes of two runs on the same problems.
 
     Args:
@@ -318,10 +307,12 @@ def difference_of_shares(one: Sequence[Fraction], other: Sequence[Fraction], con
     """
     differences = [b - a for a, b in zip(one, other, strict=True)]
     if not _are_single(one, other):
-        return difference_interval([float(each) for each in differences], confidence)
+        return statistics.difference_interval([float(each) for each in differences], confidence)
     both = sum(a == b == 1 for a, b in zip(one, other, strict=True))
     only_one, only_other = differences.count(Fraction(-1)), differences.count(Fraction(1))
-    return paired_interval(both, only_other, only_one, len(differences) - both - only_one - only_other, confidence)
+    return statistics.paired_interval(
+        both, only_other, only_one, len(differences) - both - only_one - only_other, confidence
+    )
 
 
 def _are_single(one: Sequence[Fraction], other: Sequence[Fraction]) -> bool:
@@ -337,15 +328,15 @@ def _pair(first: str, second: str, scores: Scores, confidence: float) -> dict[st
     num = len(differences)
     only_first, only_second = sum(each < 0 for each in differences), sum(each > 0 for each in differences)
     if not is_share:
-        p, test = sign_flips(differences), "sign flips"
-        low, high = studentized_bootstrap(differences, confidence)
+        p, test = statistics.sign_flips(differences), "sign flips"
+        low, high = statistics.studentized_bootstrap(differences, confidence)
     elif _are_single(one, other):
-        p, test = mcnemar(only_first, only_second), "McNemar"
+        p, test = statistics.mcnemar(only_first, only_second), "McNemar"
         low, high = difference_of_shares(one, other, confidence)
     else:
         low, high = difference_of_shares(one, other, confidence)
         whole = math.lcm(*(each.denominator for each in differences))
-        p, test = sign_flips([int(each * whole) for each in differences]), "sign flips"
+        p, test = statistics.sign_flips([int(each * whole) for each in differences]), "sign flips"
     mean = float(sum(differences) / num)
     variance = sum((float(each) - mean) ** 2 for each in differences) / max(1, num - 1)
     return {
@@ -367,7 +358,7 @@ def _num_needed(mean: float, deviation: float, differing: float, alpha: float) -
 
     Mean and deviation are of the problems' differences, of which the share `differing` is not 0.
     """
-    needed = num_to_show(mean, deviation, alpha=alpha)
+    needed = statistics.num_to_show(mean, deviation, alpha=alpha)
     return None if needed is None else max(needed, math.ceil(math.ceil(1 - math.log2(alpha)) / differing))
 
 

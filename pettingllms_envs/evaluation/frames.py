@@ -42,11 +42,6 @@ def frame(folder: Path | str | Sequence[Path | str], per: str = "episode") -> pd
 
     Returns:
         The frame. Runs that cannot be read are in that of runs, with a `fault`; in that of episodes they are left out.
-
-    Raises:
-        ImportError: pandas is not installed.
-        ValueError: `per` is neither, or a line of an `episodes.jsonl` is no episode.
-        OSError: There is no such folder.
     """
     if per not in ("episode", "run"):
         raise ValueError(f"per is {per!r}; expected 'episode' or 'run'.")

@@ -22,11 +22,7 @@ MOST_STEPS = 10_000
 
 
 class GuesserResult(NamedTuple):
-    """How a guesser did.
-
-    Args:
-        successes: Whether it succeeded, for each instance.
-    """
+    """How a guesser did."""
 
     name: str
     successes: tuple[bool, ...]

@@ -40,9 +40,7 @@ class Cell:
     """A run in a column.
 
     Args:
-        column, player: Where it stands.
         run: It; its name is that of its folder.
-        report: Its numbers.
         note: What its problems are, if they are not what the environment is called after.
         is_best: Whether no other of its column is better, by a verdict of `Pair`.
     """
@@ -73,9 +71,7 @@ class Leaderboard:
     """The table and what stands below it.
 
     Args:
-        columns: Their names.
         players: Those who have a cell, the best first: by their mean, then those who lack a column, by name.
-        cells: By player and column.
         means: The mean over the environments of the columns, but for those of `not_in_mean`, of each player that has
             them all; empty with one column.
         not_in_mean: The columns whose problems are not what the environment is called after, or that have returns.

@@ -46,9 +46,7 @@ class Plan:
 
     Args:
         make_env: Makes an environment; called once for each thread.
-        instances: The problems, by index.
         samples: Episodes on each problem.
-        rules: Limits of every episode.
         chosen: The problem and the number of each episode; None: `samples` on each problem, from 0.
     """
 
@@ -65,7 +63,6 @@ class Plan:
 
     @property
     def num_episodes(self) -> int:
-        """Total number of episodes."""
         return len(self.places)
 
 
@@ -77,7 +74,6 @@ class Folder:
 
     Raises:
         ValueError: The folder has a run of another configuration, or one that is in progress.
-        OSError: It cannot be created or written.
     """
 
     def __init__(self, path: Path, header: Mapping[str, Any]) -> None:
@@ -146,7 +142,6 @@ class Folder:
                 folder.rmdir()
 
     def close(self) -> None:
-        """Release the lock."""
         self._stream.close()
 
 
@@ -157,12 +152,8 @@ class RunResult:
     Args:
         rows: Rows of all finished episodes, including earlier ones of the same folder, in order; without prompts and
             replies, which are in the file.
-        num_missing: Number of episodes without a row.
-        why: Why some are missing; empty if none are.
-        interrupted: Whether the run was stopped by Ctrl-C.
         refused: Whether trying again is useless: an agent can never reply (a wrong key, an unknown model), or the
             environment lacks what it needs on this machine.
-        num_earlier: Number of rows that were there before.
     """
 
     rows: list[dict[str, Any]]

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import pettingllms_envs
+from pettingllms_envs.agents import options
 from pettingllms_envs.agents.spec import parse
 from pettingllms_envs.episodes.files import read_json_text
 from pettingllms_envs.installing import install_command
@@ -36,23 +37,11 @@ SUFFIXES = (".yaml", ".yml")
 RECORD = "suite.json"
 """In the folder of a suite's runs: its `name`, its file as `source`, and the names of `players` by a run's folder."""
 
-OF_MODELS: Mapping[str, tuple[type, ...]] = {
-    **dict.fromkeys(("base_url", "key_env"), (str,)),
-    **dict.fromkeys(("temperature", "top_p", "timeout", "patience"), (int, float)),
-    **dict.fromkeys(("top_k", "max_tokens"), (int,)),
-    "stop": (list,),
-    "extra": (dict,),
+OF_MODELS = {each.name: each.types for each in options.OF_MODELS}
+OF_ENVIRONMENTS = {**OF_MODELS, "set": (dict,), "option": (dict,)} | {
+    each.name: each.types for each in options.OF_RUNS
 }
-"""Options of models, and the types of their values."""
-
-OF_ENVIRONMENTS: Mapping[str, tuple[type, ...]] = {
-    **OF_MODELS,
-    **dict.fromkeys(("set", "option"), (dict,)),
-    **dict.fromkeys(("workflow", "split"), (str,)),
-    **dict.fromkeys(("level", "limit", "samples", "seed", "concurrency"), (int,)),
-    **dict.fromkeys(("episode_tokens", "generated_tokens", "max_steps"), (int,)),
-}
-"""Options of environments; `set` are the settings, `option` the reset options."""
+"""Options of models and of environments; `set` are the settings, `option` the reset options."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +49,6 @@ class Player:
     """A model, or a team of agents, that plays every role of an environment.
 
     Args:
-        name: What it is called; of a model its name.
-        model: The model's name, or None.
         agents: Specifications of the agents of a team, as `--agents` takes them.
     """
 
@@ -80,7 +67,6 @@ class Suite:
         source: The file, or the name of one that is shipped with this package.
         environments: Options of each environment, and its name as `env`.
         players: Models and teams; there may be none, where the command names them.
-        options: Options of all environments.
     """
 
     name: str

@@ -32,11 +32,7 @@ def is_alone(arm: str) -> bool:
 
 
 def forms_of(env: Any) -> dict[str, ArmForm]:
-    """The forms that a team's environment declares, and its own, by the arm's name in the order of `ARMS`.
-
-    Raises:
-        ValueError: It declares none.
-    """
+    """The forms that a team's environment declares, and its own, by the arm's name in the order of `ARMS`."""
     declared = env.metadata.get("cooperation")
     if not declared:
         workflow = env.metadata.get("settings", {}).get("workflow")
@@ -62,9 +58,6 @@ def chosen(forms: Mapping[str, ArmForm], wanted: Sequence[str]) -> list[str]:
 
     Args:
         wanted: Names; the team is always among the chosen.
-
-    Raises:
-        ValueError: The environment has no form for one of them.
     """
     names: dict[str, None] = {}
     for each in wanted:
@@ -79,14 +72,7 @@ def chosen(forms: Mapping[str, ArmForm], wanted: Sequence[str]) -> list[str]:
 
 
 def inherited(team: Mapping[str, AgentSpec], arm: str, form: ArmForm, agents: Iterable[str]) -> dict[str, AgentSpec]:
-    """The agents of the team in another form: each in its own place, or the form's player in all.
-
-    Args:
-        team: The agent that plays each of the team's.
-
-    Raises:
-        ValueError: An agent is none of the team's.
-    """
+    """The agents of the team in another form: each in its own place, or the form's player in all."""
     found = {agent: team.get(form.player or agent) for agent in agents}
     if unknown := [form.player or agent for agent, spec in found.items() if spec is None]:
         raise ValueError(

@@ -114,8 +114,7 @@ def _base_of(adapter: Path) -> str:
 
 
 def check_roles(texts: Sequence[str], roles: Mapping[str, str]) -> None:
-    """Check that a team that plays every role has no role that the environment lacks, on which its results would
-    depend."""
+    """Check that a team that plays every role has no role that the environment lacks: results would depend on it."""
     for role, spec in map(parse, texts):
         if role is not None or spec.kind != KIND or spec.target is None:
             continue
@@ -134,8 +133,7 @@ def spec_of(spec: AgentSpec, agent: str, role: str, given: Mapping[str, Any]) ->
     """The spec of the agent that a team has for a role.
 
     Args:
-        given: Options of all models. They override the sampling options of the team, and the spec's own options
-            override them.
+        given: Options of all models, which override the team's sampling; the spec's own options override both.
     """
     options = dict(spec.options)
     engine, base = options.pop("engine", "transformers"), options.pop("base", None)

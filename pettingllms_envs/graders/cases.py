@@ -61,7 +61,6 @@ class Run(NamedTuple):
 
     Args:
         printed: What it printed or returned, cut to a length for a prompt.
-        verdict: How it ended.
         error: The last line of the traceback, if it ended with one.
     """
 
@@ -75,10 +74,8 @@ class Review(NamedTuple):
     """What is known of a set of cases.
 
     Args:
-        num_cases: How many there are.
         num_judged: Of how many it is known whether they are valid.
         num_valid: How many are, and are not copied from the statement.
-        num_wrong: How many wrong programs they were tried on.
         num_told: How many of those a valid case fails.
     """
 

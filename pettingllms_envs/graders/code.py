@@ -43,13 +43,7 @@ TRIED = 3
 
 
 class CodeGrade(NamedTuple):
-    """What a program is worth on golden tests.
-
-    Args:
-        num_passed: How many it passes.
-        num_tests: How many there are.
-        verdicts: How often each verdict was given.
-    """
+    """What a program is worth on golden tests."""
 
     num_passed: int
     num_tests: int
@@ -62,7 +56,6 @@ class CodeGrade(NamedTuple):
 
     @property
     def passed(self) -> bool:
-        """Whether it passes them all."""
         return self.num_passed == self.num_tests
 
 
@@ -82,7 +75,6 @@ def grade(
         isolation: `"per_test"`, or `"per_solution"` for programs that are trusted: five times as fast.
 
     Raises:
-        ValueError: There are no tests, or there is none of such an index.
         SandboxFailed: The sandbox failed, twice.
         SandboxUnavailable: This machine cannot hold a program.
     """

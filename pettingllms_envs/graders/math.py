@@ -59,9 +59,7 @@ class MathGrader:
     """Grades answers. What it has graded it remembers, for the answers of a group repeat.
 
     Args:
-        ask: What decides where spelling and arithmetic cannot; None is `workers.MathVerify()`, with a slot for
-            each core.
-        num_remembered: Verdicts that are kept.
+        ask: Decides where spelling and arithmetic cannot; None is `workers.MathVerify()`, with a slot for each core.
     """
 
     def __init__(self, ask: Ask | None = None, num_remembered: int = 1 << 14) -> None:
@@ -77,13 +75,11 @@ class MathGrader:
 
         Args:
             answer: What the reply's box holds (`boxed`).
-            gold: The right answer, as the data set writes it.
             **settings: `kind`, `multiple`, `unit` and `tolerance`, see `GoldSettings`.
 
         Raises:
             ValueError: The gold is empty or too long or, of kind `"integer"`, no integer; an unknown kind; tolerances
                 that are no sizes, or too many or few.
-            TypeError: Something is not a text, such as a unit that is NaN.
             GraderFailed: math-verify could not be asked, twice. Not the answer's fault: no reason for a reward of 0.
             SandboxUnavailable: math-verify was needed, and this machine cannot hold it safely.
         """

@@ -77,8 +77,7 @@ class GoldSettings(TypedDict, total=False):
         multiple: Whether the gold lists several answers, comma-joined (False). All must be there, in any order, and
             no other; a tuple or an interval among them keeps its order.
         unit: In which the gold is given (none); an answer may repeat it or leave it out.
-        tolerance: How far a number may be off, absolutely: () for not at all, the default, one for all, or one for
-            each answer.
+        tolerance: How far a number may be off, absolutely: () (the default) not at all, one for all, or one each.
     """
 
     kind: str

@@ -36,11 +36,6 @@ def build(run: Path, output: Path | None = None) -> Path:
 
     Args:
         output: The file to write; None is `page.html` in the run's folder.
-
-    Raises:
-        ValueError: The folder has no run, or one without episodes, or an image of it is missing or altered; or the
-            output is a file of another kind.
-        OSError: A file cannot be read or written.
     """
     output = run / "page.html" if output is None else output
     write_output(output, page(run))

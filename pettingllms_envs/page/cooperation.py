@@ -31,10 +31,6 @@ def build(folder: Path, output: Path | None = None) -> Path:
 
     Args:
         output: The file to write; None is `cooperation.html` in the folder.
-
-    Raises:
-        ValueError: The numbers are of another version, or damaged.
-        OSError: A file cannot be read or written.
     """
     file = folder / NUMBERS
     again = "Give the command of the benchmark again, with this version."
@@ -119,7 +115,6 @@ def _differences(numbers: Mapping[str, Any]) -> str:
 
 
 def _shown_bound(numbers: Mapping[str, Any]) -> float | None:
-    """The bound, if it was recomputed."""
     bound = numbers["bound"]
     return None if bound is None or bound["recomputed"] is None else float(bound["declared"])
 

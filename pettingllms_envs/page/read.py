@@ -74,7 +74,6 @@ def episode_of(
 
     Args:
         boards: Boards before each step and at the end; None where there is none.
-        systems: System prompts by number; new ones are added.
         limits: What designs may ask for, if the first agent writes one.
     """
     instance = row["instance"]

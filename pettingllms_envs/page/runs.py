@@ -48,8 +48,6 @@ def page(
 
     Args:
         heads: Of the columns, the first three of which are environment, player and date.
-        rows: A text for each column.
-        faults: A line for each run that cannot be read.
         links: The address of each run's page, for its last column; empty where it has none.
     """
     style = (resources.files(__package__) / "static" / "page.css").read_text("utf-8")

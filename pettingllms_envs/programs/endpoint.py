@@ -113,7 +113,6 @@ class _Handler(BaseHTTPRequestHandler):
             raise
 
     def finish(self) -> None:
-        """Close the connection."""
         try:
             super().finish()
         finally:

@@ -38,11 +38,7 @@ def program(target: Target, agents: Sequence[str] | Mapping[str, str], **setting
 
 @cache
 def load(name: str) -> Callable[..., Any]:
-    """What makes the environment `program:FILE.py:NAME`.
-
-    Raises:
-        ValueError: There is no such file, or it has no program and no function that makes an environment of that name.
-    """
+    """What makes the environment `program:FILE.py:NAME`."""
     there = name.partition(":")[2]
     file, _, variable = there.rpartition(":")
     module, found = in_file("the environment", there)

@@ -41,13 +41,9 @@ class Program:
         normalize: Takes out of the text of a request what differs from run to run, such as a time. Two runs of an
             episode are compared, and calls at the same time put in order, by what it returns; models are shown the
             request as it is.
-        reset_options: Names of the fields that rows have besides `seed`, each with its legal values, or () if it is
-            open. `None`: any.
+        reset_options: Names of the fields that rows have besides `seed`, with legal values, () if open. `None`: any.
         name: The environment's name. Empty: that of the function.
         state: What runs have found out; copies of a program share it.
-
-    Raises:
-        TypeError, ValueError: A value is not as above.
     """
 
     target: Target

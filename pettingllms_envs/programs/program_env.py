@@ -38,8 +38,7 @@ class ProgramEnv(AECEnv[str, Any, str | None]):  # type: ignore[misc]  # petting
 
     * `rewards`, the parts of the step's reward by name, `team_rewards`, the names of those that are everybody's, and
       `parts`, all of them by scope;
-    * `outcome`: `success`, if the program has a `success`, and `refused_requests`, those that the endpoint answered
-      with an error.
+    * `outcome`: `success`, if the program has a `success`, and `refused_requests`, those answered with an error.
 
     A state is returned to by playing the same replies again (`metadata["branching"]` is `"replay"`), and is known by
     them alone (`metadata["state"]` is `"history"`).
@@ -76,7 +75,6 @@ class ProgramEnv(AECEnv[str, Any, str | None]):  # type: ignore[misc]  # petting
         return self._observation_space
 
     def action_space(self, agent: str) -> ChatText:
-        """Any text."""
         return self._action_space
 
     def reset(self, seed: int | None = None, options: Mapping[str, Any] | None = None) -> None:
@@ -128,7 +126,6 @@ class ProgramEnv(AECEnv[str, Any, str | None]):  # type: ignore[misc]  # petting
         """Send the acting agent's reply, any string; None for a terminated agent.
 
         Raises:
-            TypeError: The reply is not a `str`.
             EpisodeRestart: Calls at the same time came in another order; the episode is to be played again.
             ProgramFailed: The program failed.
         """

@@ -51,8 +51,7 @@ def read_blocks(reply: str, kinds: Mapping[str, str]) -> Blocks:
 
     Args:
         reply: The reply. Its lines end as `str.splitlines` has it; within a block `"\r\n"` becomes `"\n"`.
-        kinds: From the word after the three backticks, in lower case, to the kind of the block. Blocks with another
-            word are ignored.
+        kinds: From the word after the three backticks, in lower case, to the kind of block; others are ignored.
     """
     openings = {f"{FENCE}{word}": kind for word, kind in kinds.items()}
     found: list[tuple[str, str]] = []

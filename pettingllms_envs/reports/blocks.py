@@ -46,7 +46,6 @@ class Picture(NamedTuple):
 
     Args:
         name: Of its files, without their endings.
-        about: What it shows, for readers who do not see it.
         draw: Draws it: the contents of its files by their endings, `png` and `svg`.
     """
 

@@ -31,7 +31,6 @@ class CallsAnew:
 
     Args:
         rows: The run's rows without an error, with prompts and replies.
-        samples: Its episodes on each problem.
         num: How often each call is answered anew, at least 2.
     """
 
@@ -56,7 +55,6 @@ class CallsAnew:
         return divmod((number - self.samples) // self.num, self.samples)
 
     def wrap(self, env: Any) -> Any:
-        """The environment as it is."""
         return env
 
     def agents(self, agents: Mapping[str, Agent]) -> dict[str, Agent]:
@@ -121,7 +119,6 @@ class _FromACallOn:
         self._agent, self._recorded, self._anew = agent, recorded, anew
 
     def reply(self, request: Request) -> Reply:
-        """See `Agent`."""
         call, sample = self._anew.call_of(request.sample)
         if request.step < call:
             return self._recorded.reply(replace(request, sample=sample))

@@ -35,7 +35,6 @@ class BlindRole:
 
     Args:
         rows: The run's rows without an error, with prompts.
-        path: The run's folder, which has the pictures.
     """
 
     role: str
@@ -74,12 +73,10 @@ class BlindRole:
         return _OtherPictures(env, self)
 
     def agents(self, agents: Mapping[str, Agent]) -> Mapping[str, Agent]:
-        """The same agents."""
         return agents
 
     def other_than(self, digest: str, agent: str, key: str, call: int, number: int) -> bytes:
-        """Another instance's picture, as PNG, for the one with `digest`, the `number`-th of the agent's `call`, from
-        0."""
+        """Another instance's picture, as PNG, for the one with `digest`, the `number`-th of the `call`, from 0."""
         of = self._pictures[agent]
         keys = list(of)
         first = keys.index(key) + 1 if key in of else 0

@@ -74,7 +74,6 @@ class ArmResult:
         agents: What plays each of its agents, as `run.json` has it.
         mean, low, high: Success on the common problems, and its 95% interval.
         tokens: Mean of the completion tokens of an episode; None if an agent's are not counted.
-        most_tokens: Their maximum.
         num_out_of_tokens: Episodes that ended because all tokens were generated; they count as failures.
         guesser: The best guesser in the same form; None if the environment has none.
     """
@@ -178,11 +177,7 @@ def compare(
     """Compare arms on the problems for which all have a result.
 
     Args:
-        runs: The configuration and the rows of each arm.
         guessers: The best guesser in the form of each arm, where there are some.
-
-    Raises:
-        ValueError: There is no such problem.
     """
     scores = {name: success_by_problem([_judged(row) for row in rows]) for name, (_, rows) in runs.items()}
     common = [key for key in scores[TEAM] if all(key in own for own in scores.values())]

@@ -14,8 +14,8 @@ from dataclasses import fields, replace
 
 import pettingllms_envs
 from pettingllms_envs.agents.spec import AgentSpec
-from pettingllms_envs.episodes.observing import workflow_of
-from pettingllms_envs.evaluation.bench import Bench, roles_of
+from pettingllms_envs.episodes.observing import roles_of, workflow_of
+from pettingllms_envs.evaluation.bench import Bench
 
 
 SOLO = "single"
@@ -73,10 +73,8 @@ def solo(
     """One agent alone, on the same problems, with as many calls as the team had, and a given number of tokens.
 
     Args:
-        role: The role whose agent plays; by default the role of the workflow `single` or, if the team lacks it, the
-            last one.
-        num_calls: The most replies of the team in an episode. It is needed, and used, only where agents do not act
-            once in each turn.
+        role: The role whose agent plays; None: that of the workflow `single` or, if the team lacks it, the last one.
+        num_calls: Most replies of the team in an episode; needed and used where agents do not act once in each turn.
     """
     team = bench.make()
     roles = roles_of(team)

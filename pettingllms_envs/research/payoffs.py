@@ -72,11 +72,7 @@ def seatings(names: Sequence[str], num_seats: int) -> list[Seating]:
 
 
 def cells(benches: Mapping[str, Bench]) -> dict[Seating, Bench]:
-    """The benchmarks of all seatings. A run's agent for a seat is the one that it has there itself.
-
-    Raises:
-        ValueError: The runs are not comparable.
-    """
+    """The benchmarks of all seatings. A run's agent for a seat is the one that it has there itself."""
     check_alike(benches)
     first = next(iter(benches.values()))
     return {

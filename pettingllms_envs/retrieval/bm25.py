@@ -35,9 +35,6 @@ class BM25:
     Args:
         k1: How slowly further occurrences of a term stop to count, at least 0.
         b: How much longer passages are discounted, 0 to 1.
-
-    Raises:
-        ValueError: `k1` or `b` is out of its range.
     """
 
     def __init__(self, passages: Iterable[str], *, k1: float = 1.2, b: float = 0.75) -> None:

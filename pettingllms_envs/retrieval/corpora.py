@@ -25,11 +25,7 @@ from pettingllms_envs.retrieval.passages import Passage, Retriever
 
 
 def corpus_digest(path: Path) -> str:
-    """SHA-256 of a corpus file, 64 hex digits.
-
-    Raises:
-        ValueError: There is no such file.
-    """
+    """SHA-256 of a corpus file, 64 hex digits."""
     if not path.is_file():
         raise ValueError(
             f"the corpus {str(path)!r} is no file; expected JSON lines with 'contents'. Correct the path."
@@ -39,11 +35,7 @@ def corpus_digest(path: Path) -> str:
 
 
 def read_corpus(path: Path) -> tuple[Passage, ...]:
-    """The passages of a file, as `pettingllms_envs.datasets.files` reads rows.
-
-    Raises:
-        ValueError: A row is no passage, or there are none.
-    """
+    """The passages of a file, as `pettingllms_envs.datasets.files` reads rows."""
     found = []
     for number, row in enumerate(read_rows(path)):
         if isinstance(row, BadRow):

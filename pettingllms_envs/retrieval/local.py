@@ -52,11 +52,7 @@ class PassageIndex:
 
 
 class SparseIndex:
-    """BM25 by `bm25s` (Lù, 2024, arXiv:2407.03618), with the formula and the terms of `PassageIndex`.
-
-    Raises:
-        ImportError: `bm25s` is not installed.
-    """
+    """BM25 by `bm25s` (Lù, 2024, arXiv:2407.03618), with the formula and the terms of `PassageIndex`."""
 
     def __init__(self, passages: Sequence[Passage], digest: str = "") -> None:
         with needs_extra("search", "bm25s", "a corpus"):
@@ -109,12 +105,10 @@ class SentenceEncoder:
         self._model, self._lock = model, threading.Lock()
 
     def encode_query(self, inputs: list[str], **options: Any) -> Any:
-        """See `Encoder`."""
         with self._lock:
             return self._model.encode_query(inputs, **options)
 
     def encode_document(self, inputs: list[str], **options: Any) -> Any:
-        """See `Encoder`."""
         with self._lock:
             return self._model.encode_document(inputs, **options)
 
@@ -128,10 +122,6 @@ def sentence_encoder(model: str) -> Encoder:
 
     Args:
         model: Its name, such as `"sentence-transformers/all-MiniLM-L6-v2"`, or its folder.
-
-    Raises:
-        ImportError: `sentence_transformers` is not installed.
-        OSError: There is no such model.
     """
     with needs_extra("search", "sentence_transformers", "an encoder"):
         from sentence_transformers import SentenceTransformer

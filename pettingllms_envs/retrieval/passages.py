@@ -12,7 +12,6 @@ class Passage(NamedTuple):
 
     Args:
         title: What it is about; may be empty.
-        text: The paragraph.
     """
 
     title: str

@@ -46,9 +46,6 @@ class RemoteRetriever:
         digest: Identity of the server's corpus, as far as you know it; part of an environment's settings.
         timeout: Seconds in which an answer must come.
         patience: Seconds of retries, after which a search fails.
-
-    Raises:
-        ValueError: `url` is none, or a number is not above 0.
     """
 
     url: str

@@ -23,9 +23,7 @@ class CommandServers:
     """Servers that run native commands, with the layers that programs have: a pool for each, and one for given files.
 
     Args:
-        commands: What may be run.
         scratch: Bytes of files that a command may hold.
-        num_slots: Number of commands at a time.
     """
 
     def __init__(self, commands: Sequence[Command], scratch: int, num_slots: int) -> None:

@@ -23,7 +23,6 @@ class CommandSlot(Slot):
     """A server that executes one native command, or files that are given to it.
 
     Args:
-        command: What it executes; None for given files alone.
         scratch: Bytes of files that a command may hold.
     """
 

@@ -133,7 +133,6 @@ def request_command(
 
     Raises:
         ValueError: The command is not declared, a name leads out of the scratch directory, or the files do not fit.
-        TypeError: `argv` is one string, or `limits` are not `Limits`.
     """
     check_limits(limits)
     command = _command_of(argv, commands, files)
@@ -201,11 +200,7 @@ def _environment(command: Command | None) -> dict[str, str]:
 
 
 def check_commands(commands: Sequence[Command], scratch: int) -> tuple[Command, ...]:
-    """Validate what a `Sandbox` is created with.
-
-    Raises:
-        ValueError: Two commands of one name, or a scratch directory of a size out of range.
-    """
+    """Validate what a `Sandbox` is created with."""
     names = [command.name for command in commands]
     if len(set(names)) < len(names):
         raise ValueError(f"the commands are {names}; expected each name once. Give one of them another name.")

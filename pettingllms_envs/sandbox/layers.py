@@ -81,7 +81,6 @@ class Plan:
 
     Args:
         confinement: One of `CONFINEMENTS`.
-        landlock: Whether Landlock is used in addition.
         uid: The user that programs run as; None: the current user.
         become_early: Whether the server becomes that user, too, as if an unprivileged one had started it.
         memory: How the memory of all of a program's processes is limited: `"cgroup"`, `"polling"`, or `""`: by a

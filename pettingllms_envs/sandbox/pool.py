@@ -63,7 +63,6 @@ class Pool(Generic[S]):
             slot.stop()
 
     def pids(self) -> list[int]:
-        """The supervisors' process ids."""
         with self._lock:
             return [slot.pid for slot in self._slots if slot.running]
 

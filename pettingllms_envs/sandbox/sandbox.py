@@ -68,9 +68,6 @@ class Sandbox:
         commands: Native binaries that `run_command` may run, each in servers of its own.
         scratch: Bytes of files that a native command may hold in its directory.
         as_other_user: Start the servers as an unprivileged user; needs root, and is for tests.
-
-    Raises:
-        ValueError: A name is unknown, `num_slots` is below 1, or `scratch` is out of range.
     """
 
     def __init__(
@@ -141,8 +138,7 @@ class Sandbox:
             prelude: Source that runs before the program, such as `LEETCODE_PRELUDE`.
             tolerance: How far numbers may be off, unless both are whole numbers; None for not at all.
             tolerance_kind: `"absolute"`, `"relative"` to the expected number, or `"either"`, the larger of the two.
-            ignore_case: Whether what is printed may have letters of any case, or the words, in lower case, that may.
-                What is returned may not.
+            ignore_case: Whether printed letters may be of any case, or the words, in lower case, whose letters may.
             isolation: `"per_test"`: a process for each test. `"per_solution"`: one for all, five times as fast; the
                 same security and verdicts, but a test can see the interpreter state that the previous one left.
                 `"unsafe-subprocess"`: no sandbox; every result says so.
@@ -150,7 +146,6 @@ class Sandbox:
 
         Raises:
             SandboxUnavailable: No sufficient isolation works on this machine.
-            ValueError, TypeError: The tests are not as they should be.
         """
         task = Task(
             program=program,
@@ -194,13 +189,11 @@ class Sandbox:
             argv: The words of the command line. The first one is the name of one of the sandbox's commands, or
                 `"./NAME"` of one of the files.
             files: Files in its directory by relative name, which it may execute and change.
-            stdin: Its standard input.
             outputs: Relative names of files that are read back if they are there.
             limits: Limits of time, memory and output; `cpu` is for all of its processes together, `total` is not used.
 
         Raises:
             SandboxUnavailable: No isolation works on this machine that holds native commands.
-            ValueError, TypeError: The command is unknown, a name leads out of the directory, or the files do not fit.
         """
         request = request_command(
             argv,

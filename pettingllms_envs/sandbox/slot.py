@@ -155,7 +155,6 @@ class Slot:
 
     @property
     def running(self) -> bool:
-        """Whether it was started, and not stopped."""
         return self._process is not None
 
     @property

@@ -47,8 +47,7 @@ ENDINGS = {
 class Limits:
     """The limits of a program.
 
-    The verdict depends on CPU time, so that it is the same on a busy machine; wall-clock time only ends programs that
-    wait.
+    The verdict depends on CPU time, the same on a busy machine; wall-clock time only ends programs that wait.
 
     Args:
         cpu: Seconds of CPU time for a test.
@@ -82,7 +81,6 @@ class Limits:
 
     @property
     def wall_seconds(self) -> float:
-        """The limit of wall-clock time."""
         return 4 * self.cpu if self.wall is None else self.wall
 
 
@@ -120,9 +118,7 @@ class ProgramResult:
     """One run of a program.
 
     Args:
-        verdict: How it ended.
-        stdout: What it printed, or the JSON of what the called function returned; of a test at most 64 KiB are kept
-            once they are compared.
+        stdout: What it printed, or the JSON of what the function returned; a test's is cut at 64 KiB once compared.
         stderr: The end of its standard error.
         exit_code: The exit code, or minus the number of the signal that ended it; None if it was stopped or not run.
         cpu: Seconds of CPU time.
@@ -161,7 +157,6 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether every test passed."""
         return self.verdict == Verdict.PASSED
 
     @property

@@ -18,8 +18,7 @@ Compare = Callable[[bytes], bool]
 def judge(
     job: Job, record: Record, before: Progress, output: bytes, errors: bytes, compare: Compare | None, isolation: str
 ) -> ProgramResult:
-    """The result of one test, with what those before it used; `compare` is None if there is nothing to compare
-    with."""
+    """The result of one test, with what those before it used; `compare` is None if nothing is to be compared."""
     verdict, detail = _ending(job, record, before, output, errors)
     if verdict == Verdict.FINISHED and compare is not None:
         verdict = Verdict.PASSED if compare(output) else Verdict.WRONG

@@ -43,7 +43,6 @@ class OpenTask(Generic[State]):
         raise NotImplementedError
 
     def apply(self, state: State, move: Any) -> State:
-        """The state after the move."""
         raise NotImplementedError
 
     def solved(self, state: State) -> bool:
@@ -63,7 +62,6 @@ class OpenTask(Generic[State]):
         return {"value": (0.0, 1.0)}
 
     def costs(self, before: State, move: Any, after: State) -> Mapping[str, float]:
-        """No costs."""
         return {}
 
     def reply_format(self) -> str:
@@ -79,11 +77,9 @@ class OpenTask(Generic[State]):
         return quote_inline(json.dumps(words, ensure_ascii=False))
 
     def write(self, move: Any) -> str:
-        """The move as text."""
         return str(move)
 
     def outcome(self, state: State) -> Mapping[str, bool | int | float]:
-        """Whether it is solved."""
         return {"success": self.solved(state)}
 
 

@@ -67,8 +67,7 @@ def ways(width: int) -> tuple[int, Mapping[int, str]]:
     """The four cells around a cell as a mask, and per set of them that are taken the letters of the others.
 
     The masks' bit 0 is the cell above: with a cell's number c and the taken cells `taken`, look up
-    `taken >> c - width & around`. A cell at the grid's edge needs a taken row and column beyond it. A grid has at
-    least 3 columns.
+    `taken >> c - width & around`. A cell at the grid's edge needs a taken row and column beyond: 3 columns or more.
 
     Example:
         `around, free = ways(6)`; in a room with walls above and to the left, `free[1 << 0 | 1 << 5]` is `"D R"`.

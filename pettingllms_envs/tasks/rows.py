@@ -65,7 +65,6 @@ class RowState(NamedTuple):
 
     @property
     def row(self) -> dict[str, Any]:
-        """The row's columns."""
         columns: dict[str, Any] = json.loads(self.problem.written)
         return columns
 
@@ -87,11 +86,7 @@ class RowTask(OpenTask[RowState]):
         return {"split": tuple(self.table()), "row": ()}
 
     def table(self) -> Mapping[str, tuple[RowProblem, ...]]:
-        """The rows by split, see `read_table`.
-
-        Raises:
-            ValueError: As `read_table`; or the class has no rows, or two sources of them.
-        """
+        """The rows by split, see `read_table`."""
         return _table_of(type(self))  # type: ignore[arg-type]  # mypy takes a class's hash for its instances'
 
     @property
@@ -103,9 +98,6 @@ class RowTask(OpenTask[RowState]):
         """The row of a seed in a split, by default the first that has rows; or the row that is given.
 
         That is not graded if it lacks a column that all rows of the table have, such as the answer.
-
-        Raises:
-            ValueError: The split has no rows, the file cannot be used, or the row has no question.
         """
         table = self.table()
         if row is not None:
@@ -121,15 +113,9 @@ class RowTask(OpenTask[RowState]):
         return "Answer the question."
 
     def show(self, state: RowState) -> str:
-        """The row's question."""
         return quote_headings(state.problem.statement)
 
     def apply(self, state: RowState, move: str) -> RowState:
-        """The row with the reply's score.
-
-        Raises:
-            ValueError: The score is not in [0, 1].
-        """
         if not state.problem.has_answer:
             return RowState(state.problem, move)
         score = float(self.grade(state.row, move))
@@ -138,11 +124,9 @@ class RowTask(OpenTask[RowState]):
         return RowState(state.problem, move, score)
 
     def solved(self, state: RowState) -> bool:
-        """Whether the score is 1."""
         return state.score == 1
 
     def value(self, state: RowState) -> float:
-        """The score."""
         return state.score
 
     def outcome(self, state: RowState) -> Mapping[str, bool | int | float]:
@@ -197,9 +181,6 @@ def read_table(file: Path, column: str = "question") -> Mapping[str, tuple[RowPr
     Args:
         file: JSON lines, a JSON list, CSV or parquet, as `pettingllms_envs.datasets.load` reads them.
         column: Of the question, a text; of prompts also a list of chat messages.
-
-    Raises:
-        ValueError: There are no rows, or a row has no question or an unknown split.
     """
     return divided(read_rows(file), file.name, column)
 
@@ -207,12 +188,7 @@ def read_table(file: Path, column: str = "question") -> Mapping[str, tuple[RowPr
 def divided(
     rows: Iterable[Mapping[str, Any] | BadRow], source: str, column: str = "question"
 ) -> Mapping[str, tuple[RowProblem, ...]]:
-    """Rows by split, see `read_table`.
-
-    Args:
-        source: Where they come from, for errors and records.
-        column: As in `read_table`.
-    """
+    """Rows by split, see `read_table`."""
     found: dict[str, set[RowProblem]] = {split: set() for split in SPLITS}
     for number, row in enumerate(rows):
         where = f"row {number} of {source}"
@@ -229,17 +205,7 @@ def divided(
 
 
 def problem_of(row: Mapping[str, Any], source: str, where: str, column: str = "question") -> RowProblem:
-    """A row as a problem; one without an `id` has that of its content. Pictures are kept as data URLs.
-
-    Args:
-        source: Where it comes from.
-        where: Its place, for errors.
-        column: As in `read_table`. Of chat messages the last one is the statement.
-
-    Raises:
-        ValueError: It has no question, something that is neither JSON nor a picture, or a prompt with other places
-            for pictures than there are.
-    """
+    """A row as a problem; one without an `id` has that of its content. Pictures are kept as data URLs."""
     question: Any = row.get(column)
     is_chat = column == PROMPT and isinstance(question, list) and question and isinstance(question[-1], Mapping)
     question = question[-1].get("content") if is_chat else question

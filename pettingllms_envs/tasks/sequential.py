@@ -26,11 +26,9 @@ class SequentialTask(OpenTask[State]):
         raise NotImplementedError
 
     def current_player(self, state: State) -> int:
-        """The player that is to move; it is not asked for at the end."""
         raise NotImplementedError
 
     def is_terminal(self, state: State) -> bool:
-        """Whether the game is over."""
         raise NotImplementedError
 
     def observation(self, state: State, player: int) -> str:

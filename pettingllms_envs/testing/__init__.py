@@ -50,7 +50,7 @@ from pettingllms_envs.testing.observations import (
     check_options,
 )
 from pettingllms_envs.testing.pairs import check_pairs
-from pettingllms_envs.testing.pettingzoo_api import check_parallel, check_pettingzoo
+from pettingllms_envs.testing.pettingzoo_api import check_gymnasium, check_parallel, check_pettingzoo
 from pettingllms_envs.testing.play import Case, Failed, Skipped, Start, Warned, reply_pool
 from pettingllms_envs.testing.potential import check_potential
 from pettingllms_envs.testing.questions import check_questions
@@ -87,6 +87,7 @@ CHECKS: Mapping[str, Callable[[Case], str]] = {
     "pairs of roles": check_pairs,
     "potential": check_potential,
     "wrappers": check_wrappers,
+    "gymnasium": check_gymnasium,
     "images": check_images,
     "tools": check_tools,
     "channel": check_channel,
@@ -115,14 +116,9 @@ def check(
             run; if it can be pickled, an episode is compared with one in another process.
         make_parallel: Makes its parallel form, for PettingZoo's parallel tests.
         options: Reset options to play with; every seed is played with each of them.
-        seeds: The seeds to play.
         floor: Greatest mean success, and share of the oracle's return, in [0, 1], of a policy that ignores the state.
         blind: Replies that ignore the state, in addition to those that the task declares.
         max_steps: Most steps for which an episode is followed.
-        only: Names of `CHECKS` to run, by default all.
-
-    Raises:
-        ValueError: There is no seed or no option, or `only` names an unknown check.
     """
     starts = tuple(Start(seed, dict(each)) for each in options for seed in seeds)
     if not starts:

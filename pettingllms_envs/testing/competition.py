@@ -24,11 +24,7 @@ TOLERANCE = 1e-12  # of differences of returns
 
 
 def competition(env: Any) -> str | None:
-    """`"zero_sum"`, `"mixed"`, or None where agents have a common goal.
-
-    Raises:
-        Failed: It declares something else, or a maximum that all share besides.
-    """
+    """`"zero_sum"`, `"mixed"`, or None where agents have a common goal."""
     kind: str | None = env.metadata.get("competitive")
     if kind is not None and kind not in KINDS:
         raise play.Failed(f"metadata['competitive'] is {kind!r}; expected 'zero_sum', 'mixed' or None")
@@ -50,7 +46,6 @@ class AgainstOracle:
 
     Args:
         starts: `NUM_FIRST + NUM_SECOND` starts.
-        max_steps: Most steps for which an episode is followed.
         due: What each agent gets when the oracle plays all, by the number of the start.
     """
 
@@ -60,8 +55,7 @@ class AgainstOracle:
     due: dict[int, Mapping[str, float]] = field(default_factory=dict)
 
     def mean_gain(self, name: str, agent: str, policy_of: Callable[[int], play.Policy]) -> float:
-        """The mean gain of an agent by a policy, in its first episodes, while the oracle plays the others; `Failed` if
-        it gains."""
+        """The mean gain of an agent by a policy in its first episodes beside the oracle; `Failed` if it gains."""
         first = self._gains(agent, policy_of, range(NUM_FIRST))
         if _in_errors(first) > SEEMS:
             numbers = range(NUM_FIRST, NUM_FIRST + NUM_SECOND)

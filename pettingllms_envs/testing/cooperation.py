@@ -24,19 +24,7 @@ from pettingllms_envs.episodes.observing import task_of, workflow_of
 from pettingllms_envs.evaluation.guessers import MOST_STEPS, succeeds
 from pettingllms_envs.evaluation.statistics import wilson
 from pettingllms_envs.evaluation.team_forms import forms_of
-from pettingllms_envs.testing.play import (
-    Case,
-    Failed,
-    Policy,
-    Skipped,
-    Start,
-    best,
-    blaming,
-    episode,
-    made_with,
-    same,
-    told,
-)
+from pettingllms_envs.testing import play
 
 
 NUM_STARTS = 3
@@ -57,7 +45,6 @@ class LoneBound(NamedTuple):
 
     Args:
         recomputed: The suite's; never greater.
-        by: How it was recomputed.
     """
 
     declared: Fraction
@@ -76,12 +63,12 @@ Replies = Callable[[Sequence[_Moment]], str]
 """Makes the next reply of games that are played side by side."""
 
 
-def check_cooperation(case: Case) -> str:
+def check_cooperation(case: play.Case) -> str:
     """The forms can be made and fit the team, the oracle succeeds where the task can be solved, the bound holds."""
     env = case.make()
     forms = env.metadata.get("cooperation")
     if forms is None:
-        raise Skipped("it declares no forms, metadata['cooperation']")
+        raise play.Skipped("it declares no forms, metadata['cooperation']")
     make = _maker(case, env)
     every = [*(forms.get(form) for form in ("full", "routed", "cut")), *(forms.get("alone") or ())]
     for form in filter(None, every):
@@ -104,7 +91,7 @@ def _blind_shares(env: Any) -> Iterator[str]:
     for name, policy in task.blind_policies.items():
         right = sum(succeeds(env, policy, Instance(seed, seed)) for seed in range(BLIND_EPISODES))
         if bound < 1 and wilson(right, BLIND_EPISODES, BLIND_CONFIDENCE)[0] > bound:
-            raise Failed(
+            raise play.Failed(
                 f"the blind policy {name!r} succeeds in {right} of {BLIND_EPISODES} episodes, but blind_bound() is "
                 f"{bound:.3%}; expected at most that. Correct the bound, or what the task lets such agents know"
             )
@@ -116,11 +103,7 @@ def lone_bound(env: Any, make: MakeForm, seeds: Sequence[int] = range(NUM_STARTS
     it holds.
 
     Args:
-        make: Makes a form from its settings.
         seeds: Of the instances that are played; the first `NUM_STARTS` are used where instances are compared.
-
-    Raises:
-        Failed: An agent alone can tell instances apart, or what it can reach exceeds the declared bound.
     """
     forms = (env.metadata.get("cooperation") or {}).get("alone") or ()
     task = task_of(env)
@@ -140,7 +123,7 @@ def lone_bound(env: Any, make: MakeForm, seeds: Sequence[int] = range(NUM_STARTS
     else:
         return None
     if found > declared:
-        raise Failed(
+        raise play.Failed(
             f"lone_bound() is {float(declared):.3%}, but an agent alone may reach {float(found):.3%}; expected at "
             "least that. Correct the bound, or what the task says of its access or memory"
         )
@@ -160,7 +143,7 @@ def bound_of_memory(memory: Memory) -> Fraction:
     counts = [1]
     for number in memory.values:
         kept, changed = [*counts, 0], [0, *counts]
-        counts = [same + (number - 1) * other for same, other in zip(kept, changed, strict=True)]
+        counts = [equal + (number - 1) * other for equal, other in zip(kept, changed, strict=True)]
     total = prod(memory.values)
     left, right = total, 0
     for wrong, number in enumerate(counts):
@@ -170,26 +153,24 @@ def bound_of_memory(memory: Memory) -> Fraction:
     return Fraction(right, len(memory.values) * total)
 
 
-def play_forms(env: Any, make: MakeForm, policy: Policy, seeds: Sequence[int]) -> dict[str, list[Fraction]]:
+def play_forms(env: Any, make: MakeForm, policy: play.Policy, seeds: Sequence[int]) -> dict[str, list[Fraction]]:
     """The success, 1 or 0 for each seed, of a policy in a team and in each of its forms, by arm.
 
     Args:
-        make: Makes a form from its settings.
         policy: The reply, from the environment and the agent that is to act; it plays all agents.
 
     Raises:
-        ValueError: The environment declares no forms.
         Skipped: It does not say whether an episode was a success.
     """
     arms = {name: env if form.settings is None else make(form.settings) for name, form in forms_of(env).items()}
     solved: dict[str, list[Fraction]] = {name: [] for name in arms}
     for seed in seeds:  # all arms on one instance, of which a task may keep what takes long to make
         for name, each in arms.items():
-            solved[name].append(Fraction(_is_solved(each, Start(seed, {}), policy, MOST_STEPS)))
+            solved[name].append(Fraction(_is_solved(each, play.Start(seed, {}), policy, MOST_STEPS)))
     return solved
 
 
-def _maker(case: Case, env: Any) -> MakeForm:
+def _maker(case: play.Case, env: Any) -> MakeForm:
     """Makes a form as the team's environment was made, but with other settings."""
     own = case.make
     if isinstance(own, partial):  # whose arguments are among the form's settings, as far as it has them
@@ -197,9 +178,9 @@ def _maker(case: Case, env: Any) -> MakeForm:
         own = partial(own.func, *own.args, **resources)
 
     def make(settings: Mapping[str, Any]) -> Any:
-        made = made_with(own, **settings)
+        made = play.made_with(own, **settings)
         if made is None:
-            raise Skipped(f"make() does not accept the settings of its forms: {', '.join(settings)}")
+            raise play.Skipped(f"make() does not accept the settings of its forms: {', '.join(settings)}")
         return made
 
     return make
@@ -208,24 +189,26 @@ def _maker(case: Case, env: Any) -> MakeForm:
 def _check_players(form: Mapping[str, Any], env: Any, team: Any) -> None:
     agents = [form["player"]] if form["player"] else env.possible_agents
     if unknown := [agent for agent in agents if agent not in team.possible_agents]:
-        raise Failed(
+        raise play.Failed(
             f"{', '.join(unknown)} of the form {dict(form['settings'])} is none of the team's agents "
             f"{', '.join(team.possible_agents)}; expected that its player is one, or that it has the team's agents"
         )
 
 
-def _expect_solved(env: Any, starts: Sequence[Start], max_steps: int) -> None:
+def _expect_solved(env: Any, starts: Sequence[play.Start], max_steps: int) -> None:
     if not env.metadata.get("has_oracle", hasattr(env.unwrapped, "oracle")):
         return
     for start in starts:
-        if not _is_solved(env, start, best, max_steps):
-            raise Failed(f"the oracle does not succeed, {told(start, ())}; expected a task that can be solved")
+        if not _is_solved(env, start, play.best, max_steps):
+            raise play.Failed(
+                f"the oracle does not succeed, {play.told(start, ())}; expected a task that can be solved"
+            )
 
 
-def _is_solved(env: Any, start: Start, policy: Policy, max_steps: int) -> bool:
-    played = episode(env, start, policy, max_steps=max_steps)
+def _is_solved(env: Any, start: play.Start, policy: play.Policy, max_steps: int) -> bool:
+    played = play.episode(env, start, policy, max_steps=max_steps)
     if played.success is None:
-        raise Skipped("its infos have no outcome with 'success'")
+        raise play.Skipped("its infos have no outcome with 'success'")
     return played.success
 
 
@@ -237,7 +220,7 @@ def _right_of_look_alikes(env: Any, settings: Mapping[str, Any], seeds: Sequence
     for seed in seeds:
         state = workflow.task.generate(seed)
         alike = [dataclasses.replace(workflow, task=task) for task in workflow.task.look_alikes(state, settings)]
-        with blaming(lambda seed=seed: f"seed {seed}, the form {dict(settings)}"):  # type: ignore[misc]
+        with play.blaming(lambda seed=seed: f"seed {seed}, the form {dict(settings)}"):  # type: ignore[misc]
             shares.append(_most_right(alike, state))
         num += len(alike)
     return sum(shares, Fraction()) / len(shares), num
@@ -279,7 +262,7 @@ def _played_alike(
         if not (to_the_last and all(each.is_over for each in after)):
             _expect_same_prompts(workflows, moments)
         before, moments = moments, after
-    raise Failed(f"an agent alone is not done after {MOST_STEPS} replies; expected that its episodes end")
+    raise play.Failed(f"an agent alone is not done after {MOST_STEPS} replies; expected that its episodes end")
 
 
 def _oracle_reply(workflow: Any, number: int, moments: Sequence[_Moment]) -> str:
@@ -301,9 +284,11 @@ def _expect_same_prompts(alike: Sequence[Any], moments: Sequence[_Moment]) -> No
     first = alike[0].system(actor), alike[0].observe(moments[0].state, actor)
     for workflow, each in zip(alike, moments, strict=True):
         if each.is_over or workflow.actor(each.state) != actor:
-            raise Failed(f"another agent than {actor} acts in an instance that should look alike; expected the same")
+            raise play.Failed(
+                f"another agent than {actor} acts in an instance that should look alike; expected the same"
+            )
         shown = workflow.system(actor), workflow.observe(each.state, actor)
-        same(first, shown, f"prompts of {actor}, alone, in two instances that should look alike")
+        play.same(first, shown, f"prompts of {actor}, alone, in two instances that should look alike")
 
 
 def _played_from_notes(workflow: Any) -> int:
@@ -322,13 +307,13 @@ def _played_from_notes(workflow: Any) -> int:
         shown: list[set[str]] = [set() for _ in range(num_questions)]
         for seed in range(EPISODES_OF_A_QUESTION):
             asked = task.asked(task.generate(seed))
-            with blaming(lambda seed=seed: f"seed {seed}, with every question"):  # type: ignore[misc]
+            with play.blaming(lambda seed=seed: f"seed {seed}, with every question"):  # type: ignore[misc]
                 lasts = _played_alike([workflow] * len(asked), asked, script(), to_the_last=True)
             for prompts, last in zip(shown, lasts, strict=True):
                 prompts.add(str(workflow.observe(last.state, workflow.actor(last.state))))
         num += EPISODES_OF_A_QUESTION * num_questions
         if most := [prompts for prompts in shown if len(prompts) > 1]:
-            raise Failed(
+            raise play.Failed(
                 f"{len(most[0])} different last prompts of {EPISODES_OF_A_QUESTION} instances with the same question"
                 " in which all replies were the same; expected one. Show it nothing else when it answers"
             )
@@ -348,7 +333,7 @@ def _expect_one_right_answer(workflow: Any, num_questions: int) -> None:
         for last in own:
             right = [answer for answer in answers if task.solved(_stepped(workflow, last, answer).state.task)]
             if len(right) > 1:
-                raise Failed(
+                raise play.Failed(
                     f"{' and '.join(map(repr, right))} are both right in one instance; expected one right answer of"
                     " each question, which is what the bound counts"
                 )

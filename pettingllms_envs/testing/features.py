@@ -149,11 +149,7 @@ def _expect_no_rows(env: Any, agent: str, prompt: str) -> None:
 
 
 def readable(env: Any, agent: str) -> Prompt:
-    """An agent's observation as a prompt.
-
-    Raises:
-        Skipped: It is none, which another check says.
-    """
+    """An agent's observation as a prompt."""
     try:
         return read_observation(env.observe(agent), agent=agent)
     except (TypeError, ValueError):

@@ -32,8 +32,6 @@ class Trial:
     """The result of changing one agent's replies.
 
     Args:
-        num_decisions: Decisions at which its reply was changed.
-        num_replies: Total number of replies tried at them.
         pays: Whether the reward of its own step changed.
         later: Whether its rewards after that step changed.
         known: Its replies so far, the oracle's first.

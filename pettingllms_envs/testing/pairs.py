@@ -15,22 +15,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from pettingllms_envs.episodes.difference import short
+from pettingllms_envs.testing import play
 from pettingllms_envs.testing.competition import NUM_FIRST, against_oracle, competition
-from pettingllms_envs.testing.play import (
-    Case,
-    Episode,
-    Failed,
-    Policy,
-    Skipped,
-    Start,
-    best,
-    blaming,
-    episode,
-    first_replies,
-    oracle_of,
-    texts,
-    told,
-)
 
 
 _WORD, _DIGITS = re.compile(r"\S+\s*"), re.compile("[0-9]{1,18}")
@@ -61,13 +47,12 @@ class Cheat(NamedTuple):
 
     Args:
         name: Which agents cheat, when and how.
-        agents: The cheating agents.
         make: Makes the policy that plays all agents in one episode.
     """
 
     name: str
     agents: Collection[str]
-    make: Callable[[], Policy]
+    make: Callable[[], play.Policy]
 
 
 class Margin(NamedTuple):
@@ -78,21 +63,19 @@ class Margin(NamedTuple):
     """
 
     cheat: Cheat
-    episode: Episode
+    episode: play.Episode
     returns: Mapping[str, float]
 
     @property
     def most(self) -> float:
-        """The greatest of the agents' margins."""
         return max(self.returns.values())
 
     @property
     def total(self) -> float:
-        """The margin of the sum over all agents."""
         return sum(self.returns.values())
 
 
-def check_pairs(case: Case) -> str:
+def check_pairs(case: play.Case) -> str:
     """No agent's return, and no sum of returns, is above what it is when the oracle plays all agents.
 
     A sample of `cheats`, the same every time, is played on the first seeds. Where the environment declares no
@@ -101,15 +84,15 @@ def check_pairs(case: Case) -> str:
     means over many episodes: see `pettingllms_envs.testing.competition`.
     """
     env = case.make()
-    if oracle_of(env) is None:
-        raise Skipped("it has no oracle()")
+    if play.oracle_of(env) is None:
+        raise play.Skipped("it has no oracle()")
     if competition(env) is not None:
         return _expect_no_gain_alone(case, env)
     team = env.metadata.get("max_return") is not None
     starts = case.starts[:MOST_STARTS]
     highest, count = -math.inf, 0
     for i, start in enumerate(starts):
-        elsewhere = first_replies(env, _another(starts, i), case.max_steps)
+        elsewhere = play.first_replies(env, _another(starts, i), case.max_steps)
         ways = [*cheats(env.possible_agents, contents(case.blind, elsewhere))]
         drawn = random.Random("cheats").sample(ways, min(len(ways), MOST_CHEATS))
         for margin in margins(env, start, drawn[i :: len(starts)], case.max_steps):
@@ -118,10 +101,10 @@ def check_pairs(case: Case) -> str:
     return f"{count} ways of cheating; the most that one adds to a return, or to the sum of returns, is {highest:.2f}"
 
 
-def _expect_no_gain_alone(case: Case, env: Any) -> str:
+def _expect_no_gain_alone(case: play.Case, env: Any) -> str:
     """The cheats of single agents that compete, while the oracle plays the others."""
     against, case = against_oracle(case, env)
-    elsewhere = first_replies(env, case.starts[-1], case.max_steps)
+    elsewhere = play.first_replies(env, case.starts[-1], case.max_steps)
     ways = [way for way in cheats(env.possible_agents, contents(case.blind, elsewhere)) if len(way.agents) == 1]
     drawn = random.Random("cheats").sample(ways, min(len(ways), MOST_CHEATS))
     gains = []
@@ -132,11 +115,11 @@ def _expect_no_gain_alone(case: Case, env: Any) -> str:
     return f"{of}; the most that one gains is {max(gains):.2f}"
 
 
-def margins(env: Any, start: Start, ways: Iterable[Cheat], max_steps: int) -> Iterator[Margin]:
+def margins(env: Any, start: play.Start, ways: Iterable[Cheat], max_steps: int) -> Iterator[Margin]:
     """The margin of each way of cheating on an instance; the oracle plays it first."""
-    due = episode(env, start, best, max_steps=max_steps)
+    due = play.episode(env, start, play.best, max_steps=max_steps)
     for cheat in ways:
-        played = episode(env, start, cheat.make(), max_steps=max_steps)
+        played = play.episode(env, start, cheat.make(), max_steps=max_steps)
         yield Margin(cheat, played, {agent: played.totals.get(agent, 0.0) - due.totals[agent] for agent in due.totals})
 
 
@@ -160,37 +143,36 @@ def _times(agents: Sequence[str]) -> Iterator[tuple[str, dict[str, Times]]]:
         yield words, {agent: n.__eq__ for agent, n in replies.items()}
 
 
-def cheating(content: Content, times: Mapping[str, Times]) -> Policy:
+def cheating(content: Content, times: Mapping[str, Times]) -> play.Policy:
     """A policy for one episode: the content at an agent's times, else the oracle's reply."""
     replies: dict[str, list[str]] = {}
 
     def policy(env: Any, agent: str) -> str:
         said = replies.setdefault(agent, [])
-        said.append(content(env, agent, said) if agent in times and times[agent](len(said)) else best(env, agent))
+        said.append(content(env, agent, said) if agent in times and times[agent](len(said)) else play.best(env, agent))
         return said[-1]
 
     return policy
 
 
 def contents(blind: Sequence[str], elsewhere: Mapping[str, str]) -> dict[str, Content]:
-    """The replies of a cheating agent, by name: the blind ones, which ignore the state, and its right ones
-    elsewhere."""
+    """The replies of a cheating agent, by name: the blind ones, and its right ones in another instance."""
     few = blind[:: max(1, -(-len(blind) // MOST_BLIND))]
     return {
         "nothing": lambda env, agent, said: "",
         "garbage": lambda env, agent, said: "perhaps ``` {[( \ud800\x00",
         "no end": lambda env, agent, said: ENDLESS,
-        "its prompt": lambda env, agent, said: texts(env.observe(agent))[-1],
-        "its first reply again": lambda env, agent, said: said[0] if said else best(env, agent),
+        "its prompt": lambda env, agent, said: play.texts(env.observe(agent))[-1],
+        "its first reply again": lambda env, agent, said: said[0] if said else play.best(env, agent),
         "a right reply of another instance": lambda env, agent, said: elsewhere.get(agent, ""),
         **{f"the oracle's reply, {how}": partial(_changed, change) for how, change in _CHANGES.items()},
         **{f"always {short(reply)}": partial(_constant, reply) for reply in few},
     }
 
 
-def _another(starts: Sequence[Start], i: int) -> Start:
+def _another(starts: Sequence[play.Start], i: int) -> play.Start:
     """Another instance than the one of this number."""
-    return starts[i - 1] if len(starts) > 1 else Start(starts[0].seed + 1, starts[0].options)
+    return starts[i - 1] if len(starts) > 1 else play.Start(starts[0].seed + 1, starts[0].options)
 
 
 def _constant(reply: str, env: Any, agent: str, said: Sequence[str]) -> str:
@@ -198,7 +180,7 @@ def _constant(reply: str, env: Any, agent: str, said: Sequence[str]) -> str:
 
 
 def _changed(change: Callable[[str], str], env: Any, agent: str, said: Sequence[str]) -> str:
-    return change(best(env, agent))
+    return change(play.best(env, agent))
 
 
 def _words(keep: Callable[[list[str]], list[str]], reply: str) -> str:
@@ -220,9 +202,13 @@ _CHANGES: Mapping[str, Callable[[str], str]] = {
 def _expect_no_gain(margin: Margin, team: bool) -> None:
     """Raise `Failed` if an agent gained."""
     (name, cheaters, _), played = margin.cheat, margin.episode
-    with blaming(partial(told, played.start, played.replies)):
+    with play.blaming(partial(play.told, played.start, played.replies)):
         for agent, gain in margin.returns.items():
             if gain > TOLERANCE and (team or tuple(cheaters) == (agent,)):
-                raise Failed(f"{name}: the return of {agent} is {gain:g} above what it is when the oracle plays all")
+                raise play.Failed(
+                    f"{name}: the return of {agent} is {gain:g} above what it is when the oracle plays all"
+                )
         if margin.total > TOLERANCE:
-            raise Failed(f"{name}: the sum of returns is {margin.total:g} above what it is when the oracle plays all")
+            raise play.Failed(
+                f"{name}: the sum of returns is {margin.total:g} above what it is when the oracle plays all"
+            )

@@ -1,4 +1,4 @@
-"""Runs PettingZoo's own tests and counts their warnings as failures."""
+"""Runs PettingZoo's own tests, and Gymnasium's, and counts their warnings as failures."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from types import SimpleNamespace
 from typing import Any
 
 from gymnasium.spaces import Dict, Space
+from gymnasium.utils.env_checker import check_env
 from pettingzoo.test import api_test, max_cycles_test, parallel_api_test, parallel_seed_test, render_test, seed_test
 from pettingzoo.utils import BaseWrapper
 from pettingzoo.utils.conversions import aec_to_parallel_wrapper
 
+from pettingllms_envs.single_agent import Seat
 from pettingllms_envs.testing.play import Case, Failed, Skipped, blaming, made_with
 
 
@@ -76,16 +78,28 @@ def check_parallel(case: Case) -> str:
     return "parallel_api_test, parallel_seed_test (of make_parallel)"
 
 
+def check_gymnasium(case: Case) -> str:
+    """Gymnasium's `check_env`, of the seat of the agent that acts first among others that reply at random."""
+    env = _seeded(case.make())
+    seat = Seat(env, env.agent_selection, "random")
+    seat.reset(seed=0)
+    if seat.step(seat.action_space.sample())[3]:
+        raise Skipped("an episode is truncated after one step, which Gymnasium's check_env takes for an error")
+    with _counting("check_env", of="Gymnasium"):
+        check_env(seat, skip_render_check=True)
+    return f"check_env of the seat of {seat.agent}"
+
+
 @contextmanager
-def _counting(test: str, known: tuple[str, ...] = ()) -> Iterator[None]:
+def _counting(test: str, known: tuple[str, ...] = (), of: str = "PettingZoo") -> Iterator[None]:
     """Run one of the tests; any warning fails it, except known ones and those about text spaces."""
-    with warnings.catch_warnings(record=True) as caught, blaming(lambda: f"in PettingZoo's {test}"):
+    with warnings.catch_warnings(record=True) as caught, blaming(lambda: f"in {of}'s {test}"):
         warnings.simplefilter("always")
         yield
     said = [str(each.message) for each in caught]
     unexpected = [text for text in said if text not in OF_TEXT and text not in known]
     if unexpected:
-        raise Failed(f"PettingZoo's {test} warns: {unexpected[0]}")
+        raise Failed(f"{of}'s {test} warns: {unexpected[0]}")
 
 
 def _about_options(env: Any) -> tuple[str, ...]:

@@ -47,13 +47,10 @@ class Case:
     """The environment under test and what to play on it; see `pettingllms_envs.testing.check`.
 
     Args:
-        make: Makes a new environment.
         make_parallel: Makes its parallel form, or None.
         starts: How episodes are reset, each seed with each of the options.
         floor: Greatest mean success, and share of the best return, of a floor policy.
         blind: Replies that ignore the state, the caller's and the task's.
-        pool: Replies for random play.
-        max_steps: Longest episode that is played.
     """
 
     make: Callable[..., Any]
@@ -73,9 +70,7 @@ class Episode(NamedTuple):
         seen: What `look` returned after the reset and after each reply.
         team: The sum of the team's parts of the rewards (before alpha) where the environment's snapshots have them;
             else the mean over the agents of their rewards' sum.
-        totals: The sum of each agent's rewards.
         success: The last value of `infos[agent]["outcome"]["success"]`; None if there is none.
-        over: Whether the last agent was removed.
     """
 
     start: Start

@@ -26,23 +26,17 @@ class Result(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All results of one environment; `str` of it is a table.
-
-    Args:
-        results: One result for each check, in the order in which they ran.
-    """
+    """All results of one environment; `str` of it is a table."""
 
     env: str
     results: tuple[Result, ...]
 
     @property
     def ok(self) -> bool:
-        """Whether no check failed."""
         return not self.failed
 
     @property
     def failed(self) -> tuple[Result, ...]:
-        """The results of the checks that failed."""
         return tuple(result for result in self.results if result.status == "failed")
 
     def raise_if_failed(self) -> None:
@@ -51,7 +45,6 @@ class Report:
             raise AssertionError(f"the environment does not conform.\n{self}")
 
     def __getitem__(self, name: str) -> Result:
-        """The result of the check of that name."""
         return {result.name: result for result in self.results}[name]
 
     def __iter__(self) -> Iterator[Result]:

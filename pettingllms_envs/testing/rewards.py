@@ -251,7 +251,6 @@ def _given(policy: play.Policy, i: int) -> play.Policy:
 
 
 def _means(played: list[play.Episode]) -> tuple[float, float]:
-    """Mean success and return."""
     return fmean(bool(each.success) for each in played), fmean(each.team for each in played)
 
 

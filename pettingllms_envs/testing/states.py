@@ -13,19 +13,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from pettingllms_envs.episodes.difference import difference, short
-from pettingllms_envs.testing.play import (
-    Case,
-    Failed,
-    Skipped,
-    Start,
-    Warned,
-    blaming,
-    branched,
-    oracle_of,
-    over,
-    saver,
-    told,
-)
+from pettingllms_envs.testing import play
 
 
 MOST_STARTS, MOST_EPISODES, MOST_STEPS = 4, 6, 3_000  # starts, episodes from each, steps in all
@@ -51,15 +39,17 @@ class Future(NamedTuple):
     is_whole: bool
 
 
-def check_states(case: Case) -> str:
+def check_states(case: play.Case) -> str:
     """Equal digests of states mean equal futures, and some replies with equal futures lead to equal digests."""
-    make, _ = branched(case.make)
+    make, _ = play.branched(case.make)
     envs = make(), make()
     if not hasattr(envs[0].unwrapped, "state_hash"):
-        raise Skipped("it has no state_hash()")
+        raise play.Skipped("it has no state_hash()")
     envs[0].reset(seed=case.starts[0].seed, options=dict(case.starts[0].options) or None)
     if envs[0].metadata.get("state") == "history":
-        raise Skipped("its states are histories, which nothing compares: in a function, write Ask(..., keeps=...)")
+        raise play.Skipped(
+            "its states are histories, which nothing compares: in a function, write Ask(..., keeps=...)"
+        )
     pairs = Pairs(case, envs)
     for number in range(MOST_EPISODES):
         for start in case.starts[:MOST_STARTS]:
@@ -70,7 +60,7 @@ def check_states(case: Case) -> str:
 class Pairs:
     """Pairs of replies at the decisions of episodes, played on in two environments."""
 
-    def __init__(self, case: Case, envs: tuple[Any, Any]) -> None:
+    def __init__(self, case: play.Case, envs: tuple[Any, Any]) -> None:
         self._case, self._envs = case, envs
         self._steps = self._num = self._decisions = 0
         self._differ: Counter[tuple[str, str]] = Counter()  # those with other futures: who replied, how they differ
@@ -78,19 +68,19 @@ class Pairs:
         self._same: Counter[tuple[tuple[str, str], bool]] = Counter()
         self._met: Counter[tuple[tuple[str, str], bool]] = Counter()
 
-    def play(self, start: Start, number: int) -> None:
+    def play(self, start: play.Start, number: int) -> None:
         """Try pairs at the decisions of an episode, whose replies are drawn with its number."""
         rng = random.Random(f"states {start.seed} {number}")
         env = self._envs[0]
         env.reset(seed=start.seed, options=dict(start.options) or None)
         replies: list[str] = []
         while env.agents and self._steps < MOST_STEPS and len(replies) < self._case.max_steps:
-            if over(env):
+            if play.over(env):
                 env.step(None)
                 continue
-            agent, root, moves = env.agent_selection, saver(env)[0](env), self._moves(env, rng)
+            agent, root, moves = env.agent_selection, play.saver(env)[0](env), self._moves(env, rng)
             self._decisions += 1
-            with blaming(lambda: told(start, replies)):
+            with play.blaming(lambda: play.told(start, replies)):
                 for kind, both in _pairs(moves, rng):
                     future = self._future(both, root, rng)
                     self._num += 1
@@ -117,7 +107,7 @@ class Pairs:
         never = [kind for kind in same if kind[1] and kind in enough and not met[kind]]
         if never:
             what = " and ".join(f"{kind} of {agent}" for agent, kind in never)
-            raise Warned(
+            raise play.Warned(
                 f"{tried}. The state keeps too much: no {what} led to one state, though what followed was the same. "
                 "Leave out of it what nothing reads later: in a function, what Ask(keeps=...) names; in a class, what "
                 "only outcome() reports, see state_digest.Reported"
@@ -125,11 +115,11 @@ class Pairs:
         return tried
 
     def _moves(self, env: Any, rng: random.Random) -> list[str]:
-        ask, blind = oracle_of(env), rng.choice(self._case.blind or self._case.pool)
+        ask, blind = play.oracle_of(env), rng.choice(self._case.blind or self._case.pool)
         return [rng.choice(self._case.pool) if ask is None else ask(), blind]
 
     def _load(self, root: Any) -> Any:
-        load = saver(self._envs[0])[1]
+        load = play.saver(self._envs[0])[1]
         self._envs = load(self._envs[0], root), load(self._envs[1], root)
         return self._envs[0]
 
@@ -155,7 +145,7 @@ class Pairs:
                 met_at, found = len(then), shown  # what was paid on the way to one state may differ
             if met_at is not None and found is not None:
                 before, after = ([short(each) for each in part] for part in (then[:met_at], then[met_at:]))
-                raise Failed(
+                raise play.Failed(
                     f"the state keeps too little: after {short(both[0])} and after {short(both[1])}"
                     f"{f', each then followed by {before}' if before else ''}, state_hash() is the same, and after "
                     f"{after} in both {found}. Keep what decides it: in a function Ask(role, text, keeps=...), in a "
@@ -189,7 +179,7 @@ def _moment(env: Any, reply: str) -> Moment:
     """Step an environment, past dead steps of agents that are done while others go on."""
     env.step(reply)
     paid = {"rewards": dict(env.rewards), "over": (dict(env.terminations), dict(env.truncations))}
-    while (playing := any(not (env.terminations[a] or env.truncations[a]) for a in env.agents)) and over(env):
+    while (playing := any(not (env.terminations[a] or env.truncations[a]) for a in env.agents)) and play.over(env):
         env.step(None)
     shown = {"agent": env.agent_selection, "prompt": env.observe(env.agent_selection)} if playing else {}
     return Moment(paid, shown, env.unwrapped.state_hash())

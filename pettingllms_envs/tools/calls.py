@@ -104,7 +104,6 @@ def call_id(number: int, index: int) -> str:
 
     Args:
         number: Which of an episode's replies it is in.
-        index: Which of the reply's calls it is.
     """
     return f"c{number:05}{index:03}"
 

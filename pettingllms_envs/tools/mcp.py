@@ -43,7 +43,6 @@ class McpTool:
     """A tool of an MCP server; see `pettingllms_envs.core.Tool`.
 
     Args:
-        command: The server's program and its arguments.
         url: The address of a server that runs already, in place of a command.
         name: The tool's name on the server; None takes the only one.
         timeout: Seconds after which a call fails, and so does making the tool: starting or reaching the server and
@@ -51,11 +50,6 @@ class McpTool:
         variables: Names of environment variables that the command is given, such as one with a key, besides the few
             that are harmless (`PATH`, `HOME`, ...).
         deterministic: Whether the same request always gives the same result, which the protocol does not say.
-
-    Raises:
-        ValueError: There is not one of `command` and `url`, a variable is not set, the timeout is not more than 0, or
-            the server has no such tool, or cannot be reached.
-        ImportError: The SDK is not installed.
     """
 
     def __init__(
@@ -117,7 +111,6 @@ class McpTool:
         return ToolResult("", TOOL_FAILED) if found is None else _result(found.content, failed=bool(found.is_error))
 
     def close(self) -> None:
-        """End the connection, and the server if it was started here."""
         with self._lock:
             self._connection.close()
 

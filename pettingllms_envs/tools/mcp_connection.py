@@ -38,8 +38,6 @@ class Connection:
 
     Args:
         command: The server's program and its arguments; None for one at `url`.
-        url: The address of a server that runs already.
-        variables: Variables of the environment for the command.
         until: The deadline, a time of `time.monotonic`.
 
     Raises:
@@ -100,7 +98,6 @@ class Connection:
         self._close()
 
     def abandon(self) -> None:
-        """End it at once."""
         with suppress(RuntimeError):  # it has ended already
             self._portal.call(self._scope.cancel)
         self._close()

@@ -28,10 +28,6 @@ def make_tool(tool: str | Mapping[str, Any] | Tool) -> Tool:
     Args:
         tool: A name, such as `"python"`; a mapping with the name and the tool's settings, such as
             `{"tool": "python", "imports": ["sympy"]}`; or a tool, which is returned.
-
-    Raises:
-        ValueError: No such tool is installed, or the mapping names none.
-        TypeError: The tool has no such setting.
     """
     if not isinstance(tool, str | Mapping):
         return tool

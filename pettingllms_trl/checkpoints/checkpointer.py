@@ -100,7 +100,6 @@ class Checkpointer:
     """Saves and restores what transformers and TRL do not: the state of a run's parts, and its place in a generation.
 
     Args:
-        parts: Stateful parts of the trainer, by name.
         configuration: What decides the run; `None`: unknown, so that nothing is compared.
     """
 
@@ -309,10 +308,6 @@ class Checkpointer:
 
         Returns:
             The micro-step within the generation, and the generation's batches. `None`: the checkpoint has no state.
-
-        Raises:
-            ValueError: It was written in an older layout, or inside a generation of another size or number of
-                processes.
         """
         path = checkpoint / f"place_{self._args.process_index}.pt"
         if not path.is_file():  # saved by fewer processes; apart from a generation's batches all have the same state

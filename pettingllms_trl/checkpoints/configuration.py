@@ -77,8 +77,7 @@ class Difference:
 
 
 def differences(saved: Mapping[str, Any], given: RunConfiguration) -> list[Difference]:
-    """What a checkpoint's configuration has otherwise. What one of the two lacks, as another version's may, is not
-    compared."""
+    """What a checkpoint's configuration has otherwise. What one of the two lacks is not compared: versions differ."""
     now = given.described()
     found = [
         Difference(what, before, now["team"][option][what], option)

@@ -191,8 +191,7 @@ def _described_adapter(model: PeftModel, name: str) -> dict[str, Any]:
 def described_model(config: Any, *, is_saved: bool) -> dict[str, Any]:
     """The model that a policy begins with.
 
-    Where checkpoints have all of its weights (`is_saved`), those it began with no longer matter, as they do to a KL
-    divergence from them.
+    Where checkpoints have all of its weights (`is_saved`), those it began with matter only to a KL divergence.
     """
     name, sizes = get_config_model_id(config) or "", config.get_text_config()
     folder, revision = Path(name), getattr(config, "_commit_hash", None)

@@ -64,7 +64,6 @@ def team_card(
     Args:
         sources: For each policy with weights, the id or path of its model or of its adapter's base. Paths are not
             shown, since they exist only on this machine.
-        tags: Tags for the Hub's search.
         vision_policies: The policies that read images.
         note: A sentence about the data that the team was trained and evaluated on.
     """

@@ -58,7 +58,6 @@ def team_facts(
     Args:
         bases: For each policy with weights, the id or path and the revision of its model or of its adapter's base.
         sampling: Sampling settings of each agent in evaluations, see `sampling_of`.
-        histories: `history` of the agents that have one.
         root: `"model"` or `"adapter"` if the trainer's model is saved in the team's folder itself, else None.
         settings: For each environment by its name the settings that it was trained with, as far as it declares them.
     """
@@ -121,9 +120,7 @@ class Publisher:
     """Describes a saved team.
 
     Args:
-        envs: The environments that it is trained on, by name.
         label: A note about the data, if the environments have one.
-        agents_with_history: The agents with `history="conversation"`.
     """
 
     def __init__(

@@ -42,8 +42,7 @@ def rows(
     """A generation's episodes, as rows of the record.
 
     Args:
-        advantages: Advantages of each decision's candidates, by the `id` of the decision; missing for decisions that
-            are not trained on.
+        advantages: Of each decision's candidates, by the `id` of the decision; missing for decisions not trained on.
         instances: The rows of data that were played; an episode's `instance` is an index into them.
         environments: The environments' own names, by the names that episodes have.
         teams: The possible agents of each environment, by the same names.
@@ -85,7 +84,6 @@ def header(
 
     Args:
         metadata: Metadata of the environments, by the names that episodes have; `settings` and `data` are used.
-        config: Settings of the training, as plain values.
     """
     made_with = {name: _settings_of(each) for name, each in metadata.items()}
     several = {name: {"env": str(metadata[name].get("name", name)), "settings": made_with[name]} for name in metadata}
@@ -114,9 +112,6 @@ class RolloutRecorder:
 
     After each generation `run.json` says what was written, so that rows that are lost later are missed. A kill comes
     before that or after it: there may be rows of which it does not know yet, but never too few.
-
-    Args:
-        about: See `header`.
     """
 
     def __init__(self, folder: Path, about: Mapping[str, Any]) -> None:

@@ -97,11 +97,7 @@ _KEY = re.compile(r"([A-Za-z_]\w*(?:\.[^.=\s]+)*)=(.*)", re.DOTALL)
 
 
 def parse(argv: Sequence[str], kinds: Sequence[type], *, prog: str, description: str | None = None) -> tuple[Any, ...]:
-    """Parse the arguments into one object of each kind. With `--show` they are printed, and the process ends.
-
-    Raises:
-        ValueError: A field is unknown or has an invalid value, or a file is not YAML.
-    """
+    """Parse the arguments into one object of each kind. With `--show` they are printed, and the process ends."""
     parser = _Parser(kinds, prog=prog, description=description, allow_abbrev=False)
     parser.shorten(_fields_of_trl(kinds))
     hints = {name: hint for kind in kinds for name, hint in get_type_hints(kind).items()}
@@ -308,11 +304,7 @@ def function(field_name: str, path: str) -> Any:
 
 
 def choice(field_name: str, given: Any) -> Any:
-    """A built-in name unchanged; a dotted path as the function there; `{either: options}` with its options.
-
-    Raises:
-        ValueError: There is no such function, or the options are not a mapping. Built-in names are checked later.
-    """
+    """A built-in name unchanged; a dotted path as the function there; `{either: options}` with its options."""
     if isinstance(given, str) and given.lstrip().startswith("{"):
         given = mapping(field_name, given)
     if isinstance(given, str):

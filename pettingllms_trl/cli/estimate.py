@@ -94,8 +94,7 @@ KINDS = (TrainArguments, ScriptArguments, EstimatedConfig, arguments.TeamModelCo
 
 
 def prepare(argv: Sequence[str]) -> Callable[[], None]:
-    """Estimate, and return a function that prints it. For a run that does not fit it is printed here, before the
-    `ValueError`."""
+    """Estimate, and return a function that prints it; printed here, before the `ValueError`, if it does not fit."""
     found = estimated(argv)
     if found.problems:
         print(report(found), end="\n\n", flush=True)  # noqa: T201  # what the command is for

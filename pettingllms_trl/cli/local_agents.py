@@ -90,7 +90,6 @@ def codec_of(spec: AgentSpec, processing_class: Any, images: ImageInputs | None 
 def _encode(
     profile: PolicyProfile, prompts: Sequence[Sequence[Message]], tools: Tools, template_kwargs: Mapping[str, Any]
 ) -> Sequence[Sequence[int]]:
-    """See `pettingllms_trl.policies.codecs.Tokenize`."""
     written = [prepare_multimodal_messages([*each]) if profile.reads_images else [*each] for each in prompts]
     ids: Sequence[Sequence[int]] = profile.processing_class.apply_chat_template(
         written,
@@ -152,7 +151,6 @@ class EngineThread:
     """A thread that steps an engine while it has requests, for agents that wait for its answers on threads of theirs.
 
     Args:
-        concurrency: Requests that the engine has at once.
         stopped: Set when nobody waits for answers any more.
     """
 
@@ -258,7 +256,6 @@ def open_models(
     Args:
         concurrency: Requests that an engine has at once.
         make: Makes the model of some agents, from their specs and codecs.
-        options: All options of the kind.
         of_model: Those of them that agents which share a model have in common.
     """
     groups: dict[tuple[Any, ...], dict[str, AgentSpec]] = {}

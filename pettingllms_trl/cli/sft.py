@@ -80,8 +80,7 @@ KINDS = (SFTArguments, SFTConfig, arguments.TeamModelConfig)
 
 
 def prepare(argv: Sequence[str]) -> Callable[[], object]:
-    """Collect the demonstrations, and return a function that trains on them. A user's mistake raises before models are
-    loaded."""
+    """Collect demonstrations, and return a function that trains on them. Mistakes raise before models are loaded."""
     given, args, config = arguments.parse(argv, KINDS, prog="pettingllms sft", description=__doc__)
     arguments.check_model(config)
     arguments.check_reports(args)

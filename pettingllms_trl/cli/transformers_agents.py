@@ -170,8 +170,7 @@ def _completion(row: Sequence[int], eos: Sequence[int], decode: Decode, stop: Se
 def _processors(
     sampling: Mapping[str, Any], seeds: Sequence[int], attended: torch.Tensor, device: Any
 ) -> LogitsProcessorList:
-    """What makes of logits a choice: the penalty, temperature, top-k, top-p and min-p of transformers, then the seeded
-    draw."""
+    """What makes of logits a choice: transformers' penalty, temperature, top-k, top-p and min-p; the seeded draw."""
     processors = LogitsProcessorList()
     if (penalty := sampling.get("repetition_penalty", 1.0)) != 1:
         processors.append(_Penalty(penalty, attended))

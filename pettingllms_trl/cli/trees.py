@@ -60,7 +60,6 @@ class PrintTrees(TrainerCallback):
         self._print(args, state)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Print the last table."""
         self._print(args, state)
 
     def _print(self, args: Any, state: Any) -> None:

@@ -30,8 +30,6 @@ class CreditChoice(NamedTuple):
     """How a run is credited.
 
     Args:
-        credit: As the trainer's argument.
-        sampling: That goes with it.
         note: What to tell the user of a choice that was made for roles that are paid later; else empty.
     """
 

@@ -91,12 +91,6 @@ def signal_to_noise(
 
     Args:
         threshold: Share of the variance that is kept, above 0 to 1. 1 is `nonzero_variance`.
-        value: As in [`nonzero_variance`].
-        peers: As in [`nonzero_variance`].
-        gamma: As in [`nonzero_variance`].
-
-    Raises:
-        ValueError: `threshold` is out of range.
 
     Example:
         Groups 4, 0 and 2, 0 and 1, 0 have variances 8, 2, 0.5: with 0.7 only the first is kept (8 / 10.5 = 0.76), with
@@ -129,7 +123,6 @@ def rows_to_play(decisions: Sequence[Decision], kept: Kept, *, num_played: int, 
     Args:
         decisions: Decisions of all rows played so far for this batch. Rows are identified by `Decision.instance`,
             which must differ between the rows of one call of the rollout and those of the next.
-        kept: The decisions that were kept.
         num_played: Rows played so far, including those without decisions because their environment failed.
         num_wanted: Rows of a full batch.
 
@@ -166,8 +159,7 @@ def check_kept(kept: Kept, decisions: Sequence[Decision], *, name: str) -> None:
 
     Raises:
         TypeError: It is not a `Kept`.
-        ValueError: Its indices are out of range, repeated or out of order, or its decisions are not those at these
-            indices.
+        ValueError: Its indices are out of range, repeated or out of order, or its decisions are not those at them.
     """
     if not isinstance(kept, Kept):
         raise TypeError(

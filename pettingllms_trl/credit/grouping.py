@@ -38,7 +38,6 @@ def numbers_of(decisions: Sequence[Decision], value: Value, gamma: float = 1.0) 
 
     Args:
         decisions: Decisions of whole episodes; with `gamma` below 1, none of an agent's decisions may be missing.
-        value: Which of the three.
         gamma: Discount, 0 to 1, of `"return_to_go"` alone: `G_t = u_t + gamma G_{t+1}`, where `u_t` is all that the
             agent was paid from its decision t up to its next one, t + 1.
 
@@ -203,8 +202,7 @@ class GroupExactness:
     """Whether the candidates that are compared answer the same prompt.
 
     Args:
-        frac_exact: The share of an agent's groups of two or more whose members all have the same prompt; `None` if it
-            has no such group.
+        frac_exact: The share of an agent's groups of two or more whose members have one prompt; `None`: there is none.
         frac_without_peers: The share of its candidates that are compared with no other.
     """
 
@@ -260,11 +258,7 @@ def mean_of_others(rows: torch.Tensor) -> torch.Tensor:
 
 
 def deviation(rows: torch.Tensor, scale: Scale) -> torch.Tensor:
-    """TRL's `scale_rewards`: unbiased deviation of the row or of all of the agent's rows, plus 1e-4; or 1.
-
-    Raises:
-        ValueError: `scale` is not one of TRL's.
-    """
+    """TRL's `scale_rewards`: unbiased deviation of the row or of all of the agent's rows, plus 1e-4; or 1."""
     if scale not in get_args(Scale):
         raise ValueError(f"scale={scale!r}, expected one of {', '.join(get_args(Scale))}. Set one of them.")
     if scale == "none":
@@ -287,8 +281,6 @@ def compare(
     close for it, such as 1,000,000.04 and 1,000,000.06, in double precision.
 
     Args:
-        numbers: The number by which each candidate is judged.
-        baseline: A function of the rows of peers.
         scale: TRL's name of a deviation, or a function of the rows.
 
     Returns:
@@ -299,8 +291,7 @@ def compare(
 
 
 def over_groups(decisions: Sequence[Decision], numbers: Numbers, peers: Peers, function: Rows) -> Advantages:
-    """Apply a function to the numbers of each agent's or role's groups, (G, n) -> (G, n) in double precision; one for
-    each candidate."""
+    """Apply a function to each agent's or role's groups, (G, n) -> (G, n) in double precision; one per candidate."""
     advantages: list[Sequence[float]] = [()] * len(decisions)
     owners = [peers(i, decision, 0).role or decision.agent for i, decision in enumerate(decisions)]
     for owner in dict.fromkeys(owners):
@@ -324,7 +315,6 @@ def over_groups(decisions: Sequence[Decision], numbers: Numbers, peers: Peers, f
 
 
 def _advantages(rows: torch.Tensor, baseline: Rows, divisor: Rows) -> torch.Tensor:
-    """The advantages of each row, see `compare`. (G, n) -> (G, n)."""
     exact = (rows - baseline(rows)) / divisor(rows)
     single = rows.float()
     as_trl = ((single - baseline(single)) / divisor(single)).double()

@@ -56,11 +56,7 @@ class RunningBaseline:
     """[`rae`] as a credit scheme that keeps the roles' running means from one rollout to the next.
 
     Args:
-        decay: As in [`rae`].
         value: As in [`rae`]. `credit="rae"` uses `"reward"` in a tree and `"outcome"` with `sampling="parallel"`.
-
-    Raises:
-        ValueError: `decay` is out of range.
     """
 
     def __init__(self, *, decay: float = 0.95, value: Value = "reward") -> None:
@@ -82,5 +78,4 @@ class RunningBaseline:
         return {"baselines": dict(self.baselines)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state_dict` returned."""
         self.baselines = {str(role): float(baseline) for role, baseline in state["baselines"].items()}

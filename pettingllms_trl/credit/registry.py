@@ -10,21 +10,10 @@ from functools import partial
 from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 from pettingllms_envs.suggestions import did_you_mean
+from pettingllms_trl.credit import schemes
 from pettingllms_trl.credit.filters import Filter, check_kept, nonzero_variance, signal_to_noise
 from pettingllms_trl.credit.grouping import Advantages, Peers, Scale, Value, episodes, peers_of, same_turn, siblings
 from pettingllms_trl.credit.rae import RunningBaseline
-from pettingllms_trl.credit.schemes import (
-    at_grpo,
-    best,
-    counterfactual,
-    dr_mas,
-    gigpo,
-    grpo,
-    loo,
-    magrpo,
-    max_rl,
-    success,
-)
 from pettingllms_trl.records import Candidate, Completion, Decision, Prompt, Stateful
 
 
@@ -48,15 +37,12 @@ class SchemeFacts(NamedTuple):
         sums_to_zero: The group of an agent's candidates over which the advantages sum to zero: `"siblings"`, the
             candidates of a decision; for decisions with one candidate, those of an instance at one `"turn"`, in all
             `"episodes"` (one decision of each), or all of the `"instance"`. `None`: the baseline is no group's mean.
-        peers: With which the candidates of single decisions are compared. `None`: the scheme compares whole episodes
-            or has no groups.
+        peers: With which single decisions' candidates are compared; `None`: whole episodes are, or nothing is.
         judges_own_step: Whether it compares candidates by the reward of their own step.
         scale: What it divides by: `"group"`, `"batch"` or `"none"`, as in [`at_grpo`], or `"mean"` for the group's
             mean. `None`: it has no such option.
         compares_states: Whether it takes candidates or decisions in equal states for alike.
-        takes_negative: Whether it takes rewards below 0.
         has_baseline: Whether it subtracts one, as decisions of continuations are compared with their mean.
-        reads_phases: Whether it compares decisions by their phase.
     """
 
     sums_to_zero: Sums | None = None
@@ -78,14 +64,10 @@ class _Scheme(NamedTuple):
 
     Args:
         function: That computes the advantages, or the class of such objects.
-        options: The kinds of sampling that it supports, the one that suits it best first, and its default options
-            with each.
+        options: The kinds of sampling that it supports, the best first, with its default options for each.
         scaled: Whether `scale_rewards` sets its scale; the others use that of their papers.
-        sums: See `SchemeFacts`, for each kind of sampling.
-        has_group: Whether its option `group` chooses the peers.
         compares_episodes: Whether it does with `sampling="parallel"` and `value="outcome"`.
         scale: What it divides by, if that is not an option.
-        needs_continuations: Whether each candidate must be continued.
         value: The `value` by which it judges candidates, if that is not an option.
         groups_states: Whether its groups are decisions in one state.
     """
@@ -108,15 +90,17 @@ class _Scheme(NamedTuple):
 _EITHER: Mapping[Sampling, Options] = {"tree": {}, "parallel": {"value": "outcome"}}
 _BY_TURN: Mapping[Sampling, Sums] = {"tree": "siblings", "parallel": "turn"}
 _SCHEMES: Mapping[str, _Scheme] = {
-    "at_grpo": _Scheme(at_grpo, {"tree": {}, "parallel": {}}, scaled=True, sums=_BY_TURN, has_group=True),
-    "grpo": _Scheme(grpo, {"parallel": {}}, scaled=True, sums={"parallel": "episodes"}),
-    "magrpo": _Scheme(magrpo, {"tree": {}, "parallel": {}}, sums=_BY_TURN, peers=same_turn, value="return_to_go"),
-    "loo": _Scheme(loo, _EITHER, sums=_BY_TURN, peers=same_turn, compares_episodes=True),
+    "at_grpo": _Scheme(schemes.at_grpo, {"tree": {}, "parallel": {}}, scaled=True, sums=_BY_TURN, has_group=True),
+    "grpo": _Scheme(schemes.grpo, {"parallel": {}}, scaled=True, sums={"parallel": "episodes"}),
+    "magrpo": _Scheme(
+        schemes.magrpo, {"tree": {}, "parallel": {}}, sums=_BY_TURN, peers=same_turn, value="return_to_go"
+    ),
+    "loo": _Scheme(schemes.loo, _EITHER, sums=_BY_TURN, peers=same_turn, compares_episodes=True),
     "rae": _Scheme(RunningBaseline, _EITHER),
-    "gigpo": _Scheme(gigpo, {"parallel": {}}, scaled=True, groups_states=True),
-    "dr_mas": _Scheme(dr_mas, {"parallel": {}}, scaled=True, sums={"parallel": "instance"}),
+    "gigpo": _Scheme(schemes.gigpo, {"parallel": {}}, scaled=True, groups_states=True),
+    "dr_mas": _Scheme(schemes.dr_mas, {"parallel": {}}, scaled=True, sums={"parallel": "instance"}),
     "max_rl": _Scheme(
-        max_rl,
+        schemes.max_rl,
         _EITHER,
         sums=_BY_TURN,
         peers=same_turn,
@@ -125,22 +109,22 @@ _SCHEMES: Mapping[str, _Scheme] = {
         takes_negative=False,
     ),
     "return_to_go": _Scheme(
-        at_grpo,
+        schemes.at_grpo,
         {"parallel": {"value": "return_to_go", "group": "turn"}, "tree": {"value": "return_to_go"}},
         scaled=True,
         sums=_BY_TURN,
         has_group=True,
     ),
     "best": _Scheme(
-        best,
+        schemes.best,
         {"tree": {}, "parallel": {"value": "return_to_go", "group": "turn"}},
         has_group=True,
         scale="none",
         has_baseline=False,
     ),
-    "success": _Scheme(success, {"parallel": {}, "tree": {}}, scale="none", has_baseline=False),
+    "success": _Scheme(schemes.success, {"parallel": {}, "tree": {}}, scale="none", has_baseline=False),
     "counterfactual": _Scheme(
-        counterfactual,
+        schemes.counterfactual,
         {"tree": {}},
         scaled=True,
         sums={"tree": "siblings"},
@@ -179,13 +163,11 @@ def resolve(
 
     Args:
         credit: A name, `{name: options}`, or a function of the decisions.
-        sampling: How instances are played.
         scale: TRL's `scale_rewards`, for the schemes that normalise by a deviation (`at_grpo`, `counterfactual`,
             `grpo`, `dr_mas`, `gigpo`). The others scale as in their papers, unless given otherwise.
         num_continuations: How often the rollout continues each candidate's branch to its end.
 
     Raises:
-        TypeError: `credit` is neither a name nor a function.
         ValueError: The name is unknown, the scheme needs the other kind of sampling or continuations, an option is out
             of range, or it did not return one finite number per candidate on the synthetic rollout.
     """
@@ -255,10 +237,6 @@ def resolve_filter(
 
     A filter given by name compares a decision's candidates by their rewards in a tree, and an agent's episodes by
     their returns with `sampling="parallel"`.
-
-    Raises:
-        TypeError: It is neither a name nor a function, or it did not return a `Kept`.
-        ValueError: The name or an option is unknown or out of range, or it kept decisions that it was not given.
     """
     if callable(group_filter):
         base, given = _taken_apart(group_filter)
@@ -336,17 +314,12 @@ def check_states(histories: Sequence[str], credit: Credit, filters: Sequence[Fil
 
 
 def _keywords(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    """A function's options."""
     parameters = inspect.signature(function).parameters
     return {name: each for name, each in parameters.items() if each.kind is each.KEYWORD_ONLY}
 
 
 def check_advantages(advantages: Advantages, decisions: Sequence[Decision]) -> None:
-    """Validate that there is one finite number for each candidate of each decision.
-
-    Raises:
-        ValueError: There is not. The message names the decision.
-    """
+    """Validate that there is one finite number for each candidate of each decision."""
     if len(advantages) != len(decisions):
         raise ValueError(
             f"the credit function returned advantages for {len(advantages)} decisions, expected {len(decisions)}: "

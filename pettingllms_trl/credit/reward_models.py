@@ -22,7 +22,6 @@ class RewardModel:
     Args:
         model: A model with one label, in evaluation mode, on the device of its inputs.
         tokenizer: The model's tokenizer, with a padding token that the model's config has, too.
-        chat_template_kwargs: Arguments of the chat template, as for prompts.
     """
 
     def __init__(

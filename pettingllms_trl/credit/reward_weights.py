@@ -101,11 +101,6 @@ def reweighed(
 
     Args:
         parts: The weight of each part by name; 1 where none is given.
-        alpha: As in [`weigh`].
-        team: As in [`weigh`].
-
-    Raises:
-        ValueError: As in [`weigh`], naming the decision.
     """
     result = []
     for i, decision in enumerate(decisions):
@@ -124,7 +119,6 @@ def check_weights(weights: Mapping[str, float], alpha: float | None, *, known: C
     """Validate the weights of reward parts before any training.
 
     Args:
-        weights: By the name of a part.
         alpha: Weight of the team's parts, or `None`.
         known: All names of parts: the environment's (`metadata["reward_ranges"]`) and those of reward functions.
 
@@ -153,7 +147,6 @@ class RewardWeights:
         self.seen: set[str] = set()
 
     def __call__(self, reward: float, parts: Mapping[str, float], /, *, team: Collection[str] | None = None) -> float:
-        """See [`weigh`]."""
         if self.late:
             self.seen.update(parts)
         return self._weigh(reward, parts, team=team)
@@ -220,7 +213,6 @@ def check_not_negative(envs: Sequence[AECEnv], weights: Mapping[str, float] | No
     """Raise `ValueError` if rewards may be below 0 by what environments declare, for credit that takes none such.
 
     Args:
-        envs: One environment of each kind.
         crash: The reward of a crash; `None`: there is none.
     """
     for env in envs:

@@ -70,9 +70,6 @@ def at_grpo(
         gamma: Discount of `value="return_to_go"`.
         group: What the decisions that are compared have in common.
 
-    Raises:
-        ValueError: `group` is or has something else, or the environment says no phase.
-
     Example:
         Rewards 1, 0, 0, 1 have mean 0.5 and (unbiased) deviation 0.577: advantages 0.866, -0.866, -0.866, 0.866.
     """
@@ -111,12 +108,8 @@ def success(decisions: Sequence[Decision], /, *, keep_fraction: float | None = N
     the candidate that was played on can have 1. There is no baseline.
 
     Args:
-        decisions: In trees or from parallel episodes.
-        keep_fraction: Judge by the agent's return instead: 1 in that share of its episodes with the highest returns,
-            over all instances of an environment, in none with its lowest return.
-
-    Raises:
-        ValueError: An episode does not say if it succeeded, or `keep_fraction` is not between 0 and 1.
+        keep_fraction: Judge by the agent's return instead: 1 in that share, between 0 and 1, of its episodes with the
+            highest returns, over all instances of an environment, in none with its lowest return.
 
     Example:
         Returns 3, 1, 1, 0 in four episodes, `keep_fraction=0.5`: 1, 1, 1, 0, as two are equal; 3, 0, 0, 0: 1, 0, 0, 0.
@@ -151,10 +144,6 @@ def counterfactual(decisions: Sequence[Decision], /, *, scale: Scale = "group") 
 
     Args:
         decisions: Decisions with K >= 2 candidates each, and M >= 1 continuations for each candidate.
-        scale: As in [`at_grpo`].
-
-    Raises:
-        ValueError: A candidate was not continued.
 
     Example:
         Rewards 1, 0, with continuations 0, 0 and 3, 1: Q is 1, 2, so with `scale="none"` the advantages are -0.5, 0.5:
@@ -312,9 +301,6 @@ def max_rl(decisions: Sequence[Decision], /, *, value: Value = "reward", gamma: 
         decisions: In trees with K >= 2 candidates each, else from K >= 2 episodes of each instance.
         value: The number used as `r_k`, at least 0. Peers are as in [`loo`].
         gamma: Discount of `value="return_to_go"`.
-
-    Raises:
-        ValueError: A number is negative.
 
     Example:
         Rewards 1, 0, 0, 0 have mean 0.25: advantages 3, -1, -1, -1. Rewards 1, 1, 1, 0: 1/3, 1/3, 1/3, -1.

@@ -52,7 +52,6 @@ class Selection:
         kept: The decisions that passed the filters and are not surplus.
         dropped: How many decisions of an agent each filter dropped, by agent and filter, 0 included.
         surplus: How many decisions of each agent were dropped because the batch was already full.
-        num_more: How many more rows to play for a full batch.
     """
 
     kept: Kept

@@ -22,7 +22,6 @@ class GroupStatistics:
 
     Args:
         is_flat: Whether all rewards (or returns of episodes) are equal in each group and all advantages are 0.
-        is_tree: Whether groups are candidates of a decision.
         rewards: Least and greatest reward of a step.
         returns: Least and greatest return of an episode.
         is_delayed: Whether the agent's own steps all paid the same, although its replies differed, while what it was

@@ -34,17 +34,11 @@ class ChatApi:
 
     Args:
         base_url: URL up to and including the version: `https://host/v1`.
-        model: Name of the model on the server.
         key_env: Name of the environment variable with the key. `None`: no key is sent.
         max_tokens: Most tokens of a reply. `None`, here and below: the server's default.
-        temperature: Sampling temperature.
-        top_p: Mass of the nucleus.
         timeout: Timeout of a request in seconds.
         patience: Seconds for which a server that does not answer, fails, or has too many requests is retried.
         extra: Further fields of the request, such as `{"chat_template_kwargs": {"enable_thinking": False}}`.
-
-    Raises:
-        ValueError: The URL is invalid, or the variable is not set.
     """
 
     base_url: str
@@ -138,11 +132,7 @@ def ask(api: Api, request: Request) -> Sampled:
 
 
 class ApiEngine:
-    """Calls APIs on threads, concurrently with other engines; see `pettingllms_trl.records.Engine`.
-
-    Args:
-        of_agent: The function of each agent.
-    """
+    """Calls APIs on threads, concurrently with other engines; see `pettingllms_trl.records.Engine`."""
 
     is_batched, is_remote = False, True
 

@@ -18,11 +18,7 @@ from pettingllms_trl.structure.properties import rope_kinds, rope_switch
 
 
 class BatchedEngine:
-    """An engine that answers all requests together by one call of a function: plain `generate`, or a test's fake.
-
-    Args:
-        rollout: The context of each rollout.
-    """
+    """An engine that answers all requests together by one call of a function: plain `generate`, or a test's fake."""
 
     is_batched, is_remote = True, False
 
@@ -36,7 +32,6 @@ class BatchedEngine:
         return self._rollout
 
     def submit(self, ticket: int, request: Request) -> None:
-        """See `Engine`."""
         self._waiting.append((ticket, request))
 
     def step(self, timeout: float = POLL_SECONDS) -> Sequence[tuple[int, Answer]]:

@@ -97,8 +97,6 @@ class Agreement:
     """A comparison in which engine and trainer had the same weights.
 
     Args:
-        version: Version of the trainer's weights.
-        own: The trainer's log-probabilities.
         engine: (T,) the engine's.
         noise: Nats, root mean square: what rounding changed at the start of the run.
         scale: Root mean square of the log-probabilities that `noise` was measured on.
@@ -117,12 +115,10 @@ class Comparison:
 
     Args:
         difference: Root mean square of engine - trainer, in nats.
-        tolerance: Largest accepted difference.
         moved: Root mean square of the trainer's movement since both last agreed.
         followed: Share of that movement which the engine made, too: 1 with the same weights, 0 if it did not change.
         certainty: Standard errors by which `followed` is below 1.
         is_stale: Whether the engine does not have the trainer's weights.
-        agreement: The reference of the next comparison.
     """
 
     difference: float
@@ -189,7 +185,6 @@ class Canary:
     Args:
         text_of: Returns the text that a policy scores, with its ids, given its name.
         score: Returns the trainer's log-probability of each token but the first, given a policy's name and the text.
-        action: What to do about a stale engine.
         every: Optimizer steps from one comparison to the next.
         largest_at_start: See `begin`.
     """
@@ -214,8 +209,7 @@ class Canary:
     def check(self, version: WeightsVersion, step: int) -> dict[str, float]:
         """Compare the policies that are due. Call it only while engines are awake and have no requests.
 
-        Every process compares its own engines, the main process those that all share, and all call it at the same
-        point.
+        Every process compares its own engines, the main process those that all share; all call it at the same point.
 
         Returns:
             The root mean square of the differences in nats, for each policy that was compared; of several processes

@@ -77,7 +77,7 @@ def processes_of_engine(routing: Routing, args: MultiAgentGRPOConfig) -> int:
 
 def check_served(routing: Routing, args: MultiAgentGRPOConfig) -> None:
     """Validate the settings of the engines, and that what is needed of their packages in this process is installed."""
-    sampling.check(args, parse(args.role_sampling), routing)
+    sampling.check(parse(args.role_sampling), routing, args.temperature)
     sampling.check_evaluation(parse(args.role_sampling_eval, "role_sampling_eval"), routing)
     kind = kind_of(args)
     kind.check(groups_of(routing), args)
@@ -95,8 +95,7 @@ class EngineSet:
     """All engines of a run, and their synchronization with the trainer's weights.
 
     Args:
-        in_memory: Policies whose model was given as an object, which may differ from what an engine loads by its
-            name.
+        in_memory: Policies whose model was given as an object, which may differ from what its name loads.
         sample: Answers requests by `generate`, for policies without another engine.
 
     Attributes:

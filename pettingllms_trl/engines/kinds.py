@@ -24,7 +24,6 @@ class Group:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the policies."""
         return tuple(policy.name for policy in self.policies)
 
     @property
@@ -84,8 +83,6 @@ class EngineKind(NamedTuple):
     It is all that the trainer, its checkpoints and the estimate know of an engine.
 
     Args:
-        is_chosen: Whether the configuration asks for it.
-        place_of: Where it samples for a group.
         check: Raises `ValueError` for options that do not fit the groups, before any model is loaded.
         make: Creates the engine of each group. `None`: the trainer's own models generate.
         options: Its fields that decide what memory it takes.

@@ -65,7 +65,6 @@ class PrefixCache(AbstractContextManager[Any]):
             model: A causal model of transformers, or PEFT's around one, that draws no random numbers in its forward
                 pass. One whose layers keep something else than keys and values of all tokens generates as ever
                 (`structure/properties.py`); so do calls with inputs of images, or beyond the switch of its RoPE.
-            policy: Names the weights that are active.
         """
         if not self.max_bytes or not keeps_all_tokens(model):
             yield

@@ -6,8 +6,7 @@
 | remote (servers, APIs)              | whenever it does; looking for answers waits for nobody     |
 | batched (`generate`)                | all at once, when no other engine has a request left       |
 
-`RequestThreads` is what remote engines are made of: one thread per request in flight, and looking for answers never
-blocks the rollout.
+`RequestThreads` is what remote engines are made of: one thread per request in flight, so nothing blocks the rollout.
 """
 
 from __future__ import annotations
@@ -88,7 +87,6 @@ class EngineRouter:
 
     @contextmanager
     def rollout(self, name: str) -> Iterator[None]:
-        """See `Engine`: all of them."""
         self._num_waiting.clear()
         self._agents.clear()
         with ExitStack() as stack:

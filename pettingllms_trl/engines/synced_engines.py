@@ -84,11 +84,9 @@ class SyncedEngines:
         self.engine_set.sync_weights(self._team.model, self.version)
 
     def after_step(self) -> None:
-        """An optimizer step was taken."""
         self.version = self.version.after_step()
 
     def after_load(self) -> None:
-        """A checkpoint was loaded."""
         self.version = self.version.after_load()
 
     def after_change_by_hand(self) -> None:

@@ -103,7 +103,6 @@ def read_once(
     Args:
         input_ids: (B, P), padded on the left.
         attention_mask: (B, P)
-        generation_config: Of the call that goes on.
         seen: The model's inputs of images, and the images of each row.
         model: May keep how many positions the images of each row take.
     """
@@ -294,7 +293,6 @@ class LocalSampler:
 
     Args:
         prefixes: Keeps what was read in a rollout.
-        generate: Samples with the active policy.
     """
 
     def __init__(

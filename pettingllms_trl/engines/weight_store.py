@@ -204,11 +204,9 @@ class WeightsVersion:
     base: int = 0
 
     def after_step(self) -> WeightsVersion:
-        """The version after an optimizer step."""
         return replace(self, trained=self.trained + 1)
 
     def after_load(self) -> WeightsVersion:
-        """The version after a checkpoint was loaded."""
         return replace(self, trained=self.trained + 1, frozen=self.frozen + 1)
 
     def after_change_by_hand(self) -> WeightsVersion:
@@ -242,8 +240,7 @@ class ServedPolicies:
     Args:
         policies: A full model, or all that stand on the trainer's.
         adapters: Per policy that is an adapter, its name in the trainer's model.
-        is_in_memory: The model was given to the trainer as an object, which may be another than the engine loads by
-            its name.
+        is_in_memory: The model was given to the trainer as an object, and its name may load another.
     """
 
     def __init__(
@@ -295,5 +292,4 @@ class CountsSteps(TrainerCallback):
         self._count = count
 
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """See `TrainerCallback`."""
         self._count()

@@ -96,7 +96,6 @@ def pass_bytes(
         config: Of a causal language model, with or without vision.
         rows, length: Sequences of a pass, and the tokens of each.
         patches: Of the images of each sequence, which a vision tower reads.
-        dtype: Of the weights.
         in_bfloat16: Whether the pass is under autocast (`bf16=True`), which copies float32 weights.
         checkpointing: Whether layers are computed again in the backward pass.
         peft_config: Of the adapter that is trained; `None`: all weights are.

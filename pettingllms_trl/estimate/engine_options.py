@@ -17,7 +17,6 @@ class EngineOptions:
     what it proposes. Empty: the kind has no such field.
 
     Args:
-        name: Of the engine, in reports.
         max_length: Field with the most tokens of prompt and completion together.
         processes: Field with the number of trainer processes that an engine is split over.
         memory_share: Field with an engine's share of its GPU's memory.
@@ -25,8 +24,7 @@ class EngineOptions:
         on_servers: What to set so that it samples on other GPUs.
         server_max_length: Option of a server's command like `max_length`.
         server_processes: Option of a server's command like `processes`, of GPUs.
-        overhead: Bytes that an engine takes beside weights and cache. The default is assumed of vLLM: CUDA graphs, a
-            batch of 4,096 tokens.
+        overhead: Bytes beside weights and cache; the default is assumed of vLLM: CUDA graphs, a batch of 4,096 tokens.
     """
 
     name: str = "generate"

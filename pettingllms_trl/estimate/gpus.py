@@ -16,7 +16,6 @@ class Gpu:
             process's CUDA context takes about that.
         bandwidth: Bytes a second that are read from its memory.
         flops: bfloat16 multiplications and additions a second with sums in float32, without sparsity.
-        source: Where the numbers are published.
     """
 
     name: str

@@ -22,8 +22,7 @@ MOMENTS = {"adamw_torch": 2, "adamw_torch_fused": 2, "sgd": 0}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """Parameters with one fate: their number, the bytes of each, and whether they have gradients and optimizer
-    states."""
+    """Parameters with one fate: their number, bytes each, and whether they have gradients and optimizer states."""
 
     parameters: int
     width: int
@@ -36,7 +35,6 @@ class TrainingState:
 
     Args:
         weights: Of all policies, frozen ones and references included.
-        gradients: Of the trained ones.
         optimizer: Moments, and under DeepSpeed the float32 copies of the weights that it updates.
         buckets: Buffers in which DDP sends gradients.
     """
@@ -48,7 +46,6 @@ class TrainingState:
 
     @property
     def total(self) -> float:
-        """All of it."""
         return self.weights + self.gradients + self.optimizer + self.buckets
 
 

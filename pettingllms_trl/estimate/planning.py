@@ -5,33 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pettingllms_trl.estimate.memory import (
-    Sharding,
-    TrainingState,
-    all_reduced,
-    blocks_of_cache,
-    gathered_in_a_pass,
-    logits_bytes,
-    training_state,
-    whole_weights,
-)
+from pettingllms_trl.estimate import memory, speed
 from pettingllms_trl.estimate.runs import ModelPlan, RunPlan
-from pettingllms_trl.estimate.speed import (
-    BETWEEN,
-    COMPLETION,
-    CONTEXT,
-    INSIDE,
-    MAX_SEQUENCES,
-    PER_NODE,
-    PROMPT,
-    decoding_step,
-    update_rate,
-)
 
 
 HEADROOM = 0.1
 """Share of a GPU's memory for CUDA's context, NCCL and a fragmented allocator: assumed."""
-_OPTIMIZER: Mapping[Sharding, str] = {
+_OPTIMIZER: Mapping[memory.Sharding, str] = {
     "ddp": "optimizer states",
     "fsdp2": "optimizer states",
     "zero2": "optimizer states, float32 weights",  # DeepSpeed's optimizer has them; a pass has them in bfloat16
@@ -69,7 +49,6 @@ class Estimate:
         state: What stays for the whole run.
         update: Bytes in an update, by what they are for.
         rollout: Bytes in a rollout.
-        engines: The engines, those on servers included.
         sampled_rate: Tokens that are sampled a second by all GPUs, while all sequences are in play. At most that with
             transformers' `generate`.
         update_rate: Tokens a second that go through the update on all GPUs, prompts included.
@@ -79,7 +58,7 @@ class Estimate:
     """
 
     plan: RunPlan
-    state: TrainingState
+    state: memory.TrainingState
     update: Mapping[str, float]
     rollout: Mapping[str, float]
     engines: tuple[EnginePlan, ...]
@@ -98,13 +77,13 @@ class Estimate:
     def trained_rate(self) -> float:
         """Completion tokens that are sampled and trained a second, with `PROMPT` and `COMPLETION` tokens. Candidates
         share their prompt unless it has images."""
-        tokens = 1 + PROMPT / (COMPLETION * (1 if self.plan.image_tokens else self.plan.num_candidates))
+        tokens = 1 + speed.PROMPT / (speed.COMPLETION * (1 if self.plan.image_tokens else self.plan.num_candidates))
         return 1 / (1 / self.sampled_rate + tokens / self.update_rate)
 
 
 def estimate(plan: RunPlan) -> Estimate:
     """Memory and speed of a run, and what does not fit; `remedies.advise` adds what to change."""
-    state = training_state(
+    state = memory.training_state(
         [each for model in plan.models for each in model.weights()],
         plan.sharding,
         plan.num_gpus,
@@ -133,7 +112,8 @@ def estimate(plan: RunPlan) -> Estimate:
         rollout=in_rollout,
         engines=engines,
         sampled_rate=_sampled_rate(plan, engines),
-        update_rate=plan.num_gpus * update_rate(plan.gpu, max(_read_by_a_token(plan, m) for m in _trained(plan))),
+        update_rate=plan.num_gpus
+        * speed.update_rate(plan.gpu, max(_read_by_a_token(plan, m) for m in _trained(plan))),
         network=_network(plan),
         problems=(*_too_large(plan, in_update, in_rollout), *_too_long(plan, engines), *_too_short(plan, engines)),
     )
@@ -145,7 +125,7 @@ def _trained(plan: RunPlan) -> list[ModelPlan]:
 
 def _read_by_a_token(plan: RunPlan, model: ModelPlan) -> float:
     """Parameters that a token of the update goes through on average; of the vision tower its patches do."""
-    patches = plan.image_tokens * model.shape.patches / (PROMPT + COMPLETION)
+    patches = plan.image_tokens * model.shape.patches / (speed.PROMPT + speed.COMPLETION)
     return model.shape.parameters - model.shape.vision + model.shape.vision * patches
 
 
@@ -155,7 +135,7 @@ def _of_pass(plan: RunPlan) -> dict[str, float]:
     for model in _trained(plan):
         longest = plan.longest(model)
         update = model.passes(plan.rows, longest, plan.is_sharded)
-        logits = logits_bytes(
+        logits = memory.logits_bytes(
             plan.rows * max(longest - plan.prompt, 0),
             model.shape.hidden,
             model.shape.vocabulary,
@@ -171,7 +151,7 @@ def _of_sampling(plan: RunPlan, engines: Sequence[EnginePlan]) -> dict[str, floa
         cache = max(plan.sequences * plan.longest(m) * m.shape.kv_values * plan.sampling_width for m in plan.models)
         logits = max(2 * 4 * plan.sequences * model.shape.vocabulary for model in plan.models)
         held = [each for model in plan.models for each in model.weights()]
-        whole = whole_weights(held, plan.sharding, width=plan.sampling_width) if plan.num_gpus > 1 else 0.0
+        whole = memory.whole_weights(held, plan.sharding, width=plan.sampling_width) if plan.num_gpus > 1 else 0.0
         return {"weights gathered whole": whole, "logits": float(logits), "KV cache": float(cache)}
     # An engine is given one tensor at a time, of which the largest is the embeddings or the head.
     largest = max(4 * engine.model.shape.head for engine in engines) if plan.sharding in ("zero3", "fsdp2") else 0
@@ -204,7 +184,7 @@ def _engines(plan: RunPlan) -> list[EnginePlan]:
                 budget=budget,
                 weights=weights,
                 cache=cache,
-                tokens=blocks_of_cache(cache * parallel, token_bytes),
+                tokens=memory.blocks_of_cache(cache * parallel, token_bytes),
                 needed=plan.limit(model),
             )
         )
@@ -218,15 +198,15 @@ def _sampled_rate(plan: RunPlan, engines: Sequence[EnginePlan]) -> float:
     """
     in_play = plan.sequences
     for engine in engines:
-        in_play = min(in_play, max(engine.tokens // (PROMPT + COMPLETION), 1) * len(engines))
-    each = min(max(in_play // len(plan.models), 1), MAX_SEQUENCES)
+        in_play = min(in_play, max(engine.tokens // (speed.PROMPT + speed.COMPLETION), 1) * len(engines))
+    each = min(max(in_play // len(plan.models), 1), speed.MAX_SEQUENCES)
     seconds = sum(
-        decoding_step(
+        speed.decoding_step(
             plan.gpu,
             (model.shape.parameters - model.shape.vision) / plan.tensor_parallel,
             model.shape.kv_values * plan.sampling_width / plan.tensor_parallel,
             sequences=each,
-            context=CONTEXT,
+            context=speed.CONTEXT,
         )
         for model in plan.models
     )
@@ -236,11 +216,11 @@ def _sampled_rate(plan: RunPlan, engines: Sequence[EnginePlan]) -> float:
 def _network(plan: RunPlan) -> float:
     if plan.num_gpus == 1:
         return 0.0
-    link = INSIDE if plan.num_gpus <= PER_NODE else BETWEEN
+    link = speed.INSIDE if plan.num_gpus <= speed.PER_NODE else speed.BETWEEN
     if plan.sharding in ("ddp", "zero2"):
-        return all_reduced(sum(model.trained for model in plan.models), plan.num_gpus) / link
+        return memory.all_reduced(sum(model.trained for model in plan.models), plan.num_gpus) / link
     largest = max(_trained(plan), key=lambda model: model.shape.parameters)
-    return gathered_in_a_pass(largest.shape.parameters, largest.trained, plan.num_gpus) / link
+    return memory.gathered_in_a_pass(largest.shape.parameters, largest.trained, plan.num_gpus) / link
 
 
 def _too_large(plan: RunPlan, update: Mapping[str, float], rollout: Mapping[str, float]) -> list[str]:

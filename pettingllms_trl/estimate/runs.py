@@ -23,14 +23,10 @@ class ModelPlan:
     """A model of the run, with the policies that use it.
 
     Args:
-        shape: Its counts.
         width: Bytes of a weight in the trainer.
-        is_trained: Whether its own weights are trained.
         passes: What a pass of the update takes; asked for only if something of it is trained.
-        num_adapters: Trained adapters on it.
         num_frozen_adapters: Frozen ones.
         num_references: Frozen copies of it for KL terms.
-        on_server: Whether a server samples for it.
     """
 
     name: str
@@ -55,7 +51,6 @@ class ModelPlan:
 
     @property
     def trained(self) -> int:
-        """Trained parameters."""
         return sum(each.parameters for each in self.weights() if each.is_trained)
 
     def sampling_weights(self, width: int) -> float:
@@ -69,7 +64,6 @@ class RunPlan:
     """What a run is, as far as memory and speed depend on it.
 
     Args:
-        gpu: Which GPU, all alike.
         num_gpus: Trainer processes, one for each GPU; servers are on others.
         sharding: How weights, gradients and optimizer states are divided over them.
         moments: Numbers that the optimizer keeps for each parameter.
@@ -87,7 +81,6 @@ class RunPlan:
         image_tokens: Of a prompt, those of its images.
         rows: Sequences of a pass of the update (`per_device_train_batch_size`).
         accumulation: Passes of an update (`gradient_accumulation_steps`).
-        num_iterations: How often a rollout is trained on.
         sampling_width: Bytes of a number in sampling: 2 with `bf16` or `fp16`, else 4.
         max_steps: Updates of the run; 0 if epochs decide.
     """
@@ -145,8 +138,7 @@ class RunPlan:
         return self.generation_batch * self.num_iterations / self.mini_batch
 
     def limit(self, model: ModelPlan) -> int:
-        """Most tokens of a sequence that what samples takes. Of a server, `max_model_length` is all that is
-        known here."""
+        """Most tokens of a sequence of what samples; of a server `max_model_length` is all that is known."""
         by_engine = self.sampler != "generate" or model.on_server
         return (by_engine and self.max_model_length) or model.shape.context
 

@@ -23,8 +23,6 @@ class Shape:
         parameters: All of them; tied ones once.
         head: Those of the matrix from hidden states to logits, whether it is tied to the embeddings or not.
         adapter: Trainable parameters of one adapter; 0 if no adapter was asked for.
-        hidden: Width of the hidden states.
-        vocabulary: Number of token ids.
         kv_values: Numbers that the KV cache holds for a token: a key and a value in every layer.
         context: Longest sequence that the model was made for.
         vision: Parameters of the tower that reads images; 0 of a model without one.
@@ -72,7 +70,6 @@ def shape_of(config: PretrainedConfig, peft_config: PeftConfig | None = None) ->
 
     Args:
         config: Of a causal language model, with or without vision, as `AutoConfig` loads it.
-        peft_config: Of the adapter.
 
     Raises:
         ValueError: The model has experts or a compressed KV cache, for which these counts would be wrong.

@@ -54,7 +54,6 @@ class Rounds(TokenBudget):
         self.decisions: list[Decision] = []  # their candidates are imitated
 
     def begin(self) -> None:
-        """Begin another round."""
         self.number += 1
         self.generation = self.num_kept = self._num_episodes = 0
         if self._args.replay == "last":
@@ -107,7 +106,6 @@ class Rounds(TokenBudget):
         return math.ceil(num_rows / self._batch_size) * self._args.gradient_accumulation_steps
 
     def begin_pass(self, num_micro_steps: int) -> None:
-        """Begin another pass."""
         self.num_steps = self.steps_left = num_micro_steps // self._args.gradient_accumulation_steps
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

@@ -46,7 +46,6 @@ class PolicyCodec:
 
     Args:
         chat_template: The user's, in the place of the tokenizer's; `None`: the tokenizer's.
-        chat_template_kwargs: As TRL gives them to the template.
         images: Makes the model's inputs of pictures; `None`: it is shown texts only.
     """
 

@@ -50,23 +50,18 @@ class MultiPolicyModel(PreTrainedModel):
         return self.models[self.active]
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """The active model's."""
         return self.active_model(*args, **kwargs)
 
     def generate(self, *args: Any, **kwargs: Any) -> torch.Tensor:
-        """The active model's."""
         return self.active_model.generate(*args, **kwargs)
 
     def generate_batch(self, *args: Any, **kwargs: Any) -> Any:
-        """The active model's."""
         return self.active_model.generate_batch(*args, **kwargs)
 
     def get_input_embeddings(self) -> nn.Module:
-        """The active model's."""
         return self.active_model.get_input_embeddings()
 
     def get_output_embeddings(self) -> nn.Module:
-        """The active model's."""
         return self.active_model.get_output_embeddings()
 
     def save_pretrained(self, save_directory: str | Path, **kwargs: Any) -> None:

@@ -26,7 +26,6 @@ def split_groups(
     Args:
         optimizer: An optimizer not yet prepared by accelerate.
         trained: All policies whose parameters it has.
-        parameters_of: Returns a policy's parameters.
         learning_rate: Learning rate of policies without one of their own.
         factors: Called at each optimizer step: by what the learning rate of a policy is multiplied in that step.
     """

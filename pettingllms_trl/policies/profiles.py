@@ -33,11 +33,8 @@ class PolicyProfile:
         tokenizer: The tokenizer, with the chat template of its prompts.
         eos_token_ids: Token ids that end a completion.
         generation_config: The trainer's, with the special tokens of this tokenizer.
-        beta: Weight of the KL divergence.
         ref_model: The reference of the KL divergence; `None`: none, or the one that TRL determines.
         router_aux_loss_coef: Weight of a mixture of experts' load-balancing loss, 0 for other models.
-        aux_loss_enabled: Whether that loss is used.
-        reads_images: Whether the processing class is a processor.
     """
 
     processing_class: Any
@@ -94,8 +91,8 @@ def set_special_tokens(model: PreTrainedModel | PeftModel, tokenizer: PreTrained
 
 
 def generation_config(
-    args: Any,
     kwargs: dict[str, Any],
+    own: dict[str, Any] | None,
     tokenizer: PreTrainedTokenizerBase,
     eos_token_ids: list[int],
     suppressed: Sequence[int] = (),
@@ -103,7 +100,7 @@ def generation_config(
     """TRL's generation settings with the special tokens of another tokenizer.
 
     Args:
-        args: The trainer's; its `generation_kwargs` override all else.
+        own: The user's `generation_kwargs`, which override all else.
         suppressed: Token ids that are never sampled: of a model with vision the one of pictures.
     """
     special = {
@@ -113,7 +110,7 @@ def generation_config(
         # Even if there are none: an absent setting is taken from the trainer's model, which may have vision.
         **({"suppress_tokens": list(suppressed)} if suppressed or "suppress_tokens" in kwargs else {}),
     }
-    return GenerationConfig(**{**kwargs, **special, **(args.generation_kwargs or {})}, disable_compile=True)
+    return GenerationConfig(**{**kwargs, **special, **(own or {})}, disable_compile=True)
 
 
 def router_loss(model: PreTrainedModel | PeftModel, coefficient: float | None) -> tuple[float, bool]:

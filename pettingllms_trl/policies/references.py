@@ -18,15 +18,13 @@ from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.policies.routing import Routing
 
 
-def check_moving(routing: Routing, args: MultiAgentGRPOConfig, *, has_adapter: bool) -> None:
-    """Validate `sync_ref_model`.
+def check_moving(routing: Routing, beta: float, *, has_adapter: bool) -> None:
+    """Validate that references can be moved, with `sync_ref_model`; `beta` is that of policies without one.
 
     Args:
         has_adapter: Whether the trainer's model has, or gets, an adapter with PEFT's default name.
     """
-    if not args.sync_ref_model:
-        return
-    if not any(args.beta if policy.beta is None else policy.beta for policy in routing.trained):
+    if not any(beta if policy.beta is None else policy.beta for policy in routing.trained):
         raise ValueError(
             "sync_ref_model=True, but no policy has a KL term, so there is no reference to move. Set beta, or leave "
             "sync_ref_model out."
@@ -65,7 +63,6 @@ class MovingReferences:
             SyncRefModelCallback.sync_target_model(self._weights_of(name), reference, self._alpha)
 
     def state_dict(self) -> dict[str, Any]:
-        """The weights of all references."""
         return {name: reference.state_dict() for name, reference in self._references.items()} if self._saves else {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -84,6 +81,5 @@ class MoveReferencesCallback(TrainerCallback):
         self._references = references
 
     def on_step_end(self, args: MultiAgentGRPOConfig, state: Any, control: Any, **kwargs: Any) -> None:
-        """Move the references; called by transformers."""
         if state.global_step % args.ref_model_sync_steps == 0:
             self._references.move()

@@ -54,17 +54,13 @@ class Policy:
             to several policies is copied for each.
         api: A function from messages to a reply, such as an OpenAI-compatible client (`engines/api.py`). Up to
             `args.num_threads` calls run concurrently. An exception ends the run, so retry inside. Never trained.
-        name: Name of the policy in metrics and of its folder, unless it is an adapter. Empty: the agent or role that
-            it was first given to.
+        name: Of the policy in metrics and of its folder, but for an adapter. Empty: the agent or role it first plays.
         tokenizer: The policy's tokenizer, with its chat template: an object, id or path. `None`: that of its model.
         trainable: `False` freezes the policy: it has no gradient and no optimizer state, plays without dropout, and
             its decisions are never trained on.
         learning_rate: Peak learning rate. `None`: `args.learning_rate`. The scheduler acts on both.
         max_grad_norm: Largest gradient norm. `None`: `args.max_grad_norm`.
         beta: Weight of the KL divergence from the weights it starts with. `None`: `args.beta`.
-
-    Raises:
-        ValueError: The fields contradict each other.
     """
 
     adapter: str | None = None
@@ -125,7 +121,6 @@ class Routing:
 
     Args:
         policies: The distinct policies, each with its name, in the order of the agents that first use them.
-        of_agent: Name of the policy of each agent.
     """
 
     policies: tuple[Policy, ...]
@@ -179,11 +174,6 @@ def route(
 
     Args:
         policies: The name of a layout, or a mapping by agent or role.
-        model: The model that `"full"` copies.
-
-    Raises:
-        ValueError: An unknown layout, an agent or role that the environment does not have, an agent without a policy,
-            one name for two policies, an invalid name, or adapters on a base that is itself trained.
     """
     table = _table(policies, agents, model, tokenizer)
     check_names(table, agents, "policies names")

@@ -9,7 +9,6 @@ another policy than the one that played. Agents that share a trained policy ther
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from pettingllms_trl.policies.routing import Routing, check_names
 from pettingllms_trl.records import role_of
@@ -46,10 +45,10 @@ def temperatures(of_agent: Mapping[str, SamplingOverrides], routing: Routing, de
     return found
 
 
-def check(args: Any, overrides: Mapping[str, SamplingOverrides], routing: Routing) -> None:
+def check(overrides: Mapping[str, SamplingOverrides], routing: Routing, temperature: float) -> None:
     """Validate the sampling overrides: of agents with weights here, and of one temperature for a trained policy."""
     own = of_agents(overrides, list(routing.of_agent))
-    temperatures(own, routing, args.temperature)
+    temperatures(own, routing, temperature)
     _check_weights(own, routing, "role_sampling")
 
 

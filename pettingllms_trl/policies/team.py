@@ -32,21 +32,7 @@ from trl.models.utils import prepare_deepspeed, prepare_fsdp
 from trl.trainer.utils import add_fused_lm_head, disable_dropout_in_model
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
-from pettingllms_trl.policies import profiles, sampling, weights
-from pettingllms_trl.policies.adapters import (
-    acting_as,
-    activate,
-    check_equal,
-    check_layers,
-    check_trained,
-    copy_adapter,
-    is_sharded,
-    keep_reference,
-    make_ready,
-    scores,
-    train_active,
-    unchanged,
-)
+from pettingllms_trl.policies import adapters, profiles, sampling, weights
 from pettingllms_trl.policies.multi_model import MultiPolicyModel
 from pettingllms_trl.policies.profiles import PolicyProfile
 from pettingllms_trl.policies.references import check_moving
@@ -60,7 +46,6 @@ class ForTRL:
     """Arguments for TRL's constructor.
 
     Args:
-        model, processing_class, peft_config, quantization_config: Its arguments.
         hidden: Fields of the configuration that TRL must not see, with the values that it sees instead.
     """
 
@@ -128,7 +113,8 @@ class Team:
         _check_settings(routing, args, processing_class)
         with_reference = [name for name, beta in self._betas.items() if beta]
         weights.check(routing, model, peft_config, quantization_config, with_reference)
-        check_moving(routing, args, has_adapter=peft_config is not None or isinstance(model, PeftModel))
+        if args.sync_ref_model:
+            check_moving(routing, args.beta, has_adapter=peft_config is not None or isinstance(model, PeftModel))
         self._tokenizer_from = cache(partial(load_tokenizer, args, model))
         if routing.full and not routing.uses_model:
             processing_class = profiles.tokenizer_of(routing.full[0], None, self._tokenizer_from)
@@ -143,11 +129,11 @@ class Team:
             hidden["temperature"] = self.temperatures[BASE]
             if isinstance(model, PeftModel) and self._betas.get(BASE) is not None:
                 hidden["beta"] = 0.0  # TRL would copy the adapter "default", active or not
-                make_ready(model)
-                adapter = train_active(model)
+                adapters.make_ready(model)
+                adapter = adapters.train_active(model)
                 if with_reference:
-                    with unchanged(model):
-                        self._kept = {BASE: keep_reference(model, adapter)}
+                    with adapters.unchanged(model):
+                        self._kept = {BASE: adapters.keep_reference(model, adapter)}
         else:
             if any(isinstance(each, str) for each in (model, *(policy.model for policy in routing.full))):
                 hidden["model_init_kwargs"] = None  # used here to load models; TRL would warn that it ignores them
@@ -220,7 +206,7 @@ class Team:
             tokenizer=tokenizer,
             eos_token_ids=eos_token_ids,
             generation_config=profiles.generation_config(
-                self._args, generation_kwargs, tokenizer, eos_token_ids, suppressed
+                generation_kwargs, self._args.generation_kwargs, tokenizer, eos_token_ids, suppressed
             ),
             reads_images=reads_images,
             router_aux_loss_coef=coefficient,
@@ -258,7 +244,7 @@ class Team:
             model.active = BASE if policy.model is None else policy.name
         if policy.adapter is not None:
             own = weights.weights_of(model, policy)
-            activate(own, policy.adapter, self.routing.trained_adapters)
+            adapters.activate(own, policy.adapter, self.routing.trained_adapters)
             if self._heads:
                 own.get_base_model().forward = self._heads[self.temperatures[name]]
         return self.profiles[name]
@@ -300,7 +286,7 @@ class Team:
         """Play a frozen policy: without dropout and, if it is the base, without the adapters of others."""
         with self.in_eval_mode():
             if policy.is_base and self.routing.adapters:
-                with acting_as(self.weights_of(policy.name), None, self.routing.trained_adapters):
+                with adapters.acting_as(self.weights_of(policy.name), None, self.routing.trained_adapters):
                     yield
             else:
                 yield
@@ -312,10 +298,10 @@ class Team:
             ValueError: A policy has nothing to train, its KL divergence would not begin at 0, or a new adapter does
                 not start from the base.
         """
-        if is_sharded(self.wrapped) or self._trainer.accelerator.distributed_type == DistributedType.FSDP:
+        if adapters.is_sharded(self.wrapped) or self._trainer.accelerator.distributed_type == DistributedType.FSDP:
             self._trainer.accelerator.print("Weights are sharded: what policies start from is not compared.")
             return
-        check_trained(self.routing.trained, self.parameters_of)
+        adapters.check_trained(self.routing.trained, self.parameters_of)
         with self.in_eval_mode():
             for policy in self.routing.trained:
                 self._check_start_of(policy)
@@ -327,15 +313,15 @@ class Team:
             return
         device, vocabulary = self._trainer.accelerator.device, own.config.get_text_config().vocab_size
         base = partial(self._forward_as, policy.name, None)
-        check_layers(own, partial(scores, base, vocabulary, device))
+        adapters.check_layers(own, partial(adapters.scores, base, vocabulary, device))
         if self._betas[policy.name] == 0.0:
             return
         is_exact = all(p.dtype == torch.float32 for p in own.parameters())
         if reference is None:  # as TRL has it, of an adapter of its own making
             reference = base
-        check_equal(
-            scores(self.wrapped, vocabulary, device),
-            scores(reference, vocabulary, device),
+        adapters.check_equal(
+            adapters.scores(self.wrapped, vocabulary, device),
+            adapters.scores(reference, vocabulary, device),
             policy=policy.name,
             what="its reference",
             is_exact=is_exact,
@@ -356,7 +342,7 @@ class Team:
         """Make a loaded adapter `ref` the reference of the one policy: TRL calls it so in its checkpoints."""
         kept, model = self._kept.get(BASE), self.model
         if isinstance(kept, str) and isinstance(model, PeftModel) and "ref" in model.peft_config:
-            copy_adapter(model, "ref", kept)
+            adapters.copy_adapter(model, "ref", kept)
             model.delete_adapter("ref")
 
     def _make_references(self) -> dict[str, Callable[..., Any]]:
@@ -390,7 +376,7 @@ class Team:
     def _forward_as(self, name: str, adapter: str | None, **inputs: Any) -> Any:
         """A forward pass of an adapter's reference: another adapter, or the base without any."""
         own = self.weights_of(name)
-        with acting_as(own, adapter, self.routing.trained_adapters or own.active_adapters):
+        with adapters.acting_as(own, adapter, self.routing.trained_adapters or own.active_adapters):
             return self.wrapped(**inputs)
 
     def _make_heads(self) -> dict[float, Callable[..., Any]]:

@@ -95,7 +95,6 @@ def check(
     """Validate the model and the configurations before anything is loaded.
 
     Raises:
-        TypeError: A model is neither an id, a path nor a `PreTrainedModel`.
         ValueError: The model is missing or unused, a frozen adapter does not exist, there is a configuration for
             adapters that no policy has, or an adapter changes a base that is also used without it.
     """

@@ -52,7 +52,6 @@ class RowSharing:
     """Decides which rows of a rollout this process plays.
 
     Args:
-        process: Index of this one.
         store: Holds the counters of all processes. `None`: each process plays a fixed share.
         group: Those that this process shares its engines with. `None`: it has whole ones.
     """
@@ -73,8 +72,7 @@ class RowSharing:
     def rows(self, num_rows: int, at_once: int | None) -> Iterator[Iterable[int]]:
         """A context for the indices of the rows that this process plays. Take the next when there is room for it.
 
-        All processes call this for the same rollouts in the same order. If one raises in the context, the others take
-        no further rows.
+        All processes call this for the same rollouts in one order. If one raises inside, the others take no more rows.
 
         Args:
             at_once: Most rows in play at once in a process. `None`: all of its share.

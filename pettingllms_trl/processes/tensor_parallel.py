@@ -31,7 +31,6 @@ class TensorParallelGroup:
     """The processes over which engines are split; each of them creates one, and the same engines in the same order.
 
     Args:
-        is_leader: Whether this process plays.
         broadcast: Called by all processes of the group together; returns what the leader called it with.
     """
 

@@ -33,7 +33,6 @@ class Curriculum:
         advance_at: Share of successes that reaches the next level, in (0, 1].
         window: Number of the level's latest episodes over which that share is taken.
         review: Share of the rows that are played on an earlier level, in [0, 1).
-        field: The environment's reset option.
     """
 
     levels: tuple[Any, ...]

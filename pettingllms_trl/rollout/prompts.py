@@ -15,27 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
-from pettingllms_trl.records import Completion, Episode, Message, Prompt, role_of
+from pettingllms_trl.records import HISTORIES, Completion, Episode, Message, Prompt, role_of
 
-
-class History(NamedTuple):
-    """What an agent's prompts are made of, and where that may be used."""
-
-    prompt: str
-    where: str
-    keeps_turns: bool
-
-
-HISTORIES: Mapping[str, History] = {
-    "none": History("what it observes now", "everywhere", keeps_turns=False),
-    "conversation": History(
-        "its own earlier prompts and replies, token for token, and what it observes now",
-        "one text a turn, a picture in the first alone; no tools, no program",
-        keeps_turns=True,
-    ),
-}
 
 Follow = Callable[[Sequence[int], Message], tuple[int, ...] | None]
 """From the token ids so far and a user message to the ids of the extended prompt; `None` if it is too long."""
@@ -104,7 +86,7 @@ def agents_with_history(history: str | Mapping[str, str] | None, agents: Sequenc
     for name, given in of_name.items():
         if given not in HISTORIES:
             raise ValueError(
-                f"history is {given!r} for {name!r}, expected one of {tuple(HISTORIES)}. Choose one of them."
+                f"history is {given!r} for {name!r}, expected one of {(*HISTORIES,)}. Choose one of them."
             )
         if name not in known:
             raise ValueError(
@@ -112,7 +94,7 @@ def agents_with_history(history: str | Mapping[str, str] | None, agents: Sequenc
                 "agent, or a role (the agent's name without its number)."
             )
     of_agent = {agent: of_name.get(agent, of_name.get(role_of(agent), "none")) for agent in agents}
-    return [agent for agent, name in of_agent.items() if HISTORIES[name].keeps_turns]
+    return [agent for agent, name in of_agent.items() if HISTORIES[name][2]]
 
 
 def num_restarted(episodes: Sequence[Episode], agents: Sequence[str]) -> int:

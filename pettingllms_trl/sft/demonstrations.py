@@ -132,7 +132,6 @@ def read(path: Path) -> Iterator[Demonstration]:
     """The demonstrations of a file, see the top of this one.
 
     Raises:
-        OSError: The file cannot be read.
         ValueError: A line is not as above, or its instance is not of the train split; with its number.
     """
     for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1):

@@ -64,7 +64,6 @@ def miniature(model: Any, ids: Sequence[int]) -> tuple[nn.Module, torch.Tensor]:
 
     Args:
         model: A causal model of transformers, or PEFT's around one. Its weights are not read.
-        ids: Tokens to read with it.
 
     Returns:
         The miniature, and the numbers of these tokens in its vocabulary, (T,).
@@ -114,7 +113,6 @@ class _Sizes:
     """Makes the fields of a configuration those of a miniature.
 
     Args:
-        vocabulary: The number of each token.
         switch: Of the configuration's RoPE; rows longer than that are refused, so it stays as it is.
         layers: The layers that are kept, by their number, where their number is known.
         share: Of a head's size.

@@ -141,8 +141,7 @@ def rope_switch(config: PretrainedConfig | Any) -> int | None:
 
 
 def check_switch(model: Any, policy: str, tokens: int, what: str) -> None:
-    """Raise `ValueError` if a policy's rows of this many tokens, which `what` has, are longer than where its RoPE
-    changes."""
+    """Raise `ValueError` if rows of this many tokens, which `what` has, are longer than where the RoPE changes."""
     switch = rope_switch(base_of(model).config.get_text_config())
     if switch is not None and tokens > switch:
         raise ValueError(

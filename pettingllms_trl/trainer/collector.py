@@ -38,7 +38,6 @@ class Played:
     """Rows that were played, by all processes together.
 
     Args:
-        episodes: In the order of the rows.
         scores: What the user's reward functions gave to the candidates.
         counts: Of failures, retries and tokens, by the names of docs/metrics.md without `rollout/`.
     """
@@ -54,10 +53,8 @@ class Generation:
 
     Args:
         decisions: Of the agents that learn, where the tree branches at them.
-        selection: Which of the decisions are trained on.
         continuations: Decisions of continuations, of the agents that learn; none unless they are trained on.
         kept_continuations: Indices of those that are trained on: where the decision that they continue is.
-        learning: The policies that learn.
     """
 
     rows: list[Row]
@@ -73,8 +70,6 @@ class RolloutCollector:
     """Plays the rows of a generation or an evaluation, on all processes, and says which decisions are trained on.
 
     Args:
-        setup: The user's arguments.
-        sharing: Which of them this process plays.
         follow: How the conversations go on, of the agents that remember theirs.
         sampling: Opens the engine for a named rollout.
         reward_context: What the user's reward functions are given besides: `trainer_state`, `log_metric`.
@@ -202,8 +197,7 @@ class RolloutCollector:
     def play_rows(
         self, rows: Sequence[Row], options: RolloutOptions, *, name: str, partners: Collection[str] = ()
     ) -> Played:
-        """Play the rows of all processes, of which this process plays its share; prompts of `partners`, who do not
-        learn, are answered once."""
+        """Play the rows of all processes, of which this plays its share; `partners` do not learn and answer once."""
         seed = f"{self._args.seed}/{name}"
         shared = self.sharing.rows(len(rows), options.rows_at_once)
         scores: Scores = {}

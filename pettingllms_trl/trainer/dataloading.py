@@ -73,8 +73,7 @@ class GenerationPlan:
     Attributes:
         rows: That a generation plays, without further ones for what filters drop.
         micro_steps: That are trained on a generation's sequences.
-        num_repeats: How often a generation's rows are yielded: accelerate distributes batches, and every process needs
-            all rows.
+        num_repeats: How often a generation's rows are yielded: accelerate distributes batches; each process needs all.
     """
 
     def __init__(self, args: MultiAgentGRPOConfig, *, num_processes: int) -> None:
@@ -169,7 +168,6 @@ class EvaluatedRows:
         self._numbers: set[int | None] = set()
 
     def begin(self) -> None:
-        """Another evaluation begins."""
         self._numbers.clear()
 
     def gather(self, rows: Sequence[Row]) -> list[Row]:
@@ -196,11 +194,9 @@ class RowsPlayed:
         return start
 
     def state_dict(self) -> dict[str, int]:
-        """The number."""
         return {"number": self.number}
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """Go on from there."""
         self.number = state["number"]
 
 
@@ -209,8 +205,7 @@ def check_num_rows(dataset: Any, args: MultiAgentGRPOConfig) -> None:
     checked.
 
     Raises:
-        ValueError: It has fewer rows than one generation plays. As in TRL, incomplete generations are dropped, so no
-            step would be trained.
+        ValueError: It has fewer rows than one generation plays, and incomplete generations are dropped as in TRL.
     """
     if not hasattr(dataset, "__len__"):
         return
@@ -228,8 +223,7 @@ def check_num_rows(dataset: Any, args: MultiAgentGRPOConfig) -> None:
 
 
 def rows_left_out(dataset: Any, args: MultiAgentGRPOConfig) -> str:
-    """What to say of rows that an epoch does not reach, since a generation would not be full; empty where it has
-    none."""
+    """What to say of rows that an epoch does not reach, since a generation would not be full; empty: none."""
     if not hasattr(dataset, "__len__"):
         return ""
     plan = GenerationPlan(args, num_processes=args.world_size)

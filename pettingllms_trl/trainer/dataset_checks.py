@@ -79,7 +79,6 @@ def required_arguments(function: RewardFunction) -> list[str]:
 
 
 def _parameters(function: RewardFunction) -> list[Parameter]:
-    """A function's parameters that have a name."""
     if isinstance(function, str | nn.Module):
         return []
     try:
@@ -196,7 +195,6 @@ class _Instances:
         return look(self._env)
 
     def reset(self, row: ResetArgs) -> None:
-        """Reset the environment to a row."""
         self.num_resets += 1
         self._env.reset(seed=row.seed, options=row.options)
 
@@ -217,8 +215,7 @@ def _is_told_apart(rows: Sequence[Mapping[str, Any]], column: str) -> bool:
 
 
 def _is_equal(row: Any, other: Any) -> bool:
-    """Whether the columns of two rows are equal. Arrays and tensors, whose comparison has no one answer, count as
-    different."""
+    """Whether the columns of two rows are equal. Arrays and tensors, whose comparison has no one answer, are not."""
     try:
         return bool(row == other)
     except (ValueError, RuntimeError):

@@ -46,7 +46,6 @@ class EpisodeMetrics:
     It keeps numbers only, so that an evaluation of any length fits.
 
     Args:
-        reward_names: Of the user's reward functions.
         groups_of: Agents whose groups are counted: a decision's candidates by their rewards or, where it has one, the
             episodes of an instance by the agent's returns. One whose values are all equal teaches nothing.
         policies: Name of the policy of each agent whose `prefix_share` is computed.
@@ -138,8 +137,7 @@ class EpisodeMetrics:
 
 
 def with_absent_parts(metrics: Metrics, logged: Mapping[str, Sequence[float]]) -> Metrics:
-    """A generation's metrics, with 0 for parts of rewards that only it or only others have: a log is a mean of
-    them."""
+    """A generation's metrics, with 0 for parts of rewards that only it or others have: a log is a mean of them."""
     filled = dict(metrics)
     for part in {**logged, **metrics}:
         if "/rewards/" in part and "agent/" in part:

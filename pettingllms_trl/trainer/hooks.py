@@ -93,7 +93,6 @@ class TRLHooks(GRPOTrainer):
         metrics[name] = [*([] if replace else metrics[name]), value]
 
     def report_all(self, metrics: Mapping[str, Iterable[float]], mode: str) -> None:
-        """Log values of several metrics, of `"train"` or `"eval"`."""
         for name, values in metrics.items():
             self._metrics[mode][name].extend(values)
 
@@ -196,14 +195,12 @@ class TRLHooks(GRPOTrainer):
         return gather(rewards.to(self.accelerator.device, non_blocking=True))
 
     def correct_for_padding(self, rows: Sequence[dict[str, Any]], assignment: Assignment, *, group_size: int) -> None:
-        """See `RowScorer`."""
         ends = {*self.eos_token_ids, self._tokenizer.pad_token_id}
         self.log_of_trl.correct_for_padding(rows, assignment, group_size=group_size, ends=ends)
         self.state.num_input_tokens_seen -= assignment.num_padding_rows  # a prompt of one token each
         self.report("num_tokens", self.state.num_input_tokens_seen, replace=True)
 
     def log_advantages(self, advantages: Sequence[float], *, group_size: int) -> None:
-        """See `RowScorer`."""
         self.log_of_trl.replace_advantages(advantages, group_size=group_size)
 
     def training_step(

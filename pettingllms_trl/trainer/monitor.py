@@ -51,8 +51,6 @@ class RoleSignal:
 
     Args:
         num_flat_generations: Number of latest generations in a row in which all its groups were flat.
-        num_flat_groups: Number of groups in those generations.
-        has_learned: Whether any group before was not flat.
         is_constant: Whether all steps of those generations paid the same.
         told: Whether it was already reported as paid later.
     """
@@ -131,7 +129,6 @@ class LearningMonitor:
     """Warns of roles that cannot learn.
 
     Args:
-        limits: Limits of each agent with weights here.
         must_act: The trained agents of programs; a role of theirs that never acts ends the training.
     """
 
@@ -164,7 +161,6 @@ class LearningMonitor:
         return {name: dataclasses.asdict(signal) for name, signal in self._signals.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state_dict` returned."""
         self._signals = {name: RoleSignal(**fields) for name, fields in state.items()}
         self._silent = set()  # of a run that went on for so long
 

@@ -13,18 +13,8 @@ from peft import PeftConfig
 from pettingzoo import AECEnv
 from transformers import PreTrainedModel
 
-from pettingllms_trl.checkpoints import recorder
+from pettingllms_trl.checkpoints import descriptions, recorder
 from pettingllms_trl.checkpoints.configuration import ARGUMENTS, RunConfiguration
-from pettingllms_trl.checkpoints.descriptions import (
-    adapter_name,
-    described,
-    described_environment,
-    described_loading,
-    described_rows,
-    described_team,
-    digest_of,
-    plain,
-)
 from pettingllms_trl.checkpoints.publishing import Publisher
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.credit import name_of
@@ -190,7 +180,6 @@ def engines_of(
     """What turns messages into replies.
 
     Args:
-        sample: Samples with the trainer's own models.
         images: What makes the inputs of pictures, of each policy that reads them.
         vision_policies: Policies whose agents are shown images.
         wrapped: Returns the trainer's model as accelerate has prepared it.
@@ -287,14 +276,16 @@ def publisher_of(setup: Setup, team: Team) -> Publisher:
 def configuration_of(setup: Setup, team: Team, *, num_processes: int) -> RunConfiguration:
     """What decides the run, for its checkpoints."""
     args = setup.args
-    of_states = {"optim": {"the optimizer": plain(args.optim).removesuffix("_fused")}}  # which has the same state
+    of_states = {
+        "optim": {"the optimizer": descriptions.plain(args.optim).removesuffix("_fused")}
+    }  # which has the same state
     if isinstance(setup.credit, Stateful):
-        of_states["credit"] = {"the credit with a state": described(type(setup.credit))}
+        of_states["credit"] = {"the credit with a state": descriptions.described(type(setup.credit))}
     settings: dict[str, Any] = {
         **{name: getattr(args, name) for name in (*ARGUMENTS, *recorded_fields())},
         "num_processes": num_processes,
         "agents": list(team.routing.of_agent),
-        "train_dataset": described_rows(setup.dataset),
+        "train_dataset": descriptions.described_rows(setup.dataset),
         "env": setup.environment,
         "credit": setup.credit,
         "filters": setup.filters,
@@ -304,21 +295,21 @@ def configuration_of(setup: Setup, team: Team, *, num_processes: int) -> RunConf
     }
     makers = setup.make_env if isinstance(setup.make_env, Mapping) else {DEFAULT_ENVIRONMENT: setup.make_env}
     for name, pool in setup.envs.items():
-        declared = described_environment(makers[name], pool[0])
+        declared = descriptions.described_environment(makers[name], pool[0])
         settings |= {f"{what} of env {name}".strip(): value for what, value in declared.items()}
     for policy in team.routing.policies:
         own: dict[str, Any] = {"api": policy.api}
         if policy.api is None:
             template = str(team.profiles[policy.name].processing_class.chat_template)
-            own = {"chat template": f"digest {digest_of(template)}"}
+            own = {"chat template": f"digest {descriptions.digest_of(template)}"}
             own |= {field: getattr(policy, field) for field in ("learning_rate", "max_grad_norm", "beta")}
-            own |= described_loading(team.weights_of(policy.name), args.model_init_kwargs)
+            own |= descriptions.described_loading(team.weights_of(policy.name), args.model_init_kwargs)
             part = getattr(team.profiles[policy.name].processing_class, "image_processor", None)
             if size := getattr(part, "size", None):
                 own["size of pictures"] = size if isinstance(size, int) else dict(size)
-            adapter = adapter_name(team, policy)
+            adapter = descriptions.adapter_name(team, policy)
             if adapter is not None:
                 own["lora_dropout"] = team.weights_of(policy.name).peft_config[adapter].to_dict().get("lora_dropout")
         settings |= {f"{what} of {policy.name}": value for what, value in own.items()}
-    of_team = described_team(team, has_factors=rate_factors(setup.schedule, int) is not None)
-    return RunConfiguration(team={**of_team, **of_states}, settings=plain(settings))
+    of_team = descriptions.described_team(team, has_factors=rate_factors(setup.schedule, int) is not None)
+    return RunConfiguration(team={**of_team, **of_states}, settings=descriptions.plain(settings))

@@ -177,10 +177,10 @@ class GenerationReporter:
         }
         log.write(made, shown.values())
 
-    def _make_recorder(self) -> recorder.RolloutRecorder:
-        """Training rollouts are written by one process, for each knows all episodes."""
+    def _config(self) -> dict[str, Any]:
+        """What decides the groups of the run, as `run.json` has it."""
         args, of_agent = self._args, self._team.routing.of_agent
-        config = {
+        return {
             "agents": {agent: {"policy": policy} for agent, policy in of_agent.items()},
             "model": str(getattr(self._team.model.config, "_name_or_path", "")),
             "sampling": args.sampling,
@@ -196,11 +196,13 @@ class GenerationReporter:
             "loss_type": args.loss_type,
             "seed": args.seed,
         }
+
+    def _make_recorder(self) -> recorder.RolloutRecorder:
+        """Training rollouts are written by one process, for each knows all episodes."""
         metadata = {name: pool[0].metadata for name, pool in self._setup.envs.items()}
-        about = recorder.header(
-            self._setup.environment, metadata, {agent: role_of(agent) for agent in of_agent}, config
-        )
-        return recorder.RolloutRecorder(Path(args.output_dir) / "rollouts", about)
+        roles = {agent: role_of(agent) for agent in self._team.routing.of_agent}
+        about = recorder.header(self._setup.environment, metadata, roles, self._config())
+        return recorder.RolloutRecorder(Path(self._args.output_dir) / "rollouts", about)
 
     def _states(self) -> dict[str, dict[str, Any]]:
         """What a record says of each environment's states, by the names that episodes have."""
@@ -208,20 +210,10 @@ class GenerationReporter:
         return {**states, "": next(iter(states.values()))}
 
     def _make_audit(self) -> RolloutAudit:
-        from pettingllms_envs.audit import RunFacts  # only runs with an audit pay for it
+        from pettingllms_envs.audit.recorded import run_of  # only runs with an audit pay for it
         from pettingllms_trl.trainer.rollout_checks import RolloutAudit
 
-        run = RunFacts(
-            kind="rollouts",
-            is_tree=self._args.sampling == "tree",
-            num_candidates=self._args.num_generations,
-            sums=self._facts.sums_to_zero,
-            credit=credits.name_of(self._setup.credit),
-            policies=self._team.routing.of_agent,
-            judges_own_step=self._facts.judges_own_step,
-            scale=self._facts.scale,
-            temperature=self._temperature,
-        )
+        run = run_of({"kind": "rollouts", "config": self._config()})
         histories = [name for name, fields in self._states().items() if "states" in fields]
         return RolloutAudit(run, raises=self._args.audit == "stop", histories=histories)
 

@@ -22,7 +22,6 @@ class RolloutAudit:
     """Checks every generation, and reports each kind of finding once.
 
     Args:
-        run: Describes how groups are made.
         raises: Whether a failed check stops the training; a warning does not.
         histories: The environments whose states are histories, as episodes name them.
     """
@@ -41,8 +40,7 @@ class RolloutAudit:
         """Check a generation, and return the warnings.
 
         Args:
-            advantages: Advantages of each decision's candidates, by the `id` of the decision; missing for decisions
-                that are not trained on.
+            advantages: Of each decision's candidates, by the `id` of the decision; missing if it is not trained on.
 
         Raises:
             UnsoundRollouts: A check failed, and `raises` is set.
@@ -80,9 +78,6 @@ def rows_of(
     """Convert a rollout to the form that the checks read.
 
     Args:
-        advantages: As in `RolloutAudit.observe`.
-        policies: Names of the policies by agent.
-        step: Identifies the generation.
         histories: The environments whose states are histories, as episodes name them.
     """
     for episode in episodes:

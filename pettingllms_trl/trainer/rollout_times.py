@@ -45,7 +45,6 @@ class RolloutTimes(TrainerCallback):
 
     @contextmanager
     def rollout(self) -> Iterator[None]:
-        """Rows are played inside."""
         began = self._now()
         yield
         self._rollout += self._now() - began

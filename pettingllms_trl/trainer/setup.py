@@ -24,17 +24,10 @@ from pettingllms_trl.policies.profiles import check_chat_template
 from pettingllms_trl.policies.routing import Routing, route
 from pettingllms_trl.processes.distributed import check_processes
 from pettingllms_trl.records import NEVER, role_of
+from pettingllms_trl.rollout import env_checks
 from pettingllms_trl.rollout.branch_probe import Branching
 from pettingllms_trl.rollout.curriculum import Curricula, by_environment
-from pettingllms_trl.rollout.env_checks import (
-    agents_of,
-    check_envs,
-    check_levels,
-    check_openings,
-    env_makers,
-    make_envs,
-)
-from pettingllms_trl.rollout.env_pool import MakeEnv, find_judge_columns
+from pettingllms_trl.rollout.env_pool import MakeEnv, unplayed_columns
 from pettingllms_trl.rollout.prompts import agents_with_history
 from pettingllms_trl.trainer.dataloading import check_num_rows, rows_left_out, several_rollouts, shifting_evaluation
 from pettingllms_trl.trainer.dataset_checks import by_argument, check_reward_columns, check_seeds, read_columns
@@ -46,18 +39,12 @@ class Setup:
     """What is trained, on what, and how.
 
     Args:
-        make_env: Makes an environment, or one of each name.
         envs: One environment or more of each name, made and tried.
-        routing: Which policy decides for which agent.
         in_memory: Policies whose model was given as an object, which may differ from what is loaded by its name.
         schedule: Which policies learn when; `None`: always all.
-        filters: Which groups are trained on.
-        rewards: The user's reward functions.
-        weigh: Rewards of a step weighed as the configuration says.
         dataset: That is trained on, or one row that stands for it where nothing is trained.
-        trains: Whether there is a data set to train on.
         notes: Lines to print: what was chosen for the user, what is left out.
-        judge_columns: Columns of the rows that are reward functions' alone, by the environment's name.
+        unplayed: Columns of the rows that are reward functions' alone, by the environment's name.
         branched: The agents at whose decisions a tree branches; `None`: those that learn.
     """
 
@@ -75,7 +62,7 @@ class Setup:
     dataset: Any
     trains: bool
     notes: Sequence[str]
-    judge_columns: Mapping[str, Collection[str]]
+    unplayed: Mapping[str, Collection[str]]
     branched: frozenset[str] | None
 
     @classmethod
@@ -96,16 +83,15 @@ class Setup:
         curriculum: Any,
         schedule: Any,
     ) -> Setup:
-        """Validate the arguments of [`MultiAgentGRPOTrainer`]."""
-        make_env = env_makers(env)
+        make_env = env_checks.env_makers(env)
         args = _config(args)
         datasets = by_argument(train_dataset, eval_dataset)
-        made = make_envs(make_env)
+        made = env_checks.make_envs(make_env)
         probes = list(made.values())
         args, is_default = _with_crash_reward(args, probes)
         parts = [*declared_parts(probes), *(["crash"] if args.crash_reward is not None else [])]
         rewards = RewardFunctions(reward_funcs, args.reward_weights, reward_processing_classes, parts=parts)
-        agents = agents_of({name: [env] for name, env in made.items()})
+        agents = env_checks.agents_of({name: [env] for name, env in made.items()})
         routing = route(policies, agents, model=model, tokenizer=processing_class)
         learning = set(routing.of_agent) - set(routing.partners)
         args = _imitating(args, credit, filters, routing)
@@ -144,8 +130,8 @@ class Setup:
         check_resampling(args, group_filters, train_dataset)
         curricula = Curricula(by_environment(curriculum, envs))
         for name, each in curricula.curricula.items():
-            check_levels(envs[name][0], each)
-        check_openings(envs, agents_with_history(args.history, agents_of(envs)))
+            env_checks.check_levels(envs[name][0], each)
+        env_checks.check_openings(envs, agents_with_history(args.history, env_checks.agents_of(envs)))
         check_reward_columns(rewards, datasets, curricula)
         probes = [pool[0] for pool in envs.values()]  # in the form in which they are branched
         branched = None if args.branch_at is None else _named_agents("branch_at", args.branch_at, agents)
@@ -185,7 +171,7 @@ class Setup:
             notes=[
                 note for note in (choice.note, rows_left_out(train_dataset, args), shifting_evaluation(args)) if note
             ],
-            judge_columns=find_judge_columns(made, list(datasets.values()), read_columns(rewards)),
+            unplayed=unplayed_columns(made, list(datasets.values()), read_columns(rewards)),
             branched=branched,
             dataset=Dataset.from_dict({"seed": [args.seed]}) if train_dataset is None else train_dataset,
             trains=train_dataset is not None,
@@ -244,7 +230,7 @@ def _checked(
         trains=trains,
     )
     try:
-        return check_envs(make_env, args.seed, list(datasets.values()), branching, made=made, reads=reads)
+        return env_checks.check_envs(make_env, args.seed, list(datasets.values()), branching, made=made, reads=reads)
     except ReplayError as error:
         if not is_default:
             raise

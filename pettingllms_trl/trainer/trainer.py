@@ -153,11 +153,6 @@ class MultiAgentGRPOTrainer(TRLHooks):
             `None`: all learn, or as `args.alternate_every` says.
         peft_config ([`~peft.PeftConfig`], *optional*):
             Of the adapters. With `policies="shared"`, as in [`~trl.GRPOTrainer`]: none trains the model itself.
-
-    Raises:
-        ValueError, TypeError: Before any model is loaded, for an unknown environment, agent, credit or row field, an
-            observation that is not text, or an option that is not supported; saying what was
-            given, what was expected, and what to change.
     """
 
     _tag_names: ClassVar[list[str]] = ["trl", "grpo", "at-grpo", "multi-agent", "pettingllms"]
@@ -279,7 +274,6 @@ class MultiAgentGRPOTrainer(TRLHooks):
 
         Args:
             rows: Instances: `seed` and reset options, and of several environments the `environment`.
-            num_episodes: How often each is played.
             name: Seeds the breaking of ties.
             max_envs: Environments in play at once on a process; `None`: `args.max_envs`.
 
@@ -440,7 +434,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
                 pool=setup.envs,
                 weigh=setup.weigh,
                 follow=bridges,
-                judge_columns=setup.judge_columns,
+                unplayed=setup.unplayed,
             ),
             sharing=row_sharing(self.engines.engine_set.tensor_parallel, is_seeded=kind.is_seeded),
             follow=bridges,

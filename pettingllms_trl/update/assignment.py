@@ -58,7 +58,6 @@ class Assignment:
 
     @property
     def num_rows(self) -> tuple[int, ...]:
-        """Real rows of all processes by micro-step."""
         return tuple(sum(row is not None for rows in step for row in rows) for step in self.rows)
 
     @property
@@ -67,7 +66,6 @@ class Assignment:
         return sum(len(rows) for step in self.rows for rows in step) - sum(self.num_rows)
 
     def rows_of(self, process: int) -> tuple[int | None, ...]:
-        """A process's rows, micro-step after micro-step."""
         return tuple(row for step in self.rows for row in step[process])
 
     def restore_order(self, values: Sequence[T]) -> list[T]:
@@ -120,11 +118,8 @@ def assign_by_tokens(
 
     Args:
         budget: Most tokens of a pass on one process. A larger row has a pass of its own.
-        token_price: Of the model, if a pass is packed in the cheapest way, without padding. `None`: it is padded to
-            its longest row.
-        num_steps: Micro-steps per generation.
-        num_updates: Optimizer steps per generation. If there are fewer groups, they are divided, so that no optimizer
-            step is without rows.
+        token_price: Of the model, where passes are packed in the cheapest way; `None`: padded to their longest row.
+        num_updates: Optimizer steps per generation. Too few groups are divided, so that each step has rows.
         num_movable: Micro-steps, from the first on, among which rows may move so that conversations stay together.
         num_processes: Number of processes. Each has the same number of rows in a pass, with padding rows (`None`).
         left_out: Rows that are in no pass. They count in their micro-step, and come last in it.
@@ -258,6 +253,5 @@ def _passes(
 
 
 def _pad(parts: Sequence[Sequence[int]]) -> list[tuple[int | None, ...]]:
-    """Pad the rows of all processes to the same number."""
     most = max(map(len, parts))
     return [tuple(part) + (None,) * (most - len(part)) for part in parts]

@@ -61,8 +61,6 @@ class RowScorer(Protocol):
         """TRL's batch of the rows, with further tensors.
 
         Args:
-            policy: Of the sequences.
-            rows: The sequences.
             table: Further columns of the completions table, a value per row.
             columns: Further tensors of the batch, their first dimension rows, and perhaps the `pictures` of each row.
             group_size: Consecutive rows that TRL's metrics take for a group.
@@ -83,7 +81,6 @@ class MicroBatches:
 
     Args:
         steps: For each micro-step its forward passes, each with its `policy`.
-        num_rows: Sequences of each policy that has some.
         num_left_out: Of all these, how many go through no forward pass.
         num_tokens: Of all others, each with its prompt, where passes are bounded by their tokens.
         num_tokens_read: That the model reads for these, padding included.
@@ -100,11 +97,7 @@ class BatchBuilder:
     """Makes the forward passes of a generation's micro-steps from decisions and their advantages.
 
     Args:
-        args: The trainer's.
-        team: The policies.
         scorer: Which policies' prompts are shared.
-        accelerator: The trainer's.
-        rows: Scores and logs sequences.
         has_group_means: The credit's baseline is the mean of a decision's candidates.
     """
 
@@ -135,9 +128,6 @@ class BatchBuilder:
     ) -> MicroBatches:
         """
         Args:
-            decisions: That are trained on.
-            advantages: Of each decision's candidates.
-            learning: The policies that learn from this generation.
             table: The user's columns of the completions table, of some of the decisions.
             micro_steps_for: Micro-steps for a number of a policy's sequences; policies with fewer are in the first
                 ones. `None`: `steps_per_generation` for all.
@@ -181,8 +171,6 @@ class BatchBuilder:
         rows are trained on.
 
         Args:
-            policy: Of the rows.
-            decisions: Of the policy.
             advantages: Of all their candidates, one after another.
         """
         if (
@@ -221,13 +209,10 @@ class BatchBuilder:
         process's part of them.
 
         Args:
-            policy: Of the decisions.
             decisions: At least one.
-            advantages: Of all their candidates.
             left_out: The rows (candidates) that go through no forward pass.
             table: The user's columns of the completions table.
             has_pictures: Whether the model is given pictures beside the ids.
-            num_steps: Micro-steps.
         """
         rows: list[Row] = [
             {

@@ -21,7 +21,6 @@ class EntropyControl:
     """The bonus of one policy.
 
     Args:
-        coefficient: Weight of the mean entropy in the objective.
         entropy: Mean over the tokens of the policy's last optimizer step, in nats. The bonus is added if this is at
             most `entropy_target`; infinite before the first step.
     """
@@ -42,7 +41,6 @@ class EntropyBonus:
     """The coefficients of all trained policies, and the entropies of the optimizer step in progress.
 
     Args:
-        policies: Names of the trained policies, in their order.
         args: Coefficient, target, and how far a step moves the coefficient.
     """
 
@@ -74,7 +72,6 @@ class EntropyBonus:
 
         Args:
             reduce: Sums a tensor over all processes.
-            device: Device of that tensor.
         """
         totals = [reduce(self._sums.pop(name, torch.zeros(2, device=device))) for name in self._controls]
         means = torch.stack([torch.stack([total[0] / total[1].clamp(min=1.0), total[1]]) for total in totals]).tolist()
@@ -86,9 +83,7 @@ class EntropyBonus:
         return {"entropy_coef": [*found.values()], **(by_policy if len(found) > 1 else {})}
 
     def state_dict(self) -> dict[str, list[float]]:
-        """The coefficient and entropy of each policy."""
         return {name: [control.coefficient, control.entropy] for name, control in self._controls.items()}
 
     def load_state_dict(self, state: Mapping[str, Sequence[float]]) -> None:
-        """Restore the coefficients and entropies."""
         self._controls |= {name: EntropyControl(*values) for name, values in state.items()}

@@ -61,8 +61,7 @@ def split(
         batch: All rows of one policy, shuffled.
         num_steps: Micro-steps per generation, TRL's `steps_per_generation`.
         max_rows: Most rows of a pass, `per_device_train_batch_size`, if `shard` does not give the passes.
-        token_mean: Whether the loss averages over the tokens of a pass (`bnpo`); then a pass is weighted by its
-        tokens.
+        token_mean: Whether the loss averages over the tokens of a pass (`bnpo`), which is then weighted by its tokens.
         shard: The sizes of the whole batch, if this one is a process's shard. `None`: it is the whole batch.
 
     Returns:

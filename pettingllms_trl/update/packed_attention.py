@@ -80,7 +80,6 @@ def attend(
 
     Args:
         query, key, value: (1, H, T, D), with fewer heads of keys and values if several queries share one.
-        attention_mask: The result of `restriction`.
 
     Returns:
         (1, T, H, D), and no weights.

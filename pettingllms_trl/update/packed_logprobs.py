@@ -89,8 +89,7 @@ class PackedScorer:
         self._host: Rows | None = None
 
     def try_all(self) -> None:
-        """Check each trained policy's model, unless its weights are partitioned over processes: those are checked when
-        they are first used."""
+        """Check each trained policy's model; one with weights partitioned over processes when it is first used."""
         plugin = self._accelerator.state.deepspeed_plugin
         is_spread = self._accelerator.distributed_type == DistributedType.FSDP
         if not is_spread and not (plugin is not None and plugin.zero_stage == 3):
@@ -218,7 +217,6 @@ class PackedScorer:
         """Within, a batch is scored.
 
         Args:
-            pictures: Of each row; `None`: the batch has none.
             chunks: Rows that are scored together; `None`: as many as TRL asks for.
         """
         self._pictures, self._chunks = pictures, chunks
@@ -235,7 +233,6 @@ class PackedScorer:
         In a run that resumes inside a generation, this is the first use of weights partitioned over processes.
 
         Args:
-            name: Of the policy.
             batch: Of the pass. The host waits inside it for the ids and mask of one without copies on the host.
         """
         pictures = None if batch is None else batch.get("pictures")
@@ -262,7 +259,6 @@ class PackedScorer:
             model: The policy's model, its reference, or a function that calls one.
             ids, mask: (B, P + C).
             width: C.
-            batch_size, compute_entropy, compute_aux_loss, of_images: TRL's.
         """
         active = self._team.active
         if active in self._switching:
@@ -298,12 +294,7 @@ class PackedScorer:
 
     @torch.no_grad()
     def totals(self, name: str, rows: Sequence[Sequence[Sequence[int]]], pictures: Pictures) -> list[float]:
-        """Log-probability of each completion, its tokens together. Each process scores some, and is given all.
-
-        Args:
-            rows: The ids of prompts and completions.
-            pictures: That each prompt shows.
-        """
+        """Log-probability of each completion, its tokens together. Each process scores some, and is given all."""
         from pettingllms_trl.update.packing_checks import padded
 
         self._activate(name)
@@ -348,7 +339,6 @@ class PackedScorer:
             model: The policy's model, its reference, or a function that calls one.
             ids, mask: (B, P + C), on the host.
             width: C.
-            device: Of the model.
         """
         packed = pack(ids, mask, width, device=device, token_price=self.token_prices[self._team.active])
         own = self._team.weights_of(self._team.active)

@@ -35,7 +35,6 @@ class Differences:
 
     Args:
         head: Of TRL's fused head; or why it does not run.
-        packed: Why rows are not packed.
     """
 
     head: str | None
@@ -66,7 +65,6 @@ def compare(model: Any, prompts: Sequence[Sequence[int]], completions: Sequence[
 
     Args:
         model: A causal model of transformers, or PEFT's around one, that is to be packed.
-        prompts, completions: Of each row.
 
     Raises:
         NoMiniature: There is none of the model.

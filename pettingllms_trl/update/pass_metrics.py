@@ -32,10 +32,7 @@ class ForwardMetrics:
     """The metrics of one forward pass.
 
     Args:
-        policy: The policy of its rows.
-        metrics: What TRL logged.
         num_tokens: Number of completion tokens in the loss.
-        loss_scale: The factor of its loss.
     """
 
     policy: str
@@ -98,8 +95,6 @@ def without_padding(mean: float, of_padding: float, *, num_rows: int, num_paddin
     Args:
         mean: Over all rows.
         of_padding: The value of each padding row.
-        num_rows: All of them.
-        num_padding: Of these, padding rows.
     """
     real = num_rows - num_padding
     return (mean * num_rows - of_padding * num_padding) / real if real else math.nan
@@ -178,17 +173,11 @@ class TrainingLog:
         tables |= {name: defaultdict(deque) for name in ("rewards", "extra")}
 
     def begin_table(self) -> None:
-        """Begin a generation's table of completions."""
         for table in self._tables.values():
             table.clear()
 
     def correct_ratios(self, batch: Batch, scored: Sequence[int]) -> None:
-        """Log the sampler's importance ratios of the rows with log-probabilities: to TRL the others' are 1.
-
-        Args:
-            batch: TRL's.
-            scored: Indices of those rows.
-        """
+        """Log the sampler's importance ratios of the rows with log-probabilities: to TRL the others' are 1."""
         if "importance_sampling_ratio" not in batch:
             return
         ratios = batch["importance_sampling_ratio"]
@@ -214,7 +203,6 @@ class TrainingLog:
 
         Args:
             rows: As they were scored.
-            assignment: Of rows to processes.
             group_size: Consecutive rows that are a group.
             ends: Token ids with which a completion comes to its end.
         """
@@ -243,11 +231,7 @@ class TrainingLog:
         logged.extend(advantages)
 
     def join_policies(self, num_rows: Sequence[int]) -> None:
-        """Log a generation's completions and rewards once, of all policies: TRL has logged each policy's.
-
-        Args:
-            num_rows: Of each policy.
-        """
+        """Log a generation's completions and rewards once, of all policies: TRL has logged each policy's."""
         if len(num_rows) == 1:
             return
         logged, number = self.values["train"], len(num_rows)

@@ -84,11 +84,7 @@ def learners(schedule: Schedule, generation: int, trained: Sequence[str]) -> tup
 
 
 def learning(schedule: Schedule | None, generation: int, trained: Sequence[Policy]) -> tuple[Policy, ...]:
-    """The policies that learn from a generation; all that are trained, where there is no schedule.
-
-    Raises:
-        ValueError: As `learners` does.
-    """
+    """The policies that learn from a generation; all that are trained, where there is no schedule."""
     if schedule is None:
         return tuple(trained)
     names = learners(schedule, generation, [policy.name for policy in trained])

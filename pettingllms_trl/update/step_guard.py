@@ -44,7 +44,6 @@ class StepGuard:
 
     @property
     def has_passes(self) -> bool:
-        """Whether the current optimizer step has had a forward pass."""
         return bool(self._passes)
 
     def check_losses(self, *, step: int) -> None:
@@ -62,8 +61,6 @@ class StepGuard:
         Args:
             norm: Of the gradient. DeepSpeed has stepped by now, and in float16 scales and skips by itself.
             finite: Whether the losses are, see `losses_are_finite`.
-            model: Whose gradients are removed.
-            optimizer: As accelerate has prepared it.
             step: Optimizer steps taken before.
 
         Raises:
@@ -107,11 +104,9 @@ class StepGuard:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """The record of skipped steps."""
         return {"lately": list(self.skips.lately), "total": self.skips.total}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the record of skipped steps."""
         self.skips = SkipRecord(tuple(state["lately"]), state["total"])
 
 
@@ -128,7 +123,6 @@ class SkipRecord:
     total: int = 0
 
     def after(self, *, skipped: bool) -> SkipRecord:
-        """The record after another step."""
         return SkipRecord((*self.lately, skipped)[-LATELY:], self.total + skipped)
 
     @property

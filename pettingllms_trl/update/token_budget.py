@@ -25,7 +25,6 @@ class TokenBudget(TrainerCallback):
         self.num_generated = 0
 
     def add(self, num_tokens: int) -> None:
-        """Count the tokens that were sampled for a generation."""
         self.num_generated += num_tokens
 
     def is_spent(self, micro_step: int) -> bool:
@@ -42,13 +41,10 @@ class TokenBudget(TrainerCallback):
         return self.num_generated / self.max_tokens if self.max_tokens else 0.0
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Stop training; see `TrainerCallback`."""
         control.should_training_stop |= self.is_spent(state.global_step * args.gradient_accumulation_steps)
 
     def state_dict(self) -> Mapping[str, Any]:
-        """See `Stateful`."""
         return {"num_generated": self.num_generated}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """See `Stateful`."""
         self.num_generated = state["num_generated"]

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from pettingllms_envs.environments.coding.text import answer_table, write_cases, write_program
 from pettingllms_envs.graders.cases import as_test
-from pettingllms_envs.testing.pairs import Cheat, Content, Times, cheats, contents, first_replies, margins
-from pettingllms_envs.testing.play import Policy, Start, best
+from pettingllms_envs.testing.pairs import Cheat, Content, Times, cheats, contents, margins
+from pettingllms_envs.testing.play import Policy, Start, best, first_replies
 
 
 MAX_STEPS = 64

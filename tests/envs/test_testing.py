@@ -596,7 +596,11 @@ class Hints(Sum):
         (BadlyNamed, "pettingzoo", "api_test warns: We recommend agents to be named in the format"),
         (Forgetful, "pettingzoo", "reward returned by last is not the accumulated rewards"),
         (Endless, "pettingzoo", "in PettingZoo's max_cycles_test"),
-        (CountsEpisodes, "determinism", "a second run in the same instance: observations['left_0']['text'] from"),
+        (
+            CountsEpisodes,
+            "determinism, gymnasium",
+            "a second run in the same instance: observations['left_0']['text'] from",
+        ),
         (Unpicklable, "snapshots", "pickle"),
         (Stale, "snapshots, branches", "taken up after 0 steps: observations['left_0']['text'] from character 0:"),
         (SharedLog, "branches", "after its siblings"),
@@ -604,7 +608,11 @@ class Hints(Sum):
         (GlobalNumpyNumbers, "global random state", "render() changed the global random state"),
         (SharedObservation, "observations", "the observation after a caller emptied the one before, of left_0"),
         (ForgetsWhoLeft, "observations", "ValueError: no agent left_0"),
-        (ObservedNumber, "observations, fuzzed replies, long replies", "observes 'made', a int; expected text"),
+        (
+            ObservedNumber,
+            "observations, fuzzed replies, long replies, gymnasium",
+            "observes 'made', a int; expected text",
+        ),
         (SetInInfos, "infos", "the infos of left_0 are no plain data: Object of type set is not JSON serializable"),
         (MaskInInfos, "infos", "left_0 has a key 'action_mask'; expected none"),
         (AnySplit, "options", "reset accepts options={'split': 'no such value'}, which is not among the declared"),
@@ -669,7 +677,16 @@ def test_where_replies_earn_something_and_nobody_was_seen_to_win_the_check_of_re
 @pytest.mark.usefixtures("few_replies")
 def test_a_clock_in_the_infos_is_seen_by_every_check_that_compares_episodes() -> None:
     failed = {result.name for result in judged(ClockInInfos).failed}
-    assert failed == {"pettingzoo", "determinism", "snapshots", "branches", "infos", "options", "wrappers"}
+    assert failed == {
+        "pettingzoo",
+        "gymnasium",
+        "determinism",
+        "snapshots",
+        "branches",
+        "infos",
+        "options",
+        "wrappers",
+    }
 
 
 def test_a_space_that_changes_with_the_replies_is_seen() -> None:
@@ -858,7 +875,7 @@ def test_a_report_is_a_table_with_the_failures_in_capitals() -> None:
         report.raise_if_failed()
     Report("sum_v0", results[:1]).raise_if_failed()
     assert pickle.loads(pickle.dumps(report)) == report
-    assert len(CHECKS) == 28
+    assert len(CHECKS) == 29
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,8 @@ In each turn one librarian first searches, then sees what was found and tells th
 take turns. With `order="question"` the one whose archive has the first fact begins, and after as many turns as the
 question has hops (or more, `num_turns`) it is answered; the order then says which archive each hop needs. With
 `order="seed"` who begins is drawn by the seed, and there is one turn more: who cannot go on passes the name on.
-Messages are cut after `capacity` characters; the last two are shown.
+Messages are cut after `capacity` characters; the last two are shown. A lone agent has `archive` 0 or 1 or both, and
+with `answers_last` answers after the last search, as in a pair, instead of telling first.
 
 * `team`: `librarian_0` and `librarian_1`, each with the archive of its number, and an `answerer`, who is shown the
   question and messages, never a passage.
@@ -63,7 +64,6 @@ def library(
 
     Args:
         answers_last: Whether the one who searches last answers instead of telling.
-        delivers: Whether messages arrive.
         one_archive: Whether each search is in the archive of the turn alone.
         is_told: Whether a request to search names the archive that has the fact of the turn's step.
     """
@@ -163,7 +163,6 @@ def librarians(
     """`function_workflow` for the team of that name.
 
     Args:
-        of: Its librarians.
         late: What they are told of the additional turn if the seed draws who begins.
     """
 

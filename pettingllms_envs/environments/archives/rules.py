@@ -22,8 +22,7 @@ one fact: they are a uniform random bijection), and a chain has no step twice. G
 question, the last hop in the other archive leads to each entity with the same probability, and so does the chain,
 whose remaining hops are bijections. So who reads one archive alone, or gets no messages, is right in 1 of `size`
 episodes at most: `Archives.lone_bound()`. It is a share of fresh worlds: an agent that has seen the worlds of public
-seeds, or may make them, is not bound by it. A team is always right, since a search for a name finds what its archive
-says about it.
+seeds, or may make them, is not bound by it. A team is always right: a search finds what its archive says of a name.
 Blind bound: agents to whom all relations are one word cannot tell the facts^hops readings of the question apart, all
 equally likely, and are right at most as often as the most of them agree: `Archives.blind_bound()`. With one fact it
 is 1, so that a team never has to read the question: who passes on the other name of what it is shown is always right.
@@ -114,8 +113,7 @@ class Archives(OpenTask[ArchivesState]):
             that knows the order of the archives need not read the question.
         results: Most passages that a search shows of an archive, `facts` to 10.
         wording: `"english"`, or `"symbols"` for short prompts of few words.
-        communication_reward: Whether searches and messages are paid for what they find and tell, by `found` and
-            `told`.
+        communication_reward: Whether searches and messages are paid for what they find and tell: `found`, `told`.
     """
 
     hops: int = 2
@@ -128,6 +126,7 @@ class Archives(OpenTask[ArchivesState]):
     """Of `look_alikes`: the step that is another one in all worlds, and by how much, see `World`."""
 
     name: ClassVar[str] = "archives"
+    single_agent: ClassVar[str] = "full"
     blind_replies: ClassVar[tuple[str, ...]] = (
         "Search: guild",
         "Search: the river of a town",
@@ -162,7 +161,6 @@ class Archives(OpenTask[ArchivesState]):
 
     @property
     def blind_policies(self) -> Mapping[str, BlindPolicy]:
-        """See `blind`."""
         from pettingllms_envs.environments.archives.blind import blind_policies  # only checks ask for them
 
         return blind_policies(self.facts)
@@ -283,7 +281,6 @@ class Archives(OpenTask[ArchivesState]):
         return "When you are asked for the answer, end your reply with one line: Answer: and the name."
 
     def show(self, state: ArchivesState) -> str:
-        """The question."""
         return f"Question: {self.world(state).chain.question}"
 
     def disguised(self, state: ArchivesState) -> str:

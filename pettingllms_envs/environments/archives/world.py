@@ -39,8 +39,6 @@ class Relation(NamedTuple):
     """A relation between two kinds, such as the birthplace of a person.
 
     Args:
-        name: How a question calls it.
-        symbol: One word for it, in symbols.
         subject: The kind of which it is asked.
         object: The kind of the answer.
         sentences: How passages state it, with `{s}` for the subject and `{o}` for the object.
@@ -118,8 +116,6 @@ class Chain(NamedTuple):
     """A question and its proof.
 
     Args:
-        question: In words.
-        relations: The indices of its relations, in order.
         names: The start, and the entity that each hop leads to; the last one is the answer.
     """
 
@@ -133,10 +129,8 @@ class World:
 
     Args:
         size: Entities of each kind.
-        hops: Hops of the question.
         wording: One of `WORDINGS`.
         split: Of whose names; those of different splits are different.
-        seed: Decides all else.
         facts: Relations of each step.
         turned: A step, and by how many entities the objects of its relations are moved on: each number makes another
             world, and all are equally likely, since the step's bijection, or its distance, is uniform.
@@ -269,12 +263,7 @@ def _independent(rng: random.Random, names: Mapping[str, Sequence[str]]) -> list
 def _in_circles(
     rng: random.Random, circles: Mapping[str, Sequence[str]], facts: int, first: int
 ) -> list[dict[str, str]]:
-    """The relations of all steps: each moves on by the distance of its step, and by another multiple for each fact.
-
-    Args:
-        circles: The entities of each kind in their order.
-        first: The step at which the question begins.
-    """
+    """The relations of all steps: each moves on by the distance of its step, and by another multiple for each fact."""
     size = len(circles[KINDS[0]])
     distances = [rng.randrange(size) for _ in range(STEPS)]
     found: list[dict[str, str]] = []

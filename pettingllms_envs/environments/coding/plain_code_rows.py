@@ -15,8 +15,7 @@ from pettingllms_envs.environments.coding.live_code_bench_rows import LEVELS
 
 
 def read(row: Row) -> CodeProblem:
-    """A row with `question`, `inputs`, `outputs`; `id`, `fn_name`, `starter_code`, `solutions`, `difficulty`,
-    `date`."""
+    """A row: `question`, `inputs`, `outputs`; `id`, `fn_name`, `starter_code`, `solutions`, `difficulty`, `date`."""
     statement = rows.statement(row, "question")
     solutions = row.get("solutions")
     if solutions is None:

@@ -5,8 +5,7 @@ wrote. Move: a program, which takes the place of the one before. Value: the shar
 all of them. No verdict of a golden test is ever shown to an agent, and no reward depends on how long an episode is.
 
 Instances: the problems of a data set in the order of their digests; see `pettingllms_envs.datasets.sampling_order`.
-Training may grade on a fixed sample of each problem's tests (`train_tests`); validation and test use all, public and
-private.
+Training may grade on a fixed sample of each problem's tests (`train_tests`); validation and test use all of them.
 """
 
 from __future__ import annotations
@@ -40,10 +39,6 @@ class CodingState(NamedTuple):
 
     Args:
         num_tests: How many of its golden tests count.
-        program: The program so far; empty if there is none.
-        num_passed: How many of those tests it passes.
-        review: What is known of a tester's last cases.
-        sampled: Whether the tests that count are a sample.
     """
 
     problem: CodeProblem
@@ -73,6 +68,7 @@ class Coding(DataTask[CodingState]):
     cpu: float | None = None
     packages: tuple[str, ...] = ()
 
+    single_agent: ClassVar[str] = "single"
     blind_replies: ClassVar[tuple[str, ...]] = blind_replies()
 
     def __post_init__(self) -> None:
@@ -144,7 +140,6 @@ class Coding(DataTask[CodingState]):
         return limits_of(problem, self.cpu)
 
     def solved(self, state: CodingState) -> bool:
-        """Whether the program passes all golden tests that count."""
         return state.problem.has_answer and state.num_passed == state.num_tests
 
     def value(self, state: CodingState) -> float:

@@ -54,8 +54,7 @@ class Conversation(BaseWorkflow[RowState, str]):
         instructions: By role, what its system prompt says, after that of the row if there is one.
         history: What a role reads besides the prompt: `"all"` that was said, the `"last"` reply, or `"none"`. A
             mapping says it by role, `"all"` where it names none.
-        rewarded: Roles whose replies reward functions judge, the last speaker among them; none named for the last
-            reply alone.
+        rewarded: Roles whose replies reward functions judge, the last speaker among them; none: the last reply alone.
         max_chars: Most characters of a reply that others read, at least 1; the rest is cut off.
 
     Raises:
@@ -106,11 +105,7 @@ class Conversation(BaseWorkflow[RowState, str]):
         object.__setattr__(self, "roles", tuple(map(self._role, dict.fromkeys(order))))
 
     def start(self, task_state: RowState) -> ConversationState:
-        """The first role's turn on this row.
-
-        Raises:
-            ValueError: Its prompt cannot be shown to a model.
-        """
+        """The first role's turn on this row."""
         messages = messages_of(task_state.row)
         try:
             read_observation({"messages": messages}, agent=self.order[0])
@@ -127,7 +122,6 @@ class Conversation(BaseWorkflow[RowState, str]):
         return self.order[min(len(state.replies), len(self.order) - 1)]
 
     def system(self, role: str) -> str:
-        """The role's instructions."""
         return self.instructions.get(role, "")
 
     def observe(self, state: ConversationState, role: str) -> Prompt:
@@ -170,7 +164,6 @@ class Conversation(BaseWorkflow[RowState, str]):
 
     @property
     def grader(self) -> str:
-        """The task's."""
         assert isinstance(self.task, Prompts)
         return self.task.grader
 

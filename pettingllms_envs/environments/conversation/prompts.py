@@ -49,9 +49,6 @@ class Prompts(RowTask):
     Args:
         data: A file of rows, see the head of this file; empty for `SAMPLES`.
         grader: `"exact"` or `"math"`; empty where rewards are left to reward functions.
-
-    Raises:
-        ValueError: The file cannot be used, there is no such grader, or nothing for it to compare replies with.
     """
 
     data: str = ""
@@ -69,7 +66,6 @@ class Prompts(RowTask):
             )
 
     def table(self) -> Mapping[str, tuple[RowProblem, ...]]:
-        """The rows by split."""
         return read_table(Path(self.data).absolute(), PROMPT) if self.data else divided(SAMPLES, "samples", PROMPT)
 
     @property
@@ -92,12 +88,7 @@ class Prompts(RowTask):
     def generate(  # of a row, its columns are the options
         self, seed: int, *, split: str | None = None, prompt: Any = None, **columns: Any
     ) -> RowState:
-        """The prompt that is given, or the row of a seed in a split.
-
-        Raises:
-            ValueError: There is no such split, the prompt is neither a text nor a list of chat messages, or its
-                places for pictures are not as many as the row's pictures.
-        """
+        """The prompt that is given, or the row of a seed in a split."""
         if prompt is None:
             return RowTask.generate(self, seed, split=split)
         return RowState(problem_of({PROMPT: prompt, **columns}, "prompts", "the row", PROMPT))

@@ -7,8 +7,7 @@
 * `outer`, as the same paper describes it after H. Osawa, "Solving Hanabi", AAAI Workshop 2015: it plays what is
   certain to succeed, and keeps track of what others know, so that it tells them of playable cards, else of any card,
   only what they do not know.
-* `flawed`, of the same authors: it risks a life on a card that is playable with a probability of 1/4, and its hints
-  are random.
+* `flawed`, of the same authors: it risks a life on a card that is playable with probability 1/4, and hints at random.
 * `random`: every legal move is equally likely.
 
 The rules are written after their descriptions; what those leave open is decided here. A player knows all that follows

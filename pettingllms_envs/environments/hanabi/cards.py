@@ -26,10 +26,8 @@ class Variant(NamedTuple):
     """A size of the game.
 
     Args:
-        colors: Number of colors.
         hand_size: Cards of a hand; 0 for 5 with two or three players and 4 with more.
         information: Information tokens at the start, which is also their greatest number.
-        lives: Life tokens at the start.
     """
 
     colors: int
@@ -117,10 +115,8 @@ class Event(NamedTuple):
     """A move that was made, as everybody saw it.
 
     Args:
-        player: Who made it.
         card: The card that was played or discarded; None for a hint.
         cards: Indices of the cards that a hint named.
-        is_strike: Whether a life was lost.
     """
 
     player: int
@@ -134,15 +130,8 @@ class HanabiView(NamedTuple):
     """Everything that a player knows.
 
     Args:
-        variant: The size of the game.
-        player: The player's number.
-        acting: The number of the player that is to act.
-        is_over: Whether the game is over.
         fireworks: The highest rank that was played of each color, 0 for none.
         discards: Cards that were discarded, or played without success.
-        information: Information tokens.
-        lives: Life tokens.
-        deck_size: Cards that are left to draw.
         own: What is known of each of the player's own cards, the oldest first.
         others: The hands of the others, the next player's first.
         events: The last moves, at most one of each player.
@@ -163,7 +152,6 @@ class HanabiView(NamedTuple):
 
     @property
     def num_players(self) -> int:
-        """The number of players."""
         return len(self.others) + 1
 
 

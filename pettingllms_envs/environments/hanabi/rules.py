@@ -10,8 +10,7 @@ while no discard is allowed, played: a move that its player could have named.
 Rewards: team `progress`, the change of the score as a share of the best one, and `success`, 1 for the best score. The
 score is 0 once the last life is lost, so that all progress is taken back. In the player's own scope `strike`, what one
 card is worth, for a life that it loses, and `format`, -0.2, for an unreadable or illegal reply. Only cards on the
-fireworks pay, each once, so no way of playing can farm them. What a hint is worth shows at later steps: the role is
-declared as paid later.
+fireworks pay, each once, so no way of playing can farm them. A hint's worth shows later: the role is paid later.
 Outcome: `score`; `fireworks`, the cards on them, also if the last life was lost; `lives`; `deck`, cards left to draw.
 Instances: a seed decides the order of the deck. The splits have no deck in common, also if colors are renamed.
 Levels: 1 one color, 2 two colors, 3 all five; 1 and 2 have two cards in a hand, three information tokens and one life.
@@ -66,10 +65,7 @@ class HanabiState(NamedTuple):
         hands: The players' hands, the oldest card first.
         fireworks: The highest rank that was played of each color, 0 for none.
         discards: Cards that were discarded, or played without success, in that order.
-        information: Information tokens.
-        lives: Life tokens.
         last_turns: Turns that are left once the deck is empty.
-        player: The player that is to act.
         events: The last moves, at most one of each player.
     """
 
@@ -86,7 +82,6 @@ class HanabiState(NamedTuple):
 
     @property
     def variant(self) -> Variant:
-        """The size of the game."""
         return VARIANTS[self.level]
 
 
@@ -105,6 +100,7 @@ class Hanabi(CooperativeTask[HanabiState]):
     wording: str = "english"
 
     name: ClassVar[str] = "hanabi"
+    single_agent: ClassVar[str] = "ad_hoc"
     instance_fields: ClassVar[Mapping[str, tuple[object, ...]]] = {"split": SPLITS, "level": tuple(VARIANTS)}
     bots: ClassVar[tuple[str, ...]] = tuple(BOTS)
 
@@ -218,7 +214,6 @@ class Hanabi(CooperativeTask[HanabiState]):
         )
 
     def current_player(self, state: HanabiState) -> int:
-        """The players act in turn, from player 0 on."""
         return state.player
 
     def is_terminal(self, state: HanabiState) -> bool:
@@ -264,7 +259,6 @@ class Hanabi(CooperativeTask[HanabiState]):
         return "\n".join([WORDINGS[self.wording].show(public), *hands])
 
     def describe(self, before: HanabiState, move: HanabiMove, after: HanabiState, *, proposed: bool = False) -> str:
-        """The move as it is written."""
         return self.write(move)
 
     def outcome(self, state: HanabiState) -> Mapping[str, bool | int | float]:

@@ -42,8 +42,6 @@ class Wording(NamedTuple):
 
     Args:
         rules: The rules, with `{players}` and `{names}` to be filled in.
-        reply_format: How a reply ends.
-        show: Writes a player's view.
         pattern: The last line of a reply; its groups are named `kind` and `card` for a play or discard, or `offset`
             and `color` or `rank` for a hint.
         hint: How a hint is written, with `{offset}`, `{kind}` and `{value}`.

@@ -38,7 +38,7 @@ def discussion(game: Game, *, delivers: bool) -> Questions:
         game.turn, is_vote = turn, turn == game.num_turns
         for index, member in enumerate(game.members[: game.state.num_members]):
             shown = partial(_shown, game, index, dict(said))
-            own = _hidden_fact(game, index)
+            own = str(game.state.problem.hidden[game.state.order[index]])
             reply = yield Ask(member, shown, None if is_vote else partial(str, own), said, [own])
             if not is_vote:
                 if delivers:
@@ -62,10 +62,6 @@ def _shown(game: Game, index: int, said: dict[str, Sent]) -> str:
     messages = (sent.shown for other, sent in said.items() if other != game.members[index])
     request = "Write to the others now." if game.turn < game.num_turns else "Vote now."
     return game.situation("What you know:", *facts, *messages, request)
-
-
-def _hidden_fact(game: Game, index: int) -> str:
-    return str(game.state.problem.hidden[game.state.order[index]])
 
 
 MEMBERS = Role(MEMBER, JOB, count=MOST_MEMBERS, informed=True)

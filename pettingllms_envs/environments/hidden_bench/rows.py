@@ -25,7 +25,6 @@ class HiddenProfile(Problem):
     """A choice between at least two options for a group of agents, each of whom knows one fact that the others do not.
 
     Args:
-        shared: The facts that all agents know.
         hidden: The facts that one agent knows, one for each agent.
     """
 

@@ -59,7 +59,6 @@ class ProfileState(NamedTuple):
 
     @property
     def num_right(self) -> int:
-        """The number of right votes."""
         return sum(short_answer(vote) == short_answer(self.problem.answer) for vote in self.votes)
 
 
@@ -68,6 +67,7 @@ class HiddenBench(DataTask[ProfileState]):
     """The task. Its state is a `ProfileState`, its move the text of a vote."""
 
     name: ClassVar[str] = "hidden_bench"
+    single_agent: ClassVar[str] = "full"
     own: ClassVar[str] = "own:hidden_bench"
     benchmark: ClassVar[str] = "HiddenBench"
     remedy: ClassVar[str] = (
@@ -114,7 +114,6 @@ class HiddenBench(DataTask[ProfileState]):
         return vote[:MOST_VOTE] if short_answer(vote[:MOST_VOTE]) else Unreadable("it names no option")
 
     def apply(self, state: ProfileState, move: str) -> ProfileState:
-        """With one more vote."""
         return state._replace(votes=(*state.votes, move))
 
     def solved(self, state: ProfileState) -> bool:
@@ -142,7 +141,6 @@ class HiddenBench(DataTask[ProfileState]):
         return f"Vote: {move}"
 
     def oracle(self, state: ProfileState) -> str:
-        """The right option."""
         return state.problem.answer
 
     def outcome(self, state: ProfileState) -> Mapping[str, bool | int | float]:

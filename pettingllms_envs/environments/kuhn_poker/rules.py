@@ -112,11 +112,9 @@ class KuhnPoker(MultiplayerTask[KuhnState]):
         return state if self.is_terminal(state) else state._replace(history=state.history + move[0])
 
     def current_player(self, state: KuhnState) -> int:
-        """The players act in turn, from player 0 on."""
         return len(state.history) % self.players
 
     def is_terminal(self, state: KuhnState) -> bool:
-        """Whether all have checked, or all have answered the bet."""
         bettor = state.history.find("b")
         return len(state.history) == self.players + max(bettor, 0)
 

@@ -5,8 +5,7 @@ is that the answer is the golden one, as `pettingllms_envs.graders.math` judges 
 Potential: 1 if the current answer is right, else 0 (also without an answer). No costs.
 Nothing that is shown depends on the golden answer: not the prompts, not when an episode ends, not an error. Rewards
 and the outcome do, and those are for the trainer.
-Outcome: `success`; `answered`, whether there is an answer; `timeout`, whether it could not be judged in time, which
-counts as wrong.
+Outcome: `success`; `answered`, whether there is an answer; `timeout`, not judged in time, which counts as wrong.
 Instances: the problems of a data set in the order of their digests; seed s is problem s modulo their number, so the
 seeds 0 to n - 1 are all of them once. See `pettingllms_envs.datasets.sampling_order`.
 Source: the math tasks of arXiv:2510.11062, whose code hands gold and answer to the verifier the wrong way round and
@@ -53,6 +52,7 @@ class AnswerState(NamedTuple):
 class Answering(DataTask[AnswerState]):
     """The task; its state is an `AnswerState`, its move the text of an answer."""
 
+    single_agent: ClassVar[str] = "single"
     golden_kind: ClassVar[str | None] = None
 
     @property
@@ -106,7 +106,6 @@ class Answering(DataTask[AnswerState]):
         return AnswerState(problem, move, math.grade(move, problem.answer, **_how(problem)).verdict)
 
     def solved(self, state: AnswerState) -> bool:
-        """Whether the answer is right."""
         return state.verdict == math.Verdict.CORRECT
 
     def rules(self) -> str:
@@ -138,7 +137,6 @@ class Answering(DataTask[AnswerState]):
         return f"The answer {'would be' if proposed else 'is'} {quote_inline(self.write(move))}."
 
     def oracle(self, state: AnswerState) -> str:
-        """The golden answer."""
         return state.problem.answer
 
     def write(self, move: str) -> str:

@@ -51,8 +51,7 @@ def SingleReasoner(
     Args:
         tools: Whether it may have programs run before it answers.
         imports: Packages that programs may import besides the standard library; see `ToolReasoner`.
-        executor: Runs the programs, a callable such as `pettingllms_envs.sandbox.ToolExecutor()`; not used without
-            `tools`.
+        executor: Runs the programs, such as `pettingllms_envs.sandbox.ToolExecutor()`; not used without `tools`.
     """
     task = game.task
     for turn in range(1, game.num_turns + 1):

@@ -8,8 +8,7 @@ but its own notes once the question is known; whether its last reply was unreada
   the other one, who knows the question, first tells it in a message of as many digits as a reading has. With
   `answerer="watcher"` the one who saw the reading is asked, and nobody needs a message.
 * `cut`: the same, but the message does not arrive. The answer can only be guessed: right in 1 of `values` episodes.
-* `alone`: one `watcher` sees all readings, one by one, with the notes of one. It is right at most in `lone_bound` of
-  the episodes.
+* `alone`: one `watcher` sees all readings, one by one, with the notes of one: right in `lone_bound` of the episodes.
 * `full`: the same, and every prompt has all readings so far: what communication and notes cannot add to.
 """
 
@@ -84,7 +83,6 @@ def readings(game: Game, *, tells: bool = False, delivers: bool = True, remember
 
     Args:
         tells: Whether a message comes before the answer.
-        delivers: Whether it arrives.
         remembers: Whether all readings so far are shown.
     """
     task, members, unread = game.task, game.members, dict[str, str]()

@@ -11,8 +11,7 @@ its reader can now answer and could not before: `noted`, the change of the share
 in their places (reading k of its stream in the k-th group of as many digits as a number has), and `told`, 1 for a
 message with the reading that was asked for. Both are changes of a potential, so repeating or rewriting earns nothing.
 Without them (`communication_reward=False`) only the answer is paid, and the roles are declared as paid later.
-Outcome: `noted`, the share of all readings that notes have; `told`; `lone_bound`, of agents that see prompts only,
-see below.
+Outcome: `noted`, the share of all readings that notes have; `told`; `lone_bound`, of agents that see prompts only.
 Lone bound: two note takers can be right always if both have room for their streams. One with the same room and
 the same number of replies is right at most in `NoteTaking.lone_bound()` of the episodes, whatever it writes:
 `bound` has the proof. With 16 readings of 10,000 values and 32 digits that is
@@ -76,7 +75,6 @@ class NoteTakingState(NamedTuple):
         readings: In the order in which they pass. With k note takers, reading i is shown to note taker i % k.
         question: The index of the reading that is asked for.
         notes: Digits, of each note taker.
-        num_passed: How many readings have passed.
         message: What was told about the reading asked for; empty if nothing was.
         answer: The answer; empty if there is none.
     """
@@ -106,6 +104,7 @@ class NoteTaking(OpenTask[NoteTakingState]):
     communication_reward: bool = True
 
     name: ClassVar[str] = "note_taking"
+    single_agent: ClassVar[str] = "full"
     blind_replies: ClassVar[tuple[str, ...]] = ("Notes:", "Notes: 0", "Say: 0", "Say: 1", "Answer: 0", "Answer: 1")
 
     def __post_init__(self) -> None:
@@ -218,7 +217,6 @@ class NoteTaking(OpenTask[NoteTakingState]):
     def describe(
         self, before: NoteTakingState, move: DigitsMove, after: NoteTakingState, *, proposed: bool = False
     ) -> str:
-        """The line as it is written."""
         return f"{self.write(move)}."
 
     def write(self, move: DigitsMove) -> str:

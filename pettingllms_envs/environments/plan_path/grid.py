@@ -12,12 +12,8 @@ class PlanPathState(NamedTuple):
     Args:
         size: Rows and columns.
         blocked: Bit c is set when cell c is blocked.
-        start: The cell where the instance began.
-        goal: The cell to stand on.
-        position: The cell where the walker stands.
         optimal: Length of the shortest walk from the start to the goal.
         left: Length of the shortest walk from the position to the goal.
-        walked: Cells walked since the start.
     """
 
     size: int

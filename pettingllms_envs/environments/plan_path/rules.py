@@ -2,8 +2,7 @@
 
 Rules: an n x n grid (10 by default) with 22% of the cells blocked. A move is a list of the letters U D L R, at most
 4n of them; they are played in order, and the walk ends before the first one that is blocked or leaves the grid.
-Success is *standing* on the goal when the walk ends; walking across it does not count, so a long spray of moves does
-not succeed.
+Success is *standing* on the goal when the walk ends, not walking across it, so a long spray of moves does not succeed.
 Potential: 1 - distance / distance at the start, both exact; from 1 down to 1 - (free cells - 1) / distance at the
 start. Costs of a move: `bump` -0.1 if the walk was cut short, `steps` -0.01 for every cell walked (at least -0.04n).
 Outcome: `success`; `regret` = 1 - SPL in [0, 1], SPL = success * optimal / max(moves, optimal) (Anderson et al. 2018,
@@ -25,15 +24,7 @@ from typing import ClassVar
 
 from pettingllms_envs.boards import Tile
 from pettingllms_envs.core import SPLITS, check_choice
-from pettingllms_envs.environments.plan_path.generator import (
-    NAME,
-    VERSION,
-    Difficulty,
-    check_settings,
-    check_split,
-    draws,
-    levels,
-)
+from pettingllms_envs.environments.plan_path import generator
 from pettingllms_envs.environments.plan_path.grid import PlanPathState, neighbours_of, within
 from pettingllms_envs.environments.plan_path.text import picture, read_board, way_to, words_of
 from pettingllms_envs.instances import seeded
@@ -63,18 +54,19 @@ class PlanPath(MovesTask[PlanPathState]):
     min_detour: int = 0
     max_detour: int | None = None
 
-    name: ClassVar[str] = NAME
-    version: ClassVar[int] = VERSION
+    name: ClassVar[str] = generator.NAME
+    version: ClassVar[int] = generator.VERSION
+    single_agent: ClassVar[str] = "single"
     symbols: ClassVar[str] = "@G#."
     legend: ClassVar[str] = (
         "'@' is the blue disc, 'G' the green square, '#' a dark cell, '.' a light one, with or without a ring."
     )
 
     def __post_init__(self) -> None:
-        check_settings(self.size, self._wanted(None))
+        generator.check_settings(self.size, self._wanted(None))
         object.__setattr__(self, "blocked", abs(float(self.blocked)))  # -0.0 is 0.0
         for split in SPLITS:
-            check_split(self.size, self._wanted(None), split)
+            generator.check_split(self.size, self._wanted(None), split)
 
     def ranges(self) -> Mapping[str, tuple[float, float]]:
         """Of the potential, which is least far away from an instance of distance 1, and of the costs."""
@@ -94,14 +86,16 @@ class PlanPath(MovesTask[PlanPathState]):
         check_choice("split", split, SPLITS)
         wanted = self._wanted(level)
         if level is not None:
-            check_split(self.size, wanted, split)
-        return next(filter(None, draws(self.size, wanted, split, seed)))
+            generator.check_split(self.size, wanted, split)
+        return next(filter(None, generator.draws(self.size, wanted, split, seed)))
 
-    def _wanted(self, level: int | None) -> Difficulty:
+    def _wanted(self, level: int | None) -> generator.Difficulty:
         if level is None:
-            return Difficulty(self.blocked, self.min_distance, self.max_distance, self.min_detour, self.max_detour)
+            return generator.Difficulty(
+                self.blocked, self.min_distance, self.max_distance, self.min_detour, self.max_detour
+            )
         check_choice("level", level, self.instance_fields["level"])
-        return levels(self.size)[level]
+        return generator.levels(self.size)[level]
 
     def apply(self, state: PlanPathState, move: str) -> PlanPathState:
         """Walk until the moves end or the next one is blocked or leaves the grid."""
@@ -122,7 +116,6 @@ class PlanPath(MovesTask[PlanPathState]):
         )
 
     def solved(self, state: PlanPathState) -> bool:
-        """Whether the walker stands on the goal."""
         return state.position == state.goal
 
     def value(self, state: PlanPathState) -> float:
@@ -162,7 +155,6 @@ class PlanPath(MovesTask[PlanPathState]):
         return self.show(self.generate(seeded("plan_path disguised", state).getrandbits(32)))
 
     def rows(self, state: PlanPathState) -> list[str]:
-        """The grid's symbols."""
         return [row.replace(" ", "") for row in self.show(state).splitlines()[: state.size]]
 
     def tiles(self, state: PlanPathState) -> list[list[Tile]]:

@@ -88,8 +88,7 @@ class Search(DataTask[SearchState]):
         results: Most passages that a search shows, 1 to 20.
         corpus: A file of passages from which all questions are answered, see `pettingllms_envs.retrieval.corpora`;
             None for each question's own. It needs the extra `search`.
-        encoder: The name or folder of a sentence encoder, which ranks passages instead of BM25. It needs the extra
-            `search`.
+        encoder: Name or folder of a sentence encoder that ranks passages instead of BM25; needs the extra `search`.
         url: The address of a retriever that speaks Search-R1's protocol, see `pettingllms_envs.retrieval.remote`.
         patience: Seconds of retries after which a search on the server fails.
         corpus_digest: Identity of the corpus, a part of the environment's configuration. Of a file it is its SHA-256,
@@ -109,6 +108,7 @@ class Search(DataTask[SearchState]):
     retriever: Retriever | None = field(default=None, repr=False, compare=False)
 
     name: ClassVar[str] = "search"
+    single_agent: ClassVar[str] = "single"
     own: ClassVar[str] = "own:hotpot_qa"
     benchmark: ClassVar[str] = "HotpotQA"
     remedy: ClassVar[str] = (
@@ -227,7 +227,6 @@ class Search(DataTask[SearchState]):
         return f"To answer, end your reply with one line: Answer: and at most {MAX_ANSWER} characters."
 
     def show(self, state: SearchState) -> str:
-        """The question."""
         return f"Question: {quote_inline(state.problem.statement)}"
 
     def write(self, move: SearchMove) -> str:

@@ -27,7 +27,6 @@ class Position(NamedTuple):
     Args:
         width: Columns.
         walls: The wall cells; the outermost cells are all walls.
-        goals: The goal cells.
         boxes: The cells with a box, as many as goals.
         player: The player's cell, as a number.
     """
@@ -87,9 +86,7 @@ class Room:
 
     Args:
         width: Columns.
-        walls: The wall cells.
         floor: All other cells.
-        goals: The goal cells.
         live: The cells from which a box alone in the room can be pushed to a goal.
         dead_cells: The other cells of the floor, walls not counted.
         prices: Per cell of a box, the sets of cells that the player can walk between, and for each the least pushes

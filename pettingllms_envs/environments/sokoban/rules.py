@@ -53,14 +53,10 @@ class SokobanState(NamedTuple):
     Args:
         width: Columns. Cells are numbered row by row from 0, so cell = row * width + column.
         walls: Bit c is set when cell c is a wall; the outermost cells all are.
-        goals: The goal cells.
-        boxes: The cells with a box.
-        player: The player's cell.
         exact: Whether `left` is the distance; else it is a lower bound on the pushes.
         optimal: Fewest moves from the start of the instance to the goal, -1 if unknown.
         most: What `left` was at the start.
         left: What is left to the goal, -1 if it is proved that there is no solution.
-        moves: Moves played since the start.
         pushes: Those of them that pushed a box.
     """
 
@@ -99,6 +95,7 @@ class Sokoban(MovesTask[SokobanState]):
     max_distance: int | None = None
 
     name: ClassVar[str] = "sokoban"
+    single_agent: ClassVar[str] = "single"
     symbols: ClassVar[str] = "@+$*.#-"
     legend: ClassVar[str] = (
         "'@' is the blue disc, '+' the same on a green cell, '$' a brown square, '*' a green one, '.' a green ring, "
@@ -173,7 +170,6 @@ class Sokoban(MovesTask[SokobanState]):
         )
 
     def solved(self, state: SokobanState) -> bool:
-        """Whether all boxes are on goals."""
         return state.boxes == state.goals
 
     def value(self, state: SokobanState) -> float:
@@ -205,7 +201,6 @@ class Sokoban(MovesTask[SokobanState]):
         return show_room(state.width, state.walls, state.goals, state.boxes, state.player)
 
     def rows(self, state: SokobanState) -> list[str]:
-        """The room's symbols."""
         num_rows = state.walls.bit_length() // state.width
         return [row.replace(" ", "") for row in self.show(state).splitlines()[:num_rows]]
 

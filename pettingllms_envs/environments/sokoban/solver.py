@@ -23,7 +23,6 @@ class Solution(NamedTuple):
 
     Args:
         moves: All moves, such as `"RRD"`; steps and pushes alike.
-        pushes: How many of the moves push a box.
         nodes: Positions that the search took up.
     """
 

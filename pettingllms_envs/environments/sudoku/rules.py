@@ -63,7 +63,6 @@ class SudokuState(NamedTuple):
     """A puzzle and what was filled so far; each a text of digits row by row, 0 for an empty cell.
 
     Args:
-        clues: The puzzle.
         grid: The clues and the player's digits.
         solution: The only full grid with these clues. It is never shown.
     """
@@ -89,6 +88,7 @@ class Sudoku(OpenTask[SudokuState]):
     max_empty: int | None = None
 
     name: ClassVar[str] = "sudoku"
+    single_agent: ClassVar[str] = "single"
     symbols: ClassVar[str] = ".123456789"
     legend: ClassVar[str] = "A cell without a digit is '.', and boxes are in two shades."
     instance_fields: ClassVar[Mapping[str, tuple[object, ...]]] = OF_BOARDS

@@ -43,9 +43,7 @@ class Puzzles(NamedTuple):
     Args:
         images: The grid under each symmetry of position.
         orbit: The least mask that is symmetric to a mask.
-        unique: Whether there is exactly one solution.
         split: The number of the split in `SPLITS`, or its length if the solution is not the only one.
-        empty: The number of empty cells.
     """
 
     images: tuple[str, ...]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 
+from pettingllms_envs.agents.options import LEAST
 from pettingllms_envs.commands import add_environment, refuse
-from pettingllms_envs.commands.runs import LEAST, add_agents, add_problems, add_running, check_at_least, one_cell
+from pettingllms_envs.commands.runs import add_agents, add_problems, add_running, check_at_least, one_cell
 
 
 def add_team(parser: argparse.ArgumentParser) -> None:

@@ -14,8 +14,8 @@ from pettingllms_envs.commands.bench import play_run, told
 from pettingllms_envs.commands.runs import asked, missing, say_problems, watched
 from pettingllms_envs.core import check_choice
 from pettingllms_envs.episodes.files import read
+from pettingllms_envs.episodes.observing import roles_of
 from pettingllms_envs.evaluation import tables
-from pettingllms_envs.evaluation.bench import roles_of
 from pettingllms_envs.research.blind import BlindRole
 from pettingllms_envs.research.commands import add_team, one_team
 

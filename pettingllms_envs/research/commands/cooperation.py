@@ -20,9 +20,8 @@ from pettingllms_envs.bounds import HasBlindBound, HasLoneBound
 from pettingllms_envs.commands import counted, refuse, say, user_errors
 from pettingllms_envs.commands.runs import asked, default_output, missing, say_problems, specs, watched
 from pettingllms_envs.episodes.files import write_json
-from pettingllms_envs.episodes.observing import task_of
+from pettingllms_envs.episodes.observing import roles_of, task_of
 from pettingllms_envs.evaluation import tables, team_forms
-from pettingllms_envs.evaluation.bench import roles_of
 from pettingllms_envs.evaluation.guessers import best_guesser, guessers_of
 from pettingllms_envs.evaluation.team_forms import TEAM
 from pettingllms_envs.page.cooperation import NUMBERS, build

@@ -183,7 +183,6 @@ def _played(
     """Play cells, as far as they are missing. Returns each as a run to compare, and the exit status.
 
     Args:
-        names: Of the cells.
         there: Runs that exist, by name: a cell of one run alone is that run.
     """
     found, status = {}, 0

@@ -36,7 +36,6 @@ class StudyResults:
     Args:
         evaluation: The finished runs of each environment and method, in the order of the seeds.
         tuning: The finished runs of each environment, method and setting (its label).
-        fidelity: That of each environment and method that was measured.
     """
 
     outline: Outline
@@ -51,11 +50,7 @@ class StudyResults:
 
 
 def read_results(folder: Path) -> StudyResults:
-    """Read a folder of results; runs that the outline does not plan are left out.
-
-    Raises:
-        ValueError: It has no study, or a damaged file.
-    """
+    """Read a folder of results; runs that the outline does not plan are left out."""
     outline = read_outline(folder)
     evaluation: dict[tuple[str, str], list[CellResult]] = {}
     planned = {cell.name: place for place, cell in enumerate(outline.cells())}
@@ -80,8 +75,7 @@ class Difference:
     Args:
         first: The reference, or the first method of a comparison that was named.
         comparison: The first's successes less the other's.
-        needed: Seeds that would show a difference of this size, if it is real, four times in five; `None` if there
-            is none.
+        needed: Seeds that would show a real difference of this size four times in five; `None` if there is none.
     """
 
     environment: str

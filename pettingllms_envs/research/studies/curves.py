@@ -38,11 +38,7 @@ def band(results: Sequence[CellResult]) -> tuple[Floats, Floats, Floats, Floats]
 
 
 def draw(results: StudyResults, environment: str) -> Mapping[str, bytes]:
-    """The curves of an environment as a picture, by the endings of files: `png`, `svg`.
-
-    Raises:
-        ImportError: matplotlib is not installed.
-    """
+    """The curves of an environment as a picture, by the endings of files: `png`, `svg`."""
     with needs_extra("report", "matplotlib", "--out, which draws curves"):
         from matplotlib import rc_context
         from matplotlib.figure import Figure

@@ -38,7 +38,6 @@ class Comparison:
 
     Args:
         mean: Of the differences, in [-1, 1].
-        by_seed: The mean difference of each seed.
         student: Interval over seeds.
         bootstrap: Interval over seeds and instances.
         p: Two-sided, exact, of the seeds' differences.
@@ -64,11 +63,7 @@ def compare(first: Successes, second: Successes, *, num_comparisons: int, overal
 
     Args:
         first, second: (S, N), the same seeds and instances; at least two seeds.
-        num_comparisons: How many are made, of all of which the intervals shall hold together with `overall`
-            confidence (Bonferroni).
-
-    Raises:
-        ValueError: The shapes differ, or there is but one seed.
+        num_comparisons: How many are made, whose intervals shall hold together with `overall` confidence (Bonferroni).
     """
     if first.shape != second.shape or first.ndim != 2 or len(first) < 2:
         raise ValueError(

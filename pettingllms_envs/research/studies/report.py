@@ -8,16 +8,7 @@ from pathlib import Path
 from statistics import fmean
 
 from pettingllms_envs.reports.blocks import Block, Bold, Heading, Items, Paragraph, Picture, Table
-from pettingllms_envs.research.studies import curves, power
-from pettingllms_envs.research.studies.analysis import (
-    Difference,
-    StudyResults,
-    differences,
-    inconsistencies,
-    named_differences,
-    read_results,
-    tuned,
-)
+from pettingllms_envs.research.studies import analysis, curves, power
 from pettingllms_envs.research.studies.results import CellResult, label
 
 
@@ -27,10 +18,10 @@ def of_folder(folder: Path) -> list[Block]:
     Raises:
         ValueError: It has no study, or a damaged file.
     """
-    return list(blocks(read_results(folder)))
+    return list(blocks(analysis.read_results(folder)))
 
 
-def blocks(results: StudyResults) -> Iterator[Block]:
+def blocks(results: analysis.StudyResults) -> Iterator[Block]:
     """The report from its title to the tuning."""
     outline = results.outline
     more = [seed for seed in outline.most_seeds if seed not in outline.seeds]
@@ -48,7 +39,7 @@ def blocks(results: StudyResults) -> Iterator[Block]:
             f"{len(missing)} of {len(outline.cells())} runs are not finished, {missing[0]} among them. What is "
             "shown is of the others."
         )
-    if broken := inconsistencies(results):
+    if broken := analysis.inconsistencies(results):
         yield Items(broken)
     for kind in KINDS:
         if getattr(outline, kind):
@@ -80,11 +71,11 @@ KINDS = ("primary", "secondary")
 COLUMNS = ("difference", "over seeds", "over seeds and instances", "p", "each seed", "verdict")
 
 
-def _named(results: StudyResults, kind: str) -> Iterator[Block]:
+def _named(results: analysis.StudyResults, kind: str) -> Iterator[Block]:
     """What the study was made for, or else was named beforehand."""
     outline = results.outline
     comparisons = getattr(outline, kind)
-    found, named = named_differences(results, comparisons), len(comparisons)
+    found, named = analysis.named_differences(results, comparisons), len(comparisons)
     corrected = f", so that those of all {named} hold together with 95% (Bonferroni)" if named > 1 else ""
     yield Paragraph(
         "One method less another, in points of success, as named in the digest of each of these runs. "
@@ -113,7 +104,7 @@ def _comparisons(number: int, kind: str = "") -> str:
     return f"{number} {kind}comparison{'' if number == 1 else 's'}"
 
 
-def _environment(results: StudyResults, environment: str) -> Iterator[Block]:
+def _environment(results: analysis.StudyResults, environment: str) -> Iterator[Block]:
     outline = results.outline
     finished = {
         method: results.evaluation[environment, method]
@@ -130,7 +121,7 @@ def _environment(results: StudyResults, environment: str) -> Iterator[Block]:
         return
     head = ("method", "success", "each seed", "tokens", "steps", *used, seconds, "setting")
     yield Table(head, rows, left=(len(head) - 1,))
-    found = differences(results, environment)
+    found = analysis.differences(results, environment)
     columns = COLUMNS[:-1] if outline.secondary else COLUMNS
     if found:
         first, confidence = outline.reference, f"{100 * found[0].comparison.confidence:.1f}%"
@@ -166,7 +157,7 @@ def _environment(results: StudyResults, environment: str) -> Iterator[Block]:
         )
 
 
-def has_curves(results: StudyResults, environment: str) -> bool:
+def has_curves(results: analysis.StudyResults, environment: str) -> bool:
     """Whether runs of the environment were evaluated during training."""
     names = results.outline.methods[environment]
     return any(result.curve for name in names for result in results.evaluation.get((environment, name), ()))
@@ -190,7 +181,7 @@ def _method_row(method: str, results: Sequence[CellResult], *, of_cpu: bool, use
     ]
 
 
-def _difference_row(difference: Difference) -> list[str]:
+def _difference_row(difference: analysis.Difference) -> list[str]:
     """A text for each of `COLUMNS`."""
     comparison = difference.comparison
     return [
@@ -208,7 +199,7 @@ def _interval(ends: tuple[float, float]) -> str:
     return f"[{100 * max(ends[0], -1.0):+.1f}, {100 * min(ends[1], 1.0):+.1f}]"
 
 
-def _in_words(difference: Difference) -> str:
+def _in_words(difference: analysis.Difference) -> str:
     comparison, reference, method = difference.comparison, difference.first, difference.method
     low = min(comparison.student[0], comparison.bootstrap[0])
     high = max(comparison.student[1], comparison.bootstrap[1])
@@ -223,7 +214,7 @@ def _in_words(difference: Difference) -> str:
     )
 
 
-def _fidelity(results: StudyResults) -> Iterator[Block]:
+def _fidelity(results: analysis.StudyResults) -> Iterator[Block]:
     yield Paragraph(
         "Rank correlation of each method's advantages with counterfactual ones, which are estimated by playing every "
         "candidate to the end several times, with the policies that training starts from and with the rewards of "
@@ -251,7 +242,7 @@ def _fidelity(results: StudyResults) -> Iterator[Block]:
     yield Table(head, rows, left=(1,))
 
 
-def _tuning(results: StudyResults) -> Iterator[Block]:
+def _tuning(results: analysis.StudyResults) -> Iterator[Block]:
     outline = results.outline
     tuning = outline.tuning
     assert tuning is not None
@@ -272,7 +263,7 @@ def _tuning(results: StudyResults) -> Iterator[Block]:
             own = {setting: results.tuning.get((environment, method, setting), ()) for setting in settings}
             if not any(own.values()):
                 continue
-            place = tuned(results, environment, method)
+            place = analysis.tuned(results, environment, method)
             if place in (0, len(own) - 1) and len(own) > 2:
                 at_ends.append(f"{method} in {environment}")
             best = None if place is None else settings[place]

@@ -56,7 +56,6 @@ class Cell:
         return "/".join(self.parts)
 
     def path(self, results: Path) -> Path:
-        """Its file in the folder of results."""
         return results.joinpath(*self.parts[:-1]) / f"{self.seed}.json"
 
 
@@ -111,7 +110,6 @@ class Fidelity:
     """How well a method's advantages agree with counterfactual ones, see `credit_fidelity` of the trainer's study.
 
     Args:
-        config, digest: As in `CellResult`.
         correlation: Rank correlation of the scheme's advantages with counterfactual ones, in [-1, 1]. `None` if all
             of the scheme's advantages are equal.
         interval: Of the correlation, at 95%, by a bootstrap over decisions.
@@ -258,11 +256,7 @@ def save(result: CellResult | Fidelity, results: Path) -> Path:
 
 
 def read(path: Path, kind: type[AnyResult]) -> AnyResult:
-    """A result that was saved.
-
-    Raises:
-        ValueError: The file has another content.
-    """
+    """A result that was saved."""
     try:
         content = json.loads(files.read_json_text(path, "utf-8"))
         return kind(**{**content, "cell": Cell(**content["cell"])})
@@ -274,11 +268,7 @@ def read(path: Path, kind: type[AnyResult]) -> AnyResult:
 
 
 def read_all(results: Path, phase: str, kind: type[AnyResult]) -> Iterator[AnyResult]:
-    """All results of a phase, in the order of their paths.
-
-    Raises:
-        ValueError: A file is damaged, or does not lie where the run that it names has its result, as a copy.
-    """
+    """All results of a phase, in the order of their paths."""
     for path in sorted((results / phase).rglob("*.json")):
         found = read(path, kind)
         if found.cell.path(results) != path:
@@ -296,11 +286,7 @@ def save_outline(outline: Outline, results: Path) -> None:
 
 
 def read_outline(results: Path) -> Outline:
-    """What was planned.
-
-    Raises:
-        ValueError: The folder has no study.
-    """
+    """What was planned."""
     path = results / OUTLINE
     if not path.is_file():
         raise ValueError(

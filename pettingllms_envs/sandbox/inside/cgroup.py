@@ -24,7 +24,6 @@ class Group:
 
     Args:
         version: 1 or 2, of the kernel's interface.
-        folder: Where it is.
         procs: To be written to: who writes `0` is moved in.
         limits: To be written to, in this order, with the most bytes.
         events: Has a line `oom_kill N`.
@@ -37,7 +36,6 @@ class Group:
     events: int
 
     def enter(self) -> None:
-        """Move this process into the group."""
         os.write(self.procs, b"0")
 
     def limit(self, memory: int) -> None:
@@ -62,7 +60,6 @@ class Group:
         return 0
 
     def remove(self) -> None:
-        """Remove the group, whose processes have ended."""
         for fd in (self.procs, *self.limits, self.events):
             os.close(fd)
         deadline = time.monotonic() + _GONE_SECONDS

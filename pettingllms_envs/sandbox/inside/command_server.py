@@ -38,7 +38,6 @@ class Runner:
 
     Args:
         sock: Takes jobs, and gives the record of each.
-        job: The first job that it runs.
     """
 
     def __init__(self, pid: int, sock: socket.socket, job: Job) -> None:

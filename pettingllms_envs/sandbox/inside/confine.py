@@ -30,7 +30,6 @@ class Confinement:
 
     Args:
         namespaces: `""`, `"root"` (made with CAP_SYS_ADMIN) or `"user"` (in a user namespace of its own).
-        landlock: Whether Landlock hides the file system.
         uid: The user and group that jobs become, or None if they stay who they are.
         become_early: Become `uid` before everything else, and so go on as any unprivileged user would.
         base: The interpreter's prefix: the working directory, relative to which its files are found.

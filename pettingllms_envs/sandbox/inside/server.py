@@ -16,26 +16,10 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from . import job as jobs
+from . import wire
 from .cgroup import Group
 from .confine import Confinement
 from .watch import MOST_PROCESSES, UNBOUNDED, Bounds, Watch
-from .wire import (
-    DONE,
-    ENDED,
-    FAULT,
-    FORGED,
-    LEFTOVER,
-    MEMORY,
-    READY,
-    RECORD,
-    SKIPPED,
-    WALL,
-    Job,
-    Progress,
-    Record,
-    receive_job,
-    send_frame,
-)
 
 
 SETUP_SECONDS = 20.0
@@ -69,29 +53,31 @@ def serve(
     server = Server(sock, confinement, address_space, child_died, watch, group)
     while True:
         try:
-            job, files = receive_job(sock)
+            job, files = wire.receive_job(sock)
         except EOFError:
             os._exit(0)
         records = _run(server, job, files)
         for fd in files:
             os.close(fd)
-        send_frame(sock, b"".join(RECORD.pack(*record) for record in records))
+        wire.send_frame(sock, b"".join(wire.RECORD.pack(*record) for record in records))
 
 
-def _run(server: Server, job: Job, files: list[int]) -> list[Record]:
+def _run(server: Server, job: wire.Job, files: list[int]) -> list[wire.Record]:
     """The record of each test; a new process wherever one ended before its time."""
-    records: list[Record] = []
-    progress = Progress()
+    records: list[wire.Record] = []
+    progress = wire.Progress()
     stop = False
     while progress.test < job.num_tests and not stop:
         for record in _process(server, job, files, progress):
             records.append(record)
-            stop = record.kind in (FAULT, FORGED) or job.stops_after(record, progress)
+            stop = record.kind in (wire.FAULT, wire.FORGED) or job.stops_after(record, progress)
             progress = progress.after(record)
-    return records + [Record(SKIPPED, index, 0, 0.0, 0.0, 0, 0) for index in range(progress.test, job.num_tests)]
+    return records + [
+        wire.Record(wire.SKIPPED, index, 0, 0.0, 0.0, 0, 0) for index in range(progress.test, job.num_tests)
+    ]
 
 
-def _process(server: Server, job: Job, files: list[int], progress: Progress) -> list[Record]:
+def _process(server: Server, job: wire.Job, files: list[int], progress: wire.Progress) -> list[wire.Record]:
     """The records of the tests that one process got through, at least one."""
     # Not a pipe: a process may open the other end of its own pipe in /proc/self/fd, and read what is meant for us.
     ours, theirs = socket.socketpair()
@@ -124,30 +110,30 @@ def _process(server: Server, job: Job, files: list[int], progress: Progress) -> 
 class _Heard:
     """What a job's process has said. It is honest, unless it runs the tests itself: then it may say anything."""
 
-    def __init__(self, job: Job, progress: Progress) -> None:
+    def __init__(self, job: wire.Job, progress: wire.Progress) -> None:
         self.job, self.progress = job, progress
-        self.records: list[Record] = []
+        self.records: list[wire.Record] = []
         self.ready = self.over = self.forged = False
         self._pending = b""
 
     def take(self, data: bytes) -> bool:
         """Hear a piece of what it writes; whether a record was complete: a byte now and then earns no more time."""
         self._pending += data
-        complete = len(self._pending) >= RECORD.size
-        while len(self._pending) >= RECORD.size and not self.forged:
-            self._take(Record._make(RECORD.unpack_from(self._pending)))
-            self._pending = self._pending[RECORD.size :]
+        complete = len(self._pending) >= wire.RECORD.size
+        while len(self._pending) >= wire.RECORD.size and not self.forged:
+            self._take(wire.Record._make(wire.RECORD.unpack_from(self._pending)))
+            self._pending = self._pending[wire.RECORD.size :]
         return complete
 
-    def _take(self, record: Record) -> None:
+    def _take(self, record: wire.Record) -> None:
         if self.over:
             self.forged = True
-        elif record.kind == FAULT and not (self.ready and self.job.in_process):
+        elif record.kind == wire.FAULT and not (self.ready and self.job.in_process):
             self.records.append(record)
             self.over = True
-        elif record.kind == READY and not self.ready:
+        elif record.kind == wire.READY and not self.ready:
             self.ready = True
-        elif record.kind == DONE and self.records:
+        elif record.kind == wire.DONE and self.records:
             self.over = True
         elif self.ready and self._likely(record):
             self.records.append(record)
@@ -155,12 +141,12 @@ class _Heard:
         else:
             self.forged = True
 
-    def _likely(self, record: Record) -> bool:
+    def _likely(self, record: wire.Record) -> bool:
         if record.test != self.progress.test or record.test >= self.job.num_tests or record.waited != 0.0:
             return False
         if not self.job.in_process:
-            return record.kind in (ENDED, LEFTOVER, MEMORY)
-        exited = record.kind == ENDED and record.status & ~0xFF00 == 0
+            return record.kind in (wire.ENDED, wire.LEFTOVER, wire.MEMORY)
+        exited = record.kind == wire.ENDED and record.status & ~0xFF00 == 0
         sane = 0.0 <= record.cpu < math.inf and 0.0 <= record.wall < math.inf
         return exited and sane and max(record.num_output, record.num_errors) < 1 << 40
 
@@ -194,7 +180,7 @@ class Clock:
         return True
 
 
-def _watch(server: Server, heard: _Heard, pid: int, read: int, files: list[int]) -> list[Record]:
+def _watch(server: Server, heard: _Heard, pid: int, read: int, files: list[int]) -> list[wire.Record]:
     """Listen to a job's process until it is dead, and everything with it; kill it when its time is over."""
     poll = select.poll()
     poll.register(server.sock, 0)  # only to hear that the trainer is gone
@@ -209,7 +195,7 @@ def _watch(server: Server, heard: _Heard, pid: int, read: int, files: list[int])
             continue
         if left <= 0 or heard.forged or server.watch.exceeded:
             kill(pid)
-            kind = FORGED if heard.forged else server.watch.exceeded or (WALL if heard.ready else FAULT)
+            kind = wire.FORGED if heard.forged else server.watch.exceeded or (wire.WALL if heard.ready else wire.FAULT)
             cpu = max(0.0, jobs.time_of_children() - before - sum(record.cpu for record in heard.records))
             return _with_the_end(heard, kind, 0, 0.0 if heard.forged else cpu, clock.elapsed(), files, clock.waited)
         events = dict(poll.poll(left * 1000))
@@ -235,15 +221,15 @@ def _watch(server: Server, heard: _Heard, pid: int, read: int, files: list[int])
     # A process that runs the tests itself may lie about each test's time, but not about the time of all.
     cpu = max(0.0, usage.ru_utime + usage.ru_stime - sum(record.cpu for record in heard.records))
     if heard.forged:
-        return _with_the_end(heard, FORGED, status, 0.0, 0.0, files)
+        return _with_the_end(heard, wire.FORGED, status, 0.0, 0.0, files)
     if heard.over:
         if heard.job.in_process:
             heard.records[-1] = heard.records[-1]._replace(cpu=heard.records[-1].cpu + cpu)
         return heard.records
     # It died in a test, or, if it makes a process for each, while it compiled the program.
-    kind = LEFTOVER if left_something else ENDED
+    kind = wire.LEFTOVER if left_something else wire.ENDED
     if not heard.ready or (not heard.job.in_process and not os.WIFSIGNALED(status)):
-        kind = FAULT
+        kind = wire.FAULT
     return _with_the_end(heard, kind, status, cpu, clock.elapsed(), files)
 
 
@@ -254,18 +240,18 @@ def _cpu(pid: int) -> float:
 
 def _with_the_end(
     heard: _Heard, kind: int, status: int, cpu: float, wall: float, files: list[int], waited: float = 0.0
-) -> list[Record]:
+) -> list[wire.Record]:
     """All records, and that of the test that the process died in: where all share one, with the output up to then."""
     _, results, errors = files
     if heard.progress.test == heard.job.num_tests:
         # There is no such test. An honest process says DONE after the last record, and ends; a killed one cannot.
-        kind = FORGED if heard.job.in_process else FAULT
+        kind = wire.FORGED if heard.job.in_process else wire.FAULT
         return [*heard.records[:-1], heard.records[-1]._replace(kind=kind)]
     num_output = num_errors = 0
     if heard.job.in_process:
         num_output = max(0, os.fstat(results).st_size - heard.progress.num_output)
         num_errors = max(0, os.fstat(errors).st_size - heard.progress.num_errors)
-    return [*heard.records, Record(kind, heard.progress.test, status, cpu, wall, num_output, num_errors, waited)]
+    return [*heard.records, wire.Record(kind, heard.progress.test, status, cpu, wall, num_output, num_errors, waited)]
 
 
 def kill(pid: int) -> None:

@@ -79,8 +79,7 @@ class Watch:
         return self._exceeded
 
     def waited(self, most_cpu: float) -> float:
-        """Seconds that a program was ready to run and others on the machine had the cores; see the function
-        `waited`."""
+        """Seconds that a program was ready to run while others had the cores; see the function `waited`."""
         self._channel.send(_MESSAGE.pack(_WAITED, self._job, most_cpu, 0.0, 0.0))
         while True:
             kind, value = self._receive()

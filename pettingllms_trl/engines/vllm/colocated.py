@@ -178,8 +178,7 @@ class ColocatedVllm(VllmEngine):
         """See `WeightSync`.
 
         vLLM computes a scored prompt from its first token on: keys and values that it has kept are not read
-        (`SamplingParams.skip_reading_prefix_cache`), and log-probabilities are of the logits as they are, whatever
-        the temperature.
+        (`SamplingParams.skip_reading_prefix_cache`), and log-probabilities are of the logits at any temperature.
 
         Raises:
             StaleWeights: Requests are in flight, or the engine used other weights than the policy's.

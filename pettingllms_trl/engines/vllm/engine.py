@@ -23,8 +23,7 @@ class VllmEngine(ABC):
     """See `pettingllms_trl.records.PolicyEngine`.
 
     Args:
-        adapters: Configuration, as PEFT resolved it, of each policy that is an adapter. Other policies are the model
-            itself.
+        adapters: Configuration, as PEFT resolved it, of each policy that is an adapter; others are the model itself.
         folder: Folder to which weights are written for vLLM to read.
     """
 
@@ -49,7 +48,6 @@ class VllmEngine(ABC):
 
     @property
     def versions(self) -> Mapping[str, int]:
-        """See `WeightSync`."""
         return self._versions
 
     def load(self, policy: str, state: NamedTensors, version: int) -> None:

@@ -7,7 +7,7 @@ policy).
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -155,15 +155,12 @@ def _on_servers(
     from pettingllms_trl.engines.vllm.server import VllmServer
 
     open_transfer = None
-    if args.vllm_weight_transfer == "nccl" and _trains_whole_model(group, options["adapters"]):
+    trains_whole = any(each.is_trained and each.name not in options["adapters"] for each in group.policies)
+    if args.vllm_weight_transfer == "nccl" and trains_whole:
         from pettingllms_trl.engines.vllm.weight_transfer import NcclTransfer
 
         open_transfer = partial(NcclTransfer, device=args.device, ports=ports, patience=args.vllm_server_timeout)
     return VllmServer(urls, patience=args.vllm_server_timeout, open_transfer=open_transfer, **options)
-
-
-def _trains_whole_model(group: Group, adapters: Collection[str]) -> bool:
-    return any(policy.is_trained and policy.name not in adapters for policy in group.policies)
 
 
 def _colocated(

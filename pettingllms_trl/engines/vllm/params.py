@@ -55,7 +55,6 @@ class VllmParams:
 
     @classmethod
     def of_config(cls, args: GRPOConfig, codecs: Mapping[str, PromptCodec]) -> Self:
-        """The parameters of a configuration."""
         _check(args)
         common = {
             "temperature": args.temperature,

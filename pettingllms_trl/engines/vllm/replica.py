@@ -39,7 +39,6 @@ class VllmReplica:
 
     @property
     def url(self) -> str:
-        """Its URL."""
         return self._server.url
 
     def complete(self, version: AdapterVersion | None, body: Mapping[str, Any], images: Sequence[Image] = ()) -> Any:

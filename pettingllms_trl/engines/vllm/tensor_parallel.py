@@ -30,7 +30,6 @@ class TensorParallelVllm(ColocatedVllm):
 
     @contextmanager
     def rollout(self, name: str) -> Iterator[None]:
-        """See `Engine`."""
         with super().rollout(name):
             try:
                 yield
@@ -48,7 +47,6 @@ class TensorParallelVllm(ColocatedVllm):
         return super().step(timeout)
 
     def follow(self, requests: Sequence[VllmRequest]) -> None:
-        """See `FollowingEngine`."""
         self._add_all(requests)
         super().step()  # the answers are the leader's
 

@@ -39,9 +39,7 @@ class WeightTransfer(Protocol):
         """The name of the weights that were sent last, also where a replica did not take them. `None`: none were."""
         ...
 
-    def send(self, policy: str, number: int, state: NamedTensors) -> None:
-        """Give all replicas new weights."""
-        ...
+    def send(self, policy: str, number: int, state: NamedTensors) -> None: ...
 
     def restore(self, replica: VllmReplica) -> None:
         """Give a replica that was restarted the weights that were sent last."""
@@ -60,7 +58,6 @@ class FileTransfer:
         return None if self._last is None else served_name(self._last)
 
     def send(self, policy: str, number: int, state: NamedTensors) -> None:
-        """See `WeightTransfer`; fails as `VllmReplica.reload` does."""
         before, self._last = self._last, self._store.write_whole(policy, number, state)
         self._on_each(self.restore)
         if before not in (None, self._last):  # which an attempt that failed has left

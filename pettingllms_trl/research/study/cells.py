@@ -56,8 +56,7 @@ def run_cell(run: Run, folder: Path, prepared: Path | None) -> CellResult:
 
     Raises:
         Stopped: A signal ended it.
-        RuntimeError: Training ended before its tokens were spent, or not all of the evaluation's instances could be
-            played.
+        RuntimeError: Training ended before its tokens were spent, or an instance of the evaluation was not played.
     """
     made, output = machine_facts(), folder / "output"
     _discard_other(run, folder)
@@ -188,7 +187,6 @@ class HeldOutCurve(TrainerCallback):
 
     Args:
         points: How often, the start included and the end not, which the evaluation adds.
-        instances: How many of the rows.
     """
 
     def __init__(

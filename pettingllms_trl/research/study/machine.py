@@ -80,7 +80,6 @@ class CpuSeconds(TrainerCallback):
 
     @property
     def total(self) -> float:
-        """Until now."""
         return cpu_time() - self._zero
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

@@ -74,7 +74,6 @@ class Schedule:
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """Start no more jobs."""
         with self._changed:
             self._is_stopped = True
             self._changed.notify_all()
@@ -128,7 +127,6 @@ class Worker:
         return self._process
 
     def stop(self) -> None:
-        """Tell it to save its work and end."""
         with self._lock:
             self._is_stopped = True
             if self._process is not None and self._process.poll() is None:

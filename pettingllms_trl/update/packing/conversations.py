@@ -34,7 +34,6 @@ class Size:
 
     Args:
         group: Identifies the sequences with the same prompt.
-        prompt, completion: Numbers of tokens.
         later: Numbers of the prompts that begin with this one, its own first. Empty if no
             prompt goes on from another.
         onward: Numbers of the prompts that begin with this one and the completion.

@@ -69,7 +69,6 @@ def cheapest(sizes: Sequence[Size], token_price: float, *, among: Sequence[Way] 
 
     Args:
         token_price: Of the model and the device, in pairs of query and key.
-        among: The ways to choose from.
     """
     by_prompt = arrange(sizes, by_conversation=False)
     if max(map(PROMPT, sizes)) == 1:  # there is nothing to share

@@ -61,7 +61,6 @@ class Packed:
 
     Args:
         ids, positions, labels: (1, T) tokens, their positions in their sequences, and the tokens that they predict.
-        layout: Which token sees which.
         target_positions: (N,) positions in the row that predict a token of a completion.
         targets: (N,) index of that token in the completions' (B, C), flattened.
         shape: Shape of the completions, (B, C).
@@ -105,8 +104,7 @@ def pack(
     """Pack padded sequences into one row without padding.
 
     Args:
-        ids: (B, P + C) prompts, padded on the left, and completions, padded on the right. The host waits for those
-            that it does not have.
+        ids: (B, P + C) prompts, padded left, and completions, padded right. The host waits for those that it lacks.
         mask: (B, P + C) 1 for tokens, 0 for padding. Every prompt has a token; a completion may have none.
         width: C.
         device: Of the packed row, which is moved there at once. `None`: that of `ids`.

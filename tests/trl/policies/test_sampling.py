@@ -110,7 +110,7 @@ def test_what_a_team_cannot_meet_is_refused(
 ) -> None:
     args = MultiAgentGRPOConfig(str(tmp_path), use_cpu=True, bf16=False, **options)
     with pytest.raises(ValueError, match=message):
-        check(args, parse(given), route(policies, AGENTS))
+        check(parse(given), route(policies, AGENTS), args.temperature)
 
 
 def test_partners_who_do_not_learn_may_share_weights_at_different_temperatures() -> None:

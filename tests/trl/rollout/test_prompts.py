@@ -14,9 +14,9 @@ import pytest
 
 from pettingllms_envs import plan_path_v0
 from pettingllms_envs.observations import PNG, Image
-from pettingllms_trl.records import Completion, Decision, Episode, Prompt, Request, Sampled
+from pettingllms_trl.records import HISTORIES, Completion, Decision, Episode, Prompt, Request, Sampled
 from pettingllms_trl.rollout import Rollout
-from pettingllms_trl.rollout.prompts import HISTORIES, agents_with_history, check_conversations, num_restarted
+from pettingllms_trl.rollout.prompts import agents_with_history, check_conversations, num_restarted
 from plays import play
 from schedules import Dawdlers, Patient, Tidal, Whimsical
 from third_party import Relay
@@ -315,6 +315,6 @@ def test_prompts_have_one_key_if_a_model_cannot_tell_them_apart(one: Prompt, oth
 
 def test_the_table_of_histories_says_what_the_modes_are() -> None:
     page = (Path(__file__).parents[3] / "docs" / "options.md").read_text("utf-8")
-    rows = [f'| `"{name}"` | {mode.prompt} | {mode.where} |' for name, mode in HISTORIES.items()]
+    rows = [f'| `"{name}"` | {prompt} | {where} |' for name, (prompt, where, _) in HISTORIES.items()]
     assert "\n".join(rows) in page
-    assert [name for name, mode in HISTORIES.items() if mode.keeps_turns] == ["conversation"]
+    assert [name for name, (_, _, keeps_turns) in HISTORIES.items() if keeps_turns] == ["conversation"]

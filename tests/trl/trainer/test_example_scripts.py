@@ -143,3 +143,19 @@ def test_what_is_paid_later_is_learned_by_every_scheme_but_the_one_that_compares
             share = example["train"](sampling, credit, options, steps=60)
         assert share["closer_0"] > 0.9, name
         assert share["caller_0"] < 0.1 if name == "at_grpo" else share["caller_0"] > 0.9, name
+
+
+def test_reinforce_on_a_gymnasium_id_needs_nothing_of_this_package(capsys: pytest.CaptureFixture[str]) -> None:
+    example = runpy.run_path(str(EXAMPLES / "gymnasium_reinforce.py"))
+    (_, untrained), (step, _) = example["train"](seed=0, num_steps=1, every=1, num_held_out=64)
+    assert step == 1
+    assert 0 < untrained < 0.5  # one of four moves at random, eight times
+    assert capsys.readouterr().out.startswith("seed 0, 0 updates: success ")
+    assert "pettingllms_trl" not in (EXAMPLES / "gymnasium_reinforce.py").read_text("utf-8")
+
+
+@pytest.mark.slow
+def test_reinforce_on_a_gymnasium_id_learns() -> None:
+    example = runpy.run_path(str(EXAMPLES / "gymnasium_reinforce.py"))
+    (_, untrained), (_, trained) = example["train"](seed=0, num_steps=50, every=50)
+    assert trained > untrained + 0.3  # 18.6% and 69.1% in docs/results.md

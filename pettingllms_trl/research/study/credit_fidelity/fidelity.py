@@ -184,7 +184,6 @@ class ReplayedEnv(BaseWrapper):
         self._prefixes = prefixes
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
-        """Reset the environment, and step the replies."""
         given = dict(options or {})
         prefix = self._prefixes[given.pop(PREFIX)]
         super().reset(seed=seed, options=given or None)

@@ -36,8 +36,6 @@ class Instances:
     """What is evaluated: a range of seeds of a split.
 
     Args:
-        split: The environment's reset option `split`.
-        first: The first seed.
         last: The one after the last.
     """
 
@@ -54,9 +52,7 @@ class Method:
     """One way to train, or none.
 
     Args:
-        per_environment: Further fields by environment.
         only: The environments it is limited to; `None`: all.
-        trained: Whether it is trained, or evaluated as it is.
         guesser: Whether it is the best of the task's policies that do not read, see `guesser.py`; it has no model.
         supervised: How it imitates demonstrations instead, see `supervision.py`: `demonstrations`, and `tokens` of
             replies or `instances`. `None`: it does not.
@@ -133,14 +129,11 @@ class Study:
 
     Args:
         base: Fields of a `pettingllms train` configuration.
-        environments: Further fields by environment.
         methods: By name, in the order of the report.
         reference: The method that others are compared with.
         compare: The methods that it is compared with; the fewer they are, the narrower are the intervals.
-        tokens: Budget of a run, in generated tokens.
         tuning: How settings are chosen; `None`: they are not.
         prepare: A command that makes models, run once for each folder; `None`: nothing is made.
-        fidelity: How credit fidelity is measured.
         spread: See `pettingllms_envs.research.studies.power`.
         curve_points: How often a run is evaluated before and during training, for the curves.
         curve_instances: On how many of the evaluation's instances.

@@ -38,15 +38,7 @@ from pettingllms_envs import recorded_settings
 from pettingllms_envs.research.studies.results import Cell, label
 from pettingllms_envs.settings import STRICT_FORMAT
 from pettingllms_trl.config_files import read
-from pettingllms_trl.research.study.plans.plan import (
-    GUESSER_FIELDS,
-    FidelityOptions,
-    Instances,
-    Method,
-    Study,
-    Tuning,
-    merged,
-)
+from pettingllms_trl.research.study.plans import plan
 from pettingllms_trl.research.study.plans.primary import named_of, primary_seeds_of
 from pettingllms_trl.research.study.plans.study_values import check_known, flag, mapping, name_of, positive, seeds_of
 
@@ -71,7 +63,7 @@ TOP = {
 }
 
 
-def read_study(path: Path) -> Study:
+def read_study(path: Path) -> plan.Study:
     """The study that a file describes.
 
     Raises:
@@ -80,20 +72,20 @@ def read_study(path: Path) -> Study:
     return _with_reading(study_of(read(path, named="the study is").values, name=path.stem))
 
 
-def _with_reading(study: Study) -> Study:
+def _with_reading(study: plan.Study) -> plan.Study:
     """The study, each of whose environments says how replies are read, so that the files of its runs do."""
     environments = {}
     for name, own in study.environments.items():
-        fields = merged(study.base, own)
+        fields = plan.merged(study.base, own)
         settings = fields.get("env_kwargs", {})
         if "env_id" in fields and STRICT_FORMAT not in settings:
             said = recorded_settings(fields["env_id"], settings, strict=False, trusted=True)
-            own = merged(own, {"env_kwargs": {key: said[key] for key in said if key == STRICT_FORMAT}})
+            own = plan.merged(own, {"env_kwargs": {key: said[key] for key in said if key == STRICT_FORMAT}})
         environments[name] = own
     return replace(study, environments=environments)
 
 
-def study_of(content: Any, *, name: str) -> Study:
+def study_of(content: Any, *, name: str) -> plan.Study:
     """The study with this content; `name` is the default for its own. Raises as `read_study` does."""
     given = mapping("the file", content)
     check_known("the study", given, TOP)
@@ -126,7 +118,7 @@ def study_of(content: Any, *, name: str) -> Study:
     seeds = seeds_of("seeds", given["seeds"])
     here = {each: [name for name, method in methods.items() if method.is_in(each)] for each in environments}
     primary, secondary = named_of(given, here)
-    study = Study(
+    study = plan.Study(
         name=name_of("name", given.get("name", name)),
         base=base,
         environments=environments,
@@ -151,7 +143,7 @@ def study_of(content: Any, *, name: str) -> Study:
     return study
 
 
-def _check_apart(study: Study) -> None:
+def _check_apart(study: plan.Study) -> None:
     """Raise `ValueError` if instances or seeds that are reported were trained or tuned on."""
     tuning = study.tuning
     tuned = set() if tuning is None else {*tuning.seeds, *tuning.primary_seeds}
@@ -186,7 +178,7 @@ def _check_apart(study: Study) -> None:
                 )
 
 
-def _method(name: str, given: Any, environments: Mapping[str, Any]) -> Method:
+def _method(name: str, given: Any, environments: Mapping[str, Any]) -> plan.Method:
     where = f"methods.{name}"
     fields = dict(mapping(where, {} if given is None else given))
     only, own = fields.pop("only", None), fields.pop("per_environment", {})
@@ -203,13 +195,13 @@ def _method(name: str, given: Any, environments: Mapping[str, Any]) -> Method:
             raise ValueError(
                 f"{where} names {named!r}; expected an environment of the study: {', '.join(environments)}."
             )
-    unused = {name for each in (fields, *own.values()) for name in each if name not in GUESSER_FIELDS}
+    unused = {name for each in (fields, *own.values()) for name in each if name not in plan.GUESSER_FIELDS}
     if guesser and (trained or unused):
         raise ValueError(
             f"{where} is a guesser and has {', '.join(sorted(unused)) or 'trained: true'}; expected no more than "
-            f"{', '.join(GUESSER_FIELDS)}, as it has no model. Leave the others out."
+            f"{', '.join(plan.GUESSER_FIELDS)}, as it has no model. Leave the others out."
         )
-    return Method(
+    return plan.Method(
         fields=_fields(where, fields),
         per_environment=own,
         only=None if only is None else tuple(only),
@@ -248,7 +240,7 @@ def _compare(given: Any, reference: str, methods: Mapping[str, Any]) -> tuple[st
     return tuple(given)
 
 
-def _tuning(given: Any, tokens: int, evaluation: Instances, methods: Mapping[str, Method]) -> Tuning:
+def _tuning(given: Any, tokens: int, evaluation: plan.Instances, methods: Mapping[str, plan.Method]) -> plan.Tuning:
     given = mapping("tuning", given)
     check_known("tuning", given, {"vary", "per_method", "seeds", "primary_seeds", "split", "instances", "tokens"})
     vary, per_method = given.get("vary", {}), mapping("tuning.per_method", given.get("per_method", {}))
@@ -267,7 +259,7 @@ def _tuning(given: Any, tokens: int, evaluation: Instances, methods: Mapping[str
             f"tuning.primary_seeds is {[*more]}; expected those of tuning.seeds, {[*seeds]}, and more, for the "
             "methods that primary comparisons name. Add them."
         )
-    return Tuning(
+    return plan.Tuning(
         settings=_settings("tuning.vary", vary),
         per_method={name: _settings(f"tuning.per_method.{name}", own, vary) for name, own in per_method.items()},
         seeds=seeds,
@@ -292,7 +284,7 @@ def _settings(where: str, given: Any, others: Mapping[str, Any] | None = None) -
     return settings
 
 
-def _instances(where: str, given: Any) -> Instances:
+def _instances(where: str, given: Any) -> plan.Instances:
     given = mapping(where, given)
     check_known(where, given, {"split", "instances"})
     split, instances = given.get("split"), given.get("instances")
@@ -304,15 +296,15 @@ def _instances(where: str, given: Any) -> Instances:
             f"{where} has split {split!r} and instances {instances!r}; expected the name of a split, and how many "
             f"instances, or the first seed and the one after the last. Write {where}: {{split: test, instances: 500}}."
         )
-    return Instances(split=split, first=instances[0], last=instances[1])
+    return plan.Instances(split=split, first=instances[0], last=instances[1])
 
 
-def _fidelity(given: Any) -> FidelityOptions:
+def _fidelity(given: Any) -> plan.FidelityOptions:
     given = mapping("fidelity", given)
     check_known("fidelity", given, {"decisions", "continuations", "seed"})
     for name in ("decisions", "continuations"):
         positive(f"fidelity.{name}", given.get(name, 2), least=2)
-    return FidelityOptions(**given)
+    return plan.FidelityOptions(**given)
 
 
 def _spread(given: Any) -> float:
