@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from pettingllms_envs.core import Parts
-from pettingllms_envs.features import CountedReply
 from pettingllms_envs.observations import Limits, Prompt
 from pettingllms_envs.programs.dialects import RequestError
 from pettingllms_envs.programs.rewards import PRINTED
+from pettingllms_envs.replies.counted import CountedReply
 
 
 FIRST_WAIT, LONGEST_WAIT = 0.02, 1.0

@@ -22,7 +22,7 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
-from pettingllms_envs.replies.reading import counts_of, warning_of
+from pettingllms_envs.replies.reading_counts import counts_of, warning_of
 from pettingllms_trl.credit import Advantages
 from pettingllms_trl.credit.delayed_rewards import REMEDIES
 from pettingllms_trl.credit.statistics import GroupStatistics, group_statistics, name_in

@@ -43,11 +43,9 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from pettingllms_envs.bounds import BlindPolicy
 from pettingllms_envs.core import SPLITS, ToolResult, ToolSpec, Unreadable, check_choice, check_whole
-from pettingllms_envs.environments.archives.blind import blind_policies
 from pettingllms_envs.environments.archives.world import (
     ARCHIVES,
     STEPS,
@@ -60,8 +58,12 @@ from pettingllms_envs.environments.archives.world import (
     world_of,
 )
 from pettingllms_envs.instances import seeded
-from pettingllms_envs.replies import match_last_line
+from pettingllms_envs.replies.moves import match_last_line
 from pettingllms_envs.tasks.base import OpenTask
+
+
+if TYPE_CHECKING:
+    from pettingllms_envs.bounds import BlindPolicy
 
 
 SEARCH, SAY, ANSWER = "search", "say", "answer"
@@ -69,7 +71,7 @@ MOST_QUERY, MOST_ANSWER = 64, 60
 """Characters of a query, after which it is cut, and of an answer."""
 
 TOOLS = {f"archive_{archive}": archive for archive in ARCHIVES}
-"""The tools of the task, see `features.HasTools`: a search in each archive."""
+"""The tools of the task, see `teams.designs.HasTools`: a search in each archive."""
 
 _LINE = re.compile(rf"({SEARCH}|{SAY}|{ANSWER}):(.*)", re.I)
 
@@ -161,6 +163,8 @@ class Archives(OpenTask[ArchivesState]):
 
     @property
     def blind_policies(self) -> Mapping[str, BlindPolicy]:
+        from pettingllms_envs.environments.archives.blind import blind_policies  # only checks ask for them
+
         return blind_policies(self.facts)
 
     def look_alikes(self, state: ArchivesState, settings: Mapping[str, Any]) -> Sequence[Archives]:

@@ -27,7 +27,7 @@ from pettingllms_envs.datasets.problems import MathProblem
 from pettingllms_envs.graders import math
 from pettingllms_envs.instances import seeded
 from pettingllms_envs.quoting import quote_headings, quote_inline
-from pettingllms_envs.replies import last_line
+from pettingllms_envs.replies.moves import last_line
 from pettingllms_envs.tasks.data import DataTask
 
 

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from pettingllms_envs.core import UNREADABLE_PENALTY, Executor, Role, Unreadable
-from pettingllms_envs.replies import PYTHON, only_program, read_blocks
+from pettingllms_envs.replies.fences import PYTHON, only_program, read_blocks
 from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
 from pettingllms_envs.teams.tools import check_executor, importable, packages, ran, shown
 

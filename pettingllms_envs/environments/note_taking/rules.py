@@ -44,7 +44,7 @@ from pettingllms_envs.bounds import BlindPolicy, Memory, always
 from pettingllms_envs.core import SPLITS, Unreadable, check_choice, check_whole
 from pettingllms_envs.environments.note_taking.bound import count_notes, counting_bound
 from pettingllms_envs.instances import seeded
-from pettingllms_envs.replies import match_last_line
+from pettingllms_envs.replies.moves import match_last_line
 from pettingllms_envs.tasks.base import OpenTask
 
 

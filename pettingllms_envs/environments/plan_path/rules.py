@@ -23,11 +23,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from pettingllms_envs.boards import Tile
 from pettingllms_envs.core import SPLITS, check_choice
 from pettingllms_envs.environments.plan_path import generator
 from pettingllms_envs.environments.plan_path.grid import PlanPathState, neighbours_of, within
 from pettingllms_envs.environments.plan_path.text import picture, read_board, way_to, words_of
-from pettingllms_envs.features import Tile
 from pettingllms_envs.instances import seeded
 from pettingllms_envs.tasks.grid import BUMP, STEP, MovesTask
 

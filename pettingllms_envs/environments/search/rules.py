@@ -34,10 +34,10 @@ from pettingllms_envs.core import Unreadable, check_whole
 from pettingllms_envs.environments.search.questions import MAX_ANSWER, QuestionProblem
 from pettingllms_envs.graders.short_answers import exact_match, f1
 from pettingllms_envs.quoting import quote_inline
-from pettingllms_envs.replies import match_last_line
-from pettingllms_envs.retrieval import Passage, Retriever
+from pettingllms_envs.replies.moves import match_last_line
 from pettingllms_envs.retrieval.corpora import corpus_digest, corpus_index
 from pettingllms_envs.retrieval.local import DenseIndex, PassageIndex, sentence_encoder
+from pettingllms_envs.retrieval.passages import Passage, Retriever
 from pettingllms_envs.tasks.data import DataTask
 
 
