@@ -34,7 +34,7 @@ from pettingllms_envs.environments.sql.rules import Sql, SqlState
 from pettingllms_envs.environments.sql.writers import ExplorerWriter, LinkerWriter, SingleWriter, WriterChecker
 from pettingllms_envs.graders.queries import Suite
 from pettingllms_envs.quoting import escape, quote
-from pettingllms_envs.replies import fence
+from pettingllms_envs.replies.fences import fence
 from pettingllms_envs.spaces import ChatText
 from pettingllms_envs.tasks.rows import RowProblem, RowState, RowTask
 from pettingllms_envs.teams.answer_rounds import Ensemble
@@ -225,7 +225,7 @@ ENVIRONMENTS: dict[str, tuple[Callable[[], TextEnv], ...]] = {
     "search.searchers": (made("search"),),
     "mathematics.single_reasoner": (lambda: TextEnv(SingleReasoner(Sums(), tools=True, executor=echo)),),
     "teams.tool_calls": tuple(made("plan_path", role_tools=[ECHO], tool_calls=style) for style in TOOL_CALLS),
-    "teams.proposal": (made("plan_path", workflow="tool_plan", executor=echo),),
+    "teams.tool_plan": (made("plan_path", workflow="tool_plan", executor=echo),),
     "mathematics.tool_reasoner": (lambda: TextEnv(ToolReasoner(Sums(), executor=echo)),),
     "sql.rules": (lambda: TextEnv(SingleWriter(Columns())),),
     "sql.writers": tuple(

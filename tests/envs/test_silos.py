@@ -23,7 +23,7 @@ from pettingllms_envs.environments.archives.world import ARCHIVES, RELATIONS, ar
 from pettingllms_envs.graders.inside.queries import FIRST_STEPS
 from pettingllms_envs.graders.inside.queries import ask as ask_here
 from pettingllms_envs.graders.queries import Graded, _graded
-from pettingllms_envs.replies import fence
+from pettingllms_envs.replies.fences import fence
 from pettingllms_envs.testing import check
 from pettingllms_envs.tools.queries import QueryTool
 

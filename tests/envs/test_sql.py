@@ -25,7 +25,7 @@ from pettingllms_envs.environments.sql.writers import WORKFLOWS
 from pettingllms_envs.graders import queries
 from pettingllms_envs.graders.inside.queries import open_database, run, same_rows
 from pettingllms_envs.graders.queries import Suite, golden_of, grade
-from pettingllms_envs.replies import fence
+from pettingllms_envs.replies.fences import fence
 from pettingllms_envs.sandbox import Sandbox
 from pettingllms_envs.testing import CHECKS, check
 from pettingllms_envs.tools.queries import QueryTool

@@ -27,8 +27,8 @@ from typing import Any
 from pettingllms_envs.core import UNREADABLE_PENALTY, Role, check_choice
 from pettingllms_envs.environments.archives.rules import ANSWER, SAY, SEARCH, Archives, ArchivesMove
 from pettingllms_envs.environments.archives.world import ARCHIVES, archive_of, drawn_archive
-from pettingllms_envs.features import Form, Forms
 from pettingllms_envs.teams.channels import Sent
+from pettingllms_envs.teams.forms import Form, Forms
 from pettingllms_envs.teams.functions import Ask, Game, Questions, Script, function_workflow
 
 
@@ -151,6 +151,13 @@ def _archives(task: Archives, archives: tuple[int, ...]) -> str:
     return " and ".join(f"{task.words.source} {archive}" for archive in archives)
 
 
+MEANINGS = {
+    "order": '`"question"` or `"seed"`: what decides who begins.',
+    "archive": "0 or 1.",
+    "answers_last": "Whether it answers after the last search, as in a pair, instead of telling first.",
+}
+
+
 def librarians(
     name: str, of: Callable[[Any], Librarians], *, late: str = LATE_JOB, delivers: bool = True, **others: Any
 ) -> Callable[[Script], Any]:
@@ -197,7 +204,14 @@ def librarians(
     def ranges(team: Any) -> Mapping[str, tuple[float, float]]:
         return {"found": (0.0, 1.0), "told": (0.0, 1.0)} if team.task.communication_reward else {}
 
-    made = {"ranges": ranges, "completed": completed, "system": system, "state_form": 3, "bonuses": ()}
+    made = {
+        "meanings": MEANINGS,
+        "ranges": ranges,
+        "completed": completed,
+        "system": system,
+        "state_form": 3,
+        "bonuses": (),
+    }
     return function_workflow(roles, name=name, num_turns=0, **{**made, **others})
 
 

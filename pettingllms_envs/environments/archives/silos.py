@@ -27,7 +27,7 @@ from pettingllms_envs.environments.archives.rules import SEARCH, Archives, Archi
 from pettingllms_envs.environments.archives.world import ARCHIVES, RELATIONS, STEPS, Passage, archive_of
 from pettingllms_envs.graders.queries import Graded, Suite
 from pettingllms_envs.quoting import quote_block
-from pettingllms_envs.replies import fence, fenced_blocks
+from pettingllms_envs.replies.fences import fence, fenced_blocks
 from pettingllms_envs.tools.queries import QueryTool
 
 

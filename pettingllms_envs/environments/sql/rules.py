@@ -43,7 +43,7 @@ from pettingllms_envs.graders.inside.queries import MOST_QUERY
 from pettingllms_envs.graders.queries import Golden, Graded, Suite, golden_of, grade
 from pettingllms_envs.instances import seeded
 from pettingllms_envs.quoting import quote_block, quote_headings
-from pettingllms_envs.replies import fence, fenced_blocks
+from pettingllms_envs.replies.fences import fence, fenced_blocks
 from pettingllms_envs.tasks.data import DataTask
 
 

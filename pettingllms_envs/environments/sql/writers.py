@@ -28,7 +28,7 @@ from typing import Any
 from pettingllms_envs.core import UNREADABLE_PENALTY, Role, ToolResult, Unreadable
 from pettingllms_envs.environments.sql.rules import results_text
 from pettingllms_envs.quoting import quote_block, quote_inline
-from pettingllms_envs.replies import match_last_line
+from pettingllms_envs.replies.moves import match_last_line
 from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
 from pettingllms_envs.tools.queries import QueryTool
 
