@@ -233,41 +233,25 @@ def _forms(team: Any) -> Forms:
 
 @librarians("team", lambda team: both(team.task), forms=_forms, answers_last=False)
 def LibrarianTeam(game: Game, order: str = "seed", capacity: int = 60) -> Questions:
-    """Two librarians and an answerer.
-
-    Args:
-        order: `"question"` or `"seed"`: what decides who begins.
-    """
+    """Two librarians and an answerer."""
     return (yield from library(game, order, both(game.task)))
 
 
 @librarians("pair", lambda team: both(team.task), forms=_forms, answers_last=True)
 def LibrarianPair(game: Game, order: str = "seed", capacity: int = 60) -> Questions:
-    """Two librarians, the last of whom answers.
-
-    Args:
-        order: `"question"` or `"seed"`: what decides who begins.
-    """
+    """Two librarians, the last of whom answers."""
     return (yield from library(game, order, both(game.task), answers_last=True))
 
 
 @librarians("cut", lambda team: both(team.task), delivers=False, answers_last=False)
 def SilentLibrarians(game: Game, order: str = "seed") -> Questions:
-    """Two librarians and an answerer, none of whose messages arrive.
-
-    Args:
-        order: `"question"` or `"seed"`: what decides who begins.
-    """
+    """Two librarians and an answerer, none of whose messages arrive."""
     return (yield from library(game, order, both(game.task), delivers=False))
 
 
 @librarians("cut_pair", lambda team: both(team.task), delivers=False, answers_last=True)
 def SilentPair(game: Game, order: str = "seed") -> Questions:
-    """Two librarians, the last of whom answers, and no message arrives.
-
-    Args:
-        order: `"question"` or `"seed"`: what decides who begins.
-    """
+    """Two librarians, the last of whom answers, and no message arrives."""
     return (yield from library(game, order, both(game.task), delivers=False, answers_last=True))
 
 
@@ -275,13 +259,7 @@ def SilentPair(game: Game, order: str = "seed") -> Questions:
 def LoneLibrarian(
     game: Game, order: str = "seed", capacity: int = 60, archive: int = ARCHIVES[0], answers_last: bool = False
 ) -> Questions:
-    """One librarian of one archive.
-
-    Args:
-        order: `"question"` or `"seed"`: what decides who begins.
-        archive: 0 or 1.
-        answers_last: Whether it answers after the last search, as in a pair, instead of telling first.
-    """
+    """One librarian of one archive."""
     return (yield from library(game, order, {game.task.words.member: (archive,)}, answers_last=answers_last))
 
 
@@ -292,12 +270,7 @@ def full(task: Archives) -> Librarians:
 
 @librarians("full", lambda team: full(team.task), late=EARLY_JOB)
 def FullLibrarian(game: Game, order: str = "seed", capacity: int = 60, answers_last: bool = False) -> Questions:
-    """One librarian of both archives.
-
-    Args:
-        order: `"question"` or `"seed"`: what decides who begins.
-        answers_last: Whether it answers after the last search, as in a pair, instead of telling first.
-    """
+    """One librarian of both archives."""
     return (yield from library(game, order, full(game.task), answers_last=answers_last))
 
 
@@ -306,10 +279,6 @@ def DirectedLibrarian(game: Game, order: str = "seed", capacity: int = 60, answe
     """One librarian of both archives, who searches both and is told which one has the fact of the turn's step.
 
     Beside `full` it shows what knowing the archive is worth, beside `routed` what being shown the other one costs.
-
-    Args:
-        order: `"question"` or `"seed"`: what decides who begins.
-        answers_last: Whether it answers after the last search, as in a pair, instead of telling first.
     """
     return (yield from library(game, order, full(game.task), answers_last=answers_last, is_told=True))
 
@@ -319,10 +288,6 @@ def RoutedLibrarian(game: Game, order: str = "seed", capacity: int = 60, answers
     """One librarian of both archives, who in each turn searches the one that the team would search.
 
     It is told that in the request, and nothing else; so beside `full` it shows what the team's order is worth.
-
-    Args:
-        order: `"question"` or `"seed"`: what decides who begins.
-        answers_last: Whether it answers after the last search, as in a pair, instead of telling first.
     """
     return (yield from library(game, order, full(game.task), answers_last=answers_last, one_archive=True))
 
