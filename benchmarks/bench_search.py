@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from figures import table
 
 import pettingllms_envs
-from pettingllms_envs.retrieval import Passage, Retriever
 from pettingllms_envs.retrieval.local import PassageIndex, SparseIndex
+from pettingllms_envs.retrieval.passages import Passage, Retriever
 
 
 WORDS = [f"w{number}" for number in range(3000)]

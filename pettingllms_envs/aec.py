@@ -13,10 +13,10 @@ import operator
 import random
 import warnings
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, NoReturn
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
-from gymnasium.spaces import Dict
 from pettingzoo import AECEnv
 
 from pettingllms_envs.core import TEAM, Parts, Workflow, check_choice, scalars
@@ -37,9 +37,14 @@ from pettingllms_envs.features import (
 )
 from pettingllms_envs.observations import Prompt
 from pettingllms_envs.replies.reading import NOTES, Notes, last_reading
-from pettingllms_envs.spaces import ChatText, observation_space
-from pettingllms_envs.state_digest import ARRAY, with_task, written
+from pettingllms_envs.state_digest import ARRAY, with_task
 from pettingllms_envs.views import apply_view, check_view
+
+
+if TYPE_CHECKING:
+    from gymnasium.spaces import Dict
+
+    from pettingllms_envs.spaces import ChatText
 
 
 NONE: Mapping[str, float] = {}
@@ -196,8 +201,6 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
             for role in workflow.roles
             for agent in role.agents
         }
-        self.observation_spaces = {agent: observation_space(each) for agent, each in self._observes.items()}
-        self.action_spaces = {agent: ChatText(replies=task.blind_replies) for agent in self.possible_agents}
         self._name: str = self.metadata["name"]
         pairs = [pair for role in workflow.roles for pair in zip(role.agents, role.members, strict=True)]
         self._roles = dict(pairs)  # agent -> how the workflow names it
@@ -213,6 +216,20 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
         self._config = repr((workflow, self.alpha))
         self._seeds: random.Random | int | None = None
         self._now: Snapshot | None = None
+
+    @cached_property
+    def observation_spaces(self) -> dict[str, Dict]:
+        """See `observation_space`, by agent."""
+        from pettingllms_envs.spaces import observation_space  # only those pay for spaces who look at them
+
+        return {agent: observation_space(each) for agent, each in self._observes.items()}
+
+    @cached_property
+    def action_spaces(self) -> dict[str, ChatText]:
+        """See `action_space`, by agent."""
+        from pettingllms_envs.spaces import ChatText
+
+        return {agent: ChatText(replies=self.workflow.task.blind_replies) for agent in self.possible_agents}
 
     def observation_space(self, agent: str) -> Dict:
         """The `spaces.observation_space` of what the agent's role observes, the same object at every call."""
@@ -450,6 +467,8 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
         whole = (now.env, now.config, play, now.agents, now.selection, now.terminated, now.truncated, *left)
         text = repr(whole)
         if ARRAY in text:
+            from pettingllms_envs.array_digest import written  # only those pay for it whose states have arrays
+
             text = written(whole)
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple, TypeGuard
 
 from pettingzoo.utils.conversions import turn_based_aec_to_parallel_wrapper
@@ -25,7 +24,7 @@ from pettingzoo.utils.conversions import turn_based_aec_to_parallel_wrapper
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.core import TOOL_CALLS, Task, Tool, Workflow, check_choice
 from pettingllms_envs.doors import VERSIONED
-from pettingllms_envs.features import Form, Forms, HasForms, HasLeastAlpha
+from pettingllms_envs.features import HasLeastAlpha
 from pettingllms_envs.replies.reading import with_reading
 from pettingllms_envs.settings import check_survives, in_files, restored
 from pettingllms_envs.teams import Later
@@ -35,7 +34,7 @@ from pettingllms_envs.views import VIEWS
 GAMES = (
     Later("draft_plan", "pettingllms_envs.teams.proposal", "DraftPlan"),
     Later("single", "pettingllms_envs.teams.single", "Single"),
-    Later("tool_plan", "pettingllms_envs.teams.proposal", "ToolPlan"),
+    Later("tool_plan", "pettingllms_envs.teams.tool_plan", "ToolPlan"),
 )
 """The workflows of a task whose move can be proposed and played."""
 
@@ -140,7 +139,7 @@ def assemble(
         written = {key: value for key, value in settings.items() if all(in_files(kind, key) for kind in kinds)}
         turns = num_turns if max_cycles is None else max_cycles
         joined = _join(by_name, workflow, task, turns, settings, strict=strict_format)
-        forms = joined.forms if isinstance(joined, HasForms) else None
+        forms = joined.forms if hasattr(joined, "forms") else None
         _check_alpha(joined, alpha)
         check_survives(written, *kinds)
         own: dict[str, Any] = {"workflow": workflow, "num_turns": joined.num_turns, "strict_format": strict_format}
@@ -169,8 +168,12 @@ def assemble(
         made.metadata["defaults"] = {**of_all, **_defaults(task), **_defaults(kinds[1])}
         made.metadata["workflows"] = tuple(by_name)
         if forms is not None:
+            from pettingllms_envs.teams.forms import cooperation_of  # only those pay for it who have some
+
             given = {key: value for key, value in made.metadata["settings"].items() if key != "num_turns"}
-            made.metadata["cooperation"] = _cooperation(forms, partial(_described, settings=given, workflows=by_name))
+            made.metadata["cooperation"] = cooperation_of(
+                forms, given, lambda name: _settings(_class_of(by_name[name]))
+            )
         return made
 
     def env(**kwargs: Any) -> TextEnv:
@@ -276,28 +279,6 @@ def _check_alpha(workflow: Workflow[Any], alpha: float) -> None:
             f"alpha is {alpha!r}; expected more than {workflow.least_alpha:g}, the costs of {workflow.name!r}, or "
             "failing cheaply could pay more than succeeding. Raise it, or lower the costs."
         )
-
-
-def _cooperation(forms: Forms, described: Callable[[Form], Any]) -> dict[str, Any]:
-    """The other forms of a task that needs a team, as the environment's metadata has them."""
-    return {
-        "full": forms.full and described(forms.full),
-        "routed": forms.routed and described(forms.routed),
-        "cut": forms.cut and described(forms.cut),
-        "alone": [described(form) for form in forms.alone],
-    }
-
-
-def _described(form: Form, settings: Mapping[str, Any], workflows: Mapping[str, type[Any] | Later]) -> dict[str, Any]:
-    """A form as `metadata["cooperation"]` has it: with all settings that make it.
-
-    Args:
-        settings: The team's settings; those of its workflow are left out where the form's workflow has none such.
-        workflows: The environment's workflows by name.
-    """
-    whole = {**settings, **form.settings}
-    of_team, of_form = (_settings(_class_of(workflows[each["workflow"]])) for each in (settings, whole))
-    return {"settings": {key: whole[key] for key in whole if key not in of_team - of_form}, "player": form.player}
 
 
 def _is_alone(workflow: type[Any]) -> bool:

@@ -6,54 +6,7 @@ A class has a feature if it has its members; none of these classes is inherited 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
-
-
-class Tile(NamedTuple):
-    """How one cell of a board looks.
-
-    Args:
-        text: What is written on it, at most two characters; may be empty.
-        paper: Colour of the cell, `"#rrggbb"`.
-        ink: Colour of the text.
-        shape: Under the text: `"none"`, `"disc"`, `"square"` or `"ring"`.
-        fill: Colour of the shape.
-    """
-
-    text: str
-    paper: str
-    ink: str = "#000000"
-    shape: str = "none"
-    fill: str = "#000000"
-
-
-@runtime_checkable
-class Board(Protocol):
-    """An optional feature of a task: a board of tiles, for pictures and terminals. Without it the text is drawn."""
-
-    def tiles(self, state: Any) -> Sequence[Sequence[Tile]]:
-        """The state as rows of tiles, all rows of the same length."""
-
-
-@runtime_checkable
-class HasLegend(Protocol):
-    """An optional feature of a task with a board: what the rules' symbols look like in its picture."""
-
-    @property
-    def legend(self) -> str:
-        """A sentence for a prompt."""
-
-
-@runtime_checkable
-class HasSymbols(HasLegend, Board, Protocol):
-    """An optional feature of a task with a board: each tile has a symbol, so the board can be written."""
-
-    @property
-    def symbols(self) -> str:
-        """All symbols, one character each."""
-
-    def rows(self, state: Any) -> Sequence[str]:
-        """The state's symbols row by row, a character for each tile."""
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 
 class DataSet(NamedTuple):
@@ -95,71 +48,6 @@ class HasOracle(Protocol):
 
     def oracle(self, state: Any) -> Any:
         """An optimal move, the same every time. It must never reach an observation."""
-
-
-class CountedReply(str):
-    """A reply with what is known of its tokens: the action of an environment that is a `TakesReply`.
-
-    Args:
-        num_prompt_tokens: Tokens of its prompt; 0 if unknown.
-        num_tokens: Tokens of the reply; 0 if unknown.
-        was_cut: Whether the reply was cut off at the most tokens that it may have.
-    """
-
-    __slots__ = ("num_prompt_tokens", "num_tokens", "was_cut")
-
-    num_prompt_tokens: int
-    num_tokens: int
-    was_cut: bool
-
-    def __new__(cls, text: str, num_prompt_tokens: int = 0, num_tokens: int = 0, was_cut: bool = False) -> Self:
-        made = super().__new__(cls, text)
-        made.num_prompt_tokens, made.num_tokens, made.was_cut = num_prompt_tokens, num_tokens, was_cut
-        return made
-
-
-@runtime_checkable
-class TakesReply(Protocol):
-    """An optional feature of an environment: its actions are `CountedReply`; those of others are plain texts."""
-
-    @property
-    def takes_reply(self) -> bool:
-        """True."""
-
-
-@runtime_checkable
-class HasDisguise(Protocol):
-    """An optional feature of a task: the question with other numbers, names or another map.
-
-    Who is shown that, such as the designer of a team, learns what kind of question it is, and cannot know its answer.
-    """
-
-    def disguised(self, state: Any) -> str:
-        """What `show` could say of such a question; the same every time."""
-
-
-@runtime_checkable
-class HasTools(Protocol):
-    """An optional feature of a task: tools that read the instance, such as a search in its archives.
-
-    A workflow decides which of its agents may call which. `Tool`s, in contrast, know nothing of the instance.
-    """
-
-    @property
-    def tool_specs(self) -> Sequence[Any]:
-        """A `pettingllms_envs.core.ToolSpec` of each; its one argument is a text."""
-
-    def use(self, state: Any, name: str, request: str) -> tuple[Any, Any]:
-        """The state after a call of a tool, and its `pettingllms_envs.core.ToolResult`, whatever is requested."""
-
-    def tools_needed(self, state: Any) -> Sequence[str]:
-        """The names of the tools that an optimal team calls, in order."""
-
-    def best_request(self, state: Any, name: str) -> str | None:
-        """What an optimal agent requests of a tool now; None for nothing."""
-
-    def best_message(self, state: Any) -> str:
-        """What it tells the next one."""
 
 
 @runtime_checkable
@@ -305,44 +193,3 @@ class HasChannel(Protocol):
     @property
     def channel(self) -> Any:
         """The channel, a `pettingllms_envs.teams.channels.Channel`."""
-
-
-class Form(NamedTuple):
-    """A form of an environment with which its team is compared.
-
-    Args:
-        settings: How it is made: those settings that are not the team's, such as `{"workflow": "alone"}`.
-        player: Name of the environment's agent of the team that also plays this form, such as `"left_0"`; empty if the
-            form has the team's agents.
-    """
-
-    settings: Mapping[str, Any]
-    player: str = ""
-
-
-class Forms(NamedTuple):
-    """The forms that show what cooperation is worth; None, or no form, where there is none.
-
-    Args:
-        full: One agent that is shown everything.
-        routed: The same agent, told in each turn what the team's order says, and shown no more than who acts then.
-        cut: The team, but no message arrives.
-        alone: One agent that is shown what a single member is, a form for each such member, all of other players.
-    """
-
-    full: Form | None = None
-    routed: Form | None = None
-    cut: Form | None = None
-    alone: Sequence[Form] = ()
-
-
-@runtime_checkable
-class HasForms(Protocol):
-    """An optional feature of a team's workflow: the forms that `pettingllms cooperation` compares it with.
-
-    An environment that is not made by `assemble` has them in `metadata["cooperation"]`, see docs/cooperation.md.
-    """
-
-    @property
-    def forms(self) -> Forms:
-        """The forms; what they do not set is as in the team's environment, as far as their workflow has it."""

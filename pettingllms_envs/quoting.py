@@ -22,7 +22,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from pettingllms_envs.replies import FENCE
+from pettingllms_envs.replies.fences import FENCE
 
 
 ZERO_WIDTH_SPACE = "\u200b"

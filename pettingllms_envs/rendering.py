@@ -1,6 +1,6 @@
 """Renders a game: pictures and GIFs (Pillow), arrays of pixels, and coloured boards in a terminal (rich).
 
-A task that has `tiles` (`pettingllms_envs.features.Board`) is drawn as a board, any other as the text of its `show`.
+A task that has `tiles` (`pettingllms_envs.boards.Board`) is drawn as a board, any other as the text of its `show`.
 No other module of this package imports Pillow or rich at its top, so what is never drawn does not load them.
 """
 
@@ -20,8 +20,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from pettingllms_envs.boards import Board, Tile
 from pettingllms_envs.core import Task, check_whole
-from pettingllms_envs.features import Board, Tile
 from pettingllms_envs.observations import Image as ObservedImage
 
 

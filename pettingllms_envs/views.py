@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from pettingllms_envs.core import Task, Workflow, check_choice
-from pettingllms_envs.features import Board, HasLegend
 from pettingllms_envs.observations import Image, Part
 
 
@@ -31,6 +30,8 @@ def check_view(view: object, workflow: Workflow[Any]) -> None:
     check_choice("view", view, VIEWS)
     if view == "text":
         return
+    from pettingllms_envs.boards import Board  # only those pay for it who look
+
     if not isinstance(workflow.task, Board):
         raise ValueError(
             f"view is {view!r}, but the task {workflow.task.name!r} draws no board; expected a task with tiles(). "
@@ -50,6 +51,8 @@ def apply_view(seen: str | Sequence[Part], view: str, workflow: Workflow[Any], t
     if not any(isinstance(part, str) and board in part for part in parts):
         return parts
     if view == "image":
+        from pettingllms_envs.boards import HasLegend
+
         legend = f" {task.legend}" if isinstance(task, HasLegend) else ""
         words = f"The board is in the picture.{legend}"
         parts = [part.replace(board, words) if isinstance(part, str) else part for part in parts]

@@ -64,8 +64,7 @@ class _WordLoader(_Loader):
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """The values of a configuration, and the origins of their places, perhaps of some that are no longer there:
-    `FILE, line N`, or none, which is the command line."""
+    """The values of a configuration, and the origins of their places: `FILE, line N`, or none: the command line."""
 
     values: Mapping[Any, Any] = field(default_factory=dict)
     origins: Mapping[Place, str] = field(default_factory=dict)

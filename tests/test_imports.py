@@ -32,6 +32,7 @@ MODEL_LIBRARIES = {
 }
 CORE = "pettingllms_envs.core"
 FEATURES = "pettingllms_envs.features"
+BOARDS = "pettingllms_envs.boards"
 INSIDE = "pettingllms_envs.sandbox.inside"
 QUOTING = "pettingllms_envs.quoting"
 RESEARCH = "research"
@@ -45,12 +46,14 @@ JUDGING = {"pettingllms_envs.datasets", "pettingllms_envs.graders", "pettingllms
 ALLOWED_IMPORTS = {
     "core.py": {"pettingllms_envs.features", "pettingllms_envs.observations", "pettingllms_envs.suggestions"},
     "features.py": set(),
+    "boards.py": set(),
     "doors.py": {"gymnasium", "pettingzoo"},
     "bounds.py": set(),
     "published.py": {"pettingllms_envs.doors"},
     "prompts.py": {"pettingllms_envs.observations"},
     "spaces.py": {"gymnasium", "pettingllms_envs.observations", "pettingllms_envs.prompts"},
     "state_digest.py": set(),
+    "array_digest.py": {"pettingllms_envs.state_digest"},
     "caching.py": set(),
     # The sandbox and other tools are loaded by name; the SDK of MCP is an extra.
     "tools/*.py": {CORE, "pettingllms_envs.replies", "pettingllms_envs.tools", "pettingllms_envs.observations"}
@@ -76,22 +79,37 @@ ALLOWED_IMPORTS = {
     "retrieval/*.py": {"bm25s", "httpx2", "sentence_transformers", "pettingllms_envs.retrieval"}
     | {"pettingllms_envs.agents.server", "pettingllms_envs.datasets", "pettingllms_envs.failures"}
     | {"pettingllms_envs.caching", "pettingllms_envs.installing"},
-    "rendering.py": {"PIL", "rich", CORE, FEATURES, "pettingllms_envs.observations"},
+    "rendering.py": {"PIL", "rich", CORE, BOARDS, "pettingllms_envs.observations"},
     "aec.py": {"gymnasium", "pettingzoo", CORE, FEATURES, "pettingllms_envs.spaces", "pettingllms_envs"}
-    | {"pettingllms_envs.doors"}
+    | {"pettingllms_envs.doors", "pettingllms_envs.array_digest"}
     | {"pettingllms_envs.observations", "pettingllms_envs.state_digest", "pettingllms_envs.views"}
     | {"pettingllms_envs.replies"},
     # Pillow is imported when a picture is drawn.
-    "views.py": {CORE, FEATURES, "pettingllms_envs.observations", "pettingllms_envs.rendering"},
+    "views.py": {CORE, BOARDS, "pettingllms_envs.observations", "pettingllms_envs.rendering"},
     "tasks/*.py": {CORE, FEATURES, "pettingllms_envs.instances", "pettingllms_envs.replies", "pettingllms_envs.tasks"}
     | {"pettingllms_envs.datasets", "pettingllms_envs.observations", PROMPTS, QUOTING}
     | {"pettingllms_envs.pictures"},  # imported where a row has some
     # The sandbox is imported when a program is run.
-    "teams/*.py": {CORE, FEATURES, "pettingllms_envs.observations", "pettingllms_envs.tools", "pettingllms_envs.views"}
+    "teams/*.py": {
+        CORE,
+        FEATURES,
+        BOARDS,
+        "pettingllms_envs.observations",
+        "pettingllms_envs.tools",
+        "pettingllms_envs.views",
+    }
     | {"pettingllms_envs.state_digest", "pettingllms_envs.replies", "pettingllms_envs.tasks"}
     | {"pettingllms_envs.sandbox", "pettingllms_envs.teams", QUOTING},
     "environments/__init__.py": set(),
-    "environments/*/*.py": {CORE, FEATURES, QUOTING, PROMPTS, "pettingllms_envs.bounds", "pettingllms_envs.instances"}
+    "environments/*/*.py": {
+        CORE,
+        FEATURES,
+        BOARDS,
+        QUOTING,
+        PROMPTS,
+        "pettingllms_envs.bounds",
+        "pettingllms_envs.instances",
+    }
     | {"pettingllms_envs.observations"}
     | {"pettingllms_envs.replies", "pettingllms_envs.tasks", "pettingllms_envs.teams", "pettingllms_envs.tools"}
     | {"pettingllms_envs.retrieval", "pettingllms_envs.views", "pettingllms_envs.state_digest"}
@@ -109,6 +127,7 @@ ALLOWED_IMPORTS = {
         FEATURES,
         PROMPTS,
     }
+    | {"pettingllms_envs.replies"}  # with the number of their tokens
     | {"pettingllms_envs.branching", "pettingllms_envs.failures"},  # whether and when an episode is played again
     # PyYAML is an extra, imported when a suite is read; pandas none at all, imported for a frame.
     "evaluation/*.py": {"rich", "huggingface_hub", "yaml", "pandas", "pettingllms_envs", "pettingllms_envs.evaluation"}
@@ -126,6 +145,7 @@ ALLOWED_IMPORTS = {
     "page/*.py": {
         CORE,
         FEATURES,
+        BOARDS,
         "pettingllms_envs",
         "pettingllms_envs.aec",
         "pettingllms_envs.episodes",
@@ -419,7 +439,7 @@ def test_importing_and_playing_an_environment_is_quick_and_loads_no_torch() -> N
 
 @pytest.mark.parametrize(
     ("name", "modules", "lines"),
-    [("kuhn_poker", 31, 3_600), ("sokoban", 37, 5_400), ("archives", 37, 5_350), ("math", 59, 7_800)],
+    [("kuhn_poker", 28, 3_000), ("sokoban", 36, 4_300), ("archives", 36, 4_400), ("math", 65, 7_500)],
 )
 def test_an_environment_that_is_reset_has_loaded_its_folder_its_workflow_and_the_contract(
     name: str, modules: int, lines: int
@@ -436,6 +456,20 @@ def test_an_environment_that_is_reset_has_loaded_its_folder_its_workflow_and_the
     assert int(num_modules) <= modules
     assert int(num_lines) <= lines  # of files, as `wc -l` counts them
     assert has_sandbox == "False"
+
+
+@pytest.mark.slow
+def test_the_trainer_loads_what_every_training_needs_and_no_more() -> None:
+    program = (
+        "import sys; from pettingllms_trl import MultiAgentGRPOTrainer\n"
+        "files = [m.__file__ for n, m in sys.modules.items() if n.startswith('pettingllms_')]\n"
+        "print(len(files), sum(open(file, encoding='utf-8').read().count('\\n') for file in files))"
+    )
+    clean = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=clean)
+    num_modules, num_lines = run.stdout.split()[-2:]
+    assert int(num_modules) <= 130
+    assert int(num_lines) <= 23_000
 
 
 def test_importing_the_trainers_package_registers_the_environments() -> None:

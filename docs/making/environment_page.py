@@ -16,9 +16,9 @@ from typing import Any
 import pettingllms_envs
 from pettingllms_envs import rendering
 from pettingllms_envs.aec import TextEnv
+from pettingllms_envs.boards import Board
 from pettingllms_envs.commands import info
 from pettingllms_envs.commands.listing import summary
-from pettingllms_envs.features import Board
 from pettingllms_envs.registry import BUILT_IN, Entry, entries
 from pettingllms_envs.sandbox import SandboxUnavailable
 

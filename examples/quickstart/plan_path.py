@@ -42,7 +42,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, ProgressCallback
 from pettingllms_envs import plan_path_v0
 from pettingllms_envs.environments.plan_path.grid import PlanPathState
 from pettingllms_envs.environments.plan_path.rules import PlanPath
-from pettingllms_envs.replies import LETTERS
+from pettingllms_envs.replies.moves import LETTERS
 from pettingllms_envs.teams.proposal import DraftPlan
 from pettingllms_envs.teams.single import Single
 from pettingllms_trl import Episode, MultiAgentGRPOConfig, MultiAgentGRPOTrainer

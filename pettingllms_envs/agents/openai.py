@@ -3,7 +3,7 @@
 It requests `<base_url>/chat/completions` with the retries of `server.py`, and reads what comes by `answers.py`. What
 is refused (a prompt that is too long, or that a filter stops) fails only that prompt; a wrong key or model stops the
 run, unless the server has answered before. The seed is sent with each request, so a retry asks for the same reply.
-Before the first prompt the server is contacted once (`first_contact.py`): one that is down stops the run in seconds.
+Before the first prompt the server is contacted once (`server_probe.py`): one that is down stops the run in seconds.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import httpx2
 from pettingllms_envs.agents.answers import is_refused, read_chat
 from pettingllms_envs.agents.base import CARRIES, AgentFailed, AgentRefused, Reply, Request
 from pettingllms_envs.agents.chat_form import LIMIT_NAMES, ServerForm, messages_for_server
-from pettingllms_envs.agents.first_contact import FirstContact
 from pettingllms_envs.agents.server import Notices, Server, ServerRefused, ServerUnreachable, connections
+from pettingllms_envs.agents.server_probe import FirstContact
 from pettingllms_envs.agents.spec import NON_IDENTITY_OPTIONS, AgentPool, AgentSpec
 from pettingllms_envs.observations import Limits, Message
 
@@ -53,7 +53,7 @@ class Endpoint:
         sampling: Sampling fields of the request, such as `temperature`; the server's defaults hold for the others.
         send_seed: Whether each request has a `seed`. Without it, two runs may differ.
         patience: Seconds of retries after which a prompt fails.
-        first_patience: Seconds to the server's first answer, at most, if more than `first_contact.SECONDS`.
+        first_patience: Seconds to the server's first answer, at most, if more than `server_probe.SECONDS`.
     """
 
     base_url: str

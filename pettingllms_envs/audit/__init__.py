@@ -16,7 +16,7 @@ Nothing here imports a model library, and the trainer runs the same checks. docs
 
 from pettingllms_envs.audit.checks import EXCHANGE, Audit, Check, audit
 from pettingllms_envs.audit.findings import Finding, Status
-from pettingllms_envs.audit.rows import Candidate, Decision, Episode, Run
+from pettingllms_envs.audit.rows import Candidate, Decision, Episode, RunFacts
 
 
-__all__ = ["EXCHANGE", "Audit", "Candidate", "Check", "Decision", "Episode", "Finding", "Run", "Status", "audit"]
+__all__ = ["EXCHANGE", "Audit", "Candidate", "Check", "Decision", "Episode", "Finding", "RunFacts", "Status", "audit"]

@@ -9,7 +9,7 @@ from typing import Any
 
 from pettingllms_envs.audit.counting import FaultCheck, OfInstances, groups_of, where_of
 from pettingllms_envs.audit.findings import Finding
-from pettingllms_envs.audit.rows import Decision, Episode, Run
+from pettingllms_envs.audit.rows import Decision, Episode, RunFacts
 
 
 ROUNDING = 1e-3
@@ -65,7 +65,7 @@ class WrongSums(FaultCheck):
     good = "the advantages sum to zero in each"
     nothing = ("not recorded", "no group has advantages.")
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunFacts) -> None:
         super().__init__(run)
         self._open = OfInstances(self._close)
         self.remedy = f"credit {run.credit!r} subtracts a mean, so a group was cut, joined or shifted after it."
@@ -138,7 +138,7 @@ class WrongAdvantages(FaultCheck):
     good = "the advantages follow from the rewards"
     nothing = ("not recorded", "no group has rewards and advantages.")
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunFacts) -> None:
         super().__init__(run)
         self.remedy = (
             f"credit {run.credit!r} gives each candidate its reward less the mean, times one positive "
@@ -175,7 +175,7 @@ class WrongAdvantages(FaultCheck):
 
 
 def fault_of(rewards: Sequence[float], advantages: Sequence[float], scale: str | None) -> str | None:
-    """What is wrong with the advantages of at least 2 siblings, in words, or None. `scale` is as in `Run`."""
+    """What is wrong with the advantages of at least 2 siblings, in words, or None. `scale` is as in `RunFacts`."""
     shown = f"rewards {_listed(rewards)}, advantages {_listed(advantages)}"
     spread, largest = max(rewards) - min(rewards), max(map(abs, rewards))
     centred = _centred(advantages)

@@ -13,7 +13,7 @@ from pettingllms_envs.audit.exchange import ChangedState, MissingCandidates, Mix
 from pettingllms_envs.audit.findings import Finding
 from pettingllms_envs.audit.learning import LazyRole, dead_role, uneven_learning
 from pettingllms_envs.audit.returns import WrongReturns
-from pettingllms_envs.audit.rows import Episode, Run
+from pettingllms_envs.audit.rows import Episode, RunFacts
 from pettingllms_envs.audit.series import Series
 from pettingllms_envs.audit.siblings import CopiedSiblings, WrongChoice
 
@@ -26,7 +26,7 @@ class Check(Protocol):
     def conclude(self) -> Finding: ...
 
 
-EXCHANGE: tuple[Callable[[Run], Check], ...] = (
+EXCHANGE: tuple[Callable[[RunFacts], Check], ...] = (
     MixedPrompts,
     MixedTurns,
     MissingCandidates,
@@ -39,7 +39,7 @@ EXCHANGE: tuple[Callable[[Run], Check], ...] = (
     SwappedAgents,
 )
 """Of groups; a training runs them, too."""
-OF_EPISODES: tuple[Callable[[Run], Check], ...] = (
+OF_EPISODES: tuple[Callable[[RunFacts], Check], ...] = (
     EpisodesWithErrors,
     MissingEpisodes,
     RepeatedEpisodes,
@@ -49,7 +49,7 @@ OF_EPISODES: tuple[Callable[[Run], Check], ...] = (
     *EXCHANGE,
     LazyRole,
 )
-OF_SERIES: tuple[Callable[[Run, Series], Finding], ...] = (dead_role, uneven_learning, *COLLAPSE)
+OF_SERIES: tuple[Callable[[RunFacts, Series], Finding], ...] = (dead_role, uneven_learning, *COLLAPSE)
 """Read nothing but counts by role and step."""
 
 
@@ -58,9 +58,9 @@ class Audit:
 
     def __init__(
         self,
-        run: Run,
-        of_episodes: Sequence[Callable[[Run], Check]] = OF_EPISODES,
-        of_series: Sequence[Callable[[Run, Series], Finding]] = OF_SERIES,
+        run: RunFacts,
+        of_episodes: Sequence[Callable[[RunFacts], Check]] = OF_EPISODES,
+        of_series: Sequence[Callable[[RunFacts, Series], Finding]] = OF_SERIES,
     ) -> None:
         self._run, self._series, self._of_series = run, Series(), of_series
         self._checks = [make(run) for make in of_episodes]
@@ -76,7 +76,7 @@ class Audit:
         return [check.conclude() for check in self._checks] + [of(self._run, self._series) for of in self._of_series]
 
 
-def audit(run: Run, episodes: Iterable[Episode]) -> list[Finding]:
+def audit(run: RunFacts, episodes: Iterable[Episode]) -> list[Finding]:
     """The verdict of every check on a run."""
     whole = Audit(run)
     for episode in episodes:

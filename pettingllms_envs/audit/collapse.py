@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pettingllms_envs.audit.findings import Finding, Status
-from pettingllms_envs.audit.rows import Run
+from pettingllms_envs.audit.rows import RunFacts
 from pettingllms_envs.audit.series import FEW_STEPS, Counts, Series
 
 
@@ -24,7 +24,7 @@ CHANGE = 0.25
 """Of a share, which is said."""
 
 
-def cut_off_replies(run: Run, series: Series) -> Finding:
+def cut_off_replies(run: RunFacts, series: Series) -> Finding:
     """Few replies of a role reach their greatest length."""
     totals = {role: series.total(role) for role in series.roles}
     known = {role: counts for role, counts in totals.items() if counts.ended}
@@ -65,7 +65,7 @@ class Trend:
     words: str = "{:.0%}"
     gain_excuses: bool = True
 
-    def __call__(self, run: Run, series: Series) -> Finding:
+    def __call__(self, run: RunFacts, series: Series) -> Finding:
         if not run.is_training:
             return Finding(self.name, "not applicable", "a benchmark has no training steps.")
         thirds = {role: series.thirds(role) for role in series.roles}
@@ -133,7 +133,7 @@ REPEATED_REPLIES = Trend(
 )
 
 
-def stopped_exploring(run: Run, series: Series) -> Finding:
+def stopped_exploring(run: RunFacts, series: Series) -> Finding:
     """No role gives ever fewer different replies, to one prompt and over all, while it fails and gains no more.
 
     An early gain is no excuse, unlike in a `Trend`: such a role has settled on what it found first.

@@ -8,7 +8,7 @@ from collections.abc import Hashable
 
 from pettingllms_envs.audit.counting import FaultCheck, where_of
 from pettingllms_envs.audit.findings import Finding, counted
-from pettingllms_envs.audit.rows import Episode, Part, Run
+from pettingllms_envs.audit.rows import Episode, Part, RunFacts
 
 
 RESTORE = "Every number of the run is of the rows that are left. Restore the file, or play the run again."
@@ -25,7 +25,7 @@ class MissingEpisodes(FaultCheck):
     bad = "lack episodes"
     remedy = RESTORE
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunFacts) -> None:
         super().__init__(run)
         self._part: Part | None = None
         self._where = ""
@@ -77,7 +77,7 @@ class RepeatedEpisodes(FaultCheck):
     remedy = "They count twice in every mean. Remove the rows that were added."
     nothing = ("not recorded", "the rows are not of whole episodes.")
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunFacts) -> None:
         super().__init__(run)
         self._step: int | None = None
         self._places: set[tuple[Hashable, int]] = set()
@@ -107,7 +107,7 @@ class ChangedRows(FaultCheck):
     remedy = RESTORE
     nothing = ("not recorded", "the rows have no digests.")
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunFacts) -> None:
         super().__init__(run)
         self._all = hashlib.sha256()
         self._num = 0

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 from pettingllms_envs.audit.findings import Finding, Status, counted
-from pettingllms_envs.audit.rows import Decision, Episode, Run
+from pettingllms_envs.audit.rows import Decision, Episode, RunFacts
 
 
 OPEN_INSTANCES = 10_000
@@ -30,7 +30,7 @@ class FaultCheck:
     lacking: str = ""
     """What was not recorded, where `_missing` is set and nothing was wrong."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunFacts) -> None:
         self._run = run
         self._seen = self._wrong = 0
         self._first_wrong = self._detail = ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from pettingllms_envs.audit.findings import Finding, counted
-from pettingllms_envs.audit.rows import Episode, Run
+from pettingllms_envs.audit.rows import Episode, RunFacts
 
 
 MANY = 0.5
@@ -15,7 +15,7 @@ MANY = 0.5
 class EpisodesWithErrors:
     """Counts the episodes that ended with an error, by its kind."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunFacts) -> None:
         self._run = run
         self._num = 0
         self._kinds: Counter[str] = Counter()

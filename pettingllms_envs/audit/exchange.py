@@ -6,7 +6,7 @@ from typing import Any
 
 from pettingllms_envs.audit.counting import FaultCheck, OfInstances, groups_of, where_of
 from pettingllms_envs.audit.findings import Finding, counted
-from pettingllms_envs.audit.rows import Decision, Episode, Run
+from pettingllms_envs.audit.rows import Decision, Episode, RunFacts
 
 
 FEW_SYSTEMS = 16
@@ -26,7 +26,7 @@ class MixedPrompts(FaultCheck):
     remedy = "Their advantages compare prompts, not replies. Group by agent, turn and instance."
     nothing = ("not applicable", "no group has several candidates or episodes.")
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunFacts) -> None:
         super().__init__(run)
         self._first = OfInstances()
 
@@ -104,7 +104,7 @@ class MissingCandidates(FaultCheck):
     remedy = "A smaller group has another baseline. Look for what dropped them: errors, filters, processes."
     nothing = ("not applicable", "nothing was trained on.")
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunFacts) -> None:
         super().__init__(run)
         self._episodes = OfInstances(self._close)
         self.good = f"{run.num_candidates} in each"
@@ -157,7 +157,7 @@ class ChangedState(FaultCheck):
     )
     nothing = ("not applicable", "nothing is branched, and no instance was played twice.")
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunFacts) -> None:
         super().__init__(run)
         self._first = OfInstances()
         self._histories = False
@@ -202,7 +202,7 @@ class SwappedAgents(FaultCheck):
     remedy = "A policy is trained on another role's part. Check `policies` and the routing of requests."
     nothing = ("not recorded", "the rows do not say which policy sampled.")
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunFacts) -> None:
         super().__init__(run)
         self._systems: dict[str, dict[str, int]] = {}
         self._shown: dict[str, int] = {}

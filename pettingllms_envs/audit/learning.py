@@ -6,7 +6,7 @@ from collections.abc import Hashable
 
 from pettingllms_envs.agent_names import role_of
 from pettingllms_envs.audit.findings import Finding, counted
-from pettingllms_envs.audit.rows import Episode, Run
+from pettingllms_envs.audit.rows import Episode, RunFacts
 from pettingllms_envs.audit.series import Frequent, Series
 
 
@@ -19,7 +19,7 @@ SHOWN = 40
 """Characters of a reply."""
 
 
-def dead_role(run: Run, series: Series) -> Finding:
+def dead_role(run: RunFacts, series: Series) -> Finding:
     """Some replies of each role that learns are paid otherwise than their siblings."""
     if not run.is_training:
         return Finding("dead role", "not applicable", "nothing is learnt in a benchmark.")
@@ -59,7 +59,7 @@ def dead_role(run: Run, series: Series) -> Finding:
     return Finding("dead role", "failed", text, remedy=remedy)
 
 
-def uneven_learning(run: Run, series: Series) -> Finding:
+def uneven_learning(run: RunFacts, series: Series) -> Finding:
     """No role has next to nothing of what is trained on."""
     if not run.is_training:
         return Finding("uneven learning", "not applicable", "nothing is learnt in a benchmark.")
@@ -92,7 +92,7 @@ class LazyRole:
 
     name = "lazy role"
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunFacts) -> None:
         self._replies: dict[str, Frequent] = {}
         self._prompts: dict[str, set[Hashable]] = {}
 

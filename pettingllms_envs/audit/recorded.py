@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pettingllms_envs.audit.rows import Candidate, Decision, Episode, Part, Run, Written
+from pettingllms_envs.audit.rows import Candidate, Decision, Episode, Part, RunFacts, Written
 from pettingllms_envs.episodes.files import digest
 
 
@@ -18,17 +18,17 @@ TYPES: Mapping[str, Any] = {"reply": str, "reward": NUMBER, "advantage": NUMBER,
 """Of a candidate, as far as they are calculated with."""
 
 
-def run_of(header: Row, report: Row | None = None) -> Run:
+def run_of(header: Row, report: Row | None = None) -> RunFacts:
     """What a `run.json` says of the run, and the `report.json` of a benchmark that came to its end."""
     config = header["config"]
     if header["kind"] != "rollouts":
         ended = None if report is None else report["episodes"]["ended"]
-        return Run(kind="bench", is_tree=False, written=None if ended is None else Written(episodes=ended))
+        return RunFacts(kind="bench", is_tree=False, written=None if ended is None else Written(episodes=ended))
     written = header.get("written")
     credit = config.get("credit") or {}
     sampling = config.get("sampling")
     agents = config.get("agents") or {}
-    return Run(
+    return RunFacts(
         kind="rollouts",
         is_tree=None if sampling is None else sampling == "tree",
         num_candidates=config.get("num_generations"),
@@ -46,7 +46,7 @@ def run_of(header: Row, report: Row | None = None) -> Run:
     )
 
 
-def episode_of(run: Run, row: Row, where: str = "") -> Episode:
+def episode_of(run: RunFacts, row: Row, where: str = "") -> Episode:
     """A row of `episodes.jsonl`. In errors `where` is its place."""
     returns = [value for value in row["returns"].values() if value is not None]
     training = row.get("training") or {}
@@ -70,7 +70,7 @@ def episode_of(run: Run, row: Row, where: str = "") -> Episode:
     )
 
 
-def _continued(run: Run, row: Row, where: str) -> Iterator[Decision]:
+def _continued(run: RunFacts, row: Row, where: str) -> Iterator[Decision]:
     """The decisions inside the continuations of an episode's candidates."""
     for step in row["steps"]:
         for candidate in step.get("candidates") or ():
@@ -85,7 +85,7 @@ def _part(training: Mapping[str, int]) -> Part | None:
     return Part(before=training["before"], episodes=training["episodes"])
 
 
-def _reward_sums(run: Run, row: Row) -> dict[str, float]:
+def _reward_sums(run: RunFacts, row: Row) -> dict[str, float]:
     """The sum of each agent's rewards. An earlier version wrote that of the agent that acted alone in a training."""
     steps = [step["rewards"] for step in row["steps"]]
     has_others = any(agent != step["agent"] for step in row["steps"] for agent in step["rewards"])
@@ -94,7 +94,7 @@ def _reward_sums(run: Run, row: Row) -> dict[str, float]:
     return {agent: math.fsum(rewards.get(agent, 0.0) for rewards in steps) for agent in agents}
 
 
-def _decision(run: Run, step: Row, where: str) -> Decision:
+def _decision(run: RunFacts, step: Row, where: str) -> Decision:
     candidates = step.get("candidates")
     prompt = step.get("prompt_ids") if run.is_training else _digest(step)
     if candidates is None:

@@ -130,7 +130,7 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class RunFacts:
     """What is known of the run as a whole.
 
     Args:

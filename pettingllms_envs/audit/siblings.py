@@ -6,7 +6,7 @@ from collections.abc import Hashable
 
 from pettingllms_envs.audit.counting import FaultCheck, groups_of, where_of
 from pettingllms_envs.audit.findings import Finding, counted
-from pettingllms_envs.audit.rows import Candidate, Decision, Episode, Run
+from pettingllms_envs.audit.rows import Candidate, Decision, Episode, RunFacts
 
 
 MOST_PAIRS = 64
@@ -62,7 +62,7 @@ class CopiedSiblings:
 
     name = "copied siblings"
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunFacts) -> None:
         self._run = run
         self._groups = 0
         self._all_equal = 0

@@ -16,7 +16,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from pettingllms_envs.audit.rows import Candidate, Decision, Episode, Run
+from pettingllms_envs.audit.rows import Candidate, Decision, Episode, RunFacts
 from pettingllms_envs.installing import needs_extra
 
 
@@ -66,14 +66,14 @@ def fresh_tables(tables: Iterable[Sequence[Row]]) -> Iterator[Sequence[Row]]:
         before = digest.hexdigest()
 
 
-def run_of_tables(rows: Sequence[Row], num_candidates: int | None = None) -> Run:
+def run_of_tables(rows: Sequence[Row], num_candidates: int | None = None) -> RunFacts:
     """What the first table says of the run; without `num_candidates` (`num_generations`), that of most groups."""
     if num_candidates is None:
         sizes = Counter(len(group) for group in _groups(rows, None))
         num_candidates = max(sizes, key=lambda size: (sizes[size], size))
     is_ours = "agent" in rows[0]
     # GRPO subtracts the mean of its group. Which scheme ours had, a table does not say.
-    return Run(
+    return RunFacts(
         kind="completions",
         is_tree=None if num_candidates == 1 else True,
         num_candidates=num_candidates,
@@ -82,7 +82,7 @@ def run_of_tables(rows: Sequence[Row], num_candidates: int | None = None) -> Run
     )
 
 
-def episodes_of_table(run: Run, rows: Sequence[Row], where: str = "") -> Iterator[Episode]:
+def episodes_of_table(run: RunFacts, rows: Sequence[Row], where: str = "") -> Iterator[Episode]:
     """Each group of a table as an episode of one decision."""
     for number, group in enumerate(_groups(rows, run.num_candidates)):
         first = group[0]

@@ -28,7 +28,7 @@ from pettingllms_envs.episodes.index import run_folders
 from pettingllms_envs.episodes.outputs import write_output
 from pettingllms_envs.episodes.players import labels
 from pettingllms_envs.evaluation import data_label
-from pettingllms_envs.evaluation.compare import Run, compare_each, fault_of
+from pettingllms_envs.evaluation.compare import RunRows, compare_each, fault_of
 from pettingllms_envs.evaluation.scores import SUCCESS, is_pooled, pool_seeds
 from pettingllms_envs.evaluation.tables import number, percent
 from pettingllms_envs.reports.blocks import Heading, Paragraph, Table, markdown
@@ -129,7 +129,7 @@ def read_run(text: str) -> Any:
     if not equals or path != Path(folder):
         real = Path(os.path.realpath(path))  # unlike `resolve`, it does not raise for a link to itself
         name = (real.parent if path.suffix == ".jsonl" else real).name
-    return Run(name, files.read_header(path), files.distinct(files.read(path, whole=False)), str(path))
+    return RunRows(name, files.read_header(path), files.distinct(files.read(path, whole=False)), str(path))
 
 
 def show(console: Console, comparison: Any) -> None:

@@ -32,7 +32,7 @@ def design_source(run: Path, number: int) -> Mapping[str, str]:
     header, rows = files.read_header(run), files.read(run)
     if not 1 <= number <= len(rows):
         raise ValueError(f"--episode is {number}, and {run} has {len(rows)}; expected one of them, from 1.")
-    name, settings = files.made_with(header, rows[number - 1])
+    name, settings = files.remade(header, rows[number - 1])
     env = pettingllms_envs.make(name, **settings)
     workflow, where = workflow_of(env), f"episode {number} of {run}"
     if not isinstance(workflow, Designed):

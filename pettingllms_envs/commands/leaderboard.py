@@ -20,7 +20,7 @@ from pettingllms_envs.commands.compare import add_pooling, difference, figure, o
 from pettingllms_envs.commands.formats import add_format, as_csv, format_of, give, say_blocks, starred
 from pettingllms_envs.episodes import files
 from pettingllms_envs.episodes.index import run_folders
-from pettingllms_envs.evaluation.compare import Run
+from pettingllms_envs.evaluation.compare import RunRows
 from pettingllms_envs.evaluation.data_label import problem_set
 from pettingllms_envs.evaluation.leaderboard import leaderboard
 from pettingllms_envs.evaluation.metrics import sum_of_tokens
@@ -76,7 +76,7 @@ def read_board(folders: Sequence[Path], *, envs: Sequence[str] = (), is_pooled: 
         try:
             header = files.read_header(folder)
             rows = files.distinct(files.read(folder, whole=False)) if (folder / files.EPISODES).exists() else []
-            runs.append(Run(str(folder), header, rows, str(folder)))
+            runs.append(RunRows(str(folder), header, rows, str(folder)))
         except (ValueError, OSError) as error:
             broken.append((str(folder), " ".join(str(error).split())))
     runs = of_envs(runs, envs)

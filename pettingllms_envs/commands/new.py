@@ -33,7 +33,7 @@ from pettingllms_envs.installing import requirement
 from pettingllms_envs.tools import tool_names
 
 
-KINDS = ("game", "roles", "rows", "tool", "function")
+KINDS = ("function", "roles", "rows", "game", "tool")
 ROWS = "my_game/rows.jsonl"
 _NAME, _VERSION = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*"), re.compile(r"_v\d+$")
 _WORD, _FUNCTION = re.compile(r"\w+"), re.compile(r"(?<=^def )my_game|(?<=\()my_game(?=,)", re.M)
@@ -64,7 +64,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Add the options of `new`: the name, the kind, its data and the target folder."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("name", metavar="NAME", help="name of the environment and its package, such as lights_out")
-    parser.add_argument("--kind", choices=KINDS, default=KINDS[0], help="what it begins as (game)")
+    parser.add_argument("--kind", choices=KINDS, default="game", help="what it begins as (game)")
     parser.add_argument(
         "--data", type=Path, metavar="FILE", help="for rows: a file of objects with a question and an answer"
     )
@@ -127,7 +127,7 @@ def check_name(name: str) -> None:
 
 
 def files(
-    name: str, kind: str = KINDS[0], rows: str | None = None, source: Mapping[str, str] | None = None
+    name: str, kind: str = "game", rows: str | None = None, source: Mapping[str, str] | None = None
 ) -> dict[str, str]:
     """The texts of the package by their paths in its folder.
 

@@ -24,7 +24,8 @@ from pettingllms_envs.episodes.outputs import check_output, write_output
 from pettingllms_envs.failures import EpisodeRestart
 from pettingllms_envs.printable import printable
 from pettingllms_envs.prompts import read_observation, text_of
-from pettingllms_envs.replies import FENCE, LETTERS
+from pettingllms_envs.replies.fences import FENCE
+from pettingllms_envs.replies.moves import LETTERS
 
 
 ORACLE = ", :oracle a best reply"

@@ -62,7 +62,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
         is_training, differs = header["kind"] == "rollouts", False
         with bar(console, "replay", len(rows)) as on_row:
             for row in rows:
-                name, given = files.made_with(header, row, other, trusted)
+                name, given = files.remade(header, row, other, trusted)
                 key = json.dumps([name, given])
                 if key not in envs:
                     envs[key] = pettingllms_envs.make(name, **given)

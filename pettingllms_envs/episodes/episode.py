@@ -16,9 +16,9 @@ from pettingllms_envs.episodes.files import FORMAT, digest
 from pettingllms_envs.episodes.prompts import Tools, recorded, with_tools
 from pettingllms_envs.episodes.schema import EpisodeRow, ErrorFields, Step
 from pettingllms_envs.failures import EpisodeRestart, Unavailable
-from pettingllms_envs.features import CountedReply, TakesReply
 from pettingllms_envs.observations import Image, Prompt
 from pettingllms_envs.prompts import images_of, limits_of, read_observation
+from pettingllms_envs.replies.counted import CountedReply, TakesReply
 
 
 @dataclass(frozen=True, slots=True)

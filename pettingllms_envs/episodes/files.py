@@ -24,7 +24,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any, BinaryIO
 
-from pettingllms_envs.episodes import schema
 from pettingllms_envs.episodes.origin import origin
 from pettingllms_envs.registry import recorded_settings
 
@@ -88,7 +87,7 @@ def problem(row: Row) -> str:
     return f"{instance['env']} {instance['seed']} {json.dumps(instance['options'], sort_keys=True)}"
 
 
-def made_with(
+def remade(
     header: Mapping[str, Any], row: Row, other: Mapping[str, Any] = MappingProxyType({}), trusted: str | None = None
 ) -> tuple[str, dict[str, Any]]:
     """The name and settings with which `pettingllms_envs.make` makes the environment of a row again.
@@ -221,13 +220,19 @@ def tidy(file: Path, *, keep: Callable[[Row], bool] = lambda row: True) -> list[
     return [row for row, _, _ in order]
 
 
+def _schema() -> Any:
+    from pettingllms_envs.episodes import schema  # a training, which only writes, does without
+
+    return schema
+
+
 def read_header(file: Path) -> dict[str, Any]:
     """The `run.json` of a run, given its folder, its `episodes.jsonl`, or the folder above it; see `find_run`."""
     file = find_run(file) / RUN
     header: dict[str, Any] = _json(file)
     if isinstance(header, dict) and "format" in header:
         _check_format(header, str(file))
-    if (fault := schema.of_run(header)) is not None:
+    if (fault := _schema().of_run(header)) is not None:
         raise ValueError(f"{file} is no {RUN} of a run ({fault}); expected what docs/records.md says. Name another.")
     return header
 
@@ -238,7 +243,7 @@ def read_report(file: Path) -> dict[str, Any] | None:
     if not file.exists():
         return None
     report: dict[str, Any] = _json(file)
-    if (fault := schema.of_report(report)) is not None:
+    if (fault := _schema().of_report(report)) is not None:
         raise ValueError(f"{file} is no {REPORT} of a run ({fault}); expected what docs/records.md says. Remove it.")
     return report
 
@@ -405,7 +410,7 @@ def _rows(file: Path) -> Iterator[tuple[dict[str, Any], int, int]]:
             fault = "it is not JSON"
         if isinstance(row, dict) and "format" in row:
             _check_format(row, where)
-        if (fault := fault or schema.of_row(row)) is not None:
+        if (fault := fault or _schema().of_row(row)) is not None:
             raise ValueError(
                 f"{where} is no episode ({fault}); expected rows as docs/records.md has them. Name a file that "
                 "`pettingllms bench` wrote, or remove the line."

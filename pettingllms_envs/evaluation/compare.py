@@ -25,7 +25,7 @@ from pettingllms_envs.evaluation import data_label, statistics
 from pettingllms_envs.evaluation.bench import without_defaults
 from pettingllms_envs.evaluation.metrics import tokens
 from pettingllms_envs.evaluation.scores import SUCCESS, check_cooperative, measure_of, returns_by_problem
-from pettingllms_envs.evaluation.scores import Run as Run
+from pettingllms_envs.evaluation.scores import RunRows as RunRows
 from pettingllms_envs.settings import STRICT_FORMAT
 
 
@@ -107,7 +107,7 @@ class Comparison:
         return asdict(self) | {"pairs": [asdict(pair) | {"verdict": pair.verdict} for pair in self.pairs]}
 
 
-def compare(runs: Sequence[Run], *, against_first: bool = False) -> Comparison:
+def compare(runs: Sequence[RunRows], *, against_first: bool = False) -> Comparison:
     """Compare all pairs of runs on the problems for which all have a result.
 
     Args:
@@ -116,7 +116,7 @@ def compare(runs: Sequence[Run], *, against_first: bool = False) -> Comparison:
     return compare_each({"": runs}, against_first=against_first)[""]
 
 
-def compare_each(groups: Mapping[str, Sequence[Run]], *, against_first: bool = False) -> dict[str, Comparison]:
+def compare_each(groups: Mapping[str, Sequence[RunRows]], *, against_first: bool = False) -> dict[str, Comparison]:
     """Compare the runs of each group, such as those of an environment, with each other; see `compare`.
 
     The p-values and the intervals are corrected for the number of pairs of all groups together.
@@ -138,7 +138,7 @@ def compare_each(groups: Mapping[str, Sequence[Run]], *, against_first: bool = F
     }
 
 
-def _scores(runs: Sequence[Run]) -> Scores:
+def _scores(runs: Sequence[RunRows]) -> Scores:
     """For each run its score on each problem that every run has a result for, in one order.
 
     The share of successful samples, a `Fraction`; of a team whose environment reports no success, its mean return.
@@ -170,7 +170,7 @@ def _scores(runs: Sequence[Run]) -> Scores:
     return {name: [own[key] for key in common] for name, own in scores.items()}
 
 
-def _comparison(runs: Sequence[Run], scores: Scores, pairs: Sequence[Pair]) -> Comparison:
+def _comparison(runs: Sequence[RunRows], scores: Scores, pairs: Sequence[Pair]) -> Comparison:
     has_success = all(isinstance(each, Fraction) for own in scores.values() for each in own)
     has_result = operator.itemgetter("success" if has_success else "returns")
     counts = [
@@ -200,7 +200,7 @@ def figure_of(scores: Sequence[Fraction | float]) -> tuple[float, float, float]:
     )
 
 
-def _check(runs: Sequence[Run]) -> None:
+def _check(runs: Sequence[RunRows]) -> None:
     names = [run.name for run in runs]
     if len(runs) < 2 or len(set(names)) < len(names):
         raise ValueError(f"the runs are {', '.join(names)}; expected two or more, of different names. Name them.")
@@ -221,7 +221,7 @@ def _check(runs: Sequence[Run]) -> None:
     _check_starts(runs)
 
 
-def fault_of(runs: Sequence[Run]) -> str:
+def fault_of(runs: Sequence[RunRows]) -> str:
     """Why runs cannot be compared, or a single one, which begins a problem in different states; or an empty text."""
     try:
         if len(runs) > 1:
@@ -232,7 +232,7 @@ def fault_of(runs: Sequence[Run]) -> str:
     return ""
 
 
-def _check_starts(runs: Sequence[Run]) -> None:
+def _check_starts(runs: Sequence[RunRows]) -> None:
     starts: dict[tuple[Any, str], tuple[str, str]] = {}
     contents: dict[Any, tuple[str, str]] = {}
     for run in runs:
@@ -256,12 +256,12 @@ def _check_starts(runs: Sequence[Run]) -> None:
                     )
 
 
-def _played_on(run: Run) -> str:
+def _played_on(run: RunRows) -> str:
     problems = data_label.problem_set(run.header["config"])
     return f"{run.name} ({problems})" if problems else run.name
 
 
-def _problem_settings(run: Run) -> dict[str, Any]:
+def _problem_settings(run: RunRows) -> dict[str, Any]:
     config = run.header["config"]
     settings = config.get("settings") or {}
     told = telling_settings(config.get("env"), settings) if settings.keys() - ANY_INSTANCE else settings
@@ -362,7 +362,7 @@ def _num_needed(mean: float, deviation: float, differing: float, alpha: float) -
     return None if needed is None else max(needed, math.ceil(math.ceil(1 - math.log2(alpha)) / differing))
 
 
-def _budgets(runs: Sequence[Run], common: set[str]) -> dict[int, dict[str, float]]:
+def _budgets(runs: Sequence[RunRows], common: set[str]) -> dict[int, dict[str, float]]:
     """Success within N tokens per episode, for four values of N: the quartiles of what all episodes took.
 
     An episode that took more tokens counts as a failure, whatever its outcome.

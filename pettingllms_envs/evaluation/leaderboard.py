@@ -20,7 +20,7 @@ from typing import Any
 
 from pettingllms_envs.episodes.players import is_same_player, labels, options_of
 from pettingllms_envs.evaluation import data_label, metrics
-from pettingllms_envs.evaluation.compare import Comparison, Run, compare_each, fault_of, figure_of, read_so
+from pettingllms_envs.evaluation.compare import Comparison, RunRows, compare_each, fault_of, figure_of, read_so
 from pettingllms_envs.evaluation.scores import RETURN, SUCCESS, check_cooperative, returns_by_problem
 from pettingllms_envs.settings import STRICT_FORMAT
 
@@ -47,7 +47,7 @@ class Cell:
 
     column: str
     player: str
-    run: Run
+    run: RunRows
     report: Mapping[str, Any]
     note: str
     is_best: bool = False
@@ -88,7 +88,7 @@ class Leaderboard:
     not_in_mean: Sequence[str] = ()
 
 
-def leaderboard(runs: Sequence[Run], names: Mapping[str, str] = MappingProxyType({})) -> Leaderboard:
+def leaderboard(runs: Sequence[RunRows], names: Mapping[str, str] = MappingProxyType({})) -> Leaderboard:
     """The leaderboard of runs; of two of one configuration, the one that began last counts.
 
     Args:
@@ -97,7 +97,7 @@ def leaderboard(runs: Sequence[Run], names: Mapping[str, str] = MappingProxyType
     """
     left_out: list[tuple[str, str]] = []
     reports: dict[str, Mapping[str, Any]] = {}
-    by_env: dict[str, list[Run]] = {}
+    by_env: dict[str, list[RunRows]] = {}
     for run in runs:
         config = run.header["config"]
         report = metrics.report(run.header, run.rows, num_planned=_num_planned(config) or len(run.rows))
@@ -106,9 +106,9 @@ def leaderboard(runs: Sequence[Run], names: Mapping[str, str] = MappingProxyType
             continue
         reports[run.name] = report
         by_env.setdefault(str(config["env"]), []).append(run)
-    columns: dict[str, list[Run]] = {}
+    columns: dict[str, list[RunRows]] = {}
     for env, of_env in by_env.items():
-        groups: dict[str, list[Run]] = {}
+        groups: dict[str, list[RunRows]] = {}
         for run in _of_one_version(of_env, reports, left_out):
             groups.setdefault(_same(run), []).append(run)
         groups = {key: _alike(_newest(own, reports, left_out), left_out) for key, own in groups.items()}
@@ -126,7 +126,7 @@ def leaderboard(runs: Sequence[Run], names: Mapping[str, str] = MappingProxyType
 
 
 def _joined(
-    columns: Mapping[str, Sequence[Run]],
+    columns: Mapping[str, Sequence[RunRows]],
     reports: Mapping[str, Mapping[str, Any]],
     left_out: list[tuple[str, str]],
     names: Mapping[str, str],
@@ -183,7 +183,7 @@ def _joined(
     )
 
 
-def _tell_apart(columns: Sequence[Sequence[Run]], players: Sequence[list[str]], names: Mapping[str, str]) -> None:
+def _tell_apart(columns: Sequence[Sequence[RunRows]], players: Sequence[list[str]], names: Mapping[str, str]) -> None:
     """Where one name covers different players, add to each the options in which they differ."""
     named: dict[str, list[list[tuple[int, int]]]] = {}
     for i, own in enumerate(columns):
@@ -210,17 +210,17 @@ def _tell_apart(columns: Sequence[Sequence[Run]], players: Sequence[list[str]], 
                 players[i][j] = new
 
 
-def _are_same(one: Run, other: Run, names: Mapping[str, str]) -> bool:
+def _are_same(one: RunRows, other: RunRows, names: Mapping[str, str]) -> bool:
     """Whether a player played both. A suite may give it other options in a column; its runs are in one folder."""
     is_of_suite = one.name in names and other.name in names and dirname(one.name) == dirname(other.name)
     return is_same_player(one.header["config"], other.header["config"], may_differ_in_options=is_of_suite)
 
 
 def _of_one_version(
-    runs: Sequence[Run], reports: Mapping[str, Mapping[str, Any]], left_out: list[tuple[str, str]]
-) -> list[Run]:
+    runs: Sequence[RunRows], reports: Mapping[str, Mapping[str, Any]], left_out: list[tuple[str, str]]
+) -> list[RunRows]:
     """An environment's runs of the version of this package that most are of; of two such, the one that began last."""
-    versions: dict[str, list[Run]] = {}
+    versions: dict[str, list[RunRows]] = {}
     for run in runs:
         versions.setdefault(str(run.header["versions"].get("pettingllms")), []).append(run)
     kept = max(versions, key=lambda each: (len(versions[each]), max(_began(run, reports) for run in versions[each])))
@@ -230,7 +230,7 @@ def _of_one_version(
     return versions[kept]
 
 
-def _same(run: Run) -> str:
+def _same(run: RunRows) -> str:
     """In what the runs of a column agree; the problems' content, which earlier versions did not write, is compared."""
     config = run.header["config"]
     instances = {key: value for key, value in config["instances"].items() if key != "content"}
@@ -238,9 +238,9 @@ def _same(run: Run) -> str:
     return json.dumps(same, sort_keys=True)
 
 
-def _alike(runs: Sequence[Run], left_out: list[tuple[str, str]]) -> list[Run]:
+def _alike(runs: Sequence[RunRows], left_out: list[tuple[str, str]]) -> list[RunRows]:
     """The largest group of runs whose problems are the same; of two as large, it is unknown which is right: none."""
-    groups: list[list[Run]] = []
+    groups: list[list[RunRows]] = []
     for run in runs:
         if fault := fault_of([run]):
             left_out.append((run.name, fault))
@@ -258,7 +258,7 @@ def _alike(runs: Sequence[Run], left_out: list[tuple[str, str]]) -> list[Run]:
     return [] if is_tie else largest
 
 
-def _unfit(run: Run, report: Mapping[str, Any]) -> str:
+def _unfit(run: RunRows, report: Mapping[str, Any]) -> str:
     """Why a run is in no column; an empty string if it may be in one."""
     if run.header["kind"] != "bench":
         return f"it is of the kind {run.header['kind']!r}, and no benchmark"
@@ -291,10 +291,10 @@ def _num_planned(config: Mapping[str, Any]) -> int | None:
 
 
 def _newest(
-    runs: Sequence[Run], reports: Mapping[str, Mapping[str, Any]], left_out: list[tuple[str, str]]
-) -> list[Run]:
+    runs: Sequence[RunRows], reports: Mapping[str, Mapping[str, Any]], left_out: list[tuple[str, str]]
+) -> list[RunRows]:
     """One run of each configuration."""
-    kept: dict[str, Run] = {}
+    kept: dict[str, RunRows] = {}
     for run in sorted(runs, key=lambda run: (_began(run, reports), run.name)):
         key = json.dumps(run.header["config"], sort_keys=True)
         if (earlier := kept.pop(key, None)) is not None:
@@ -303,11 +303,11 @@ def _newest(
     return sorted(kept.values(), key=lambda run: run.name)
 
 
-def _began(run: Run, reports: Mapping[str, Mapping[str, Any]]) -> float:
+def _began(run: RunRows, reports: Mapping[str, Mapping[str, Any]]) -> float:
     return float((reports[run.name]["timing"] or {}).get("began", 0.0))
 
 
-def _differences(run: Run, other: Run) -> str:
+def _differences(run: RunRows, other: RunRows) -> str:
     """`"samples 1 (in the table 4), size 6 (in the table 10)"`."""
     own, theirs = _conditions(run), _conditions(other)
     keys = _telling([key for key in dict.fromkeys([*own, *theirs]) if own.get(key) != theirs.get(key)])
@@ -319,7 +319,7 @@ def _telling(keys: Sequence[str]) -> list[str]:
     return [key for key in keys if key not in DERIVED] or list(keys)
 
 
-def _conditions(run: Run) -> dict[str, str]:
+def _conditions(run: RunRows) -> dict[str, str]:
     """What the runs of a column have in common, in words."""
     config = run.header["config"]
     chosen = [row["instance"]["options"] for row in run.rows]
@@ -336,7 +336,7 @@ def _conditions(run: Run) -> dict[str, str]:
     return {name: value if isinstance(value, str) else json.dumps(value) for name, value in plain.items()}
 
 
-def _names(env: str, groups: Sequence[Sequence[Run]]) -> list[str]:
+def _names(env: str, groups: Sequence[Sequence[RunRows]]) -> list[str]:
     """The names of an environment's columns: its settings, and whatever else tells them apart."""
     found = [_conditions(own[0]) for own in groups]
     settings = [(own[0].header["config"].get("settings") or {}).keys() - {STRICT_FORMAT} for own in groups]

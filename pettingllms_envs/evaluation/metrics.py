@@ -17,7 +17,7 @@ from typing import Any
 from pettingllms_envs.episodes.figures import AGENT_FIGURES, mean_by_problem, of_outcome, of_row
 from pettingllms_envs.episodes.files import FORMAT, Row, ending_of, is_empty, place, problem
 from pettingllms_envs.evaluation.statistics import Interval, majority, mean_interval, pass_at, studentized_bootstrap
-from pettingllms_envs.replies.reading import counts_of
+from pettingllms_envs.replies.reading_counts import counts_of
 
 
 ORDINARY = (None, "stop", "length")

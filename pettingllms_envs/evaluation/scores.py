@@ -17,7 +17,7 @@ SUCCESS, RETURN = "success", "return"
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunRows:
     """A run to compare.
 
     Args:
@@ -62,25 +62,25 @@ def check_cooperative(config: Mapping[str, Any], folders: Sequence[str]) -> None
         )
 
 
-def pool_seeds(runs: Sequence[Run]) -> list[Run]:
+def pool_seeds(runs: Sequence[RunRows]) -> list[RunRows]:
     """The runs, those that differ in their seed alone joined into one of the first's name, with the samples of all.
 
     The problems are the same, as a run's seed decides the replies alone, so these are more replies to the same
     problems: intervals and tests resample problems, never samples.
     """
-    alike: dict[str, list[Run]] = {}
+    alike: dict[str, list[RunRows]] = {}
     for run in runs:
         rest = {key: value for key, value in run.header["config"].items() if key != "seed"}
         alike.setdefault(json.dumps(rest, sort_keys=True), []).append(run)
     return [own[0] if len(own) == 1 else _joined(own) for own in alike.values()]
 
 
-def is_pooled(run: Run) -> bool:
+def is_pooled(run: RunRows) -> bool:
     """Whether it was joined by `pool_seeds`."""
     return isinstance(run.header["config"].get("seed"), list)
 
 
-def _joined(runs: Sequence[Run]) -> Run:
+def _joined(runs: Sequence[RunRows]) -> RunRows:
     first, config = runs[0], runs[0].header["config"]
     rows: list[Row] = []
     for number, run in enumerate(runs):

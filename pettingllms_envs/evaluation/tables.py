@@ -13,7 +13,7 @@ from pettingllms_envs.agents.answers import ending
 from pettingllms_envs.episodes.figures import AGENT_FIGURES, words
 from pettingllms_envs.evaluation.metrics import sum_of_tokens
 from pettingllms_envs.printable import printable
-from pettingllms_envs.replies.reading import warning_of
+from pettingllms_envs.replies.reading_counts import warning_of
 
 
 Figures = Mapping[str, Any]

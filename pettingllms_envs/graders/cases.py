@@ -49,7 +49,7 @@ MAX_CANDIDATES = 24
 """Golden tests, the shortest ones, among which `best_cases` looks and on which mutants are run."""
 
 
-class Case(NamedTuple):
+class CodeCase(NamedTuple):
     """A test case as an agent writes it."""
 
     input: str
@@ -96,13 +96,15 @@ class Review(NamedTuple):
         return self.num_told / max(1, self.num_wrong)
 
 
-def read_cases(blocks: Sequence[tuple[str, str]], problem: CodeProblem, most: int) -> tuple[Case, ...] | Unreadable:
+def read_cases(
+    blocks: Sequence[tuple[str, str]], problem: CodeProblem, most: int
+) -> tuple[CodeCase, ...] | Unreadable:
     """The cases in a reply's blocks of the kinds `"input"` and `"output"`; more than `most` of them are unreadable."""
     if not blocks:
         return Unreadable("it has no test case")
     if len(blocks) % 2 or any(kind != ("input", "output")[i % 2] for i, (kind, _) in enumerate(blocks)):
         return Unreadable("its blocks are not pairs of an input and an output")
-    cases = tuple(Case(blocks[i][1], blocks[i + 1][1]) for i in range(0, len(blocks), 2))
+    cases = tuple(CodeCase(blocks[i][1], blocks[i + 1][1]) for i in range(0, len(blocks), 2))
     if len(cases) > most:
         return Unreadable(f"it has {len(cases)} test cases, and at most {most} are allowed")
     if any(len(text) > MAX_CASE for case in cases for text in case):
@@ -114,24 +116,24 @@ def read_cases(blocks: Sequence[tuple[str, str]], problem: CodeProblem, most: in
     return cases
 
 
-def as_test(problem: CodeProblem, case: Case) -> StdinTest | CallTest:
+def as_test(problem: CodeProblem, case: CodeCase) -> StdinTest | CallTest:
     """A case as the sandbox takes it."""
     if problem.fn_name is None:
         return StdinTest(f"{case.input}\n", case.output)
     return CallTest([read_value(line.encode()) for line in _arguments(case)], read_value(case.output.encode()))
 
 
-def as_case(test: StdinTest | CallTest) -> Case:
+def as_case(test: StdinTest | CallTest) -> CodeCase:
     """A test of the data set as an agent would write it."""
-    return Case(*written(test))
+    return CodeCase(*written(test))
 
 
-def run_cases(problem: CodeProblem, program: str, cases: tuple[Case, ...], limits: Limits) -> tuple[Run, ...]:
+def run_cases(problem: CodeProblem, program: str, cases: tuple[CodeCase, ...], limits: Limits) -> tuple[Run, ...]:
     """A program on cases, each in a process of its own."""
     return _run(problem, program, cases, limits, "per_test")
 
 
-def is_shown(problem: CodeProblem, case: Case) -> bool:
+def is_shown(problem: CodeProblem, case: CodeCase) -> bool:
     """Whether a case is copied from the statement.
 
     Its input is a public test's, or it stands there: not every data set says which of its tests the statement shows.
@@ -141,7 +143,7 @@ def is_shown(problem: CodeProblem, case: Case) -> bool:
     return shown or in_statement(problem, case)
 
 
-def in_statement(problem: CodeProblem, case: Case) -> bool:
+def in_statement(problem: CodeProblem, case: CodeCase) -> bool:
     """Whether the statement has the case's input and, soon after it, its output, both as whole words."""
     parts = [case.input] if problem.fn_name is None else _arguments(case)
     if len(parts) > MAX_ARGUMENTS:
@@ -149,7 +151,7 @@ def in_statement(problem: CodeProblem, case: Case) -> bool:
     return stand_in_a_row(problem.statement, [*parts, case.output])
 
 
-def review(problem: CodeProblem, cases: tuple[Case, ...], *, right: str, limits: Limits) -> Review:
+def review(problem: CodeProblem, cases: tuple[CodeCase, ...], *, right: str, limits: Limits) -> Review:
     """Judge cases. Case by case, whichever is found first decides whether it is valid:
 
     1. It is copied from the statement: not valid, for it says nothing new.
@@ -197,7 +199,7 @@ def wrong_programs(problem: CodeProblem, limits: Limits) -> tuple[str, ...]:
 
 
 @remembered(KEPT)
-def best_cases(problem: CodeProblem, most: int, limits: Limits) -> tuple[Case, ...]:
+def best_cases(problem: CodeProblem, most: int, limits: Limits) -> tuple[CodeCase, ...]:
     """Valid cases, at most `most`, that together tell as many wrong programs as any found: what an oracle writes.
 
     They are golden tests that the statement does not show, where there are any short enough to write down.
@@ -216,7 +218,7 @@ def best_cases(problem: CodeProblem, most: int, limits: Limits) -> tuple[Case, .
     return tuple(candidates[i] for i in chosen)
 
 
-def _candidates(problem: CodeProblem) -> tuple[Case, ...]:
+def _candidates(problem: CodeProblem) -> tuple[CodeCase, ...]:
     """The shortest of the golden tests that the statement does not show and that can be written down."""
     hidden = _shortest(problem, problem.tests[problem.num_public :], most=len(problem.tests))
     return tuple(case for case in hidden if not is_shown(problem, case))[:MAX_CANDIDATES]
@@ -224,19 +226,19 @@ def _candidates(problem: CodeProblem) -> tuple[Case, ...]:
 
 def _shortest(
     problem: CodeProblem, tests: Sequence[StdinTest | CallTest], most: int = MAX_CANDIDATES
-) -> tuple[Case, ...]:
+) -> tuple[CodeCase, ...]:
     fit = dict.fromkeys(case for case in map(as_case, tests) if _writable(problem, case))
     return tuple(sorted(fit, key=lambda case: len(case.input) + len(case.output))[:most])
 
 
-def _fails(problem: CodeProblem, program: str, cases: tuple[Case, ...], limits: Limits) -> list[bool]:
+def _fails(problem: CodeProblem, program: str, cases: tuple[CodeCase, ...], limits: Limits) -> list[bool]:
     """Which cases a program is known to fail; those after its first timeout were not run."""
     runs = _run(problem, program, cases, limits, "per_solution")
     first = next((i for i, run in enumerate(runs) if run.verdict == Verdict.TIMEOUT), len(runs))
     return [not run.passed and i <= first for i, run in enumerate(runs)]
 
 
-def _valid(problem: CodeProblem, cases: tuple[Case, ...], right: str, limits: Limits) -> tuple[bool | None, ...]:
+def _valid(problem: CodeProblem, cases: tuple[CodeCase, ...], right: str, limits: Limits) -> tuple[bool | None, ...]:
     found = [False if is_shown(problem, case) else _as_tested(problem, case) for case in cases]
     open_cases = tuple(case for case, verdict in zip(cases, found, strict=True) if verdict is None)
     if right and open_cases:
@@ -245,7 +247,7 @@ def _valid(problem: CodeProblem, cases: tuple[Case, ...], right: str, limits: Li
     return tuple(found)
 
 
-def _as_tested(problem: CodeProblem, case: Case) -> bool | None:
+def _as_tested(problem: CodeProblem, case: CodeCase) -> bool | None:
     """Whether the case's output is that of the golden test with the same input; None if there is no such test."""
     ours = as_test(problem, case)
     same = next((test for test in problem.tests if _same_input(ours, test)), None)
@@ -262,13 +264,13 @@ def _as_tested(problem: CodeProblem, case: Case) -> bool | None:
     return same_values(ours.expected, same.expected, problem.tolerance, problem.tolerance_kind)
 
 
-def _passes(problem: CodeProblem, program: str, cases: tuple[Case, ...], limits: Limits) -> tuple[bool, ...]:
+def _passes(problem: CodeProblem, program: str, cases: tuple[CodeCase, ...], limits: Limits) -> tuple[bool, ...]:
     """On which cases a program passes; all in one process, for what is at stake is not the program's reward."""
     return tuple(run.passed for run in _run(problem, program, cases, limits, "per_solution"))
 
 
 def _run_once(
-    problem: CodeProblem, program: str, cases: tuple[Case, ...], limits: Limits, isolation: str
+    problem: CodeProblem, program: str, cases: tuple[CodeCase, ...], limits: Limits, isolation: str
 ) -> tuple[Run, ...]:
     tests = [as_test(problem, case) for case in cases]
     report = run_tests(problem, program, tests, limits=limits, isolation=isolation)
@@ -289,14 +291,14 @@ def _same_input(one: StdinTest | CallTest, other: StdinTest | CallTest) -> bool:
     return isinstance(other, CallTest) and same_values(list(one.args), list(other.args))
 
 
-def _writable(problem: CodeProblem, case: Case) -> bool:
+def _writable(problem: CodeProblem, case: CodeCase) -> bool:
     """Whether the case, written in a reply, reads as the test that it is made of."""
     return "```" not in case.input + case.output and not isinstance(
         read_cases([("input", case.input), ("output", case.output)], problem, 1), Unreadable
     )
 
 
-def _arguments(case: Case) -> list[str]:
+def _arguments(case: CodeCase) -> list[str]:
     return [line for line in case.input.split("\n") if line.strip()]
 
 

@@ -23,7 +23,7 @@ from pettingllms_envs.datasets.code_problems import CodeProblem
 from pettingllms_envs.quoting import shorten
 from pettingllms_envs.sandbox.executor import SandboxFailed
 from pettingllms_envs.sandbox.shared import default
-from pettingllms_envs.sandbox.values import CallTest, Limits, Report, Result, StdinTest, Verdict
+from pettingllms_envs.sandbox.values import CallTest, Limits, ProgramResult, Report, StdinTest, Verdict
 
 
 LEAST_CPU = 2.0
@@ -149,12 +149,12 @@ def written(test: StdinTest | CallTest) -> tuple[str, str]:
     return _text(test.stdin).rstrip("\r\n"), _text(test.expected).rstrip()
 
 
-def printed(result: Result) -> str:
+def printed(result: ProgramResult) -> str:
     """What a program printed or returned, cut to a length for a prompt."""
     return shorten(result.stdout.decode("utf-8", "replace").rstrip("\n"), SHOWN)
 
 
-def last_error(result: Result) -> str:
+def last_error(result: ProgramResult) -> str:
     """The last line of a program's traceback, cut to a length for a prompt; empty if it did not end with one."""
     if result.verdict not in (Verdict.RUNTIME_ERROR, Verdict.MEMORY):
         return ""

@@ -21,7 +21,7 @@ from typing import Unpack
 from pettingllms_envs.caching import Memo
 from pettingllms_envs.graders.verdicts import (
     MAX_LENGTH,
-    Case,
+    AnswerCase,
     Finding,
     GoldSettings,
     Grade,
@@ -112,7 +112,7 @@ class MathGrader:
     def _grades(self, answers: Sequence[str], gold: str, settings: Settings) -> dict[str, Grade]:
         """The grade of each different answer."""
         grades: dict[str, Grade] = {}
-        cases: dict[str, Case] = {}
+        cases: dict[str, AnswerCase] = {}
         for answer in answers:
             if answer in grades or answer in cases:
                 continue
@@ -122,7 +122,7 @@ class MathGrader:
                 grades[answer] = Grade(Verdict.UNPARSED, "exact")
                 continue
             found = self._memo.get((answer, gold, settings)) or look(answer, gold, settings)
-            if isinstance(found, Case):
+            if isinstance(found, AnswerCase):
                 cases[answer] = found
             else:
                 grades[answer] = found

@@ -102,7 +102,7 @@ def settings_of(**given: Unpack[GoldSettings]) -> Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class AnswerCase:
     """An answer that is right if these questions find the right answers."""
 
     gold: Reading
@@ -131,7 +131,7 @@ def _judged(known: Mapping[Question, Finding], yes: set[Finding]) -> Equal:
     return lambda *question: known[Question(*question)] in yes
 
 
-def look(answer: str, gold: str, settings: Settings) -> Grade | Case:
+def look(answer: str, gold: str, settings: Settings) -> Grade | AnswerCase:
     """The grade, if spelling and arithmetic are enough; else what has to be asked."""
     if not is_readable(answer):
         return Grade(Verdict.UNPARSED, "exact")
@@ -151,7 +151,7 @@ def look(answer: str, gold: str, settings: Settings) -> Grade | Case:
         return Grade(Verdict.INCORRECT, "exact")
     if not questions:
         return Grade(Verdict.CORRECT, "exact")
-    return Case(wanted, given, settings.tolerance, tuple(questions))
+    return AnswerCase(wanted, given, settings.tolerance, tuple(questions))
 
 
 def _grade_integer(answer: str, gold: str) -> Grade:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pettingllms_envs
 from pettingllms_envs.aec import TextEnv
+from pettingllms_envs.boards import Board
 from pettingllms_envs.core import Tool, ToolResult
-from pettingllms_envs.episodes.files import made_with
+from pettingllms_envs.episodes.files import remade
 from pettingllms_envs.episodes.observing import has_states_of, workflow_of
-from pettingllms_envs.features import Board
 from pettingllms_envs.teams.designed import Designed
 from pettingllms_envs.teams.designs import Limits
 from pettingllms_envs.tools import make_tool
@@ -49,7 +49,7 @@ class Boards:
     def _env(self, row: Mapping[str, Any]) -> TextEnv | None:
         """The row's environment, made once; None if it cannot be made here."""
         try:
-            name, settings = made_with(self._header, row)
+            name, settings = remade(self._header, row)
         except ValueError:  # it would start a program of the record's
             return None
         key = json.dumps([name, settings])

@@ -10,10 +10,10 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pettingllms_envs.features import CountedReply
 from pettingllms_envs.observations import Image, Limits, Message, Prompt
 from pettingllms_envs.programs.replies import read_reply
 from pettingllms_envs.prompts import LAST, read_observation
+from pettingllms_envs.replies.counted import CountedReply
 
 
 SAMPLING = (

@@ -12,13 +12,13 @@ from pettingzoo import AECEnv
 
 from pettingllms_envs.core import TEAM, Parts, scalars
 from pettingllms_envs.failures import EpisodeRestart, ProgramFailed
-from pettingllms_envs.features import CountedReply
 from pettingllms_envs.observations import Limits
 from pettingllms_envs.programs.endpoint import endpoint
 from pettingllms_envs.programs.program import Program
 from pettingllms_envs.programs.rewards import CHANNEL, PRINTED, added, check_ranges
 from pettingllms_envs.programs.runs import start
 from pettingllms_envs.programs.session import LONGEST_WAIT, Call, Ended, Session
+from pettingllms_envs.replies.counted import CountedReply
 from pettingllms_envs.spaces import ChatText, observation_space
 
 

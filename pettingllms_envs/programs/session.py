@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from pettingllms_envs.core import Parts
-from pettingllms_envs.features import CountedReply
 from pettingllms_envs.observations import Limits, Prompt
 from pettingllms_envs.programs.dialects import RequestError
 from pettingllms_envs.programs.rewards import PRINTED
+from pettingllms_envs.replies.counted import CountedReply
 
 
 FIRST_WAIT, LONGEST_WAIT = 0.02, 1.0
@@ -70,8 +70,7 @@ class ProgramState:
         wait: Seconds without a further call. 0: no two calls of a run have been open at the same time so far.
         has_waited_longest: Whether an order was lost with the longest wait.
         has_equal_calls: Whether two open calls were the same, so that they have no order.
-        widths: How many calls were open when one of them was answered, by state, where there were several. A replay
-            waits for as many, and no longer.
+        widths: How many calls were open when one was answered, by state; a replay waits for as many, and no longer.
     """
 
     wait: float = 0.0

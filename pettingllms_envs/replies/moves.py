@@ -1,8 +1,10 @@
-"""Parses lists of the moves U D L R from the last line of a reply, and writes them."""
+"""Parses the last line of a reply, such as a list of the moves U D L R, and writes such lists."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from typing import Any
 
 from pettingllms_envs.core import Unreadable
 
@@ -69,3 +71,11 @@ def _why_unreadable(line: str) -> str:
     if "moves:" in line[6:].lower():
         return "its last line has more than one list of moves"
     return "its last line has something other than U, D, L and R after 'Moves:'"
+
+
+def move_of_kind(move: Any, kinds: Sequence[str]) -> tuple[Any, str]:
+    """A parsed move, if it is of one of these kinds, or None and why the reply is unreadable."""
+    if isinstance(move, Unreadable):
+        return None, move.reason
+    expected = " or ".join(f"'{kind.title()}:'" for kind in kinds)
+    return (move, "") if move.kind in kinds else (None, f"its last line does not begin with {expected}")

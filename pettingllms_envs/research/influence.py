@@ -12,7 +12,7 @@ import pettingllms_envs
 from pettingllms_envs.agent_names import role_of
 from pettingllms_envs.branching import check_replayable
 from pettingllms_envs.episodes.episode import EpisodeRecorder, Instance, RunLimits
-from pettingllms_envs.episodes.files import Row, made_with, problem
+from pettingllms_envs.episodes.files import Row, problem, remade
 from pettingllms_envs.evaluation.statistics import Interval, bootstrap
 
 
@@ -72,7 +72,7 @@ def of_roles(
     pools = _replies_of(drawn)
     for row in drawn:
         try:
-            name, settings = made_with(header, row)
+            name, settings = remade(header, row)
             key = repr((name, settings))
             if key not in envs:
                 envs[key] = pettingllms_envs.make(name, **settings)

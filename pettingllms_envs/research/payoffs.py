@@ -45,8 +45,7 @@ class Payoffs:
     """How runs do against each other.
 
     Args:
-        matrix: By seat, run and opponent: the return of the run in that seat, all other seats being the opponent's.
-            A run that is its own opponent plays all seats.
+        matrix: By seat, run and opponent: the return of the run in that seat, the opponent (or itself) in all others.
         returns: By run: its mean return over all seats and all other runs.
         ratings: By run: its rating; empty unless the game is zero-sum.
         cyclic: The share of the squared differences between runs that ratings leave out, in [0, 1], noise included;

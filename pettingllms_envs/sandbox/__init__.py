@@ -30,7 +30,7 @@ from pettingllms_envs.sandbox.layers import CONFINEMENTS, Probed, SandboxUnavail
 from pettingllms_envs.sandbox.prelude import LEETCODE_PRELUDE
 from pettingllms_envs.sandbox.sandbox import Sandbox
 from pettingllms_envs.sandbox.shared import default
-from pettingllms_envs.sandbox.values import CallTest, Limits, Report, Result, StdinTest, Task, Verdict
+from pettingllms_envs.sandbox.values import CallTest, Limits, ProgramResult, Report, StdinTest, Task, Verdict
 
 
 __all__ = [
@@ -42,8 +42,8 @@ __all__ = [
     "CommandResult",
     "Limits",
     "Probed",
+    "ProgramResult",
     "Report",
-    "Result",
     "Sandbox",
     "SandboxFailed",
     "SandboxUnavailable",
@@ -61,7 +61,7 @@ __all__ = [
 ]
 
 
-def run(program: str, stdin: str | bytes = "", **settings: Any) -> Result:
+def run(program: str, stdin: str | bytes = "", **settings: Any) -> ProgramResult:
     """`Sandbox.run` of the process's own sandbox."""
     return default().run(program, stdin, **settings)
 

@@ -18,7 +18,7 @@ from pettingllms_envs.sandbox.inside.command import CommandMeta
 from pettingllms_envs.sandbox.inside.scratch import MOST_FILES, TOO_LARGE
 from pettingllms_envs.sandbox.inside.wire import Job
 from pettingllms_envs.sandbox.slot import Done
-from pettingllms_envs.sandbox.values import Limits, Result, Verdict, as_bytes, check_limits
+from pettingllms_envs.sandbox.values import Limits, ProgramResult, Verdict, as_bytes, check_limits
 from pettingllms_envs.sandbox.verdicts import job_of, judge
 
 
@@ -80,7 +80,7 @@ def _readable(name: str, path: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommandResult(Result):
+class CommandResult(ProgramResult):
     """One run of a native command; the verdict is `FINISHED` if its exit code is 0, and never `PASSED` or `WRONG`.
 
     `files` are those that were asked for and are there, by their relative names.
@@ -114,7 +114,7 @@ class CommandRequest:
             name = self.meta["outputs"][list(sizes).index(TOO_LARGE)]
             verdict, detail = Verdict.OUTPUT_LIMIT, f"the file {name!r} is larger than the scratch directory"
         there = [name for name, size in zip(self.meta["outputs"], sizes, strict=True) if size >= 0]
-        fields = {name: getattr(result, name) for name in Result.__slots__}
+        fields = {name: getattr(result, name) for name in ProgramResult.__slots__}
         files = dict(zip(there, contents, strict=True))
         return CommandResult(**fields | {"verdict": verdict, "detail": detail}, files=files)
 

@@ -83,8 +83,7 @@ class Plan:
         confinement: One of `CONFINEMENTS`.
         uid: The user that programs run as; None: the current user.
         become_early: Whether the server becomes that user, too, as if an unprivileged one had started it.
-        memory: How the memory of all of a program's processes is limited: `"cgroup"`, `"polling"`, or `""`: by a
-            cgroup, if one can be created.
+        memory: How the memory of a program's processes is limited: `"cgroup"`, `"polling"`, or `""`, the better one.
     """
 
     confinement: str

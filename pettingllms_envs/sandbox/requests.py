@@ -14,7 +14,7 @@ from pettingllms_envs.sandbox.slot import Done, Work
 from pettingllms_envs.sandbox.values import (
     CallTest,
     Limits,
-    Result,
+    ProgramResult,
     StdinTest,
     Task,
     ToleranceKind,
@@ -39,7 +39,7 @@ class Request:
     work: Work
     compares: tuple[Compare | None, ...]
 
-    def result(self, index: int, done: Done, isolation: str) -> Result:
+    def result(self, index: int, done: Done, isolation: str) -> ProgramResult:
         """The result of a test, with a part of its output."""
         compare = self.compares[index]
         result = judge(self.job, done.record, done.before, done.output, done.errors, compare, isolation)

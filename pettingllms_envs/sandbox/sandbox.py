@@ -35,7 +35,16 @@ from pettingllms_envs.sandbox.layers import (
 from pettingllms_envs.sandbox.pool import Pool, after_fork
 from pettingllms_envs.sandbox.requests import Request, request_run, request_tests
 from pettingllms_envs.sandbox.slot import Died, NotStarted, Slot
-from pettingllms_envs.sandbox.values import CallTest, Limits, Report, Result, StdinTest, Task, ToleranceKind, Verdict
+from pettingllms_envs.sandbox.values import (
+    CallTest,
+    Limits,
+    ProgramResult,
+    Report,
+    StdinTest,
+    Task,
+    ToleranceKind,
+    Verdict,
+)
 
 
 logger = logging.getLogger(__name__)
@@ -98,7 +107,7 @@ class Sandbox:
 
     def run(
         self, program: str, stdin: str | bytes = "", *, limits: Limits = DEFAULT_LIMITS, isolation: str = "per_test"
-    ) -> Result:
+    ) -> ProgramResult:
         """Run a program from its first line to its end; `Verdict.FINISHED` if it got there with exit code 0.
 
         Raises:
@@ -259,7 +268,7 @@ class Sandbox:
         results = self._results(request, isolation)
         return Report(results=results, isolation=results[0].isolation)
 
-    def _results(self, request: Request, isolation: str) -> tuple[Result, ...]:
+    def _results(self, request: Request, isolation: str) -> tuple[ProgramResult, ...]:
         if isolation == "unsafe-subprocess":
             logger.warning("a program runs WITHOUT A SANDBOX (isolation='unsafe-subprocess')")
             done = unsafe.run(request.job, request.work)
@@ -277,7 +286,7 @@ class Sandbox:
                 return results
             reason = next(result.detail for result in results if result.verdict == Verdict.SANDBOX_ERROR)
         logger.warning("the sandbox failed twice on a program: %s", reason)
-        lost = Result(verdict=Verdict.SANDBOX_ERROR, detail=reason, isolation=level)
+        lost = ProgramResult(verdict=Verdict.SANDBOX_ERROR, detail=reason, isolation=level)
         return (lost,) * request.job.num_tests
 
     def _renew_lock(self) -> None:

@@ -20,7 +20,7 @@ from pettingllms_envs.sandbox.command_slot import CommandSlot
 from pettingllms_envs.sandbox.commands import Command, request_command
 from pettingllms_envs.sandbox.requests import request_tests
 from pettingllms_envs.sandbox.slot import Slot
-from pettingllms_envs.sandbox.values import Limits, Result, StdinTest, Task, Verdict
+from pettingllms_envs.sandbox.values import Limits, ProgramResult, StdinTest, Task, Verdict
 
 
 LIMITS = Limits(cpu=1.0, wall=3.0, memory=1 << 28)
@@ -38,7 +38,7 @@ class Check:
 
     name: str
     program: str
-    holds: Callable[[Result], bool]
+    holds: Callable[[ProgramResult], bool]
 
 
 _READ = """
@@ -76,7 +76,7 @@ for pid in (os.getppid(), 1, 0, -1):
 _EAT = "data = bytearray(1 << 32)\nprint(len(data))\n"
 
 
-def _refused(times: int) -> Callable[[Result], bool]:
+def _refused(times: int) -> Callable[[ProgramResult], bool]:
     return lambda result: result.stdout.split() == [b"refused"] * times
 
 
@@ -106,7 +106,7 @@ def failures(slot: Slot) -> list[str]:
     """
     with _canary() as path:
 
-        def run(check: Check, limits: Limits) -> Result:
+        def run(check: Check, limits: Limits) -> ProgramResult:
             test = StdinTest(path + "!" if check.program.startswith("print") else path, "1")
             request = request_tests(Task(program=check.program, tests=[test]), limits, "per_test", True)
             return slot.run(request.job, request.work, partial(request.result, isolation=""))[0]
@@ -114,7 +114,7 @@ def failures(slot: Slot) -> list[str]:
         return _failures(checks(), run)
 
 
-def _failures(checks: Iterable[Check], run: Callable[[Check, Limits], Result]) -> list[str]:
+def _failures(checks: Iterable[Check], run: Callable[[Check, Limits], ProgramResult]) -> list[str]:
     """The names of the checks that failed, each with its result; of those that fail nothing is tried again."""
     failed, undecided = [], []
     for check in checks:
@@ -148,7 +148,7 @@ COMMAND_MEMORY = 1 << 26
 """Bytes; a shell takes its time to fill more."""
 
 
-def _says(output: bytes) -> Callable[[Result], bool]:
+def _says(output: bytes) -> Callable[[ProgramResult], bool]:
     return lambda result: result.stdout.split() == output.split() and result.verdict == Verdict.FINISHED
 
 
@@ -196,7 +196,7 @@ def command_failures(slot: CommandSlot) -> list[str]:
     """
     with _canary() as path:
 
-        def run(check: Check, limits: Limits) -> Result:
+        def run(check: Check, limits: Limits) -> ProgramResult:
             argv = ["sh", "-c", check.program, "sh", path]
             limits = replace(limits, memory=COMMAND_MEMORY)
             request = request_command(

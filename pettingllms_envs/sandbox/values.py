@@ -114,7 +114,7 @@ class CallTest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class ProgramResult:
     """One run of a program.
 
     Args:
@@ -144,7 +144,7 @@ class Result:
 class Report:
     """A program's results on its tests, in their order."""
 
-    results: tuple[Result, ...]
+    results: tuple[ProgramResult, ...]
     isolation: str
 
     @property

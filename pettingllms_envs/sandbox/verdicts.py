@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from pettingllms_envs.sandbox.inside import wire
 from pettingllms_envs.sandbox.inside.wire import Job, Progress, Record
-from pettingllms_envs.sandbox.values import Limits, Result, Verdict
+from pettingllms_envs.sandbox.values import Limits, ProgramResult, Verdict
 
 
 Compare = Callable[[bytes], bool]
@@ -17,12 +17,12 @@ Compare = Callable[[bytes], bool]
 
 def judge(
     job: Job, record: Record, before: Progress, output: bytes, errors: bytes, compare: Compare | None, isolation: str
-) -> Result:
+) -> ProgramResult:
     """The result of one test, with what those before it used; `compare` is None if nothing is to be compared."""
     verdict, detail = _ending(job, record, before, output, errors)
     if verdict == Verdict.FINISHED and compare is not None:
         verdict = Verdict.PASSED if compare(output) else Verdict.WRONG
-    return Result(
+    return ProgramResult(
         verdict=verdict,
         stdout=output,
         stderr=errors,

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Generic, Protocol
 
 from pettingllms_envs.core import SPLITS, State, Task, Unreadable
-from pettingllms_envs.quoting import quote_inline
 
 
 MAX_SHOWN = 200
@@ -71,6 +70,8 @@ class OpenTask(Generic[State]):
 
     def describe(self, before: State, move: Any, after: State, *, proposed: bool = False) -> str:
         """The move, quoted and shortened."""
+        from pettingllms_envs.quoting import quote_inline  # most tasks have a description of their own
+
         words = str(move)
         words = words if len(words) <= MAX_SHOWN else f"{words[:MAX_SHOWN]} ..."
         return quote_inline(json.dumps(words, ensure_ascii=False))

@@ -11,7 +11,7 @@ from itertools import compress, product
 from typing import Any, ClassVar
 
 from pettingllms_envs.core import SPLITS, State, Unreadable
-from pettingllms_envs.replies import LETTERS, blind_moves, read_moves, write_moves
+from pettingllms_envs.replies.moves import LETTERS, blind_moves, read_moves, write_moves
 from pettingllms_envs.tasks.base import OpenTask
 
 
@@ -45,7 +45,7 @@ class MovesTask(OpenTask[State]):
         return {"bump": (BUMP, 0.0), "steps": (STEP * self.max_moves, 0.0)}
 
     def parse(self, reply: str) -> str | Unreadable:
-        """See `pettingllms_envs.replies.read_moves`; at most `max_moves` moves."""
+        """See `pettingllms_envs.replies.moves.read_moves`; at most `max_moves` moves."""
         return read_moves(reply, self.max_moves)
 
     def reply_format(self) -> str:

@@ -114,7 +114,18 @@ SOLVER = Role(
     " it step by step, and give the corrected answer, or the same one if it is right.",
 )
 FLAG, SEVERAL = (True, False), 16
-COMMON: dict[str, Any] = {"ranges": {"correct": (-1.0, 1.0)}, "cyclic": True, "reported": Reported(), "bonuses": ()}
+COMMON: dict[str, Any] = {
+    "ranges": {"correct": (-1.0, 1.0)},
+    "cyclic": True,
+    "reported": Reported(),
+    "bonuses": (),
+    "meanings": {
+        "capacity": "Most characters of a reply that others read; its answer is shown besides.",
+        "until_agreed": "Whether the episode ends early, after a turn in which all have the same answer.",
+        "num_solvers": f"How many solvers there are, 1 to {SEVERAL}.",
+        "num_debaters": f"How many debaters there are, 2 to {SEVERAL}.",
+    },
+}
 
 
 @function_workflow(
@@ -131,11 +142,6 @@ def Ensemble(game: Game, capacity: int = 2000, until_agreed: bool = True, num_so
     (arXiv:2406.04692). The solvers of one policy are samples of it. With more than one turn, they read all replies of
     the turn before; with `role_tools={"solver": ["python"]}` they run programs before they answer. A solver is paid
     for its own answer and not for being followed, so an aggregator that ignores it does not keep it from learning.
-
-    Args:
-        capacity: Most characters of a reply that others read; its answer is shown besides.
-        until_agreed: Whether the episode ends early, after a turn in which all have the same answer.
-        num_solvers: How many solvers there are, 1 to 16.
     """
 
     def heard(member: str, last: Replies, replies: Replies) -> Replies:
@@ -157,11 +163,6 @@ def Debate(game: Game, capacity: int = 2000, until_agreed: bool = True, num_deba
     As in arXiv:2305.14325 and MAPoRL (arXiv:2502.18439), which trains it on GSM8K, and also pays a debater for what
     its reply brings others to in later turns. Here the returns have that:
     `credit={"at_grpo": {"value": "return_to_go"}}`.
-
-    Args:
-        capacity: Most characters of a reply that others read; its answer is shown besides.
-        until_agreed: Whether the episode ends early, after a turn in which all have the same answer.
-        num_debaters: How many debaters there are, 2 to 16.
     """
 
     def majority(replies: Replies) -> str | None:
@@ -178,13 +179,9 @@ def SelfVerification(game: Game, capacity: int = 2000, until_agreed: bool = True
 
     As the single agent of several turns in the code of arXiv:2510.11062: the counterpart for one agent of `debate`. A
     correction pays, a right answer that is given up costs as much, and one that is confirmed changes nothing.
-
-    Args:
-        capacity: Most characters of a reply that others read; its answer is shown besides.
-        until_agreed: Whether the episode ends early, after a turn in which all have the same answer.
     """
 
-    def own(member: str, last: Replies, replies: Replies) -> Replies:
-        return last
+    def answer(replies: Replies) -> str | None:
+        return replies[-1].answer
 
-    return (yield from rounds(game, own, lambda replies: replies[-1].answer, ends=until_agreed, confirms=True))
+    return (yield from rounds(game, lambda member, last, replies: last, answer, ends=until_agreed, confirms=True))

@@ -17,7 +17,7 @@ messages; roles whose messages are not paid for themselves are `delayed`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, NamedTuple
 
@@ -27,7 +27,6 @@ from pettingllms_envs.core import (
     State,
     Task,
     Transition,
-    Unreadable,
     best_reply,
     check_whole,
     part_ranges,
@@ -36,7 +35,7 @@ from pettingllms_envs.core import (
     system_prompt,
 )
 from pettingllms_envs.state_digest import Reported
-from pettingllms_envs.teams.channels import NO_MESSAGES, Channel, CountedMessages, Sent
+from pettingllms_envs.teams.channels import NO_MESSAGES, Channel, Sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +67,6 @@ class BaseWorkflow(Generic[State, Move]):
         return part_ranges(self.task)
 
 
-def move_of_kind(move: Any, kinds: Sequence[str]) -> tuple[Any, str]:
-    """A parsed move, if it is of one of these kinds, or None and why the reply is unreadable."""
-    if isinstance(move, Unreadable):
-        return None, move.reason
-    expected = " or ".join(f"'{kind.title()}:'" for kind in kinds)
-    return (move, "") if move.kind in kinds else (None, f"its last line does not begin with {expected}")
-
-
 class TurnState(NamedTuple, Generic[State]):
     """A moment of an episode.
 
@@ -93,11 +84,16 @@ class TurnState(NamedTuple, Generic[State]):
 
 
 @dataclass(frozen=True, slots=True)
-class TurnWorkflow(CountedMessages, BaseWorkflow[State, Move]):
+class TurnWorkflow(BaseWorkflow[State, Move]):
     """Each agent acts once in a turn, in a fixed order, and the last one's reply is played."""
 
     roles: ClassVar[tuple[Role, ...]]
     channel: ClassVar[Channel] = Channel()
+    state_form: ClassVar[int] = 2
+
+    def outcome(self, state: Any) -> Mapping[str, Any]:
+        """How many messages arrived, and their characters in total."""
+        return dict(state.reported)
 
     def pay(self, state: TurnState[State], role: str, reply: str) -> Mapping[str, float]:
         """The parts of the reward for a message, by name; by default none. Declare them in `ranges`."""

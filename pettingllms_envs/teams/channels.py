@@ -14,13 +14,10 @@ quoted, see `pettingllms_envs.quoting`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import NamedTuple
 
 from pettingllms_envs.core import check_whole
-from pettingllms_envs.quoting import quote
-from pettingllms_envs.replies.fences import without_thoughts
 from pettingllms_envs.state_digest import Reported
 
 
@@ -41,6 +38,8 @@ class Sent(NamedTuple):
     @property
     def shown(self) -> str:
         """The message quoted, for a prompt."""
+        from pettingllms_envs.quoting import quote  # only those pay for it whose roles write to each other
+
         return f"The {self.sender} wrote:\n{quote(self.text)}" if self.text else f"The {self.sender} wrote nothing."
 
 
@@ -71,6 +70,8 @@ class Channel:
 
     def send(self, sender: str, reply: str) -> Sent:
         """What arrives of a reply: not its thoughts, and no white space around it."""
+        from pettingllms_envs.replies.fences import without_thoughts
+
         text = "\n".join(map(_visible, without_thoughts(reply).expandtabs(4).splitlines()))
         if self.alphabet:
             text = "".join(letter for letter in text if letter in self.alphabet)
@@ -78,18 +79,6 @@ class Channel:
 
 
 NO_MESSAGES = Reported(messages=0, message_chars=0)
-
-
-class CountedMessages:
-    """A workflow whose state counts the messages that arrived, in its field `reported`."""
-
-    __slots__ = ()
-
-    state_form: ClassVar[int] = 2
-
-    def outcome(self, state: Any) -> Mapping[str, Any]:
-        """How many messages arrived, and their characters in total."""
-        return dict(state.reported)
 
 
 def _visible(line: str) -> str:

@@ -21,9 +21,10 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from pettingllms_envs.boards import HasSymbols
 from pettingllms_envs.core import Role, Unreadable
-from pettingllms_envs.features import Form, Forms, HasSymbols
 from pettingllms_envs.replies.reading import NOTES
+from pettingllms_envs.teams.forms import Form, Forms
 from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
 from pettingllms_envs.views import board_picture
 
@@ -48,7 +49,7 @@ def _checked(team: Any) -> Mapping[str, Any]:
     if not isinstance(team.task, HasSymbols):
         raise ValueError(
             f"the task {team.task.name!r} has no symbols to describe a board with; expected symbols, legend and "
-            "rows(state), see features.HasSymbols. Write them, or take another workflow."
+            "rows(state), see boards.HasSymbols. Write them, or take another workflow."
         )
     return {}
 

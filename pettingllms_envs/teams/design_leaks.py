@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from pettingllms_envs.core import Task, Unreadable, best_reply
-from pettingllms_envs.replies import boxed
+from pettingllms_envs.replies.boxes import boxed
 from pettingllms_envs.teams.channels import Sent
 from pettingllms_envs.teams.designs import Design
 

@@ -12,12 +12,11 @@ from functools import cache, cached_property, partial
 from typing import ClassVar
 
 from pettingllms_envs.core import Role, ToolResult, ToolSpec, Unreadable, best_reply, check_whole
-from pettingllms_envs.features import HasTools
 from pettingllms_envs.quoting import quote
-from pettingllms_envs.replies import fenced_blocks
+from pettingllms_envs.replies.fences import fenced_blocks
 from pettingllms_envs.teams.channels import Channel
-from pettingllms_envs.teams.designs import Design, Member
-from pettingllms_envs.teams.functions import Ask, Game, JoiningFunctionWorkflow, Questions
+from pettingllms_envs.teams.designs import Design, HasTools, Member
+from pettingllms_envs.teams.functions import Ask, FunctionState, FunctionWorkflow, Game, Questions
 from pettingllms_envs.teams.tool_calls import called, manual_of
 from pettingllms_envs.tools import make_tool
 from pettingllms_envs.tools.calls import Call, text_call
@@ -28,7 +27,7 @@ MEMBER_JOB = "You are a member of a team. Do the job that you are given."
 
 
 @dataclass(frozen=True)
-class DesignTeam(JoiningFunctionWorkflow):
+class DesignTeam(FunctionWorkflow):
     """A team that plays its design. A subclass has a `name` and a `design`.
 
     Args:
@@ -37,7 +36,7 @@ class DesignTeam(JoiningFunctionWorkflow):
         max_calls: Most replies of all members, those with tool calls among them, at least 1.
         reply_chars: Most characters of a reply that others read, at least 1.
         all_chars: Most characters of all members' replies, each counted as others read it, at least 1.
-        palette: Names of the installed tools that members may be given, beside the task's own (`features.HasTools`).
+        palette: Names of the installed tools that members may be given, beside the task's own (`designs.HasTools`).
     """
 
     num_turns: int = 1
@@ -48,6 +47,10 @@ class DesignTeam(JoiningFunctionWorkflow):
 
     design: ClassVar[Design]
     own_ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}
+
+    def present(self, state: FunctionState) -> tuple[str, ...]:
+        """The agents that have been asked so far."""
+        return tuple([role for role, _, _ in state.seen])
 
     def __post_init__(self) -> None:
         check_whole("num_turns", self.num_turns, 1, 1)

@@ -25,13 +25,14 @@ from functools import cached_property, partial
 from typing import ClassVar
 
 from pettingllms_envs.core import UNREADABLE_PENALTY, Role, check_choice, check_whole
-from pettingllms_envs.features import HasDisguise, HasTools
 from pettingllms_envs.observations import Observation
 from pettingllms_envs.quoting import quote_inline
 from pettingllms_envs.teams.design_team import MEMBER, MEMBER_JOB, DesignTeam
 from pettingllms_envs.teams.designs import (
     JOBS,
     Design,
+    HasDisguise,
+    HasTools,
     Limits,
     Member,
     example,
@@ -67,7 +68,7 @@ class Designed(DesignTeam):
         member_cost: What the designer pays for each member, from 0 to 0.2, so that a design that cannot be read is
             never cheaper than a team of one; for `max_members` less than a success.
         disguised: Whether the designer is shown a question with other numbers, names or another map, see
-            `features.HasDisguise`.
+            `designs.HasDisguise`.
 
     Raises:
         ValueError: As `DesignTeam`; or the task cannot be disguised.

@@ -14,11 +14,10 @@ import json
 import random
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from pettingllms_envs.core import Unreadable
-from pettingllms_envs.replies import END_OF_THINKING
-from pettingllms_envs.replies.fences import without_thoughts
+from pettingllms_envs.replies.fences import END_OF_THINKING, without_thoughts
 from pettingllms_envs.tools.calls import strict_json
 
 
@@ -33,6 +32,41 @@ JOBS = (
 
 _OVERHEAD = 100  # characters of a member beside its job and tools
 _FENCED = re.compile(r"```(?:json)?[ \t\r]*\n(.*)\n```", re.S | re.I)
+
+
+@runtime_checkable
+class HasDisguise(Protocol):
+    """An optional feature of a task: the question with other numbers, names or another map.
+
+    Who is shown that, such as the designer of a team, learns what kind of question it is, and cannot know its answer.
+    """
+
+    def disguised(self, state: Any) -> str:
+        """What `show` could say of such a question; the same every time."""
+
+
+@runtime_checkable
+class HasTools(Protocol):
+    """An optional feature of a task: tools that read the instance, such as a search in its archives.
+
+    A workflow decides which of its agents may call which. `Tool`s, in contrast, know nothing of the instance.
+    """
+
+    @property
+    def tool_specs(self) -> Sequence[Any]:
+        """A `pettingllms_envs.core.ToolSpec` of each; its one argument is a text."""
+
+    def use(self, state: Any, name: str, request: str) -> tuple[Any, Any]:
+        """The state after a call of a tool, and its `pettingllms_envs.core.ToolResult`, whatever is requested."""
+
+    def tools_needed(self, state: Any) -> Sequence[str]:
+        """The names of the tools that an optimal team calls, in order."""
+
+    def best_request(self, state: Any, name: str) -> str | None:
+        """What an optimal agent requests of a tool now; None for nothing."""
+
+    def best_message(self, state: Any) -> str:
+        """What it tells the next one."""
 
 
 class Member(NamedTuple):

@@ -1,20 +1,13 @@
 """Workflows as plain Python functions: the team's conversation written down from its beginning to its end.
 
-    @function_workflow(
-        Role("debater", "You are a debater. Argue for the best move.", count=2, delayed=True),
-        Role("judge", "You are the judge. Your move is played."),
-    )
-    def debate(game, rounds: int = 1):
+    @function_workflow(Role("adviser", "Advise the player.", delayed=True), Role("player", "You play."))
+    def advised(game):
         while game.turns_left:
-            said = []
-            for _ in range(rounds):
-                for name in ("debater_0", "debater_1"):
-                    reply = yield Ask(name, game.show(*said), keeps=said)
-                    said.append(game.quote(name, reply))
-            reply = yield Ask("judge", game.show(*said), keeps=())
-            game.play(reply, "judge")
+            said = yield Ask("adviser", game.show(), keeps=())
+            reply = yield Ask("player", game.show(game.quote("adviser", said)), keeps=())
+            game.play(reply, "player")
 
-    raw_env, env, parallel_env = assemble(PlanPath, __name__, (debate,))
+    raw_env, env, parallel_env = assemble(PlanPath, __name__, (advised,))
 
 The function yields a question and is sent the reply; parameters with defaults are the environment's settings. While an
 episode is played on, so is the function. Its snapshot is the instance and the replies so far: where the episode was
@@ -58,7 +51,6 @@ from pettingllms_envs.core import (
     play,
     system_prompt,
 )
-from pettingllms_envs.features import Forms
 from pettingllms_envs.observations import Observation, Prompt
 from pettingllms_envs.replies.reading import NOTES
 from pettingllms_envs.state_digest import Reported
@@ -76,9 +68,9 @@ LONG = 4_000
 class _Question(NamedTuple):
     role: str
     text: Any
-    oracle: Callable[[], str] | None = None
-    keeps: Any = ...
-    private: tuple[str, ...] = ()
+    oracle: Any
+    keeps: Any
+    private: tuple[str, ...]
 
 
 class Ask(_Question):
@@ -168,7 +160,7 @@ class Game:
         self._has_ended_turn = False
         self._unread = ""
         self._unreadable: set[str] = set()  # of this turn, charged already
-        self._parts: dict[str, dict[str, float]] = {}
+        self._parts: dict[str, Mapping[str, float]] = {}
         self._pays = True  # not while replies are repeated, which were paid when they came
         self.reported = reported
 
@@ -249,7 +241,7 @@ class Game:
         author = roles[0] if len(roles) == 1 else " and ".join(roles)
         self.state, _, parts, words = play(self.task, self.state, reply, author)
         if pays is None and not self._parts and self._pays and author in roles:
-            self._parts = {scope: dict(named) for scope, named in parts.items() if named}
+            self._parts = parts
             return self.end_turn(words)
         for scope, named in parts.items() if self._pays else ():
             for role in (TEAM,) if scope == TEAM else roles:
@@ -275,10 +267,7 @@ class Game:
         """
         if self._pays:
             named = self._parts.get(scope)
-            if named is None:
-                self._parts[scope] = {name: value}
-            else:
-                named[name] = named.get(name, 0.0) + value
+            self._parts[scope] = {**named, name: named.get(name, 0.0) + value} if named else {name: value}
 
     def pay_team(self, name: str, value: float) -> None:
         """Add a part to everybody's reward of the last reply."""
@@ -322,6 +311,29 @@ class _Begin(NamedTuple):
     num_results: int
 
 
+_Run = tuple[Game, Questions, Ask]
+"""A game, its function, which waits for the reply to a question, and that question."""
+
+
+class _Runs(list[_Run]):
+    """The function of a state that waits there, at most one. Copies and pickles have none: there it is run again.
+
+    Taking it out is a single operation, so that only one thread has it.
+    """
+
+    __slots__ = ("are_same",)
+    are_same: bool  # once it was run again, and asked the same
+
+    def __reduce__(self) -> tuple[type[_Runs], tuple[()]]:
+        return _Runs, ()
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is _Runs
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return 0
+
+
 class FunctionState(NamedTuple):
     """A moment of an episode.
 
@@ -329,6 +341,7 @@ class FunctionState(NamedTuple):
         rest: What else the rest of the episode depends on: see `Game.pending`, or the history; () once it is over.
         ask: The question that the acting agent is to answer; of the last reply once the episode is over.
         seen: Of each agent that has been asked so far: its last question, and the task's state then.
+        runs: The function, unless it has gone on to another state; every two are equal.
         reported: How many messages were quoted, their characters in total, and what the function reported.
         feedback: The words about the last turn.
         begin: Where the turn began, if nothing but `game` counted there; `None`: where the episode did.
@@ -341,6 +354,7 @@ class FunctionState(NamedTuple):
     replies: tuple[str, ...]
     ask: Ask
     seen: tuple[tuple[str, Observation, Any], ...]
+    runs: _Runs
     results: tuple[Any, ...] = ()
     reported: Reported = NO_MESSAGES
     feedback: str = ""
@@ -353,24 +367,6 @@ class FunctionState(NamedTuple):
             digest = hashlib.sha256(rest[1].encode("utf-8", "surrogatepass")).hexdigest()
             rest = (rest[0], digest, *rest[2:])
         return f"FunctionState(task={self.task!r}, turn={self.turn!r}, rest={rest!r})"
-
-
-_Run = tuple[Game, Questions, Ask]
-"""A game, its function, which waits for the reply to a question, and that question."""
-
-MOST_RUNS = 64
-"""Functions that a workflow lets wait: those of the candidates of one decision, and of as many episodes as fit."""
-
-
-class _Runs(dict[int, tuple[FunctionState, _Run]]):
-    """The latest functions that wait, each by the `id` of its state, which is kept for as long.
-
-    Taking one out is a single operation, so that only one thread has it. Copies and pickles have none:
-    there the functions are run again.
-    """
-
-    def __reduce__(self) -> tuple[type[_Runs], tuple[()]]:
-        return _Runs, ()
 
 
 @dataclass(frozen=True, repr=False)
@@ -429,10 +425,6 @@ class FunctionWorkflow:
         """The agents, as questions name them, in the order of the roles."""
         return tuple([member for role in self.roles for member in role.members])
 
-    @cached_property
-    def _runs(self) -> _Runs:
-        return _Runs()
-
     def is_history(self, state: FunctionState) -> bool:
         """Whether the function does not say what it keeps."""
         return state.ask.keeps is ...
@@ -441,7 +433,7 @@ class FunctionWorkflow:
         """The function's first question on this instance."""
         run = self._first(task_state, ())
         run[0].take_parts()
-        return self._waiting(run, task_state, (), (), (), None)
+        return self._waiting(run, (task_state, (), (), (), None))
 
     def actor(self, state: FunctionState) -> str:
         """The agent that was asked."""
@@ -470,8 +462,7 @@ class FunctionWorkflow:
             ValueError: It is run again, and does not ask the same as before: it depends on something else than the
                 game and the replies.
         """
-        found = self._runs.pop(id(state), None)
-        game, script, ask = self._again(state) if found is None else found[1]
+        game, script, ask = self._run(state)
         replies = (*state.replies, reply)
         try:
             ask = script.send(reply)
@@ -479,21 +470,20 @@ class FunctionWorkflow:
             end, results = stop.value, tuple(game.results)
             history = (state.start, replies, results) if ask.keeps is ... else ()
             now = {"task": game.state, "turn": game.turn, "reported": game.reported, "feedback": game.feedback}
-            after = state._replace(rest=history, replies=replies, results=results, **now)
+            after = state._replace(rest=history, replies=replies, results=results, runs=_Runs(), **now)
             terminated = bool(game.solved if end is None else end)
             return after, game.take_parts(), terminated, not terminated
         game.num_asked += 1
         if type(ask) is not Ask or ask.role not in self.members or (ask.keeps is ...) != (state.ask.keeps is ...):
             self._check(ask, state)
         parts = game.take_parts()
-        kept = replies, state.seen, state.results, state.begin
-        return self._waiting((game, script, ask), state.start, *kept), parts, False, False
+        episode = state.start, replies, state.seen, state.results, state.begin
+        return self._waiting((game, script, ask), episode), parts, False, False
 
     def oracle(self, state: FunctionState) -> str:
         """The best reply to the question, as it says itself; else the task's best move."""
-        found = self._runs.pop(id(state), None)
-        run = self._again(state) if found is None else found[1]
-        self._runs[id(state)] = state, run
+        run = self._run(state)
+        state.runs[:] = (run,)
         oracle = run[2].oracle
         return best_reply(self.task, state.task) if oracle is None else oracle()
 
@@ -519,17 +509,9 @@ class FunctionWorkflow:
         """How many messages were quoted, their characters in total, and what the function reported."""
         return dict(state.reported)
 
-    def _waiting(
-        self,
-        run: _Run,
-        start: Any,
-        replies: tuple[str, ...],
-        seen: tuple[tuple[str, Observation, Any], ...],
-        results: tuple[Any, ...],
-        begin: _Begin | None,
-    ) -> FunctionState:
+    def _waiting(self, run: _Run, episode: tuple[Any, ...]) -> FunctionState:
         """The state in which a function waits for the reply to a question."""
-        game, _, ask = run
+        (game, _, ask), (start, replies, seen, results, begin) = run, episode
         if len(results) != len(game.results):
             results = tuple(game.results)
         if ask.oracle is not None or type(ask.text) is not str:
@@ -539,13 +521,9 @@ class FunctionWorkflow:
         last = (*[each for each in seen if each[0] != role], (role, text, game.state))
         if self.turns_apart and keeps == () and game.num_asked == 1 and game.turn > 1:
             begin = _Begin(game.state, game.turn, game.feedback, game.reported, len(replies), game._calls_before)
-        made = (game.state, game.turn, rest, start, replies, ask, last, results, game.reported, game.feedback, begin)
-        state = tuple.__new__(FunctionState, made)
-        runs = self._runs
-        runs[id(state)] = state, run
-        if len(runs) > MOST_RUNS:
-            runs.pop([*runs][0], None)  # noqa: RUF015  # a copy at once: another thread may change it meanwhile
-        return state
+        now = _Runs((run,)), results, game.reported, game.feedback, begin
+        # In half the time of `FunctionState(...)`.
+        return tuple.__new__(FunctionState, (game.state, game.turn, rest, start, replies, ask, last, *now))
 
     def _first(self, start: Any, results: tuple[Any, ...], begin: _Begin | None = None) -> _Run:
         """The function, run to its first question, or to that of a later turn."""
@@ -565,6 +543,13 @@ class FunctionWorkflow:
         self._check(ask)
         return game, script, ask
 
+    def _run(self, state: FunctionState) -> _Run:
+        """The function that waits in a state."""
+        try:
+            return state.runs.pop()
+        except IndexError:
+            return self._again(state)
+
     def _again(self, state: FunctionState) -> _Run:
         """The function, run to the question of a state: from the beginning of the turn, or else of the episode."""
         begin = state.begin
@@ -579,12 +564,13 @@ class FunctionWorkflow:
             ask = Ask("", "")
         finally:
             NOTES.reset(outside)
-        if _asked(ask) != state.ask:
+        if not hasattr(state.runs, "are_same") and _asked(ask) != state.ask:
             raise ValueError(
-                f"the workflow {self.name!r}, run again, asked something else after the same "
-                "replies; expected a function of the game and the replies alone. Use no clock, no random numbers, no "
-                "state of your own, and tools through game.call."
+                f"the workflow {self.name!r}, run again, asked something else after the same replies; expected a "
+                "function of the game and the replies alone. Use no clock, no random numbers, no state of your own, "
+                "and tools through game.call."
             )
+        state.runs.are_same = True
         game.take_parts()
         return game, script, ask
 
@@ -597,9 +583,9 @@ class FunctionWorkflow:
             )
         if before is not None and (ask.keeps is ...) != (before.ask.keeps is ...):
             raise TypeError(
-                f"the workflow {self.name!r} says what it keeps in some of its questions only: "
-                f"keeps={before.ask.keeps!r} in one to {before.ask.role}, and keeps={ask.keeps!r} in the next one, to "
-                f"{ask.role}; expected it in all or in none. Write keeps=() where nothing is needed later."
+                f"the workflow {self.name!r} has keeps={before.ask.keeps!r} in a question to {before.ask.role}, and "
+                f"keeps={ask.keeps!r} in the next one, to {ask.role}; expected it in all of its questions or in none. "
+                "Write keeps=() where nothing is needed later."
             )
 
 
@@ -609,14 +595,6 @@ def _asked(ask: Ask) -> Ask:
     if oracle is None and not callable(text):
         return ask
     return tuple.__new__(Ask, (role, text() if callable(text) else text, None, keeps, private))
-
-
-class JoiningFunctionWorkflow(FunctionWorkflow):
-    """The base class of those with `join_when_asked`."""
-
-    def present(self, state: FunctionState) -> tuple[str, ...]:
-        """The agents that have been asked so far."""
-        return tuple([role for role, _, _ in state.seen])
 
 
 _OWN_FIELDS = frozenset({"task", "num_turns"})
@@ -634,8 +612,9 @@ def function_workflow(
     join_when_asked: bool = False,
     cyclic: bool = False,
     legal: Mapping[str, Sequence[object]] | None = None,
-    forms: Callable[[Any], Forms] | None = None,
+    forms: Callable[[Any], Any] | None = None,
     bots: Mapping[str, Callable[[Any, FunctionState], str]] | None = None,
+    meanings: Mapping[str, str] | None = None,
     **members: Any,
 ) -> Callable[[Script], type[FunctionWorkflow]]:
     """Make a workflow of a generator function.
@@ -658,8 +637,9 @@ def function_workflow(
             every agent in every episode: one that was not asked is not paid, and no agent of the episode.
         cyclic: Whether every agent is asked once in each turn, in the order of the roles.
         legal: Values that settings can have: a range, or all that there are.
-        forms: What the team is compared with, see `pettingllms_envs.features.HasForms`.
+        forms: What the team is compared with, see `pettingllms_envs.teams.forms`.
         bots: Players written as rules, by name: each makes the reply to the question of a state.
+        meanings: What settings mean that several functions have, for their documentation.
         members: Whatever else a class of workflows has, as in a class statement: a `completed`, `state_form=3`.
 
     Raises:
@@ -708,9 +688,14 @@ def function_workflow(
             namespace["forms"] = property(forms)
         if bots is not None:
             namespace |= {"bots": tuple(bots), "bot": lambda team, state, bot: bots[bot](team, state)}
-        base = JoiningFunctionWorkflow if join_when_asked else FunctionWorkflow
+        if join_when_asked:
+            namespace["present"] = lambda team, state: tuple([role for role, _, _ in state.seen])
+        if meanings:
+            own = [each.name for each in settings if each.name in meanings]
+            told = "".join(f"\n    {each}: {meanings[each]}" for each in own)
+            namespace["__doc__"] = f"{inspect.cleandoc(namespace['__doc__'])}\n\nArgs:{told}"
         made = dataclasses.make_dataclass(
-            own_name, fields, bases=(base,), namespace=namespace, frozen=True, repr=False
+            own_name, fields, bases=(FunctionWorkflow,), namespace=namespace, frozen=True, repr=False
         )
         made.__module__, made.__qualname__ = script.__module__, script.__qualname__
         return made

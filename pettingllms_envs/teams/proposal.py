@@ -1,4 +1,4 @@
-"""Workflows `draft_plan` and `tool_plan`: a move is proposed, a planner sees where it would lead, and decides.
+"""Workflow `draft_plan`: a move is proposed, a planner sees where it would lead, and decides. `tool_plan` is on it.
 
 Only the planner's move is played. V(x) is the task's potential plus 1 if x is solved. Rewards:
 
@@ -16,26 +16,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from pettingllms_envs.core import UNREADABLE_PENALTY, Executor, Role, Unreadable, best_reply, team_return
-from pettingllms_envs.quoting import quote_inline
-from pettingllms_envs.replies import fence, only_program
+from pettingllms_envs.core import UNREADABLE_PENALTY, Role, Unreadable, team_return
 from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
-from pettingllms_envs.teams.tools import check_executor, shown
 
 
 DRAFTER = Role("drafter", "You are the drafter. Propose moves; the planner sees where they lead and decides.")
 PLANNER = Role("planner", "You are the planner. You see the drafter's proposal and decide. Your moves are played.")
-TOOL = Role(
-    "tool",
-    "You are the tool. Reply with one block of Python, ```python ... ```, that works out good moves and prints them:"
-    " the last thing it prints is the line asked for below. The planner sees program and output, and decides.",
-)
-READER = Role(
-    "planner",
-    "You are the planner. You see the tool's program and what it printed, and decide. Your moves are played.",
-)
 
 
 def ranges(team: Any) -> Mapping[str, tuple[float, float]]:
@@ -62,7 +51,7 @@ def proposals(
     """
     task, (proposer, planner) = game.task, game.members
     while game.turns_left:
-        move, words = read((yield Ask(proposer, game.situation(), oracle, ())))
+        move, words = read((yield Ask(proposer, game.situation, oracle, ())))
         credited = team_return(task, game.state)
         if isinstance(move, Unreadable):
             game.pay(proposer, "format", UNREADABLE_PENALTY)
@@ -74,7 +63,7 @@ def proposals(
             for name, value in paid.items() if step_rewards else ():
                 game.pay(proposer, name, value)
             words += f"The {proposer} proposes: {task.describe(game.state, move, after, proposed=True)}"
-        reply = yield Ask(planner, game.situation(words), keeps=credited)
+        reply = yield Ask(planner, partial(game.situation, words), keeps=credited)
         if step_rewards:
             game.play(reply, planner)
             game.pay(proposer, "settle", team_return(task, game.state) - credited)
@@ -107,45 +96,3 @@ def DraftPlan(game: Game, step_rewards: bool = True) -> Questions:
         step_rewards: Whether each step is paid for how far it leads, or the end of the episode alone.
     """
     yield from proposals(game, lambda reply: (game.task.parse(reply), ""), step_rewards=step_rewards)
-
-
-def _checked(team: Any) -> Mapping[str, Any]:
-    check_executor("tool_plan", team.executor, ", or take workflow='draft_plan'")
-    return {}
-
-
-@function_workflow(
-    TOOL,
-    READER,
-    name="tool_plan",
-    ranges=ranges,
-    cyclic=True,
-    channel=None,
-    bonuses=(),
-    completed=_checked,
-    turns_apart=True,
-)
-def ToolPlan(game: Game, executor: Executor | None = None) -> Questions:
-    """In every turn a tool role writes a Python program that prints a move; a planner, who sees both, decides.
-
-    As in the games of arXiv:2510.11062. The output must end as a reply of the game does. The program runs in the
-    executor that the caller gives: of an environment, the sandbox's if not told. A reply without exactly one block, a
-    program that fails, and an output that is no move are unreadable.
-    """
-    task = game.task
-
-    def read(reply: str) -> tuple[Any, str]:
-        program = only_program(reply)
-        if isinstance(program, Unreadable):
-            return program, ""
-        assert executor is not None
-        printed, error, _ = game.call(executor, program)
-        words = f"The tool's program:\n{shown(program, 'python')}\nIt printed:\n{shown(printed)}\n"
-        if error:
-            return Unreadable(f"its program failed ({quote_inline(error)})"), words
-        move = task.parse(printed)
-        if isinstance(move, Unreadable):
-            return Unreadable(f"what its program printed is no move: {move.reason}"), words
-        return move, words
-
-    yield from proposals(game, read, lambda: fence(f"print({best_reply(task, game.state)!r})", "python"))

@@ -18,4 +18,4 @@ PLANNER = Role("planner", "You are the planner. Your moves are played.")
 def Single(game: Game) -> Questions:
     """One role plays the task."""
     while game.turns_left:
-        game.play((yield Ask("planner", game.situation(), keeps=())), "planner")
+        game.play((yield Ask("planner", game.situation, keeps=())), "planner")

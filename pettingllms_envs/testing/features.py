@@ -10,9 +10,10 @@ from typing import Any
 
 from pettingzoo.utils.wrappers import BaseWrapper, OrderEnforcingWrapper
 
+from pettingllms_envs.boards import HasSymbols
 from pettingllms_envs.core import Tool, ToolResult, ToolSpec
 from pettingllms_envs.episodes.observing import task_of, workflow_of
-from pettingllms_envs.features import HasChannel, HasSymbols
+from pettingllms_envs.features import HasChannel
 from pettingllms_envs.observations import Prompt
 from pettingllms_envs.pictures import opened
 from pettingllms_envs.prompts import images_of, read_observation, text_of

@@ -21,8 +21,8 @@ from pettingllms_envs.datasets.problems import Problem
 from pettingllms_envs.observations import Prompt
 from pettingllms_envs.prompts import ROLES, text_of
 from pettingllms_envs.quoting import lines_outside
-from pettingllms_envs.replies import END_OF_THINKING, PYTHON
-from pettingllms_envs.retrieval import Passage
+from pettingllms_envs.replies.fences import END_OF_THINKING, PYTHON
+from pettingllms_envs.retrieval.passages import Passage
 from pettingllms_envs.teams.tool_calls import ToolCalls
 from pettingllms_envs.testing import play
 from pettingllms_envs.testing.features import calling, readable, specs_of, tools_of, with_tools

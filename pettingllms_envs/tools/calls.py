@@ -26,8 +26,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from pettingllms_envs.core import Tool, ToolSpec, Unreadable
-from pettingllms_envs.replies import fence, fenced_blocks
-from pettingllms_envs.replies.fences import without_thoughts
+from pettingllms_envs.replies.fences import fence, fenced_blocks, without_thoughts
 
 
 OPENING, CLOSING = "<tool_call>", "</tool_call>"

@@ -122,8 +122,7 @@ def _is_ours(function: Callable[..., Any]) -> bool:
 
 
 def described_rows(rows: Dataset | IterableDataset) -> str:
-    """The length of a data set and a digest of 64 of its rows, evenly spread; of a stream, whose rows may be there
-    only once, the names of its columns."""
+    """The length of a data set and a digest of 64 of its rows, evenly spread; of a stream, its column names."""
     if isinstance(rows, IterableDataset):
         return f"a stream of {', '.join(rows.column_names or ['unknown columns'])}"
     number = min(len(rows), NUM_ROWS)

@@ -54,7 +54,7 @@ def team_card(
     routing: Routing,
     sources: Mapping[str, str],
     tags: Sequence[str],
-    seeing: Collection[str] = (),
+    vision_policies: Collection[str] = (),
     settings: Mapping[str, Any] | None = None,
     results: Sequence[Result] = (),
     note: str = "",
@@ -64,6 +64,7 @@ def team_card(
     Args:
         sources: For each policy with weights, the id or path of its model or of its adapter's base. Paths are not
             shown, since they exist only on this machine.
+        vision_policies: The policies that read images.
         note: A sentence about the data that the team was trained and evaluated on.
     """
     ids = {policy: source for policy, source in sources.items() if source and not Path(source).is_dir()}
@@ -101,7 +102,7 @@ def team_card(
             *results_table(results),
             *_table(["setting", ""], [(setting, f"`{value}`") for setting, value in (settings or {}).items()]),
             "```python",
-            *_loading(name, routing, ids, seeing),
+            *_loading(name, routing, ids, vision_policies),
             "```",
             "",
         ]
@@ -137,15 +138,17 @@ def _what(policy: Policy, source: str | None) -> str:
     return f"the base model{frozen}" if policy.is_base else f"a full model{of}{frozen}"
 
 
-def _loading(name: str, routing: Routing, ids: Mapping[str, str], seeing: Collection[str]) -> list[str]:
+def _loading(name: str, routing: Routing, ids: Mapping[str, str], vision_policies: Collection[str]) -> list[str]:
     """Code that loads the first policy of each kind."""
     adapter = next((policy for policy in routing.trained if policy.adapter is not None), None)
     full = next((policy for policy in routing.trained if policy.adapter is None), None)
     first = adapter or full
-    reader = "AutoProcessor" if first and first.name in seeing else "AutoTokenizer"
+    reader = "AutoProcessor" if first and first.name in vision_policies else "AutoTokenizer"
     makers = dict[str, str]()
     for policy in filter(None, (adapter, full)):
-        makers[policy.name] = "AutoModelForImageTextToText" if policy.name in seeing else "AutoModelForCausalLM"
+        makers[policy.name] = (
+            "AutoModelForImageTextToText" if policy.name in vision_policies else "AutoModelForCausalLM"
+        )
     lines = [f"from transformers import {', '.join(sorted({*makers.values(), reader}))}", ""]
     if adapter is not None:
         base = ids.get(adapter.name, "path/to/the/base/model")

@@ -17,7 +17,7 @@ import json
 import shutil
 from collections.abc import Mapping, Sequence, Sized
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from peft import PeftModel
@@ -27,13 +27,15 @@ from transformers.trainer_utils import HubStrategy
 from trl.trainer.utils import get_config_model_id
 
 from pettingllms_envs.episodes.origin import without_paths
-from pettingllms_trl.checkpoints.hub import Result, results_of, results_table, team_card
-from pettingllms_trl.checkpoints.saved_weights import check_saved
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.policies import weights
 from pettingllms_trl.policies.routing import Policy, Routing
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.role_sampling import SamplingOverrides
+
+
+if TYPE_CHECKING:
+    from pettingllms_trl.checkpoints.hub import Result
 
 
 TEAM = "team.json"
@@ -140,6 +142,8 @@ class Publisher:
     def finish(self, folder: Path, step: int, chat_template_kwargs: Mapping[str, Any]) -> None:
         """Write `team.json` beside weights that were saved, which are read back the first time."""
         if not self._is_checked:
+            from pettingllms_trl.checkpoints.saved_weights import check_saved
+
             check_saved(self._team, folder)
             self._is_checked = True
         facts = self.facts(step=step, chat_template_kwargs=chat_template_kwargs)
@@ -212,11 +216,15 @@ class Publisher:
         """Append to TRL's model card the note about the data, if there is one, and the evaluations of rounds."""
         lines = [f"**Trained on `{self._environment}`. {self._note}**", ""] if self._note else []
         if self._args.imitate is not None:
+            from pettingllms_trl.checkpoints.hub import results_table
+
             lines += results_table(self._results(log_history, eval_dataset))
         if lines:
             card.write_text("\n".join([card.read_text("utf-8"), *lines]), encoding="utf-8")
 
     def _results(self, log_history: Sequence[Mapping[str, Any]], eval_dataset: Any) -> list[Result]:
+        from pettingllms_trl.checkpoints.hub import results_of
+
         data = eval_dataset if isinstance(eval_dataset, dict) else {"": eval_dataset}
         num_evaluated = {  # a stream has no length, and is left out
             f"eval_{of}" if of else "eval": len(rows) * (self._args.num_generations_eval or self._args.num_generations)
@@ -241,6 +249,8 @@ class Publisher:
             name: Name of the team; `None`: that of its folder.
             eval_dataset: Rows that were evaluated, or several sets by name.
         """
+        from pettingllms_trl.checkpoints.hub import team_card
+
         text = team_card(
             name=name or card.parent.name,
             environment=self._environment,
@@ -249,7 +259,7 @@ class Publisher:
                 policy: get_config_model_id(self._team.weights_of(policy).config) for policy in self._team.profiles
             },
             tags=list(tags),
-            seeing=[policy for policy, profile in self._team.profiles.items() if profile.reads_images],
+            vision_policies=[policy for policy, profile in self._team.profiles.items() if profile.reads_images],
             settings=without_paths(self.settings(step=step)),
             results=self._results(log_history, eval_dataset),
             note=self._note,

@@ -17,7 +17,6 @@ from typing import Any
 from PIL.Image import Image as Picture
 
 from pettingllms_envs.episodes import files
-from pettingllms_envs.episodes.media import write_image
 from pettingllms_envs.episodes.prompts import recorded, with_tools
 from pettingllms_envs.observations import Image
 from pettingllms_envs.pictures import image_of
@@ -146,6 +145,8 @@ class RolloutRecorder:
     def write(self, made: Sequence[Mapping[str, Any]], images: Iterable[Image] = ()) -> None:
         """Append the rows of a generation, and the images that they show; `begin` was called for its step."""
         for image in images:  # first: no row is without its files
+            from pettingllms_envs.episodes.media import write_image
+
             write_image(self._run.parent, image)
         with open(self._episodes, "a", encoding="ascii") as stream:
             stream.writelines(json.dumps(row) + "\n" for row in made)

@@ -33,6 +33,7 @@ from inspect import isclass
 from itertools import chain, count
 from typing import Any, TypeAlias
 
+import torch
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 from trl.data_utils import prepare_multimodal_messages
@@ -44,6 +45,7 @@ from trl.trainer.utils import (
     start_event_loop_in_daemon,
 )
 
+from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.records import PendingDecision
 
 
@@ -124,11 +126,13 @@ class RewardFunctions:
         """The functions by their names; a model is one once it is loaded."""
         return dict(zip(self.names, self._functions, strict=True))
 
-    def load(self, load: Callable[[str | nn.Module, PreTrainedTokenizerBase | None], Callable[..., Any]]) -> None:
+    def load(self, args: MultiAgentGRPOConfig, device: torch.device) -> None:
         """Turn models and names of models into functions."""
         for i, function in enumerate(self._functions):
             if isinstance(function, str | nn.Module):
-                self._functions[i] = load(function, self.tokenizers[i])
+                from pettingllms_trl.credit.reward_models import load_reward_model
+
+                self._functions[i] = load_reward_model(function, self.tokenizers[i], args=args, device=device)
 
     def score(self, decision: PendingDecision, *, trainer_state: Any, log_metric: LogMetric) -> list[RewardScores]:
         """Score a decision's candidates. May be called on several threads concurrently."""

@@ -97,8 +97,7 @@ def before_stop(text: str, stop: Sequence[str]) -> str:
 
 
 def up_to_stop(ids: Sequence[int], stop: Sequence[str], decode: Decode) -> Sequence[int]:
-    """The ids up to and including the first after which the text contains a stop word: where a sampler that checks
-    after every token would have stopped."""
+    """The ids up to the first after which the text contains a stop word, as by a sampler that checks every token."""
 
     def stops(number: int) -> bool:
         text = decode(ids[:number])

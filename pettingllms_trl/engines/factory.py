@@ -23,11 +23,9 @@ from typing import Any
 
 from peft import PeftModel
 
-from pettingllms_envs.installing import install_command
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.engines.batched import BatchedEngine
 from pettingllms_trl.engines.kinds import EngineKind, Group, GroupOfTrainer, PromptCodec, groups_of, setting
-from pettingllms_trl.engines.router import EngineRouter
 from pettingllms_trl.engines.transformers import check_continuous_batching
 from pettingllms_trl.engines.vllm.kind import VLLM
 from pettingllms_trl.engines.weight_store import ServedPolicies, WeightsVersion, check_one_version
@@ -85,6 +83,8 @@ def check_served(routing: Routing, args: MultiAgentGRPOConfig) -> None:
     kind.check(groups_of(routing), args)
     processes_of_engine(routing, args)
     if kind.package and "colocate" in kind.places(routing, args) and find_spec(kind.package) is None:
+        from pettingllms_envs.installing import install_command
+
         raise ImportError(
             f"{kind.package} is to sample in this process, but is not installed. Run {install_command(kind.package)}, "
             f"{kind.instead}."
@@ -113,6 +113,8 @@ class EngineSet:
         codecs: Mapping[str, PromptCodec],
         rollout: AbstractContextManager[Any] | None = None,
     ) -> None:
+        from pettingllms_trl.engines.router import EngineRouter
+
         self._served: list[ServedPolicies] = []
         self.tensor_parallel: TensorParallelGroup | None = None
         kind = kind_of(args)

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import torch
 from accelerate import Accelerator
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
-from pettingllms_trl.engines.canary import LARGEST_AT_START, MAX_TOKENS, TEXT, Array, Canary, Own, picture
 from pettingllms_trl.engines.factory import EngineSet, kind_of
 from pettingllms_trl.engines.weight_store import WeightsVersion
 from pettingllms_trl.pixels import ImageInputs
@@ -25,6 +25,10 @@ from pettingllms_trl.policies.codecs import PolicyCodec
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.processes.on_all import entered_on_all
 from pettingllms_trl.records import Engine, Prompt
+
+
+if TYPE_CHECKING:
+    from pettingllms_trl.engines.canary import Array, Canary, Own
 
 
 CANARY_STEPS = 10
@@ -93,6 +97,8 @@ class SyncedEngines:
         args = self._args
         if not self._kind.has_weights or args.canary is None:
             return None
+        from pettingllms_trl.engines.canary import LARGEST_AT_START, Canary  # only engines with weights of their own
+
         is_here = "server" not in self._kind.places(self._team.routing, args)
         is_exact = is_here and not (args.bf16 or args.fp16)
         return Canary(
@@ -107,6 +113,8 @@ class SyncedEngines:
 
     def scored_text(self, name: str) -> Prompt:
         """The text that the canary compares a policy by, after a picture if its agents are shown some."""
+        from pettingllms_trl.engines.canary import MAX_TOKENS, TEXT, picture
+
         prompt, longest = Prompt([{"role": "user", "content": TEXT}]), MAX_TOKENS
         if name in self._images:
             image = picture()
@@ -120,6 +128,8 @@ class SyncedEngines:
 
         With sharded weights a forward pass gathers them layer by layer, on all processes.
         """
+        from pettingllms_trl.engines.canary import Own
+
         team, args = self._team, self._args
         policy, model = team.policies[name], team.model
         tokens = torch.tensor([text.ids], device=self._accelerator.device)

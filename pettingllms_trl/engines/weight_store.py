@@ -34,7 +34,6 @@ from transformers import TrainerCallback
 
 from pettingllms_trl.policies.routing import Policy
 from pettingllms_trl.processes.on_all import on_all
-from pettingllms_trl.processes.whole_weights import give_whole
 from pettingllms_trl.records import NamedTensors, PolicyEngine
 
 
@@ -260,6 +259,8 @@ class ServedPolicies:
 
     def sync_weights(self, weights: Any, version: WeightsVersion) -> None:
         """Give the engine what it has another version of. All processes must call it at the same point."""
+        from pettingllms_trl.processes.whole_weights import give_whole
+
         base_version = version.frozen if self._is_in_memory else version.base
         if self._follows_base and self._base_version != base_version:
             give_whole(_base_state(weights), partial(self.engine.load_base, version=base_version))

@@ -7,8 +7,7 @@ from typing import Literal, TypeAlias
 
 
 Place: TypeAlias = Literal["generate", "colocate", "server"]
-"""Where completions are computed: by the trainer's own model, by an engine in the trainer's processes, or elsewhere.
-Decides whose memory they take."""
+"""Where completions are computed, and so whose memory they take: the trainer's model, an engine here, elsewhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,8 +75,7 @@ class Estimate:
 
     @property
     def trained_rate(self) -> float:
-        """Completion tokens that are sampled and trained a second, with `PROMPT` and `COMPLETION` tokens. Candidates
-        share their prompt unless it has images."""
+        """Completion tokens sampled and trained a second, with `PROMPT` and `COMPLETION` tokens, prompts shared."""
         tokens = 1 + speed.PROMPT / (speed.COMPLETION * (1 if self.plan.image_tokens else self.plan.num_candidates))
         return 1 / (1 / self.sampled_rate + tokens / self.update_rate)
 

@@ -24,7 +24,6 @@ from pettingllms_envs.observations import Image, Part
 from pettingllms_trl.pixels import ImageInputs, as_parts
 from pettingllms_trl.policies.escaping import PromptEscape
 from pettingllms_trl.policies.profiles import PolicyProfile
-from pettingllms_trl.policies.tool_templates import ASKED, why_unreadable, why_unsupported
 from pettingllms_trl.records import Message, Prompt, Tools
 
 
@@ -147,6 +146,8 @@ class PolicyCodec:
 
     @cached_property
     def _refuses_two_users(self) -> bool:
+        from pettingllms_trl.policies.tool_templates import ASKED
+
         try:
             self._render([ASKED, ASKED])
         except TemplateError:
@@ -155,10 +156,14 @@ class PolicyCodec:
 
     @cached_property
     def _why_without_tools(self) -> str:
+        from pettingllms_trl.policies.tool_templates import why_unsupported
+
         return why_unsupported(self._render)
 
     @cached_property
     def _why_unreadable(self) -> str:
+        from pettingllms_trl.policies.tool_templates import why_unreadable
+
         def read(text: str) -> str:
             return self.decode([self._profile.tokenizer(text, add_special_tokens=False)["input_ids"]])[0]
 

@@ -24,7 +24,6 @@ from typing import Any
 from jinja2 import TemplateError
 from tokenizers import NormalizedString
 
-from pettingllms_trl.policies import tool_templates
 from pettingllms_trl.records import Message, Tools
 
 
@@ -157,6 +156,8 @@ def control_tokens(tokenizer: Any, chat_template: str | None = None, *, with_too
     added = tokenizer.added_tokens_decoder.values()
     written = _rendered(tokenizer, chat_template, CONVERSATION)
     if with_tools:
+        from pettingllms_trl.policies import tool_templates  # only those pay for it whose agents have tools
+
         written += _rendered(tokenizer, chat_template, tool_templates.CONVERSATION, tool_templates.TOOLS)
     texts = {*tokenizer.all_special_tokens, *(t.content for t in added if t.special or t.content in written)}
     if tokenizer.unk_token not in (tokenizer.eos_token, tokenizer.bos_token, tokenizer.pad_token):

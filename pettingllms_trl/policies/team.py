@@ -380,8 +380,7 @@ class Team:
             return self.wrapped(**inputs)
 
     def _make_heads(self) -> dict[float, Callable[..., Any]]:
-        """The forward method of the model that adapters share, for each sampling temperature; empty if all use that
-        of the configuration, for which TRL has made it."""
+        """The forward method of the model that adapters share, by sampling temperature; empty if TRL's one will do."""
         standing = [policy for policy in self.routing.policies if policy.adapter is not None]
         temperatures = {self.temperatures[policy.name] for policy in standing}
         if temperatures <= {self._args.temperature}:

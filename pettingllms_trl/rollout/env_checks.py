@@ -27,7 +27,7 @@ from pettingllms_trl.rollout.env_pool import (
     check_fields,
     columns_of,
     name_of,
-    spared_columns,
+    unplayed_columns,
 )
 from pettingllms_trl.rollout.prompts import check_opening
 
@@ -140,8 +140,8 @@ def check_envs(
             if name == DEFAULT_ENVIRONMENT:
                 _check_filled(envs[name], dataset)
             first.setdefault(name, row)
-    spared = spared_columns(envs, datasets, reads)
-    env_pool = EnvPool(make_env, None, default_seed=seed, branches=branching is not None, spared=spared)
+    unplayed = unplayed_columns(envs, datasets, reads)
+    env_pool = EnvPool(make_env, None, default_seed=seed, branches=branching is not None, unplayed=unplayed)
     for env in envs.values():
         env_pool.add(env)
     return {

@@ -44,7 +44,7 @@ class EnvPool:
     """Creates environments on demand and reuses idle ones. Several threads may acquire and release at the same time.
 
     With several environments there is a function, and a list of environments made before, for each name. `branches`
-    says whether several replies may be played from one state; `spared` are the columns of `spared_columns`.
+    says whether several replies may be played from one state; `unplayed` are the columns of `unplayed_columns`.
     """
 
     def __init__(
@@ -54,12 +54,12 @@ class EnvPool:
         *,
         default_seed: int,
         branches: bool = False,
-        spared: Mapping[str, Collection[str]] | None = None,
+        unplayed: Mapping[str, Collection[str]] | None = None,
     ) -> None:
         self._makers = make_env if isinstance(make_env, Mapping) else {DEFAULT_ENVIRONMENT: make_env}
         given = {} if idle is None else idle if isinstance(idle, Mapping) else {DEFAULT_ENVIRONMENT: idle}
         self._idle = defaultdict[str, list[AECEnv]](list, given)
-        self._default_seed, self.branches, self._spared = default_seed, branches, spared or {}
+        self._default_seed, self.branches, self._unplayed = default_seed, branches, unplayed or {}
         self._making = threading.Lock()  # a user's function need not be thread-safe
         self._in_use: dict[int, weakref.ref[Any]] = {}  # by id, which is another's once the object is gone
         for envs in self._idle.values():  # made once, or copies of such
@@ -71,7 +71,7 @@ class EnvPool:
         """How to reset an environment to a row's instance. Raises `ValueError` for an unknown environment."""
         is_one = DEFAULT_ENVIRONMENT in self._makers
         name = DEFAULT_ENVIRONMENT if is_one else name_of(row, self._makers)
-        reserved = {"seed", *self._spared.get(name, ()), *(() if is_one else (ENVIRONMENT_COLUMN,))}
+        reserved = {"seed", *self._unplayed.get(name, ()), *(() if is_one else (ENVIRONMENT_COLUMN,))}
         seed = row.get("seed")
         options = {field: value for field, value in row.items() if field not in reserved and value is not None}
         return ResetArgs(name, self._default_seed if seed is None else seed, options or None)
@@ -134,7 +134,7 @@ def name_of(row: Row, known: Mapping[str, Any]) -> str:
     return str(name)
 
 
-def spared_columns(
+def unplayed_columns(
     envs: Mapping[str, AECEnv], datasets: Sequence[Any], reads: Collection[str]
 ) -> dict[str, tuple[str, ...]]:
     """The columns of rows that are no reset options, by the environment's name: those that reward functions `reads`.
@@ -143,13 +143,13 @@ def spared_columns(
     functions judge (`metadata["judged"]`) all others are theirs.
     """
     columns = dict.fromkeys(column for dataset in datasets for column in columns_of(dataset))
-    spared = dict.fromkeys(envs, tuple[str, ...]())
+    unplayed = dict.fromkeys(envs, tuple[str, ...]())
     for name, env in envs.items():
         options, is_judged = env.metadata.get("reset_options"), env.metadata.get("judged")
         if options is not None:
             others = [column for column in columns if column not in ("seed", *options)]
-            spared[name] = tuple([column for column in others if is_judged or column in reads])
-    return spared
+            unplayed[name] = tuple([column for column in others if is_judged or column in reads])
+    return unplayed
 
 
 def columns_of(dataset: Any) -> list[str]:

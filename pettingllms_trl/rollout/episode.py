@@ -26,10 +26,10 @@ from typing import Any, NamedTuple
 
 from pettingllms_envs.branching import SavedState, save_state
 from pettingllms_envs.copying import copy_env
-from pettingllms_envs.features import CountedReply
 from pettingllms_envs.observations import Image
 from pettingllms_envs.pictures import with_known_images
 from pettingllms_envs.prompts import followup_of, images_of, limits_of, read_observation
+from pettingllms_envs.replies.counted import CountedReply
 from pettingllms_trl.records import (
     Candidate,
     Choose,
@@ -60,7 +60,7 @@ class Rules:
     images: dict[str, Image] = field(default_factory=dict)  # those that were shown, by their digests
 
 
-class Wait(Enum):
+class WaitFor(Enum):
     """What an episode waits for, besides answers."""
 
     ENGINE = auto()
@@ -90,7 +90,7 @@ class Turn(NamedTuple):
     phase: Any  # `infos[agent]["phase"]`; `None` if there is none
 
 
-Steps = Generator[Request | Candidates | Continuation | Wait, Any, Episode]
+Steps = Generator[Request | Candidates | Continuation | WaitFor, Any, Episode]
 
 
 def episode(
@@ -114,7 +114,7 @@ def episode(
         prompt = Prompt(messages, images=tuple(images_of(messages)), tools=tools)
         is_branched = start is None and agent not in rules.partners
 
-        yield Wait.ENGINE
+        yield WaitFor.ENGINE
         if agent in history.follow:
             prompt = history.prompt(agent, prompt, followup_of(observation))
         sampled = yield Request(agent, prompt, width if is_branched else 1, limits=limits_of(observation))
@@ -172,7 +172,7 @@ def episode(
     handle.release()
 
     if start is None and options.num_continuations:
-        yield Wait.CONTINUATIONS
+        yield WaitFor.CONTINUATIONS
         for at, each in enumerate(decisions):
             if each.agent not in rules.partners:
                 candidates = with_continuations(each.candidates, results, at, each.agent, options.num_continuations)
@@ -230,12 +230,12 @@ def _next_turn(
     return None
 
 
-def _await_values(handle: EnvHandle, *, keeps_env: bool) -> Generator[Wait, None, None]:
+def _await_values(handle: EnvHandle, *, keeps_env: bool) -> Generator[WaitFor, None, None]:
     """Wait for the continuations of a decision; without the environment unless its states are copies (`keeps_env`)."""
     if not keeps_env:
         handle.release()
-    yield Wait.CONTINUATIONS
-    yield Wait.ENVIRONMENT
+    yield WaitFor.CONTINUATIONS
+    yield WaitFor.ENVIRONMENT
     if not keeps_env:
         with handle:
             handle.reset()

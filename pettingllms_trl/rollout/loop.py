@@ -14,7 +14,7 @@ from pettingllms_envs.failures import EpisodeRestart
 from pettingllms_trl.records import Engine, EnvironmentFailure, Episode, Rollout, Row, SamplingFailure
 from pettingllms_trl.rollout import stepping
 from pettingllms_trl.rollout.env_pool import EnvPool
-from pettingllms_trl.rollout.episode import Continuation, Rules, Steps, Wait, episode
+from pettingllms_trl.rollout.episode import Continuation, Rules, Steps, WaitFor, episode
 from pettingllms_trl.rollout.stepping import Candidates, EnvHandle
 from pettingllms_trl.rollout.workers import Job, TimedOut, WorkerPool
 
@@ -217,11 +217,11 @@ class RolloutLoop:
         task.new.clear()
         if isinstance(task.wanted, Candidates):
             self._step(task, task.wanted)
-        elif task.wanted is Wait.ENVIRONMENT:
+        elif task.wanted is WaitFor.ENVIRONMENT:
             self._waiting_continuations.append(task)
-        elif task.wanted is Wait.CONTINUATIONS and task.num_open:
+        elif task.wanted is WaitFor.CONTINUATIONS and task.num_open:
             self._suspended.add(task)
-        elif task.wanted is Wait.CONTINUATIONS:
+        elif task.wanted is WaitFor.CONTINUATIONS:
             task.advance()
             self._go_on(task)
         elif isinstance(task.wanted, Episode):

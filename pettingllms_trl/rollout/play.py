@@ -45,13 +45,13 @@ class EnvironmentSource:
     pool: Mapping[str, list[AECEnv]]
     weigh: RewardWeigher | None = None
     follow: Mapping[str, Follow | None] | None = None
-    spared: Mapping[str, Collection[str]] | None = None
+    unplayed: Mapping[str, Collection[str]] | None = None
 
     @property
     def play(self) -> Callable[..., Rollout]:
         """[`play`] with these arguments."""
         return partial(
-            play, make_env=self.make_env, pool=self.pool, weigh=self.weigh, follow=self.follow, spared=self.spared
+            play, make_env=self.make_env, pool=self.pool, weigh=self.weigh, follow=self.follow, unplayed=self.unplayed
         )
 
 
@@ -67,7 +67,7 @@ def play(
     judge: Judge | None = None,
     weigh: RewardWeigher | None = None,
     follow: Mapping[str, Follow | None] | None = None,
-    spared: Mapping[str, Collection[str]] | None = None,
+    unplayed: Mapping[str, Collection[str]] | None = None,
     partners: Collection[str] = (),
     workers: WorkerPool | None = None,
 ) -> Rollout:
@@ -90,7 +90,7 @@ def play(
             on several threads concurrently.
         weigh: Computes every agent's reward for a step, the judge's included, before the best candidate is chosen.
         follow: For each agent with a history, the function that extends its prompt by a turn, see `prompts.py`.
-        spared: Fields of rows that are no reset options, by the environment's name: the judge alone reads them.
+        unplayed: Fields of rows that are no reset options, by the environment's name: the judge alone reads them.
         partners: Frozen agents, who answer once, as in evaluation, instead of having the best of K chosen for them.
         workers: A worker pool to use instead of `num_threads` threads; it is closed at the end.
 
@@ -107,7 +107,7 @@ def play(
     score = partial(scored, judge=judge, weigh=weigh)
     rules = Rules(options=options, seed=seed, score=score, partners=partners, history=ChatHistory(follow or {}))
     branches = options.width > 1 or options.num_continuations > 0 or options.crash_reward is not None
-    env_pool = EnvPool(make_env, pool, default_seed=options.default_env_seed, branches=branches, spared=spared)
+    env_pool = EnvPool(make_env, pool, default_seed=options.default_env_seed, branches=branches, unplayed=unplayed)
     if workers is None:
         workers = ThreadPool(options.num_threads, options.env_timeout) if options.num_threads else InlinePool()
     with closing(workers):

@@ -16,10 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pettingllms_trl.records import Completion, Episode, Message, Prompt, role_of
+from pettingllms_trl.records import HISTORIES, Completion, Episode, Message, Prompt, role_of
 
-
-HISTORIES = ("none", "conversation")
 
 Follow = Callable[[Sequence[int], Message], tuple[int, ...] | None]
 """From the token ids so far and a user message to the ids of the extended prompt; `None` if it is too long."""
@@ -78,7 +76,7 @@ def check_opening(agent: str, opening: Prompt) -> None:
 
 
 def agents_with_history(history: str | Mapping[str, str] | None, agents: Sequence[str]) -> list[str]:
-    """The agents whose history is `"conversation"`. Raises `ValueError` for another history, or an unknown name.
+    """The agents whose history keeps their turns. Raises `ValueError` for another history, or an unknown name.
 
     `history` is one of `HISTORIES` for all agents, or by agent or role; an agent's entry wins over its role's, and
     agents without one have no history.
@@ -87,13 +85,16 @@ def agents_with_history(history: str | Mapping[str, str] | None, agents: Sequenc
     known = {*agents, *map(role_of, agents)}
     for name, given in of_name.items():
         if given not in HISTORIES:
-            raise ValueError(f"history is {given!r} for {name!r}, expected one of {HISTORIES}. Choose one of them.")
+            raise ValueError(
+                f"history is {given!r} for {name!r}, expected one of {(*HISTORIES,)}. Choose one of them."
+            )
         if name not in known:
             raise ValueError(
                 f"history is given for {name!r}, but the environment has the agents {', '.join(agents)}. Name an "
                 "agent, or a role (the agent's name without its number)."
             )
-    return [agent for agent in agents if of_name.get(agent, of_name.get(role_of(agent))) == "conversation"]
+    of_agent = {agent: of_name.get(agent, of_name.get(role_of(agent), "none")) for agent in agents}
+    return [agent for agent, name in of_agent.items() if HISTORIES[name][2]]
 
 
 def num_restarted(episodes: Sequence[Episode], agents: Sequence[str]) -> int:

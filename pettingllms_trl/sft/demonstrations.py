@@ -33,8 +33,7 @@ TRAIN = "train"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demonstration:
-    """A decision worth imitating, or not: who took it (a role, or an agent of one), what was shown and said, and
-    whether its episode succeeded."""
+    """A decision worth imitating, or not: who took it (role or agent), what was shown and said, and its success."""
 
     role: str
     prompt: Prompt

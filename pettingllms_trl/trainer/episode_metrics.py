@@ -29,7 +29,7 @@ import torch
 from trl.trainer.utils import nanstd
 
 from pettingllms_envs.episodes.figures import PlayedReply, of_agents, of_outcome
-from pettingllms_envs.replies.reading import READ_AS, form_of
+from pettingllms_envs.replies.reading_counts import READ_AS, form_of
 from pettingllms_trl.records import Decision, Episode
 from pettingllms_trl.trainer.collector import Played
 

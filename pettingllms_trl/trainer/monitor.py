@@ -22,7 +22,7 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
-from pettingllms_envs.replies.reading import counts_of, warning_of
+from pettingllms_envs.replies.reading_counts import counts_of, warning_of
 from pettingllms_trl.credit import Advantages
 from pettingllms_trl.credit.delayed_rewards import REMEDIES
 from pettingllms_trl.credit.statistics import GroupStatistics, group_statistics, name_in
@@ -227,8 +227,7 @@ class LearningMonitor:
 
 
 def warn_above_progress_bar(message: str) -> None:
-    """Warn on a separate line: progress bars are cleared before it and redrawn after it. No line of code follows,
-    since none of them is the cause."""
+    """Warn on a line of its own: progress bars are cleared and redrawn; no line of code, as none is the cause."""
     with tqdm.external_write_mode():
         warnings.warn_explicit(message, UserWarning, filename="pettingllms_trl", lineno=1)
 

@@ -70,7 +70,7 @@ def check_images(
 
     Warns that prompts with images are not shared.
     """
-    seeing, unshared = [], []
+    vision_policies, unshared = [], []
     pictured = [env for (env, *_) in envs.values() if env.metadata.get("view") in ("image", "both")]
     views = {agent: env.metadata["view"] for env in pictured for agent in env.agents}
     remembering = agents_with_history(args.history, list(team.routing.of_agent))
@@ -97,7 +97,7 @@ def check_images(
                 "processes (FSDP, DeepSpeed), where one whose rows show none would leave the others waiting for its "
                 "vision part. Use DDP: leave the configuration of accelerate out, or take ddp.yaml."
             )
-        seeing.append(policy.name)
+        vision_policies.append(policy.name)
         if args.shared_prefix and policy.is_trained:
             unshared.append(agent)
     if unshared:
@@ -107,7 +107,7 @@ def check_images(
             "shared_prefix=False to read every policy's so, without this warning.",
             stacklevel=2,
         )
-    return seeing
+    return vision_policies
 
 
 def team_of(routing: Routing, args: MultiAgentGRPOConfig, peft_config: PeftConfig | None) -> Team:
@@ -148,7 +148,7 @@ def trained_parts(team: Team) -> dict[str, tuple[int, int]]:
     return numbers
 
 
-def bridges_of(args: MultiAgentGRPOConfig, team: Team, codecs: Mapping[str, PolicyCodec]) -> dict[str, Follow | None]:
+def bridges(args: MultiAgentGRPOConfig, team: Team, codecs: Mapping[str, PolicyCodec]) -> dict[str, Follow | None]:
     """What continues the conversations of the agents that remember theirs; `None`: an API does."""
     of_agent = team.routing.of_agent
     keys = {
@@ -174,14 +174,14 @@ def engines_of(
     *,
     sample: LocalSampler,
     images: Mapping[str, ImageInputs],
-    seeing: Collection[str],
+    vision_policies: Collection[str],
     wrapped: Callable[[], Any],
 ) -> SyncedEngines:
     """What turns messages into replies.
 
     Args:
         images: What makes the inputs of pictures, of each policy that reads them.
-        seeing: Policies whose agents are shown images.
+        vision_policies: Policies whose agents are shown images.
         wrapped: Returns the trainer's model as accelerate has prepared it.
     """
     engines = EngineSet(
@@ -203,7 +203,7 @@ def engines_of(
         engines,
         codecs,
         accelerator,
-        images={name: images[name] for name in seeing},
+        images={name: images[name] for name in vision_policies},
         whole_weights=lambda: gathered(wrapped(), accelerator),
         scoring=lambda: scoring(wrapped(), accelerator),
         activate=sample.activate,

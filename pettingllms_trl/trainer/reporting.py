@@ -57,8 +57,7 @@ class GenerationReporter:
     def observe(
         self, generation: Generation, advantages: Advantages, of_continuations: Advantages, *, step: int
     ) -> None:
-        """Warn where a generation, which is trained on next, shows that an agent cannot learn or that groups are
-        broken; write its rollouts."""
+        """Warn where a generation shows that an agent cannot learn or groups are broken; write its rollouts."""
         episodes = generation.played.episodes
         decisions = [*generation.decisions, *generation.continuations]
         advantages = [*advantages, *of_continuations]
@@ -132,8 +131,7 @@ class GenerationReporter:
         return metrics
 
     def table_of(self, decisions: Sequence[Decision], played: Played) -> dict[str, list[Any]]:
-        """What the user's reward functions gave and wrote, for the completions table: the same columns for all
-        policies, whose rows follow one another in it."""
+        """What the user's reward functions gave and wrote, for the completions table: one set of columns for all."""
         if not self.reward_names:
             return {}
         written = dict.fromkeys(name for _, scores in played.scores.values() for name in scores.columns)

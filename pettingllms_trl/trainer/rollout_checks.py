@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import pettingllms_envs.audit as audit
-from pettingllms_envs.audit import EXCHANGE, Audit, Finding, Run
+from pettingllms_envs.audit import EXCHANGE, Audit, Finding, RunFacts
 from pettingllms_envs.audit.collapse import stopped_exploring
 from pettingllms_trl.records import Decision, Episode
 
@@ -26,7 +26,7 @@ class RolloutAudit:
         histories: The environments whose states are histories, as episodes name them.
     """
 
-    def __init__(self, run: Run, *, raises: bool, histories: Collection[str] = ()) -> None:
+    def __init__(self, run: RunFacts, *, raises: bool, histories: Collection[str] = ()) -> None:
         self._audit = Audit(run, EXCHANGE, (stopped_exploring,))
         self._run, self._raises, self._histories = run, raises, histories
         self._told: set[tuple[str, str]] = set()

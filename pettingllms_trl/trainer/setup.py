@@ -27,7 +27,7 @@ from pettingllms_trl.records import NEVER, role_of
 from pettingllms_trl.rollout import env_checks
 from pettingllms_trl.rollout.branch_probe import Branching
 from pettingllms_trl.rollout.curriculum import Curricula, by_environment
-from pettingllms_trl.rollout.env_pool import MakeEnv, spared_columns
+from pettingllms_trl.rollout.env_pool import MakeEnv, unplayed_columns
 from pettingllms_trl.rollout.prompts import agents_with_history
 from pettingllms_trl.trainer.dataloading import check_num_rows, rows_left_out, several_rollouts, shifting_evaluation
 from pettingllms_trl.trainer.dataset_checks import by_argument, check_reward_columns, check_seeds, read_columns
@@ -44,7 +44,7 @@ class Setup:
         schedule: Which policies learn when; `None`: always all.
         dataset: That is trained on, or one row that stands for it where nothing is trained.
         notes: Lines to print: what was chosen for the user, what is left out.
-        spared: Columns of the rows that are reward functions' alone, by the environment's name.
+        unplayed: Columns of the rows that are reward functions' alone, by the environment's name.
         branched: The agents at whose decisions a tree branches; `None`: those that learn.
     """
 
@@ -62,7 +62,7 @@ class Setup:
     dataset: Any
     trains: bool
     notes: Sequence[str]
-    spared: Mapping[str, Collection[str]]
+    unplayed: Mapping[str, Collection[str]]
     branched: frozenset[str] | None
 
     @classmethod
@@ -171,7 +171,7 @@ class Setup:
             notes=[
                 note for note in (choice.note, rows_left_out(train_dataset, args), shifting_evaluation(args)) if note
             ],
-            spared=spared_columns(made, list(datasets.values()), read_columns(rewards)),
+            unplayed=unplayed_columns(made, list(datasets.values()), read_columns(rewards)),
             branched=branched,
             dataset=Dataset.from_dict({"seed": [args.seed]}) if train_dataset is None else train_dataset,
             trains=train_dataset is not None,

@@ -42,14 +42,12 @@ from pettingllms_trl.checkpoints.checkpointer import Checkpointer
 from pettingllms_trl.config import MultiAgentGRPOConfig, override_args
 from pettingllms_trl.console import TrainingTable
 from pettingllms_trl.credit.reward_functions import RewardFunction
-from pettingllms_trl.credit.reward_models import load_reward_model
 from pettingllms_trl.credit.selection import num_tokens
 from pettingllms_trl.engines import folder_sampling
 from pettingllms_trl.engines.factory import kind_of
 from pettingllms_trl.engines.prefix_cache import MAX_BYTES, PrefixCache
 from pettingllms_trl.engines.transformers import LocalSampler
 from pettingllms_trl.engines.weight_store import CountsSteps
-from pettingllms_trl.image_gain import image_gains, with_other_images
 from pettingllms_trl.imitation.rounds import Rounds
 from pettingllms_trl.pixels import naming_torchvision
 from pettingllms_trl.policies.codecs import PolicyCodec
@@ -166,216 +164,6 @@ class MultiAgentGRPOTrainer(TRLHooks):
     # Set by the constructors of TRL and transformers.
     num_generations_eval: int
 
-    def __init__(
-        self,
-        model: str | PreTrainedModel | PeftModel | None,
-        env: Env | Mapping[str, Env] | None = None,
-        args: MultiAgentGRPOConfig | None = None,
-        train_dataset: Dataset | IterableDataset | None = None,
-        eval_dataset: Dataset | IterableDataset | dict[str, Dataset | IterableDataset] | None = None,
-        processing_class: PreTrainedTokenizerBase | None = None,
-        *,
-        reward_funcs: RewardFunction | list[RewardFunction] | None = None,
-        reward_processing_classes: PreTrainedTokenizerBase | list[PreTrainedTokenizerBase | None] | None = None,
-        policies: str | Mapping[str, str | Policy] = "shared",
-        credit: str | credits.Named | credits.Credit | None = None,
-        filters: credits.AnyFilter | list[credits.AnyFilter] | None = None,
-        curriculum: Curriculum | Mapping[str, Curriculum] | None = None,
-        schedule: Schedule | None = None,
-        peft_config: PeftConfig | None = None,
-        callbacks: list[TrainerCallback] | None = None,
-        optimizers: tuple[torch.optim.Optimizer | None, torch.optim.lr_scheduler.LambdaLR | None] = (None, None),
-        quantization_config: Any = None,
-        **unsupported: Any,
-    ) -> None:
-        check_unsupported(unsupported)
-        setup = Setup.of(
-            model=model,
-            env=env,
-            args=args,
-            train_dataset=train_dataset,
-            eval_dataset=eval_dataset,
-            processing_class=processing_class,
-            reward_funcs=reward_funcs,
-            reward_processing_classes=reward_processing_classes,
-            policies=policies,
-            credit=credit,
-            filters=filters,
-            curriculum=curriculum,
-            schedule=schedule,
-        )
-        args = setup.args
-        if args.world_size > 1 and args.accelerator_config.dispatch_batches is None:
-            args.accelerator_config.dispatch_batches = False  # a stream's rows are no tensors to be sent round
-        self.envs, self.credit, self.schedule = setup.envs, setup.credit, setup.schedule
-        self.rate_factors = rate_factors(self.schedule, lambda: self.plan.number(self.state.global_step))
-        self._can_train = setup.trains
-        self.routing, self.team = setup.routing, parts.team_of(setup.routing, args, peft_config)
-        given = self.team.prepare(
-            model, processing_class=processing_class, peft_config=peft_config, quantization_config=quantization_config
-        )
-        # The weights of the user's reward functions are not TRL's to use, and the engine is ours.
-        with override_args(args, reward_weights=None, use_vllm=False, **given.hidden), naming_torchvision():
-            super().__init__(
-                model=given.model,
-                reward_funcs=[environment],
-                args=args,
-                train_dataset=setup.dataset,
-                eval_dataset=eval_dataset,
-                processing_class=given.processing_class,
-                callbacks=[CountsSteps(lambda: self.engines.after_step()), *(callbacks or [])],
-                optimizers=optimizers,
-                quantization_config=given.quantization_config,
-                peft_config=given.peft_config,
-            )
-        for note in setup.notes:
-            self.accelerator.print(note)
-        self._attach_team()
-        check_sharding(self.routing, self.accelerator, gathers=args.ds3_gather_for_generation)
-        self.codecs = {
-            name: PolicyCodec(
-                profile,
-                tokenize=self.encode_prompts,
-                chat_template=self.chat_template,
-                chat_template_kwargs=self.chat_template_kwargs,
-                images=self.image_inputs.get(name),
-            )
-            for name, profile in self.team.profiles.items()
-        }
-        parts.check_tools(self.team, self.codecs, setup.envs)
-        seeing = parts.check_images(args, self.team, self.image_inputs, setup.envs, self.accelerator)
-        follow = parts.bridges_of(args, self.team, self.codecs)
-        self.engines = parts.engines_of(
-            setup,
-            self.team,
-            self.codecs,
-            self.accelerator,
-            sample=LocalSampler(
-                self.team,
-                self.codecs,
-                PrefixCache(MAX_BYTES if args.shared_prefix and follow else 0),
-                activate=self.activate,
-                generate=self.generate,
-            ),
-            images=self.image_inputs,
-            seeing=seeing,
-            wrapped=lambda: self.model_wrapped,
-        )
-        kind = kind_of(args)
-        if kind.has_weights:
-            set_seed(args.seed, device_specific=True)  # an engine may have seeded the process again
-            # TRL's name for any engine: from here on it corrects for the sampler, of which a likelihood knows nothing.
-            self.use_vllm = args.imitate is None
-        setup.rewards.load(partial(load_reward_model, args=args, device=self.accelerator.device))
-        self.collector = RolloutCollector(
-            setup,
-            self.accelerator,
-            source=EnvironmentSource(
-                make_env=setup.make_env,
-                pool=setup.envs,
-                weigh=setup.weigh,
-                follow=follow,
-                spared=setup.spared,
-            ),
-            sharing=row_sharing(self.engines.engine_set.tensor_parallel, is_seeded=kind.is_seeded),
-            follow=follow,
-            sampling=self.sampling,
-            reward_context=lambda: {"trainer_state": self.state, "log_metric": self.report_reward_metric},
-            rows_per_generation=self.plan.rows,
-            rows_at=self._rows_at,
-        )
-        self.monitor = LearningMonitor(
-            reply_limits(
-                self.routing.of_agent,
-                self.team.profiles,
-                self.team.overrides,
-                max_length=args.max_completion_length,
-                chat_template=self.chat_template,
-                chat_template_kwargs=self.chat_template_kwargs,
-            ),
-            must_act=parts.agents_of_programs(setup),
-        )
-        is_main = self.is_world_process_zero()
-        facts = credits.facts_of(self.credit, args.sampling)
-        self._continuation_scale = facts.deviation(default=args.scale_rewards)  # as the credit scheme's
-        self.reporter = GenerationReporter(
-            setup, self.team, facts, self.collector, self.monitor, temperature=self.temperature, is_main=is_main
-        )
-        has_group_means = facts.sums_to_zero == "siblings"
-        self.builder = BatchBuilder(
-            args, self.team, self.scorer, self.accelerator, rows=self, has_group_means=has_group_means
-        )
-        self.entropy = EntropyBonus([policy.name for policy in self.routing.trained], args)
-        self.guard = StepGuard(list(self.routing.of_agent), args, self.accelerator)
-        self.rounds, self.token_budget, self.plan = parts.ends_of(
-            args, self.plan, setup.dataset, num_processes=self.accelerator.num_processes
-        )
-        self.add_callback(self.token_budget)
-        replaced = PrinterCallback if args.disable_tqdm else DEFAULT_PROGRESS_CALLBACK
-        self.remove_callback(next(each for each in self.callback_handler.callbacks if type(each) is replaced))
-        self.add_callback(
-            TrainingTable(
-                list(self.routing.of_agent),
-                lambda: self.token_budget.num_generated,
-                done=lambda: self.token_budget.done,
-            )
-        )
-        self.rollout_times = RolloutTimes(args, warn_above_progress_bar if is_main else lambda message: None)
-        self.add_callback(self.rollout_times)
-        self.references = parts.references_of(args, self.team, self.accelerator)
-        if self.references is not None:
-            self.add_callback(MoveReferencesCallback(self.references))
-        self.publisher = parts.publisher_of(setup, self.team)
-        self.checkpointer = Checkpointer(
-            args,
-            self.accelerator,
-            self._states(),
-            parts.configuration_of(setup, self.team, num_processes=self.accelerator.num_processes),
-        )
-        if self._can_train:
-            self.scorer.try_all()
-
-    def _attach_team(self) -> None:
-        of_trl = self.profile_of_trl()
-        check_chat_template(of_trl.processing_class)
-        self.team.attach(self, of_trl=of_trl, generation_kwargs=self.generation_kwargs)
-        parts.check_heads(self.team)
-        if unused := folder_sampling.note(self.team):
-            self.accelerator.print(unused)
-        self.image_inputs = parts.image_inputs_of(self.team)
-        trained = parts.trained_parts(self.team) if self._can_train else {}
-        for name, (vision, others) in trained.items():
-            self.accelerator.print(f"Policy {name!r} trains {vision:,} parameters of vision and {others:,} others.")
-        self.scorer = PackedScorer(
-            self.team,
-            self.args,
-            self.accelerator,
-            activate=self.activate,
-            score=self.score_as_trl,
-            images=self.image_inputs,
-            only_vision={name for name, (_, others) in trained.items() if not others},
-        )
-        if self._can_train:
-            self.team.check_start()
-        self.activate(next(iter(self.team.profiles)))
-
-    def _rows_at(self, start: int, number: int) -> list[Any]:
-        return [self.train_dataset[i] for i in places(self.plan.sampler(self.train_dataset), start, number)]
-
-    def _states(self) -> dict[str, Stateful]:
-        """The parts whose states a checkpoint holds."""
-        of_parts: dict[str, Any] = {
-            "credit": self.credit,
-            "curricula": self.collector.curricula,
-            "rows": self.collector.rows_played,
-            "guard": self.guard,
-            "token_budget": self.token_budget,
-            "monitor": self.monitor,
-            "entropy": self.entropy,
-            "references": self.references,
-        }
-        return {name: part for name, part in of_parts.items() if isinstance(part, Stateful)}
-
     # ---- The algorithm ----------------------------------------------------------------------------------------------
 
     def prepare_generation(self, rows: Sequence[Row]) -> list[list[Batch]]:
@@ -468,6 +256,8 @@ class MultiAgentGRPOTrainer(TRLHooks):
         self.reporter.observe(generation, advantages, of_continuations, step=step)
 
     def _image_gains(self, decisions: Sequence[Decision]) -> dict[str, float]:
+        from pettingllms_trl.image_gain import image_gains, with_other_images
+
         policy_of, inputs = self.routing.of_agent, self.image_inputs
         swapped = with_other_images(
             [decision for decision in decisions if policy_of[decision.agent] in inputs],
@@ -532,6 +322,232 @@ class MultiAgentGRPOTrainer(TRLHooks):
                 stacklevel=2,
             )
         return output
+
+    # ---- The constructor -------------------------------------------------------------------------------------------
+
+    def __init__(
+        self,
+        model: str | PreTrainedModel | PeftModel | None,
+        env: Env | Mapping[str, Env] | None = None,
+        args: MultiAgentGRPOConfig | None = None,
+        train_dataset: Dataset | IterableDataset | None = None,
+        eval_dataset: Dataset | IterableDataset | dict[str, Dataset | IterableDataset] | None = None,
+        processing_class: PreTrainedTokenizerBase | None = None,
+        *,
+        reward_funcs: RewardFunction | list[RewardFunction] | None = None,
+        reward_processing_classes: PreTrainedTokenizerBase | list[PreTrainedTokenizerBase | None] | None = None,
+        policies: str | Mapping[str, str | Policy] = "shared",
+        credit: str | credits.Named | credits.Credit | None = None,
+        filters: credits.AnyFilter | list[credits.AnyFilter] | None = None,
+        curriculum: Curriculum | Mapping[str, Curriculum] | None = None,
+        schedule: Schedule | None = None,
+        peft_config: PeftConfig | None = None,
+        callbacks: list[TrainerCallback] | None = None,
+        optimizers: tuple[torch.optim.Optimizer | None, torch.optim.lr_scheduler.LambdaLR | None] = (None, None),
+        quantization_config: Any = None,
+        **unsupported: Any,
+    ) -> None:
+        check_unsupported(unsupported)
+        setup = Setup.of(
+            model=model,
+            env=env,
+            args=args,
+            train_dataset=train_dataset,
+            eval_dataset=eval_dataset,
+            processing_class=processing_class,
+            reward_funcs=reward_funcs,
+            reward_processing_classes=reward_processing_classes,
+            policies=policies,
+            credit=credit,
+            filters=filters,
+            curriculum=curriculum,
+            schedule=schedule,
+        )
+        args = setup.args
+        if args.world_size > 1 and args.accelerator_config.dispatch_batches is None:
+            args.accelerator_config.dispatch_batches = False  # a stream's rows are no tensors to be sent round
+        self.envs, self.credit, self.schedule = setup.envs, setup.credit, setup.schedule
+        self.rate_factors = rate_factors(self.schedule, self._number_of_generation)
+        self._can_train = setup.trains
+        self.routing, self.team = setup.routing, parts.team_of(setup.routing, args, peft_config)
+        given = self.team.prepare(
+            model, processing_class=processing_class, peft_config=peft_config, quantization_config=quantization_config
+        )
+        # The weights of the user's reward functions are not TRL's to use, and the engine is ours.
+        with override_args(args, reward_weights=None, use_vllm=False, **given.hidden), naming_torchvision():
+            super().__init__(
+                model=given.model,
+                reward_funcs=[environment],
+                args=args,
+                train_dataset=setup.dataset,
+                eval_dataset=eval_dataset,
+                processing_class=given.processing_class,
+                callbacks=[CountsSteps(self._after_step), *(callbacks or [])],
+                optimizers=optimizers,
+                quantization_config=given.quantization_config,
+                peft_config=given.peft_config,
+            )
+        for note in setup.notes:
+            self.accelerator.print(note)
+        self._attach_team()
+        check_sharding(self.routing, self.accelerator, gathers=args.ds3_gather_for_generation)
+        self.codecs = {
+            name: PolicyCodec(
+                profile,
+                tokenize=self.encode_prompts,
+                chat_template=self.chat_template,
+                chat_template_kwargs=self.chat_template_kwargs,
+                images=self.image_inputs.get(name),
+            )
+            for name, profile in self.team.profiles.items()
+        }
+        parts.check_tools(self.team, self.codecs, setup.envs)
+        vision_policies = parts.check_images(args, self.team, self.image_inputs, setup.envs, self.accelerator)
+        bridges = parts.bridges(args, self.team, self.codecs)
+        self.engines = parts.engines_of(
+            setup,
+            self.team,
+            self.codecs,
+            self.accelerator,
+            sample=LocalSampler(
+                self.team,
+                self.codecs,
+                PrefixCache(MAX_BYTES if args.shared_prefix and bridges else 0),
+                activate=self.activate,
+                generate=self.generate,
+            ),
+            images=self.image_inputs,
+            vision_policies=vision_policies,
+            wrapped=self._wrapped,
+        )
+        kind = kind_of(args)
+        if kind.has_weights:
+            set_seed(args.seed, device_specific=True)  # an engine may have seeded the process again
+            # TRL's name for any engine: from here on it corrects for the sampler, of which a likelihood knows nothing.
+            self.use_vllm = args.imitate is None
+        setup.rewards.load(args, self.accelerator.device)
+        self.collector = RolloutCollector(
+            setup,
+            self.accelerator,
+            source=EnvironmentSource(
+                make_env=setup.make_env,
+                pool=setup.envs,
+                weigh=setup.weigh,
+                follow=bridges,
+                unplayed=setup.unplayed,
+            ),
+            sharing=row_sharing(self.engines.engine_set.tensor_parallel, is_seeded=kind.is_seeded),
+            follow=bridges,
+            sampling=self.sampling,
+            reward_context=self._reward_context,
+            rows_per_generation=self.plan.rows,
+            rows_at=self._rows_at,
+        )
+        self.monitor = LearningMonitor(
+            reply_limits(
+                self.routing.of_agent,
+                self.team.profiles,
+                self.team.overrides,
+                max_length=args.max_completion_length,
+                chat_template=self.chat_template,
+                chat_template_kwargs=self.chat_template_kwargs,
+            ),
+            must_act=parts.agents_of_programs(setup),
+        )
+        is_main = self.is_world_process_zero()
+        facts = credits.facts_of(self.credit, args.sampling)
+        self._continuation_scale = facts.deviation(default=args.scale_rewards)  # as the credit scheme's
+        self.reporter = GenerationReporter(
+            setup, self.team, facts, self.collector, self.monitor, temperature=self.temperature, is_main=is_main
+        )
+        has_group_means = facts.sums_to_zero == "siblings"
+        self.builder = BatchBuilder(
+            args, self.team, self.scorer, self.accelerator, rows=self, has_group_means=has_group_means
+        )
+        self.entropy = EntropyBonus([policy.name for policy in self.routing.trained], args)
+        self.guard = StepGuard(list(self.routing.of_agent), args, self.accelerator)
+        self.rounds, self.token_budget, self.plan = parts.ends_of(
+            args, self.plan, setup.dataset, num_processes=self.accelerator.num_processes
+        )
+        self.add_callback(self.token_budget)
+        replaced = PrinterCallback if args.disable_tqdm else DEFAULT_PROGRESS_CALLBACK
+        self.remove_callback(next(each for each in self.callback_handler.callbacks if type(each) is replaced))
+        self.add_callback(TrainingTable(list(self.routing.of_agent), self._num_generated, done=self._share_of_tokens))
+        self.rollout_times = RolloutTimes(args, warn_above_progress_bar if is_main else lambda message: None)
+        self.add_callback(self.rollout_times)
+        self.references = parts.references_of(args, self.team, self.accelerator)
+        if self.references is not None:
+            self.add_callback(MoveReferencesCallback(self.references))
+        self.publisher = parts.publisher_of(setup, self.team)
+        self.checkpointer = Checkpointer(
+            args,
+            self.accelerator,
+            self._states(),
+            parts.configuration_of(setup, self.team, num_processes=self.accelerator.num_processes),
+        )
+        if self._can_train:
+            self.scorer.try_all()
+
+    def _attach_team(self) -> None:
+        of_trl = self.profile_of_trl()
+        check_chat_template(of_trl.processing_class)
+        self.team.attach(self, of_trl=of_trl, generation_kwargs=self.generation_kwargs)
+        parts.check_heads(self.team)
+        if unused := folder_sampling.note(self.team):
+            self.accelerator.print(unused)
+        self.image_inputs = parts.image_inputs_of(self.team)
+        trained = parts.trained_parts(self.team) if self._can_train else {}
+        for name, (vision, others) in trained.items():
+            self.accelerator.print(f"Policy {name!r} trains {vision:,} parameters of vision and {others:,} others.")
+        self.scorer = PackedScorer(
+            self.team,
+            self.args,
+            self.accelerator,
+            activate=self.activate,
+            score=self.score_as_trl,
+            images=self.image_inputs,
+            only_vision={name for name, (_, others) in trained.items() if not others},
+        )
+        if self._can_train:
+            self.team.check_start()
+        self.activate(next(iter(self.team.profiles)))
+
+    # What parts ask for that exists later than they, or changes.
+
+    def _number_of_generation(self) -> int:
+        return self.plan.number(self.state.global_step)
+
+    def _after_step(self) -> None:
+        self.engines.after_step()
+
+    def _wrapped(self) -> Any:
+        return self.model_wrapped
+
+    def _reward_context(self) -> dict[str, Any]:
+        return {"trainer_state": self.state, "log_metric": self.report_reward_metric}
+
+    def _num_generated(self) -> int:
+        return self.token_budget.num_generated
+
+    def _share_of_tokens(self) -> Any:
+        return self.token_budget.done
+
+    def _rows_at(self, start: int, number: int) -> list[Any]:
+        return [self.train_dataset[i] for i in places(self.plan.sampler(self.train_dataset), start, number)]
+
+    def _states(self) -> dict[str, Stateful]:
+        """The parts whose states a checkpoint holds."""
+        of_parts: dict[str, Any] = {
+            "credit": self.credit,
+            "curricula": self.collector.curricula,
+            "rows": self.collector.rows_played,
+            "guard": self.guard,
+            "token_budget": self.token_budget,
+            "monitor": self.monitor,
+            "entropy": self.entropy,
+            "references": self.references,
+        }
+        return {name: part for name, part in of_parts.items() if isinstance(part, Stateful)}
 
     # ---- Evaluation and logging -----------------------------------------------------------------------------------
 

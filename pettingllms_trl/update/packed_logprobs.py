@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from accelerate import Accelerator
@@ -37,8 +37,11 @@ from pettingllms_trl.update.micro_batches import Batch, rows_on_host
 from pettingllms_trl.update.packed_attention import attending
 from pettingllms_trl.update.packing.cost import token_price_of
 from pettingllms_trl.update.packing.pack import pack
-from pettingllms_trl.update.packing_checks import Differences, compare, padded, template_rows, why_failed
 from pettingllms_trl.update.positions import counts_padding, with_positions
+
+
+if TYPE_CHECKING:
+    from pettingllms_trl.update.packing_checks import Differences
 
 
 Scores = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
@@ -143,6 +146,8 @@ class PackedScorer:
 
     def _compared(self, weights: Any, tokenizer: PreTrainedTokenizerBase) -> Differences:
         """Of a miniature. Policies with the same kind of model, adapter and template have the same."""
+        from pettingllms_trl.update.packing_checks import compare, template_rows
+
         adapter = weights.active_peft_config.to_dict() if isinstance(weights, PeftModel) else None
         config = base_of(weights).config.get_text_config()
         rows = template_rows(tokenizer, rope_switch(config) or getattr(config, "max_position_embeddings", None))
@@ -154,6 +159,8 @@ class PackedScorer:
     def _why_not_exact(self) -> str | None:
         """How packed rows of the model itself differ from rows alone, beyond its own noise: what the padding of a
         batch makes of the same row. Draws no random numbers."""
+        from pettingllms_trl.update.packing_checks import padded, why_failed
+
         model = self._team.wrapped
         config = self._team.weights_of(self._team.active).config.get_text_config()
         price = token_price_of(self._accelerator.device.type, config.hidden_size)
@@ -288,6 +295,8 @@ class PackedScorer:
     @torch.no_grad()
     def totals(self, name: str, rows: Sequence[Sequence[Sequence[int]]], pictures: Pictures) -> list[float]:
         """Log-probability of each completion, its tokens together. Each process scores some, and is given all."""
+        from pettingllms_trl.update.packing_checks import padded
+
         self._activate(name)
         first, step = self._accelerator.process_index, self._accelerator.num_processes
         own, size, found = rows[first::step], self._args.per_device_train_batch_size, list[float]()

@@ -26,8 +26,7 @@ Scores = Callable[[torch.Tensor, torch.Tensor], Any]
 
 
 def counts_padding(model: nn.Module, forward: Scores, device: torch.device) -> bool:
-    """Whether left padding changes a model's log-probabilities of the same tokens in float32, on a miniature; where
-    there is none, its embeddings."""
+    """Whether left padding changes a model's log-probabilities in float32, on a miniature; else by its embeddings."""
     with suppress(NoMiniature, *FAILURES), quiet(), torch.no_grad():
         small, row = miniature(model, range(2, 2 + NUM_TOKENS))
         ids, mask = (

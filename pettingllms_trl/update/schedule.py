@@ -23,8 +23,7 @@ from pettingllms_trl.policies.routing import Policy
 
 
 Schedule = Callable[[int], Collection[str]]
-"""From the number of a generation, counted from 0, to the names of the policies that are trained on it; in a mapping
-each has the factor of its learning rate."""
+"""The names of the policies that a generation, counted from 0, trains; a mapping has factors of learning rates."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from pettingllms_envs.audit.collapse import stopped_exploring
 from pettingllms_envs.audit.counting import OPEN_INSTANCES
 from pettingllms_envs.audit.history import falling_entropy
 from pettingllms_envs.audit.recorded import episode_of, run_of
-from pettingllms_envs.audit.rows import Candidate, Decision, Episode, Run
+from pettingllms_envs.audit.rows import Candidate, Decision, Episode, RunFacts
 from pettingllms_envs.audit.series import MOST_BINS, Series
 from pettingllms_envs.audit.tables import episodes_of_table, run_of_tables
 from rollouts import NOT_RECORDED_EARLIER, Row, parallel_header, parallel_rows, tree_header, tree_rows
@@ -513,7 +513,7 @@ def test_states_that_are_histories_are_not_compared() -> None:
 
 
 def test_checks_of_turns_rewards_and_agents_say_not_recorded_without_them() -> None:
-    run = Run(kind="rollouts", is_tree=True, num_candidates=2, credit="at_grpo", sums="siblings")
+    run = RunFacts(kind="rollouts", is_tree=True, num_candidates=2, credit="at_grpo", sums="siblings")
     pair = (Candidate(reply="a"), Candidate(reply="b"))
     episode = Episode(instance=0, decisions=tuple(Decision(agent=name, candidates=pair) for name in ("a_0", "b_0")))
     found = {finding.name: finding.status for finding in audit(run, [episode] * 20)}
@@ -694,7 +694,7 @@ def explored(step: int, *, alike: bool, flat: bool, success: float) -> list[Epis
 def test_a_role_that_settles_on_few_replies_while_it_fails_has_stopped_exploring(
     late: dict[str, Any], before: float, status: str
 ) -> None:
-    run, series = Run(kind="rollouts", is_tree=True), Series()
+    run, series = RunFacts(kind="rollouts", is_tree=True), Series()
     early = {"alike": False, "flat": False}
     for step in range(12):
         how = {**early, "success": 0.1} if step < 4 else {**early, "success": before} if step < 8 else late

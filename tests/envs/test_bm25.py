@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from pettingllms_envs.retrieval import BM25, terms_of
+from pettingllms_envs.retrieval.bm25 import BM25, terms_of
 
 
 PASSAGES = ("The cat sat.", "The cat saw the cat sit down.", "A dog barked.")

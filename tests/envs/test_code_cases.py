@@ -13,7 +13,7 @@ from pettingllms_envs.graders.cases import (
     MAX_CASE,
     MAX_DEPTH,
     MAX_WRONG,
-    Case,
+    CodeCase,
     Review,
     as_case,
     as_test,
@@ -25,14 +25,14 @@ from pettingllms_envs.graders.cases import (
     wrong_programs,
 )
 from pettingllms_envs.graders.code import limits_of
-from pettingllms_envs.replies import fenced_blocks
+from pettingllms_envs.replies.fences import fenced_blocks
 from pettingllms_envs.sandbox import CallTest, StdinTest, Verdict
 
 
 KINDS = {"input": "input", "output": "output"}
 
 
-def read(reply: str, call: bool = False, most: int = 3) -> tuple[Case, ...] | Unreadable:
+def read(reply: str, call: bool = False, most: int = 3) -> tuple[CodeCase, ...] | Unreadable:
     blocks = fenced_blocks(reply, KINDS)
     return blocks if isinstance(blocks, Unreadable) else read_cases(blocks, UNIQUE if call else SQUARE, most)
 
@@ -40,14 +40,17 @@ def read(reply: str, call: bool = False, most: int = 3) -> tuple[Case, ...] | Un
 @pytest.mark.parametrize(
     ("reply", "found"),
     [
-        (cases(("2", "4")), [Case("2", "4")]),
-        (f"I think.\n{cases(('2', '4'))}\nand also\n{cases(('1 2', '4'))}\nDone.", [Case("2", "4"), Case("1 2", "4")]),
-        ("```Input\r\n2\r\n```\r\n ```OUTPUT \r\n4\r\n```\r\n", [Case("2", "4")]),
-        (f"{block('print(1)')}\n{cases(('', ''))}", [Case("", "")]),
-        (block("1\n\n2", "input") + "\n" + block("\n4\n", "output"), [Case("1\n\n2", "\n4\n")]),
+        (cases(("2", "4")), [CodeCase("2", "4")]),
+        (
+            f"I think.\n{cases(('2', '4'))}\nand also\n{cases(('1 2', '4'))}\nDone.",
+            [CodeCase("2", "4"), CodeCase("1 2", "4")],
+        ),
+        ("```Input\r\n2\r\n```\r\n ```OUTPUT \r\n4\r\n```\r\n", [CodeCase("2", "4")]),
+        (f"{block('print(1)')}\n{cases(('', ''))}", [CodeCase("", "")]),
+        (block("1\n\n2", "input") + "\n" + block("\n4\n", "output"), [CodeCase("1\n\n2", "\n4\n")]),
     ],
 )
-def test_cases_are_read_from_pairs_of_blocks(reply: str, found: list[Case]) -> None:
+def test_cases_are_read_from_pairs_of_blocks(reply: str, found: list[CodeCase]) -> None:
     assert read(reply) == tuple(found)
 
 
@@ -134,7 +137,7 @@ def test_a_golden_test_written_as_a_case_asks_the_same(test: StdinTest | CallTes
     ],
 )
 def test_a_case_with_the_input_of_a_public_test_is_copied(given: str, wanted: str, shown: bool) -> None:
-    assert is_shown(SQUARE, Case(given, wanted)) == shown
+    assert is_shown(SQUARE, CodeCase(given, wanted)) == shown
 
 
 STATEMENT = """Take two lists.
@@ -160,14 +163,14 @@ Then 7 lines. sample input\n```\n3 4\n5\n```\nsample output\n```\nYes 17\n```"""
 )
 def test_a_case_that_stands_in_the_statement_is_copied(call: bool, given: str, wanted: str, shown: bool) -> None:
     problem = replace(UNIQUE if call else SQUARE, statement=STATEMENT, num_public=0)
-    assert is_shown(problem, Case(given, wanted)) == shown
+    assert is_shown(problem, CodeCase(given, wanted)) == shown
 
 
 @pytest.mark.parametrize("given", ["1", "1\n" * 20, "1\n" * 2000])
 def test_looking_for_a_copy_takes_no_time(given: str) -> None:
     problem = replace(UNIQUE, statement="1 " * 20_000)
     began = time.process_time()
-    assert not is_shown(problem, Case(given, "2"))
+    assert not is_shown(problem, CodeCase(given, "2"))
     assert time.process_time() - began < 10  # 0.3 s at most where measured
 
 
@@ -188,7 +191,7 @@ def test_looking_for_a_copy_takes_no_time(given: str) -> None:
 def test_cases_are_judged_by_the_golden_solution_and_tried_on_wrong_programs(
     given: list[tuple[str, str]], expected: Review
 ) -> None:
-    found = review(SQUARE, tuple(map(Case._make, given)), right="", limits=limits_of(SQUARE))
+    found = review(SQUARE, tuple(map(CodeCase._make, given)), right="", limits=limits_of(SQUARE))
     assert found == expected
 
 
@@ -213,16 +216,16 @@ def test_without_a_golden_solution_golden_tests_judge_then_a_program_that_passed
     right: str, given: tuple[str, str], expected: Review
 ) -> None:
     problem = replace(SQUARE, solutions=())
-    assert review(problem, (Case(*given),), right=right, limits=limits_of(problem)) == expected
+    assert review(problem, (CodeCase(*given),), right=right, limits=limits_of(problem)) == expected
 
 
 def test_cases_of_calls_are_judged_alike() -> None:
-    found = review(UNIQUE, (Case("[3, 1, 3]", "[3, 1]"),), right="", limits=limits_of(UNIQUE))
+    found = review(UNIQUE, (CodeCase("[3, 1, 3]", "[3, 1]"),), right="", limits=limits_of(UNIQUE))
     assert found == Review(1, 1, 1, 1, 1)
 
 
 def test_a_run_says_what_came_of_it() -> None:
-    given = (Case("2", "4"), Case("6", "36"), Case("x", "0"))
+    given = (CodeCase("2", "4"), CodeCase("6", "36"), CodeCase("x", "0"))
     runs = run_cases(SQUARE, DOUBLED, given, limits_of(SQUARE))
     assert [(run.passed, run.printed, run.verdict) for run in runs] == [
         (True, "4", Verdict.PASSED),

@@ -11,7 +11,7 @@ from pettingllms_envs.datasets import LAYOUTS
 from pettingllms_envs.datasets.code_problems import CodeProblem
 from pettingllms_envs.graders import code
 from pettingllms_envs.graders.code import golden, grade, limits_of
-from pettingllms_envs.sandbox import Limits, Report, Result, SandboxFailed, StdinTest, Verdict
+from pettingllms_envs.sandbox import Limits, ProgramResult, Report, SandboxFailed, StdinTest, Verdict
 
 
 SLEEPER = "n = int(input())\nwhile n == 5: pass\nprint(n * n)"
@@ -133,7 +133,7 @@ class Failing:
 
     def run_tests(self, program: str, tests: Any, **settings: Any) -> Report:
         self.asked += 1
-        lost = Result(verdict=Verdict.SANDBOX_ERROR, detail="it was killed", isolation="none")
+        lost = ProgramResult(verdict=Verdict.SANDBOX_ERROR, detail="it was killed", isolation="none")
         return Report(results=(lost,) * len(tests), isolation="none")
 
 

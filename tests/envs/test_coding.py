@@ -22,8 +22,7 @@ from pettingllms_envs.environments.coding.coder_tester import CoderTester
 from pettingllms_envs.environments.coding.rules import CodingState
 from pettingllms_envs.environments.coding.text import CASES_FORMAT, PROGRAM_FORMAT, answer_table, problem_text
 from pettingllms_envs.graders.code import grade
-from pettingllms_envs.replies import fenced_blocks
-from pettingllms_envs.replies.fences import MAX_PROGRAM
+from pettingllms_envs.replies.fences import MAX_PROGRAM, fenced_blocks
 from pettingllms_envs.sandbox import StdinTest
 
 

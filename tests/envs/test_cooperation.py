@@ -31,7 +31,7 @@ from pettingllms_envs.environments.archives.rules import Archives, ArchivesState
 from pettingllms_envs.environments.note_taking.bound import count_notes, counting_bound
 from pettingllms_envs.environments.note_taking.note_takers import FullView, LoneNoteTaker, NoteTakers, SilentNoteTakers
 from pettingllms_envs.environments.note_taking.rules import NoteTaking
-from pettingllms_envs.features import Form, Forms
+from pettingllms_envs.teams.forms import Form, Forms
 from pettingllms_envs.teams.functions import Game, Questions
 from pettingllms_envs.testing import Result, check
 from pettingllms_envs.testing.cooperation import bound_of_memory, lone_bound, play_forms

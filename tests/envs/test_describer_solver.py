@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 import pytest
 
 import pettingllms_envs
+from pettingllms_envs.boards import Tile
 from pettingllms_envs.environments.kuhn_poker.rules import KuhnPoker
 from pettingllms_envs.environments.plan_path.rules import PlanPath
 from pettingllms_envs.environments.sudoku.rules import Sudoku
-from pettingllms_envs.features import Tile
 from pettingllms_envs.observations import Image
 from pettingllms_envs.tasks.base import OpenTask
 from pettingllms_envs.teams.describer_solver import DescriberSolver, best_constant, read_rows, share_right

@@ -3,7 +3,7 @@
 import pytest
 
 from pettingllms_envs.core import Unreadable
-from pettingllms_envs.replies import PYTHON, only_program, read_blocks
+from pettingllms_envs.replies.fences import PYTHON, only_program, read_blocks
 
 
 @pytest.mark.parametrize("word", ["python", "py", "python3", "Python3", "PY"])

@@ -28,7 +28,7 @@ from pettingllms_envs.environments.mathematics.single_reasoner import SingleReas
 from pettingllms_envs.environments.mathematics.tool_reasoner import ToolReasoner
 from pettingllms_envs.environments.plan_path.rules import PlanPath
 from pettingllms_envs.quoting import escape, quote
-from pettingllms_envs.replies import fence
+from pettingllms_envs.replies.fences import fence
 from pettingllms_envs.spaces import ChatText
 from pettingllms_envs.tasks.rows import RowProblem, RowState, RowTask
 from pettingllms_envs.teams.answer_rounds import Ensemble
@@ -192,7 +192,7 @@ ENVIRONMENTS: dict[str, tuple[Callable[[], TextEnv], ...]] = {
     "search.searchers": (made("search"),),
     "mathematics.single_reasoner": (lambda: TextEnv(SingleReasoner(Sums(), tools=True, executor=echo)),),
     "teams.tool_calls": tuple(made("plan_path", role_tools=[ECHO], tool_calls=style) for style in TOOL_CALLS),
-    "teams.proposal": (made("plan_path", workflow="tool_plan", executor=echo),),
+    "teams.tool_plan": (made("plan_path", workflow="tool_plan", executor=echo),),
     "mathematics.tool_reasoner": (lambda: TextEnv(ToolReasoner(Sums(), executor=echo)),),
     "teams.tools": (lambda: TextEnv(ToolReasoner(Sums(), executor=echo)),),
 }

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pettingllms_envs.retrieval import Passage, Retriever, RetrieverFailed
 from pettingllms_envs.retrieval.corpora import corpus_digest, corpus_index, passage_of, read_corpus
 from pettingllms_envs.retrieval.local import DenseIndex, PassageIndex, SparseIndex, best, digest_of
+from pettingllms_envs.retrieval.passages import Passage, Retriever, RetrieverFailed
 from pettingllms_envs.retrieval.remote import RemoteRetriever
 from retriever_server import documents, retrieving
 

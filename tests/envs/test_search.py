@@ -17,7 +17,7 @@ from pettingllms_envs.datasets import LAYOUTS, load
 from pettingllms_envs.environments.search.questions import QuestionProblem
 from pettingllms_envs.environments.search.rules import Search, SearchMove, SearchState
 from pettingllms_envs.environments.search.searchers import LoneSearcher, SearchTeam
-from pettingllms_envs.retrieval import Passage, RetrieverFailed
+from pettingllms_envs.retrieval.passages import Passage, RetrieverFailed
 from pettingllms_envs.testing import check
 from retriever_server import documents, retrieving
 

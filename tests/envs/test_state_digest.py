@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from pettingllms_envs.aec import TextEnv
+from pettingllms_envs.array_digest import written
 from pettingllms_envs.core import Unreadable
-from pettingllms_envs.state_digest import with_task, written
+from pettingllms_envs.state_digest import with_task
 from pettingllms_envs.tasks.base import OpenTask
 from pettingllms_envs.teams.single import Single
 

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pettingllms_envs.boards import Board
 from pettingllms_envs.core import SPLITS, Unreadable
 from pettingllms_envs.environments.sudoku.digging import form
 from pettingllms_envs.environments.sudoku.rules import EMPTIES, LEVELS, Sudoku, SudokuState
 from pettingllms_envs.environments.sudoku.solver import candidates, grade, shape_of, solutions
-from pettingllms_envs.features import Board
 from pettingllms_envs.instances import split_of
 
 

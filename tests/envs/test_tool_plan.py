@@ -9,8 +9,8 @@ from pettingllms_envs.core import ToolResult, Unreadable
 from pettingllms_envs.environments.plan_path.grid import PlanPathState
 from pettingllms_envs.environments.plan_path.rules import PlanPath
 from pettingllms_envs.plan_path_v0 import raw_env
-from pettingllms_envs.replies import only_program
-from pettingllms_envs.teams.proposal import ToolPlan
+from pettingllms_envs.replies.fences import only_program
+from pettingllms_envs.teams.tool_plan import ToolPlan
 from pettingllms_envs.teams.tools import DefaultExecutor
 
 

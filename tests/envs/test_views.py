@@ -14,9 +14,9 @@ from PIL import Image as Picture
 import pettingllms_envs
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.assembly import assemble
+from pettingllms_envs.boards import Tile
 from pettingllms_envs.core import Role
 from pettingllms_envs.environments.plan_path.rules import FLOOR, GOAL, WALKER, WALL, PlanPath
-from pettingllms_envs.features import Tile
 from pettingllms_envs.observations import Image
 from pettingllms_envs.prompts import text_of
 from pettingllms_envs.teams.base import TurnWorkflow

@@ -178,7 +178,7 @@ def test_a_new_workflow_on_a_task_of_this_package_is_recorded_and_replayed_under
     header, rows = files.read_header(tmp_path), files.read(tmp_path)
     assert {row["instance"]["env"] for row in rows} == {"whisper_v0"}
     for row in rows:
-        name, given = files.made_with(header, row)
+        name, given = files.remade(header, row)
         again = replay(pettingllms_envs.make(name, **given), row)
         assert (again.first, same_bytes(row, again.row)) == (None, True)
     assert "whisper_v0: bench" in page(tmp_path)

@@ -16,7 +16,7 @@ from pettingllms_envs.agents.openai import ChatApi, Endpoint
 from pettingllms_envs.core import ToolResult
 from pettingllms_envs.episodes import schema
 from pettingllms_envs.episodes.episode import Instance, RunLimits, episode
-from pettingllms_envs.episodes.files import made_with, write_line
+from pettingllms_envs.episodes.files import remade, write_line
 from pettingllms_envs.episodes.prompts import messages_of, tools_of
 from pettingllms_envs.episodes.recorded import Recorded
 from pettingllms_envs.episodes.replay import replay, same_bytes
@@ -166,8 +166,8 @@ def test_a_record_starts_no_program_that_its_settings_name(given: Any) -> None:
     row = row_of(Oracle(), pettingllms_envs.make("plan_path"))
     header = {"kind": "bench", "config": {"env": "plan_path", "settings": {"role_tools": given}}}
     with pytest.raises(ValueError, match=r"the run has the tool \{'tool': 'mcp'.* If you trust it, give it yourself"):
-        made_with(header, row)
-    assert made_with(header, row, {"role_tools": given})[1] == {"role_tools": given}
+        remade(header, row)
+    assert remade(header, row, {"role_tools": given})[1] == {"role_tools": given}
     assert set(Boards(header).of(row)) == {None}
     assert str(of_roles(header, lambda: [row], num_replies=1)).startswith(
         "the environment cannot be made or played again"

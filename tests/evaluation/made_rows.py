@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pettingllms_envs.evaluation.compare import Run
+from pettingllms_envs.evaluation.compare import RunRows
 
 
 def row(index: int, success: bool | None, *, sample: int = 0, **more: Any) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def header(**config: Any) -> dict[str, Any]:
     return {"format": 1, "kind": "bench", "config": {"env": "game_v0", "settings": {}, **config}, "versions": {}}
 
 
-def run_of(name: str, successes: str, **more: Any) -> Run:
+def run_of(name: str, successes: str, **more: Any) -> RunRows:
     """A run of problems 0, 1, ...: `"1"` solved, `"0"` not, `"e"` an error; several letters, comma-joined: samples."""
     rows = []
     for index, letters in enumerate(successes.split(",") if "," in successes else successes):
@@ -63,4 +63,4 @@ def run_of(name: str, successes: str, **more: Any) -> Run:
             rows.append(
                 row(index, letter == "1", sample=sample, error="unreachable" if letter == "e" else None, **more)
             )
-    return Run(name, header(), rows)
+    return RunRows(name, header(), rows)

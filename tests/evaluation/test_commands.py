@@ -19,7 +19,7 @@ import pytest
 import pettingllms_envs
 from chat_server import Faults, serving
 from pettingllms_envs import cli
-from pettingllms_envs.agents import first_contact
+from pettingllms_envs.agents import server_probe
 from pettingllms_envs.agents.base import AgentFailed, Oracle, Request, Scripted
 from pettingllms_envs.commands import Refused, user_errors
 from pettingllms_envs.episodes import files
@@ -97,8 +97,8 @@ def test_a_run_of_nothing_but_errors_does_not_blame_the_environment(run: Run) ->
 def test_a_server_that_is_not_there_ends_the_run_in_seconds_and_leaves_nothing(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert first_contact.SECONDS == 5
-    monkeypatch.setattr(first_contact, "SECONDS", 0.5)
+    assert server_probe.SECONDS == 5
+    monkeypatch.setattr(server_probe, "SECONDS", 0.5)
     began = time.monotonic()
     status, out, err = run("bench plan_path --model m --base-url http://127.0.0.1:1/v1 --limit 3 --output a/b")
     assert time.monotonic() - began < 60  # it would be minutes, and the machine may be busy
@@ -110,7 +110,7 @@ def test_a_server_that_is_not_there_ends_the_run_in_seconds_and_leaves_nothing(
 
 
 def test_patience_that_is_asked_for_holds_from_the_start(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(first_contact, "SECONDS", 0.3)
+    monkeypatch.setattr(server_probe, "SECONDS", 0.3)
     with serving(loading=2, skill=1.0) as server:  # 503 for 0.25 + 0.5 s
         asked = f"bench plan_path --model tiny --base-url {server.url} --limit 1 --output a"
         status, _, err = run(asked)

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from made_rows import header, row, run_of
 from pettingllms_envs.commands import compare as commands
-from pettingllms_envs.evaluation.compare import Run, compare
+from pettingllms_envs.evaluation.compare import RunRows, compare
 from pettingllms_envs.evaluation.scores import is_pooled, pool_seeds
 from pettingllms_envs.evaluation.statistics import paired_interval, sign_flips
 
@@ -87,8 +87,8 @@ def test_problems_with_more_samples_in_one_run_are_counted_for_there_the_test_is
 
 
 def test_within_a_budget_an_episode_that_took_more_has_failed() -> None:
-    cheap = Run("cheap", header(), [row(i, i < 2, tokens=100) for i in range(4)])
-    dear = Run("dear", header(), [row(i, True, tokens=400) for i in range(4)])
+    cheap = RunRows("cheap", header(), [row(i, i < 2, tokens=100) for i in range(4)])
+    dear = RunRows("dear", header(), [row(i, True, tokens=400) for i in range(4)])
     assert compare([cheap, dear]).budgets == {100: {"cheap": 0.5, "dear": 0.0}, 400: {"cheap": 0.5, "dear": 1.0}}
     assert compare([run_of("a", "10"), run_of("b", "11")]).budgets == {}
 
@@ -97,22 +97,24 @@ def test_within_a_budget_an_episode_that_took_more_has_failed() -> None:
     ("second", "message"),
     [
         (
-            Run("b", header(settings={"size": 5}), [row(0, True)]),
+            RunRows("b", header(settings={"size": 5}), [row(0, True)]),
             r"played with .*; expected the same, for their seeds",
         ),
-        (Run("b", header(), [row(0, True, state="other")]), r"begin game_v0 0 \{\} in different states"),
-        (Run("b", header(), [row(7, True)]), r"a and b have no problem in common"),
-        (Run("a", header(), [row(0, True)]), r"the runs are a, a; expected two or more, of different names"),
+        (RunRows("b", header(), [row(0, True, state="other")]), r"begin game_v0 0 \{\} in different states"),
+        (RunRows("b", header(), [row(7, True)]), r"a and b have no problem in common"),
+        (RunRows("a", header(), [row(0, True)]), r"the runs are a, a; expected two or more, of different names"),
     ],
 )
-def test_runs_that_are_not_of_the_same_problems_are_refused(second: Run, message: str) -> None:
+def test_runs_that_are_not_of_the_same_problems_are_refused(second: RunRows, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         compare([run_of("a", "1"), second])
 
 
 def test_a_team_and_a_lone_agent_are_on_the_same_problems_though_their_workflows_differ() -> None:
-    team = Run("team", header(env_config="draft_plan"), [row(0, True)])
-    solo = Run("solo", header(env_config="single", settings={"workflow": "single"}), [row(0, False, state="other")])
+    team = RunRows("team", header(env_config="draft_plan"), [row(0, True)])
+    solo = RunRows(
+        "solo", header(env_config="single", settings={"workflow": "single"}), [row(0, False, state="other")]
+    )
     assert compare([team, solo]).num_problems == 1
 
 
@@ -133,12 +135,12 @@ def test_the_tables_say_which_p_it_is_who_won_and_how_many_problems_would_tell()
     assert "four times in five, among as many comparisons." in console.file.getvalue()
 
 
-def team_of(name: str, returns: list[tuple[float, ...]], env: str = "conversation_v0") -> Run:
+def team_of(name: str, returns: list[tuple[float, ...]], env: str = "conversation_v0") -> RunRows:
     """A run without success: of each problem the return of each sample."""
     rows = [
         row(i, None, sample=k, reward=value) for i, samples in enumerate(returns) for k, value in enumerate(samples)
     ]
-    return Run(name, header(env=env), rows)
+    return RunRows(name, header(env=env), rows)
 
 
 def test_a_team_without_success_is_compared_by_its_mean_return() -> None:
@@ -164,9 +166,9 @@ def test_agents_that_compete_are_not_compared_by_returns() -> None:
         compare(runs)
 
 
-def seeded(name: str, successes: str, seed: int, model: str = "m") -> Run:
+def seeded(name: str, successes: str, seed: int, model: str = "m") -> RunRows:
     agents = {"planner_0": {"kind": "api", "target": model}}
-    return Run(name, header(seed=seed, samples=1, agents=agents), run_of(name, successes).rows)
+    return RunRows(name, header(seed=seed, samples=1, agents=agents), run_of(name, successes).rows)
 
 
 def test_seeds_of_one_model_are_samples_of_one_run() -> None:

@@ -22,7 +22,7 @@ from pettingllms_envs.commands.leaderboard import text_of
 from pettingllms_envs.episodes import files
 from pettingllms_envs.episodes.players import labels, player_of
 from pettingllms_envs.evaluation import metrics
-from pettingllms_envs.evaluation.compare import Run, compare, compare_each
+from pettingllms_envs.evaluation.compare import RunRows, compare, compare_each
 from pettingllms_envs.evaluation.leaderboard import Leaderboard, leaderboard
 from pettingllms_envs.evaluation.scores import pool_seeds
 from pettingllms_envs.evaluation.statistics import paired_interval, wilson
@@ -49,7 +49,7 @@ def agent(target: str | None, kind: str = "api", **options: Any) -> dict[str, An
     return {"planner_0": {"kind": kind, "target": target, **options}}
 
 
-def played(name: str, successes: str, env: str = "game_v0", model: str | None = None, **config: Any) -> Run:
+def played(name: str, successes: str, env: str = "game_v0", model: str | None = None, **config: Any) -> RunRows:
     """A run of problems 0, 1, ...: `"1"` solved, `"0"` not, `"e"` an error, `"-"` missing."""
     rows = [
         {
@@ -61,10 +61,10 @@ def played(name: str, successes: str, env: str = "game_v0", model: str | None = 
     ]
     instances = {"source": "seeds", "num": len(successes), "digest": f"{len(successes)}"}
     whole = {"env": env, "instances": instances, "samples": 1, "seed": 0, "agents": agent(model or name), **config}
-    return Run(name, header(**whole), rows)
+    return RunRows(name, header(**whole), rows)
 
 
-def wordless(run: Run, index: int) -> Run:
+def wordless(run: RunRows, index: int) -> RunRows:
     """The run, with an episode that does not say whether it was a success."""
     run.rows[index]["success"] = None
     return run
@@ -115,7 +115,7 @@ def test_pairs_are_corrected_for_those_of_all_columns() -> None:
     assert (pair.low, pair.high) == paired_interval(8, 8, 0, 0, 1 - 0.05 / 4)
     assert pair.verdict == "b is better"
     assert [cell.is_best for cell in board.cells.values()] == [False, True, True, True, True]
-    alone = compare([Run("a", runs[0].header, runs[0].rows), Run("b", runs[1].header, runs[1].rows)])
+    alone = compare([RunRows("a", runs[0].header, runs[0].rows), RunRows("b", runs[1].header, runs[1].rows)])
     assert alone.pairs[0].adjusted == pytest.approx(2 / 256)
 
 
@@ -140,7 +140,7 @@ def test_what_five_pairs_cannot_tell_the_first_of_them_alone_could() -> None:
         (played("odd", "1010", model="a"), "z is the same run, and counts"),
     ],
 )
-def test_a_run_that_cannot_be_compared_stands_below_with_the_reason(run: Run, reason: str) -> None:
+def test_a_run_that_cannot_be_compared_stands_below_with_the_reason(run: RunRows, reason: str) -> None:
     board = leaderboard([played("z", "1010", model="a"), played("b", "1010"), run])
     assert table(board) == {"a": {"game_v0": 0.5}, "b": {"game_v0": 0.5}}
     assert board.left_out == [("odd", reason)]
@@ -156,7 +156,7 @@ def test_another_number_of_samples_is_another_run() -> None:
 
 def test_runs_that_begin_in_different_states_are_not_ranked() -> None:
     moved = played("b", "1010")
-    moved = Run("b", moved.header, [row(i, True, state="elsewhere") for i in range(4)])
+    moved = RunRows("b", moved.header, [row(i, True, state="elsewhere") for i in range(4)])
     board = leaderboard([played("a", "1010"), moved])
     assert (list(board.players), list(board.columns)) == ([], [])
     assert [name for name, _ in board.left_out] == ["a", "b"]
@@ -165,9 +165,9 @@ def test_runs_that_begin_in_different_states_are_not_ranked() -> None:
 
 def test_the_minority_whose_problems_begin_otherwise_is_left_out() -> None:
     runs = [played(name, "1010") for name in "abc"]
-    moved = Run("a", runs[0].header, [row(i, True, state="elsewhere") for i in range(4)])
+    moved = RunRows("a", runs[0].header, [row(i, True, state="elsewhere") for i in range(4)])
     torn = [*runs[2].rows[:3], row(3, False, state="here"), row(3, False, sample=1, state="there")]
-    for odd in (moved, Run("a", runs[0].header, torn)):
+    for odd in (moved, RunRows("a", runs[0].header, torn)):
         board = leaderboard([odd, *runs[1:]])
         assert table(board) == {"b": {"game_v0": 0.5}, "c": {"game_v0": 0.5}}
         ((name, reason),) = board.left_out
@@ -196,7 +196,9 @@ def test_runs_of_another_version_of_the_package_are_left_out() -> None:
     assert list(board.players) == ["b", "c"]
     said = "it was played by pettingllms 1.0, those in the table by 2.0; expected one version. Play it again."
     assert board.left_out == [("a", said)]
-    later = [Run("c", runs[2].header, [{**each, "timing": {"began": 999.0, "seconds": 1.0}} for each in runs[2].rows])]
+    later = [
+        RunRows("c", runs[2].header, [{**each, "timing": {"began": 999.0, "seconds": 1.0}} for each in runs[2].rows])
+    ]
     assert list(leaderboard([runs[0], *later]).players) == ["c"]
 
 
@@ -296,7 +298,9 @@ def test_wall_time_counts_what_is_played_at_once_once_and_no_pause() -> None:
 def test_problems_of_this_package_are_shown_and_are_not_in_the_mean() -> None:
     runs = [played(f"{env}/{name}", "10", env=env, model=name) for env in ("x_v0", "y_v0") for name in "ab"]
     own = [played(f"own/{name}", "1111", env="aime_v0", model=name) for name in "ab"]
-    own = [Run(run.name, {**run.header, "data": {"name": "own:aime", "note": "4 problems"}}, run.rows) for run in own]
+    own = [
+        RunRows(run.name, {**run.header, "data": {"name": "own:aime", "note": "4 problems"}}, run.rows) for run in own
+    ]
     board = leaderboard([*runs, *own])
     assert " No mean counts aime_v0, whose problems are not the benchmark's." in text_of(board, "md")
     assert board.cells["a", "aime_v0"].figure[0] == 1.0

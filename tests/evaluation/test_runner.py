@@ -20,7 +20,7 @@ import pytest
 import pettingllms_envs
 from chat_server import ChatServer, Faults, serving
 from echo_env import Echo
-from pettingllms_envs.agents import first_contact
+from pettingllms_envs.agents import server_probe
 from pettingllms_envs.agents.base import AgentFailed, Reply, Request, Scripted
 from pettingllms_envs.agents.spec import AgentSpec
 from pettingllms_envs.episodes import files
@@ -116,7 +116,7 @@ def test_a_wrong_model_ends_the_run_at_once(tmp_path: Path) -> None:
 def test_a_server_that_is_gone_when_a_run_goes_on_ends_it_and_keeps_what_there_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(first_contact, "SECONDS", 0.5)
+    monkeypatch.setattr(server_probe, "SECONDS", 0.5)
     with serving() as server:
         half = replace(bench(server), samples=1)
         benches.play(half, tmp_path / "a", concurrency=4)

@@ -10,7 +10,7 @@ from pettingllms_envs.graders import math
 from pettingllms_envs.graders.math import Grade, GraderFailed, MathGrader, Verdict
 from pettingllms_envs.graders.verdicts import Finding, Settings
 from pettingllms_envs.graders.workers import MathVerify
-from pettingllms_envs.sandbox import Result
+from pettingllms_envs.sandbox import ProgramResult
 from pettingllms_envs.sandbox import Verdict as Ending
 
 
@@ -184,9 +184,9 @@ class Broken:
     def __init__(self, *endings: tuple[Ending, float]) -> None:
         self.endings = list(endings)
 
-    def run(self, program: str, stdin: str, limits: object) -> Result:
+    def run(self, program: str, stdin: str, limits: object) -> ProgramResult:
         ending, waited = self.endings.pop(0)
-        return Result(verdict=ending, waited=waited, isolation="none", detail="broken")
+        return ProgramResult(verdict=ending, waited=waited, isolation="none", detail="broken")
 
 
 def broken(*endings: tuple[Ending, float]) -> tuple[MathGrader, Broken]:

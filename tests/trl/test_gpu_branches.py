@@ -20,7 +20,7 @@ from pettingllms_trl.checkpoints import checkpointer
 from pettingllms_trl.cli import transformers_agents
 from pettingllms_trl.cli.local_agents import codec_of
 from pettingllms_trl.policies import weights
-from pettingllms_trl.research.study.machine import made_with
+from pettingllms_trl.research.study.machine import machine_facts
 from pettingllms_trl.update.packed_logprobs import PackedScorer
 from pettingllms_trl.update.packing.cost import token_price_of
 
@@ -65,10 +65,10 @@ def test_a_token_costs_as_on_a_gpu_on_every_device_that_has_no_price() -> None:
 
 
 def test_a_result_names_the_gpu_that_it_was_made_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "gpu" not in made_with()["machine"] or torch.cuda.is_available()
+    assert "gpu" not in machine_facts()["machine"] or torch.cuda.is_available()
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H100")
-    assert made_with()["machine"]["gpu"] == "NVIDIA H100"
+    assert machine_facts()["machine"]["gpu"] == "NVIDIA H100"
 
 
 # ---- vLLM in the trainer's process ----------------------------------------------------------------------------------

@@ -27,9 +27,9 @@ from typing import Any
 from pettingllms_envs.core import UNREADABLE_PENALTY, Role, check_choice
 from pettingllms_envs.environments.archives.rules import ANSWER, MOST_QUERY, SAY, SEARCH, Archives, ArchivesMove
 from pettingllms_envs.environments.archives.world import ARCHIVES, archive_of, drawn_archive
-from pettingllms_envs.features import Form, Forms
-from pettingllms_envs.teams.base import move_of_kind
+from pettingllms_envs.replies.moves import move_of_kind
 from pettingllms_envs.teams.channels import Sent
+from pettingllms_envs.teams.forms import Form, Forms
 from pettingllms_envs.teams.functions import Ask, Game, Questions, Script, function_workflow
 
 
@@ -150,6 +150,13 @@ def _archives(archives: tuple[int, ...]) -> str:
     return " and ".join(f"archive {archive}" for archive in archives)
 
 
+MEANINGS = {
+    "order": '`"question"` or `"seed"`: what decides who begins.',
+    "archive": "0 or 1.",
+    "answers_last": "Whether it answers after the last search, as in a pair, instead of telling first.",
+}
+
+
 def librarians(
     name: str, of: Callable[[Any], Librarians], *, late: str = LATE_JOB, delivers: bool = True, **others: Any
 ) -> Callable[[Script], Any]:
@@ -193,7 +200,14 @@ def librarians(
     def ranges(team: Any) -> Mapping[str, tuple[float, float]]:
         return {"found": (0.0, 1.0), "told": (0.0, 1.0)} if team.task.communication_reward else {}
 
-    made = {"ranges": ranges, "completed": completed, "system": system, "state_form": 3, "bonuses": ()}
+    made = {
+        "meanings": MEANINGS,
+        "ranges": ranges,
+        "completed": completed,
+        "system": system,
+        "state_form": 3,
+        "bonuses": (),
+    }
     return function_workflow(roles, name=name, num_turns=0, **{**made, **others})
 
 
@@ -215,41 +229,25 @@ def _forms(team: Any) -> Forms:
 
 @librarians("team", lambda team: BOTH, forms=_forms, answers_last=False)
 def LibrarianTeam(game: Game, order: str = "seed", capacity: int = 60) -> Questions:
-    """Two librarians and an answerer.
-
-    Args:
-        order: `"question"` or `"seed"`: what decides who begins.
-    """
+    """Two librarians and an answerer."""
     return (yield from library(game, order, BOTH))
 
 
 @librarians("pair", lambda team: BOTH, forms=_forms, answers_last=True)
 def LibrarianPair(game: Game, order: str = "seed", capacity: int = 60) -> Questions:
-    """Two librarians, the last of whom answers.
-
-    Args:
-        order: `"question"` or `"seed"`: what decides who begins.
-    """
+    """Two librarians, the last of whom answers."""
     return (yield from library(game, order, BOTH, answers_last=True))
 
 
 @librarians("cut", lambda team: BOTH, delivers=False, answers_last=False)
 def SilentLibrarians(game: Game, order: str = "seed") -> Questions:
-    """Two librarians and an answerer, none of whose messages arrive.
-
-    Args:
-        order: `"question"` or `"seed"`: what decides who begins.
-    """
+    """Two librarians and an answerer, none of whose messages arrive."""
     return (yield from library(game, order, BOTH, delivers=False))
 
 
 @librarians("cut_pair", lambda team: BOTH, delivers=False, answers_last=True)
 def SilentPair(game: Game, order: str = "seed") -> Questions:
-    """Two librarians, the last of whom answers, and no message arrives.
-
-    Args:
-        order: `"question"` or `"seed"`: what decides who begins.
-    """
+    """Two librarians, the last of whom answers, and no message arrives."""
     return (yield from library(game, order, BOTH, delivers=False, answers_last=True))
 
 
@@ -257,13 +255,7 @@ def SilentPair(game: Game, order: str = "seed") -> Questions:
 def LoneLibrarian(
     game: Game, order: str = "seed", capacity: int = 60, archive: int = ARCHIVES[0], answers_last: bool = False
 ) -> Questions:
-    """One librarian of one archive.
-
-    Args:
-        order: `"question"` or `"seed"`: what decides who begins.
-        archive: 0 or 1.
-        answers_last: Whether it answers after the last search, as in a pair, instead of telling first.
-    """
+    """One librarian of one archive."""
     return (yield from library(game, order, {LIBRARIAN: (archive,)}, answers_last=answers_last))
 
 
@@ -272,12 +264,7 @@ FULL: Librarians = {LIBRARIAN: ARCHIVES}
 
 @librarians("full", lambda team: FULL, late=EARLY_JOB)
 def FullLibrarian(game: Game, order: str = "seed", capacity: int = 60, answers_last: bool = False) -> Questions:
-    """One librarian of both archives.
-
-    Args:
-        order: `"question"` or `"seed"`: what decides who begins.
-        answers_last: Whether it answers after the last search, as in a pair, instead of telling first.
-    """
+    """One librarian of both archives."""
     return (yield from library(game, order, FULL, answers_last=answers_last))
 
 
@@ -286,10 +273,6 @@ def DirectedLibrarian(game: Game, order: str = "seed", capacity: int = 60, answe
     """One librarian of both archives, who searches both and is told which one has the fact of the turn's step.
 
     Beside `full` it shows what knowing the archive is worth, beside `routed` what being shown the other one costs.
-
-    Args:
-        order: `"question"` or `"seed"`: what decides who begins.
-        answers_last: Whether it answers after the last search, as in a pair, instead of telling first.
     """
     return (yield from library(game, order, FULL, answers_last=answers_last, is_told=True))
 
@@ -299,10 +282,6 @@ def RoutedLibrarian(game: Game, order: str = "seed", capacity: int = 60, answers
     """One librarian of both archives, who in each turn searches the one that the team would search.
 
     It is told that in the request, and nothing else; so beside `full` it shows what the team's order is worth.
-
-    Args:
-        order: `"question"` or `"seed"`: what decides who begins.
-        answers_last: Whether it answers after the last search, as in a pair, instead of telling first.
     """
     return (yield from library(game, order, FULL, answers_last=answers_last, one_archive=True))
 

@@ -22,7 +22,8 @@ one fact: they are a uniform random bijection), and a chain has no step twice. G
 question, the last hop in the other archive leads to each entity with the same probability, and so does the chain,
 whose remaining hops are bijections. So who reads one archive alone, or gets no messages, is right in 1 of `size`
 episodes at most: `Archives.lone_bound()`. It is a share of fresh worlds: an agent that has seen the worlds of public
-seeds, or may make them, is not bound by it. A team is always right: a search finds what its archive says of a name.
+seeds, or may make them, is not bound by it. A team is always right, since a search for a name finds what its archive
+says about it.
 Blind bound: agents to whom all relations are one word cannot tell the facts^hops readings of the question apart, all
 equally likely, and are right at most as often as the most of them agree: `Archives.blind_bound()`. With one fact it
 is 1, so that a team never has to read the question: who passes on the other name of what it is shown is always right.
@@ -42,11 +43,9 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from pettingllms_envs.bounds import BlindPolicy
 from pettingllms_envs.core import SPLITS, ToolResult, ToolSpec, Unreadable, check_choice, check_whole
-from pettingllms_envs.environments.archives.blind import blind_policies
 from pettingllms_envs.environments.archives.world import (
     ARCHIVES,
     STEPS,
@@ -59,8 +58,12 @@ from pettingllms_envs.environments.archives.world import (
     world_of,
 )
 from pettingllms_envs.instances import seeded
-from pettingllms_envs.replies import match_last_line
+from pettingllms_envs.replies.moves import match_last_line
 from pettingllms_envs.tasks.base import OpenTask
+
+
+if TYPE_CHECKING:
+    from pettingllms_envs.bounds import BlindPolicy
 
 
 SEARCH, SAY, ANSWER = "search", "say", "answer"
@@ -68,7 +71,7 @@ MOST_QUERY, MOST_ANSWER = 64, 60
 """Characters of a query, after which it is cut, and of an answer."""
 
 TOOLS = {f"archive_{archive}": archive for archive in ARCHIVES}
-"""The tools of the task, see `features.HasTools`: a search in each archive."""
+"""The tools of the task, see `teams.designs.HasTools`: a search in each archive."""
 
 _LINE = re.compile(rf"({SEARCH}|{SAY}|{ANSWER}):(.*)", re.I)
 
@@ -111,7 +114,8 @@ class Archives(OpenTask[ArchivesState]):
             that knows the order of the archives need not read the question.
         results: Most passages that a search shows of an archive, `facts` to 10.
         wording: `"english"`, or `"symbols"` for short prompts of few words.
-        communication_reward: Whether searches and messages are paid for what they find and tell: `found`, `told`.
+        communication_reward: Whether searches and messages are paid for what they find and tell, by `found` and
+            `told`.
     """
 
     hops: int = 2
@@ -159,6 +163,8 @@ class Archives(OpenTask[ArchivesState]):
 
     @property
     def blind_policies(self) -> Mapping[str, BlindPolicy]:
+        from pettingllms_envs.environments.archives.blind import blind_policies  # only checks ask for them
+
         return blind_policies(self.facts)
 
     def look_alikes(self, state: ArchivesState, settings: Mapping[str, Any]) -> Sequence[Archives]:

@@ -27,7 +27,7 @@ from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
 from pettingllms_envs.instances import seeded, split_of
-from pettingllms_envs.retrieval import BM25, terms_of
+from pettingllms_envs.retrieval.bm25 import BM25, terms_of
 
 
 ARCHIVES = (0, 1)

@@ -30,13 +30,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 from pettingllms_envs.core import UNREADABLE_PENALTY, Role, Unreadable
-from pettingllms_envs.environments.coding.rules import CodingState
 from pettingllms_envs.environments.coding.text import CASES_FORMAT, case_text, runs_text, write_cases
-from pettingllms_envs.graders.cases import Case, read_cases
-from pettingllms_envs.replies import fenced_blocks
+from pettingllms_envs.graders.cases import CodeCase, read_cases
+from pettingllms_envs.replies.fences import fenced_blocks
 from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
 
 
@@ -76,7 +75,7 @@ def CoderTester(game: Game, order: tuple[str, str] = ORDERS[0], max_cases: int =
         order: Who acts first in a turn and who second: `("coder", "tester")` or the other way round.
         max_cases: Test cases that the tester may write in a turn, 1 to 16.
     """
-    task, cases, right = game.task, tuple[Case, ...](), ""
+    task, cases, right = game.task, tuple[CodeCase, ...](), ""
 
     def best_cases() -> str:
         return write_cases(task.best_cases(game.state, max_cases))
@@ -100,7 +99,7 @@ def CoderTester(game: Game, order: tuple[str, str] = ORDERS[0], max_cases: int =
                 read = blocks if isinstance(blocks, Unreadable) else read_cases(blocks, game.state.problem, max_cases)
                 if not isinstance(read, Unreadable):
                     cases, fresh = read, True
-                    game.state = game.once(_judged, task, game.state, cases, right)
+                    game.state = game.once(partial(task.judge, right=right), game.state, cases)
                     game.pay(role, "valid", game.state.review.valid - earlier.valid)
                     game.pay(role, "telling", game.state.review.telling - earlier.telling)
             if isinstance(read, Unreadable):
@@ -117,10 +116,6 @@ def CoderTester(game: Game, order: tuple[str, str] = ORDERS[0], max_cases: int =
             return True
         game.feedback = "\n".join(filter(None, (_unread("Last turn the", unread), report)))
     return False
-
-
-def _judged(task: Any, state: CodingState, cases: tuple[Case, ...], right: str) -> CodingState:
-    return task.judge(state, cases, right=right)  # type: ignore[no-any-return]
 
 
 def _unread(when: str, unread: Mapping[str, str]) -> str:

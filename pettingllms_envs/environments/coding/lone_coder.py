@@ -24,8 +24,8 @@ from pettingllms_envs.core import UNREADABLE_PENALTY, Role, Unreadable, best_rep
 from pettingllms_envs.environments.coding.coder_tester import BLOCKS
 from pettingllms_envs.environments.coding.rules import CodingState
 from pettingllms_envs.environments.coding.text import CASES_FORMAT, runs_text, write_cases
-from pettingllms_envs.graders.cases import Case, as_case, read_cases
-from pettingllms_envs.replies import fenced_blocks
+from pettingllms_envs.graders.cases import CodeCase, as_case, read_cases
+from pettingllms_envs.replies.fences import fenced_blocks
 from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
 
 
@@ -49,7 +49,7 @@ COMMON: dict[str, Any] = {"ranges": {"tests": (-1.0, 1.0)}, "cyclic": True, "cha
 
 def programs(
     game: Game,
-    cases_in: Callable[[str], tuple[Case, ...] | Unreadable],
+    cases_in: Callable[[str], tuple[CodeCase, ...] | Unreadable],
     is_handed_in: Callable[[CodingState, CodingState], bool],
     oracle: Callable[[], str] | None = None,
 ) -> Questions:
@@ -103,7 +103,7 @@ def SingleCoder(game: Game, tools: bool = False, max_cases: int = 4) -> Question
         max_cases: Test cases that it may then write in a turn, 1 to 16.
     """
 
-    def own(reply: str) -> tuple[Case, ...] | Unreadable:
+    def own(reply: str) -> tuple[CodeCase, ...] | Unreadable:
         blocks = fenced_blocks(reply, BLOCKS) if tools else []
         if isinstance(blocks, Unreadable) or not blocks:
             return blocks if isinstance(blocks, Unreadable) else ()

@@ -5,7 +5,8 @@ wrote. Move: a program, which takes the place of the one before. Value: the shar
 all of them. No verdict of a golden test is ever shown to an agent, and no reward depends on how long an episode is.
 
 Instances: the problems of a data set in the order of their digests; see `pettingllms_envs.datasets.sampling_order`.
-Training may grade on a fixed sample of each problem's tests (`train_tests`); validation and test use all of them.
+Training may grade on a fixed sample of each problem's tests (`train_tests`); validation and test use all, public and
+private.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from pettingllms_envs.environments.coding.text import (
     problem_text,
     write_program,
 )
-from pettingllms_envs.graders.cases import Case, Review, Run, best_cases, review, run_cases
+from pettingllms_envs.graders.cases import CodeCase, Review, Run, best_cases, review, run_cases
 from pettingllms_envs.graders.code import golden, grade, limits_of
 from pettingllms_envs.instances import seeded
 from pettingllms_envs.quoting import quote_block
-from pettingllms_envs.replies import only_program
+from pettingllms_envs.replies.fences import only_program
 from pettingllms_envs.sandbox.values import Limits
 from pettingllms_envs.tasks.data import DataTask
 
@@ -122,16 +123,16 @@ class Coding(DataTask[CodingState]):
         graded = grade(state.problem, move, tests=tests, limits=self.limits(state.problem))
         return state._replace(program=move, num_passed=graded.num_passed)
 
-    def run(self, state: CodingState, cases: tuple[Case, ...]) -> tuple[Run, ...]:
+    def run(self, state: CodingState, cases: tuple[CodeCase, ...]) -> tuple[Run, ...]:
         """The program so far on test cases."""
         return run_cases(state.problem, state.program, cases, self.limits(state.problem))
 
-    def judge(self, state: CodingState, cases: tuple[Case, ...], *, right: str) -> CodingState:
+    def judge(self, state: CodingState, cases: tuple[CodeCase, ...], *, right: str) -> CodingState:
         """With the review of test cases; see `pettingllms_envs.graders.cases.review`."""
         limits = self.limits(state.problem)
         return state._replace(review=review(state.problem, cases, right=right, limits=limits))
 
-    def best_cases(self, state: CodingState, most: int) -> tuple[Case, ...]:
+    def best_cases(self, state: CodingState, most: int) -> tuple[CodeCase, ...]:
         """What an oracle writes as test cases; see `pettingllms_envs.graders.cases.best_cases`."""
         return best_cases(state.problem, most, self.limits(state.problem))
 

@@ -6,10 +6,10 @@ import zlib
 from collections.abc import Sequence
 
 from pettingllms_envs.datasets.code_problems import CodeProblem
-from pettingllms_envs.graders.cases import Case, Run, as_case, in_statement
+from pettingllms_envs.graders.cases import CodeCase, Run, as_case, in_statement
 from pettingllms_envs.graders.code import SHOWN, written
 from pettingllms_envs.quoting import quote_block, quote_headings, quote_inline, shorten
-from pettingllms_envs.replies import FENCE, fence
+from pettingllms_envs.replies.fences import FENCE, fence
 from pettingllms_envs.sandbox.values import ENDINGS, CallTest
 
 
@@ -43,7 +43,14 @@ _BLIND_PROGRAMS = (
         for value in ("0", "1", "True", "[]", "''", "args[0]")
     ),
 )
-_BLIND_CASES = (Case("1", "1"), Case("", ""), Case("0", "0"), Case("1\n1", "YES"), Case("[]", "0"), Case("[1]", "[1]"))
+_BLIND_CASES = (
+    CodeCase("1", "1"),
+    CodeCase("", ""),
+    CodeCase("0", "0"),
+    CodeCase("1\n1", "YES"),
+    CodeCase("[]", "0"),
+    CodeCase("[1]", "[1]"),
+)
 
 
 def write_program(program: str) -> str:
@@ -51,7 +58,7 @@ def write_program(program: str) -> str:
     return fence(program, "python")
 
 
-def write_cases(cases: Sequence[Case]) -> str:
+def write_cases(cases: Sequence[CodeCase]) -> str:
     """The canonical reply with test cases."""
     return "\n".join(f"{fence(case.input, 'input')}\n{fence(case.output, 'output')}" for case in cases)
 
@@ -59,7 +66,7 @@ def write_cases(cases: Sequence[Case]) -> str:
 def blind_replies() -> tuple[str, ...]:
     """Programs and test cases that know nothing of the problem, alone and together."""
     programs, cases = map(write_program, _BLIND_PROGRAMS), [write_cases([case]) for case in _BLIND_CASES]
-    together = f"{write_program(_BLIND_PROGRAMS[0])}\n{write_cases([Case('1', '0')])}"
+    together = f"{write_program(_BLIND_PROGRAMS[0])}\n{write_cases([CodeCase('1', '0')])}"
     return (*programs, *cases, write_cases(_BLIND_CASES[:4]), together)
 
 
@@ -76,13 +83,13 @@ def problem_text(problem: CodeProblem) -> str:
     return text
 
 
-def case_text(case: Case) -> str:
+def case_text(case: CodeCase) -> str:
     """A test case as it is shown."""
     given, wanted = quote_block(shorten(case.input, SHOWN)), quote_block(shorten(case.output, SHOWN))
     return f"Input:\n{given}\nOutput:\n{wanted}"
 
 
-def runs_text(cases: Sequence[Case], runs: Sequence[Run], word: str) -> str:
+def runs_text(cases: Sequence[CodeCase], runs: Sequence[Run], word: str) -> str:
     """What came of running a program on test cases, each called by the word and its number."""
     return "\n".join(
         f"{word} {i + 1}. {case_text(case)}\n{_ran(run)}"

@@ -54,7 +54,8 @@ class Conversation(BaseWorkflow[RowState, str]):
         instructions: By role, what its system prompt says, after that of the row if there is one.
         history: What a role reads besides the prompt: `"all"` that was said, the `"last"` reply, or `"none"`. A
             mapping says it by role, `"all"` where it names none.
-        rewarded: Roles whose replies reward functions judge, the last speaker among them; none: the last reply alone.
+        rewarded: Roles whose replies reward functions judge, the last speaker among them; none named for the last
+            reply alone.
         max_chars: Most characters of a reply that others read, at least 1; the rest is cut off.
 
     Raises:

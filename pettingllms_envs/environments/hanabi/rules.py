@@ -10,7 +10,8 @@ while no discard is allowed, played: a move that its player could have named.
 Rewards: team `progress`, the change of the score as a share of the best one, and `success`, 1 for the best score. The
 score is 0 once the last life is lost, so that all progress is taken back. In the player's own scope `strike`, what one
 card is worth, for a life that it loses, and `format`, -0.2, for an unreadable or illegal reply. Only cards on the
-fireworks pay, each once, so no way of playing can farm them. A hint's worth shows later: the role is paid later.
+fireworks pay, each once, so no way of playing can farm them. What a hint is worth shows at later steps: the role is
+declared as paid later.
 Outcome: `score`; `fireworks`, the cards on them, also if the last life was lost; `lives`; `deck`, cards left to draw.
 Instances: a seed decides the order of the deck. The splits have no deck in common, also if colors are renamed.
 Levels: 1 one color, 2 two colors, 3 all five; 1 and 2 have two cards in a hand, three information tokens and one life.

@@ -18,7 +18,7 @@ from pettingllms_envs.environments.hanabi.cards import (
     HanabiView,
     HeldCard,
 )
-from pettingllms_envs.replies import match_last_line
+from pettingllms_envs.replies.moves import match_last_line
 
 
 ENGLISH_RULES = """\

@@ -30,7 +30,7 @@ from pettingllms_envs.datasets.normalization import short_answer
 from pettingllms_envs.environments.hidden_bench.rows import HiddenProfile
 from pettingllms_envs.instances import seeded
 from pettingllms_envs.quoting import quote_headings, quote_inline
-from pettingllms_envs.replies import match_last_line
+from pettingllms_envs.replies.moves import match_last_line
 from pettingllms_envs.tasks.data import DataTask
 
 

@@ -32,7 +32,7 @@ from typing import ClassVar, NamedTuple
 from pettingllms_envs.core import Unreadable, check_choice
 from pettingllms_envs.environments.kuhn_poker.equilibrium import bet_probability
 from pettingllms_envs.instances import seeded
-from pettingllms_envs.replies import match_last_line
+from pettingllms_envs.replies.moves import match_last_line
 from pettingllms_envs.tasks.multiplayer import MultiplayerTask
 
 

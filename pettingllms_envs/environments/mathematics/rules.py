@@ -5,7 +5,8 @@ is that the answer is the golden one, as `pettingllms_envs.graders.math` judges 
 Potential: 1 if the current answer is right, else 0 (also without an answer). No costs.
 Nothing that is shown depends on the golden answer: not the prompts, not when an episode ends, not an error. Rewards
 and the outcome do, and those are for the trainer.
-Outcome: `success`; `answered`, whether there is an answer; `timeout`, not judged in time, which counts as wrong.
+Outcome: `success`; `answered`, whether there is an answer; `timeout`, whether it could not be judged in time, which
+counts as wrong.
 Instances: the problems of a data set in the order of their digests; seed s is problem s modulo their number, so the
 seeds 0 to n - 1 are all of them once. See `pettingllms_envs.datasets.sampling_order`.
 Source: the math tasks of arXiv:2510.11062, whose code hands gold and answer to the verifier the wrong way round and
@@ -26,7 +27,7 @@ from pettingllms_envs.datasets.problems import MathProblem
 from pettingllms_envs.graders import math
 from pettingllms_envs.instances import seeded
 from pettingllms_envs.quoting import quote_headings, quote_inline
-from pettingllms_envs.replies import last_line
+from pettingllms_envs.replies.moves import last_line
 from pettingllms_envs.tasks.data import DataTask
 
 

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from pettingllms_envs.core import UNREADABLE_PENALTY, Executor, Role, Unreadable
-from pettingllms_envs.replies import PYTHON, only_program, read_blocks
+from pettingllms_envs.replies.fences import PYTHON, only_program, read_blocks
 from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
 from pettingllms_envs.teams.tools import check_executor, importable, packages, ran, shown
 
@@ -51,7 +51,8 @@ def SingleReasoner(
     Args:
         tools: Whether it may have programs run before it answers.
         imports: Packages that programs may import besides the standard library; see `ToolReasoner`.
-        executor: Runs the programs, such as `pettingllms_envs.sandbox.ToolExecutor()`; not used without `tools`.
+        executor: Runs the programs, a callable such as `pettingllms_envs.sandbox.ToolExecutor()`; not used without
+            `tools`.
     """
     task = game.task
     for turn in range(1, game.num_turns + 1):

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from pettingllms_envs.core import UNREADABLE_PENALTY, Executor, Role, Unreadable, best_reply
 from pettingllms_envs.quoting import quote_inline
-from pettingllms_envs.replies import fence, only_program
+from pettingllms_envs.replies.fences import fence, only_program
 from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
 from pettingllms_envs.teams.tools import check_executor, importable, packages, ran, shown
 

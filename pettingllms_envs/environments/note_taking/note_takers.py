@@ -20,7 +20,7 @@ from typing import Any
 
 from pettingllms_envs.core import UNREADABLE_PENALTY, Role, Unreadable
 from pettingllms_envs.environments.note_taking.rules import ANSWER, NOTES, SAY
-from pettingllms_envs.features import Form, Forms
+from pettingllms_envs.teams.forms import Form, Forms
 from pettingllms_envs.teams.functions import Ask, Game, Questions, Script, function_workflow
 
 

@@ -11,7 +11,8 @@ its reader can now answer and could not before: `noted`, the change of the share
 in their places (reading k of its stream in the k-th group of as many digits as a number has), and `told`, 1 for a
 message with the reading that was asked for. Both are changes of a potential, so repeating or rewriting earns nothing.
 Without them (`communication_reward=False`) only the answer is paid, and the roles are declared as paid later.
-Outcome: `noted`, the share of all readings that notes have; `told`; `lone_bound`, of agents that see prompts only.
+Outcome: `noted`, the share of all readings that notes have; `told`; `lone_bound`, of agents that see prompts only,
+see below.
 Lone bound: two note takers can be right always if both have room for their streams. One with the same room and
 the same number of replies is right at most in `NoteTaking.lone_bound()` of the episodes, whatever it writes:
 `bound` has the proof. With 16 readings of 10,000 values and 32 digits that is
@@ -43,7 +44,7 @@ from pettingllms_envs.bounds import BlindPolicy, Memory, always
 from pettingllms_envs.core import SPLITS, Unreadable, check_choice, check_whole
 from pettingllms_envs.environments.note_taking.bound import count_notes, counting_bound
 from pettingllms_envs.instances import seeded
-from pettingllms_envs.replies import match_last_line
+from pettingllms_envs.replies.moves import match_last_line
 from pettingllms_envs.tasks.base import OpenTask
 
 

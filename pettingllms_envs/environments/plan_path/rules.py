@@ -2,7 +2,8 @@
 
 Rules: an n x n grid (10 by default) with 22% of the cells blocked. A move is a list of the letters U D L R, at most
 4n of them; they are played in order, and the walk ends before the first one that is blocked or leaves the grid.
-Success is *standing* on the goal when the walk ends, not walking across it, so a long spray of moves does not succeed.
+Success is *standing* on the goal when the walk ends; walking across it does not count, so a long spray of moves does
+not succeed.
 Potential: 1 - distance / distance at the start, both exact; from 1 down to 1 - (free cells - 1) / distance at the
 start. Costs of a move: `bump` -0.1 if the walk was cut short, `steps` -0.01 for every cell walked (at least -0.04n).
 Outcome: `success`; `regret` = 1 - SPL in [0, 1], SPL = success * optimal / max(moves, optimal) (Anderson et al. 2018,
@@ -22,11 +23,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from pettingllms_envs.boards import Tile
 from pettingllms_envs.core import SPLITS, check_choice
 from pettingllms_envs.environments.plan_path import generator
 from pettingllms_envs.environments.plan_path.grid import PlanPathState, neighbours_of, within
 from pettingllms_envs.environments.plan_path.text import picture, read_board, way_to, words_of
-from pettingllms_envs.features import Tile
 from pettingllms_envs.instances import seeded
 from pettingllms_envs.tasks.grid import BUMP, STEP, MovesTask
 

@@ -34,10 +34,10 @@ from pettingllms_envs.core import Unreadable, check_whole
 from pettingllms_envs.environments.search.questions import MAX_ANSWER, QuestionProblem
 from pettingllms_envs.graders.short_answers import exact_match, f1
 from pettingllms_envs.quoting import quote_inline
-from pettingllms_envs.replies import match_last_line
-from pettingllms_envs.retrieval import Passage, Retriever
+from pettingllms_envs.replies.moves import match_last_line
 from pettingllms_envs.retrieval.corpora import corpus_digest, corpus_index
 from pettingllms_envs.retrieval.local import DenseIndex, PassageIndex, sentence_encoder
+from pettingllms_envs.retrieval.passages import Passage, Retriever
 from pettingllms_envs.tasks.data import DataTask
 
 
@@ -88,7 +88,8 @@ class Search(DataTask[SearchState]):
         results: Most passages that a search shows, 1 to 20.
         corpus: A file of passages from which all questions are answered, see `pettingllms_envs.retrieval.corpora`;
             None for each question's own. It needs the extra `search`.
-        encoder: Name or folder of a sentence encoder that ranks passages instead of BM25; needs the extra `search`.
+        encoder: The name or folder of a sentence encoder, which ranks passages instead of BM25. It needs the extra
+            `search`.
         url: The address of a retriever that speaks Search-R1's protocol, see `pettingllms_envs.retrieval.remote`.
         patience: Seconds of retries after which a search on the server fails.
         corpus_digest: Identity of the corpus, a part of the environment's configuration. Of a file it is its SHA-256,

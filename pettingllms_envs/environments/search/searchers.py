@@ -17,8 +17,8 @@ from typing import Any
 from pettingllms_envs.core import UNREADABLE_PENALTY, Role
 from pettingllms_envs.environments.search.rules import ANSWER, ASK, MOST_QUERY, SEARCH, SearchMove, SearchState
 from pettingllms_envs.quoting import quote
-from pettingllms_envs.retrieval import Passage
-from pettingllms_envs.teams.base import move_of_kind
+from pettingllms_envs.replies.moves import move_of_kind
+from pettingllms_envs.retrieval.passages import Passage
 from pettingllms_envs.teams.channels import Channel
 from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
 
@@ -48,6 +48,7 @@ COMMON: dict[str, Any] = {
     "channel": CHANNEL,
     "state_form": 3,
     "bonuses": (),
+    "meanings": {"max_passages": "Most passages in a prompt, the latest ones, 1 to 50."},
 }
 
 
@@ -118,11 +119,7 @@ def _team(team: Any) -> tuple[Role, ...]:
 
 @function_workflow(_team, name="team", **COMMON)
 def SearchTeam(game: Game, max_passages: int = 6) -> Questions:
-    """A searcher and an answerer.
-
-    Args:
-        max_passages: Most passages in a prompt, the latest ones, 1 to 50.
-    """
+    """A searcher and an answerer."""
     return (yield from searches(game, {SEARCHER: (SEARCH,), ANSWERER: (ASK, ANSWER)}, max_passages))
 
 
@@ -135,9 +132,5 @@ def SearchTeam(game: Game, max_passages: int = 6) -> Questions:
     **COMMON,
 )
 def LoneSearcher(game: Game, max_passages: int = 6) -> Questions:
-    """One agent that searches and answers.
-
-    Args:
-        max_passages: Most passages in a prompt, the latest ones, 1 to 50.
-    """
+    """One agent that searches and answers."""
     return (yield from searches(game, {SEARCHER: (SEARCH, ANSWER)}, max_passages))

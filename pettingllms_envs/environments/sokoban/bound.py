@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 
 DEAD: Final = -1  # what a distance or a bound is in a position that cannot be solved
+MAX_SIDE: Final = 100  # the bit masks of a larger board would pass Python's limit on the digits of a printed integer
 FAR: Final = 1 << 20  # the price of a goal that a box cannot reach, more than any sum of prices
 
 

@@ -18,7 +18,6 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from pettingllms_envs.environments.sokoban.bound import Position, cells_of, region, steps_of
-from pettingllms_envs.environments.sokoban.solver import SearchLimitError, solve
 from pettingllms_envs.environments.sokoban.table import at_distance, longest, table_of
 from pettingllms_envs.instances import split_of
 
@@ -142,6 +141,8 @@ def _played_back(rng: random.Random, size: int, walls: int, goals: int, wanted: 
         seen.add(position.boxes)
     if position.boxes == goals:
         return None
+    from pettingllms_envs.environments.sokoban.solver import SearchLimitError, solve  # most rooms have a table
+
     try:
         solution = solve(position, "moves", max_nodes=NODES)
     except SearchLimitError:

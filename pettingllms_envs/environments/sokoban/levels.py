@@ -12,12 +12,9 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Final
 
-from pettingllms_envs.environments.sokoban.bound import DEAD, Position, cells_of, lower_bound, region
+from pettingllms_envs.environments.sokoban.bound import DEAD, MAX_SIDE, Position, cells_of, lower_bound, region
 
-
-MAX_SIDE: Final = 100  # the bit masks of a larger board would pass Python's limit on the digits of a printed integer
 
 _SYMBOLS = "#@+$*.-"
 _ROW = re.compile(r"[ \t]*[0-9]*[#@+$*.\-_]")  # and there is a wall in it, as in every row of a closed room

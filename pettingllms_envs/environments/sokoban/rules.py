@@ -30,16 +30,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
+from pettingllms_envs.boards import Tile
 from pettingllms_envs.core import SPLITS, check_choice, check_whole
 from pettingllms_envs.environments.sokoban.bound import Position, cells_of, lower_bound
 from pettingllms_envs.environments.sokoban.generator import Difficulty, Start, draws, levels
-from pettingllms_envs.environments.sokoban.levels import read_level
-from pettingllms_envs.environments.sokoban.solver import SearchLimitError, solve
 from pettingllms_envs.environments.sokoban.table import Table, distance, table_of
 from pettingllms_envs.environments.sokoban.text import STEPS, places_of, pushed, show_room
-from pettingllms_envs.features import Tile
 from pettingllms_envs.instances import seeded
-from pettingllms_envs.replies import LETTERS
+from pettingllms_envs.replies.moves import LETTERS
 from pettingllms_envs.tasks.grid import BUMP, STEP, MovesTask, check_most
 
 
@@ -127,6 +125,8 @@ class Sokoban(MovesTask[SokobanState]):
             board: A level in the XSB format, of any size; then seed, split and level do not matter.
         """
         if board is not None:
+            from pettingllms_envs.environments.sokoban.levels import read_level  # generated rooms do without
+
             return _loaded(read_level(board, "the board"))
         split = SPLITS[0] if split is None else split
         check_choice("split", split, SPLITS)
@@ -283,6 +283,8 @@ def _plan(position: Position) -> str:
     table = table_of(position.width, position.walls, position.goals)
     if table is not None:
         return _down(table, position)
+    from pettingllms_envs.environments.sokoban.solver import SearchLimitError, solve  # most rooms have a table
+
     for by in ("moves", "pushes"):
         try:
             solution = solve(position, by, max_nodes=ORACLE_NODES)

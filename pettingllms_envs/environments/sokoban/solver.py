@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from pettingllms_envs.core import check_choice
 from pettingllms_envs.environments.sokoban import bound
-from pettingllms_envs.replies import LETTERS
+from pettingllms_envs.replies.moves import LETTERS
 
 
 Node = tuple[int, int]  # the boxes, and as a set of one the player's cell, or of those it can reach the first

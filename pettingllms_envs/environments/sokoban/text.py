@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from pettingllms_envs.environments.sokoban.bound import cells_of, steps_of
-from pettingllms_envs.environments.sokoban.levels import MAX_SIDE
-from pettingllms_envs.replies import LETTERS
+from pettingllms_envs.environments.sokoban.bound import MAX_SIDE, cells_of, steps_of
+from pettingllms_envs.replies.moves import LETTERS
 from pettingllms_envs.tasks.grid import ways
 
 

@@ -27,10 +27,10 @@ from itertools import islice
 from operator import eq
 from typing import ClassVar, NamedTuple
 
+from pettingllms_envs.boards import Tile
 from pettingllms_envs.core import SPLITS, Unreadable, check_choice, check_whole
 from pettingllms_envs.environments.sudoku import digging, table, text
 from pettingllms_envs.environments.sudoku.solver import BOXES, candidates, solutions
-from pettingllms_envs.features import Tile
 from pettingllms_envs.instances import seeded
 from pettingllms_envs.tasks.base import OpenTask
 from pettingllms_envs.tasks.grid import OF_BOARDS

@@ -12,7 +12,7 @@ from operator import itemgetter, ne
 
 from pettingllms_envs.core import Unreadable
 from pettingllms_envs.environments.sudoku.solver import BOXES, shape_of
-from pettingllms_envs.replies import last_line
+from pettingllms_envs.replies.moves import last_line
 
 
 Fills = tuple[tuple[int, str], ...]

@@ -24,7 +24,7 @@ from pettingllms_envs.commands.runs import add_running, check_at_least, missing,
 from pettingllms_envs.core import check_choice
 from pettingllms_envs.evaluation import compare, metrics, tables
 from pettingllms_envs.evaluation.bench import of_run, with_options
-from pettingllms_envs.evaluation.compare import Run
+from pettingllms_envs.evaluation.compare import RunRows
 from pettingllms_envs.research import crossplay, payoffs
 
 
@@ -192,5 +192,8 @@ def _played(
             continue
         name = names[places]
         played = watched(bench, args.output / name.replace("/", "_"), args, console, name)
-        found[places], status = Run(name, played.header, played.ended.rows), max(status, missing(console, played))
+        found[places], status = (
+            RunRows(name, played.header, played.ended.rows),
+            max(status, missing(console, played)),
+        )
     return found, status

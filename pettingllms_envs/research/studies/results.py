@@ -244,7 +244,7 @@ def changed(one: Any, other: Any) -> list[str]:
     ]
 
 
-Result = TypeVar("Result", CellResult, Fidelity)
+AnyResult = TypeVar("AnyResult", CellResult, Fidelity)
 
 
 def save(result: CellResult | Fidelity, results: Path) -> Path:
@@ -255,7 +255,7 @@ def save(result: CellResult | Fidelity, results: Path) -> Path:
     return path
 
 
-def read(path: Path, kind: type[Result]) -> Result:
+def read(path: Path, kind: type[AnyResult]) -> AnyResult:
     """A result that was saved."""
     try:
         content = json.loads(files.read_json_text(path, "utf-8"))
@@ -267,7 +267,7 @@ def read(path: Path, kind: type[Result]) -> Result:
         ) from error
 
 
-def read_all(results: Path, phase: str, kind: type[Result]) -> Iterator[Result]:
+def read_all(results: Path, phase: str, kind: type[AnyResult]) -> Iterator[AnyResult]:
     """All results of a phase, in the order of their paths."""
     for path in sorted((results / phase).rglob("*.json")):
         found = read(path, kind)

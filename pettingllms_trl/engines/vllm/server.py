@@ -55,7 +55,7 @@ from pettingllms_trl.records import POLL_SECONDS, Answer, NamedTensors, Prompt, 
 
 
 Choices = Sequence[Mapping[str, Any]]
-Result = TypeVar("Result")
+T = TypeVar("T")
 
 
 class VllmServer(VllmEngine):
@@ -125,7 +125,7 @@ class VllmServer(VllmEngine):
     def num_in_flight(self) -> int:
         return len(self._threads)
 
-    def _on_each(self, do: Callable[[VllmReplica], Result]) -> list[Result]:
+    def _on_each(self, do: Callable[[VllmReplica], T]) -> list[T]:
         return list(self._threads.executor.map(do, self._replicas))
 
     # ---- Weights --------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from pettingllms_trl.cli import arguments
 from pettingllms_trl.cli.datasets import makers
 from pettingllms_trl.cli.train import KINDS, make_trainer
 from pettingllms_trl.records import Episode
-from pettingllms_trl.research.study.machine import CpuSeconds, made_with
+from pettingllms_trl.research.study.machine import CpuSeconds, machine_facts
 from pettingllms_trl.research.study.plans.plan import Run, filled
 from pettingllms_trl.trainer.trainer import MultiAgentGRPOTrainer
 
@@ -58,7 +58,7 @@ def run_cell(run: Run, folder: Path, prepared: Path | None) -> CellResult:
         Stopped: A signal ended it.
         RuntimeError: Training ended before its tokens were spent, or an instance of the evaluation was not played.
     """
-    made, output = made_with(), folder / "output"
+    made, output = machine_facts(), folder / "output"
     _discard_other(run, folder)
     resumes = atomic.newest(output) is not None
     cpu_seconds = CpuSeconds(folder / "cpu_seconds", resumes=resumes)

@@ -17,7 +17,7 @@ from pettingllms_envs.research.studies.results import CellResult
 from pettingllms_trl.cli import arguments
 from pettingllms_trl.cli.datasets import seeds_and_levels
 from pettingllms_trl.research.study.cells import as_recorded
-from pettingllms_trl.research.study.machine import cpu_time, made_with
+from pettingllms_trl.research.study.machine import cpu_time, machine_facts
 from pettingllms_trl.research.study.plans.plan import Run, filled
 from pettingllms_trl.rollout.env_checks import env_maker
 
@@ -54,7 +54,7 @@ def run_guesser(run: Run, folder: Path, prepared: Path | None) -> CellResult:
         seconds=0.0,
         cpu_seconds=round(cpu_time() - began, 1),
         guesser=best.name,
-        **made_with(),
+        **machine_facts(),
     )
 
 

@@ -22,7 +22,7 @@ from pettingllms_envs.episodes import files
 PACKAGES = ("pettingllms", "torch", "transformers", "trl", "peft")
 
 
-def made_with() -> dict[str, Any]:
+def machine_facts() -> dict[str, Any]:
     """The fields of a result that say what it was made with; asked for when a run starts."""
     own = [Path(package.__file__ or "").parent for package in (pettingllms_envs, pettingllms_trl)]
     return {

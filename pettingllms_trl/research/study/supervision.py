@@ -25,7 +25,7 @@ from pettingllms_trl.cli import arguments, fields, sft
 from pettingllms_trl.cli.datasets import agents_of, makers
 from pettingllms_trl.policies.routing import Routing, route
 from pettingllms_trl.research.study import cells
-from pettingllms_trl.research.study.machine import cpu_time, made_with
+from pettingllms_trl.research.study.machine import cpu_time, machine_facts
 from pettingllms_trl.research.study.plans.plan import Run
 from pettingllms_trl.sft.demonstrations import Demonstration, by_oracle
 from pettingllms_trl.sft.warm_up import rows_of, warm_up
@@ -48,7 +48,7 @@ def check(run: Run, folder: Path) -> None:
 
 def run_supervised(run: Run, folder: Path, prepared: Path | None) -> CellResult:
     """Imitate and evaluate; one that is stopped begins again, as it takes a minute where training takes many."""
-    made, began = made_with(), cpu_time()
+    made, began = machine_facts(), cpu_time()
     given, args, config, make_env, routing, seeds = _prepared(run, folder, prepared)
     shutil.rmtree(args.output_dir, ignore_errors=True)
     tokenizer = AutoTokenizer.from_pretrained(config.model_name_or_path)

@@ -11,7 +11,7 @@ import re
 from pettingllms_envs.assembly import assemble
 from pettingllms_envs.core import Role
 from pettingllms_envs.environments.plan_path.rules import PlanPath
-from pettingllms_envs.replies import last_line
+from pettingllms_envs.replies.moves import last_line
 from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from pettingllms_envs.assembly import assemble
 from pettingllms_envs.core import SPLITS, Role, Unreadable, check_choice
 from pettingllms_envs.instances import seeded, split_of
-from pettingllms_envs.replies import last_line
+from pettingllms_envs.replies.moves import last_line
 from pettingllms_envs.tasks.base import OpenTask
 from pettingllms_envs.teams.base import TurnWorkflow
 from pettingllms_envs.teams.single import Single

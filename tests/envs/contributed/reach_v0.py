@@ -20,7 +20,7 @@ import numpy as np
 from pettingllms_envs.assembly import assemble
 from pettingllms_envs.core import SPLITS, Unreadable, check_choice
 from pettingllms_envs.instances import seeded
-from pettingllms_envs.replies import last_line
+from pettingllms_envs.replies.moves import last_line
 from pettingllms_envs.tasks.base import OpenTask
 
 

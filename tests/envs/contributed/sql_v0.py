@@ -17,7 +17,7 @@ from typing import ClassVar, NamedTuple
 from pettingllms_envs.assembly import assemble
 from pettingllms_envs.core import SPLITS, Role, ToolResult, ToolSpec, Unreadable, check_choice
 from pettingllms_envs.instances import seeded, split_of
-from pettingllms_envs.replies import fence, fenced_blocks
+from pettingllms_envs.replies.fences import fence, fenced_blocks
 from pettingllms_envs.sandbox import Command, Limits, Sandbox, SandboxFailed, Verdict
 from pettingllms_envs.tasks.base import OpenTask
 from pettingllms_envs.teams.base import TurnWorkflow

@@ -133,7 +133,7 @@ def test_of_several_environments_each_row_says_which_settings_are_its_own() -> N
         known = {**ABOUT, "environments": dict.fromkeys(envs, "plan_path_v0"), "states": {key: {} for key in envs}}
         known["teams"] = {name: env.possible_agents for name, env in envs.items()}
         (row,) = rows([episode], {}, [{}, {"seed": 4}], **known, step=1, before=0, first=0)
-        env, settings = files.made_with(about, row)
+        env, settings = files.remade(about, row)
         assert (env, settings["size"]) == ("plan_path_v0", size)
 
 

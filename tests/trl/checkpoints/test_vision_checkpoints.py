@@ -107,7 +107,7 @@ def test_the_card_of_a_seeing_and_a_blind_policy_loads_each_by_its_class() -> No
         routing=route({"describer": "describer", "solver": "solver"}, ["describer_0", "solver_0"]),
         sources={"describer": "you/vlm", "solver": "you/vlm"},
         tags=["trl"],
-        seeing=["describer"],
+        vision_policies=["describer"],
     )
     assert "from transformers import AutoModelForImageTextToText, AutoProcessor\n" in card
     assert 'base = AutoModelForImageTextToText.from_pretrained("you/vlm")' in card

@@ -133,6 +133,38 @@ def test_the_small_models_configuration_makes_a_trainer_of_twenty_steps_on_fresh
     assert len(trainer.train_dataset) * args.num_generations == args.max_steps * args.generation_batch_size == 640
 
 
+OPTIONS = {  # of this package's own, by the configuration whose text says when they help
+    "sokoban_L2_1.7B_choice": ("choose", "max_resamples", "reward_parts"),
+    "failing_code_L2_1.7B": ("env_timeout", "crash_reward", "audit"),
+    "plan_path_L2_135M_budget": ("max_generated_tokens", "num_generations_eval", "role_sampling_eval"),
+    "gpus_servers_L3_8B": ("vllm_server_urls", "vllm_weight_transfer", "max_tokens_per_microbatch"),
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_an_option_that_few_need_stands_in_a_configuration_that_says_when_it_helps(name: str) -> None:
+    above = ""
+    file = CONFIGS / f"{name}.yaml"
+    told = {}
+    for line in file.read_text("utf-8").splitlines():
+        if not line.startswith((" ", "#")):
+            told[line.partition(":")[0]], above = above, ""
+        elif line.startswith("#"):
+            above += line
+    assert all("elps where" in told[option] or "eeded where" in told[option] for option in OPTIONS[name])
+    assert all(values(file)[option] not in (None, {}) for option in OPTIONS[name])
+
+
+@pytest.mark.parametrize("name", [*OPTIONS][:3])
+def test_a_configuration_of_such_options_makes_a_trainer(name: str, model_path: str, tmp_path: Path) -> None:
+    data = ["--env_kwargs", '{"data": "own:apps"}'] if "code" in name else []
+    trainer = make_trainer(*parsed(CONFIGS / f"{name}.yaml", model_path, tmp_path, *data))
+    expected = values(CONFIGS / f"{name}.yaml")
+    assert {option: getattr(trainer.args, option) for option in OPTIONS[name]} == {
+        option: expected[option] for option in OPTIONS[name]
+    }
+
+
 @pytest.mark.parametrize("file", GRID, ids=lambda file: file.stem)
 def test_a_configuration_names_the_model_of_its_title(file: Path) -> None:
     size = file.stem.rsplit("_", 1)[1]

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pettingllms_envs import plan_path_v0
 from pettingllms_envs.observations import PNG, Image
-from pettingllms_trl.records import Completion, Decision, Episode, Prompt, Request, Sampled
+from pettingllms_trl.records import HISTORIES, Completion, Decision, Episode, Prompt, Request, Sampled
 from pettingllms_trl.rollout import Rollout
 from pettingllms_trl.rollout.prompts import agents_with_history, check_conversations, num_restarted
 from plays import play
@@ -310,3 +311,10 @@ RED, BLUE = Image(PNG + b"red", alt="red"), Image(PNG + b"blue", alt="blue")
 def test_prompts_have_one_key_if_a_model_cannot_tell_them_apart(one: Prompt, other: Prompt, same: bool) -> None:
     assert (one.key == other.key) is same
     assert len({one.key, other.key}) == 2 - same
+
+
+def test_the_table_of_histories_says_what_the_modes_are() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "options.md").read_text("utf-8")
+    rows = [f'| `"{name}"` | {prompt} | {where} |' for name, (prompt, where, _) in HISTORIES.items()]
+    assert "\n".join(rows) in page
+    assert [name for name, (_, _, keeps_turns) in HISTORIES.items() if keeps_turns] == ["conversation"]

@@ -16,7 +16,7 @@ from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 
 from pettingllms_envs import plan_path_v0
-from pettingllms_envs.audit import Run
+from pettingllms_envs.audit import RunFacts
 from pettingllms_envs.cli import main
 from pettingllms_trl import MultiAgentGRPOTrainer
 from pettingllms_trl.credit import facts_of, resolve
@@ -27,7 +27,7 @@ from short_runs import SHORT, settings
 
 
 AGENTS = ("drafter_0", "planner_0")
-TREE = Run(
+TREE = RunFacts(
     kind="rollouts",
     is_tree=True,
     num_candidates=4,
@@ -238,7 +238,7 @@ def test_the_advantages_of_a_scheme_sum_to_zero_where_it_says_so_and_a_shift_is_
     scheme = resolve(credit, sampling=sampling, scale="group", num_candidates=4, num_continuations=1)
     facts = facts_of(scheme, sampling)
     assert facts.sums_to_zero == expected
-    run = Run(
+    run = RunFacts(
         kind="rollouts",
         is_tree=sampling == "tree",
         num_candidates=4,

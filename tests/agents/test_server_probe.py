@@ -9,8 +9,8 @@ import httpx2
 import pytest
 
 from pettingllms_envs.agents.base import AgentFailed, AgentRefused, Request
-from pettingllms_envs.agents.first_contact import FirstContact
 from pettingllms_envs.agents.openai import ChatApi, Endpoint
+from pettingllms_envs.agents.server_probe import FirstContact
 
 
 SERVED = {"object": "list", "data": [{"id": "big"}, {"id": "small:latest"}]}
