@@ -66,9 +66,7 @@ class Seat(gymnasium.Env[Any, Any]):
             others = {} if others is None else {(isinstance(others, str) and parse(others)[0]) or "": others}
         if unknown := others.keys() - {"", *self._roles, *self._roles.values()}:
             known = ", ".join(dict.fromkeys([*self._roles, *self._roles.values()]))
-            raise ValueError(
-                f"others names {', '.join(sorted(map(str, unknown)))}; expected some of {known}. Rename them."
-            )
+            raise ValueError(f"others names {', '.join(sorted(unknown))}; expected some of {known}. Rename them.")
         self.env, self.agent, self._others = env, agent, others
         self.metadata, self.render_mode = {"render_modes": [], **env.metadata}, getattr(env, "render_mode", None)
         space = env.observation_space(agent)
@@ -202,7 +200,7 @@ def make_single(env: str, agent: str = "", others: Any = None, **settings: Any) 
         if not isinstance(team.workflow.task, PlayedByOne):
             raise ValueError(
                 f"{env} has no form for one agent, but the agents {', '.join(team.possible_agents)}; expected an "
-                f"environment that has. Take an agent's seat: agent={team.possible_agents[0]!r}, others='oracle'."
+                f"environment that has. Take an agent's seat: agent={team.possible_agents[0]!r}, others=..."
             )
         settings["workflow"] = team.workflow.task.single_agent
     made = make(env, **settings)

@@ -104,10 +104,8 @@ def check_type(name: str, given: Any, hint: Any, where: str) -> None:
         raise ValueError(f"{where} has {name}: {given!r}; expected a list of integers. Write {name}: {example}.")
     for kind, expected in _TYPES.items():
         accepted = {float: (int, float), str: (int, float, bool)}.get(kind, (kind,))
-        is_wrong = (
-            hint == kind if given is None else hint in (kind, kind | None) and type(given) not in (*accepted, str)
-        )
-        if is_wrong:
+        nothing = [] if hint == kind else [type(None)]
+        if hint in (kind, kind | None) and type(given) not in (*accepted, *nothing, str):
             raise ValueError(f"{where} has {name}: {given!r}; expected {expected}. Correct it.")
 
 
