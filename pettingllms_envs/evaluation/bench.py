@@ -26,7 +26,7 @@ from pettingllms_envs.suggestions import did_you_mean
 
 
 DEFAULT_LIMIT = 200
-MOST_PROBLEMS = 100_000
+MOST_PROBLEMS, MOST_REPEATS = 100_000, 200
 """Most problems that are looked through of a data set that does not say how many it has."""
 
 
@@ -215,12 +215,12 @@ def choose(
         options.setdefault("split", "test")
     num = env.metadata.get("num_instances")
     num = num.get(options.get("split")) if isinstance(num, Mapping) else num
-    num = _num_problems(env, options) if num is None else num
-    if num is None:
+    found_seeds = _problem_seeds(env, options) if num is None else range(num)
+    if found_seeds is None:
         seeds: Sequence[int] = range(DEFAULT_LIMIT if limit is None else limit)
         return InstanceSet("seeds", tuple(Instance(i, seed, options) for i, seed in enumerate(seeds)))
-    seeds = range(num)
-    if limit is not None and limit < num:  # the first ones may be the easiest
+    seeds = found_seeds
+    if limit is not None and limit < len(seeds):  # the first ones may be the easiest
         seeds = sorted(random.Random(f"{name} {limit}").sample(seeds, limit))
     instances = tuple(Instance(i, seed, options) for i, seed in enumerate(seeds))
     return InstanceSet("data set", instances, _content_digest(env, instances))
@@ -329,17 +329,24 @@ def layers() -> Mapping[str, Any] | None:
         return None  # of an environment that needs it, the first program says why
 
 
-def _num_problems(env: Any, options: Mapping[str, Any]) -> int | None:
-    """Number of problems of a data set's environment: the seed at which the first one repeats; None for others."""
+def _problem_seeds(env: Any, options: Mapping[str, Any]) -> Sequence[int] | None:
+    """The first seed of each problem of a data set's environment; None for others.
 
-    def problem(seed: int) -> str | None:
+    All are found once no new one comes for a while. One comes again after all of them, or sooner: where it stands in
+    for those that cannot be played, or where seeds draw.
+    """
+    seeds: dict[str, int] = {}
+    newest = 0
+    for seed in range(MOST_PROBLEMS):
         env.reset(seed=seed, options=dict(options) or None)
-        return problem_of(env)
-
-    first = problem(0)
-    if first is None:
-        return None
-    return next((seed for seed in range(1, MOST_PROBLEMS) if problem(seed) == first), None)
+        problem = problem_of(env)
+        if problem is None:
+            return None
+        if seeds.setdefault(problem, seed) == seed:
+            newest = seed
+        if seed - newest >= MOST_REPEATS:
+            return list(seeds.values())
+    return None
 
 
 def _content_digest(env: Any, instances: Sequence[Instance]) -> str:

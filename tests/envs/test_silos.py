@@ -67,6 +67,8 @@ def test_a_fact_is_found_by_a_row_of_its_table_and_not_by_the_name_alone() -> No
     assert not found(f"select '{end}'")
     assert not found(f"select '{end}' from {table} limit 1", 1 - archive)
     assert not found(f"select group_concat({kinds[1]}) from {table}")
+    wide = ", ".join(f"(select {kinds[1]} from {table} limit 1 offset {at})" for at in range(40))
+    assert not found(f"select {wide}")  # all entities in one row, whatever the question is
     assert not found(f"select * from {table} where {kinds[0]} = 'nobody'")
 
 

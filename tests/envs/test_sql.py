@@ -22,8 +22,9 @@ from pettingllms_envs.environments.sql.questions import FORMS, every
 from pettingllms_envs.environments.sql.rows import is_ordered
 from pettingllms_envs.environments.sql.rules import Sql, left_out
 from pettingllms_envs.environments.sql.writers import WORKFLOWS
+from pettingllms_envs.evaluation.bench import choose
 from pettingllms_envs.graders import queries
-from pettingllms_envs.graders.inside.queries import open_database, run, same_rows
+from pettingllms_envs.graders.inside.queries import Ran, open_database, run, same_rows
 from pettingllms_envs.graders.queries import Suite, golden_of, grade
 from pettingllms_envs.replies.fences import fence
 from pettingllms_envs.sandbox import Sandbox
@@ -129,6 +130,26 @@ def test_two_hundred_attacks_are_contained_in_little_time() -> None:
 
 def test_dates_that_are_given_are_computed() -> None:
     assert graded("select strftime('%Y', '2021-03-04') from t limit 1").rows == (("2021",),)
+
+
+@pytest.mark.parametrize("now", ["x'6e6f77'", "cast(x'6e6f770078' as text)"])
+def test_the_clock_is_not_read_by_another_spelling(now: str) -> None:
+    assert graded(f"select date({now})").reason == "it does what is not allowed"
+
+
+def test_an_answer_that_leans_on_the_order_of_storage_in_ties_is_wrong() -> None:
+    golden = "select a from t order by c desc, a limit 2"
+    suite = Suite(SCHEMA, hidden=[ROWS, ROWS], shown=ROWS)
+    assert grade(suite, golden, True, golden).right
+    assert not grade(suite, golden, True, "select a from t order by c desc limit 2").right
+    for leaning in ("select a from t order by b", "select a, max(c) from t", "select a from t limit 1"):
+        assert golden_of(suite, leaning, True).why == "its rows depend on the order of storage"
+
+
+def test_large_sums_are_equal_whatever_the_order_of_their_terms() -> None:
+    assert same_rows(Ran(((12345678901.000002,),)), ordered=False) == same_rows(Ran(((12345678901,),)), ordered=False)
+    assert same_rows(Ran(((1e20 / 3 * 3,),)), ordered=False) == same_rows(Ran(((1e20 + 16384,),)), ordered=False)
+    assert same_rows(Ran(((12345678901,),)), ordered=False) != same_rows(Ran(((12345678902.0,),)), ordered=False)
 
 
 def test_steps_and_not_seconds_are_the_budget() -> None:
@@ -373,6 +394,19 @@ def test_questions_of_a_data_set_are_played_and_those_that_cannot_be_are_counted
     assert 'create table concert ("concert id" INTEGER primary key' in task.show(state)
 
 
+def test_a_benchmark_has_each_question_that_can_be_played_once(spider: dict[str, str]) -> None:
+    env = pettingllms_envs.make("sql", **spider)
+    chosen = choose(env, "sql", spider, split="validation")
+    assert len(chosen.instances) == 2
+    task = Sql(**spider)
+    asked = {task.generate(each.seed, split="validation").problem.statement for each in chosen.instances}
+    assert asked == {"How many French?", "Names by age."}
+    env = pettingllms_envs.make("sql")
+    own = choose(env, "sql", {}, options={"level": 4}).instances
+    asked = {Sql().generate(each.seed, split="test", level=4).problem.statement for each in own}
+    assert len(own) == len(asked) == 4  # of two forms, with a kind and without any
+
+
 def test_siblings_keep_their_keys_and_tell_a_literal_from_a_query(tmp_path: Path) -> None:
     make_database(tmp_path / "concerts.sqlite")
     suite = suite_in(str(tmp_path), "concerts")
@@ -421,6 +455,36 @@ def test_a_database_that_cannot_be_played_says_why(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(databases, "MOST_BYTES", 10)
     with pytest.raises(BadDatabase):
         find_database(tmp_path, "real")
+
+
+@pytest.mark.parametrize(
+    ("tables", "golden"),
+    [
+        ('create table "order" (id integer primary key, "group" text, "to" text)', 'select "group" from "order"'),
+        ("create table g (id integer primary key, a text, b text generated always as (a || 'x'))", "select b from g"),
+        ("create table g (id integer, a text, b text, primary key (id)) without rowid", "select id, a from g"),
+        ("create table g (id integer primary key desc, a text, b text)", "select id, a from g"),
+    ],
+)
+def test_words_of_sql_and_columns_and_keys_of_any_kind_are_played(tmp_path: Path, tables: str, golden: str) -> None:
+    database = sqlite3.connect(tmp_path / "d.sqlite")
+    database.executescript(tables)
+    name = "order" if "order" in tables else "g"
+    marks = "?, ?" if "generated" in tables else "?, ?, 'z'"
+    keys = [*range(40), *(("x", "y") if "integer," in tables or "desc" in tables else ())]
+    database.executemany(f'insert into "{name}" values ({marks})', [(key, "pq"[n % 2]) for n, key in enumerate(keys)])
+    database.commit()
+    database.close()
+    assert golden_of(suite_in(str(tmp_path), "d"), golden, False).why == ""
+
+
+def test_a_database_with_more_text_than_can_be_sent_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_database(tmp_path / "concerts.sqlite")
+    monkeypatch.setattr(databases, "MOST_SENT", 10_000)
+    with pytest.raises(BadDatabase, match="its rows and those of its siblings have more than"):
+        suite_in(str(tmp_path), "concerts")
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ Rules: each relation is a table of two columns, the kind of its subject and that
 tables of one database, and shows at most 8 rows. Everything else is as in `rules`: the questions, the workflows (with
 `analyst` in place of `librarian`), the rewards, the bounds and the oracle.
 Replies: one block of SQL where an agent is asked to query, else the last line, `Say: a message` or `Answer: a name`.
-Found: a hop's fact is found once a query reads its table, and a row that it shows has the entity to which the hop
-leads in a column of its own.
+Found: a hop's fact is found once a query of at most two columns, as a table has, reads its table, and a row that it
+shows has the entity to which the hop leads in a column of its own. Wider rows could show all entities at once.
 Bounds: `lone_bound` and `blind_bound` of `rules`. Their proofs give the lone agent all of one archive, and so whatever
 a query could show it.
 Source: our own.
@@ -31,7 +31,7 @@ from pettingllms_envs.replies.fences import fence, fenced_blocks
 from pettingllms_envs.tools.queries import QueryTool
 
 
-MOST_ROWS, MOST_QUERY = 8, 1_000
+MOST_ROWS, MOST_COLUMNS, MOST_QUERY = 8, 2, 1_000
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
 
 
@@ -119,7 +119,7 @@ class Silos(Archives):
         shown = _rows(self, state.split, state.seed, own, query)
         if shown.reason:
             return state, (Passage(f"It was stopped: {shown.reason}.", "", -1),)
-        cells = {cell for row in shown.rows for cell in row}
+        cells = {cell for row in shown.rows for cell in row if len(row) <= MOST_COLUMNS}
         hops = zip(world.chain.relations, world.chain.names[1:], strict=True)
         found = tuple(
             was or (self.table(relation).lower() in shown.reads and archive_of(relation) in own and name in cells)

@@ -8,25 +8,30 @@ at.
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from pettingllms_envs.caching import remembered
-from pettingllms_envs.graders.inside.queries import quoted
+from pettingllms_envs.graders.inside.queries import open_database, quoted
 from pettingllms_envs.graders.queries import MOST_POOLS, Suite
 from pettingllms_envs.instances import seeded
+from pettingllms_envs.sandbox.inside.wire import MAX_FRAME
 
 
 MOST_BYTES, MOST_ROWS, MOST_TEXT = 16 << 20, 2_000, 4_000
+MOST_SENT = MAX_FRAME - (1 << 20)
 NUM_SIBLINGS = 8
 ENDINGS = (".sqlite", ".db")
 _HEADER = b"SQLite format 3\0"
 _TYPE = re.compile(r"[A-Za-z][A-Za-z0-9 ]*(?:\([0-9, ]*\))?")
+_GENERATED = re.compile(r"\s*generated always$", re.I)
 _VIRTUAL = re.compile(r"\s*create\s+virtual", re.I)
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -56,7 +61,9 @@ class Table(NamedTuple):
     def key(self) -> int | None:
         """The place of the column that is its primary key alone, if that holds whole numbers."""
         own = [index for index, (_, kind, place) in enumerate(self.columns) if place and kind.lower() == "integer"]
-        return own[0] if len(own) == 1 == sum(place > 0 for *_, place in self.columns) else None
+        if not len(own) == 1 == sum(place > 0 for *_, place in self.columns):
+            return None
+        return own[0] if all(isinstance(row[own[0]], int) for row in self.rows) else None
 
 
 def find_database(folder: Path, name: str) -> Path:
@@ -80,7 +87,14 @@ def suite_in(folder: str, name: str) -> Suite:
     """The database of a name and its siblings; `BadDatabase` if it cannot be played."""
     tables = read_tables(find_database(Path(folder), name))
     siblings = [sibling(seeded("sql", "v0", "sibling", name, index), tables) for index in range(NUM_SIBLINGS)]
-    return Suite(schema_of(tables), hidden=siblings, shown={each.name: each.rows for each in tables})
+    suite = Suite(schema_of(tables), hidden=siblings, shown={each.name: each.rows for each in tables})
+    try:
+        open_database(suite.schema, suite.shown)[0].close()
+    except sqlite3.Error as error:
+        raise BadDatabase("its tables cannot be made again") from error
+    if len(json.dumps(suite.resident)) > MOST_SENT:
+        raise BadDatabase(f"its rows and those of its siblings have more than {MOST_SENT >> 20} MB")
+    return suite
 
 
 def read_tables(path: Path) -> list[Table]:
@@ -110,8 +124,15 @@ def schema_of(tables: Sequence[Table]) -> str:
 
 
 def written(name: str) -> str:
-    """A name as it is written in a query."""
-    return name if _PLAIN.fullmatch(name) else quoted(name)
+    """A name as it is written in a query: quoted if it has other characters, or is a word of SQL."""
+    if not _PLAIN.fullmatch(name):
+        return quoted(name)
+    try:
+        with closing(sqlite3.connect(":memory:")) as database:
+            database.execute(f"create table {name} ({name})")
+    except sqlite3.Error:
+        return quoted(name)
+    return name
 
 
 def sibling(rng: random.Random, tables: Sequence[Table]) -> dict[str, list[tuple[Any, ...]]]:
@@ -156,12 +177,13 @@ def _changed(rng: random.Random, table: Table, share: float, keys: set[tuple[str
 
 
 def _read(database: sqlite3.Connection, name: str, names: Sequence[str]) -> Table:
-    listed = {each: database.execute(f"pragma table_info({quoted(each)})").fetchall() for each in names}
-    columns = tuple((str(own), kind if _TYPE.fullmatch(kind) else "", key) for _, own, kind, _, _, key in listed[name])
+    listed = {each: database.execute(f"pragma table_xinfo({quoted(each)})").fetchall() for each in names}
+    kinds = [(own, _GENERATED.sub("", kind), key) for _, own, kind, _, _, key, _ in listed[name]]
+    columns = tuple((str(own), kind if _TYPE.fullmatch(kind) else "", key) for own, kind, key in kinds)
     links = []
     for _, _, other, column, theirs, *_ in database.execute(f"pragma foreign_key_list({quoted(name)})").fetchall():
         of = next((each for each in names if each.lower() == other.lower()), None)
-        keys = [own for _, own, _, _, _, key in listed.get(of or "", ()) if key or theirs is not None]
+        keys = [own for _, own, _, _, _, key, _ in listed.get(of or "", ()) if key or theirs is not None]
         found = [own for own in keys if theirs is None or own.lower() == theirs.lower()]  # or the primary key
         if of is not None and len(found) == 1 and column.lower() in {own.lower() for own, *_ in columns}:
             links.append((str(column), of, found[0]))

@@ -36,6 +36,7 @@ _DATES = ("date", "time", "datetime", "julianday", "strftime", "unixepoch")
 """Functions that read the clock if they are asked to: those of SQLite, which are here asked for given times only."""
 _READS = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE})
 _SPACE = re.compile(r"(?:\s+|--[^\n]*(?:\n|\Z)|/\*.*?(?:\*/|\Z))*", re.S | re.A)
+_KEY = re.compile(r"\binteger\s+primary\s+key(?:\s+(?:asc|desc))?(?:\s+autoincrement)?\b", re.I)
 _FIRST = re.compile(r"(?:select|with|values)\b", re.I)
 _REASONS = (
     ("no such table", "it names a table that there is not"),
@@ -103,14 +104,20 @@ class Reads:
         return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
 
 
-def open_database(schema: str, tables: Tables, *, is_reversed: bool = False) -> Opened:
-    """A database that can only be read, whose tables may be read the other way round, with what watches it."""
+def open_database(schema: str, tables: Tables, *, is_reversed: bool = False, is_turned: bool = False) -> Opened:
+    """A database that can only be read, whose tables may be read the other way round, with what watches it.
+
+    Args:
+        is_reversed: SQLite reads tables backwards, which it does only for a query that orders nothing.
+        is_turned: The last row is stored first, and no key brings it back: ties in an order come the other way round.
+    """
     database = sqlite3.connect(":memory:", isolation_level=None)
-    database.executescript(schema)
+    database.executescript(_KEY.sub("integer unique", schema) if is_turned else schema)
     for table, rows in tables.items():
         if rows:
             marks = ",".join("?" * len(rows[0]))
-            database.executemany(f"insert into {quoted(table)} values ({marks})", rows)
+            stored = reversed(rows) if is_turned else rows
+            database.executemany(f"insert into {quoted(table)} values ({marks})", stored)
     for name in _DATES:
         database.create_function(name, -1, _given_time(name), deterministic=True)
     for limit, most in _LIMITS.items():
@@ -172,7 +179,9 @@ def _cell(value: Any) -> Any:
     """A value such that equal ones are written alike: 3 as 3.0, and a third however it was computed."""
     if not isinstance(value, float):
         return value
-    value = value if value.is_integer() else float(f"{value:.9g}")
+    if abs(value) < 2**53 and abs(value - round(value)) <= min(1e-3, 1e-12 * abs(value)):
+        return round(value)  # of a sum, too, whose terms came in another order
+    value = float(f"{value:.9g}")
     return int(value) if value.is_integer() and abs(value) < 2**53 else value
 
 
@@ -185,7 +194,9 @@ def _reason(error: Exception) -> str:
 
 def _given_time(name: str) -> Callable[..., Any]:
     def function(*values: Any) -> Any:
-        words = {each.strip().lower() for each in values if isinstance(each, str)}
+        # SQLite reads bytes as a text, and a text up to a null character
+        texts = [each.decode("utf-8", "replace") if isinstance(each, bytes) else each for each in values]
+        words = {each.partition("\0")[0].strip().lower() for each in texts if isinstance(each, str)}
         if len(values) < 1 + (name == "strftime") or words & {"now", "subsec", "subsecond", "localtime", "utc"}:
             raise ValueError("the clock")
         marks = ",".join("?" * len(values))
@@ -194,8 +205,8 @@ def _given_time(name: str) -> Callable[..., Any]:
     return function
 
 
-_OPEN: list[Opened] = []
-"""The hidden databases, then the largest two again, read the other way round."""
+_OPEN: list[list[Opened]] = []
+"""The hidden databases, then the largest two again, each in both ways in which tables are read the other way round."""
 _LARGEST: list[int] = []
 _SHOWN: list[Opened] = []
 
@@ -204,9 +215,20 @@ def load(schema: str, hidden: Sequence[Tables], shown: Tables) -> None:
     """Open the databases, once. The largest two are opened a second time, to be read the other way round."""
     sizes = [sum(map(len, tables.values())) for tables in hidden]
     _LARGEST.extend(sorted(range(len(hidden)), key=lambda index: -sizes[index])[:2])
-    _OPEN.extend(open_database(schema, each) for each in hidden)
-    _OPEN.extend(open_database(schema, hidden[index], is_reversed=True) for index in _LARGEST)
+    _OPEN.extend([open_database(schema, each)] for each in hidden)
+    for each in (hidden[index] for index in _LARGEST):
+        _OPEN.append([open_database(schema, each, is_reversed=True), open_database(schema, each, is_turned=True)])
     _SHOWN.append(open_database(schema, shown))
+
+
+def _run_all(opened: Sequence[Opened], query: str, most_steps: int, ordered: bool) -> tuple[Ran, str]:
+    """What comes of a query in one of some databases, one where it is stopped if any, and a digest of all rows.
+
+    The digest is that of `same_rows` if they are equal.
+    """
+    rans = [run(database, query, most_steps) for database, _ in opened]
+    ran = max(rans, key=lambda each: (each.reason != "", each.steps))
+    return ran, "".join(dict.fromkeys(same_rows(each, ordered=ordered) for each in rans))
 
 
 def golden(query: str, ordered: bool) -> dict[str, Any]:
@@ -214,11 +236,10 @@ def golden(query: str, ordered: bool) -> dict[str, Any]:
     _SHOWN[0][1].columns.clear()
     shown = run(_SHOWN[0][0], query, FIRST_STEPS)
     reads = sorted(_SHOWN[0][1].columns)
-    rans = [run(database, query, FIRST_STEPS) for database, _ in _OPEN]
+    rans, digests = zip(*(_run_all(each, query, FIRST_STEPS, ordered) for each in _OPEN), strict=True)
     why = next((ran.reason for ran in (shown, *rans) if ran.reason), "")
-    digests = [same_rows(ran, ordered=ordered) for ran in rans]
     num = len(_OPEN) - len(_LARGEST)
-    if not why and [digests[index] for index in _LARGEST] != digests[num:]:
+    if not why and [digests[index] for index in _LARGEST] != list(digests[num:]):
         why = "its rows depend on the order of storage"
     if not why and sum(bool(ran.rows) for ran in rans[:num]) < 2:
         why = "it has no rows but in one database"
@@ -235,13 +256,13 @@ def grade(query: str, ordered: bool, digests: Sequence[str], steps: int, shown: 
     """In how many databases a query gives the golden rows, what it gives in the shown one, and whether those agree."""
     found = run(_SHOWN[0][0], query, steps)
     passed, reason = 0, found.reason
-    for (database, _), digest in zip(_OPEN, digests, strict=True):
-        ran = Ran(reason=reason) if reason else run(database, query, steps)
+    for opened, digest in zip(_OPEN, digests, strict=True):
+        ran, given = (found, "") if reason else _run_all(opened, query, steps, ordered)
         reason = ran.reason
         if reason:
             passed = 0
             break
-        passed += same_rows(ran, ordered=ordered) == digest
+        passed += given == digest
     return {"passed": passed, "one": not found.reason and _set_of(found) == shown, **_shown(found, reason, most)}
 
 
@@ -255,7 +276,12 @@ def ask(schema: str, tables: Tables | None, query: str, most: int, steps: int) -
 def _shown(ran: Ran, reason: str, most: int) -> dict[str, Any]:
     """The first rows as texts for a prompt."""
     rows = [[_text(cell) for cell in row] for row in ran.rows[:most]]
-    return {"columns": ran.columns if rows else [], "rows": rows, "num_rows": len(ran.rows), "reason": reason}
+    return {
+        "columns": list(map(_text, ran.columns)) if rows else [],
+        "rows": rows,
+        "num_rows": len(ran.rows),
+        "reason": reason,
+    }
 
 
 def _text(value: Any) -> str:
