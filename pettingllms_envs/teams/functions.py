@@ -155,7 +155,7 @@ class Game:
         self.turn = 1
         self.num_asked = 0  # in this turn
         self.feedback = ""
-        self.results: list[Any] = list(results)
+        self.results = results
         self._num_calls = self._calls_before = 0  # and before the turn
         self._has_ended_turn = False
         self._unread = ""
@@ -284,15 +284,15 @@ class Game:
     def once(self, compute: Callable[..., T], *args: Any) -> T:
         """What a function of the arguments returns, where that takes long: computed once, and then kept as well."""
         if self._num_calls == len(self.results):
-            self.results.append(compute(*args))
+            self.results = (*self.results, compute(*args))
         self._num_calls += 1
         return self.results[self._num_calls - 1]  # type: ignore[no-any-return]
 
     def pending(self, ask: Ask) -> tuple[Any, ...]:
         """What the rest of the episode depends on while a question waits, beside the task's state and the turn."""
         charged = tuple(sorted(self._unreadable)) if self._unreadable else ()
-        held = self.feedback, self._has_ended_turn, self._unread, charged, self.num_asked
-        return (ask.role, ask.text, ask.keeps, *held)
+        role, text, _, keeps, _ = ask
+        return role, text, keeps, self.feedback, self._has_ended_turn, self._unread, charged, self.num_asked
 
     def take_parts(self) -> Parts:
         """The parts paid since the last reply."""
@@ -307,7 +307,6 @@ class _Begin(NamedTuple):
     turn: int
     feedback: str
     reported: Reported
-    num_replies: int
     num_results: int
 
 
@@ -344,7 +343,7 @@ class FunctionState(NamedTuple):
         runs: The function, unless it has gone on to another state; every two are equal.
         reported: How many messages were quoted, their characters in total, and what the function reported.
         feedback: The words about the last turn.
-        begin: Where the turn began, if nothing but `game` counted there; `None`: where the episode did.
+        begin: Where `replies` begin, with a turn where nothing but `game` counted; `None`: with the episode.
     """
 
     task: Any
@@ -433,7 +432,7 @@ class FunctionWorkflow:
         """The function's first question on this instance."""
         run = self._first(task_state, ())
         run[0].take_parts()
-        return self._waiting(run, (task_state, (), (), (), None))
+        return self._waiting(run, (task_state, (), (), None))
 
     def actor(self, state: FunctionState) -> str:
         """The agent that was asked."""
@@ -467,7 +466,7 @@ class FunctionWorkflow:
         try:
             ask = script.send(reply)
         except StopIteration as stop:
-            end, results = stop.value, tuple(game.results)
+            end, results = stop.value, game.results
             history = (state.start, replies, results) if ask.keeps is ... else ()
             now = {"task": game.state, "turn": game.turn, "reported": game.reported, "feedback": game.feedback}
             after = state._replace(rest=history, replies=replies, results=results, runs=_Runs(), **now)
@@ -477,7 +476,7 @@ class FunctionWorkflow:
         if type(ask) is not Ask or ask.role not in self.members or (ask.keeps is ...) != (state.ask.keeps is ...):
             self._check(ask, state)
         parts = game.take_parts()
-        episode = state.start, replies, state.seen, state.results, state.begin
+        episode = state.start, replies, state.seen, state.begin
         return self._waiting((game, script, ask), episode), parts, False, False
 
     def oracle(self, state: FunctionState) -> str:
@@ -511,17 +510,16 @@ class FunctionWorkflow:
 
     def _waiting(self, run: _Run, episode: tuple[Any, ...]) -> FunctionState:
         """The state in which a function waits for the reply to a question."""
-        (game, _, ask), (start, replies, seen, results, begin) = run, episode
-        if len(results) != len(game.results):
-            results = tuple(game.results)
-        if ask.oracle is not None or type(ask.text) is not str:
-            ask = _asked(ask)
+        (game, _, ask), (start, replies, seen, begin) = run, episode
+        ask = _asked(ask)
         role, text, _, keeps, _ = ask
-        rest = (start, replies, results) if keeps is ... else game.pending(ask)
-        last = (*[each for each in seen if each[0] != role], (role, text, game.state))
+        others = seen[1:] if seen and seen[0][0] == role else [each for each in seen if each[0] != role]
         if self.turns_apart and keeps == () and game.num_asked == 1 and game.turn > 1:
-            begin = _Begin(game.state, game.turn, game.feedback, game.reported, len(replies), game._calls_before)
-        now = _Runs((run,)), results, game.reported, game.feedback, begin
+            here = game.state, game.turn, game.feedback, game.reported, game._calls_before
+            begin, replies = tuple.__new__(_Begin, here), ()
+        rest = (start, replies, game.results) if keeps is ... else game.pending(ask)
+        last = (*others, (role, text, game.state))
+        now = _Runs((run,)), game.results, game.reported, game.feedback, begin
         # In half the time of `FunctionState(...)`.
         return tuple.__new__(FunctionState, (game.state, game.turn, rest, start, replies, ask, last, *now))
 
@@ -557,7 +555,7 @@ class FunctionWorkflow:
         try:
             game, script, ask = self._first(state.start, state.results, begin)
             game._pays = False
-            for reply in state.replies[begin.num_replies if begin is not None else 0 :]:
+            for reply in state.replies:
                 ask = script.send(reply)
                 game.num_asked += 1
         except StopIteration:
@@ -592,7 +590,7 @@ class FunctionWorkflow:
 def _asked(ask: Ask) -> Ask:
     """A question as it was asked: with its text, and without its oracle."""
     role, text, oracle, keeps, private = ask
-    if oracle is None and not callable(text):
+    if type(text) is str and oracle is None:
         return ask
     return tuple.__new__(Ask, (role, text() if callable(text) else text, None, keeps, private))
 
