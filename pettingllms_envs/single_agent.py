@@ -56,6 +56,9 @@ class Seat(gymnasium.Env[Any, Any]):
     """
 
     def __init__(self, env: Any, agent: str, others: Player | Mapping[str, Player] | None = None) -> None:
+        if not hasattr(env, "possible_agents"):
+            made = "pettingllms_envs.make" + (f"({env!r})" if isinstance(env, str) else "(...)")
+            raise TypeError(f"env is {env!r}; expected a PettingZoo AEC environment. Make it: {made}.")
         self._roles = roles_of(env)
         if agent not in self._roles:
             raise ValueError(f"agent is {agent!r}; expected one of {', '.join(self._roles)}. Choose the one to be.")
@@ -187,17 +190,17 @@ def seat(env: Any, agent: str, others: Player | Mapping[str, Player] | None = No
 
 
 def make_single(env: str, agent: str = "", others: Any = None, **settings: Any) -> Seat:
-    """What a Gymnasium id makes: an environment's form for one agent, or the seat of `agent` in another `workflow`.
+    """What a Gymnasium id makes: an environment's form for one agent or, with `agent` or `others`, a seat in its team.
 
     Raises:
-        ValueError: No workflow is given, and the task declares no form, see `PlayedByOne`.
+        ValueError: No workflow, agent or others are given, and the task declares no form, see `PlayedByOne`.
     """
-    if "workflow" not in settings:
+    if not agent and others is None and "workflow" not in settings:
         team = make(env)
         if not isinstance(team.workflow.task, PlayedByOne):
             raise ValueError(
                 f"{env} has no form for one agent, but the agents {', '.join(team.possible_agents)}; expected an "
-                "environment that has. Take an agent's seat: pettingllms_envs.seat(env, agent, others=...)."
+                f"environment that has. Take an agent's seat: agent={team.possible_agents[0]!r}, others=..."
             )
         settings["workflow"] = team.workflow.task.single_agent
     made = make(env, **settings)

@@ -4,8 +4,8 @@
     env_kwargs: {size: 5}                          # mappings merge, key by key; lists and values replace
     eval_levels: null                              # takes away what would be inherited; else it is a value
 
-Files are YAML 1.1 as PyYAML reads it, with JSON's numbers: `1e-5` is one. On the command line `yes`, `no`, `on` and
-`off` are words, in a file they are booleans.
+Files are YAML 1.1 as PyYAML reads it, with JSON's numbers: `1e-5` is one. `yes`, `no`, `on` and `off` are
+booleans, but words as the whole value of a field on the command line.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
 import yaml
+from yaml.composer import ComposerError
 
 from pettingllms_envs.suggestions import did_you_mean
 
@@ -32,7 +33,15 @@ _SECRET = re.compile(r"(?i)env\..*(token|key|secret|password).*|(.*\.)?((push_to
 
 
 class _Loader(yaml.SafeLoader):
-    pass
+    def compose_mapping_node(self, anchor: str | None) -> Any:
+        node = super().compose_mapping_node(anchor)
+        seen: dict[Any, Any] = {}
+        for key, _ in node.value:
+            before = seen.setdefault((key.tag, str(key.value)), key)
+            if before is not key and key.tag != "tag:yaml.org,2002:merge":
+                problem = f"line {before.start_mark.line + 1} has {key.value!r}, too; one of them would be lost"
+                raise ComposerError(None, None, problem, key.start_mark)
+        return node
 
 
 class _Dumper(yaml.SafeDumper):
@@ -46,7 +55,7 @@ _Dumper.add_representer(  # each value in one line
 )
 
 
-class _WordLoader(yaml.SafeLoader):
+class _WordLoader(_Loader):
     yaml_implicit_resolvers: ClassVar[Any] = {
         first: [each for each in resolvers if each[0] != _BOOL or first in "tTfF"]
         for first, resolvers in _Loader.yaml_implicit_resolvers.items()
@@ -118,8 +127,9 @@ def read(
 
 def value_of(text: str, key: str) -> Any:
     """The value that `key=text` has on the command line. Raises `ValueError` if it is no YAML."""
+    is_part = "." in key or text.lstrip().startswith(("{", "["))  # `trainable=no` is meant as in a file
     try:
-        return yaml.load(text, _WordLoader)
+        return yaml.load(text, _Loader if is_part else _WordLoader)
     except _ERRORS as error:
         raise ValueError(f"{key} is {text!r}: {error}; expected YAML. Write {key}=5, or {key}='[1, 2]'.") from error
 

@@ -57,6 +57,7 @@ ALLOWED_IMPORTS = {
     "caching.py": set(),
     # The sandbox and other tools are loaded by name; the SDK of MCP is an extra.
     "tools/*.py": {CORE, "pettingllms_envs.replies", "pettingllms_envs.tools", "pettingllms_envs.observations"}
+    | {"pettingllms_envs.graders"}  # imported when a query is run
     | {"anyio", "mcp", "pettingllms_envs.installing"},
     "installing.py": set(),
     "suggestions.py": set(),
@@ -110,7 +111,7 @@ ALLOWED_IMPORTS = {
         "pettingllms_envs.bounds",
         "pettingllms_envs.instances",
     }
-    | {"pettingllms_envs.observations"}
+    | {"pettingllms_envs.observations", "pettingllms_envs.caching"}
     | {"pettingllms_envs.replies", "pettingllms_envs.tasks", "pettingllms_envs.teams", "pettingllms_envs.tools"}
     | {"pettingllms_envs.retrieval", "pettingllms_envs.views", "pettingllms_envs.state_digest"}
     | {"pettingllms_envs.environments"}  # its own folder, and no other: see below

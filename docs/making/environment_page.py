@@ -38,6 +38,8 @@ GUIDES = {
     "note_taking": "cooperation.md",
     "olympiad_bench": "mathematics.md",
     "search": "search.md",
+    "silos": "silos.md",
+    "sql": "sql.md",
 }
 """Pages written by hand that say more, by the environment's name."""
 

@@ -84,6 +84,9 @@ LAYOUTS: dict[str, Layout] = {
         layout_of("musique", "search.musique_rows:read", "question", "paragraphs"),
         layout_of("flash_rag", "search.flash_rag_rows:read", "question", "golden_answers"),
         layout_of("hidden_bench", "hidden_bench.rows:read", *_HIDDEN, benchmark=True),
+        layout_of("spider", "sql.rows:spider", "db_id", "question", "query"),
+        layout_of("bird", "sql.rows:bird", "db_id", "question", "evidence", ("SQL", "sql")),
+        layout_of("synsql", "sql.rows:synsql", "db_id", "question", "sql", "sql_complexity"),
     )
 }
 """By name."""

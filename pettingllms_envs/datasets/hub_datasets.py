@@ -103,6 +103,9 @@ KNOWN = (
         )
         for name, splits in _FLASH_RAG.items()
     ),
+    _known("xlangai/spider", "spider", {split: f"spider/{split}-*.parquet" for split in ("train", "validation")}),
+    _known("micpst/bird", "bird", {"validation": "data/dev-*.parquet"}),
+    _known("seeklhy/SynSQL-2.5M", "synsql", {"train": _ANY}),
     _known("YuxuanLi1225/HiddenBench", "hidden_bench", {"test": ("*benchmark.json", "*.json", "*.parquet")}),
 )
 

@@ -102,6 +102,7 @@ def parse(argv: Sequence[str], kinds: Sequence[type], *, prog: str, description:
     parser.shorten(_fields_of_trl(kinds))
     hints = {name: hint for kind in kinds for name, hint in get_type_hints(kind).items()}
     known = [*(f.name for kind in kinds for f in dataclasses.fields(kind) if f.init), "env"]
+    known.sort(key=lambda name: name not in FIRST)  # of several that are near to a misspelt one, these are suggested
     config, keys, options = parser.taken_apart(argv)
     found = Configuration() if config is None else read(Path(config), known)
     for action in parser._actions:
@@ -204,7 +205,10 @@ def policies(given: Mapping[str, Any]) -> dict[str, str | Policy]:
         if isinstance(what, Mapping):
             check_names(f"policies[{who!r}]", what, known)
             api = {"api": api_of(f"policies[{who!r}].api", what["api"])} if what.get("api") is not None else {}
-            made[who] = Policy(**{**what, **api})
+            try:
+                made[who] = Policy(**{**what, **api})
+            except ValueError as error:
+                raise ValueError(f"policies[{who!r}]: {error}") from error
         elif isinstance(what, str):
             made[who] = what
         else:
@@ -309,10 +313,12 @@ def choice(field_name: str, given: Any) -> Any:
         given = mapping(field_name, given)
     if isinstance(given, str):
         return function(field_name, given) if _is_path(given) else given
+    is_several = isinstance(given, Mapping) and len(given) > 1
+    inherited = f", and take what is inherited away: {field_name}.{next(iter(given))}=null" if is_several else ""
     if not isinstance(given, Mapping) or len(given) != 1 or not isinstance(next(iter(given.values())), Mapping):
         raise ValueError(
             f"{field_name} has {given!r}; expected a name, the dotted path of a function, or one of them with its "
-            f"options. Write {field_name}: {{loo: {{value: outcome}}}}."
+            f"options. Write {field_name}: {{loo: {{value: outcome}}}}{inherited}."
         )
     ((name, options),) = given.items()
     return partial(function(field_name, name), **options) if _is_path(name) else dict(given)

@@ -104,7 +104,8 @@ def check_type(name: str, given: Any, hint: Any, where: str) -> None:
         raise ValueError(f"{where} has {name}: {given!r}; expected a list of integers. Write {name}: {example}.")
     for kind, expected in _TYPES.items():
         accepted = {float: (int, float), str: (int, float, bool)}.get(kind, (kind,))
-        if hint in (kind, kind | None) and given is not None and type(given) not in (*accepted, str):
+        nothing = [] if hint == kind else [type(None)]
+        if hint in (kind, kind | None) and type(given) not in (*accepted, *nothing, str):
             raise ValueError(f"{where} has {name}: {given!r}; expected {expected}. Correct it.")
 
 

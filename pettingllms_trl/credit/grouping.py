@@ -8,7 +8,7 @@ agent is compared only with itself, so that no other agent's reward changes its 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, NamedTuple, get_args
@@ -150,7 +150,8 @@ KEYS = ("prompt", "turn", "role", "phase")
 
 def peers_of(group: str | Sequence[str]) -> Peers:
     """The peers with which one or several `KEYS` are equal. Raises `ValueError` if there is none, or another."""
-    keys = frozenset([group] if isinstance(group, str) else group)
+    given = [group] if isinstance(group, str) else group if isinstance(group, Iterable) else []
+    keys = frozenset(map(str, given))
     if not keys or not keys <= {*KEYS}:
         hint = "".join(did_you_mean(each, KEYS) for each in sorted(keys - {*KEYS}))
         raise ValueError(f"group={group!r}, expected one or several of {', '.join(KEYS)}.{hint} Set one of them.")

@@ -21,6 +21,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from numbers import Real
 from typing import TYPE_CHECKING
 
 from torch import nn
@@ -85,6 +86,8 @@ class Policy:
                 f"a Policy has name={self.name!r}, but neither model nor api; an adapter's policy bears its name, and "
                 f"the trainer's model itself is {BASE!r}. Leave name out."
             )
+        if not isinstance(self.trainable, bool):
+            raise ValueError(f"a Policy has trainable={self.trainable!r}, expected a boolean. Write true or false.")
         for setting in ("learning_rate", "max_grad_norm", "beta"):
             value = getattr(self, setting)
             if value is None:
@@ -95,9 +98,10 @@ class Policy:
                     f"a Policy has {setting}={value} and {why}, but only a policy that is trained has a {setting}. "
                     "Leave one of them out."
                 )
-            if value < 0 or (setting == "max_grad_norm" and value == 0):
+            is_number = isinstance(value, Real) and not isinstance(value, bool)
+            if not is_number or not value >= 0 or (setting == "max_grad_norm" and value == 0):
                 raise ValueError(
-                    f"a Policy has {setting}={value}, expected a positive number. Change it, or leave it out for "
+                    f"a Policy has {setting}={value!r}, expected a positive number. Change it, or leave it out for "
                     f"args.{setting}."
                 )
         if self.api is not None and self.tokenizer is not None:

@@ -176,6 +176,30 @@ HIDDEN_BENCH: dict[str, Any] = {
     "correct_answer": "Fox",
 }
 
+SPIDER: dict[str, Any] = {
+    "db_id": "concert_singer",
+    "query": "SELECT count(*) FROM singer",
+    "question": "How many singers are there?",
+    "question_toks": ["How", "many", "singers"],
+}
+BIRD: dict[str, Any] = {
+    "question_id": 7,
+    "db_id": "concert_singer",
+    "question": "How many singers are French?",
+    "evidence": "French refers to country = 'FR'",
+    "SQL": "SELECT count(*) FROM singer WHERE country = 'FR'",
+    "difficulty": "moderate",
+}
+SYNSQL: dict[str, Any] = {
+    "db_id": "concert_singer",
+    "sql_complexity": "Highly Complex",
+    "question_style": "Formal",
+    "question": "How many singers are French?",
+    "external_knowledge": "",
+    "cot": "...",
+    "sql": "SELECT count(*) FROM singer WHERE country = 'FR';",
+}
+
 ROWS: dict[str, dict[str, Any]] = {
     "apps": APPS,
     "code_contests": CODE_CONTESTS,
@@ -192,5 +216,8 @@ ROWS: dict[str, dict[str, Any]] = {
     "musique": MUSIQUE,
     "flash_rag": FLASH_RAG,
     "hidden_bench": HIDDEN_BENCH,
+    "spider": SPIDER,
+    "bird": BIRD,
+    "synsql": SYNSQL,
 }
 """By the name of the layout."""

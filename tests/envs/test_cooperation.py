@@ -17,13 +17,13 @@ import pettingllms_envs
 from pettingllms_envs.assembly import assemble
 from pettingllms_envs.bounds import Memory
 from pettingllms_envs.environments.archives.librarians import (
-    FULL,
     FullLibrarian,
     LibrarianTeam,
     LoneLibrarian,
     RoutedLibrarian,
     SilentLibrarians,
     SilentPair,
+    full,
     librarians,
     library,
 )
@@ -178,12 +178,12 @@ class Leaks(LoneLibrarian):
         return f"{LoneLibrarian.observe(self, state, role)}\nHint: {self.task.oracle(state.task).text}"
 
 
-@librarians("alone", lambda team: FULL)
+@librarians("alone", lambda team: full(team.task))
 def HasBothArchives(
     game: Game, order: str = "seed", capacity: int = 60, archive: int = 0, answers_last: bool = False
 ) -> Questions:
     """A lone librarian with both archives."""
-    return (yield from library(game, order, FULL, answers_last=answers_last))
+    return (yield from library(game, order, full(game.task), answers_last=answers_last))
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,8 @@ RECORDINGS = (
     ("search_v0", "team"),
     ("search_v0", "single"),
     *itertools.product(("hidden_bench_v0",), ("team", "cut", "full")),
+    ("silos_v0", "team"),
+    *itertools.product(("sql_v0",), ("explorer_writer", "linker_writer", "writer_checker", "single")),
 )
 
 

@@ -32,8 +32,8 @@ from pettingllms_envs.testing import check
 
 FORMS = {
     **dict.fromkeys(["aime", "apps", "code_contests", "live_code_bench", "math", "olympiad_bench"], "single"),
-    **dict.fromkeys(["plan_path", "search", "sokoban", "sudoku"], "single"),
-    **dict.fromkeys(["archives", "hidden_bench", "note_taking"], "full"),
+    **dict.fromkeys(["plan_path", "search", "sokoban", "sql", "sudoku"], "single"),
+    **dict.fromkeys(["archives", "hidden_bench", "note_taking", "silos"], "full"),
     "hanabi": "ad_hoc",
 }
 WITHOUT = ("conversation", "kuhn_poker")
@@ -236,12 +236,16 @@ def test_ids_take_settings_a_workflow_with_others_and_the_module_form() -> None:
     assert env.unwrapped.env.metadata["settings"]["size"] == 5
     env.reset(seed=0)
     assert env.step("")[3]
-    env = made("plan_path", workflow="draft_plan", agent="planner_0", others="oracle")
-    text, _ = env.reset(seed=0)
-    assert "The drafter proposes:" in text
-    assert env.step(env.unwrapped.env.oracle())[2]
-    with pytest.raises(ValueError, match="expected one of drafter_0, planner_0"):
-        made("plan_path", workflow="draft_plan")
+    for settings in ({}, {"workflow": "draft_plan"}):
+        env = made("plan_path", agent="planner_0", others="oracle", **settings)
+        text, _ = env.reset(seed=0)
+        assert "The drafter proposes:" in text
+        assert env.step(env.unwrapped.env.oracle())[2]
+    for settings in ({"workflow": "draft_plan"}, {"others": "oracle"}, {"agent": "plan"}):
+        with pytest.raises(ValueError, match="expected one of drafter_0, planner_0"):
+            made("plan_path", **settings)
+    with pytest.raises(ValueError, match="nobody plays drafter_0"):
+        made("plan_path", agent="planner_0")
     with pytest.raises(TypeError, match=r"'sise'.* Did you mean 'size'"):
         made("plan_path", sise=5)
 
@@ -413,6 +417,18 @@ def team(**settings: Any) -> Any:
 def test_what_no_seat_can_be_made_of_raises(agent: str, others: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         seat(council(), agent, others)
+
+
+@pytest.mark.parametrize(
+    ("env", "cure"),
+    [("sokoban", r"\('sokoban'\)"), (council, r"\(\.\.\.\)"), (made("sokoban"), r"\(\.\.\.\)")],
+    ids=["a name", "a function", "a seat"],
+)
+def test_a_seat_of_what_is_no_pettingzoo_environment_says_how_to_make_one(env: Any, cure: str) -> None:
+    with pytest.raises(
+        TypeError, match=rf"expected a PettingZoo AEC environment. Make it: pettingllms_envs.make{cure}"
+    ):
+        seat(env, "planner_0", "oracle")
 
 
 @pytest.mark.parametrize("action", [None, b"Moves: U", float("nan"), 1, ["Moves: U"], np.array("Moves: U")])

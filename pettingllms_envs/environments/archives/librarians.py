@@ -25,9 +25,8 @@ from functools import partial
 from typing import Any
 
 from pettingllms_envs.core import UNREADABLE_PENALTY, Role, check_choice
-from pettingllms_envs.environments.archives.rules import ANSWER, MOST_QUERY, SAY, SEARCH, Archives, ArchivesMove
+from pettingllms_envs.environments.archives.rules import ANSWER, SAY, SEARCH, Archives, ArchivesMove
 from pettingllms_envs.environments.archives.world import ARCHIVES, archive_of, drawn_archive
-from pettingllms_envs.replies.moves import move_of_kind
 from pettingllms_envs.teams.channels import Sent
 from pettingllms_envs.teams.forms import Form, Forms
 from pettingllms_envs.teams.functions import Ask, Game, Questions, Script, function_workflow
@@ -36,17 +35,16 @@ from pettingllms_envs.teams.functions import Ask, Game, Questions, Script, funct
 Librarians = Mapping[str, tuple[int, ...]]
 """The librarians, in the order of their archives, with the archives that each can search."""
 
-LIBRARIAN, ANSWERER = "librarian", "answerer"
+ANSWERER = "answerer"
 ORDERS = ("question", "seed")
-BOTH: Librarians = {f"{LIBRARIAN}_{archive}": (archive,) for archive in ARCHIVES}
 MESSAGES_SHOWN = 2
-LIBRARIAN_JOB = "First you search, then you see what was found, and tell in a message what is needed next."
-LATE_JOB = "The first turn may be of the archive that the first step does not need; then pass on the name as it is."
+LATE_JOB = "The first turn may be of the {source} that the first step does not need; then pass on the name as it is."
 EARLY_JOB = "There is one turn more than the question has steps; in it pass on the name as it is."
-ANSWERER_JOB = "You are the answerer. You cannot search. The librarians tell you what they find, and you answer."
-SEARCH_FORMAT = (
-    f"When you are asked to search, end your reply with one line: Search: and at most {MOST_QUERY} characters."
-)
+
+
+def both(task: Archives) -> Librarians:
+    """A librarian for each archive."""
+    return {f"{task.words.member}_{archive}": (archive,) for archive in ARCHIVES}
 
 
 def library(
@@ -77,7 +75,7 @@ def library(
         """Ask for a move of a kind; returns it, or None if the reply cannot be read."""
         shown = partial(_shown, game, messages, results.get(role), unread.get(role, ""), request)
         reply = yield Ask(role, shown, oracle, (results, messages, unread), results.get(role, ()))
-        move, why = move_of_kind(task.parse(reply), (kind,))
+        move, why = task.read(reply, kind)
         unread[role] = f"Your last reply was unreadable: {why}." if why else ""
         if why:
             game.pay(role, "format", UNREADABLE_PENALTY)
@@ -94,7 +92,9 @@ def library(
 
         named = (archive_of(relations[turn - 1]),) if is_told and turn <= len(relations) else own
         best = partial(_best, game, own, hop)
-        move = yield from asked(role, SEARCH, f"Search {_archives(named)} now.", partial(best, SEARCH))
+        move = yield from asked(
+            role, SEARCH, f"{task.words.search} {_archives(task, named)} now.", partial(best, SEARCH)
+        )
         results.pop(role, None)
         if move is not None:
             before = game.state
@@ -130,7 +130,8 @@ def _shown(game: Game, messages: tuple[Sent, ...], found: tuple[str, ...] | None
     """The question, the last messages, what the agent's last search found, and what it is to do now."""
     lines = [game.task.show(game.state), *(sent.shown for sent in messages)]
     if found is not None:
-        lines += ["Your last search found:" if found else "Your last search found nothing.", *found]
+        words = game.task.words
+        lines += [words.found if found else words.nothing, *found]
     return "\n".join([*lines, *filter(None, [unread]), request])
 
 
@@ -146,8 +147,8 @@ def _begins(task: Archives, state: Any, order: str) -> int:
     return archive_of(task.world(state).chain.relations[0])
 
 
-def _archives(archives: tuple[int, ...]) -> str:
-    return " and ".join(f"archive {archive}" for archive in archives)
+def _archives(task: Archives, archives: tuple[int, ...]) -> str:
+    return " and ".join(f"{task.words.source} {archive}" for archive in archives)
 
 
 MEANINGS = {
@@ -179,23 +180,26 @@ def librarians(
     def roles(team: Any) -> tuple[Role, ...]:
         """Librarians, paid later if nothing is paid for searches and messages, and the answerer where there is one."""
         delayed, count = not team.task.communication_reward, len(of(team))
-        librarian = Role(LIBRARIAN, LIBRARIAN_JOB, delayed=delayed, count=count)
-        return (librarian,) if team.answers_last or count == 1 else (librarian, Role(ANSWERER, ANSWERER_JOB))
+        librarian = Role(team.task.words.member, team.task.words.job, delayed=delayed, count=count)
+        return (
+            (librarian,) if team.answers_last or count == 1 else (librarian, Role(ANSWERER, team.task.words.answers))
+        )
 
     def system(team: Any, role: str) -> str:
         """The rules, the job, how to reply."""
         limit = f"at most {team.capacity} characters" if delivers else "your message"
         say = f"When you are asked to tell, end your reply with one line: Say: and {limit}."
-        formats = [SEARCH_FORMAT, say] if role in of(team) else []
+        formats = [team.task.words.search_format, say] if role in of(team) else []
         answers = [team.task.reply_format()] if role == ANSWERER or ANSWERER not in team.members else []
         return "\n".join([team.task.rules(), job(team, role), *answers, *formats])
 
     def job(team: Any, role: str) -> str:
         if role == ANSWERER:
-            return ANSWERER_JOB
+            return str(team.task.words.answers)
         named = f"You are {role}." if len(of(team)) > 1 else f"You are the {role}."
-        spare = "" if team.order == "question" else f" {late}"
-        return f"{named} You can search {_archives(of(team)[role])}. {LIBRARIAN_JOB}{spare}"
+        words, own = team.task.words, _archives(team.task, of(team)[role])
+        spare = "" if team.order == "question" else f" {late.format(source=words.source)}"
+        return f"{named} You can {words.search.lower()} {own}. {words.job}{spare}"
 
     def ranges(team: Any) -> Mapping[str, tuple[float, float]]:
         return {"found": (0.0, 1.0), "told": (0.0, 1.0)} if team.task.communication_reward else {}
@@ -215,7 +219,7 @@ def _forms(team: Any) -> Forms:
     """With as many turns and replies. The answerer alone is shown what it is shown in `cut`."""
     own = {"num_turns": team.num_turns, "order": team.order}
     as_many = {**own, "answers_last": team.answers_last}
-    members = list(BOTH)
+    members = list(both(team.task))
     return Forms(
         full=Form({"workflow": "full", **as_many}, members[0]),
         routed=Form({"workflow": "routed", **as_many}, members[0]),
@@ -227,63 +231,65 @@ def _forms(team: Any) -> Forms:
     )
 
 
-@librarians("team", lambda team: BOTH, forms=_forms, answers_last=False)
+@librarians("team", lambda team: both(team.task), forms=_forms, answers_last=False)
 def LibrarianTeam(game: Game, order: str = "seed", capacity: int = 60) -> Questions:
     """Two librarians and an answerer."""
-    return (yield from library(game, order, BOTH))
+    return (yield from library(game, order, both(game.task)))
 
 
-@librarians("pair", lambda team: BOTH, forms=_forms, answers_last=True)
+@librarians("pair", lambda team: both(team.task), forms=_forms, answers_last=True)
 def LibrarianPair(game: Game, order: str = "seed", capacity: int = 60) -> Questions:
     """Two librarians, the last of whom answers."""
-    return (yield from library(game, order, BOTH, answers_last=True))
+    return (yield from library(game, order, both(game.task), answers_last=True))
 
 
-@librarians("cut", lambda team: BOTH, delivers=False, answers_last=False)
+@librarians("cut", lambda team: both(team.task), delivers=False, answers_last=False)
 def SilentLibrarians(game: Game, order: str = "seed") -> Questions:
     """Two librarians and an answerer, none of whose messages arrive."""
-    return (yield from library(game, order, BOTH, delivers=False))
+    return (yield from library(game, order, both(game.task), delivers=False))
 
 
-@librarians("cut_pair", lambda team: BOTH, delivers=False, answers_last=True)
+@librarians("cut_pair", lambda team: both(team.task), delivers=False, answers_last=True)
 def SilentPair(game: Game, order: str = "seed") -> Questions:
     """Two librarians, the last of whom answers, and no message arrives."""
-    return (yield from library(game, order, BOTH, delivers=False, answers_last=True))
+    return (yield from library(game, order, both(game.task), delivers=False, answers_last=True))
 
 
-@librarians("alone", lambda team: {LIBRARIAN: (team.archive,)}, legal={"archive": ARCHIVES})
+@librarians("alone", lambda team: {team.task.words.member: (team.archive,)}, legal={"archive": ARCHIVES})
 def LoneLibrarian(
     game: Game, order: str = "seed", capacity: int = 60, archive: int = ARCHIVES[0], answers_last: bool = False
 ) -> Questions:
     """One librarian of one archive."""
-    return (yield from library(game, order, {LIBRARIAN: (archive,)}, answers_last=answers_last))
+    return (yield from library(game, order, {game.task.words.member: (archive,)}, answers_last=answers_last))
 
 
-FULL: Librarians = {LIBRARIAN: ARCHIVES}
+def full(task: Archives) -> Librarians:
+    """One librarian of both."""
+    return {task.words.member: ARCHIVES}
 
 
-@librarians("full", lambda team: FULL, late=EARLY_JOB)
+@librarians("full", lambda team: full(team.task), late=EARLY_JOB)
 def FullLibrarian(game: Game, order: str = "seed", capacity: int = 60, answers_last: bool = False) -> Questions:
     """One librarian of both archives."""
-    return (yield from library(game, order, FULL, answers_last=answers_last))
+    return (yield from library(game, order, full(game.task), answers_last=answers_last))
 
 
-@librarians("directed", lambda team: FULL, late=EARLY_JOB)
+@librarians("directed", lambda team: full(team.task), late=EARLY_JOB)
 def DirectedLibrarian(game: Game, order: str = "seed", capacity: int = 60, answers_last: bool = False) -> Questions:
     """One librarian of both archives, who searches both and is told which one has the fact of the turn's step.
 
     Beside `full` it shows what knowing the archive is worth, beside `routed` what being shown the other one costs.
     """
-    return (yield from library(game, order, FULL, answers_last=answers_last, is_told=True))
+    return (yield from library(game, order, full(game.task), answers_last=answers_last, is_told=True))
 
 
-@librarians("routed", lambda team: FULL)
+@librarians("routed", lambda team: full(team.task))
 def RoutedLibrarian(game: Game, order: str = "seed", capacity: int = 60, answers_last: bool = False) -> Questions:
     """One librarian of both archives, who in each turn searches the one that the team would search.
 
     It is told that in the request, and nothing else; so beside `full` it shows what the team's order is worth.
     """
-    return (yield from library(game, order, FULL, answers_last=answers_last, one_archive=True))
+    return (yield from library(game, order, full(game.task), answers_last=answers_last, one_archive=True))
 
 
 WORKFLOWS = (

@@ -58,7 +58,7 @@ from pettingllms_envs.environments.archives.world import (
     world_of,
 )
 from pettingllms_envs.instances import seeded
-from pettingllms_envs.replies.moves import match_last_line
+from pettingllms_envs.replies.moves import match_last_line, move_of_kind
 from pettingllms_envs.tasks.base import OpenTask
 
 
@@ -74,6 +74,20 @@ TOOLS = {f"archive_{archive}": archive for archive in ARCHIVES}
 """The tools of the task, see `teams.designs.HasTools`: a search in each archive."""
 
 _LINE = re.compile(rf"({SEARCH}|{SAY}|{ANSWER}):(.*)", re.I)
+
+
+class Words(NamedTuple):
+    """What the workflows call things: the role that has an archive, an archive, what the role is asked to do in it,
+    its job after that, the answerer's, how a search is written, what stands before what was found, or in its place."""
+
+    member: str
+    source: str
+    search: str
+    job: str
+    answers: str
+    search_format: str
+    found: str
+    nothing: str
 
 
 class ArchivesMove(NamedTuple):
@@ -128,6 +142,18 @@ class Archives(OpenTask[ArchivesState]):
     """Of `look_alikes`: the step that is another one in all worlds, and by how much, see `World`."""
 
     name: ClassVar[str] = "archives"
+    words: ClassVar[Words] = Words(
+        member="librarian",
+        source="archive",
+        search="Search",
+        job="First you search, then you see what was found, and tell in a message what is needed next.",
+        answers="You are the answerer. You cannot search. The librarians tell you what they find, and you answer.",
+        search_format=(
+            f"When you are asked to search, end your reply with one line: Search: and at most {MOST_QUERY} characters."
+        ),
+        found="Your last search found:",
+        nothing="Your last search found nothing.",
+    )
     single_agent: ClassVar[str] = "full"
     blind_replies: ClassVar[tuple[str, ...]] = (
         "Search: guild",
@@ -198,6 +224,10 @@ class Archives(OpenTask[ArchivesState]):
         if kind == ANSWER and len(text) > MOST_ANSWER:
             return Unreadable(f"its answer has more than {MOST_ANSWER} characters")
         return ArchivesMove(kind, text[:MOST_QUERY] if kind == SEARCH else text)
+
+    def read(self, reply: str, kind: str) -> tuple[ArchivesMove | None, str]:
+        """The move of a kind in a reply, or None and why there is none."""
+        return move_of_kind(self.parse(reply), (kind,))
 
     def apply(self, state: ArchivesState, move: ArchivesMove) -> ArchivesState:
         """The state after an answer; for searches and messages see `search` and `tell`, which take the archives."""

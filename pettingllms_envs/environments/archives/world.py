@@ -157,6 +157,7 @@ class World:
         objects = _independent(relations, names) if facts == 1 else _in_circles(relations, circles, facts, first)
         for relation in range(turned[0], len(objects), STEPS):
             objects[relation] = _moved_on(objects[relation], circles[RELATIONS[relation].object], turned[1])
+        self.objects = objects
         texts = rng("texts")
         self.names = frozenset(name.lower() for each in names.values() for name in each)
         self.passages: dict[int, tuple[Passage, ...]] = {}

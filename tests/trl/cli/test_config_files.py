@@ -48,7 +48,7 @@ def values(folder: Path, **files: str) -> Any:
 
 def test_the_shipped_configurations_resolve_to_what_they_are_recorded_as() -> None:
     found, recorded = digests().splitlines(), DIGESTS.read_text("utf-8").splitlines()
-    assert len(recorded) == 82
+    assert len(recorded) == 98
     assert found == recorded, "if it is meant: python tests/trl/cli/test_config_files.py"
 
 
@@ -172,6 +172,11 @@ def test_each_line_says_where_it_is_from(tmp_path: Path, capsys: pytest.CaptureF
         ({"own": "[1]: 2"}, "expected YAML"),
         ({"own": "a: &a {b: *a}"}, "expected YAML"),
         ({"own": "a: !!python/name:os.system ''"}, "line 1: "),
+        (
+            {"own": "defaults: a.yaml", "a": "a:\n  b: 1\n  b: 2"},
+            "a.yaml, line 3: '  b: 2': line 2 has 'b', too; one of them would be lost; expected YAML",
+        ),
+        ({"own": "a: [{b: 1, 'b': 1}]"}, "line 1 has 'b', too"),
     ],
     ids=lambda each: None if isinstance(each, str) else next(iter(each.values())).replace("\t", "TAB"),
 )
@@ -215,6 +220,23 @@ def test_dotted_keys_change_the_file_wherever_they_stand(game: Path) -> None:
     assert parsed("--config", str(game), "--env_kwargs", '{"size": 5}')[0].env_kwargs == {"size": 5}
     assert parsed("--config", str(game), "env_kwargs={size: 5}")[0].env_kwargs == {"size": 5, "num_turns": 2}
     assert parsed("--config", str(game), "--max_completion_length", "none")[2].max_completion_length is None
+
+
+def test_keys_of_anchors_and_merges_are_no_second_ones(tmp_path: Path) -> None:
+    own = "a: &a {x: 1}\nb: &b\n  <<: *a\n  x: 2\nc: {<<: [*a, *b], 1: 1, '1': 2}\nd: *b\ne: *b"
+    assert values(tmp_path, own=own) == {
+        "a": {"x": 1},
+        "c": {"x": 1, 1: 1, "1": 2},
+        **{key: {"x": 2} for key in "bde"},
+    }
+
+
+def test_no_is_a_word_as_the_value_of_a_field_and_false_in_its_parts(game: Path) -> None:
+    keys = ["save_strategy=no", "chat_template_kwargs.enable_thinking=no", "policies.planner.trainable=off"]
+    given, _, args, _ = parsed("--config", str(game), *keys, "--env_kwargs", "{strict_format: no}")
+    assert (args.save_strategy, args.chat_template_kwargs) == ("no", {"enable_thinking": False})
+    assert given.env_kwargs == {"strict_format": False}
+    assert not given.policies["planner"].trainable
 
 
 def test_a_value_of_an_option_is_no_key_but_what_follows_a_switch_is(game: Path) -> None:
@@ -310,6 +332,18 @@ def test_a_dotted_key_makes_the_mapping_of_any_text_that_stands_for_one(game: Pa
         ("output_dir: {a: 1}", [], "line 7 has output_dir: {'a': 1}; expected a text."),
         ("learning_rate: fast", [], "game.yaml, line 7: argument --learning_rate: invalid"),
         ("", ["learning_rate=fast"], "command line: argument --learning_rate: invalid"),
+        ("model: m", [], "has 'model'; expected a field that is known. Did you mean 'model_name_or_path'?"),
+        ("seed: null", [], "game.yaml, line 7 has seed: None; expected a whole number. Correct it."),
+        (
+            "",
+            ["policies.planner.beta=low"],
+            "policies['planner']: a Policy has beta='low', expected a positive number",
+        ),
+        (
+            "credit: at_grpo",
+            ["credit.loo.value=outcome"],
+            "Write credit: {loo: {value: outcome}}, and take what is inherited away: credit.at_grpo=null.",
+        ),
         ("env: sokoban", [], "game.yaml, line 7 has env: 'sokoban'; TRL expected a mapping"),
         ("", ["--config"], "--config has no value; expected the path of a YAML file"),
     ],

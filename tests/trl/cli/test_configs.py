@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import runpy
 from collections.abc import Sequence
@@ -42,6 +43,35 @@ ON_GPUS = {  # processes, and the configuration of accelerate
 NO_GPU = CONFIGS / "gpus_none.yaml"
 GRID = [file for file in FILES if re.fullmatch(r"(plan_path|sokoban|sudoku)_L[0-3]_(1\.7B|8B)", file.stem)]
 LAYOUTS = {"L0": {"base"}, "L1": {"base"}, "L2": {"drafter", "planner"}, "L3": {"drafter", "planner"}}
+
+
+QUERIES = {
+    "sql": (["writer_0"], ["linker_0", "writer_0"]),
+    "silos": (["analyst_0"], ["analyst_0", "analyst_1", "answerer_0"]),
+}
+
+
+@pytest.mark.parametrize("task", QUERIES)
+@pytest.mark.parametrize(
+    ("level", "size"),
+    [
+        ("L2", "1.7B"),
+        *(
+            pytest.param(level, size, marks=pytest.mark.slow)
+            for level, size in itertools.product(LAYOUTS, ("1.7B", "8B"))
+            if (level, size) != ("L2", "1.7B")
+        ),
+    ],
+)
+def test_a_configuration_of_queries_has_its_team_in_the_papers_settings(
+    task: str, level: str, size: str, model_path: str, tmp_path: Path
+) -> None:
+    trainer = make_trainer(*parsed(CONFIGS / f"{task}_{level}_{size}.yaml", model_path, tmp_path))
+    agents = QUERIES[task][level != "L0"]
+    assert list(trainer.routing.of_agent) == agents
+    roles = {agent.rpartition("_")[0] for agent in agents}
+    assert {policy.name for policy in trainer.routing.policies} == ({"base"} if level in ("L0", "L1") else roles)
+    in_the_papers_settings(trainer)
 
 
 def test_there_is_one_for_every_game_layout_and_size() -> None:

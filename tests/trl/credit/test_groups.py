@@ -99,6 +99,10 @@ def test_the_exactness_of_pooled_groups_counts_the_members_of_other_agents() -> 
         ("rolle", r"group='rolle', expected one or several of prompt, turn, role, phase. Did you mean 'role'\?"),
         (["turn", "agent"], r"group=\['turn', 'agent'\], expected one or several of"),
         ([], r"group=\[\], expected one or several of"),
+        (None, "group=None, expected one or several of"),
+        (5, "group=5, expected one or several of"),
+        (["role", ["turn"]], r"group=\['role', \['turn'\]\], expected one or several of"),
+        (["role", None], r"group=\['role', None\], expected one or several of"),
     ],
 )
 @pytest.mark.parametrize("credit", ["at_grpo", "best", "return_to_go"])

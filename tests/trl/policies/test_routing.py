@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -109,6 +110,9 @@ def test_only_policies_whose_weights_may_move_count_as_trained() -> None:
         ),
         ({"learning_rate": -1.0}, r"learning_rate=-1\.0, expected a positive number"),
         ({"max_grad_norm": 0.0}, r"max_grad_norm=0\.0, expected a positive number"),
+        ({"learning_rate": "fast"}, "learning_rate='fast', expected a positive number"),
+        ({"beta": math.nan}, "beta=nan, expected a positive number"),
+        ({"trainable": "no"}, r"trainable='no', expected a boolean\. Write true or false"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
