@@ -177,11 +177,12 @@ class Game:
     @property
     def turns_left(self) -> bool:
         """Whether another turn begins: the task is not solved, and the budget is not used up."""
-        if self.is_over:
+        if not self._has_ended_turn:
+            return not self.task.solved(self.state)
+        if self.turn == self.num_turns or self.task.solved(self.state):
             return False
-        if self._has_ended_turn:
-            self.turn, self.num_asked, self._has_ended_turn = self.turn + 1, 0, False
-            self._calls_before = self._num_calls
+        self.turn, self.num_asked, self._has_ended_turn = self.turn + 1, 0, False
+        self._calls_before = self._num_calls
         return True
 
     def show(self, *notes: str) -> str:
@@ -288,26 +289,10 @@ class Game:
         self._num_calls += 1
         return self.results[self._num_calls - 1]  # type: ignore[no-any-return]
 
-    def pending(self, ask: Ask) -> tuple[Any, ...]:
-        """What the rest of the episode depends on while a question waits, beside the task's state and the turn."""
-        charged = tuple(sorted(self._unreadable)) if self._unreadable else ()
-        role, text, _, keeps, _ = ask
-        return role, text, keeps, self.feedback, self._has_ended_turn, self._unread, charged, self.num_asked
-
     def take_parts(self) -> Parts:
         """The parts paid since the last reply."""
         parts, self._parts, self._pays = self._parts, {}, True
         return parts
-
-
-class _Begin(NamedTuple):
-    """The first question of a turn that keeps nothing, of a workflow with `turns_apart`."""
-
-    task: Any
-    turn: int
-    feedback: str
-    reported: Reported
-    num_results: int
 
 
 _Run = tuple[Game, Questions, Ask]
@@ -337,13 +322,14 @@ class FunctionState(NamedTuple):
     """A moment of an episode.
 
     Args:
-        rest: What else the rest of the episode depends on: see `Game.pending`, or the history; () once it is over.
+        rest: What else the rest of the episode depends on: see `_waiting`, or the history; () once it is over.
         ask: The question that the acting agent is to answer; of the last reply once the episode is over.
         seen: Of each agent that has been asked so far: its last question, and the task's state then.
         runs: The function, unless it has gone on to another state; every two are equal.
         reported: How many messages were quoted, their characters in total, and what the function reported.
         feedback: The words about the last turn.
-        begin: Where `replies` begin, with a turn where nothing but `game` counted; `None`: with the episode.
+        begin: Where `replies` begin, if with a turn before which nothing but `game` counted: its task's state, turn,
+            feedback, figures and number of tool calls. `None`: they begin with the episode.
     """
 
     task: Any
@@ -357,7 +343,7 @@ class FunctionState(NamedTuple):
     results: tuple[Any, ...] = ()
     reported: Reported = NO_MESSAGES
     feedback: str = ""
-    begin: _Begin | None = None
+    begin: tuple[Any, ...] | None = None
 
     def __repr__(self) -> str:
         """What determines the rest of the episode, for digests; of a long prompt its own digest."""
@@ -511,25 +497,30 @@ class FunctionWorkflow:
     def _waiting(self, run: _Run, episode: tuple[Any, ...]) -> FunctionState:
         """The state in which a function waits for the reply to a question."""
         (game, _, ask), (start, replies, seen, begin) = run, episode
-        ask = _asked(ask)
-        role, text, _, keeps, _ = ask
+        role, text, oracle, keeps, private = ask
+        if callable(text) or oracle is not None:
+            text = text() if callable(text) else text
+            ask = tuple.__new__(Ask, (role, text, None, keeps, private))
         others = seen[1:] if seen and seen[0][0] == role else [each for each in seen if each[0] != role]
         if self.turns_apart and keeps == () and game.num_asked == 1 and game.turn > 1:
-            here = game.state, game.turn, game.feedback, game.reported, game._calls_before
-            begin, replies = tuple.__new__(_Begin, here), ()
-        rest = (start, replies, game.results) if keeps is ... else game.pending(ask)
+            begin, replies = (game.state, game.turn, game.feedback, game.reported, game._calls_before), ()
+        if keeps is ...:
+            rest: tuple[Any, ...] = (start, replies, game.results)
+        else:  # what the rest of the episode depends on, beside the task's state and the turn
+            charged = tuple(sorted(game._unreadable)) if game._unreadable else ()
+            rest = role, text, keeps, game.feedback, game._has_ended_turn, game._unread, charged, game.num_asked
         last = (*others, (role, text, game.state))
         now = _Runs((run,)), game.results, game.reported, game.feedback, begin
         # In half the time of `FunctionState(...)`.
         return tuple.__new__(FunctionState, (game.state, game.turn, rest, start, replies, ask, last, *now))
 
-    def _first(self, start: Any, results: tuple[Any, ...], begin: _Begin | None = None) -> _Run:
+    def _first(self, start: Any, results: tuple[Any, ...], begin: tuple[Any, ...] | None = None) -> _Run:
         """The function, run to its first question, or to that of a later turn."""
-        channel, reported = self.channel or NO_CHANNEL, self.reported if begin is None else begin.reported
-        game = Game(self.task, start, self.num_turns, results, channel, members=self.members, reported=reported)
+        channel = self.channel or NO_CHANNEL
+        game = Game(self.task, start, self.num_turns, results, channel, members=self.members, reported=self.reported)
         if begin is not None:
-            game.state, game.turn, game.feedback = begin.task, begin.turn, begin.feedback
-            game._num_calls = game._calls_before = begin.num_results
+            game.state, game.turn, game.feedback, game.reported, num_calls = begin
+            game._num_calls = game._calls_before = num_calls
         script = self.questions(game)
         try:
             ask = next(script)
