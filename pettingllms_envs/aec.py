@@ -364,7 +364,7 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
             RuntimeError: There is no episode, or no agents are left in it.
         """
         now = self._now or self._current
-        env, config, play, agents, selection, _, totals, _, terminated, truncated, left, replies, *_ = now
+        env, config, play, agents, selection, _, totals, _, terminated, truncated, left, replies, _, _ = now
         if not agents:
             raise RuntimeError("step() came after the last agent left. Call reset() to start the next episode.")
         if terminated or truncated or selection in left:
@@ -386,9 +386,10 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
             cumulative = tuple(map(operator.add, since, rewards))
             if not (terminated or truncated):
                 then = self._agents[self.workflow.actor(play)]
-        made = (env, config, play, agents, then, rewards, cumulative, parts, terminated, truncated, left, replies)
+        paid, reading = (rewards, cumulative, parts), last_reading(notes, action) if notes else None
+        made = env, config, play, agents, then, *paid, terminated, truncated, left, replies, (), reading
         # In half the time of `Snapshot(...)`, which is a tenth of a step.
-        self._now = tuple.__new__(Snapshot, (*made, (), last_reading(notes, action) if notes else None))
+        self._now = tuple.__new__(Snapshot, made)
         if not self._is_fixed:
             self._now = self._with_changes(self._now, selection)
         if self.render_mode == "human":

@@ -1,4 +1,4 @@
-"""Start a package with an environment of your own: one file with all of it, one test, and what publishing it takes.
+"""Start a package with an environment of your own: a folder with all of it, one test, and what publishing it takes.
 
 It begins as a small example that passes `pettingllms check NAME` at once, to be changed into yours:
 
@@ -41,7 +41,6 @@ _WORD, _FUNCTION = re.compile(r"\w+"), re.compile(r"(?<=^def )my_game|(?<=\()my_
 # Where each file of `scaffold/` goes; "my_game" and "MyGame" are replaced in the names and in the texts, and
 # "PETTINGLLMS_REQUIREMENT" by where this package is installed from.
 FILES = {
-    "__init__.py.txt": "my_game/__init__.py",
     "test_my_game.py.txt": "tests/test_my_game.py",
     "pyproject.toml.txt": "pyproject.toml",
     "requirements.txt.txt": "requirements.txt",
@@ -53,7 +52,10 @@ FILES = {
     "workflow.yml.txt": ".github/workflows/test.yml",
 }
 
-# What a kind has besides its own file, `<kind>_v0.py.txt`. A file with a place that is taken is appended.
+# The folder of a game, in the order in which it is read.
+GAME = {f"game_{part}.py.txt": f"my_game/{part}.py" for part in ("rules", "team", "my_game_v0", "__init__")}
+
+# What other kinds have besides their own file, `<kind>_v0.py.txt`. A file with a place that is taken is appended.
 MORE_FILES = {
     "rows": {"pyproject_rows.toml.txt": "pyproject.toml", "rows.jsonl.txt": ROWS},
     "tool": {"pyproject_tool.toml.txt": "pyproject.toml"},
@@ -101,13 +103,10 @@ def run(args: argparse.Namespace, console: Console) -> int:
         for path, text in made.items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_text(text, "utf-8")
-    lines = [f"Made {folder} with", *(f"    {path}" for path in made), "Next:", f"    cd {folder}"]
-    lines += [
-        "    pip install -r requirements.txt -e '.[test]'",
-        f"    pettingllms check {args.name}",
-        f"    pettingllms play {args.name}",
-    ]
-    lines += [f"Then change {args.name}/{args.name}_v0.py into yours, from top to bottom."]
+    lines = [f"Made {folder} with", *(f"    {path}" for path in made), "Next:"]
+    lines += [f"    cd {folder}", "    pip install -r requirements.txt -e '.[test]'"]
+    lines += [f"    pettingllms {command} {args.name}" for command in ("check", "play")]
+    lines += [f"Then change {next(iter(made))} into yours, from top to bottom."]
     say(console, "\n".join(lines))
     return 0
 
@@ -136,11 +135,12 @@ def files(
         source: Of `"design"`: texts by the words that they take the place of, see `design_source`.
     """
     scaffold = resources.files(pettingllms_envs) / "scaffold"
-    own = f"{kind}_v0.py.txt"
-    places = {own: "my_game/my_game_v0.py", **FILES, **MORE_FILES.get(kind, {})}
+    own = {f"{kind}_v0.py.txt": "my_game/my_game_v0.py", "__init__.py.txt": "my_game/__init__.py"}
+    places = {**(GAME if kind == "game" else own), **FILES, **MORE_FILES.get(kind, {})}
     texts = {file: (scaffold / file).read_text("utf-8") for file in places}
-    class_name = _free("".join(word.capitalize() for word in name.split("_")), texts[own], prefix="My")
-    function = _free(name, texts[own], prefix="play_")
+    code = "".join(texts[file] for file in places if file.startswith(kind))
+    class_name = _free("".join(word.capitalize() for word in name.split("_")), code, prefix="My")
+    function = _free(name, code, prefix="play_")
 
     def named(text: str) -> str:
         text = _FUNCTION.sub(function, text)  # of the kind `function`

@@ -155,7 +155,7 @@ class Game:
         self.turn = 1
         self.num_asked = 0  # in this turn
         self.feedback = ""
-        self.results: list[Any] = list(results)
+        self.results = results
         self._num_calls = self._calls_before = 0  # and before the turn
         self._has_ended_turn = False
         self._unread = ""
@@ -177,11 +177,12 @@ class Game:
     @property
     def turns_left(self) -> bool:
         """Whether another turn begins: the task is not solved, and the budget is not used up."""
-        if self.is_over:
+        if not self._has_ended_turn:
+            return not self.task.solved(self.state)
+        if self.turn == self.num_turns or self.task.solved(self.state):
             return False
-        if self._has_ended_turn:
-            self.turn, self.num_asked, self._has_ended_turn = self.turn + 1, 0, False
-            self._calls_before = self._num_calls
+        self.turn, self.num_asked, self._has_ended_turn = self.turn + 1, 0, False
+        self._calls_before = self._num_calls
         return True
 
     def show(self, *notes: str) -> str:
@@ -284,31 +285,14 @@ class Game:
     def once(self, compute: Callable[..., T], *args: Any) -> T:
         """What a function of the arguments returns, where that takes long: computed once, and then kept as well."""
         if self._num_calls == len(self.results):
-            self.results.append(compute(*args))
+            self.results = (*self.results, compute(*args))
         self._num_calls += 1
         return self.results[self._num_calls - 1]  # type: ignore[no-any-return]
-
-    def pending(self, ask: Ask) -> tuple[Any, ...]:
-        """What the rest of the episode depends on while a question waits, beside the task's state and the turn."""
-        charged = tuple(sorted(self._unreadable)) if self._unreadable else ()
-        held = self.feedback, self._has_ended_turn, self._unread, charged, self.num_asked
-        return (ask.role, ask.text, ask.keeps, *held)
 
     def take_parts(self) -> Parts:
         """The parts paid since the last reply."""
         parts, self._parts, self._pays = self._parts, {}, True
         return parts
-
-
-class _Begin(NamedTuple):
-    """The first question of a turn that keeps nothing, of a workflow with `turns_apart`."""
-
-    task: Any
-    turn: int
-    feedback: str
-    reported: Reported
-    num_replies: int
-    num_results: int
 
 
 _Run = tuple[Game, Questions, Ask]
@@ -338,13 +322,14 @@ class FunctionState(NamedTuple):
     """A moment of an episode.
 
     Args:
-        rest: What else the rest of the episode depends on: see `Game.pending`, or the history; () once it is over.
+        rest: What else the rest of the episode depends on: see `_waiting`, or the history; () once it is over.
         ask: The question that the acting agent is to answer; of the last reply once the episode is over.
         seen: Of each agent that has been asked so far: its last question, and the task's state then.
         runs: The function, unless it has gone on to another state; every two are equal.
         reported: How many messages were quoted, their characters in total, and what the function reported.
         feedback: The words about the last turn.
-        begin: Where the turn began, if nothing but `game` counted there; `None`: where the episode did.
+        begin: Where `replies` begin, if with a turn before which nothing but `game` counted: its task's state, turn,
+            feedback, figures and number of tool calls. `None`: they begin with the episode.
     """
 
     task: Any
@@ -358,7 +343,7 @@ class FunctionState(NamedTuple):
     results: tuple[Any, ...] = ()
     reported: Reported = NO_MESSAGES
     feedback: str = ""
-    begin: _Begin | None = None
+    begin: tuple[Any, ...] | None = None
 
     def __repr__(self) -> str:
         """What determines the rest of the episode, for digests; of a long prompt its own digest."""
@@ -433,7 +418,7 @@ class FunctionWorkflow:
         """The function's first question on this instance."""
         run = self._first(task_state, ())
         run[0].take_parts()
-        return self._waiting(run, (task_state, (), (), (), None))
+        return self._waiting(run, (task_state, (), (), None))
 
     def actor(self, state: FunctionState) -> str:
         """The agent that was asked."""
@@ -467,7 +452,7 @@ class FunctionWorkflow:
         try:
             ask = script.send(reply)
         except StopIteration as stop:
-            end, results = stop.value, tuple(game.results)
+            end, results = stop.value, game.results
             history = (state.start, replies, results) if ask.keeps is ... else ()
             now = {"task": game.state, "turn": game.turn, "reported": game.reported, "feedback": game.feedback}
             after = state._replace(rest=history, replies=replies, results=results, runs=_Runs(), **now)
@@ -477,7 +462,7 @@ class FunctionWorkflow:
         if type(ask) is not Ask or ask.role not in self.members or (ask.keeps is ...) != (state.ask.keeps is ...):
             self._check(ask, state)
         parts = game.take_parts()
-        episode = state.start, replies, state.seen, state.results, state.begin
+        episode = state.start, replies, state.seen, state.begin
         return self._waiting((game, script, ask), episode), parts, False, False
 
     def oracle(self, state: FunctionState) -> str:
@@ -511,27 +496,31 @@ class FunctionWorkflow:
 
     def _waiting(self, run: _Run, episode: tuple[Any, ...]) -> FunctionState:
         """The state in which a function waits for the reply to a question."""
-        (game, _, ask), (start, replies, seen, results, begin) = run, episode
-        if len(results) != len(game.results):
-            results = tuple(game.results)
-        if ask.oracle is not None or type(ask.text) is not str:
-            ask = _asked(ask)
-        role, text, _, keeps, _ = ask
-        rest = (start, replies, results) if keeps is ... else game.pending(ask)
-        last = (*[each for each in seen if each[0] != role], (role, text, game.state))
+        (game, _, ask), (start, replies, seen, begin) = run, episode
+        role, text, oracle, keeps, private = ask
+        if callable(text) or oracle is not None:
+            text = text() if callable(text) else text
+            ask = tuple.__new__(Ask, (role, text, None, keeps, private))
+        others = seen[1:] if seen and seen[0][0] == role else [each for each in seen if each[0] != role]
         if self.turns_apart and keeps == () and game.num_asked == 1 and game.turn > 1:
-            begin = _Begin(game.state, game.turn, game.feedback, game.reported, len(replies), game._calls_before)
-        now = _Runs((run,)), results, game.reported, game.feedback, begin
+            begin, replies = (game.state, game.turn, game.feedback, game.reported, game._calls_before), ()
+        if keeps is ...:
+            rest: tuple[Any, ...] = (start, replies, game.results)
+        else:  # what the rest of the episode depends on, beside the task's state and the turn
+            charged = tuple(sorted(game._unreadable)) if game._unreadable else ()
+            rest = role, text, keeps, game.feedback, game._has_ended_turn, game._unread, charged, game.num_asked
+        last = (*others, (role, text, game.state))
+        now = _Runs((run,)), game.results, game.reported, game.feedback, begin
         # In half the time of `FunctionState(...)`.
         return tuple.__new__(FunctionState, (game.state, game.turn, rest, start, replies, ask, last, *now))
 
-    def _first(self, start: Any, results: tuple[Any, ...], begin: _Begin | None = None) -> _Run:
+    def _first(self, start: Any, results: tuple[Any, ...], begin: tuple[Any, ...] | None = None) -> _Run:
         """The function, run to its first question, or to that of a later turn."""
-        channel, reported = self.channel or NO_CHANNEL, self.reported if begin is None else begin.reported
-        game = Game(self.task, start, self.num_turns, results, channel, members=self.members, reported=reported)
+        channel = self.channel or NO_CHANNEL
+        game = Game(self.task, start, self.num_turns, results, channel, members=self.members, reported=self.reported)
         if begin is not None:
-            game.state, game.turn, game.feedback = begin.task, begin.turn, begin.feedback
-            game._num_calls = game._calls_before = begin.num_results
+            game.state, game.turn, game.feedback, game.reported, num_calls = begin
+            game._num_calls = game._calls_before = num_calls
         script = self.questions(game)
         try:
             ask = next(script)
@@ -557,7 +546,7 @@ class FunctionWorkflow:
         try:
             game, script, ask = self._first(state.start, state.results, begin)
             game._pays = False
-            for reply in state.replies[begin.num_replies if begin is not None else 0 :]:
+            for reply in state.replies:
                 ask = script.send(reply)
                 game.num_asked += 1
         except StopIteration:
@@ -592,7 +581,7 @@ class FunctionWorkflow:
 def _asked(ask: Ask) -> Ask:
     """A question as it was asked: with its text, and without its oracle."""
     role, text, oracle, keeps, private = ask
-    if oracle is None and not callable(text):
+    if type(text) is str and oracle is None:
         return ask
     return tuple.__new__(Ask, (role, text() if callable(text) else text, None, keeps, private))
 

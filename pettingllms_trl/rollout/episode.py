@@ -101,9 +101,8 @@ def episode(
     The decisions of a continuation are left out of its record unless they are kept.
     """
     options, width = rules.options, rules.options.width
-    decisions, rewards = list[Decision](), list[Mapping[str, float]]()
+    decisions, rewards, results = list[Decision](), list[Mapping[str, float]](), dict[ContinuationPlace, Episode]()
     outcome: Mapping[str, Any] = {}
-    results: dict[ContinuationPlace, Episode] = {}  # of the candidates' continuations
     turns = Counter(() if start is None else start.turns)
     history = rules.history if start is None else start.history
     agents = _begin(handle, start)
@@ -168,6 +167,7 @@ def episode(
             )
         )
         is_start = chosen in continued and options.choose != "value"
+        del stepped, branches  # with the states that are not played on
         turn = None if branch.crash is not None else _next_turn(handle, turns, rules, branch, is_start=is_start)
     handle.release()
 

@@ -268,6 +268,7 @@ def test_a_branch_repeats_no_more_than_the_turn_where_turns_are_apart(apart: boo
     for _ in range(7):
         env.step("Moves: U U")
     here = copy.deepcopy(env.snapshot())  # without the function that waits
+    assert len(here.play.replies) == (0 if apart else 7)
     later = _played_from(env, ("", "Moves: D"))
     played.clear()
     env.restore(here)

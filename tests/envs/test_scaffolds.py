@@ -11,7 +11,6 @@ import tarfile
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -60,6 +59,8 @@ def test_a_new_package_is_a_game_unless_another_kind_is_asked_for(tmp_path: Path
         "README.md",
         "number_walk/__init__.py",
         "number_walk/number_walk_v0.py",
+        "number_walk/rules.py",
+        "number_walk/team.py",
         "pyproject.toml",
         "requirements.txt",
         "tests/test_number_walk.py",
@@ -79,6 +80,20 @@ def test_a_new_package_is_named_in_its_entry_point_and_has_no_name_of_the_scaffo
     )
     assert "\nraw_env, env, parallel_env = assemble(" in files["number_walk/number_walk_v0.py"]
     assert not [path for path, text in files.items() if "my_game" in path + text or "MyGame" in text]
+
+
+def test_a_new_game_is_a_folder_of_rules_and_team_that_says_in_which_order_to_read(made: Callable[..., Any]) -> None:
+    module = made("number_hop")
+    folder = sys.modules["number_hop"]
+    assert folder.__doc__ == (
+        "number_hop. Read `rules`, then its workflow, `team`. The environment is made by its door, `number_hop_v0`."
+    )
+    assert [module.NumberHop.__module__, module.advised.__module__] == ["number_hop.rules", "number_hop.team"]
+    env = module.env()
+    env.reset(seed=0)
+    env.step("Double it twice.")
+    assert "The adviser wrote:\n> Double it twice." in env.observe("player_0")["text"]
+    assert env.metadata["workflows"] == ("advised", "draft_plan", "single", "tool_plan")
 
 
 def test_a_new_tool_has_an_entry_point_that_leads_to_it(made: Callable[..., Any], tmp_path: Path) -> None:
@@ -180,11 +195,10 @@ def test_any_valid_name_gives_a_package_that_plays(
     for path, text in new.files(name, kind).items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text, "utf-8")
-    module = ModuleType(f"{name}_{kind}.{name}_v0")
-    module.__file__ = str(tmp_path / name / f"{name}_v0.py")
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    exec(compile(Path(module.__file__).read_text("utf-8"), module.__file__, "exec"), vars(module))  # noqa: S102 - ours
-    env = module.env()
+    monkeypatch.syspath_prepend(tmp_path)
+    env = importlib.import_module(f"{name}.{name}_v0").env()
+    for module in [each for each in sys.modules if each.partition(".")[0] == name]:
+        del sys.modules[module]  # the next kind has the same name
     assert env.metadata["name"] == f"{name}_v0"
     env.reset(seed=0)
     while not env.standing():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import threading
 import time
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from group_checks import check_groups
 from pettingllms_envs import plan_path_v0
+from pettingllms_envs.teams.functions import Game
 from pettingllms_trl.records import Request, Sampled
 from pettingllms_trl.rollout import Rollout
 from pettingllms_trl.rollout.env_pool import EnvPool
@@ -74,6 +76,20 @@ def test_requests_of_all_roles_and_turns_are_in_the_engine_together() -> None:
         ["1 c", "2 o"],
         ["2 c"],
     ]
+
+
+def test_an_episode_that_waits_holds_no_state_of_candidates_that_were_not_chosen() -> None:
+    class Counting(Patient):
+        def submit(self, ticket: int, request: Request) -> None:
+            held.append(sum(type(each) is Game for each in gc.get_objects()))
+            super().submit(ticket, request)
+
+    held: list[int] = []
+    gc.collect()
+    before = sum(type(each) is Game for each in gc.get_objects())
+    rollout(PLAN_PATH, Counting(wander), num_rows=1, num_candidates=4)
+    assert len(held) > 1
+    assert {each - before for each in held} == {1}
 
 
 # ---- Threads --------------------------------------------------------------------------------------------------------
