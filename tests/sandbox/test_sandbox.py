@@ -627,7 +627,7 @@ def test_the_executor_tells_the_tool_what_it_printed_and_in_fixed_words_why_it_f
 
 
 def test_the_executor_does_not_blame_a_program_for_a_sandbox_that_failed(monkeypatch):
-    failed = module.Result(verdict=Verdict.SANDBOX_ERROR, detail="the server died", isolation="x")
+    failed = module.ProgramResult(verdict=Verdict.SANDBOX_ERROR, detail="the server died", isolation="x")
     monkeypatch.setattr(module.default(()), "run", lambda *args, **kwargs: failed)
     with pytest.raises(SandboxFailed, match="the server died"):
         ToolExecutor()("print(1)")

@@ -31,7 +31,7 @@ NUM_SIBLINGS = 8
 ENDINGS = (".sqlite", ".db")
 _HEADER = b"SQLite format 3\0"
 _TYPE = re.compile(r"[A-Za-z][A-Za-z0-9 ]*(?:\([0-9, ]*\))?")
-_GENERATED = re.compile(r"\s*generated always$", re.I)
+_GENERATED = re.compile(r"(?<!\s)\s*generated always$", re.I)
 _VIRTUAL = re.compile(r"\s*create\s+virtual", re.I)
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 

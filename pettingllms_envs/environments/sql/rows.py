@@ -20,7 +20,12 @@ from pettingllms_envs.graders.inside.queries import MOST_QUERY
 
 LEVELS = {"simple": 1, "moderate": 2, "challenging": 3, "complex": 3, "highly complex": 4}
 _NAME = re.compile(r"[A-Za-z0-9][\w .-]*")
-_HIDDEN = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`[^`]*`|\[[^\]]*\]|--[^\n]*|/\*.*?\*/", re.S)
+# Also what is not closed, to its end: else each of many beginnings would look for one.
+_HIDDEN = re.compile(
+    r"'(?:[^']|'')*+(?:'|\Z)|\"(?:[^\"]|\"\")*+(?:\"|\Z)|`[^`]*+(?:`|\Z)"
+    r"|\[[^\]]*+(?:\]|\Z)|--[^\n]*|/\*.*?(?:\*/|\Z)",
+    re.S,
+)
 _INNERMOST = re.compile(r"\([^()]*\)")
 _ORDER = re.compile(r"\border\s+by\b", re.I)
 _JOIN = re.compile(r"\bjoin\b", re.I)

@@ -50,7 +50,7 @@ from pettingllms_envs.tasks.data import DataTask
 EXAMPLES = 3
 OWN = "sql"
 
-_SPACE = re.compile(r"(?:\s+|;|--[^\n]*|/\*.*?\*/)*", re.S)
+_SPACE = re.compile(r"(?>\s+|;|--[^\n]*|/\*.*?\*/)*+", re.S)
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
 
 logger = logging.getLogger(__name__)

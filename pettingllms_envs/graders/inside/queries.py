@@ -35,7 +35,7 @@ _FUNCTIONS = re.compile(
 _DATES = ("date", "time", "datetime", "julianday", "strftime", "unixepoch")
 """Functions that read the clock if they are asked to: those of SQLite, which are here asked for given times only."""
 _READS = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE})
-_SPACE = re.compile(r"(?:\s+|--[^\n]*(?:\n|\Z)|/\*.*?(?:\*/|\Z))*", re.S | re.A)
+_SPACE = re.compile(r"(?>\s+|--[^\n]*(?:\n|\Z)|/\*.*?(?:\*/|\Z))*+", re.S | re.A)
 _KEY = re.compile(r"\binteger\s+primary\s+key(?:\s+(?:asc|desc))?(?:\s+autoincrement)?\b", re.I)
 _FIRST = re.compile(r"(?:select|with|values)\b", re.I)
 _REASONS = (

@@ -19,14 +19,14 @@ from pettingllms_envs.teams.functions import FunctionWorkflow
 
 
 SLOW = {"another process", "floors", "fuzzed replies", "long replies"}
-NAMES = ["lights_out", "council", "debate", "sql", "pixel_path", "reach", "hosted"]
+NAMES = ["lights_out", "council", "debate", "shop", "pixel_path", "reach", "hosted"]
 
 
 def module_of(name: str) -> Any:
     if name == "reach":
         pytest.importorskip("mujoco", reason="reach_v0 needs mujoco: pip install mujoco")
-    if name == "sql" and shutil.which("sqlite3") is None:
-        pytest.skip("sql_v0 needs sqlite3: apt-get install sqlite3")
+    if name == "shop" and shutil.which("sqlite3") is None:
+        pytest.skip("shop_v0 needs sqlite3: apt-get install sqlite3")
     return importlib.import_module(f"{name}_v0")
 
 
@@ -107,7 +107,7 @@ def test_the_judge_of_a_debate_reads_the_debaters_and_the_critic() -> None:
 
 
 def test_an_explorer_runs_queries_before_it_tells_the_answerer_what_it_found() -> None:
-    env = module_of("sql").env()
+    env = module_of("shop").env()
     env.reset(seed=0)
     env.step("```call sql\nselect count(*) from orders\n```")
     assert env.agent_selection == "explorer_0"
@@ -119,7 +119,7 @@ def test_an_explorer_runs_queries_before_it_tells_the_answerer_what_it_found() -
 
 
 def test_a_query_that_changes_the_shop_changes_it_for_no_other() -> None:
-    run_query = module_of("sql").run_query
+    run_query = module_of("shop").run_query
     assert run_query("delete from orders; select count(*) from orders").text == "0\n"
     assert run_query("select count(*) from orders").text == "150\n"
     missing = run_query("select * from nowhere")

@@ -23,7 +23,7 @@ import twins
 from pettingllms_envs import cli, conversation, function
 from pettingllms_envs.teams.functions import Ask, Game, Questions
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
-from pettingllms_trl.credit import registry
+from pettingllms_trl.credit import registry, schemes
 from pettingllms_trl.credit.delayed_rewards import choose_credit
 from pettingllms_trl.testing import train_briefly
 from short_runs import SHORT, KeepsRollouts, adapter, settings
@@ -172,7 +172,7 @@ def test_a_conversation_of_one_role_is_trained_as_by_grpo_to_the_last_bit(model_
         ("return_to_go", {}, [], ("return_to_go", "parallel")),
         ("grpo", {}, [], ("grpo", "parallel")),
         ({"loo": {"value": "reward"}}, {}, [], ({"loo": {"value": "reward"}}, "tree")),
-        (registry.gigpo, {}, [], (registry.gigpo, "parallel")),
+        (schemes.gigpo, {}, [], (schemes.gigpo, "parallel")),
         (letters, {}, [], (letters, "tree")),
     ],
 )

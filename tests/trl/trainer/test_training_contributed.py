@@ -15,12 +15,12 @@ from pettingllms_trl.testing import train_briefly
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["lights_out", "council", "debate", "sql", "reach", "hosted", "pixel_path"])
+@pytest.mark.parametrize("name", ["lights_out", "council", "debate", "shop", "reach", "hosted", "pixel_path"])
 def test_a_team_trains_for_three_steps(name: str, tmp_path: Path) -> None:
     if name == "reach":
         pytest.importorskip("mujoco", reason="reach_v0 needs mujoco: pip install mujoco")
-    if name == "sql" and shutil.which("sqlite3") is None:
-        pytest.skip("sql_v0 needs sqlite3: apt-get install sqlite3")
+    if name == "shop" and shutil.which("sqlite3") is None:
+        pytest.skip("shop_v0 needs sqlite3: apt-get install sqlite3")
     trainer = train_briefly(partial(importlib.import_module(f"{name}_v0").env, num_turns=1), tmp_path)
     assert trainer.state.global_step == 3
 

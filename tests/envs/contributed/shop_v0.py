@@ -97,7 +97,7 @@ QUESTIONS = [
 class Sql(OpenTask[SqlState]):
     """The task; its move is a query."""
 
-    name: ClassVar[str] = "sql"
+    name: ClassVar[str] = "shop"
     blind_replies: ClassVar[tuple[str, ...]] = ("```sql\nselect 0\n```", "```sql\nselect sum(cents) from orders\n```")
 
     def generate(self, seed: int, *, split: str = "train") -> SqlState:
