@@ -131,6 +131,7 @@ def test_messages_are_paid_where_the_workflow_says_so() -> None:
     assert env.rewards == {"adviser_0": 1.0, "adviser_1": 0.0, "player_0": 0.0}
 
 
+@pytest.mark.slow
 def test_it_passes_every_check() -> None:
     report = check(advise, seeds=range(3))
     assert report.ok, str(report)

@@ -36,7 +36,7 @@ def test_apps_passes_the_checks(settings: dict[str, Any]) -> None:
     passes("apps", range(2), only=BUT_FLOORS, **settings, **QUICK)
 
 
-@pytest.mark.parametrize("name", NAMES[1:])
+@pytest.mark.parametrize("name", [pytest.param(NAMES[1], marks=pytest.mark.slow), *NAMES[2:]])
 def test_the_oracle_is_best_and_its_program_is_not_shown(name: str) -> None:
     make = partial(pettingllms_envs.make, name, **QUICK)
     report = check(make, seeds=range(4), only=["oracle", "rewards", "snapshots", "no solution shown"])

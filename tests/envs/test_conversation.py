@@ -174,7 +174,7 @@ def test_a_prompt_that_no_model_can_be_shown_is_refused(prompt: Any, message: st
 @pytest.mark.parametrize(
     ("settings", "only"),
     [
-        ({"roles": THREE, "grader": "exact"}, tuple(testing.CHECKS)),
+        pytest.param({"roles": THREE, "grader": "exact"}, tuple(testing.CHECKS), marks=pytest.mark.slow),
         ({"roles": THREE, "role_tools": [ECHO], "tool_calls": "native"}, ("pettingzoo", "tools", "forged prompts")),
     ],
 )

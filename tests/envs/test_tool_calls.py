@@ -439,7 +439,8 @@ def test_tools_are_made_by_name_and_survive_a_file() -> None:
     assert again.workflow.identity == env.workflow.identity == (("planner", "python", "sympy"),)
 
 
-@pytest.mark.parametrize("style", ["text", pytest.param("native", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("style", ["text", "native"])
 def test_an_environment_whose_roles_have_tools_passes_every_check(style: str) -> None:
     report = check(lambda: with_tools(style), seeds=range(2))
     assert report.ok, str(report)

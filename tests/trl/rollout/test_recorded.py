@@ -25,7 +25,7 @@ def test_rollouts_of_known_environments_are_those_recorded() -> None:
 
 
 @pytest.mark.parametrize(
-    "first", [pytest.param(first, marks=pytest.mark.slow if first >= 80 else ()) for first in range(0, NUM_RANDOM, 20)]
+    "first", [pytest.param(first, marks=pytest.mark.slow if first >= 40 else ()) for first in range(0, NUM_RANDOM, 20)]
 )
 def test_rollouts_of_random_environments_are_those_recorded(first: int) -> None:
     numbers = range(first, first + 20)

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from datasets import Dataset
 
@@ -41,6 +42,7 @@ def trained(model: str, env: Any, path: Path, **policies: Any) -> Team:
     return trainer
 
 
+@pytest.mark.slow
 def test_a_designed_team_in_which_all_is_fixed_is_trained_as_the_same_turn_workflow(
     model_path: str, tmp_path: Path
 ) -> None:

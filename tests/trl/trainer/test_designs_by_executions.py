@@ -71,6 +71,7 @@ def test_a_designer_is_paid_the_mean_of_its_executions_and_members_are_trained_i
     }
 
 
+@pytest.mark.slow
 def test_members_whose_turn_it_is_learn_from_as_many_designs_of_a_designer_that_does_not(
     model: str, tmp_path: Path
 ) -> None:
@@ -82,6 +83,7 @@ def test_members_whose_turn_it_is_learn_from_as_many_designs_of_a_designer_that_
         assert {name for name in ("member", "designer") if f"policy/{name}/grad_norm" in log} == {learner}
 
 
+@pytest.mark.slow
 def test_in_a_tree_all_members_candidates_answer_one_prompt(model: str, tmp_path: Path) -> None:
     run = trained(model, tmp_path, branch_at=None, continuation_group="decision", num_generations=2)
     (log,) = [each for each in run.state.log_history if "loss" in each]

@@ -120,6 +120,9 @@ SLOW = {
     *(f"vespo_{name}" for name in ("k_pos", "lambda_pos", "k_neg")),
     *("steps_per_generation=6", "sapo_temperature_neg", "epsilon", "use_adaptive_entropy-above"),
     *("use_adaptive_entropy-crossing", "top_entropy_quantile", "mask_truncated_completions-grpo", "top_k", "min_p"),
+    *("steps_per_generation=4", "scale_rewards-none", "sapo_temperature_pos", "vespo_lambda_neg", "temperature"),
+    *("use_adaptive_entropy-below", "max_completion_length", "model_init_kwargs", "num_generations", "luspo-token"),
+    *("epsilon_high-cispo", "mask_truncated_completions", "sync_ref_model", "sapo-stale", "luspo-stale", "bnpo-stale"),
     *("repetition_penalty", "top_p", "shuffle_dataset", "pad_to_multiple_of", "generation_batch_size"),
     *("ref_model_mixup_alpha", "use_bias_correction_kl-sequence", "num_iterations", "beta", "entropy_coef"),
 }

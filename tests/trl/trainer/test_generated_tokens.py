@@ -16,6 +16,7 @@ def generated(trainer: Mortal) -> list[int]:
     ]
 
 
+@pytest.mark.slow
 def test_training_ends_with_the_step_that_generates_the_last_token_and_resumes_to_the_same_end(
     model_path: str, tmp_path: Path
 ) -> None:

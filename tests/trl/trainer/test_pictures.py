@@ -378,7 +378,9 @@ def test_texts_alone_are_read_once_by_a_model_with_vision(tmp_path: Path) -> Non
 # ---- Checkpoints and the log of rollouts ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "family", [pytest.param(name, marks=pytest.mark.slow if name == "gemma" else ()) for name in FAMILIES]
+)
 def test_a_run_resumed_inside_a_generation_has_its_pictures_and_the_same_weights(family: str, tmp_path: Path) -> None:
     options = {"save_strategy": "steps", "save_steps": 1, "steps_per_generation": 2, "max_steps": 2}
     whole = trainer_of(tmp_path / "whole", family, **options)

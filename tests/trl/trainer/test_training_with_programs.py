@@ -65,7 +65,13 @@ class Keeps(KeepsRollouts, MultiAgentGRPOTrainer):
     pass
 
 
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize(
+    "way",
+    [
+        pytest.param(way, id=name, marks=() if name.endswith("team") else pytest.mark.slow)
+        for name, way in WAYS.items()
+    ],
+)
 def test_a_step_is_taken_on_every_role_with_its_own_parts(way: Played, roomy_path: str, tmp_path: Path) -> None:
     trainer = Keeps(
         roomy_path,

@@ -346,10 +346,7 @@ def of_team(trainer_class: type[MultiAgentGRPOTrainer], model: str, path: Path, 
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=() if name in ("lora", "conversation", "parallel", "filters") else pytest.mark.slow)
-        for name in TEAMS
-    ],
+    [pytest.param(name, marks=() if name in ("lora", "conversation") else pytest.mark.slow) for name in TEAMS],
 )
 def test_teams_have_the_gradients_of_rows_read_one_by_one(name: str, model_path: str, tmp_path: Path) -> None:
     runs = [of_team(each, model_path, tmp_path, **TEAMS[name]) for each in (MultiAgentGRPOTrainer, RowByRow)]
