@@ -12,8 +12,9 @@ PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c const
 
 # Of the tests alone, whose models are so small that two threads only wait for each other.
 OMP_NUM_THREADS ?= 1
-# Each worker imports torch (0.6 GB, and 20 s of CPU). `make test WORKERS=0` runs in one process, for a debugger, say.
-WORKERS ?= auto
+# One more than there are cores, as many tests wait for a process; each imports torch (0.6 GB, and 20 s of CPU).
+# `make test WORKERS=0` runs in one process, for a debugger, say.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(len(getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count()))(0)) + 1)')
 # A worker that has nothing left takes tests from another: files are long and short.
 IN_WORKERS = -n $(WORKERS) --maxprocesses 4 --dist worksteal
 # Nothing here needs the Hub; this makes sure of it, and turns TRL's telemetry off.
@@ -29,7 +30,7 @@ help: ## show this list
 quickstart: $(INSTALLED) ## train a team of three agents on this machine, no GPU and no network
 	@$(BIN)/python examples/quickstart/quickstart.py $(ARGS)
 
-test: $(INSTALLED) ## run the tests, on all cores up to four (WORKERS=0: in one process)
+test: $(INSTALLED) ## run the tests, in at most four processes (WORKERS=0: in one)
 	@OMP_NUM_THREADS=$(OMP_NUM_THREADS) $(BIN)/python -m pytest $(IN_WORKERS) $(ARGS)
 
 # Files are dealt to shards by a hash of their paths, so that what a file prepares for all its tests is prepared once.
