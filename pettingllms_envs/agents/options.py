@@ -18,7 +18,7 @@ class Option(NamedTuple):
         kind: The type of its value: `str`, `int`, `float`, `list` (of texts, given several times) or `dict` (JSON).
         group: Where `--help` shows it.
         default: Of a run, where neither the command nor a suite gives it.
-        least: The smallest valid number.
+        minimum: The smallest valid number.
     """
 
     name: str
@@ -27,7 +27,7 @@ class Option(NamedTuple):
     metavar: str
     help: str
     default: int | None = None
-    least: int | None = None
+    minimum: int | None = None
 
     @property
     def flag(self) -> str:
@@ -58,13 +58,13 @@ OF_RUNS = (
     Option("workflow", str, "problems", "W", "short for --set workflow=W"),
     Option("split", str, "problems", "S", "split of the problems (test)"),
     Option("level", int, "problems", "L", "short for --option level=L"),
-    Option("limit", int, "problems", "N", "at most N problems (all, where their number is known)", least=1),
-    Option("samples", int, "problems", "K", "episodes on each problem (1)", default=1, least=1),
+    Option("limit", int, "problems", "N", "at most N problems (all, where their number is known)", minimum=1),
+    Option("samples", int, "problems", "K", "episodes on each problem (1)", default=1, minimum=1),
     Option("seed", int, "problems", "N", "random seed of all replies (0)", default=0),
-    Option("concurrency", int, "running", "N", "concurrent episodes (32 with a model, else 1)", least=1),
-    Option("episode_tokens", int, "problems", "N", "end an episode after N tokens", least=1),
-    Option("generated_tokens", int, "problems", "N", "end an episode when more are generated", least=1),
-    Option("max_steps", int, "problems", "N", "truncate an episode there (1000)", default=1000, least=1),
+    Option("concurrency", int, "running", "N", "concurrent episodes (32 with a model, else 1)", minimum=1),
+    Option("episode_tokens", int, "problems", "N", "end an episode after N tokens", minimum=1),
+    Option("generated_tokens", int, "problems", "N", "end an episode when more are generated", minimum=1),
+    Option("max_steps", int, "problems", "N", "truncate an episode there (1000)", default=1000, minimum=1),
 )
 
 SERVER = ("base_url", "key_env", "timeout", "patience")
@@ -72,7 +72,7 @@ SERVER = ("base_url", "key_env", "timeout", "patience")
 NUMBERS = {each.name: each.kind for each in OF_MODELS if each.kind in (int, float)}
 NUMBERS |= {"min_p": float, "repetition_penalty": float}  # of a specification alone
 DEFAULTS = {each.name: each.default for each in OF_RUNS if each.default is not None}
-LEAST = {each.name: each.least for each in OF_RUNS if each.least is not None}
+MINIMA = {each.name: each.minimum for each in OF_RUNS if each.minimum is not None}
 
 
 def add_flags(group: Any, options: Iterable[Option]) -> None:

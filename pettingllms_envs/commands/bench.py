@@ -22,7 +22,7 @@ from typing import Any
 
 from rich.console import Console
 
-from pettingllms_envs.agents.options import LEAST
+from pettingllms_envs.agents.options import MINIMA
 from pettingllms_envs.commands import add_settings, refuse, runs, say, suite, user_errors
 from pettingllms_envs.episodes.files import read
 from pettingllms_envs.evaluation.bench import label_of
@@ -60,7 +60,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     """Play the missing episodes of a run, or of a suite's, and show the numbers."""
-    runs.check_at_least(args, **LEAST)
+    runs.check_at_least(args, **MINIMA)
     suite.check_name(args.envs[0])
     several = len(args.envs) > 1 or len(args.models) > 1 or suite.is_suite(args.envs[0])
     choosing = [args.split, args.level, args.limit, *args.reset_options]

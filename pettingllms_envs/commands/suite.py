@@ -16,7 +16,7 @@ from typing import Any
 from rich.console import Console
 
 import pettingllms_envs
-from pettingllms_envs.agents.options import DEFAULTS, LEAST
+from pettingllms_envs.agents.options import DEFAULTS, MINIMA
 from pettingllms_envs.commands import INTERRUPTED, Refused, counted, refuse, say, user_errors
 from pettingllms_envs.commands.leaderboard import read_board, show
 from pettingllms_envs.commands.runs import about_problems, asked, check_at_least, default_output, watched
@@ -240,7 +240,7 @@ def _planned(console: Console, cells: Sequence[Cell], root: Path) -> tuple[list[
     for cell in cells:
         args = cell.args
         try:
-            check_at_least(args, **LEAST)
+            check_at_least(args, **MINIMA)
             bench, env = asked(args)
             with user_errors():
                 path = default_output(bench.config, label_of(bench, env), root=root)

@@ -1,4 +1,4 @@
-"""The tool `query`: one query on a database that a role may look at, and its first rows. It changes nothing.
+"""Queries in replies, and the tool `query`: one on a database that a role may look at, and its first rows.
 
 tool = QueryTool(suite)                             # the shown database of a suite
 tool = QueryTool(suite, tables, schema, rows=8)     # a database that is given
@@ -7,14 +7,40 @@ tool("select name from vessel").text
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pettingllms_envs.core import ToolResult, ToolSpec
+from pettingllms_envs.core import ToolResult, ToolSpec, Unreadable
+from pettingllms_envs.replies.fences import fenced_blocks
 
 
 if TYPE_CHECKING:
     from pettingllms_envs.graders.queries import Graded
+
+
+_SPACE = re.compile(r"(?>\s+|;|--[^\n]*|/\*.*?\*/)*+", re.S)
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
+
+
+def query_of(reply: str, most: int) -> str | Unreadable | None:
+    """The text of the one block of SQL in a reply, at most `most` characters; None where there is no block."""
+    blocks = fenced_blocks(reply, {"sql": "SQL", "sqlite": "SQL"})
+    if isinstance(blocks, Unreadable):
+        return blocks
+    if not blocks:
+        return None
+    if len(blocks) > 1:
+        return Unreadable(f"it has {len(blocks)} blocks of SQL, and one is expected")
+    query = blocks[0][1].strip()
+    if len(query) > most:
+        return Unreadable(f"its query is longer than {most} characters")
+    if _NO_TEXT.search(query):
+        return Unreadable("its query has a character that no query has")
+    begin = _SPACE.match(query)
+    rest = query[begin.end() :] if begin else query
+    is_empty = not rest or rest.startswith("/*")  # of a comment that has no end
+    return Unreadable("its query is empty") if is_empty else query
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +84,7 @@ class QueryTool:
 
     def __call__(self, request: str) -> ToolResult:
         """The names of the columns and the first rows, a line each; why there are none."""
-        if any(character == "\0" or "\ud800" <= character <= "\udfff" for character in request):
+        if _NO_TEXT.search(request):
             return ToolResult("", "it has a character that no query has")
         found = self.ask(request)
         if found.reason:

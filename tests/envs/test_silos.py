@@ -81,9 +81,11 @@ def test_a_fact_is_found_by_a_row_of_its_table_and_not_by_the_name_alone() -> No
         (fence("select 1", "sql"), "say", "it has a block of SQL"),
         ("Search: Zulo", "search", "it has no block of SQL"),
         (fence("select 1", "sql") * 1 + "\n" + fence("select 2", "sql"), "search", "it has 2 blocks of SQL"),
-        (fence("select '\0'", "sql"), "search", "or has one that no query has"),
-        (fence("select '\ud800'", "sql"), "search", "or has one that no query has"),
+        (fence("select '\0'", "sql"), "search", "has a character that no query has"),
+        (fence("select '\ud800'", "sql"), "search", "has a character that no query has"),
         (fence("x" * 1001, "sql"), "search", "longer than 1000 characters"),
+        (fence("-- no query", "sql"), "search", "its query is empty"),
+        (fence("/* no query", "sql"), "search", "its query is empty"),
         ("```sql\nselect 1", "search", "has no end"),
     ],
 )

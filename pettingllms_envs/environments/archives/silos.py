@@ -13,7 +13,6 @@ Source: our own.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -27,12 +26,11 @@ from pettingllms_envs.environments.archives.rules import SEARCH, Archives, Archi
 from pettingllms_envs.environments.archives.world import ARCHIVES, RELATIONS, STEPS, Passage, archive_of
 from pettingllms_envs.graders.queries import Graded, Suite
 from pettingllms_envs.quoting import quote_block
-from pettingllms_envs.replies.fences import fence, fenced_blocks
-from pettingllms_envs.tools.queries import QueryTool
+from pettingllms_envs.replies.fences import fence
+from pettingllms_envs.tools.queries import QueryTool, query_of
 
 
 MOST_ROWS, MOST_COLUMNS, MOST_QUERY = 8, 2, 1_000
-_NO_TEXT = re.compile("[\0\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,22 +85,12 @@ class Silos(Archives):
 
     def parse(self, reply: str) -> ArchivesMove | Unreadable:
         """The query in the one block of SQL; without a block the words after `Say:` or `Answer:` in the last line."""
-        blocks = fenced_blocks(reply, {"sql": "SQL", "sqlite": "SQL"})
-        if isinstance(blocks, Unreadable):
-            return blocks
-        if not blocks:
-            move = super(Silos, self).parse(reply)
-            return (
-                Unreadable("it has no block of SQL")
-                if isinstance(move, ArchivesMove) and move.kind == SEARCH
-                else move
-            )
-        query = blocks[0][1].strip()
-        if len(blocks) > 1:
-            return Unreadable(f"it has {len(blocks)} blocks of SQL, and one is expected")
-        if not query or len(query) > MOST_QUERY or _NO_TEXT.search(query):
-            return Unreadable(f"its query is empty, longer than {MOST_QUERY} characters, or has one that no query has")
-        return ArchivesMove(SEARCH, query)
+        query = query_of(reply, MOST_QUERY)
+        if query is not None:
+            return query if isinstance(query, Unreadable) else ArchivesMove(SEARCH, query)
+        move = super(Silos, self).parse(reply)
+        is_search = isinstance(move, ArchivesMove) and move.kind == SEARCH
+        return Unreadable("it has no block of SQL") if is_search else move
 
     def read(self, reply: str, kind: str) -> tuple[ArchivesMove | None, str]:
         """The move of a kind in a reply, or None and why there is none."""

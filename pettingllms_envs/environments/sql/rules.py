@@ -23,7 +23,6 @@ Source: our own. Why one database is too few: Zhong, Yu and Klein 2020 (arXiv:20
 from __future__ import annotations
 
 import logging
-import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -43,15 +42,13 @@ from pettingllms_envs.graders.inside.queries import MOST_QUERY
 from pettingllms_envs.graders.queries import Golden, Graded, Suite, golden_of, grade
 from pettingllms_envs.instances import seeded
 from pettingllms_envs.quoting import quote_block, quote_headings
-from pettingllms_envs.replies.fences import fence, fenced_blocks
+from pettingllms_envs.replies.fences import fence
 from pettingllms_envs.tasks.data import DataTask
+from pettingllms_envs.tools.queries import query_of
 
 
 EXAMPLES = 3
 OWN = "sql"
-
-_SPACE = re.compile(r"(?>\s+|;|--[^\n]*|/\*.*?\*/)*+", re.S)
-_NO_TEXT = re.compile("[\0\ud800-\udfff]")
 
 logger = logging.getLogger(__name__)
 
@@ -156,17 +153,8 @@ class Sql(DataTask[SqlState]):
 
     def parse(self, reply: str) -> str | Unreadable:
         """The text of the one block of SQL."""
-        blocks = fenced_blocks(reply, {"sql": "SQL", "sqlite": "SQL"})
-        if isinstance(blocks, Unreadable):
-            return blocks
-        if len(blocks) != 1:
-            return Unreadable(f"it has {len(blocks) or 'no'} blocks of SQL, and one is expected")
-        query = blocks[0][1].strip()
-        if len(query) > MOST_QUERY:
-            return Unreadable(f"its query is longer than {MOST_QUERY} characters")
-        if _NO_TEXT.search(query):
-            return Unreadable("its query has a character that no query has")
-        return query if not _is_empty(query) else Unreadable("its query is empty")
+        query = query_of(reply, MOST_QUERY)
+        return Unreadable("it has no blocks of SQL, and one is expected") if query is None else query
 
     def apply(self, state: SqlState, move: str) -> SqlState:
         """The query in place of the one before, graded; `SandboxFailed` if the sandbox failed, twice."""
@@ -253,13 +241,6 @@ def _own(seed: int, split: str, level: int | None) -> QueryProblem:
     named = {"source": OWN, "id": f"{family.name} {name(drawn.text)}", "subject": family.name, "database": family.name}
     asked = {"statement": drawn.text, "level": drawn.level, "golden": drawn.query, "ordered": drawn.ordered}
     return QueryProblem(**named, **asked)  # type: ignore[arg-type]
-
-
-def _is_empty(query: str) -> bool:
-    """Whether there is nothing but comments."""
-    found = _SPACE.match(query)
-    rest = query[found.end() :] if found else query
-    return not rest or rest.startswith("/*")  # of a comment that has no end
 
 
 def _examples(suite: Suite) -> str:

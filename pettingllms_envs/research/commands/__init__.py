@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from pettingllms_envs.agents.options import LEAST
+from pettingllms_envs.agents.options import MINIMA
 from pettingllms_envs.commands import add_environment, refuse
 from pettingllms_envs.commands.runs import add_agents, add_problems, add_running, check_at_least, one_cell
 
@@ -18,7 +18,7 @@ def add_team(parser: argparse.ArgumentParser) -> None:
 
 def one_team(args: argparse.Namespace, **least: int) -> argparse.Namespace:
     """The arguments of a run of one team, with defaults for what was not given; `least` are values of options."""
-    check_at_least(args, **LEAST, **least)
+    check_at_least(args, **MINIMA, **least)
     if len(args.models) > 1:
         refuse(f"--model was given {len(args.models)} times; expected one team. Ask about each by itself.")
     return argparse.Namespace(**vars(one_cell(args, args.env)), row=None)
