@@ -178,7 +178,7 @@ ALLOWED_IMPORTS = {
         "pettingllms_envs.sandbox",
     },
     # Runs in the sandbox's processes, where this package cannot be imported.
-    "graders/inside/*.py": {"latex2sympy2_extended", "math_verify", "sympy"},
+    "graders/inside/*.py": {"latex2sympy2_extended", "math_verify", "pyosys", "sympy"},
     # What is in sandbox/inside runs where this package cannot be imported: see tests/sandbox/test_sandbox.py.
     "sandbox/*.py": {
         CORE,
