@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pettingllms_envs.caching import Memo
-from pettingllms_envs.installing import install_command
 from pettingllms_envs.sandbox import Limits, Sandbox, SandboxFailed, Verdict
 from pettingllms_envs.sandbox.sandbox import num_cores
 from pettingllms_envs.sandbox.values import ENDINGS, ProgramResult
@@ -121,9 +120,8 @@ def simulate(designs: Sequence[str], cycles: Sequence[Mapping[str, int]], *, clo
 
     Without a clock each cycle is a case of its own. Returns a list of dictionaries for each design.
     """
-    first = [{RESET: 1}] if clocked else []
-    found = _asked("simulate", designs, number=len(designs), cycles=[*first, *cycles], clocked=clocked)
-    return [each[len(first) :] for each in found or [[{}] * (len(first) + len(cycles))] * len(designs)]
+    found = _asked("simulate", designs, number=len(designs), cycles=cycles, clocked=clocked)
+    return found or [[{}] * len(cycles)] * len(designs)
 
 
 def ports(design: str) -> tuple[Port, ...]:
@@ -173,20 +171,5 @@ def _verdict(result: ProgramResult) -> Proved:
 
 @cache
 def _sandbox() -> Sandbox:
-    if not is_installed():
-        raise ImportError(missing())
     slots = min(MOST_SLOTS, num_cores())
     return Sandbox(imports=("pyosys",), resident=_RESIDENT.read_text(encoding="utf-8"), num_slots=slots)
-
-
-@cache
-def is_installed() -> bool:
-    """Whether the tool is there."""
-    import importlib.util
-
-    return importlib.util.find_spec("pyosys") is not None
-
-
-def missing() -> str:
-    """What to do if it is not."""
-    return f"pyosys is not installed; expected it for designs in Verilog. Run {install_command('verilog')}."

@@ -40,6 +40,7 @@ RECORDINGS = (
     *itertools.product(("hidden_bench_v0",), ("team", "cut", "full")),
     ("silos_v0", "team"),
     *itertools.product(("sql_v0",), ("explorer_writer", "linker_writer", "writer_checker", "single")),
+    *itertools.product(("verilog_v0",), ("designer_tester", "architect_implementer", "single")),
 )
 
 

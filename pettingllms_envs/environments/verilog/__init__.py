@@ -1,5 +1,5 @@
-"""Designs in Verilog. Read `rules`, then our own designs, `families`, and the workflows, `designers`.
+"""Designs in Verilog. Read `rules`, then what a design is, `designs`, and the workflows, `designers`.
 
-`vectors` are a tester's lines, `mutants` the wrong designs that they should tell, and `folders` the readers of data
-sets.
+Our own designs: `families`, with `combinational` and `sequential`. A tester's lines are `vectors`, and `mutants` the
+wrong designs that they should tell. Data sets: `folders`.
 """

@@ -1,4 +1,4 @@
-"""Wrong designs: the golden one with one operator, constant or name changed, and proved to differ from it."""
+"""Wrong designs: a golden form with one operator, constant or condition changed, proved to differ from it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pettingllms_envs.environments.verilog.designs import Design
 from pettingllms_envs.graders.designs import DIFFERENT, prove
 
 
-NUM_MUTANTS, MOST_TRIED = 6, 24
+NUM_MUTANTS, MOST_TRIED = 6, 12
 _TOKEN = re.compile(r"(?P<number>\b\d+'d\d+)|(?P<operator><=|[<>=!]=|<<|>>|[&|^+<>?~-])|(?P<gate>\bif \(\w+\) )")
 _OTHER = {
     "&": "|",
@@ -34,7 +34,11 @@ def mutants(source: str) -> list[str]:
     """A design with one token changed, each way once, in an order that mixes the places; some are no design."""
     begin = source.index(";") + 1
     found = [source[:at] + other + source[end:] for at, end, other in _changes(source) if at >= begin]
-    return sorted(found, key=lambda each: hashlib.sha256(each.encode()).digest())
+    return sorted(found, key=_digest)
+
+
+def _digest(source: str) -> bytes:
+    return hashlib.sha256(source.encode()).digest()
 
 
 def _changes(source: str) -> Iterator[tuple[int, int, str]]:
@@ -52,9 +56,10 @@ def _changes(source: str) -> Iterator[tuple[int, int, str]]:
 
 @lru_cache(maxsize=2048)
 def wrong_designs(design: Design) -> tuple[str, ...]:
-    """Up to six mutants of the golden design that are proved to differ; those that are equal are left out."""
+    """Up to six mutants of the golden forms that are proved to differ; those that are equal are left out."""
+    tried = [each for form in (design.golden, design.other) if form for each in mutants(form)[:MOST_TRIED]]
     found: list[str] = []
-    for mutant in mutants(design.golden)[:MOST_TRIED]:
+    for mutant in sorted(tried, key=_digest):
         if prove(design.golden, mutant, clocked=design.clocked).verdict == DIFFERENT:
             found.append(mutant)
             if len(found) == NUM_MUTANTS:

@@ -17,6 +17,7 @@ Source: our own. That test benches are read and imitated: docs/verilog.md.
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -47,12 +48,11 @@ from pettingllms_envs.graders.designs import (
     TOP,
     Proved,
     counterexample,
-    is_installed,
-    missing,
     modules,
     prove,
     simulate,
 )
+from pettingllms_envs.installing import install_command
 from pettingllms_envs.instances import seeded
 from pettingllms_envs.quoting import quote_block, quote_headings
 from pettingllms_envs.replies.fences import fence, fenced_blocks
@@ -105,8 +105,9 @@ class Verilog(OpenTask[VerilogState]):
     )
 
     def __post_init__(self) -> None:
-        if not is_installed():
-            raise ImportError(missing())
+        if importlib.util.find_spec("pyosys") is None:
+            words = "pyosys is not installed; expected it for designs in Verilog."
+            raise ImportError(f"{words} Run {install_command('verilog')}.")
         if self.data is not None and not Path(self.data).expanduser().is_dir():
             raise ValueError(
                 f"data is {self.data!r}; expected a folder with the files of VerilogEval or RTLLM. Unpack them there."
