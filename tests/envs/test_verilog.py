@@ -38,7 +38,7 @@ from pettingllms_envs.replies.fences import fence
 from pettingllms_envs.sandbox import ProgramResult, Verdict
 from pettingllms_envs.testing import CHECKS, check
 from verilog_attacks import ATTACKS, COUNTS, SLOW, SUM, Attack
-from verilog_rewritings import rewritings
+from verilog_rewritings import redundant, rewritings
 
 
 PORTS = (Port("a", 4, True), Port("b", 4, True), Port("y", 4, False))
@@ -395,6 +395,14 @@ def test_four_rewritings_of_63_designs_are_proved_equal() -> None:
     print(f"{len(found)} rewritings, {len(unproved)} not proved: {unproved}")
     assert len(found) == 252
     assert unproved == []
+
+
+@pytest.mark.slow
+def test_most_designs_that_hold_their_state_twice_are_proved_equal_and_none_to_differ() -> None:
+    found = [prove(each.golden, redundant(each), clocked=each.clocked).verdict for each in some_designs(9)]
+    print({verdict: found.count(verdict) for verdict in found})
+    assert found.count(EQUAL) >= 0.9 * len(found)
+    assert {*found} <= {EQUAL, NOT_PROVED}
 
 
 @pytest.mark.slow

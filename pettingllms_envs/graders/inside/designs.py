@@ -27,7 +27,7 @@ _DRIVERS = "it has a loop, or a net that nothing or several things drive"
 _FREE = "setundef -undriven -anyseq"  # what nothing drives, and x and z, may be anything, and so differ from all else
 _FLAT = (
     (f"hierarchy -check -top {TOP}", _UNKNOWN),
-    ("proc -noopt", "it has a block that is no circuit"),
+    ("proc -norom -noopt", "it has a block that is no circuit"),
     ("flatten", _UNKNOWN),
     ("check -assert", _DRIVERS),
     (_FREE, READ),
