@@ -30,7 +30,7 @@ from pettingllms_envs.sandbox.values import ENDINGS, ProgramResult
 TOP, CLOCK, RESET = "TopModule", "clk", "rst"
 EQUAL, DIFFERENT, REFUSED, NOT_PROVED = "equal", "different", "refused", "not proved"
 LIMITS = Limits(cpu=3.0, memory=1 << 30, output=1 << 20)
-GOLDEN_LIMITS = Limits(cpu=1.0, memory=1 << 30, output=1 << 20)
+GOLDEN_LIMITS = Limits(cpu=30.0, total=30.0, memory=1 << 30, output=1 << 20)
 MOST_SLOTS, MOST_DESIGN = 4, 20_000
 
 _RESIDENT = Path(__file__).parent / "inside" / "designs.py"

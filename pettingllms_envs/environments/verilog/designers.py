@@ -189,7 +189,7 @@ def _report(lines: Lines, outputs: Sequence[Values]) -> str:
             continue
         gives = " ".join(f"{name}={'x' if found.get(name) is None else found[name]}" for name, _ in vector.outputs)
         told.append(f"{vector}: {'as it is' if vector.agrees(found) else f'the design gives {gives}'}")
-    return f"The tester's last vectors, and the last design that could be read:\n{quote_block(chr(10).join(told))}"
+    return f"The tester's last vectors, and the last design that could be read:\n{fence(chr(10).join(told))}"
 
 
 @function_workflow(

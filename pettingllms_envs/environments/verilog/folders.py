@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from pettingllms_envs.environments.verilog.designs import Design
-from pettingllms_envs.graders.designs import GOLDEN_LIMITS, TOP, bare, modules, ports, prove
+from pettingllms_envs.graders.designs import TOP, bare, modules, ports, prove
 
 
 logger = logging.getLogger(__name__)
@@ -66,5 +66,5 @@ def _read(text: Path, golden: Path) -> tuple[Design, str]:
     if tops[0] != TOP:
         asked, source = old.sub(TOP, asked), old.sub(TOP, source)
     design = Design("", asked, ports(source), source, "", name)
-    proved = prove(source, source + "\n", clocked=design.clocked, limits=GOLDEN_LIMITS)
+    proved = prove(source, source + "\n", clocked=design.clocked)
     return design, "" if proved.equal else proved.reason or f"it is {proved.verdict} from itself"
