@@ -34,7 +34,7 @@ from pettingllms_envs.environments.verilog.vectors import (
     read_vectors,
     write_vectors,
 )
-from pettingllms_envs.graders.designs import REFUSED, TOP
+from pettingllms_envs.graders.designs import REFUSED, TOP, renamed
 from pettingllms_envs.quoting import quote_block
 from pettingllms_envs.replies.fences import fence
 from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
@@ -264,7 +264,7 @@ def _plan(game: Game) -> str:
 
 def _block(game: Game, name: str) -> str:
     """The golden design as a block."""
-    return str(game.task.write(re.sub(rf"\b{TOP}\b", name, game.state.problem.golden)))
+    return str(game.task.write(renamed(game.state.problem.golden, TOP, name)))
 
 
 WORKFLOWS = (DesignerTester, ArchitectImplementer, SingleDesigner)
