@@ -37,7 +37,7 @@ from pettingllms_envs.graders.designs import (
     simulate,
 )
 from pettingllms_envs.replies.fences import fence
-from pettingllms_envs.sandbox import ProgramResult, Verdict
+from pettingllms_envs.sandbox import MOST_WAITED, ProgramResult, Verdict
 from pettingllms_envs.testing import CHECKS, check
 from verilog_attacks import ATTACKS, COUNTS, COUNTS_HEADER, SLOW, SUM, Attack
 from verilog_rewritings import redundant, rewritings
@@ -103,7 +103,7 @@ def test_an_attack_is_not_equal_and_refused_in_fixed_words(attack: Attack) -> No
 def test_each_attack_is_not_equal_and_ends_in_time(attack: Attack) -> None:
     begin = time.perf_counter()
     found = judged(attack)
-    assert time.perf_counter() - begin < 4 * LIMITS.cpu + 1
+    assert time.perf_counter() - begin < 4 * LIMITS.cpu + 1 + MOST_WAITED  # for a core, which others have
     assert found.verdict == attack.verdict
     assert attack.verdict != EQUAL
     assert attack.name in SLOW or found.reason == attack.reason
