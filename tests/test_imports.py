@@ -154,6 +154,10 @@ ALLOWED_IMPORTS = {
         "pettingllms_envs.page",
         "pettingllms_envs.tools",
         "pettingllms_envs.teams",  # how a designer's reply is read
+        "PIL",
+        "pettingllms_envs.printable",
+        "pettingllms_envs.rendering",
+        "pettingllms_envs.replies",
     },
     # Plain rows in, findings out: the trainer runs these checks, too. Parquet's library is an extra.
     "audit/*.py": {"pyarrow", "pettingllms_envs.audit", "pettingllms_envs.installing"}
