@@ -36,13 +36,16 @@ LAPTOP: dict[str, Any] = {
     "disable_tqdm": False,
 }
 """Of every trainer here: a small model on a CPU, with a progress bar and nothing else."""
+VALIDATION = "validation"
+"""The name of the instances on which a team is evaluated while it trains; those of the end are others."""
 REINFORCEMENT: dict[str, Any] = {
     **LAPTOP,
-    "lr_scheduler_type": "constant_with_warmup",
     "warmup_steps": 5,
     "logging_steps": 1,
 }
 """Of every `MultiAgentGRPOTrainer` here."""
+STEADY = {"lr_scheduler_type": "constant_with_warmup"}
+"""Of those whose last step is not known before."""
 
 
 def demonstration(system: str, prompt: str, reply: str) -> Demonstration:
@@ -108,6 +111,15 @@ class Progress(ProgressCallback):
             super().on_step_end(args, state, control, **kwargs)
         elif self.training_bar is not None:
             self.training_bar.update(self.counter.total - self.training_bar.n)
+
+    def on_prediction_step(self, *args: Any, **kwargs: Any) -> None:
+        """No bar of its own for an evaluation."""
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: dict[str, Any], **kwargs: Any) -> None:
+        share = metrics.get(f"eval_{VALIDATION}_outcome/success")
+        if self.training_bar is not None and share is not None:
+            number = metrics[f"eval_{VALIDATION}_rollout/instances"]
+            self.training_bar.write(f"step {state.global_step}: {share:.0%} of {number:.0f} other instances")
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
         if self.training_bar is not None and logs and "outcome/success" in logs:

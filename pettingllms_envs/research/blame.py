@@ -22,7 +22,7 @@ from pettingllms_envs.episodes.episode import Instance
 from pettingllms_envs.episodes.figures import mean_by_problem
 from pettingllms_envs.episodes.files import Row, place, problem
 from pettingllms_envs.episodes.recorded import Recorded
-from pettingllms_envs.evaluation.statistics import studentized_bootstrap
+from pettingllms_envs.evaluation.statistics import studentized_bootstrap, wilson
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +65,15 @@ class CallsAnew:
     def effects(self, continuations: Sequence[Row]) -> dict[str, Any]:
         """The effect of each call, 0 in an episode without it, with a 95% interval by problems, or episodes of one.
 
+        Where no answer changed the outcome the bootstrap would be the point 0, so that the upper end is at least
+        Wilson's of 0 in twice as many trials (each call was answered twice more at least), in units of the squared
+        range of the returns.
+
         Returns:
-            `episodes`, the number of those whose calls have two continuations each; and `calls`, none if that is below
-            2, the largest effect first: `agent`, `call` from 1, `episodes` that have it, `mean`, `low`, `high`, and
-            `share` of the sum of all effects, or None if that is not above 0.
+            `episodes`, the number of those whose calls have two continuations each; `varied`, whether any return
+            differs from another, without which nothing can be found; and `calls`, none if `episodes` is below 2, the
+            largest effect first: `agent`, `call` from 1, `episodes` that have it, `mean`, `low`, `high`, and `share`
+            of the sum of all effects, or None if that is not above 0.
         """
         played: dict[tuple[int, int, int], list[Mapping[str, float]]] = {}
         for row in continuations:
@@ -77,25 +82,30 @@ class CallsAnew:
                 played.setdefault((row["instance"]["index"], sample, call), []).append(row["returns"])
         found: dict[tuple[str, int], dict[tuple[int, int], float]] = {}
         used = []
+        seen: list[Mapping[str, float]] = []
         for row in self.rows:
             returns = [played.get((*place(row), call), []) for call in range(len(row["steps"]))]
             if all(len(each) > 1 for each in returns):
                 used.append(row)
+                seen += [row["returns"], *(own for each in returns for own in each)]
                 number = Counter[str]()
                 for step, effect in zip(row["steps"], squares(returns, row["returns"]), strict=True):
                     number[step["agent"]] += 1
                     found.setdefault((step["agent"], number[step["agent"]]), {})[place(row)] = effect
+        ranges = [np.ptp([own.get(agent, 0.0) for own in seen]) for agent in (used[0]["returns"] if used else ())]
+        scale = float(np.mean(np.square(ranges))) if ranges else 0.0
         calls: list[dict[str, Any]] = []
         for (agent, call), own in found.items() if len(used) > 1 else ():
             of_rows = [(problem(row), own.get(place(row), 0.0)) for row in used]
             of_problems = mean_by_problem(of_rows)
             each = of_problems if len(of_problems) > 1 else [effect for _, effect in of_rows]
             low, high = studentized_bootstrap(each)
+            high = max(high, wilson(0, 2 * len(each))[1] * scale)
             mean = sum(each) / len(each)
             calls.append({"agent": agent, "call": call, "episodes": len(own), "mean": mean, "low": low, "high": high})
         total = sum(each["mean"] for each in calls)
         calls = [{**each, "share": each["mean"] / total if total > 0 else None} for each in calls]
-        return {"episodes": len(used), "calls": sorted(calls, key=lambda each: -each["mean"])}
+        return {"episodes": len(used), "varied": scale > 0, "calls": sorted(calls, key=lambda each: -each["mean"])}
 
 
 def squares(continuations: Sequence[Sequence[Mapping[str, float]]], returns: Mapping[str, float]) -> list[float]:

@@ -16,6 +16,7 @@ import pettingllms_envs
 from chat_server import serving
 from pettingllms_envs import cli
 from pettingllms_envs.episodes.files import read
+from pettingllms_envs.evaluation.statistics import wilson
 from pettingllms_envs.research.blame import CallsAnew, squares
 
 
@@ -101,12 +102,23 @@ def test_an_episode_counts_once_each_of_its_calls_was_answered_twice() -> None:
     played = [row(index, number, 1.0) for index in range(3) for number in range(1, 7)]
     played[0]["error"] = failed
     found = CallsAnew(rows, 1, 2).effects(played)
-    assert found["episodes"] == 2
+    assert (found["episodes"], found["varied"]) == (2, False)
     assert [(call["mean"], call["low"], call["high"], call["share"]) for call in found["calls"]] == [
         (0.0, 0.0, 0.0, None)
     ] * 3
     played[7]["error"] = failed
-    assert CallsAnew(rows, 1, 2).effects(played) == {"episodes": 1, "calls": []}
+    assert CallsAnew(rows, 1, 2).effects(played) == {"episodes": 1, "varied": False, "calls": []}
+
+
+def test_a_call_that_never_changed_the_outcome_may_matter_as_often_as_wilsons_interval_says() -> None:
+    # Returns of 0 and 2 over 30 problems, decided before the first call, as far as was seen.
+    rows = [row(index, 0, 2.0 * (index % 2)) for index in range(30)]
+    anew = CallsAnew(rows, 1, 2)
+    played = [row(index, number, rows[index]["returns"]["a"]) for index in range(30) for number in range(1, 7)]
+    found = anew.effects(played)
+    assert found["varied"]
+    most = 4 * wilson(0, 60)[1]
+    assert [(call["mean"], call["low"], call["high"]) for call in found["calls"]] == [(0.0, 0.0, most)] * 3
 
 
 PROGRAM = f"""

@@ -56,6 +56,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
         tables.table(console, ("agent", "call", "episodes", "effect [95% interval]", "share"), shown)
     less = "" if shown else "; two are needed at least"
     say(console, f"\n{counted(found['episodes'], 'episode')} in which every call was answered anew{less}.")
+    if shown and not found["varied"]:
+        say(console, "The outcome never varied, so no call is found to decide it: a constant fault cannot be seen so.")
     say(console, "effect: the variance of the return that the call decides (docs/benchmarking.md).")
     say(console, f"Every episode that was played on is in {folder / 'episodes.jsonl'}.")
     return max(status, missing(console, played))
