@@ -78,7 +78,7 @@ class Training:
         imitate_tokens: Expert iteration instead, in ten rounds, until so many tokens are generated.
     """
 
-    num_steps: int = 1200
+    num_steps: int = 600
     num_candidates: int = 8
     rows_per_step: int = 3
     num_iterations: int = 4
@@ -109,9 +109,10 @@ def run(options: Any) -> None:
     references = json.loads(REFERENCES.read_text())
     beside = {name: reference["successes"] for name, reference in references.items()}
     bound = float(TEAM.env().workflow.task.lone_bound())
-    report = {"rows": rows, "lone_bound": bound, "tokens": counter.total, "history": counter.history}
+    report = {"rows": rows, "lone_bound": bound, "tokens": counter.total, "evaluations": counter.evaluations}
+    report["history"] = counter.history
     (output / "report.json").write_text(json.dumps(report, indent=1))
-    draw_bars(output / "curve.png", counter.history, rows | beside, bound)
+    draw_bars(output / "curve.png", counter.history, counter.evaluations, rows | beside, bound)
     print(f"\nSuccess on {options.episodes} held-out instances, seed {options.seed}:\n\n{interval_table(rows)}\n")
     some = next(iter(references.values()))
     beginning = f"The same base model after about {some['tokens']:,} tokens each; seed {some['seed']}"
@@ -162,7 +163,7 @@ def make_trainer(
         learning_rate=training.learning_rate,
         seed=seed,
         eval_strategy="steps" if log_rollouts else "no",
-        eval_steps=200,
+        eval_steps=100,
         per_device_eval_batch_size=100,
         num_generations_eval=1,
         **REINFORCEMENT,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import resource
 import sys
 import warnings
@@ -38,6 +39,7 @@ LAPTOP: dict[str, Any] = {
 """Of every trainer here: a small model on a CPU, with a progress bar and nothing else."""
 VALIDATION = "validation"
 """The name of the instances on which a team is evaluated while it trains; those of the end are others."""
+EVALUATED = f"eval_{VALIDATION}_outcome/success"
 REINFORCEMENT: dict[str, Any] = {
     **LAPTOP,
     "warmup_steps": 5,
@@ -115,11 +117,12 @@ class Progress(ProgressCallback):
     def on_prediction_step(self, *args: Any, **kwargs: Any) -> None:
         """No bar of its own for an evaluation."""
 
-    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: dict[str, Any], **kwargs: Any) -> None:
-        share = metrics.get(f"eval_{VALIDATION}_outcome/success")
+    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        logs = state.log_history[-1]
+        share = logs.get(EVALUATED)
         if self.training_bar is not None and share is not None:
-            number = metrics[f"eval_{VALIDATION}_rollout/instances"]
-            self.training_bar.write(f"step {state.global_step}: {share:.0%} of {number:.0f} other instances")
+            number = logs[f"eval_{VALIDATION}_rollout/instances"]
+            self.training_bar.write(f"step {state.global_step}: {share:.0%} of {number:.0f} validation instances")
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
         if self.training_bar is not None and logs and "outcome/success" in logs:
@@ -133,8 +136,11 @@ class CountTokens(TrainerCallback):
         self.budget = budget
         self.total = 0
         self.history: list[dict[str, float]] = []
+        self.evaluations: list[tuple[int, float]] = []  # after so many tokens, the success
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any], **kwargs: Any) -> None:
+        if (success := logs.get(EVALUATED)) is not None:
+            self.evaluations.append((self.total, success))
         if "rollout/completion_tokens" in logs:
             self.total += int(logs["rollout/completion_tokens"])
             self.history.append({"tokens": self.total, **{k: v for k, v in logs.items() if k.startswith("agent/")}})
@@ -187,6 +193,9 @@ def quiet() -> None:
     transformers.logging.disable_progress_bar()
     disable_progress_bars()
     warnings.filterwarnings("ignore", message=".*gradient_checkpointing` is deprecated", category=FutureWarning)
+    # The answerer has learned its part long before the end, which the table that follows shows.
+    warnings.filterwarnings("ignore", message=".*all rewards of each group were equal")
+    logging.getLogger("pettingllms_trl").setLevel(logging.ERROR)
 
 
 def say(text: str) -> None:
