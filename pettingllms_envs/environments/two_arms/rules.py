@@ -1,0 +1,329 @@
+"""Two arms: cubes are moved to their goals on a table of which each arm reaches a part.
+
+Rules: a row of `columns` places, in each of which one cube has room. The left arm reaches the columns from the left
+edge, the right arm those from the right edge, and the two in the middle are reached by both. In each tick each arm
+plays one skill: it picks a cube up, places the one that it holds in a column, or waits. Both begin in the same moment,
+so a skill is possible if it is in the placement before the tick; where both arms work in it, the left one must be on
+the left, or the right arm's skill fails. A skill that fails does nothing. An episode has `spare` ticks more than the
+fewest that are needed. The agents are those of `teams`: a planner, who alone knows the goals, and the two arms.
+Replies: the last line, `pick 0`, `place 5` or `wait` of an arm; `Left: pick 0. Right: wait.` of one agent for both.
+Success: all cubes are in their goals. Potential: 1 - distance / distance at the start, in skills if one arm acts at a
+time, and exact; not below -1, and -1 once a cube has slipped, which only happens in MuJoCo. Cost: `failed`, -0.05 for
+each skill that fails.
+Outcome: `success`, `ticks`, `failed` skills, `skills_left`, and the proof that an instance needs both arms (`Proof`):
+`left_cannot` and `right_cannot`, the cubes that an arm alone cannot bring to their goals; `fewest` ticks for two arms;
+`one_at_a_time`, the fewest if only one arm may act in a tick, and `limit`, those of an episode. `lone_bound`, 0: there
+is always a cube that begins where one arm does not reach and ends where the other one does not, so no arm alone can
+succeed, whatever it is told. With `spare=1`, the default, `limit` is below `one_at_a_time`: nor can two arms that take
+turns.
+Instances: a function of settings, split, level and seed, drawn until they need both arms, for reach and time. Splits
+never share one, not even mirrored or with other numbers of cubes. Levels, by cubes and fewest ticks: 1: 2 cubes, 4; 2:
+2, 5 or more; 3: 3, up to 6; 4: 3, 7 or more; 5: 4 cubes.
+Simulators: `"twin"`, the rules above, or `"mujoco"`, the same skills of two grippers under physics (`physics`).
+Oracle: a move after which the fewest ticks are left. It always succeeds within `fewest`.
+Source: our own; two robots with their own reach as in Z. Mandi et al., "RoCo: Dialectic multi-robot collaboration with
+large language models", ICRA 2024 (arXiv:2307.04738).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, NamedTuple
+
+from pettingllms_envs.boards import Tile
+from pettingllms_envs.core import SPLITS, Unreadable, check_choice, check_whole
+from pettingllms_envs.environments.two_arms.table import ARMS, LOST, Places, Skill, Skills, Table
+from pettingllms_envs.instances import seeded, split_of
+from pettingllms_envs.replies.moves import match_last_line
+from pettingllms_envs.tasks.base import OpenTask
+
+
+SIMULATORS = ("twin", "mujoco")
+FAILED = -0.05
+MOST_CUBES = 4
+PAPER, SHARED, CUBE, GOAL, ARM = "#f4f1ea", "#e2ddd0", "#2f6fde", "#3a9d5d", "#4a4e57"
+
+_SKILL = r"(?:(wait)|(pick|place) (-?[0-9]{1,6}))"
+_ONE = re.compile(rf"{_SKILL}\.?", re.I)
+_BOTH = re.compile(rf"left: {_SKILL}\.? +right: {_SKILL}\.?", re.I)
+
+
+class Level(NamedTuple):
+    """Cubes of an instance, and the least and greatest fewest ticks."""
+
+    cubes: int
+    least: int
+    most: int
+
+
+LEVELS = (Level(2, 4, 4), Level(2, 5, 99), Level(3, 4, 6), Level(3, 7, 99), Level(4, 4, 99))
+
+
+class TwoArmsState(NamedTuple):
+    """A moment of an episode.
+
+    Args:
+        places: Of the cubes, see `table`.
+        goals: Of each cube its column.
+        starts: The places at the start.
+        limit: Ticks of the episode.
+        most: Skills from the start to the goals.
+        left: Skills from here, -1 if a cube has slipped.
+        simulator: State of the simulator, empty in the twin.
+        build: Version of the simulator that wrote it.
+    """
+
+    places: Places
+    goals: Places
+    starts: Places
+    limit: int
+    most: int
+    left: int
+    ticks: int = 0
+    failed: int = 0
+    simulator: bytes = b""
+    build: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TwoArms(OpenTask[TwoArmsState]):
+    """The task. Its state is a `TwoArmsState`, its move `Skills`.
+
+    Args:
+        cubes: Cubes, 2 to 4.
+        columns: Columns of the table, an even number from 8 to 16.
+        spare: Ticks of an episode beyond the fewest, 0 to 20.
+        simulator: `"twin"`, or `"mujoco"` with the extra `robots`.
+        build: Version of the simulator, for episodes that are to be replayed; empty for the one that is installed.
+        communication_reward: Whether the planner is paid at once for the skills that it proposes.
+    """
+
+    cubes: int = 2
+    columns: int = 10
+    spare: int = 1
+    simulator: str = SIMULATORS[0]
+    build: str = ""
+    communication_reward: bool = True
+
+    name: ClassVar[str] = "two_arms"
+    single_agent: ClassVar[str] = "full"
+    instance_fields: ClassVar[Mapping[str, tuple[object, ...]]] = {
+        "split": SPLITS,
+        "level": tuple(range(1, len(LEVELS) + 1)),
+    }
+    blind_replies: ClassVar[tuple[str, ...]] = (
+        *("wait", "pick 0", "pick 1", "place 4", "place 5", "place 0"),
+        *("Left: wait. Right: wait.", "Left: pick 0. Right: pick 1.", "Left: place 4. Right: place 5."),
+    )
+
+    def __post_init__(self) -> None:
+        check_whole("cubes", self.cubes, 2, 4)
+        check_whole("columns", self.columns, 8, 16)
+        check_whole("spare", self.spare, 0, 20)
+        if self.columns % 2:
+            raise ValueError(f"columns is {self.columns}; expected an even number, the same for each arm. Add one.")
+        check_choice("simulator", self.simulator, SIMULATORS)
+        if self.simulator == SIMULATORS[0]:
+            if self.build:
+                raise ValueError(f"build is {self.build!r}, and the twin has none; expected ''. Leave it out.")
+        else:
+            from pettingllms_envs.environments.two_arms.physics import checked_build  # only MuJoCo needs it
+
+            object.__setattr__(self, "build", checked_build(self.build))
+
+    @property
+    def table(self) -> Table:
+        """The table, on which the arms move."""
+        return Table(self.columns)
+
+    @property
+    def recorded(self) -> Mapping[str, str]:
+        """The build of the simulator, which records of episodes need."""
+        return {"build": self.build} if self.build else {}
+
+    def lone_bound(self) -> Fraction:
+        """The greatest share of successes of one arm: 0, by reach. See `Proof`."""
+        return Fraction(0)
+
+    def generate(self, seed: int, split: str | None = None, level: int | None = None) -> TwoArmsState:
+        """The instance of a seed in a split, `"train"` (also for None), with `cubes`, or at a level."""
+        split = SPLITS[0] if split is None else split
+        check_choice("split", split, SPLITS)
+        if level is not None:
+            check_choice("level", level, self.instance_fields["level"])
+        wanted = Level(self.cubes, 4, 99) if level is None else LEVELS[level - 1]
+        rng = seeded(self.name, f"v{self.version}", self.columns, wanted, split, seed)
+        while True:
+            starts, goals = (tuple(rng.sample(range(self.columns), wanted.cubes)) for _ in range(2))
+            if any(map(int.__eq__, starts, goals)) or split_of(self.table.form(starts, goals)) != split:
+                continue
+            proof = self.table.proof(starts, goals)
+            if proof.needs_both and wanted.least <= proof.fewest <= wanted.most:
+                state = self.start(starts, goals)
+                if self._ships(state):
+                    return state
+
+    def start(self, starts: Places, goals: Places) -> TwoArmsState:
+        """The first state of an instance: different columns for the starts, and for the goals."""
+        proof = self.table.proof(starts, goals)
+        state = TwoArmsState(
+            starts, goals, starts, proof.fewest + self.spare, proof.one_at_a_time, proof.one_at_a_time
+        )
+        if self.simulator == SIMULATORS[0]:
+            return state
+        from pettingllms_envs.environments.two_arms.physics import begun
+
+        return state._replace(simulator=begun(self.table, starts), build=self.build)
+
+    def _ships(self, state: TwoArmsState) -> bool:
+        if self.simulator == SIMULATORS[0]:
+            return True
+        from pettingllms_envs.environments.two_arms.physics import ships
+
+        return ships(self, state)
+
+    def skill(self, reply: str) -> Skill | Unreadable:
+        """The skill in the last line of an arm's reply."""
+        found = match_last_line(_ONE, reply, "one skill: 'pick', 'place' with a number, or 'wait'")
+        return found if isinstance(found, Unreadable) else _skill(found.groups())
+
+    def parse(self, reply: str) -> Skills | Unreadable:
+        """The skills of both arms in the last line."""
+        found = match_last_line(_BOTH, reply, "'Left:' and 'Right:' with one skill each")
+        if isinstance(found, Unreadable):
+            return found
+        return _skill(found.groups()[:3]), _skill(found.groups()[3:])
+
+    def write(self, move: Skills) -> str:
+        """Such as `Left: pick 0. Right: wait.`"""
+        return f"Left: {move[0].text}. Right: {move[1].text}."
+
+    def moved(self, state: TwoArmsState, move: Skills) -> TwoArmsState:
+        """The state after a tick in the twin."""
+        return self._placed(state, move, self.table.after(state.places, move))
+
+    def _placed(self, state: TwoArmsState, move: Skills, places: Places) -> TwoArmsState:
+        """The state after a tick that led to these places."""
+        failed = state.failed + sum(map(bool, self.table.failures(state.places, move)))
+        left = -1 if LOST in places else self.table.distances(places, state.goals)[0]
+        return state._replace(places=places, left=left, ticks=state.ticks + 1, failed=failed)
+
+    def apply(self, state: TwoArmsState, move: Skills) -> TwoArmsState:
+        """The state after a tick.
+
+        Raises:
+            SimulationFailed: The simulation diverged.
+            ValueError: The state is of another build of the simulator.
+        """
+        if self.simulator == SIMULATORS[0]:
+            return self.moved(state, move)
+        from pettingllms_envs.environments.two_arms.physics import simulated
+
+        simulator, places = simulated(self.table, state, move)
+        return self._placed(state, move, places)._replace(simulator=simulator)
+
+    def solved(self, state: TwoArmsState) -> bool:
+        return state.places == state.goals
+
+    def is_over(self, state: TwoArmsState) -> bool:
+        """Whether the cubes are in their goals, or the ticks of the episode are used up."""
+        return state.places == state.goals or state.ticks >= state.limit
+
+    def value(self, state: TwoArmsState) -> float:
+        """1 - skills left / skills at the start, not below -1; -1 if a cube has slipped."""
+        return max(-1.0, 1 - state.left / state.most) if state.left >= 0 else -1.0
+
+    def ranges(self) -> Mapping[str, tuple[float, float]]:
+        return {"value": (-1.0, 1.0), "failed": (len(ARMS) * FAILED, 0.0)}
+
+    def costs(self, before: TwoArmsState, move: Skills, after: TwoArmsState) -> Mapping[str, float]:
+        """`failed` for the skills that were not possible."""
+        failed = after.failed - before.failed
+        return {"failed": FAILED * failed} if failed else {}
+
+    def rules(self) -> str:
+        """The game in about 130 words."""
+        left, right = ((own[0], own[-1]) for own in self.table.reach)
+        return (
+            f"Two arms move cubes on a table with the columns 0 to {self.columns - 1}, from left to right. In a column"
+            f" there is room for one cube. The left arm reaches the columns {left[0]} to {left[1]}, the right arm"
+            f" {right[0]} to {right[1]}. In each tick each arm plays one skill, both at once: 'pick' and the number of"
+            " a cube takes the cube if the gripper is empty, 'place' and the number of a column puts down the cube"
+            " that it holds in a column that was free before the tick, 'wait' does nothing. Where both work in a tick,"
+            " the left arm must be to the left of the right one, or the right arm's skill fails. A skill that fails"
+            " does nothing. You succeed together when every cube is in its goal column."
+        )
+
+    def reply_format(self) -> str:
+        return "End with one line that has a skill for each arm, like this: Left: pick 9. Right: wait."
+
+    def show(self, state: TwoArmsState) -> str:
+        """The ticks left, where the cubes are, and their goals."""
+        cubes = ", ".join(f"{cube} {self.write_place(place)}" for cube, place in enumerate(state.places))
+        goals = ", ".join(f"{cube} in column {goal}" for cube, goal in enumerate(state.goals))
+        return f"Ticks left: {state.limit - state.ticks}.\nCubes: {cubes}.\nGoals: {goals}."
+
+    def write_place(self, place: int) -> str:
+        """Such as `in column 3` or `held by the left arm`."""
+        if place == LOST:
+            return "has slipped"
+        return f"in column {place}" if place < self.columns else f"held by the {ARMS[place - self.columns]} arm"
+
+    def describe(self, before: TwoArmsState, move: Skills, after: TwoArmsState, *, proposed: bool = False) -> str:
+        """What each arm did, or why it could not."""
+        told = []
+        for name, skill, reason in zip(ARMS, move, self.table.failures(before.places, move), strict=True):
+            fails = f" {'would fail' if proposed else 'failed'}: {reason}" if reason else ""
+            told.append(f"{name} {skill.text}{fails}")
+        return f"{'; '.join(told)}."
+
+    def oracle(self, state: TwoArmsState) -> Skills:
+        """A move after which the fewest ticks are left; of those, one with the fewest skills left, waiting first."""
+        if LOST in state.places:
+            return Skill(), Skill()
+
+        def left(move: Skills) -> tuple[int, int]:
+            skills, ticks = self.table.distances(self.table.after(state.places, move), state.goals)
+            return ticks, skills
+
+        return min(self.table.possible(state.places), key=left)
+
+    def outcome(self, state: TwoArmsState) -> Mapping[str, bool | int | float]:
+        """`success`, what was played, and the proof that both arms are needed."""
+        proof = self.table.proof(state.starts, state.goals)
+        return {
+            "success": self.solved(state),
+            "ticks": state.ticks,
+            "failed": state.failed,
+            "skills_left": state.left,
+            "left_cannot": len(proof.left_cannot),
+            "right_cannot": len(proof.right_cannot),
+            "fewest": proof.fewest,
+            "one_at_a_time": proof.one_at_a_time,
+            "limit": state.limit,
+            "lone_bound": float(self.lone_bound()),
+        }
+
+    def tiles(self, state: TwoArmsState) -> list[list[Tile]]:
+        """From above: the arms with what they hold, the cubes, and the goals; darker columns are reached by both."""
+        reach = self.table.reach
+        paper = [SHARED if column in reach[0] and column in reach[1] else PAPER for column in range(self.columns)]
+        rows = [[Tile("", colour) for colour in paper] for _ in range(3)]
+        for cube, (place, goal) in enumerate(zip(state.places, state.goals, strict=True)):
+            rows[2][goal] = Tile(str(cube), paper[goal], "#000000", "ring", GOAL)
+            if 0 <= place < self.columns:
+                colour = GOAL if place == goal else CUBE
+                rows[1][place] = Tile(str(cube), paper[place], "#ffffff", "square", colour)
+        for arm, column in enumerate((0, self.columns - 1)):
+            held = "".join(str(cube) for cube, place in enumerate(state.places) if place == self.columns + arm)
+            shape, fill = ("square", CUBE) if held else ("disc", ARM)
+            rows[0][column] = Tile(held or "LR"[arm], paper[column], "#ffffff", shape, fill)
+        return rows
+
+
+def _skill(groups: Sequence[str | None]) -> Skill:
+    waits, kind, target = groups
+    return Skill() if waits or kind is None or target is None else Skill(kind.lower(), int(target))
