@@ -28,7 +28,7 @@ large language models", ICRA 2024 (arXiv:2307.04738).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, NamedTuple
@@ -47,8 +47,7 @@ MOST_CUBES = 4
 PAPER, SHARED, CUBE, GOAL, ARM = "#f4f1ea", "#e2ddd0", "#2f6fde", "#3a9d5d", "#4a4e57"
 
 _SKILL = r"(?:(wait)|(pick|place) (-?[0-9]{1,6}))"
-_ONE = re.compile(rf"{_SKILL}\.?", re.I)
-_BOTH = re.compile(rf"left: {_SKILL}\.? +right: {_SKILL}\.?", re.I)
+_LINE = re.compile(rf"{_SKILL}\.?|left: {_SKILL}\.? +right: {_SKILL}\.?", re.I)
 
 
 class Level(NamedTuple):
@@ -97,7 +96,8 @@ class TwoArms(OpenTask[TwoArmsState]):
         columns: Columns of the table, an even number from 8 to 16.
         spare: Ticks of an episode beyond the fewest, 0 to 20.
         simulator: `"twin"`, or `"mujoco"` with the extra `robots`.
-        build: Version of the simulator, for episodes that are to be replayed; empty for the one that is installed.
+        simulator_build: The simulator's version, which must be the installed one; empty for whatever is installed.
+            Records of episodes name it, since another build computes other bits.
         communication_reward: Whether the planner is paid at once for the skills that it proposes.
     """
 
@@ -105,7 +105,7 @@ class TwoArms(OpenTask[TwoArmsState]):
     columns: int = 10
     spare: int = 1
     simulator: str = SIMULATORS[0]
-    build: str = ""
+    simulator_build: str = ""
     communication_reward: bool = True
 
     name: ClassVar[str] = "two_arms"
@@ -127,22 +127,16 @@ class TwoArms(OpenTask[TwoArmsState]):
             raise ValueError(f"columns is {self.columns}; expected an even number, the same for each arm. Add one.")
         check_choice("simulator", self.simulator, SIMULATORS)
         if self.simulator == SIMULATORS[0]:
-            if self.build:
-                raise ValueError(f"build is {self.build!r}, and the twin has none; expected ''. Leave it out.")
+            check_choice("simulator_build of the twin", self.simulator_build, ("",))
         else:
             from pettingllms_envs.environments.two_arms.physics import checked_build  # only MuJoCo needs it
 
-            object.__setattr__(self, "build", checked_build(self.build))
+            object.__setattr__(self, "simulator_build", checked_build(self.simulator_build))
 
     @property
     def table(self) -> Table:
         """The table, on which the arms move."""
         return Table(self.columns)
-
-    @property
-    def recorded(self) -> Mapping[str, str]:
-        """The build of the simulator, which records of episodes need."""
-        return {"build": self.build} if self.build else {}
 
     def lone_bound(self) -> Fraction:
         """The greatest share of successes of one arm: 0, by reach. See `Proof`."""
@@ -176,7 +170,7 @@ class TwoArms(OpenTask[TwoArmsState]):
             return state
         from pettingllms_envs.environments.two_arms.physics import begun
 
-        return state._replace(simulator=begun(self.table, starts), build=self.build)
+        return state._replace(simulator=begun(self.table, starts), build=self.simulator_build)
 
     def _ships(self, state: TwoArmsState) -> bool:
         if self.simulator == SIMULATORS[0]:
@@ -185,20 +179,25 @@ class TwoArms(OpenTask[TwoArmsState]):
 
         return ships(self, state)
 
-    def skill(self, reply: str) -> Skill | Unreadable:
-        """The skill in the last line of an arm's reply."""
-        found = match_last_line(_ONE, reply, "one skill: 'pick', 'place' with a number, or 'wait'")
-        return found if isinstance(found, Unreadable) else _skill(found.groups())
-
-    def parse(self, reply: str) -> Skills | Unreadable:
-        """The skills of both arms in the last line."""
-        found = match_last_line(_BOTH, reply, "'Left:' and 'Right:' with one skill each")
+    def parse(self, reply: str) -> Skills | Skill | Unreadable:
+        """The skills of both arms in the last line, or the skill of one."""
+        found = match_last_line(_LINE, reply, "a skill, or 'Left:' and 'Right:' with a skill each")
         if isinstance(found, Unreadable):
             return found
-        return _skill(found.groups()[:3]), _skill(found.groups()[3:])
+        one, left, right = (_skill(*found.groups()[at : at + 3]) for at in (0, 3, 6))
+        return one or (left or Skill(), right or Skill())
 
-    def write(self, move: Skills) -> str:
-        """Such as `Left: pick 0. Right: wait.`"""
+    def read(self, reply: str, *, of_both: bool) -> Skills | Skill | Unreadable:
+        """The skills of both arms, or the skill of one, in the last line."""
+        move = self.parse(reply)
+        if isinstance(move, Unreadable) or isinstance(move, Skill) != of_both:
+            return move
+        return Unreadable("its last line has the skill of one arm" if of_both else "its last line has two skills")
+
+    def write(self, move: Skills | Skill) -> str:
+        """Such as `Left: pick 0. Right: wait.`, or `pick 0`."""
+        if isinstance(move, Skill):
+            return move.text
         return f"Left: {move[0].text}. Right: {move[1].text}."
 
     def moved(self, state: TwoArmsState, move: Skills) -> TwoArmsState:
@@ -211,13 +210,15 @@ class TwoArms(OpenTask[TwoArmsState]):
         left = -1 if LOST in places else self.table.distances(places, state.goals)[0]
         return state._replace(places=places, left=left, ticks=state.ticks + 1, failed=failed)
 
-    def apply(self, state: TwoArmsState, move: Skills) -> TwoArmsState:
-        """The state after a tick.
+    def apply(self, state: TwoArmsState, move: Skills | Skill) -> TwoArmsState:
+        """The state after a tick; both arms wait where a skill is not said to be of one of them.
 
         Raises:
             SimulationFailed: The simulation diverged.
             ValueError: The state is of another build of the simulator.
         """
+        if isinstance(move, Skill):
+            move = Skill(), Skill()
         if self.simulator == SIMULATORS[0]:
             return self.moved(state, move)
         from pettingllms_envs.environments.two_arms.physics import simulated
@@ -239,7 +240,7 @@ class TwoArms(OpenTask[TwoArmsState]):
     def ranges(self) -> Mapping[str, tuple[float, float]]:
         return {"value": (-1.0, 1.0), "failed": (len(ARMS) * FAILED, 0.0)}
 
-    def costs(self, before: TwoArmsState, move: Skills, after: TwoArmsState) -> Mapping[str, float]:
+    def costs(self, before: TwoArmsState, move: Skills | Skill, after: TwoArmsState) -> Mapping[str, float]:
         """`failed` for the skills that were not possible."""
         failed = after.failed - before.failed
         return {"failed": FAILED * failed} if failed else {}
@@ -272,8 +273,12 @@ class TwoArms(OpenTask[TwoArmsState]):
             return "has slipped"
         return f"in column {place}" if place < self.columns else f"held by the {ARMS[place - self.columns]} arm"
 
-    def describe(self, before: TwoArmsState, move: Skills, after: TwoArmsState, *, proposed: bool = False) -> str:
+    def describe(
+        self, before: TwoArmsState, move: Skills | Skill, after: TwoArmsState, *, proposed: bool = False
+    ) -> str:
         """What each arm did, or why it could not."""
+        if isinstance(move, Skill):
+            return f"{move.text}, of neither arm."
         told = []
         for name, skill, reason in zip(ARMS, move, self.table.failures(before.places, move), strict=True):
             fails = f" {'would fail' if proposed else 'failed'}: {reason}" if reason else ""
@@ -324,6 +329,5 @@ class TwoArms(OpenTask[TwoArmsState]):
         return rows
 
 
-def _skill(groups: Sequence[str | None]) -> Skill:
-    waits, kind, target = groups
-    return Skill() if waits or kind is None or target is None else Skill(kind.lower(), int(target))
+def _skill(waits: str | None, kind: str | None, target: str | None) -> Skill | None:
+    return Skill() if waits else Skill(kind.lower(), int(target)) if kind and target else None

@@ -72,7 +72,7 @@ def team_ticks(game: Game, *, delivers: bool = True) -> Questions:
         sent = game.send(
             PLANNER, (yield Ask(PLANNER, partial(_shown, game, task.show(before)), partial(_best, game), told))
         )
-        proposed, draft = task.parse(sent.text), 0.0
+        proposed, draft = task.read(sent.text, of_both=True), 0.0
         if pays_planner and not isinstance(proposed, Unreadable):
             draft = team_return(task, task.moved(before, proposed)) - team_return(task, before)
             game.pay(PLANNER, "draft", draft)
@@ -103,7 +103,7 @@ def team_ticks(game: Game, *, delivers: bool = True) -> Questions:
 def _asked(game: Game, arm: int, shown: str, keeps: Any) -> Questions:
     """Ask an arm; returns its skill, and why its reply was unreadable."""
     role = ARMS[arm]
-    found = game.task.skill((yield Ask(role, shown, partial(_best, game, arm), keeps)))
+    found = game.task.read((yield Ask(role, shown, partial(_best, game, arm), keeps)), of_both=False)
     if isinstance(found, Unreadable):
         game.pay(role, "format", UNREADABLE_PENALTY)
         return Skill(), found.reason
@@ -154,7 +154,7 @@ def lone_ticks(game: Game, arm: int | None = None) -> Questions:
     while game.turns_left and not task.is_over(game.state):
         before = game.state
         reply = yield Ask(role, partial(_shown, game, task.show(before)), partial(_best, game, arm), ())
-        found = game.read(reply, role, task.parse if arm is None else task.skill)
+        found = game.read(reply, role, partial(task.read, of_both=arm is None))
         move = (Skill(), Skill()) if found is None else found if arm is None else (found, Skill())[:: 1 - 2 * arm]
         game.state = game.once(task.apply, before, move)
         game.pay_team("progress", task.value(game.state) - task.value(before))
