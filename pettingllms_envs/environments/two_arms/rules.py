@@ -110,6 +110,9 @@ class TwoArms(OpenTask[TwoArmsState]):
 
     name: ClassVar[str] = "two_arms"
     single_agent: ClassVar[str] = "full"
+    legend: ClassVar[str] = (
+        "The first row has the arms with what they hold, the second the cubes, the third a ring for each goal."
+    )
     instance_fields: ClassVar[Mapping[str, tuple[object, ...]]] = {
         "split": SPLITS,
         "level": tuple(range(1, len(LEVELS) + 1)),
@@ -262,10 +265,10 @@ class TwoArms(OpenTask[TwoArmsState]):
         return "End with one line that has a skill for each arm, like this: Left: pick 9. Right: wait."
 
     def show(self, state: TwoArmsState) -> str:
-        """The ticks left, where the cubes are, and their goals."""
+        """Where the cubes are, and their goals."""
         cubes = ", ".join(f"{cube} {self.write_place(place)}" for cube, place in enumerate(state.places))
         goals = ", ".join(f"{cube} in column {goal}" for cube, goal in enumerate(state.goals))
-        return f"Ticks left: {state.limit - state.ticks}.\nCubes: {cubes}.\nGoals: {goals}."
+        return f"Cubes: {cubes}.\nGoals: {goals}."
 
     def write_place(self, place: int) -> str:
         """Such as `in column 3` or `held by the left arm`."""

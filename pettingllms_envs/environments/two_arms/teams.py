@@ -69,9 +69,7 @@ def team_ticks(game: Game, *, delivers: bool = True) -> Questions:
     pays_planner = task.communication_reward and delivers
     while game.turns_left and not task.is_over(game.state):
         before = game.state
-        sent = game.send(
-            PLANNER, (yield Ask(PLANNER, partial(_shown, game, task.show(before)), partial(_best, game), told))
-        )
+        sent = game.send(PLANNER, (yield Ask(PLANNER, partial(_shown, game), partial(_best, game), told)))
         proposed, draft = task.read(sent.text, of_both=True), 0.0
         if pays_planner and not isinstance(proposed, Unreadable):
             draft = team_return(task, task.moved(before, proposed)) - team_return(task, before)
@@ -128,24 +126,25 @@ def _best(game: Game, arm: int | None = None) -> str:
     return str(game.task.write(move)) if arm is None else move[arm].text
 
 
-def _shown(game: Game, *texts: str) -> str:
-    return "\n".join(filter(None, (*texts[:1], game.feedback, *texts[1:])))
+def _ticks_left(game: Game) -> str:
+    return f"Ticks left: {game.state.limit - game.state.ticks}."
+
+
+def _shown(game: Game) -> str:
+    """The ticks left, the table, and what the last tick did."""
+    return "\n".join(filter(None, (_ticks_left(game), game.task.show(game.state), game.feedback)))
 
 
 def _of_arm(game: Game, arm: int, told: str, message: str) -> str:
-    """What an arm is shown: the ticks left, the cubes in its reach, what it holds, its last skill, the message."""
-    task, state = game.task, game.state
-    holds = task.columns + arm
-    seen = [f"{cube} in column {place}" for cube, place in enumerate(state.places) if place in task.table.reach[arm]]
-    held = f"You hold cube {state.places.index(holds)}." if holds in state.places else "Your gripper is empty."
-    lines = [
-        f"Ticks left: {state.limit - state.ticks}.",
-        f"Cubes in your reach: {', '.join(seen) or 'none'}.",
-        held,
-        f"Your last tick: {told}." if told else "",
-        message,
-    ]
-    return "\n".join(filter(None, lines))
+    """The ticks left, the cubes in its reach, what it holds, what came of its last skill, and the message."""
+    table, places = game.task.table, game.state.places
+    seen = [f"{cube} in column {place}" for cube, place in enumerate(places) if place in table.reach[arm]]
+    holds = table.columns + arm
+    held = f"You hold cube {places.index(holds)}." if holds in places else "Your gripper is empty."
+    last = f"Your last tick: {told}." if told else ""
+    return "\n".join(
+        filter(None, (_ticks_left(game), f"Cubes in your reach: {', '.join(seen) or 'none'}.", held, last, message))
+    )
 
 
 def lone_ticks(game: Game, arm: int | None = None) -> Questions:
@@ -153,7 +152,7 @@ def lone_ticks(game: Game, arm: int | None = None) -> Questions:
     task, (role,) = game.task, game.members
     while game.turns_left and not task.is_over(game.state):
         before = game.state
-        reply = yield Ask(role, partial(_shown, game, task.show(before)), partial(_best, game, arm), ())
+        reply = yield Ask(role, partial(_shown, game), partial(_best, game, arm), ())
         found = game.read(reply, role, partial(task.read, of_both=arm is None))
         move = (Skill(), Skill()) if found is None else found if arm is None else (found, Skill())[:: 1 - 2 * arm]
         game.state = game.once(task.apply, before, move)
