@@ -15,7 +15,7 @@ import pytest
 import pettingllms_envs
 from pettingllms_envs.core import SPLITS, Unreadable
 from pettingllms_envs.environments.two_arms import physics
-from pettingllms_envs.environments.two_arms.rules import LEVELS, TwoArms, TwoArmsState
+from pettingllms_envs.environments.two_arms.rules import CENTRED, LEVELS, TwoArms, TwoArmsState
 from pettingllms_envs.environments.two_arms.table import LOST, Places, Skill, Skills, Table
 from pettingllms_envs.environments.two_arms.teams import WORKFLOWS
 from pettingllms_envs.testing import check
@@ -118,8 +118,8 @@ def test_an_instance_is_of_its_level_needs_both_arms_and_is_solved_in_the_fewest
     assert TABLE.form((0, 6), (7, 1)) == TABLE.form((1, 7), (6, 0))  # mirrored, with the cubes' numbers exchanged
 
 
-# The cubes change sides: after a pick and a place of each arm they stand so that the arms would cross, so one tick is of
-# one arm alone: five ticks, and one to spare.
+# The cubes change sides: after a pick and a place of each arm they stand so that the arms would cross, so in one tick
+# one arm acts alone: five ticks, and one to spare.
 START = TASK.start((1, 6), (7, 0))
 
 
@@ -236,7 +236,7 @@ def test_mujoco_does_what_the_twin_does_in_every_thread_to_the_last_bit() -> Non
         states.append(state)
         assert (state.places, state.left) == (twin.places, twin.left)
     assert MUJOCO.solved(state)
-    assert physics.distance(MUJOCO.table, state) < physics.CENTRED
+    assert physics.distance(MUJOCO.table, state.simulator, state.goals) < CENTRED
     with ThreadPoolExecutor(2) as pool:  # from a snapshot, in the simulators of other threads
         again = pool.map(MUJOCO.apply, states[:-1], moves)
         assert list(again) == states[1:]
@@ -244,10 +244,10 @@ def test_mujoco_does_what_the_twin_does_in_every_thread_to_the_last_bit() -> Non
 
 def test_a_simulation_that_diverges_is_an_error_and_no_zero() -> None:
     state = MUJOCO.start((1, 6), (7, 0))
-    numbers = np.frombuffer(state.simulator).copy()
-    for value in (np.nan, 1e6):
-        numbers[20] = value
-        with pytest.raises(physics.SimulationFailed, match=r"diverged in tick 1 of the instance [0-9a-f]{12}, cubes"):
+    for at, value in ((20, np.nan), (30, 1e6)):  # a position, a speed
+        numbers = np.frombuffer(state.simulator).copy()
+        numbers[at] = value
+        with pytest.raises(physics.SimulationFailed, match=r"of the instance [0-9a-f]{12} diverged"):
             MUJOCO.apply(state._replace(simulator=numbers.tobytes()), (WAIT, WAIT))
 
 

@@ -1,32 +1,30 @@
 """Two arms: cubes are moved to their goals on a table of which each arm reaches a part.
 
-Rules: a row of `columns` places, in each of which one cube has room. The left arm reaches the columns from the left
-edge, the right arm those from the right edge, and the two in the middle are reached by both. In each tick each arm
-plays one skill: it picks a cube up, places the one that it holds in a column, or waits. Both begin in the same moment,
-so a skill is possible if it is in the placement before the tick; where both arms work in it, the left one must be on
-the left, or the right arm's skill fails. A skill that fails does nothing. An episode has `spare` ticks more than the
-fewest that are needed. The agents are those of `teams`: a planner, who alone knows the goals, and the two arms.
-Replies: the last line, `pick 0`, `place 5` or `wait` of an arm; `Left: pick 0. Right: wait.` of one agent for both.
+Rules: a row of `columns` places with room for one cube each. The left arm reaches the left ones, the right arm the
+right ones, and both the two in the middle. In each tick each arm plays a skill: it picks a cube up, places the one
+that it holds in a column, or waits. Both begin at once: a skill must be possible before the tick, and where both arms
+work, the left one must be on the left, or the right arm's skill fails. A skill that fails does nothing. An episode has
+`spare` ticks more than the fewest. The agents are those of `teams`: a planner, who alone knows the goals, and arms.
+Replies: the last line, an arm's `pick 0`, `place 5` or `wait`, or `Left: pick 0. Right: wait.` for both.
 Success: all cubes are in their goals. Potential: 1 - distance / distance at the start, in skills if one arm acts at a
-time, and exact; not below -1, and -1 once a cube has slipped, which only happens in MuJoCo. Cost: `failed`, -0.05 for
-each skill that fails.
-Outcome: `success`, `ticks`, `failed` skills, `skills_left`, and the proof that an instance needs both arms (`Proof`):
-`left_cannot` and `right_cannot`, the cubes that an arm alone cannot bring to their goals; `fewest` ticks for two arms;
-`one_at_a_time`, the fewest if only one arm may act in a tick, and `limit`, those of an episode. `lone_bound`, 0: there
-is always a cube that begins where one arm does not reach and ends where the other one does not, so no arm alone can
-succeed, whatever it is told. With `spare=1`, the default, `limit` is below `one_at_a_time`: nor can two arms that take
-turns.
-Instances: a function of settings, split, level and seed, drawn until they need both arms, for reach and time. Splits
-never share one, not even mirrored or with other numbers of cubes. Levels, by cubes and fewest ticks: 1: 2 cubes, 4; 2:
-2, 5 or more; 3: 3, up to 6; 4: 3, 7 or more; 5: 4 cubes.
+time, and exact; not below -1, and -1 once a cube has slipped, as in MuJoCo it can. Cost: `failed`, -0.05 a skill.
+Outcome: `success`, `ticks`, `failed` skills, `skills_left`, and the proof that the instance needs both arms (`Proof`):
+`left_cannot` and `right_cannot`, how many cubes an arm alone cannot bring to their goals; the `fewest` ticks of two
+arms, `one_at_a_time`, those of arms that take turns, and the `limit`, those of an episode; `lone_bound`, 0: some cube
+begins out of one arm's reach and some goal is out of the other's, so no arm alone succeeds, whatever it is told. With
+`spare=1`, the default, arms that take turns are too slow as well.
+Instances: a function of settings, split, level and seed, drawn until they need both arms. Splits never share one, not
+even mirrored or renumbered. Levels, by cubes and fewest ticks: 1: 2 cubes, 4; 2: 2, 5 or more; 3: 3, up to 6; 4: 3, 7
+or more; 5: 4 cubes. In MuJoCo the oracle must also succeed in three simulations, within 5 mm of the goals.
 Simulators: `"twin"`, the rules above, or `"mujoco"`, the same skills of two grippers under physics (`physics`).
-Oracle: a move after which the fewest ticks are left. It always succeeds within `fewest`.
-Source: our own; two robots with their own reach as in Z. Mandi et al., "RoCo: Dialectic multi-robot collaboration with
+Oracle: a move after which the fewest ticks are left. It succeeds within `fewest`.
+Source: our own; robots with their own reach as in Z. Mandi et al., "RoCo: Dialectic multi-robot collaboration with
 large language models", ICRA 2024 (arXiv:2307.04738).
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -43,7 +41,8 @@ from pettingllms_envs.tasks.base import OpenTask
 
 SIMULATORS = ("twin", "mujoco")
 FAILED = -0.05
-MOST_CUBES = 4
+NUM_TRIALS, CENTRED = 3, 0.005
+"""Simulations in which the oracle must succeed for an instance to ship, and metres that cubes may then be off."""
 PAPER, SHARED, CUBE, GOAL, ARM = "#f4f1ea", "#e2ddd0", "#2f6fde", "#3a9d5d", "#4a4e57"
 
 _SKILL = r"(?:(wait)|(pick|place) (-?[0-9]{1,6}))"
@@ -160,7 +159,7 @@ class TwoArms(OpenTask[TwoArmsState]):
             proof = self.table.proof(starts, goals)
             if proof.needs_both and wanted.least <= proof.fewest <= wanted.most:
                 state = self.start(starts, goals)
-                if self._ships(state):
+                if self.simulator == SIMULATORS[0] or self._ships(state):
                     return state
 
     def start(self, starts: Places, goals: Places) -> TwoArmsState:
@@ -176,11 +175,16 @@ class TwoArms(OpenTask[TwoArmsState]):
         return state._replace(simulator=begun(self.table, starts), build=self.simulator_build)
 
     def _ships(self, state: TwoArmsState) -> bool:
-        if self.simulator == SIMULATORS[0]:
-            return True
-        from pettingllms_envs.environments.two_arms.physics import ships
+        """Whether the oracle succeeds in all simulations, which begin with other jitter, close to the goals."""
+        from pettingllms_envs.environments.two_arms.physics import begun, distance
 
-        return ships(self, state)
+        for trial in range(NUM_TRIALS):
+            after = state._replace(simulator=begun(self.table, state.starts, trial))
+            while not self.is_over(after):
+                after = self.apply(after, self.oracle(after))
+            if not self.solved(after) or distance(self.table, after.simulator, after.goals) > CENTRED:
+                return False
+        return True
 
     def parse(self, reply: str) -> Skills | Skill | Unreadable:
         """The skills of both arms in the last line, or the skill of one."""
@@ -224,9 +228,11 @@ class TwoArms(OpenTask[TwoArmsState]):
             move = Skill(), Skill()
         if self.simulator == SIMULATORS[0]:
             return self.moved(state, move)
-        from pettingllms_envs.environments.two_arms.physics import simulated
+        from pettingllms_envs.environments.two_arms.physics import checked_build, simulated
 
-        simulator, places = simulated(self.table, state, move)
+        checked_build(state.build)
+        instance = hashlib.sha256(repr((self.columns, state.starts, state.goals)).encode()).hexdigest()[:12]
+        simulator, places = simulated(self.table, state.simulator, state.places, move, instance)
         return self._placed(state, move, places)._replace(simulator=simulator)
 
     def solved(self, state: TwoArmsState) -> bool:
@@ -280,13 +286,8 @@ class TwoArms(OpenTask[TwoArmsState]):
         self, before: TwoArmsState, move: Skills | Skill, after: TwoArmsState, *, proposed: bool = False
     ) -> str:
         """What each arm did, or why it could not."""
-        if isinstance(move, Skill):
-            return f"{move.text}, of neither arm."
-        told = []
-        for name, skill, reason in zip(ARMS, move, self.table.failures(before.places, move), strict=True):
-            fails = f" {'would fail' if proposed else 'failed'}: {reason}" if reason else ""
-            told.append(f"{name} {skill.text}{fails}")
-        return f"{'; '.join(told)}."
+        left, right = ("nothing", "nothing") if isinstance(move, Skill) else self.table.words(before.places, move)
+        return f"left {left}; right {right}."
 
     def oracle(self, state: TwoArmsState) -> Skills:
         """A move after which the fewest ticks are left; of those, one with the fewest skills left, waiting first."""

@@ -84,6 +84,14 @@ class Table(NamedTuple):
                 right = "the left arm works there" if at[0] == at[1] else "the arms would cross"
         return left, right
 
+    def words(self, places: Places, move: Skills) -> tuple[str, str]:
+        """For each arm what it did, and if it failed why."""
+        told = [
+            f"{skill.text} failed: {why}" if why else skill.text
+            for skill, why in zip(move, self.failures(places, move), strict=True)
+        ]
+        return told[0], told[1]
+
     def _why_not(self, places: Places, arm: int, skill: Skill) -> str:
         """Why an arm cannot play a skill, whatever the other one does."""
         kind, target = skill

@@ -92,8 +92,8 @@ def team_ticks(game: Game, *, delivers: bool = True) -> Questions:
         _charge(game, 1, before, move)
         if pays_planner:
             game.pay(PLANNER, "settle", team_return(task, game.state) - team_return(task, before) - draft)
-        reasons = task.table.failures(before.places, move)
-        told = _words(left, reasons[0], unread), _words(right, reasons[1], unread_right)
+        words = task.table.words(before.places, move)
+        told = unread or words[0], unread_right or words[1]
         game.end_turn(f"In the last tick: left {told[0]}; right {told[1]}.")
     return game.solved
 
@@ -104,7 +104,7 @@ def _asked(game: Game, arm: int, shown: str, keeps: Any) -> Questions:
     found = game.task.read((yield Ask(role, shown, partial(_best, game, arm), keeps)), of_both=False)
     if isinstance(found, Unreadable):
         game.pay(role, "format", UNREADABLE_PENALTY)
-        return Skill(), found.reason
+        return Skill(), f"waited, since its reply was unreadable: {found.reason}"
     return found, ""
 
 
@@ -112,12 +112,6 @@ def _charge(game: Game, arm: int, before: Any, move: Skills) -> None:
     """Charge an arm for a skill that failed."""
     if game.task.table.failures(before.places, move)[arm]:
         game.pay(ARMS[arm], "failed", FAILED)
-
-
-def _words(skill: Skill, reason: str, unread: str) -> str:
-    if unread:
-        return f"waited, since its reply was unreadable: {unread}"
-    return f"{skill.text} failed: {reason}" if reason else skill.text
 
 
 def _best(game: Game, arm: int | None = None) -> str:
