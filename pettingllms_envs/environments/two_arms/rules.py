@@ -32,6 +32,7 @@ from fractions import Fraction
 from typing import ClassVar, NamedTuple
 
 from pettingllms_envs.boards import Tile
+from pettingllms_envs.caching import remembered
 from pettingllms_envs.core import SPLITS, Unreadable, check_choice, check_whole
 from pettingllms_envs.environments.two_arms.table import ARMS, LOST, Places, Skill, Skills, Table
 from pettingllms_envs.instances import seeded, split_of
@@ -157,10 +158,9 @@ class TwoArms(OpenTask[TwoArmsState]):
             if any(map(int.__eq__, starts, goals)) or split_of(self.table.form(starts, goals)) != split:
                 continue
             proof = self.table.proof(starts, goals)
-            if proof.needs_both and wanted.least <= proof.fewest <= wanted.most:
-                state = self.start(starts, goals)
-                if self.simulator == SIMULATORS[0] or self._ships(state):
-                    return state
+            is_wanted = proof.needs_both and wanted.least <= proof.fewest <= wanted.most
+            if is_wanted and (self.simulator == SIMULATORS[0] or _ships(self, starts, goals)):
+                return self.start(starts, goals)
 
     def start(self, starts: Places, goals: Places) -> TwoArmsState:
         """The first state of an instance: different columns for the starts, and for the goals."""
@@ -173,18 +173,6 @@ class TwoArms(OpenTask[TwoArmsState]):
         from pettingllms_envs.environments.two_arms.physics import begun
 
         return state._replace(simulator=begun(self.table, starts), build=self.simulator_build)
-
-    def _ships(self, state: TwoArmsState) -> bool:
-        """Whether the oracle succeeds in all simulations, which begin with other jitter, close to the goals."""
-        from pettingllms_envs.environments.two_arms.physics import begun, distance
-
-        for trial in range(NUM_TRIALS):
-            after = state._replace(simulator=begun(self.table, state.starts, trial))
-            while not self.is_over(after):
-                after = self.apply(after, self.oracle(after))
-            if not self.solved(after) or distance(self.table, after.simulator, after.goals) > CENTRED:
-                return False
-        return True
 
     def parse(self, reply: str) -> Skills | Skill | Unreadable:
         """The skills of both arms in the last line, or the skill of one."""
@@ -335,3 +323,17 @@ class TwoArms(OpenTask[TwoArmsState]):
 
 def _skill(waits: str | None, kind: str | None, target: str | None) -> Skill | None:
     return Skill() if waits else Skill(kind.lower(), int(target)) if kind and target else None
+
+
+@remembered(4096)
+def _ships(task: TwoArms, starts: Places, goals: Places) -> bool:
+    """Whether the oracle succeeds in all simulations, which begin with other jitter, close to the goals."""
+    from pettingllms_envs.environments.two_arms.physics import begun, distance
+
+    for trial in range(NUM_TRIALS):
+        state = task.start(starts, goals)._replace(simulator=begun(task.table, starts, trial))
+        while not task.is_over(state):
+            state = task.apply(state, task.oracle(state))
+        if not task.solved(state) or distance(task.table, state.simulator, goals) > CENTRED:
+            return False
+    return True
