@@ -41,17 +41,9 @@ def roles(team: Any) -> tuple[Role, ...]:
         f" write to both arms what to do, in at most {team.capacity} characters; they see the cubes that they reach."
     )
     ends = "Best end with one line that has a skill for each arm, like this: Left: pick 9. Right: wait."
-    return (
-        Role(PLANNER, plans, delayed=not team.pays_planner, reply_format=ends),
-        *(
-            Role(
-                arm,
-                f"You are the {arm} arm. The planner, who knows the goals, writes to you.",
-                reply_format=ARM_FORMAT,
-            )
-            for arm in ARMS
-        ),
-    )
+    acts = "You are the {} arm. The planner, who knows the goals, writes to you."
+    arms = [Role(arm, acts.format(arm), reply_format=ARM_FORMAT) for arm in ARMS]
+    return (Role(PLANNER, plans, delayed=not team.pays_planner, reply_format=ends), *arms)
 
 
 def _pays(delivers: bool) -> Any:
