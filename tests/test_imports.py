@@ -115,6 +115,7 @@ ALLOWED_IMPORTS = {
     | {"pettingllms_envs.replies", "pettingllms_envs.tasks", "pettingllms_envs.teams", "pettingllms_envs.tools"}
     | {"pettingllms_envs.retrieval", "pettingllms_envs.views", "pettingllms_envs.state_digest"}
     | {"pettingllms_envs.environments"}  # its own folder, and no other: see below
+    | {"mujoco", "pettingllms_envs.failures", "pettingllms_envs.installing"}  # an extra, imported for a simulation
     | JUDGING,
     "observations.py": set(),
     # A server's tool calls are written as replies that environments parse.

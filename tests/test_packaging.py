@@ -78,8 +78,9 @@ def test_each_extra_brings_what_its_name_says():
     assert included_extras("gguf") == {"trl"}
     assert {"mcp"} == {requirement.name for requirement in requirements("mcp")}
     assert {"tensorboard", "trackio", "wandb"} == {requirement.name for requirement in requirements("trackers")}
+    assert {"mujoco-core"} == {requirement.name for requirement in requirements("robots")}
     assert {"bm25s", "sentence-transformers"} == {requirement.name for requirement in requirements("search")}
-    assert included_extras("dev") == {"data", "gguf", "mcp", "search", "suites", "trl"}
+    assert included_extras("dev") == {"data", "gguf", "mcp", "robots", "search", "suites", "trl"}
 
 
 def test_trl_is_held_to_the_minor_version_whose_private_methods_we_override():

@@ -40,6 +40,7 @@ GUIDES = {
     "search": "search.md",
     "silos": "silos.md",
     "sql": "sql.md",
+    "two_arms": "two_arms.md",
 }
 """Pages written by hand that say more, by the environment's name."""
 

@@ -48,6 +48,7 @@ LAYOUTS = {"L0": {"base"}, "L1": {"base"}, "L2": {"drafter", "planner"}, "L3": {
 QUERIES = {
     "sql": (["writer_0"], ["linker_0", "writer_0"]),
     "silos": (["analyst_0"], ["analyst_0", "analyst_1", "answerer_0"]),
+    "two_arms": (["planner_0"], ["planner_0", "left_0", "right_0"]),
 }
 
 

@@ -154,7 +154,7 @@ TRAINED = [*(file for file in FILES if re.search(r"_L\d_(1\.7B|8B)$", file.stem)
 def is_quick(file: Path) -> bool:
     """Whether the file is the one of its environments that trains by default: of each role's own adapter."""
     of_size = "8B" if file.stem.startswith("code_L") and file.stem.endswith("8B") else "1.7B"
-    is_of_the_paper = not re.match(r"\w+_tool_|archives|note_taking|designed_code", file.stem)
+    is_of_the_paper = not re.match(r"\w+_tool_|archives|note_taking|two_arms|designed_code", file.stem)
     return file in (DEBATE, CODE_MATH) or (file.stem.endswith(f"_L2_{of_size}") and is_of_the_paper)
 
 
