@@ -1,0 +1,270 @@
+"""Laws: find the law of an apparatus by experiments.
+
+Rules: an apparatus has two quantities a and b, a switch k, and a meter. The class of laws is finite and shown. A move
+is an experiment, the values of a, b and k, after which the meter's reading is known; or a law. There is a budget of
+experiments. An experiment that was made before tells nothing, and counts.
+Success: the law, or another one of the class that no experiment tells apart from it.
+Potential: 1 with the law; before that 0.5 of the bits found, as a share of the class's entropy. The bits found are
+log2 of how many times fewer laws are possible than at the start; they are exact, and add up to the entropy once one law
+is left. Costs of a move: `experiment` -0.02; `wrong` -0.05 for a wrong law that agrees with all readings, -0.1 for one
+that does not, so that guessing costs more than it earns.
+Outcome: `success`; `experiments`; `bits` found of `entropy`; `left`, the laws that are still possible; `guesses`.
+Classes and budgets are such that experiments which are all chosen at the start leave at least a quarter of the bits, in
+expectation: see `PROOFS`. A threshold has to be searched.
+Instances: a function of version, split, level and seed. The splits never share a law, nor a law with a and b renamed
+or a quantity scaled.
+Levels: by the size of the class, 93 to 6,828 laws.
+Oracle: the experiment that leaves fewest bits in expectation, then the law.
+Source: our own; experiments as questions about a version space as in T. Mitchell, "Generalization as search", 1982.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+from pettingllms_envs.core import SPLITS, Unreadable, check_choice
+from pettingllms_envs.environments.laws import formulas
+from pettingllms_envs.environments.laws.space import Space, best_experiment, left
+from pettingllms_envs.instances import seeded, split_of
+from pettingllms_envs.replies.moves import match_last_line
+from pettingllms_envs.tasks.base import OpenTask
+
+
+TRY, LAW, SAY = "try", "law", "say"
+LEVELS = (1, 2, 3, 4, 5)
+OF_BITS = 0.5
+EXPERIMENT, WRONG, REFUTED = -0.02, -0.05, -0.1
+
+_LINE = re.compile(rf"({TRY}|{LAW}|{SAY}):(.*)", re.I)
+
+
+class DiscoveryMove(NamedTuple):
+    """An experiment, a law, or a message.
+
+    Args:
+        kind: `"try"`, `"law"` or `"say"`.
+        what: What names it, which need not be one of the class; the words of a message.
+    """
+
+    kind: str
+    what: Any
+
+
+class DiscoveryState(NamedTuple):
+    """An instance, and what has been tried.
+
+    Args:
+        truth: The row of the law in the class of the level.
+        tried: The columns of the experiments so far.
+        guesses: Laws named so far.
+    """
+
+    level: int
+    truth: int
+    tried: tuple[int, ...] = ()
+    guesses: int = 0
+    is_found: bool = False
+
+
+class Discovery(OpenTask[DiscoveryState]):
+    """A task whose hypotheses are the rows of a table. Subclasses say what they are, and how they are written."""
+
+    __slots__ = ()
+
+    single_agent: ClassVar[str] = "single"
+    instance_fields: ClassVar[Mapping[str, tuple[object, ...]]] = {"split": SPLITS, "level": LEVELS}
+    thing: ClassVar[str]
+    """What is to be found, in a word."""
+
+    def space(self, level: int) -> Space:
+        """The class of a level."""
+        raise NotImplementedError
+
+    def form(self, hypothesis: Any) -> bytes:
+        """What equivalent hypotheses have in common, for splits."""
+        raise NotImplementedError
+
+    def describe_class(self, level: int) -> str:
+        """The class, its experiments and its size."""
+        raise NotImplementedError
+
+    def read_words(self, kind: str, words: str) -> Any | Unreadable:
+        """What names the experiment or the hypothesis that the words say, of the class or not."""
+        raise NotImplementedError
+
+    def write_words(self, kind: str, what: Any) -> str:
+        """How it is written."""
+        raise NotImplementedError
+
+    def write_reading(self, reading: int) -> str:
+        """How a reading is shown."""
+        return str(reading)
+
+    def generate(self, seed: int, split: str = "train", level: int = 1) -> DiscoveryState:
+        """The instance of a seed in a split, at a level from 1 to 5."""
+        check_choice("split", split, SPLITS)
+        check_choice("level", level, self.instance_fields["level"])
+        space, rng = self.space(level), seeded(self.name, f"v{self.version}", level, split, seed)
+        while split_of(self.form(space.names[truth := rng.randrange(len(space))])) != split:
+            pass
+        return DiscoveryState(level, truth)
+
+    def parse(self, reply: str) -> DiscoveryMove | Unreadable:
+        """The experiment, the law or the message of the last line."""
+        found = match_last_line(_LINE, reply, f"'Try:' with an experiment, or 'Law:' with a {self.thing}")
+        if isinstance(found, Unreadable):
+            return found
+        kind, words = found[1].lower(), found[2].strip()
+        what = words or Unreadable("it has no words") if kind == SAY else self.read_words(kind, words)
+        return what if isinstance(what, Unreadable) else DiscoveryMove(kind, what)
+
+    def left(self, state: DiscoveryState) -> int:
+        """The number of hypotheses that agree with the readings."""
+        return len(left(self.space(state.level), state.truth, state.tried))
+
+    def budget(self, state: DiscoveryState) -> int:
+        """The experiments that can still be made."""
+        return self.space(state.level).budget - len(state.tried)
+
+    def apply(self, state: DiscoveryState, move: DiscoveryMove) -> DiscoveryState:
+        """The state after an experiment, which is not made if there is no such one or none is left, or after a law."""
+        if move.kind == SAY:
+            return state
+        space = self.space(state.level)
+        if move.kind == LAW:
+            is_found = space.row_of.get(move.what) == state.truth
+            return state._replace(guesses=state.guesses + 1, is_found=is_found)
+        column = space.column_of.get(move.what)
+        if column is None or not self.budget(state):
+            return state
+        return state._replace(tried=(*state.tried, column))
+
+    def solved(self, state: DiscoveryState) -> bool:
+        return state.is_found
+
+    def bits(self, state: DiscoveryState) -> float:
+        """The bits found."""
+        return self.space(state.level).bits - math.log2(self.left(state))
+
+    def value(self, state: DiscoveryState) -> float:
+        """1 with the law, else half of the share of the bits that was found."""
+        return 1.0 if state.is_found else OF_BITS * self.bits(state) / self.space(state.level).bits
+
+    def ranges(self) -> Mapping[str, tuple[float, float]]:
+        """Of the potential and of the costs."""
+        return {"value": (0.0, 1.0), "experiment": (EXPERIMENT, 0.0), "wrong": (REFUTED, 0.0)}
+
+    def costs(self, before: DiscoveryState, move: DiscoveryMove, after: DiscoveryState) -> Mapping[str, float]:
+        """`experiment`, or `wrong`."""
+        if move.kind == TRY:
+            return {"experiment": EXPERIMENT}
+        if move.kind == SAY or after.is_found:
+            return {}
+        return {"wrong": WRONG if self.fits(before, move.what) else REFUTED}
+
+    def fits(self, state: DiscoveryState, hypothesis: Any) -> bool:
+        """Whether a hypothesis is of the class, and agrees with all readings."""
+        space = self.space(state.level)
+        row = space.row_of.get(hypothesis)
+        return row is not None and bool((space.table[row] == space.table[state.truth])[list(state.tried)].all())
+
+    def show(self, state: DiscoveryState) -> str:
+        """The class, the readings, and how many experiments can still be made."""
+        space = self.space(state.level)
+        readings = [self._shown(space, state.truth, column) for column in state.tried]
+        lines = [self.describe_class(state.level), "Readings:" if readings else "No readings yet.", *readings]
+        return "\n".join([*lines, f"Experiments left: {self.budget(state)}."])
+
+    def _shown(self, space: Space, truth: int, column: int) -> str:
+        what = self.write_words(TRY, space.experiments[column])
+        return f"{what}: {self.write_reading(int(space.table[truth, column]))}"
+
+    def describe(
+        self, before: DiscoveryState, move: DiscoveryMove, after: DiscoveryState, *, proposed: bool = False
+    ) -> str:
+        """What was read, or whether it is the law."""
+        if move.kind == SAY:
+            return "Nothing but a message."
+        words = f"{self.write(move)}."
+        if proposed:
+            return words
+        if move.kind == LAW:
+            agrees = "agrees" if self.fits(before, move.what) else "does not agree"
+            wrong = f"It is wrong, and {agrees} with the readings."
+            return f"{words} {f'It is the {self.thing}.' if after.is_found else wrong}"
+        if after is before:
+            return f"{words} There is no such experiment, or none left."
+        return self._shown(self.space(after.level), after.truth, after.tried[-1])
+
+    def write(self, move: DiscoveryMove) -> str:
+        """Such as `Try: a=2 b=1 k=8`."""
+        return f"{move.kind.capitalize()}: {move.what if move.kind == SAY else self.write_words(move.kind, move.what)}"
+
+    def oracle(self, state: DiscoveryState) -> DiscoveryMove:
+        """The experiment that tells most in expectation, or the hypothesis once it is the only one."""
+        if self.left(state) == 1 or not self.budget(state):
+            return DiscoveryMove(LAW, self.space(state.level).names[state.truth])
+        return self.best(state)
+
+    def best(self, state: DiscoveryState) -> DiscoveryMove:
+        """The experiment that tells most in expectation."""
+        space = self.space(state.level)
+        return DiscoveryMove(TRY, space.experiments[best_experiment(space, state.truth, state.tried)])
+
+    def outcome(self, state: DiscoveryState) -> Mapping[str, bool | int | float]:
+        """`success`, `experiments`, `bits` of `entropy`, the hypotheses `left`, the `guesses`."""
+        return {
+            "success": state.is_found,
+            "experiments": len(state.tried),
+            "bits": self.bits(state),
+            "entropy": self.space(state.level).bits,
+            "left": self.left(state),
+            "guesses": state.guesses,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Laws(Discovery):
+    """The task. Its state is a `DiscoveryState`, its move a `DiscoveryMove`."""
+
+    name: ClassVar[str] = "laws"
+    thing: ClassVar[str] = "law"
+    blind_replies: ClassVar[tuple[str, ...]] = (
+        "Try: a=1 b=1 k=1",
+        "Try: a=1 b=2 k=8",
+        "Law: c=1 d=0 t=8 x=a z=ab",
+        "Law: c=1 d=0 t=4 x=b z=b",
+    )
+
+    def space(self, level: int) -> Space:
+        return formulas.laws_of(level)
+
+    def form(self, hypothesis: Any) -> bytes:
+        return formulas.form_of(hypothesis)
+
+    def describe_class(self, level: int) -> str:
+        return formulas.describe(level)
+
+    def read_words(self, kind: str, words: str) -> Any | Unreadable:
+        return formulas.read_law(words) if kind == LAW else formulas.read_experiment(words)
+
+    def write_words(self, kind: str, what: Any) -> str:
+        return formulas.write_law(what) if kind == LAW else formulas.write_experiment(what)
+
+    def rules(self) -> str:
+        """The game in about 110 words."""
+        return (
+            "Find the law of an apparatus by experiments. It has two quantities a and b, a switch k, and a meter that"
+            f" shows y, rounded down to a whole number, and {formulas.MOST_SHOWN} if it is more. The law is y = c x + d"
+            " while k is at most t, and y = c z + d when k is greater. x and z are each one of the terms that are"
+            " listed: ab is a times b, a/b is a divided by b. An experiment sets a, b and k. Its reading never changes,"
+            " so making it again tells nothing. You have a number of experiments. Each costs a little, and a wrong law"
+            " costs more."
+        )
+
+    def reply_format(self) -> str:
+        return "End your reply with one line: Try: a=1 b=1 k=1 to make an experiment, or Law: c=1 d=0 t=1 x=a z=b."
