@@ -1,8 +1,9 @@
 """The classes of laws: y of two quantities a and b and a switch k, where another formula holds above a threshold.
 
 A law is c x + d up to k = t and c z + d above; x and z are products or quotients of a and b. The meter shows whole
-numbers from 0 to 9: y rounded down, and 9 if it is more. So a reading tells little, and which one tells most depends on
-those before: a threshold of S positions takes log2(S) experiments one after the other, and S if all are chosen at once.
+numbers from 0 to 9: y rounded down, and 9 if it is more. So a reading tells little, and which one tells most depends
+on those before: a threshold of S positions takes log2(S) experiments one after the other, and S - 1 if all are chosen
+at once.
 """
 
 from __future__ import annotations
@@ -107,7 +108,8 @@ def read_law(words: str) -> Law | Unreadable:
     found = _LAW.fullmatch(words)
     if found is None:
         return Unreadable("its law is not of the form c=1 d=0 t=1 x=a z=b")
-    return Law(*map(int, found.groups()[:3]), *map(str.lower, found.groups()[3:]))  # type: ignore[call-arg]
+    c, d, t, x, z = found.groups()
+    return Law(int(c), int(d), int(t), x.lower(), z.lower())
 
 
 def write_law(law: Law) -> str:

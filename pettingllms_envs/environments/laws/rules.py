@@ -5,12 +5,12 @@ is an experiment, the values of a, b and k, after which the meter's reading is k
 experiments. An experiment that was made before tells nothing, and counts.
 Success: the law, or another one of the class that no experiment tells apart from it.
 Potential: 1 with the law; before that 0.5 of the bits found, as a share of the class's entropy. The bits found are
-log2 of how many times fewer laws are possible than at the start; they are exact, and add up to the entropy once one law
-is left. Costs of a move: `experiment` -0.02; `wrong` -0.05 for a wrong law that agrees with all readings, -0.1 for one
-that does not, so that guessing costs more than it earns.
+log2 of how many times fewer laws are possible than at the start; they are exact, and add up to the entropy once one
+law is left. Costs of a move: `experiment` -0.02; `wrong` -0.05 for a wrong law that agrees with all readings, -0.1 for
+one that does not, so that guessing costs more than it earns.
 Outcome: `success`; `experiments`; `bits` found of `entropy`; `left`, the laws that are still possible; `guesses`.
-Classes and budgets are such that experiments which are all chosen at the start leave at least a quarter of the bits, in
-expectation: see `PROOFS`. A threshold has to be searched.
+Classes and budgets are such that experiments which are all chosen at the start leave at least a quarter of the bits,
+in expectation: see `proof`. A threshold has to be searched.
 Instances: a function of version, split, level and seed. The splits never share a law, nor a law with a and b renamed
 or a quantity scaled.
 Levels: by the size of the class, 93 to 6,828 laws.
@@ -102,7 +102,7 @@ class Discovery(OpenTask[DiscoveryState]):
 
     def write_reading(self, reading: int) -> str:
         """How a reading is shown."""
-        return str(reading)
+        return f"y={reading}"
 
     def generate(self, seed: int, split: str = "train", level: int = 1) -> DiscoveryState:
         """The instance of a seed in a split, at a level from 1 to 5."""
@@ -258,12 +258,12 @@ class Laws(Discovery):
     def rules(self) -> str:
         """The game in about 110 words."""
         return (
-            "Find the law of an apparatus by experiments. It has two quantities a and b, a switch k, and a meter that"
-            f" shows y, rounded down to a whole number, and {formulas.MOST_SHOWN} if it is more. The law is y = c x + d"
-            " while k is at most t, and y = c z + d when k is greater. x and z are each one of the terms that are"
-            " listed: ab is a times b, a/b is a divided by b. An experiment sets a, b and k. Its reading never changes,"
-            " so making it again tells nothing. You have a number of experiments. Each costs a little, and a wrong law"
-            " costs more."
+            "Find the law of an apparatus by experiments. It has two quantities a and b, a switch k, and a meter"
+            f" that shows y, rounded down to a whole number, and {formulas.MOST_SHOWN} if it is more. The law is"
+            " y = c x + d while k is at most t, and y = c z + d when k is greater. x and z are each one of the terms"
+            " that are listed: ab is a times b, a/b is a divided by b. An experiment sets a, b and k. Its reading"
+            " never changes, so making it again tells nothing. You have a number of experiments. Each costs a little,"
+            " and a wrong law costs more."
         )
 
     def reply_format(self) -> str:

@@ -22,7 +22,7 @@ Readings = npt.NDArray[np.uint8]
 Rows = npt.NDArray[np.intp]
 
 
-@dataclass(frozen=True, slots=False, eq=False)
+@dataclass(frozen=True, eq=False)
 class Space:
     """A class of hypotheses.
 
@@ -82,9 +82,10 @@ def left(space: Space, truth: int, tried: Sequence[int]) -> Rows:
 def _left(space: Space, readings: tuple[tuple[int, int], ...]) -> Rows:
     if not readings:
         return np.arange(len(space))
-    before = _left(space, readings[:-1])
+    before: Rows = _left(space, readings[:-1])
     column, reading = readings[-1]
-    return before[space.table[before, column] == reading]
+    found: Rows = before[space.table[before, column] == reading]
+    return found
 
 
 def best_experiment(space: Space, truth: int, tried: Sequence[int]) -> int:

@@ -59,7 +59,7 @@ def Scientist(game: Game) -> Questions:
 
 
 def play_part(game: Game, role: str, reply: str, *kinds: str) -> tuple[DiscoveryMove | None, str]:
-    """Play a role's part of a turn, if it is of one of these kinds, and pay for it; returns it, and what came of it."""
+    """Play a role's part of a turn, if it is of these kinds, and pay for it; returns it, and what came of it."""
     before, task = game.state, game.task
     move, why = move_of_kind(task.parse(reply), kinds)
     if move is None:
