@@ -9,6 +9,7 @@ at once.
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from functools import cache
 from typing import NamedTuple
@@ -57,6 +58,18 @@ class Class(NamedTuple):
     values: tuple[int, ...]
     budget: int
 
+    @property
+    def unplanned(self) -> float:
+        """The least share of the bits that experiments leave in expectation, if all are chosen at the start.
+
+        Let everything but t be known. n experiments have n values of k, which divide the T thresholds into n + 1 parts
+        at most; where x and z differ, as in a share p of the laws, log2(T / (n + 1)) bits or more are left of t.
+        """
+        plain, pairs = len(self.terms), len(self.terms) * (len(self.terms) - 1)
+        thresholds, others = self.scale - 1, len(self.factors) * len(self.offsets)
+        laws = others * (pairs * thresholds + plain)
+        return others * pairs * thresholds / laws * math.log2(thresholds / (self.budget + 1)) / math.log2(laws)
+
 
 _THREE = ("a", "b", "ab")
 CLASSES = (
@@ -64,7 +77,7 @@ CLASSES = (
     Class((1,), (0,), _THREE, 32, (1, 2, 3), 7),
     Class((1, 2), (0,), _THREE, 48, (1, 2, 3), 8),
     Class((1, 2), (0, 1), _THREE, 64, (1, 2, 3), 8),
-    Class((1, 2, 3), (0, 1), (*_THREE, "a/b"), 96, (1, 2, 3), 10),
+    Class((1, 2, 3), (0, 1), (*_THREE, "a/b"), 128, (1, 2, 3), 10),
 )
 """The class of each level."""
 
@@ -76,7 +89,7 @@ def laws_of(level: int) -> Space:
     experiments = tuple(itertools.product(values, values, range(1, scale + 1)))
     a, b, k = np.array(experiments, float).T
     plain = {
-        (c, d, term): np.minimum(np.floor(c * a**i * b**j + d + 1e-9), MOST_SHOWN)
+        (c, d, term): np.minimum(np.floor(c * a**i * b**j + d + 1e-9), MOST_SHOWN).astype(np.uint8)
         for c, d, term in itertools.product(factors, offsets, terms)
         for i, j in [TERMS[term]]
     }

@@ -53,6 +53,11 @@ class Space:
         """The number of every experiment."""
         return {each: column for column, each in enumerate(self.experiments)}
 
+    @property
+    def least_depth(self) -> int:
+        """A lower bound on the experiments that any tree of experiments needs at most."""
+        return math.ceil(self.bits / math.log2(self.num_readings))
+
     @cached_property
     def num_readings(self) -> int:
         """The most readings that one experiment can have."""
