@@ -125,7 +125,9 @@ def rows(task: Discovery, levels: Sequence[int], instances: int) -> None:
         space = task.space(level)
         truths = [task.generate(seed, level=level).truth for seed in range(instances)]
         rng = random.Random(0)
-        oracle = [needed(space, truth, lambda tried, t=truth: best_experiment(space, t, tried), 99) for truth in truths]
+        oracle = [
+            needed(space, truth, lambda tried, t=truth: best_experiment(space, t, tried), 99) for truth in truths
+        ]
         chance = [needed(space, truth, lambda tried: rng.randrange(len(space.experiments)), 999) for truth in truths]
         plan = greedy_plan(space, space.budget)
         parts = parts_of(space, plan)
