@@ -6,8 +6,8 @@ experiments. An experiment that was made before tells nothing, and counts.
 Success: the law, or another one of the class that no experiment tells apart from it.
 Potential: 1 with the law; before that 0.5 of the bits found, as a share of the class's entropy. The bits found are
 log2 of how many times fewer laws are possible than at the start; they are exact, and add up to the entropy once one
-law is left. Costs of a move: `experiment` -0.02; `wrong` -0.05 for a wrong law that agrees with all readings, -0.1 for
-one that does not, so that guessing costs more than it earns.
+law is left. Costs of a move: `wasted` -0.02 for an experiment that tells nothing; `wrong` -0.05 for a wrong law that
+agrees with all readings, -0.1 for one that does not, so that guessing costs more than it earns.
 Outcome: `success`; `experiments`; `bits` found of `entropy`; `left`, the laws that are still possible; `guesses`.
 Classes and budgets are such that experiments which are all chosen at the start leave at least a quarter of the bits,
 in expectation: see `proof`. A threshold has to be searched.
@@ -37,7 +37,7 @@ from pettingllms_envs.tasks.base import OpenTask
 TRY, LAW, SAY = "try", "law", "say"
 LEVELS = (1, 2, 3, 4, 5)
 OF_BITS = 0.5
-EXPERIMENT, WRONG, REFUTED = -0.02, -0.05, -0.1
+WASTED, WRONG, REFUTED = -0.02, -0.05, -0.1
 
 _LINE = re.compile(rf"({TRY}|{LAW}|{SAY}):(.*)", re.I)
 
@@ -151,17 +151,19 @@ class Discovery(OpenTask[DiscoveryState]):
         return self.space(state.level).bits - math.log2(self.left(state))
 
     def value(self, state: DiscoveryState) -> float:
-        """1 with the law, else half of the share of the bits that was found."""
-        return 1.0 if state.is_found else OF_BITS * self.bits(state) / self.space(state.level).bits
+        """1 with the law, else half of the share of the bits that was found, of those that are paid."""
+        space = self.space(state.level)
+        found = max(0.0, self.bits(state) - space.planned)
+        return 1.0 if state.is_found else OF_BITS * found / (space.bits - space.planned)
 
     def ranges(self) -> Mapping[str, tuple[float, float]]:
         """Of the potential and of the costs."""
-        return {"value": (0.0, 1.0), "experiment": (EXPERIMENT, 0.0), "wrong": (REFUTED, 0.0)}
+        return {"value": (0.0, 1.0), "wasted": (WASTED, 0.0), "wrong": (REFUTED, 0.0)}
 
     def costs(self, before: DiscoveryState, move: DiscoveryMove, after: DiscoveryState) -> Mapping[str, float]:
-        """`experiment`, or `wrong`."""
+        """`wasted`, or `wrong`."""
         if move.kind == TRY:
-            return {"experiment": EXPERIMENT}
+            return {} if self.left(after) < self.left(before) else {"wasted": WASTED}
         if move.kind == SAY or after.is_found:
             return {}
         return {"wrong": WRONG if self.fits(before, move.what) else REFUTED}
@@ -174,10 +176,13 @@ class Discovery(OpenTask[DiscoveryState]):
 
     def show(self, state: DiscoveryState) -> str:
         """The class, the readings, and how many experiments can still be made."""
+        return "\n".join([self.describe_class(state.level), *self.readings(state)])
+
+    def readings(self, state: DiscoveryState) -> list[str]:
+        """The lines of `show` that say what was read, and how many experiments can still be made."""
         space = self.space(state.level)
-        readings = [self._shown(space, state.truth, column) for column in state.tried]
-        lines = [self.describe_class(state.level), "Readings:" if readings else "No readings yet.", *readings]
-        return "\n".join([*lines, f"Experiments left: {self.budget(state)}."])
+        found = [self._shown(space, state.truth, column) for column in state.tried]
+        return ["Readings:" if found else "No readings yet.", *found, f"Experiments left: {self.budget(state)}."]
 
     def _shown(self, space: Space, truth: int, column: int) -> str:
         what = self.write_words(TRY, space.experiments[column])
@@ -262,8 +267,8 @@ class Laws(Discovery):
             f" that shows y, rounded down to a whole number, and {formulas.MOST_SHOWN} if it is more. The law is"
             " y = c x + d while k is at most t, and y = c z + d when k is greater. x and z are each one of the terms"
             " that are listed: ab is a times b, a/b is a divided by b. An experiment sets a, b and k. Its reading"
-            " never changes, so making it again tells nothing. You have a number of experiments. Each costs a little,"
-            " and a wrong law costs more."
+            " never changes, so making it again tells nothing. You have a number of experiments. One that tells"
+            " nothing costs a little, and a wrong law more."
         )
 
     def reply_format(self) -> str:

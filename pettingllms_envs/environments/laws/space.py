@@ -32,6 +32,7 @@ class Space:
         row_of: The row of every hypothesis, by what names it.
         experiments: What names each experiment, in the order of the columns.
         budget: Experiments of an episode.
+        planned: Bits that are not paid, as experiments that are all chosen at the start find them.
     """
 
     table: Readings
@@ -39,6 +40,7 @@ class Space:
     row_of: dict[Any, int]
     experiments: tuple[Any, ...]
     budget: int
+    planned: float = 0.0
 
     def __len__(self) -> int:
         return len(self.table)
@@ -65,7 +67,11 @@ class Space:
 
 
 def space_of(
-    table: Sequence[npt.NDArray[Any]], names: Sequence[Any], experiments: Sequence[Any], budget: int
+    table: Sequence[npt.NDArray[Any]],
+    names: Sequence[Any],
+    experiments: Sequence[Any],
+    budget: int,
+    planned: float = 0.0,
 ) -> Space:
     """The class whose hypotheses have these rows of readings from 0 to 255; equal rows become one."""
     rows = np.array(table).astype(np.uint8)
@@ -75,7 +81,7 @@ def space_of(
     kept = np.ascontiguousarray(rows[first[order]])
     kept.setflags(write=False)
     named = {name: int(index) for name, index in zip(names, place, strict=True)}
-    return Space(kept, tuple(names[index] for index in first[order]), named, tuple(experiments), budget)
+    return Space(kept, tuple(names[index] for index in first[order]), named, tuple(experiments), budget, planned)
 
 
 def left(space: Space, truth: int, tried: Sequence[int]) -> Rows:

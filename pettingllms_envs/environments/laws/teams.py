@@ -2,7 +2,7 @@
 
 * `lab`: in each turn the `experimenter` makes an experiment, then the `theorist` names a law, or says something to the
   experimenter. Both see all readings. It ends with the law, or after the last experiment of the budget.
-* `single`: one `scientist`, who does both, a move a turn.
+* `single`: one `scientist`, who does both, a move a turn; after the last experiment it has one more.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pettingllms_envs.replies.moves import move_of_kind
 from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
 
 
-NUM_TURNS = 12
+NUM_TURNS = 18
 EXPERIMENTER = Role("experimenter", "You are the experimenter: each of your replies is an experiment.")
 THEORIST = Role(
     "theorist",
@@ -55,7 +55,10 @@ def Lab(game: Game, capacity: int = 80) -> Questions:
 def Scientist(game: Game) -> Questions:
     """One role makes the experiments and names the law."""
     while game.turns_left:
+        is_last = not game.task.budget(game.state)
         game.play((yield Ask("scientist", game.show(), keeps=())), "scientist")
+        if is_last:
+            return
 
 
 def play_part(game: Game, role: str, reply: str, *kinds: str) -> tuple[DiscoveryMove | None, str]:
