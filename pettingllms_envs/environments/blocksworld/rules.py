@@ -1,13 +1,12 @@
 """Blocksworld: rebuild towers of blocks, a list of moves at a time.
 
 Rules: blocks lie on the table or on one another. A move takes a block with nothing on it and puts it on another such
-block or on the table. A reply is a list of at most 12 moves (14 with seven blocks), played in order until one is not
-possible.
+block or on the table. A reply is a list of at most 12 moves, played in order until one is not possible.
 Success: every block lies where the goal has it, when the moves end.
 Potential: 1 - distance / distance at the start, in moves and exact, not below -1. Costs of a reply: `bump` -0.1 if its
 moves were cut short, `steps` -0.01 for each move played.
 Outcome: `success`; `regret` = 1 - optimal / max(moves, optimal), 1 without success; `moves`; `optimal`; `distance`.
-Instances: a function of version, settings, split, level and seed. The splits never share an instance, not even with
+Instances: a function of version, split, level and seed. The splits never share an instance, not even with
 other names of the blocks.
 Levels, by blocks and distance: 1: four, 2 to 3; 2: four, 4 or more; 3: five, 4 to 5; 4: six, 5 to 6; 5: six, 7 or
 more.
@@ -23,7 +22,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from pettingllms_envs.boards import Tile
-from pettingllms_envs.core import SPLITS, Unreadable, check_choice, check_whole
+from pettingllms_envs.core import SPLITS, Unreadable, check_choice
 from pettingllms_envs.environments.blocksworld.towers import (
     ON_TABLE,
     Move,
@@ -40,7 +39,8 @@ from pettingllms_envs.tasks.base import OpenTask
 from pettingllms_envs.tasks.grid import BUMP, STEP
 
 
-NAMES, TABLE = "abcdefg", "table"
+NAMES, TABLE = "abcdef", "table"
+MAX_MOVES = 12
 AIR, GAP, BLOCK, PLACED, INK = "#f4f1ea", "#4a4e57", "#b9783c", "#3a9d5d", "#ffffff"
 LEVELS = ((4, 2, 3), (4, 4, 9), (5, 4, 5), (6, 5, 6), (6, 7, 99))
 """Blocks, and the least and greatest distance, of each level."""
@@ -68,15 +68,7 @@ class BlocksState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Blocksworld(OpenTask[BlocksState]):
-    """The task. Its state is a `BlocksState`, its move a tuple of pairs: a block, and what it is put on.
-
-    Args:
-        blocks: Blocks of an instance without a level, 3 to 7.
-        min_distance: Least optimum of such an instance in moves, 1 to `blocks`.
-    """
-
-    blocks: int = 4
-    min_distance: int = 2
+    """The task. Its state is a `BlocksState`, its move a tuple of pairs: a block, and what it is put on."""
 
     name: ClassVar[str] = "blocksworld"
     single_agent: ClassVar[str] = "single"
@@ -87,10 +79,6 @@ class Blocksworld(OpenTask[BlocksState]):
     )
     instance_fields: ClassVar[Mapping[str, tuple[object, ...]]] = {"split": SPLITS, "level": (1, 2, 3, 4, 5)}
 
-    def __post_init__(self) -> None:
-        check_whole("blocks", self.blocks, 3, len(NAMES))
-        check_whole("min_distance", self.min_distance, 1, self.blocks)
-
     @property
     def blind_replies(self) -> tuple[str, ...]:  # type: ignore[override]
         """Everything on the table, a tower, to and fro."""
@@ -100,20 +88,13 @@ class Blocksworld(OpenTask[BlocksState]):
 
     def ranges(self) -> Mapping[str, tuple[float, float]]:
         """Of the potential and of the costs."""
-        return {"value": (-1.0, 1.0), "bump": (BUMP, 0.0), "steps": (STEP * self.max_moves, 0.0)}
+        return {"value": (-1.0, 1.0), "bump": (BUMP, 0.0), "steps": (STEP * MAX_MOVES, 0.0)}
 
-    @property
-    def max_moves(self) -> int:
-        """Most moves in one reply."""
-        return 2 * max(self.blocks, *(blocks for blocks, _, _ in LEVELS))
-
-    def generate(self, seed: int, split: str = "train", level: int | None = None) -> BlocksState:
-        """The instance of a seed in a split, at a level from 1 to 5 or else as the settings say."""
+    def generate(self, seed: int, split: str = "train", level: int = 1) -> BlocksState:
+        """The instance of a seed in a split, at a level from 1 to 5."""
         check_choice("split", split, SPLITS)
-        wanted = self.blocks, self.min_distance, 99
-        if level is not None:
-            check_choice("level", level, self.instance_fields["level"])
-            wanted = LEVELS[level - 1]
+        check_choice("level", level, self.instance_fields["level"])
+        wanted = LEVELS[level - 1]
         placed, goal = draw(seeded(self.name, f"v{self.version}", *wanted, split, seed), *wanted, split)
         far = distance(placed, goal)
         return BlocksState(placed, goal, far, far)
@@ -124,8 +105,8 @@ class Blocksworld(OpenTask[BlocksState]):
         if isinstance(found, Unreadable):
             return found
         pairs = _ONE.findall(found[1].lower())
-        if len(pairs) > self.max_moves:
-            return Unreadable(f"it has {len(pairs)} moves, and at most {self.max_moves} are allowed")
+        if len(pairs) > MAX_MOVES:
+            return Unreadable(f"it has {len(pairs)} moves, and at most {MAX_MOVES} are allowed")
         return tuple((NAMES.index(block), ON_TABLE if on == TABLE else NAMES.index(on)) for block, on in pairs)
 
     def apply(self, state: BlocksState, move: tuple[Move, ...]) -> BlocksState:
@@ -158,7 +139,7 @@ class Blocksworld(OpenTask[BlocksState]):
             " lowest block up, such as 'a c b': a on the table, c on a, b on c. A move takes a block that has nothing"
             " on it, and puts it on another block that has nothing on it, or on the table, which has room for all. The"
             " moves are played in order, and stop before one that is not possible. You succeed if every block lies"
-            f" where the goal has it when they end. At most {self.max_moves} moves."
+            f" where the goal has it when they end. At most {MAX_MOVES} moves."
         )
 
     def reply_format(self) -> str:

@@ -33,7 +33,7 @@ def solutions() -> tuple[Placement, ...]:
 
 @lru_cache(maxsize=4096)
 def nearest(placed: Placement, fixed: int) -> Placement:
-    """The first solution in which most queens are already, among those with the queens of the fixed rows, a bit each."""
+    """The first of the solutions with the queens of the fixed rows, a bit each, in which most queens are already."""
     rows = [row for row in range(SIZE) if fixed >> row & 1]
     legal = [each for each in solutions() if all(each[row] == placed[row] for row in rows)]
     return min(legal, key=lambda each: distance(placed, each))

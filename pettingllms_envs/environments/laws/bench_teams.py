@@ -5,7 +5,7 @@ experimenter tells in one message, which is cut after `capacity` characters, and
 
 * `team`: `experimenter_0` and `experimenter_1`, each with the bench of its number, and a `theorist`, who is shown the
   class and the messages, never a reading.
-* `cut`: the same, but no message arrives.
+  With `delivers=False` no message arrives.
 * `alone`: one `experimenter` with one bench, who also names the law: right at most in `lone_bound` of the episodes.
 * `full`: the same with both benches.
 """
@@ -31,6 +31,11 @@ EXPERIMENTER, THEORIST = "experimenter", "theorist"
 TEAM: Holders = {f"{EXPERIMENTER}_{bench}": (bench,) for bench in BENCHES}
 NUM_TURNS = 8
 CAPACITY = 40
+MEANINGS = {
+    "capacity": "Most characters of a message.",
+    "delivers": "Whether messages arrive.",
+    "bench": "The bench that the agent has, 0 or 1.",
+}
 
 
 def discovery(game: Game, holders: Holders, *, delivers: bool = True) -> Questions:
@@ -117,7 +122,7 @@ def workflow(name: str, of: Callable[[Any], Holders], **others: Any) -> Callable
     def ranges(team: Any) -> Mapping[str, tuple[float, float]]:
         return {"wasted": (WASTED, 0.0), **({"told": (0.0, TOLD)} if len(of(team)) > 1 else {})}
 
-    made = {"ranges": ranges, "system": system, "bonuses": (), "num_turns": NUM_TURNS}
+    made = {"ranges": ranges, "system": system, "bonuses": (), "num_turns": NUM_TURNS, "meanings": MEANINGS}
     return function_workflow(roles, name=name, **{**made, **others})
 
 
@@ -125,24 +130,18 @@ def _forms(team: Any) -> Forms:
     own = {"num_turns": team.num_turns}
     return Forms(
         full=Form({"workflow": "full", **own}, f"{EXPERIMENTER}_0"),
-        cut=Form({"workflow": "cut", **own}),
+        cut=Form({"workflow": "team", "delivers": False, **own}),
         alone=[Form({"workflow": "alone", "bench": bench, **own}, f"{EXPERIMENTER}_{bench}") for bench in BENCHES],
     )
 
 
-@workflow("team", lambda team: TEAM, forms=_forms, meanings={"capacity": "Most characters of a message."})
-def BenchTeam(game: Game, capacity: int = CAPACITY) -> Questions:
+@workflow("team", lambda team: TEAM, forms=_forms)
+def BenchTeam(game: Game, capacity: int = CAPACITY, delivers: bool = True) -> Questions:
     """Two experimenters and a theorist."""
-    return (yield from discovery(game, TEAM))
+    return (yield from discovery(game, TEAM, delivers=delivers))
 
 
-@workflow("cut", lambda team: TEAM)
-def SilentBenches(game: Game) -> Questions:
-    """The same, and no message arrives."""
-    return (yield from discovery(game, TEAM, delivers=False))
-
-
-@workflow("alone", lambda team: {EXPERIMENTER: (team.bench,)}, legal={"bench": BENCHES}, meanings={"bench": "0 or 1."})
+@workflow("alone", lambda team: {EXPERIMENTER: (team.bench,)}, legal={"bench": BENCHES})
 def LoneBench(game: Game, bench: int = 0) -> Questions:
     """One experimenter at one bench."""
     return (yield from discovery(game, {EXPERIMENTER: (bench,)}))
@@ -154,5 +153,5 @@ def BothBenches(game: Game) -> Questions:
     return (yield from discovery(game, {EXPERIMENTER: BENCHES}))
 
 
-WORKFLOWS = (BenchTeam, SilentBenches, LoneBench, BothBenches)
+WORKFLOWS = (BenchTeam, LoneBench, BothBenches)
 """The workflows of the environment, the default one first."""

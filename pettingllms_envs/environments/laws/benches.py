@@ -159,7 +159,7 @@ class Benches(OpenTask[BenchesState]):
 
     def show(self, state: BenchesState) -> str:
         """The class, which is that of both benches."""
-        return f"At each bench: {_LAWS.describe_class(state.halves[0].level)}"
+        return f"At each bench: {_LAWS.kind.describe(state.halves[0].level)}"
 
     def readings(self, state: BenchesState, bench: int) -> str:
         """What was read at a bench, and how many experiments it has left."""

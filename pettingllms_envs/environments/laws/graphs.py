@@ -17,13 +17,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pettingllms_envs.core import SPLITS, Unreadable
-from pettingllms_envs.environments.laws.rules import LAW, Discovery
+from pettingllms_envs.environments.laws.rules import LAW, SAY, TRY, Discovery, Kind, read_message
 from pettingllms_envs.environments.laws.space import Space, space_of
 
 
@@ -139,75 +139,6 @@ def form_of(graph: Graph) -> bytes:
     return repr(min(map(renamed, itertools.permutations(nodes)))).encode()
 
 
-@dataclass(frozen=True, slots=True)
-class CausalGraphs(Discovery):
-    """The task. Its state is a `DiscoveryState`, its move a `DiscoveryMove`."""
-
-    name: ClassVar[str] = "causal_graphs"
-    thing: ClassVar[str] = "law"
-    instance_fields: ClassVar[Mapping[str, tuple[object, ...]]] = {"split": SPLITS, "level": (1, 2, 3)}
-    blind_replies: ClassVar[tuple[str, ...]] = (
-        "Try: v=1 see w",
-        "Try: v=1 w=0 see x",
-        "Law: w=v",
-        "Law: v=w x=w y=x",
-        f"Law: {NOTHING}",
-    )
-
-    def space(self, level: int) -> Space:
-        return graphs_of(level)
-
-    def form(self, hypothesis: Any) -> bytes:
-        return form_of(hypothesis)
-
-    def describe_class(self, level: int) -> str:
-        shape = SHAPES[level - 1]
-        kinds = "| or &" if shape.has_and else "|"
-        return (
-            f"Quantities: {' '.join(NAMES[: shape.nodes])}. Each has at most {shape.most_causes} causes, joined by"
-            f" {kinds}; {len(graphs_of(level))} laws. An experiment sets 1 to {shape.most_set} of them."
-        )
-
-    def read_words(self, kind: str, words: str) -> Any | Unreadable:
-        if kind == LAW:
-            return read_graph(words)
-        found = _TRY.fullmatch(words)
-        if found is None:
-            return Unreadable("its experiment is not of the form v=1 w=0 see x")
-        pairs = _SET.findall(found[1].lower())
-        values = dict(pairs)
-        if len(values) < len(pairs):
-            return Unreadable("its experiment sets a quantity twice")
-        return tuple(int(values.get(name, -1)) for name in NAMES), NAMES.index(found[2].lower())
-
-    def write_words(self, kind: str, what: Any) -> str:
-        if kind == LAW:
-            return write_graph(what)
-        settings, seen = what
-        given = " ".join(f"{NAMES[node]}={value}" for node, value in enumerate(settings) if value >= 0)
-        return f"{given} see {NAMES[seen]}"
-
-    def write_reading(self, reading: int) -> str:
-        return str(reading)
-
-    def rules(self) -> str:
-        """The game in about 110 words."""
-        return (
-            "Some quantities are 0 or 1, and some cause others. Find out which by experiments. A quantity without"
-            " causes is 0. x=v|w says that v and w cause x, and that x is 1 if one of them is; x=v&w that it is 1 if"
-            " both are; x=v that it is as v. There is no circle of causes. An experiment sets some quantities to 0 or"
-            " 1, whatever causes them, and shows one other. Its result never changes, so making it again tells"
-            " nothing. The law says for each quantity with causes what they are. You have a number of experiments. One"
-            " that tells nothing costs a little, and a wrong law more."
-        )
-
-    def reply_format(self) -> str:
-        return (
-            "End your reply with one line: Try: v=1 w=0 see x to make an experiment, or Law: x=v|w y=x (nothing for"
-            " none)."
-        )
-
-
 def read_graph(words: str) -> Graph | Unreadable:
     """The graph in the words after `Law:`, of the class or not."""
     lines = words.lower().split() if words.lower() != NOTHING else []
@@ -232,3 +163,73 @@ def write_graph(graph: Graph) -> str:
         if mask
     )
     return " ".join(words) or NOTHING
+
+
+def read_experiment(words: str) -> tuple[tuple[int, ...], int] | Unreadable:
+    """What is set, -1 for what is not, and what is seen, in the words after `Try:`."""
+    found = _TRY.fullmatch(words)
+    if found is None:
+        return Unreadable("its experiment is not of the form v=1 w=0 see x")
+    pairs = _SET.findall(found[1].lower())
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        return Unreadable("its experiment sets a quantity twice")
+    return tuple(int(values.get(name, -1)) for name in NAMES), NAMES.index(found[2].lower())
+
+
+def write_experiment(experiment: tuple[tuple[int, ...], int]) -> str:
+    """Such as `v=1 w=0 see x`."""
+    settings, seen = experiment
+    given = " ".join(f"{NAMES[node]}={value}" for node, value in enumerate(settings) if value >= 0)
+    return f"{given} see {NAMES[seen]}"
+
+
+def describe(level: int) -> str:
+    """The class of a level, its experiments and its size, in a line."""
+    shape = SHAPES[level - 1]
+    kinds = "| or &" if shape.has_and else "|"
+    return (
+        f"Quantities: {' '.join(NAMES[: shape.nodes])}. Each has at most {shape.most_causes} causes, joined by"
+        f" {kinds}; {len(graphs_of(level))} laws. An experiment sets 1 to {shape.most_set} of them."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CausalGraphs(Discovery):
+    """The task. Its state is a `DiscoveryState`, its move a `DiscoveryMove`."""
+
+    name: ClassVar[str] = "causal_graphs"
+    instance_fields: ClassVar[Mapping[str, tuple[object, ...]]] = {"split": SPLITS, "level": (1, 2, 3)}
+    blind_replies: ClassVar[tuple[str, ...]] = (
+        "Try: v=1 see w",
+        "Try: v=1 w=0 see x",
+        "Law: w=v",
+        "Law: v=w x=w y=x",
+        f"Law: {NOTHING}",
+    )
+
+    kind: ClassVar[Kind] = Kind(
+        graphs_of,
+        form_of,
+        describe,
+        {TRY: read_experiment, LAW: read_graph, SAY: read_message},
+        {TRY: write_experiment, LAW: write_graph, SAY: str},
+        reading="{}",
+    )
+
+    def rules(self) -> str:
+        """The game in about 110 words."""
+        return (
+            "Some quantities are 0 or 1, and some cause others. Find out which by experiments. A quantity without"
+            " causes is 0. x=v|w says that v and w cause x, and that x is 1 if one of them is; x=v&w that it is 1 if"
+            " both are; x=v that it is as v. There is no circle of causes. An experiment sets some quantities to 0 or"
+            " 1, whatever causes them, and shows one other. Its result never changes, so making it again tells"
+            " nothing. The law says for each quantity with causes what they are. You have a number of experiments. One"
+            " that tells nothing costs a little, and a wrong law more."
+        )
+
+    def reply_format(self) -> str:
+        return (
+            "End your reply with one line: Try: v=1 w=0 see x to make an experiment, or Law: x=v|w y=x (nothing for"
+            " none)."
+        )

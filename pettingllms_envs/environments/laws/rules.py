@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -40,6 +40,11 @@ OF_BITS = 0.5
 WASTED, WRONG, REFUTED = -0.02, -0.05, -0.1
 
 _LINE = re.compile(rf"({TRY}|{LAW}|{SAY}):(.*)", re.I)
+
+
+def read_message(words: str) -> str | Unreadable:
+    """The words of a message."""
+    return words or Unreadable("it has no words")
 
 
 class DiscoveryMove(NamedTuple):
@@ -70,6 +75,26 @@ class DiscoveryState(NamedTuple):
     is_found: bool = False
 
 
+class Kind(NamedTuple):
+    """What the hypotheses of a task are, and how they and the experiments are written.
+
+    Args:
+        space: The class of a level, as a table.
+        form: What equivalent hypotheses have in common, for splits.
+        describe: The class of a level for a prompt, with its experiments and its size.
+        readers: By kind of move: what names the experiment or hypothesis that some words say, of the class or not.
+        writers: By kind of move: the words.
+        reading: How a reading is shown, with a place for its number.
+    """
+
+    space: Callable[[int], Space]
+    form: Callable[[Any], bytes]
+    describe: Callable[[int], str]
+    readers: Mapping[str, Callable[[str], Any]]
+    writers: Mapping[str, Callable[[Any], str]]
+    reading: str
+
+
 class Discovery(OpenTask[DiscoveryState]):
     """A task whose hypotheses are the rows of a table. Subclasses say what they are, and how they are written."""
 
@@ -77,49 +102,29 @@ class Discovery(OpenTask[DiscoveryState]):
 
     single_agent: ClassVar[str] = "single"
     instance_fields: ClassVar[Mapping[str, tuple[object, ...]]] = {"split": SPLITS, "level": LEVELS}
-    thing: ClassVar[str]
-    """What is to be found, in a word."""
+
+    kind: ClassVar[Kind]
 
     def space(self, level: int) -> Space:
-        """The class of a level."""
-        raise NotImplementedError
-
-    def form(self, hypothesis: Any) -> bytes:
-        """What equivalent hypotheses have in common, for splits."""
-        raise NotImplementedError
-
-    def describe_class(self, level: int) -> str:
-        """The class, its experiments and its size."""
-        raise NotImplementedError
-
-    def read_words(self, kind: str, words: str) -> Any | Unreadable:
-        """What names the experiment or the hypothesis that the words say, of the class or not."""
-        raise NotImplementedError
-
-    def write_words(self, kind: str, what: Any) -> str:
-        """How it is written."""
-        raise NotImplementedError
-
-    def write_reading(self, reading: int) -> str:
-        """How a reading is shown."""
-        return f"y={reading}"
+        """The class of a level, as a table."""
+        return self.kind.space(level)
 
     def generate(self, seed: int, split: str = "train", level: int = 1) -> DiscoveryState:
         """The instance of a seed in a split, at a level from 1 to 5."""
         check_choice("split", split, SPLITS)
         check_choice("level", level, self.instance_fields["level"])
         space, rng = self.space(level), seeded(self.name, f"v{self.version}", level, split, seed)
-        while split_of(self.form(space.names[truth := rng.randrange(len(space))])) != split:
+        while split_of(self.kind.form(space.names[truth := rng.randrange(len(space))])) != split:
             pass
         return DiscoveryState(level, truth)
 
     def parse(self, reply: str) -> DiscoveryMove | Unreadable:
         """The experiment, the law or the message of the last line."""
-        found = match_last_line(_LINE, reply, f"'Try:' with an experiment, or 'Law:' with a {self.thing}")
+        found = match_last_line(_LINE, reply, "'Try:' with an experiment, or 'Law:' with a law")
         if isinstance(found, Unreadable):
             return found
         kind, words = found[1].lower(), found[2].strip()
-        what = words or Unreadable("it has no words") if kind == SAY else self.read_words(kind, words)
+        what = self.kind.readers[kind](words)
         return what if isinstance(what, Unreadable) else DiscoveryMove(kind, what)
 
     def left(self, state: DiscoveryState) -> int:
@@ -176,7 +181,7 @@ class Discovery(OpenTask[DiscoveryState]):
 
     def show(self, state: DiscoveryState) -> str:
         """The class, the readings, and how many experiments can still be made."""
-        return "\n".join([self.describe_class(state.level), *self.readings(state)])
+        return "\n".join([self.kind.describe(state.level), *self.readings(state)])
 
     def readings(self, state: DiscoveryState) -> list[str]:
         """The lines of `show` that say what was read, and how many experiments can still be made."""
@@ -185,8 +190,8 @@ class Discovery(OpenTask[DiscoveryState]):
         return ["Readings:" if found else "No readings yet.", *found, f"Experiments left: {self.budget(state)}."]
 
     def _shown(self, space: Space, truth: int, column: int) -> str:
-        what = self.write_words(TRY, space.experiments[column])
-        return f"{what}: {self.write_reading(int(space.table[truth, column]))}"
+        what = self.kind.writers[TRY](space.experiments[column])
+        return f"{what}: {self.kind.reading.format(space.table[truth, column])}"
 
     def describe(
         self, before: DiscoveryState, move: DiscoveryMove, after: DiscoveryState, *, proposed: bool = False
@@ -200,14 +205,14 @@ class Discovery(OpenTask[DiscoveryState]):
         if move.kind == LAW:
             agrees = "agrees" if self.fits(before, move.what) else "does not agree"
             wrong = f"It is wrong, and {agrees} with the readings."
-            return f"{words} {f'It is the {self.thing}.' if after.is_found else wrong}"
+            return f"{words} {'It is the law.' if after.is_found else wrong}"
         if after is before:
             return f"{words} There is no such experiment, or none left."
         return self._shown(self.space(after.level), after.truth, after.tried[-1])
 
     def write(self, move: DiscoveryMove) -> str:
         """Such as `Try: a=2 b=1 k=8`."""
-        return f"{move.kind.capitalize()}: {move.what if move.kind == SAY else self.write_words(move.kind, move.what)}"
+        return f"{move.kind.capitalize()}: {self.kind.writers[move.kind](move.what)}"
 
     def oracle(self, state: DiscoveryState) -> DiscoveryMove:
         """The experiment that tells most in expectation, or the hypothesis once it is the only one."""
@@ -237,7 +242,6 @@ class Laws(Discovery):
     """The task. Its state is a `DiscoveryState`, its move a `DiscoveryMove`."""
 
     name: ClassVar[str] = "laws"
-    thing: ClassVar[str] = "law"
     blind_replies: ClassVar[tuple[str, ...]] = (
         "Try: a=1 b=1 k=1",
         "Try: a=1 b=2 k=8",
@@ -245,20 +249,14 @@ class Laws(Discovery):
         "Law: c=1 d=0 t=4 x=b z=b",
     )
 
-    def space(self, level: int) -> Space:
-        return formulas.laws_of(level)
-
-    def form(self, hypothesis: Any) -> bytes:
-        return formulas.form_of(hypothesis)
-
-    def describe_class(self, level: int) -> str:
-        return formulas.describe(level)
-
-    def read_words(self, kind: str, words: str) -> Any | Unreadable:
-        return formulas.read_law(words) if kind == LAW else formulas.read_experiment(words)
-
-    def write_words(self, kind: str, what: Any) -> str:
-        return formulas.write_law(what) if kind == LAW else formulas.write_experiment(what)
+    kind: ClassVar[Kind] = Kind(
+        formulas.laws_of,
+        formulas.form_of,
+        formulas.describe,
+        {TRY: formulas.read_experiment, LAW: formulas.read_law, SAY: read_message},
+        {TRY: formulas.write_experiment, LAW: formulas.write_law, SAY: str},
+        reading="y={}",
+    )
 
     def rules(self) -> str:
         """The game in about 110 words."""

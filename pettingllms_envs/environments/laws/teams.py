@@ -86,7 +86,7 @@ def _theory(game: Game) -> str:
     """The law once it is the only one; before that, the experiment that tells most."""
     move = game.task.oracle(game.state)
     if move.kind == TRY:
-        move = DiscoveryMove(SAY, game.task.write_words(TRY, move.what))
+        move = DiscoveryMove(SAY, game.task.kind.writers[TRY](move.what))
     return str(game.task.write(move))
 
 
