@@ -1,0 +1,367 @@
+"""Workflows of service: who speaks to whom, with which tools, and what is paid.
+
+The user begins, and then the two take turns. In its turn an agent may call tools, up to four times, and is asked again
+with the result; a message passes the turn, an unreadable reply (-0.2) as well, and `End:` ends the episode. After
+`num_turns` turns of each it is truncated.
+
+* `team`: an assistant and its user, both agents.
+* `scripted`: the assistant, whose user is a rule-based player: `manner` is one of `users.MANNERS`.
+* `specialist`: the assistant's `Ask: a message` goes to a specialist, who sees nothing but what it is asked and what
+  its tool returns, and alone has that tool. It answers the assistant, whose turn goes on. An `Ask:` counts as a call.
+* `single`: one agent with all tools, who is told the goal and the user's facts: what messages cannot add to.
+* `cut`: the team, but no message arrives.
+* `alone`: the assistant, whose user does its own part and says nothing: right in at most `lone_bound`.
+
+Agents are shown what they were told, all that they said and heard, and what came of their calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from pettingllms_envs.core import UNREADABLE_PENALTY, Role, Unreadable
+from pettingllms_envs.environments.service.instances import ENGLISH, changed
+from pettingllms_envs.environments.service.rules import (
+    ASK,
+    ASSISTANT,
+    CALL,
+    END,
+    FORBIDDEN,
+    SIDES,
+    SPECIALIST,
+    USER,
+    Service,
+    ServiceMove,
+)
+from pettingllms_envs.environments.service.users import (
+    ASKED,
+    CALLED,
+    HEARD,
+    MANNERS,
+    SAID,
+    UNREAD,
+    WHAT,
+    Truth,
+    View,
+    honest_assistant,
+    honest_specialist,
+    honest_user,
+    scripted,
+    topics,
+)
+from pettingllms_envs.quoting import quote
+from pettingllms_envs.teams.channels import Sent
+from pettingllms_envs.teams.forms import Form, Forms
+from pettingllms_envs.teams.functions import Ask, FunctionState, Game, Questions, Script, function_workflow
+
+
+MOST_CALLS = 4
+"""Calls in a row, after which the turn passes."""
+
+PAIR = (USER, ASSISTANT)
+COUNTED = {"found": 0.0, "told": 0.0, "forbidden": 0, "wrong_calls": 0}
+
+
+class Talk:
+    """A conversation as it goes on: what each side has seen, and what is paid.
+
+    Args:
+        game: The episode.
+        seats: Who speaks in a turn, in order.
+        manner: Of a scripted user; empty for none.
+        delivers: Whether messages arrive.
+        expert: The tool that the specialist alone has; empty if there is none.
+    """
+
+    def __init__(
+        self, game: Game, seats: Sequence[str] = PAIR, manner: str = "", *, delivers: bool = True, expert: str = ""
+    ) -> None:
+        self.game, self.seats, self.manner, self.delivers, self.expert = game, seats, manner, delivers, expert
+        self.task: Service = game.task
+        self.views: dict[str, View] = dict.fromkeys(SIDES, ())
+        self.num_heard = self.num_lost = 0
+        game.report(**COUNTED, **({"not_understood": 0.0} if manner else {}))
+
+    def play(self) -> Questions:
+        """The turns, then success; returns whether somebody ended the episode."""
+        game, ended = self.game, False
+        for turn in range(1, game.num_turns + 1):
+            game.turn = turn
+            for seat in self.seats:
+                other = next((each for each in self.seats if each != seat), "")
+                ended = yield from self.turn(seat, other)
+                if ended:
+                    break
+            if ended:
+                break
+        game.state = game.state._replace(ended=True)
+        if game.solved:
+            game.pay_team("progress", 1.0)
+            game.pay_team("success", 1.0)
+        return ended
+
+    def turn(self, seat: str, other: str) -> Questions:
+        """An agent's turn; returns whether it ended the episode."""
+        for number in range(MOST_CALLS):
+            reply = self.reply(seat) if self.manner and seat == USER else (yield self.question(seat, number))
+            move = self.task.parse(reply)
+            if not isinstance(move, Unreadable) and move.kind == ASK and (seat != ASSISTANT or not self.expert):
+                move = Unreadable("there is nobody to ask")
+            if isinstance(move, Unreadable):
+                self.pay(seat, "format", UNREADABLE_PENALTY)
+                self.note(seat, UNREAD, "", move.reason)
+                break
+            if move.kind == END:
+                return True
+            if move.kind == CALL:
+                self.call(seat, move)
+            elif move.kind == ASK:
+                self.send(seat, SPECIALIST, move.text)
+                if (yield from self.turn(SPECIALIST, ASSISTANT)):
+                    self.send(SPECIALIST, ASSISTANT, "")  # it cannot end more than its own part
+            else:
+                self.send(seat, other, move.text)
+                return False
+        self.send(seat, other, "")
+        return False
+
+    def question(self, seat: str, number: int) -> Ask:
+        """What an agent is asked: its prompt, its oracle, what is kept, and what nobody else may be shown."""
+        shown, best = partial(self.prompt, seat), partial(self.best, seat)
+        keeps = (tuple(self.views.items()), number, self.num_heard, self.num_lost)
+        return Ask(seat, shown, best, keeps, (_goal(self.task, self.game.state),) if seat == USER else ())
+
+    def prompt(self, seat: str) -> str:
+        """The turn, what the role is told at the start, and what it has seen since."""
+        game, lines = self.game, [f"Turn {self.game.turn} of {self.game.num_turns}."]
+        accepts = ", ".join(self.task.instance(game.state).accepts)
+        if seat == USER:
+            lines += [f"You accept: {accepts}.", _goal(self.task, game.state)]
+        elif seat == ASSISTANT:
+            lines.append(f"The user accepts: {accepts}.")
+        return "\n".join([*lines, *self.told(), *map(_shown, self.views[seat])])
+
+    def told(self) -> list[str]:
+        """What a lone agent is told of the user's side."""
+        if USER in self.seats or not self.delivers:
+            return []
+        facts = self.task.instance(self.game.state).facts.items()
+        own = self.task.instance(self.game.state).user_kinds
+        known = ", ".join(f"{kind} {fact}" for kind, fact in facts if kind in own)
+        return [_goal(self.task, self.game.state), f"Facts: {known}."]
+
+    def best(self, seat: str) -> str:
+        """The reply of an honest player who also knows the truth."""
+        task, state, view = self.task, self.game.state, self.views[seat]
+        instance = task.instance(state)
+        due = task.due(state, ASSISTANT), task.due(state, USER)
+        truth = Truth(instance.facts, instance.labels, *due, is_deaf=not self.delivers or USER not in self.seats)
+        if seat == USER:
+            move = honest_user(task, instance.labels, view, truth)
+        elif seat == SPECIALIST:
+            move = honest_specialist(task, view)
+        else:
+            move = honest_assistant(task, instance.accepts, view, truth, self.expert)
+            if move.kind == END and USER not in self.seats and due[1] and self.delivers:
+                move = task.call_move(due[1][0])
+        return task.write(move)
+
+    def reply(self, seat: str) -> str:
+        """What the scripted user replies."""
+        move = _scripted(self.manner, self.task, self.game.state, self.views[seat])
+        is_heard = move.kind != CALL and any(kind == HEARD for kind, _, _ in self.views[seat])
+        self.num_heard += is_heard
+        # Of the third message in a row it does not say what it does not understand: it leaves.
+        is_bye = move.kind == END and self.views[seat][-1][0] == HEARD and _is_lost(self.views[seat])
+        self.num_lost += is_heard and (move.text == WHAT or is_bye)
+        if is_heard:
+            self.game.report(not_understood=self.num_lost / self.num_heard)
+        return self.task.write(move)
+
+    def call(self, seat: str, move: ServiceMove) -> None:
+        """Make a call and pay for it."""
+        game = self.game
+        game.state, used = self.task.use(game.state, seat, self.tools(seat), move)
+        self.note(seat, CALLED, used.call, used.text)
+        if used.is_forbidden:
+            self.pay(seat, "forbidden", FORBIDDEN)
+        if self.task.communication_reward and used.found:
+            self.pay(seat, "found", used.found / len(game.state.knows[0]))
+        self.count(found=used.found / len(game.state.knows[0]), forbidden=used.is_forbidden, wrong_calls=used.is_bad)
+
+    def send(self, seat: str, other: str, text: str) -> None:
+        """Send a message to another side, and pay for what it tells."""
+        sent = self.game.send(seat, text) if text else Sent(seat, "")
+        self.note(seat, ASKED if other == SPECIALIST else SAID, other, sent.text)
+        if other and self.delivers:
+            self.note(other, HEARD, seat, sent.text)
+            self.game.state, told = self.task.tell(self.game.state, seat, other, sent.text)
+            self.count(told=told)
+            if self.task.communication_reward and told:
+                self.pay(seat, "told", told)
+
+    def tools(self, seat: str) -> tuple[str, ...]:
+        """Names of the tools that a side has."""
+        return tools_of(self.task, seat, self.expert, has_all=USER not in self.seats and self.delivers)
+
+    def note(self, seat: str, kind: str, name: str, text: str) -> None:
+        self.views[seat] = (*self.views[seat], (kind, name, text))
+
+    def pay(self, seat: str, name: str, value: float) -> None:
+        """Pay an agent; a scripted user is none."""
+        if seat in self.game.members:
+            self.game.pay(seat, name, value)
+
+    def count(self, **more: float) -> None:
+        self.game.reported = self.game.reported.plus(**more)
+
+
+def tools_of(task: Service, seat: str, expert: str = "", *, has_all: bool = False) -> tuple[str, ...]:
+    """Names of the tools that a side has."""
+    if seat == SPECIALIST:
+        return (expert,)
+    own = tuple(each for each in task.words.tools if each != expert)
+    users = tuple(task.words.user_tools)
+    return users if seat == USER else (*own, *users) if has_all else own
+
+
+def _scripted(manner: str, task: Service, state: Any, view: View) -> ServiceMove:
+    seed = f"{manner} {state.split} {state.seed}"
+    return scripted(manner, task, task.instance(state).labels, view, seed)
+
+
+def _is_lost(view: View) -> bool:
+    """Whether the last thing that a scripted user said is that it did not understand."""
+    return next((text for kind, _, text in reversed(view) if kind == SAID), "") == WHAT
+
+
+def _goal(task: Service, state: Any) -> str:
+    named = ", ".join(f"{kind} {label}" for kind, label in task.instance(state).labels.items())
+    return f"You mean: {named}."
+
+
+def _shown(entry: tuple[str, str, str]) -> str:
+    """An entry, for a prompt."""
+    kind, name, text = entry
+    if kind == HEARD:
+        return Sent(name, text).shown
+    if kind == UNREAD:
+        return f"Your reply was unreadable: {text}."
+    if kind == CALLED:
+        return f"You called {name}:\n{quote(text)}"
+    to = f" to the {name}" if kind == ASKED else ""
+    return f"You wrote{to}:\n{quote(text)}" if text else "You wrote nothing."
+
+
+def _described(task: Service, names: Sequence[str]) -> str:
+    """Tools, for a system prompt."""
+    lines = []
+    for name in names:
+        rule = task.rule(name)
+        if task.wording == ENGLISH:
+            lines.append(f"{name}({', '.join(rule.takes)}): {rule.does}")
+        else:
+            lines.append(" ".join(["call", name, *(each.upper() for each in rule.takes)]))
+    return "Your tools:\n" + "\n".join(lines)
+
+
+def _job(team: Any, seat: str, expert: str, *, is_whole: bool, has_all: bool) -> str:
+    task: Service = team.task
+    domain, tools = task.words, _described(task, tools_of(task, seat, expert, has_all=has_all))
+    if seat == USER:
+        return f"You are the user. Tell the assistant what it needs, and do your own part.\n{tools}"
+    if seat == SPECIALIST:
+        return f"You are the specialist. The assistant asks you for what you alone can do.\n{tools}"
+    asks = f"\nFor {expert}, ask the specialist: Ask: and a message." if expert else ""
+    if not is_whole:
+        return f"You are the assistant.\n{domain.policy}\n{tools}{asks}"
+    known = "; ".join(f"{topic} ({', '.join(words)})" for topic, words in topics(domain).items())
+    return f"You are the assistant.\n{domain.policy}\n{tools}{asks}\nA scripted user understands: {known}."
+
+
+def service_workflow(
+    name: str, seats: tuple[str, ...] = PAIR, *, has_expert: bool = False, is_whole: bool = True, **others: Any
+) -> Callable[[Script], Any]:
+    """`function_workflow` for the sides of that name.
+
+    Args:
+        seats: The agents, without the specialist.
+        has_expert: Whether there is a specialist.
+        is_whole: Whether the assistant has a user to write to.
+    """
+
+    def roles(team: Any) -> tuple[Role, ...]:
+        """All are paid later, as questions are, and what a message makes others do."""
+        expert = team.task.words.expert if has_expert else ""
+        job = partial(_job, team, expert=expert, is_whole=is_whole, has_all=name == "single")
+        every = (*seats, SPECIALIST) if has_expert else seats
+        return tuple(Role(seat, job(seat), delayed=True, informed=seat == USER) for seat in every)
+
+    def ranges(team: Any) -> Mapping[str, tuple[float, float]]:
+        paid = {"found": (0.0, 1.0), "told": (0.0, 1.0)} if team.task.communication_reward else {}
+        return {"forbidden": (FORBIDDEN, 0.0), **paid}
+
+    return function_workflow(roles, name=name, num_turns=12, ranges=ranges, bonuses=(), **others)
+
+
+def _bot(manner: str, team: Any, state: FunctionState) -> str:
+    """The reply of a scripted user in the place of the agent that was asked."""
+    views = dict(state.ask.keeps[0])
+    return str(team.task.write(_scripted(manner, team.task, state.task, views[USER])))
+
+
+def _forms(team: Any) -> Forms:
+    own = {"num_turns": team.num_turns}
+    full, alone = (Form({"workflow": name, **own}, "assistant_0") for name in ("single", "alone"))
+    return Forms(full=full, cut=Form({"workflow": "cut", **own}), alone=(alone,))
+
+
+@service_workflow("team", forms=_forms, bots={manner: partial(_bot, manner) for manner in MANNERS}, bot_roles=(USER,))
+def AssistantUser(game: Game, capacity: int = 160) -> Questions:
+    """An assistant and its user."""
+    return (yield from Talk(game).play())
+
+
+@service_workflow("scripted", (ASSISTANT,), legal={"manner": MANNERS})
+def ScriptedUser(game: Game, manner: str = MANNERS[0], capacity: int = 160) -> Questions:
+    """An assistant, whose user is a rule-based player.
+
+    Args:
+        manner: How it answers: `"forthcoming"`, `"terse"` or `"confused"`.
+    """
+    return (yield from Talk(game, manner=manner).play())
+
+
+@service_workflow("specialist", has_expert=True, join_when_asked=True)
+def AssistantSpecialist(game: Game, capacity: int = 160) -> Questions:
+    """An assistant, its user, and a specialist with a tool of its own."""
+    return (yield from Talk(game, expert=game.task.words.expert).play())
+
+
+@service_workflow("single", (ASSISTANT,), is_whole=False)
+def LoneAgent(game: Game) -> Questions:
+    """One agent with everything."""
+    user = range(game.task.words.num_known)
+    game.state = game.task.learnt(game.state, ASSISTANT, user)
+    return (yield from Talk(game, (ASSISTANT,)).play())
+
+
+@service_workflow("cut")
+def CutOff(game: Game, capacity: int = 160) -> Questions:
+    """An assistant and its user, whose messages do not arrive."""
+    return (yield from Talk(game, delivers=False).play())
+
+
+@service_workflow("alone", (ASSISTANT,), is_whole=False)
+def LoneAssistant(game: Game) -> Questions:
+    """An assistant whose user does its own part and says nothing."""
+    instance = game.task.instance(game.state)
+    for call in instance.domain.user_plan(instance.facts):
+        game.state = game.state._replace(things=changed(instance, game.state.things, call))
+    return (yield from Talk(game, (ASSISTANT,), delivers=False).play())
+
+
+WORKFLOWS = (AssistantUser, ScriptedUser, AssistantSpecialist, LoneAgent, CutOff, LoneAssistant)
+"""The workflows of the environment, the default one first."""
