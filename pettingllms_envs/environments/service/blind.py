@@ -44,21 +44,21 @@ def blind_policies(task: Service) -> Mapping[str, BlindPolicy]:
     }
 
 
-def from_prompt(task: Service, label: str | None, prompt: str, rng: random.Random) -> str:
+def from_prompt(task: Service, label: str | None, prompt: str, rng: random.Random, expert: str = "") -> str:
     """The reply of an honest player of any role to its prompt.
 
     Args:
         label: Which fact of each kind it takes for the one that the goal names; empty for any, None to read the goal.
     """
-    view, first = entries(prompt), prompt.splitlines()[1:2]
+    view = entries(prompt)
     goal = re.search(r"^You mean: (.*)\.$", prompt, re.M)
     accepts = re.search(r"^The user accepts: (.*)\.$", prompt, re.M)
     if goal is not None and accepts is None:
         pairs = (each.split(" ") for each in goal[1].split(", "))
         labels = {kind: word if label is None else label or rng.choice(LABELS) for kind, word in pairs}
         return task.write(honest_user(task, labels, view))
-    if accepts is not None and first:
-        return task.write(honest_assistant(task, accepts[1].split(", "), view))
+    if accepts is not None:
+        return task.write(honest_assistant(task, accepts[1].split(", "), view, expert=expert))
     return task.write(honest_specialist(task, view))
 
 

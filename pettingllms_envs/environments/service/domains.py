@@ -33,10 +33,6 @@ class Kind(NamedTuple):
     words: tuple[str, ...]
     topic: tuple[str, ...]
 
-    @property
-    def is_number(self) -> bool:
-        return self.words[0].isdigit()
-
 
 class Rule(NamedTuple):
     """A tool.
@@ -51,8 +47,8 @@ class Rule(NamedTuple):
 
     takes: Mapping[str, str]
     does: str
-    sets: Mapping[str, str] = {}
-    topic: tuple[str, ...] = ()
+    sets: Mapping[str, str]
+    topic: tuple[str, ...]
 
 
 class Domain(NamedTuple):
@@ -63,15 +59,15 @@ class Domain(NamedTuple):
         kinds: Kinds of facts: those of the user, of which the first names rows, then those of the provider.
         num_known: How many of them are the user's.
         others: Kinds of words that are no facts.
+        drawn: Columns with a word of such a kind.
         flags: Columns with `yes` or `no`.
-        drawn: Columns with a word of another kind.
+        starts: Columns that tools change, as they are at first.
         tools: Of the provider; the first one shows a row.
         user_tools: The first one shows the user's facts.
         expert: The tool that the specialist alone has.
-        outcomes: What a user may ask for.
-        begins: The user's things that its tools change, as they are at first.
-        permits: Whether the policy allows a call, given the row that it names.
-        allows: Whether the policy allows an outcome, given the row.
+        outcomes: What a user may ask for: by its name the flag that the policy looks at, and the value that allows it.
+        begins: The user's things that its tools change, as they are at first, given the words of each kind.
+        permits: Whether the policy allows a call of a tool that writes, given the row that it names.
         plan: The provider's calls for an outcome, given the row and the facts that the goal names, by kind.
         user_plan: Those of its user, given the facts.
     """
@@ -80,35 +76,38 @@ class Domain(NamedTuple):
     kinds: Mapping[str, Kind]
     num_known: int
     others: Mapping[str, tuple[str, ...]]
-    flags: tuple[str, ...]
     drawn: Mapping[str, str]
+    flags: tuple[str, ...]
     starts: Mapping[str, str]
     tools: Mapping[str, Rule]
     user_tools: Mapping[str, Rule]
     expert: str
-    outcomes: tuple[str, ...]
+    outcomes: Mapping[str, tuple[str, str]]
     begins: Callable[[Mapping[str, tuple[str, ...]]], Mapping[str, str]]
     permits: Callable[[Call, Row], bool]
-    allows: Callable[[str, Row], bool]
     plan: Callable[[str, Row, Mapping[str, str]], tuple[Call, ...]]
     user_plan: Callable[[Mapping[str, str]], tuple[Call, ...]]
 
+    def allows(self, outcome: str, row: Row) -> bool:
+        """Whether the policy allows an outcome, given the row."""
+        flag, value = self.outcomes[outcome]
+        return row[flag] == value
 
-def _numbers(tens: int) -> tuple[str, ...]:
-    return tuple(str(10 * tens + each) for each in range(MOST_VALUES))
+
+def _kind(words: str, topic: str) -> Kind:
+    return Kind(tuple(words.split()), tuple(topic.split()))
+
+
+def _rule(takes: str, does: str, topic: str = "", **sets: str) -> Rule:
+    """A tool; its arguments are written as `name:kind`, or as the kind alone."""
+    pairs = (each.split(":") for each in takes.split())
+    return Rule({pair[0]: pair[-1] for pair in pairs}, does, sets, tuple(topic.split()))
 
 
 def _shop_permits(call: Call, row: Row) -> bool:
     name, _, *rest = call
-    if name == "change_address":
-        return True
-    argument = {"exchange": row["spare"], "refund": row["paid"], "cancel": ""}[name]
-    return row["done"] == OPEN and "".join(rest) == argument and _shop_allows(name, row)
-
-
-def _shop_allows(outcome: str, row: Row) -> bool:
-    column, needed = {"exchange": ("stock", YES), "refund": ("sale", NO), "cancel": ("sent", NO)}[outcome]
-    return row[column] == needed
+    argument = {"exchange": [row["spare"]], "refund": [row["paid"]], "cancel": []}.get(name)
+    return argument is None or (row["done"] == OPEN and rest == argument and SHOP.allows(name, row))
 
 
 def _shop_plan(outcome: str, row: Row, facts: Mapping[str, str]) -> tuple[Call, ...]:
@@ -119,46 +118,35 @@ def _shop_plan(outcome: str, row: Row, facts: Mapping[str, str]) -> tuple[Call, 
 
 SHOP = Domain(
     policy=(
-        "Write to the order the address that the user means. Then carry out one outcome, and no second: exchange it for"
-        " its spare if its stock is yes, refund it by the way in which it was paid if sale is no, or cancel it if"
-        " sent is no. The user sends back one of the order's two items, the one that it means."
+        "Write to the order the address that the user means. Then carry out one outcome, and no second: exchange it"
+        " for its spare if its stock is yes, refund it by the way in which it was paid if sale is no, or cancel it"
+        " if sent is no. The user sends back one of the order's two items, the one that it means."
     ),
     kinds={
-        "order": Kind((*_numbers(4), "91", "92"), ("order", "purchase", "receipt", "orders")),
-        "address": Kind(
-            ("Lima", "Oslo", "Cairo", "Quito", "Delhi", "Turin", "Perth", "Malmo"), ("address", "city", "live", "move")
-        ),
-        "item": Kind(
-            ("lamp", "cup", "vase", "chair", "kettle", "mirror", "carpet", "clock"), ("item", "thing", "article")
-        ),
+        "order": _kind("40 41 42 43 44 45 46 47 91 92", "order purchase receipt orders"),
+        "address": _kind("Lima Oslo Cairo Quito Delhi Turin Perth Malmo", "address city live move"),
+        "item": _kind("lamp cup vase chair kettle mirror carpet clock", "item thing article"),
     },
     num_known=2,
     others={"spare": ("red", "blue", "green", "grey"), "method": ("card", "cash", "cheque", "voucher")},
-    flags=("stock", "sale", "sent"),
     drawn={"spare": "spare", "paid": "method"},
+    flags=("stock", "sale", "sent"),
     starts={"address": NONE, "done": OPEN},
     tools={
-        "find_order": Rule({"order": "order"}, "Shows an order."),
-        "change_address": Rule(
-            {"order": "order", "address": "address"}, "Writes an address to an order.", {"address": "{1}"}
-        ),
-        "cancel": Rule({"order": "order"}, "Cancels an order.", {"done": "cancel"}),
-        "exchange": Rule({"order": "order", "item": "spare"}, "Exchanges an order.", {"done": "exchange/{1}"}),
-        "refund": Rule({"order": "order", "method": "method"}, "Refunds an order.", {"done": "refund/{1}"}),
+        "find_order": _rule("order", "Shows an order."),
+        "change_address": _rule("order address", "Writes an address to an order.", address="{1}"),
+        "cancel": _rule("order", "Cancels an order.", done="cancel"),
+        "exchange": _rule("order item:spare", "Exchanges an order.", done="exchange/{1}"),
+        "refund": _rule("order method", "Refunds an order.", done="refund/{1}"),
     },
     user_tools={
-        "read_letter": Rule(
-            {}, "Shows your facts, two of each kind.", topic=("read_letter", "letter", "look", "check")
-        ),
-        "send_back": Rule(
-            {"item": "item"}, "Sends an item back.", {"{0}": "sent"}, ("send_back", "send", "back", "parcel")
-        ),
+        "read_letter": _rule("", "Shows your facts, two of each kind.", "read_letter letter look check"),
+        "send_back": _rule("item", "Sends an item back.", "send_back send back parcel", **{"{0}": "sent"}),
     },
     expert="refund",
-    outcomes=("exchange", "refund", "cancel"),
+    outcomes={"exchange": ("stock", YES), "refund": ("sale", NO), "cancel": ("sent", NO)},
     begins=lambda words: dict.fromkeys(words["item"], "home"),
     permits=_shop_permits,
-    allows=_shop_allows,
     plan=_shop_plan,
     user_plan=lambda facts: (("send_back", facts["item"]),),
 )
@@ -167,11 +155,7 @@ SHOP = Domain(
 def _library_permits(call: Call, row: Row) -> bool:
     if call[0] == "waive_fine":
         return row["student"] == YES
-    return row["done"] == OPEN and _library_allows(call[0], row)
-
-
-def _library_allows(outcome: str, row: Row) -> bool:
-    return row[{"renew": "wanted", "reserve": "guest"}[outcome]] == NO
+    return row["done"] == OPEN and LIBRARY.allows(call[0], row)
 
 
 def _library_plan(outcome: str, row: Row, facts: Mapping[str, str]) -> tuple[Call, ...]:
@@ -186,37 +170,29 @@ LIBRARY = Domain(
         " returns one of the reader's two overdue books, the one that it means."
     ),
     kinds={
-        "card": Kind((*_numbers(5), "93", "94"), ("card", "reader", "member", "account")),
-        "title": Kind(
-            ("Emma", "Dune", "Kim", "Nana", "Faust", "Candide", "Ulysses", "Walden"), ("title", "novel", "wish")
-        ),
-        "overdue": Kind(
-            ("atlas", "primer", "score", "comic", "guide", "almanac", "grammar", "cookbook"),
-            ("overdue", "late", "due"),
-        ),
+        "card": _kind("50 51 52 53 54 55 56 57 93 94", "card reader member account"),
+        "title": _kind("Emma Dune Kim Nana Faust Candide Ulysses Walden", "title novel wish"),
+        "overdue": _kind("atlas primer score comic guide almanac grammar cookbook", "overdue late due"),
     },
     num_known=2,
     others={},
-    flags=("student", "wanted", "guest"),
     drawn={},
+    flags=("student", "wanted", "guest"),
     starts={"fine": "owed", "done": OPEN},
     tools={
-        "find_reader": Rule({"card": "card"}, "Shows a reader."),
-        "renew": Rule({"card": "card", "loan": "title"}, "Renews a loan.", {"done": "renew/{1}"}),
-        "reserve": Rule({"card": "card", "book": "title"}, "Reserves a book.", {"done": "reserve/{1}"}),
-        "waive_fine": Rule({"card": "card"}, "Waives a fine.", {"fine": NONE}),
+        "find_reader": _rule("card", "Shows a reader."),
+        "renew": _rule("card loan:title", "Renews a loan.", done="renew/{1}"),
+        "reserve": _rule("card book:title", "Reserves a book.", done="reserve/{1}"),
+        "waive_fine": _rule("card", "Waives a fine.", fine=NONE),
     },
     user_tools={
-        "read_card": Rule({}, "Shows your facts, two of each kind.", topic=("read_card", "look", "check", "wallet")),
-        "return_book": Rule(
-            {"book": "overdue"}, "Returns a book.", {"{0}": "returned"}, ("return_book", "return", "bring")
-        ),
+        "read_card": _rule("", "Shows your facts, two of each kind.", "read_card look check wallet"),
+        "return_book": _rule("book:overdue", "Returns a book.", "return_book return bring", **{"{0}": "returned"}),
     },
     expert="waive_fine",
-    outcomes=("renew", "reserve"),
+    outcomes={"renew": ("wanted", NO), "reserve": ("guest", NO)},
     begins=lambda words: dict.fromkeys(words["overdue"], "home"),
     permits=_library_permits,
-    allows=_library_allows,
     plan=_library_plan,
     user_plan=lambda facts: (("return_book", facts["overdue"]),),
 )
@@ -225,15 +201,7 @@ LIBRARY = Domain(
 def _phone_permits(call: Call, row: Row) -> bool:
     if call[0] == "unblock":
         return row["code"] == NONE
-    return row["code"] != NONE and row["done"] == OPEN and _phone_allows(call[2], row)
-
-
-def _phone_allows(outcome: str, row: Row) -> bool:
-    return row[outcome] == YES
-
-
-def _phone_plan(outcome: str, row: Row, facts: Mapping[str, str]) -> tuple[Call, ...]:
-    return ("unblock", facts["number"], facts["code"]), ("change_plan", facts["number"], outcome)
+    return row["code"] != NONE and row["done"] == OPEN and PHONE.allows(call[2], row)
 
 
 PHONE = Domain(
@@ -243,41 +211,35 @@ PHONE = Domain(
         " the telephone, and then enters one of the contract's two pins, those that it means."
     ),
     kinds={
-        "number": Kind((*_numbers(6), "95", "96"), ("number", "contract", "phone", "line")),
-        "code": Kind(_numbers(7), ("code", "puk", "blocked")),
-        "pin": Kind(_numbers(2), ("pin", "sim", "secret")),
-        "network": Kind(
-            ("Astra", "Brio", "Corvo", "Delta", "Ember", "Fjord", "Gamma", "Helio"), ("network", "signal", "net")
-        ),
+        "number": _kind("60 61 62 63 64 65 66 67 95 96", "number contract phone line"),
+        "code": _kind("70 71 72 73 74 75 76 77", "code puk blocked"),
+        "pin": _kind("20 21 22 23 24 25 26 27", "pin sim secret"),
+        "network": _kind("Astra Brio Corvo Delta Ember Fjord Gamma Helio", "network signal net"),
     },
     num_known=2,
     others={"plan": ("flat", "data")},
-    flags=("flat", "data"),
     drawn={},
+    flags=("flat", "data"),
     starts={"code": NONE, "done": OPEN},
     tools={
-        "find_contract": Rule({"number": "number"}, "Shows a contract."),
-        "change_plan": Rule(
-            {"contract": "number", "plan": "plan"}, "Changes a contract's plan.", {"done": "change_plan/{1}"}
-        ),
-        "unblock": Rule({"contract": "number", "code": "code"}, "Unblocks a contract.", {"code": "{1}"}),
+        "find_contract": _rule("number", "Shows a contract."),
+        "change_plan": _rule("contract:number plan", "Changes a contract's plan.", done="change_plan/{1}"),
+        "unblock": _rule("contract:number code", "Unblocks a contract.", code="{1}"),
     },
     user_tools={
-        "read_display": Rule(
-            {}, "Shows your facts, two of each kind.", topic=("read_display", "display", "look", "screen")
-        ),
-        "set_network": Rule(
-            {"name": "network"}, "Sets the network.", {"network": "{0}"}, ("set_network", "set", "switch")
-        ),
-        "restart": Rule({}, "Restarts the telephone.", {"restarted": YES, "pin": NONE}, ("restart", "reboot", "off")),
-        "enter_pin": Rule({"code": "pin"}, "Enters a pin.", {"pin": "{0}"}, ("enter_pin", "enter", "type")),
+        "read_display": _rule("", "Shows your facts, two of each kind.", "read_display display look screen"),
+        "set_network": _rule("name:network", "Sets the network.", "set_network set switch", network="{0}"),
+        "restart": _rule("", "Restarts the telephone.", "restart reboot off", restarted=YES, pin=NONE),
+        "enter_pin": _rule("code:pin", "Enters a pin.", "enter_pin enter type", pin="{0}"),
     },
     expert="unblock",
-    outcomes=("flat", "data"),
+    outcomes={"flat": ("flat", YES), "data": ("data", YES)},
     begins=lambda words: {"pin": NONE, "network": NONE, "restarted": NO},
     permits=_phone_permits,
-    allows=_phone_allows,
-    plan=_phone_plan,
+    plan=lambda outcome, row, facts: (
+        ("unblock", facts["number"], facts["code"]),
+        ("change_plan", facts["number"], outcome),
+    ),
     user_plan=lambda facts: (("set_network", facts["network"]), ("restart",), ("enter_pin", facts["pin"])),
 )
 

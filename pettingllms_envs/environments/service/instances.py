@@ -88,7 +88,7 @@ def instance_of(
     words = words_of(name, values, wording)
     labels = {kind: rng.choice(LABELS) for kind in domain.kinds}
     drawn = [(rng.randrange(values), rng.randrange(1, values)) for _ in range(domain.num_known)]
-    accepts = tuple(rng.sample(domain.outcomes, rng.choice((1, 2))))
+    accepts = tuple(rng.sample(tuple(domain.outcomes), rng.choice((1, 2))))
     columns, rows = _table(domain, words, accepts, rng)
     known, facts = dict[str, tuple[str, str]](), dict[str, str]()
     for at, kind in enumerate(tuple(domain.kinds)[: domain.num_known]):
@@ -158,12 +158,10 @@ def _table(
 @lru_cache(64)
 def words_of(name: str, values: int, wording: str) -> Mapping[str, tuple[str, ...]]:
     """The words of each kind; as symbols, a letter for each that is no number and no outcome."""
-    domain = DOMAINS[name]
-    words = {**{kind: each.words[:values] for kind, each in domain.kinds.items()}, **domain.others}
-    if wording == ENGLISH:
-        return words
-    letters = iter("abcdefghijklmnopqrstuvwxyz")
-    return {
-        kind: each if each[0].isdigit() or each == domain.outcomes else tuple(next(letters) for _ in each)
-        for kind, each in words.items()
-    }
+    domain, letters = DOMAINS[name], iter("abcdefghijklmnopqrstuvwxyz")
+    words = {**{kind: each.words[:MOST_VALUES] for kind, each in domain.kinds.items()}, **domain.others}
+    if wording != ENGLISH:
+        for kind, each in words.items():
+            if not each[0].isdigit() and each != tuple(domain.outcomes):
+                words[kind] = tuple(next(letters) for _ in each)
+    return {kind: each[:values] if kind in domain.kinds else each for kind, each in words.items()}

@@ -427,7 +427,7 @@ def _arguments(request: str, domain: Domain, takes: Mapping[str, str]) -> list[s
         return None
     words = []
     for name, kind in takes.items():
-        is_number = kind in domain.kinds and domain.kinds[kind].is_number
+        is_number = kind in domain.kinds and domain.kinds[kind].words[0].isdigit()
         if type(given[name]) is not (int if is_number else str):
             return None
         words.append(str(given[name]))

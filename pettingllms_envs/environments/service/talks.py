@@ -303,7 +303,15 @@ def service_workflow(
         paid = {"found": (0.0, 1.0), "told": (0.0, 1.0)} if team.task.communication_reward else {}
         return {"forbidden": (FORBIDDEN, 0.0), **paid}
 
-    return function_workflow(roles, name=name, num_turns=12, ranges=ranges, bonuses=(), **others)
+    return function_workflow(
+        roles, name=name, num_turns=12, ranges=ranges, bonuses=(), attacks=property(_attacks), **others
+    )
+
+
+def _attacks(team: Any) -> Any:
+    from pettingllms_envs.environments.service.hostile import ATTACKS  # only checks ask for them
+
+    return ATTACKS
 
 
 def _bot(manner: str, team: Any, state: FunctionState) -> str:
