@@ -115,7 +115,6 @@ def tables_within(task: Service, instance: Instance, length: int) -> Iterator[tu
         rows, forbidden = instance.rows, False
         for call in calls:
             row = instance.row(rows, call[1])
-            assert row is not None
             forbidden = forbidden or not task.words.permits(call, row)
             rows = applied(instance, rows, call)
         yield rows, forbidden
@@ -131,7 +130,6 @@ def test_a_search_over_all_calls_finds_the_golden_states_and_no_others(domain: s
         for rows, forbidden in itertools.chain.from_iterable(tables_within(task, instance, n) for n in lengths):
             others = [now == was for now, was in zip(rows, instance.rows, strict=True) if was[0] != instance.key]
             row = instance.row(rows, instance.key)
-            assert row is not None
             if not forbidden and all(others) and right_row(instance, row, before_of(instance)):
                 found.add(rows)
         ends = set()
@@ -147,9 +145,7 @@ def test_a_search_over_all_calls_finds_the_golden_states_and_no_others(domain: s
 
 
 def before_of(instance: Instance) -> dict[str, str]:
-    row = instance.row(instance.rows, instance.key)
-    assert row is not None
-    return row
+    return instance.row(instance.rows, instance.key)
 
 
 @pytest.mark.parametrize("domain", EVERY)
@@ -176,7 +172,6 @@ def by_label(task: Service, instance: Instance) -> Iterator[set[tuple[Rows, Thin
         meant = dict(zip(domain.kinds, labels, strict=True))
         facts = {kind: pair[LABELS.index(meant[kind])] for kind, pair in instance.known.items()}
         row = instance.row(instance.rows, next(iter(facts.values())))
-        assert row is not None
         facts |= {kind: row[f"{kind} {meant[kind]}"] for kind in instance.provider_kinds}
         things = instance.things
         for call in domain.user_plan(facts):
@@ -312,7 +307,7 @@ def test_what_the_policy_forbids_is_carried_out_and_costs_once() -> None:
     assert isinstance(task, Service)
     row = before_of(task.instance(state))
     forbidden = next(call for call in calls_of(task, ["refund"]) if call[1] == row["order"] and call[2] != row["paid"])
-    env.step(task.write_call(forbidden))
+    env.step(task.write(task.call_move(forbidden)))
     assert env.infos["assistant_0"]["rewards"]["forbidden"] == -0.3
     assert f"refund/{forbidden[2]}" in task.show(env.snapshot().play.task)
     env.step("End:")
@@ -466,7 +461,7 @@ MEANT = {"order": "second", "address": "first", "item": "second"}
         ("terse", ["which article?"], ["item second"]),
         ("terse", ["Please send back the lamp.", "and now?"], ["call send_back", WHAT]),
         ("terse", ["Please send it back."], [WHAT]),  # what?
-        ("terse", ["well", "so", "hm"], [WHAT, WHAT, "end"]),
+        ("terse", ["well", "so", "hm"], [WHAT, WHAT, WHAT]),
         ("terse", ["well", "order?", "hm"], [WHAT, "order 41", WHAT]),
         ("terse", ["We are done."], ["end"]),
     ],

@@ -3,37 +3,28 @@
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pettingllms_envs.environments.service import users
 from pettingllms_envs.environments.service.domains import LABELS
-from pettingllms_envs.environments.service.users import (
-    ASKED,
-    CALLED,
-    HEARD,
-    SAID,
-    UNREAD,
-    Entry,
-    honest_assistant,
-    honest_specialist,
-    honest_user,
-)
 
 
 if TYPE_CHECKING:
     from pettingllms_envs.bounds import BlindPolicy
     from pettingllms_envs.environments.service.rules import Service
 
-_HEADS = (
-    (re.compile(r"The (\w+) wrote:"), HEARD),
-    (re.compile(r"You called (.+):"), CALLED),
-    (re.compile(r"You wrote to the (\w+):"), ASKED),
-    (re.compile(r"You wrote()(?::| nothing\.)"), SAID),
-    (re.compile(r"The (\w+) wrote nothing\."), HEARD),
-    (re.compile(r"Your reply was unreadable()"), UNREAD),
-)
+_BEGINNINGS = {
+    "You called ": users.CALLED,
+    "You wrote to": users.ASKED,
+    "You wrote": users.SAID,
+    "The user wrote": users.HEARD,
+    "The assistant wrote": users.HEARD,
+    "The specialist wrote": users.HEARD,
+    "Your reply was": users.UNREAD,
+}
+"""How an entry begins in a prompt."""
 
 
 def blind_policies(task: Service) -> Mapping[str, BlindPolicy]:
@@ -49,29 +40,27 @@ def from_prompt(task: Service, label: str | None, prompt: str, rng: random.Rando
 
     Args:
         label: Which fact of each kind it takes for the one that the goal names; empty for any, None to read the goal.
+        expert: The tool that the specialist alone has, if there is one.
     """
+    told = {line.partition(": ")[0]: line.partition(": ")[2].rstrip(".").split(", ") for line in prompt.splitlines()}
     view = entries(prompt)
-    goal = re.search(r"^You mean: (.*)\.$", prompt, re.M)
-    accepts = re.search(r"^The user accepts: (.*)\.$", prompt, re.M)
-    if goal is not None and accepts is None:
-        pairs = (each.split(" ") for each in goal[1].split(", "))
+    if "The user accepts" in told:
+        return task.write(users.honest_assistant(task, told["The user accepts"], view, expert))
+    if "You mean" in told:
+        pairs = (each.split(" ") for each in told["You mean"])
         labels = {kind: word if label is None else label or rng.choice(LABELS) for kind, word in pairs}
-        return task.write(honest_user(task, labels, view))
-    if accepts is not None:
-        return task.write(honest_assistant(task, accepts[1].split(", "), view, expert=expert))
-    return task.write(honest_specialist(task, view))
+        return task.write(users.honest_user(task, labels, view))
+    return task.write(users.honest_specialist(task, view))
 
 
-def entries(prompt: str) -> list[Entry]:
+def entries(prompt: str) -> list[users.Entry]:
     """What an agent has seen, as its prompt shows it."""
-    view: list[Entry] = []
+    view: list[users.Entry] = []
     for line in prompt.splitlines():
+        kind = next((kind for words, kind in _BEGINNINGS.items() if line.startswith(words)), "")
         if line.startswith("> ") and view:
-            kind, name, text = view.pop()
-            view.append((kind, name, f"{text} {line[2:]}".strip()))
-            continue
-        for pattern, kind in _HEADS:
-            if found := pattern.match(line):
-                view.append((kind, found[1], ""))
-                break
+            view[-1] = (*view[-1][:2], f"{view[-1][2]} {line[2:]}".strip())
+        elif kind:
+            name = line.removeprefix("You called ").rstrip(":") if kind == users.CALLED else line.split(" ")[1]
+            view.append((kind, name, ""))
     return view

@@ -52,14 +52,14 @@ def _every_call(side: str) -> Callable[[Service, Any], list[str]]:
     def replies(task: Service, state: Any) -> list[str]:
         calls = list(_calls(task, task.words.user_tools if side == USER else task.words.tools))
         key = task.instance(state).key
-        return [task.write_call(call) for call in calls if len(call) < 3 or call[1] == key]
+        return [task.write(task.call_move(call)) for call in calls if len(call) < 3 or call[1] == key]
 
     return replies
 
 
 def _golden(task: Service, state: Any) -> str:
     instance = task.instance(state)
-    row = instance.row(instance.golden[0][0], instance.key) or {}
+    row = instance.row(instance.golden[0][0], instance.key)
     return f"The goal is {' '.join(row.values())} and {' '.join(word for _, word in instance.golden[0][1])}"
 
 
@@ -74,16 +74,19 @@ def _broken(team: Any, state: Any) -> str:
     """First what the policy forbids in the right row, if there is anything, then what the planner does."""
     task: Service = team.task
     instance = task.instance(state.task)
-    row = instance.row(state.task.rows, instance.key) or {}
+    row = instance.row(state.task.rows, instance.key)
     made = any(kind == CALLED for kind, _, _ in _view(state))
     calls = (call for call in _calls(task, task.words.tools) if task.rule(call[0]).sets and call[1] == instance.key)
     forbidden = next((call for call in calls if not task.words.permits(call, row)), None)
-    return str(team.oracle(state)) if made or forbidden is None else task.write_call(forbidden)
+    return str(team.oracle(state)) if made or forbidden is None else task.write(task.call_move(forbidden))
 
 
 def _twice(team: Any, state: Any) -> str:
     task: Service = team.task
-    calls = [task.write_call(call) for call in task.due(state.task, USER if state.ask.role == USER else ASSISTANT)[:2]]
+    calls = [
+        task.write(task.call_move(call))
+        for call in task.due(state.task, USER if state.ask.role == USER else ASSISTANT)[:2]
+    ]
     return "\n".join([*calls, *calls, "Say: done"])
 
 
@@ -111,9 +114,7 @@ ATTACKS: Mapping[str, Mapping[str, Attack]] = {
         "refuses": _say(lambda task, state: "No."),
         "breaks the policy and repairs it": _broken,
         "lists what the row shows": _say(
-            lambda task, state: " ".join(
-                (task.instance(state).row(state.rows, task.instance(state).key) or {}).values()
-            )
+            lambda task, state: " ".join(task.instance(state).row(state.rows, task.instance(state).key).values())
         ),
         "says that it is done": _say(lambda task, state: "done"),
     },

@@ -67,9 +67,9 @@ class Instance(NamedTuple):
     def provider_kinds(self) -> tuple[str, ...]:
         return tuple(self.domain.kinds)[self.domain.num_known :]
 
-    def row(self, rows: Rows, key: str) -> dict[str, str] | None:
-        """A row by its name."""
-        return next((dict(zip(self.columns, row, strict=True)) for row in rows if row[0] == key), None)
+    def row(self, rows: Rows, key: str) -> dict[str, str]:
+        """A row by its name, which is there."""
+        return next(dict(zip(self.columns, row, strict=True)) for row in rows if row[0] == key)
 
 
 @lru_cache(1024)
@@ -99,7 +99,6 @@ def instance_of(
     things = tuple(domain.begins(words).items())
     made = Instance(domain, words, columns, known, labels, facts, accepts, rows, things, ())
     row = made.row(rows, made.key)
-    assert row is not None
     facts |= {kind: row[f"{kind} {labels[kind]}"] for kind in made.provider_kinds}
     return made._replace(golden=tuple(_golden(made, row)))
 

@@ -39,7 +39,7 @@ from fractions import Fraction
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from pettingllms_envs.core import SPLITS, ToolSpec, Unreadable, check_choice, check_whole
+from pettingllms_envs.core import SPLITS, Unreadable, check_choice, check_whole
 from pettingllms_envs.environments.service.domains import DOMAINS, MOST_VALUES, Call, Domain, Rule
 from pettingllms_envs.environments.service.instances import (
     ENGLISH,
@@ -56,7 +56,7 @@ from pettingllms_envs.environments.service.instances import (
 from pettingllms_envs.replies.fences import fence
 from pettingllms_envs.replies.moves import last_line, match_last_line
 from pettingllms_envs.tasks.base import OpenTask
-from pettingllms_envs.tools.calls import read_text_calls, strict_json
+from pettingllms_envs.tools.calls import read_named_calls, strict_json
 
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ BAD_ARGUMENTS, FOREIGN, DONE = "These are not its arguments.", "That is somebody
 
 _LINE = re.compile(rf"({SAY}|{ASK}|{END}):(.*)", re.I)
 _SYMBOLS = re.compile(r"call ([^\s]+)((?: [^\s]+)*)", re.I)
+_OPENING = re.compile(r"```call (.*)", re.I)
 _WORD = re.compile(r"\w+")
 
 
@@ -120,12 +121,6 @@ class Used(NamedTuple):
     found: int = 0
 
 
-class _Named(NamedTuple):
-    """A tool of which the reader of calls knows the name."""
-
-    spec: ToolSpec
-
-
 @dataclass(frozen=True, slots=True)
 class Service(OpenTask[ServiceState]):
     """The task. Its state is a `ServiceState`, its move a `ServiceMove`.
@@ -162,7 +157,7 @@ class Service(OpenTask[ServiceState]):
         """Every value of a kind, a denial, the end, and a call."""
         kind, *_ = self.words.kinds.values()
         every = f"Say: {' '.join(word for each in self.words.kinds.values() for word in each.words[: self.values])}"
-        call = self.write_call((next(iter(self.words.tools)), kind.words[0]))
+        call = self.write(self.call_move((next(iter(self.words.tools)), kind.words[0])))
         return "Say: No.", every, "End:", call, "Say: The goal is reached.", "Ask: Do it."
 
     def lone_bound(self) -> Fraction:
@@ -206,10 +201,7 @@ class Service(OpenTask[ServiceState]):
             if found is not None:
                 return ServiceMove(CALL, found[2].strip(), found[1].lower())
         else:
-            opening = "```call "
-            lines = (line.strip().lower() for line in reply.splitlines() if "```" in line)
-            names = dict.fromkeys(line[len(opening) :].strip() for line in lines if line.startswith(opening))
-            calls = read_text_calls(reply, [_Named(ToolSpec(name, "", {})) for name in names])  # type: ignore[misc]
+            calls = read_named_calls(reply, {name.strip().lower() for name in _OPENING.findall(reply)})
             if isinstance(calls, Unreadable):
                 return Unreadable("its call has no end")
             if calls:
@@ -244,7 +236,6 @@ class Service(OpenTask[ServiceState]):
             after, found = self.shown(state._replace(things=things), side, text)
             return after, Used(shown, text, found=found)
         row = instance.row(state.rows, call[1])
-        assert row is not None  # `read_call` has looked for it
         if not domain.tools[name].sets:
             text = ", ".join(f"{column} {cell}" for column, cell in row.items())
             after, found = self.shown(state, side, text)
@@ -279,13 +270,10 @@ class Service(OpenTask[ServiceState]):
 
     def shown(self, state: ServiceState, side: str, text: str) -> tuple[ServiceState, int]:
         """The state after an agent was shown a result, and how many needed facts of its own side it learnt."""
-        instance, words = self.instance(state), words_in(text)
+        instance, words, knows = self.instance(state), words_in(text), state.knows[SIDES.index(side)]
         own = instance.user_kinds if side == USER else instance.provider_kinds
-        new = [
-            number
-            for number, (kind, fact) in enumerate(instance.facts.items())
-            if kind in own and fact.lower() in words and not state.knows[SIDES.index(side)][number]
-        ]
+        facts = enumerate(instance.facts.items())
+        new = [at for at, (kind, fact) in facts if kind in own and fact.lower() in words and not knows[at]]
         return self.learnt(state, side, new), len(new)
 
     def tell(self, state: ServiceState, sender: str, receiver: str, text: str) -> tuple[ServiceState, float]:
@@ -319,23 +307,17 @@ class Service(OpenTask[ServiceState]):
     def due(self, state: ServiceState, side: str) -> tuple[Call, ...]:
         """The planner's calls of a side that are still to be made."""
         instance, domain = self.instance(state), self.words
+        rows, things = instance.golden[0]
         if side == USER:
-            now, end = dict(state.things), dict(instance.golden[0][1])
-            calls = [(call, domain.user_tools[call[0]]) for call in domain.user_plan(instance.facts)]
+            now, end, calls = dict(state.things), dict(things), domain.user_plan(instance.facts)
         else:
-            row, right = instance.row(instance.rows, instance.key), instance.golden[0][0]
-            assert row is not None
-            outcome = next(each for each in instance.accepts if domain.allows(each, row))
-            now, end = (instance.row(rows, instance.key) or {} for rows in (state.rows, right))
-            calls = [(call, domain.tools[call[0]]) for call in domain.plan(outcome, row, instance.facts)]
-            if state.rows in [rows for rows, _ in instance.golden]:
-                return ()
-        left = []
-        for call, rule in calls:
-            sets = {name.format(*call[1:]): value.format(*call[1:]) for name, value in rule.sets.items()}
-            if any(end[name] == value != now[name] for name, value in sets.items()):
-                left.append(call)
-        return tuple(left)
+            start, now, end = (instance.row(each, instance.key) for each in (instance.rows, state.rows, rows))
+            outcome = next(each for each in instance.accepts if domain.allows(each, start))
+            is_done = state.rows in [each for each, _ in instance.golden]
+            calls = () if is_done else domain.plan(outcome, start, instance.facts)
+        sets = {call: self.rule(call[0]).sets.items() for call in calls}
+        filled = {call: [[text.format(*call[1:]) for text in pair] for pair in each] for call, each in sets.items()}
+        return tuple(call for call in calls if any(now[name] != value == end[name] for name, value in filled[call]))
 
     def rules(self) -> str:
         """The game in a few words."""
@@ -384,10 +366,6 @@ class Service(OpenTask[ServiceState]):
         takes = self.rule(name).takes
         given = {each: int(word) if word.isdigit() else word for each, word in zip(takes, words, strict=True)}
         return ServiceMove(CALL, json.dumps(given), name)
-
-    def write_call(self, call: Call) -> str:
-        """A call as a reply."""
-        return self.write(self.call_move(call))
 
     def oracle(self, state: ServiceState) -> ServiceMove:
         """The next call of the planner, of the provider's first; then the end."""

@@ -22,6 +22,7 @@ from functools import partial
 from typing import Any
 
 from pettingllms_envs.core import UNREADABLE_PENALTY, Role, Unreadable
+from pettingllms_envs.environments.service import users
 from pettingllms_envs.environments.service.instances import ENGLISH, changed
 from pettingllms_envs.environments.service.rules import (
     ASK,
@@ -35,22 +36,7 @@ from pettingllms_envs.environments.service.rules import (
     Service,
     ServiceMove,
 )
-from pettingllms_envs.environments.service.users import (
-    ASKED,
-    CALLED,
-    HEARD,
-    MANNERS,
-    SAID,
-    UNREAD,
-    WHAT,
-    Truth,
-    View,
-    honest_assistant,
-    honest_specialist,
-    honest_user,
-    scripted,
-    topics,
-)
+from pettingllms_envs.environments.service.users import ASKED, CALLED, HEARD, MANNERS, SAID, UNREAD, WHAT, View, topics
 from pettingllms_envs.quoting import quote
 from pettingllms_envs.teams.channels import Sent
 from pettingllms_envs.teams.forms import Form, Forms
@@ -81,6 +67,7 @@ class Talk:
         self.game, self.seats, self.manner, self.delivers, self.expert = game, seats, manner, delivers, expert
         self.task: Service = game.task
         self.views: dict[str, View] = dict.fromkeys(SIDES, ())
+        self.has_all = USER not in seats and delivers
         self.num_heard = self.num_lost = 0
         game.report(**COUNTED, **({"not_understood": 0.0} if manner else {}))
 
@@ -105,7 +92,7 @@ class Talk:
     def turn(self, seat: str, other: str) -> Questions:
         """An agent's turn; returns whether it ended the episode."""
         for number in range(MOST_CALLS):
-            reply = self.reply(seat) if self.manner and seat == USER else (yield self.question(seat, number))
+            reply = self.reply() if self.manner and seat == USER else (yield self.question(seat, number))
             move = self.task.parse(reply)
             if not isinstance(move, Unreadable) and move.kind == ASK and (seat != ASSISTANT or not self.expert):
                 move = Unreadable("there is nobody to ask")
@@ -130,60 +117,45 @@ class Talk:
     def question(self, seat: str, number: int) -> Ask:
         """What an agent is asked: its prompt, its oracle, what is kept, and what nobody else may be shown."""
         shown, best = partial(self.prompt, seat), partial(self.best, seat)
-        keeps = (tuple(self.views.items()), number, self.num_heard, self.num_lost)
+        keeps = (tuple(self.views.items()), number)
         return Ask(seat, shown, best, keeps, (_goal(self.task, self.game.state),) if seat == USER else ())
 
     def prompt(self, seat: str) -> str:
         """The turn, what the role is told at the start, and what it has seen since."""
-        game, lines = self.game, [f"Turn {self.game.turn} of {self.game.num_turns}."]
-        accepts = ", ".join(self.task.instance(game.state).accepts)
-        if seat == USER:
-            lines += [f"You accept: {accepts}.", _goal(self.task, game.state)]
-        elif seat == ASSISTANT:
-            lines.append(f"The user accepts: {accepts}.")
-        return "\n".join([*lines, *self.told(), *map(_shown, self.views[seat])])
-
-    def told(self) -> list[str]:
-        """What a lone agent is told of the user's side."""
-        if USER in self.seats or not self.delivers:
-            return []
-        facts = self.task.instance(self.game.state).facts.items()
-        own = self.task.instance(self.game.state).user_kinds
-        known = ", ".join(f"{kind} {fact}" for kind, fact in facts if kind in own)
-        return [_goal(self.task, self.game.state), f"Facts: {known}."]
+        game, instance, goal = self.game, self.task.instance(self.game.state), _goal(self.task, self.game.state)
+        lines, accepts = [f"Turn {game.turn} of {game.num_turns}."], ", ".join(instance.accepts)
+        if seat != SPECIALIST:
+            lines += [f"You accept: {accepts}.", goal] if seat == USER else [f"The user accepts: {accepts}."]
+        if self.has_all:
+            known = ", ".join(f"{kind} {instance.facts[kind]}" for kind in instance.user_kinds)
+            lines += [goal, f"Facts: {known}."]
+        return "\n".join([*lines, *map(_shown, self.views[seat])])
 
     def best(self, seat: str) -> str:
-        """The reply of an honest player who also knows the truth."""
+        """The reply of an honest player, or of the planner where no message can arrive."""
         task, state, view = self.task, self.game.state, self.views[seat]
         instance = task.instance(state)
-        due = task.due(state, ASSISTANT), task.due(state, USER)
-        truth = Truth(instance.facts, instance.labels, *due, is_deaf=not self.delivers or USER not in self.seats)
+        if not self.delivers or USER not in self.seats:
+            return task.write(users.planner(task, state, seat, view, is_alone=USER not in self.seats))
         if seat == USER:
-            move = honest_user(task, instance.labels, view, truth)
-        elif seat == SPECIALIST:
-            move = honest_specialist(task, view)
-        else:
-            move = honest_assistant(task, instance.accepts, view, truth, self.expert)
-            if move.kind == END and USER not in self.seats and due[1] and self.delivers:
-                move = task.call_move(due[1][0])
-        return task.write(move)
+            return task.write(users.honest_user(task, instance.labels, view))
+        if seat == SPECIALIST:
+            return task.write(users.honest_specialist(task, view))
+        return task.write(users.honest_assistant(task, instance.accepts, view, self.expert))
 
-    def reply(self, seat: str) -> str:
+    def reply(self) -> str:
         """What the scripted user replies."""
-        move = _scripted(self.manner, self.task, self.game.state, self.views[seat])
-        is_heard = move.kind != CALL and any(kind == HEARD for kind, _, _ in self.views[seat])
-        self.num_heard += is_heard
-        # Of the third message in a row it does not say what it does not understand: it leaves.
-        is_bye = move.kind == END and self.views[seat][-1][0] == HEARD and _is_lost(self.views[seat])
-        self.num_lost += is_heard and (move.text == WHAT or is_bye)
-        if is_heard:
+        view = self.views[USER]
+        move = _scripted(self.manner, self.task, self.game.state, view)
+        if move.kind != CALL and any(kind == HEARD for kind, _, _ in view):
+            self.num_heard, self.num_lost = self.num_heard + 1, self.num_lost + (move.text == WHAT)
             self.game.report(not_understood=self.num_lost / self.num_heard)
         return self.task.write(move)
 
     def call(self, seat: str, move: ServiceMove) -> None:
         """Make a call and pay for it."""
-        game = self.game
-        game.state, used = self.task.use(game.state, seat, self.tools(seat), move)
+        game, tools = self.game, tools_of(self.task, seat, self.expert, has_all=self.has_all)
+        game.state, used = self.task.use(game.state, seat, tools, move)
         self.note(seat, CALLED, used.call, used.text)
         if used.is_forbidden:
             self.pay(seat, "forbidden", FORBIDDEN)
@@ -201,10 +173,6 @@ class Talk:
             self.count(told=told)
             if self.task.communication_reward and told:
                 self.pay(seat, "told", told)
-
-    def tools(self, seat: str) -> tuple[str, ...]:
-        """Names of the tools that a side has."""
-        return tools_of(self.task, seat, self.expert, has_all=USER not in self.seats and self.delivers)
 
     def note(self, seat: str, kind: str, name: str, text: str) -> None:
         self.views[seat] = (*self.views[seat], (kind, name, text))
@@ -229,12 +197,7 @@ def tools_of(task: Service, seat: str, expert: str = "", *, has_all: bool = Fals
 
 def _scripted(manner: str, task: Service, state: Any, view: View) -> ServiceMove:
     seed = f"{manner} {state.split} {state.seed}"
-    return scripted(manner, task, task.instance(state).labels, view, seed)
-
-
-def _is_lost(view: View) -> bool:
-    """Whether the last thing that a scripted user said is that it did not understand."""
-    return next((text for kind, _, text in reversed(view) if kind == SAID), "") == WHAT
+    return users.scripted(manner, task, task.instance(state).labels, view, seed)
 
 
 def _goal(task: Service, state: Any) -> str:
@@ -257,13 +220,10 @@ def _shown(entry: tuple[str, str, str]) -> str:
 
 def _described(task: Service, names: Sequence[str]) -> str:
     """Tools, for a system prompt."""
-    lines = []
-    for name in names:
-        rule = task.rule(name)
-        if task.wording == ENGLISH:
-            lines.append(f"{name}({', '.join(rule.takes)}): {rule.does}")
-        else:
-            lines.append(" ".join(["call", name, *(each.upper() for each in rule.takes)]))
+    takes = {name: task.rule(name).takes for name in names}
+    lines = [f"{name}({', '.join(each)}): {task.rule(name).does}" for name, each in takes.items()]
+    if task.wording != ENGLISH:
+        lines = [" ".join(["call", name, *map(str.upper, each)]) for name, each in takes.items()]
     return "Your tools:\n" + "\n".join(lines)
 
 

@@ -1,23 +1,23 @@
 """Players of `service` written as rules: scripted users, and honest players of all roles.
 
 What an agent has seen is a sequence of entries, which its prompt shows one after another. Every player here is a
-function of them, and of what its role is told at the start; an oracle compares what it heard with the truth as well.
+function of them, and of what its role is told at the start; only the planner, whom no message reaches, knows more.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
-from pettingllms_envs.environments.service.domains import LABELS, Call, Domain
+from pettingllms_envs.environments.service.domains import LABELS, Domain
 from pettingllms_envs.environments.service.rules import (
     ASK,
+    ASSISTANT,
     END,
     SAY,
     USER,
     Service,
     ServiceMove,
+    ServiceState,
     words_in,
 )
 from pettingllms_envs.instances import seeded
@@ -34,10 +34,6 @@ DONE_WORDS = ("done", "bye", "goodbye", "finished")
 WHAT = "What do you need?"
 MOST_LOST = 3
 """Messages in a row that a scripted user does not understand, after which it ends the talk."""
-MOST_ASKED = 2
-"""Times that an honest assistant asks for a fact."""
-
-_PAIR = re.compile(r"(\w+) (\w+)")
 
 
 def topics(domain: Domain) -> Mapping[str, tuple[str, ...]]:
@@ -78,8 +74,8 @@ def scripted(manner: str, task: Service, labels: Mapping[str, str], view: View, 
         return ServiceMove(SAY, _answer(manner, domain, labels, view, asked, seed))
     if used:
         return ServiceMove(SAY, "I have done it.")
-    lost = [text == WHAT for kind, _, text in view if kind == SAID][1 - MOST_LOST :]
-    return ServiceMove(END) if len(lost) == MOST_LOST - 1 and all(lost) else ServiceMove(SAY, WHAT)
+    said = [text for kind, _, text in view if kind == SAID][1 - MOST_LOST :]
+    return ServiceMove(END if said == [WHAT] * (MOST_LOST - 1) else SAY, WHAT)
 
 
 def _answer(
@@ -100,103 +96,76 @@ def _answer(
     return ", ".join(told)
 
 
-def honest_user(task: Service, labels: Mapping[str, str], view: View, truth: Truth | None = None) -> ServiceMove:
-    """The reply of a user who reads its facts, tells those that the goal names, and does what the assistant tells.
-
-    Args:
-        labels: Which fact of each kind the goal names.
-    """
-    domain = task.words
-    facts = facts_read(domain, view)
+def honest_user(task: Service, labels: Mapping[str, str], view: View) -> ServiceMove:
+    """The reply of a user who reads its facts, tells those that the goal names, and does what the assistant tells."""
+    domain, facts = task.words, facts_read(task.words, view)
     if not facts:
         return task.call_move((next(iter(domain.user_tools)),))
-    told = {kind: facts[kind][LABELS.index(label)] if kind in facts else label for kind, label in labels.items()}
-    heard = {kind: _last_named(task, kind, view) for kind in tuple(domain.kinds)[domain.num_known :]}
-    if truth is not None:
-        is_told = truth.is_deaf or all(truth.facts[kind] == value for kind, value in heard.items())
-        heard, calls = {kind: truth.facts[kind] for kind in heard}, truth.due_user
-    else:
-        is_told = all(heard.values()) and any(kind == SAID for kind, _, _ in view)
+    heard = {kind: _last_named(task, kind, view) for kind in labels if kind not in facts}
+    if all(heard.values()) and any(kind == SAID for kind, _, _ in view):
         made = {call for kind, call, _ in _since(view, HEARD) if kind == CALLED}
-        calls = [call for call in domain.user_plan(heard) if " ".join(call) not in made] if is_told else ()
-    if is_told and calls:
-        return task.call_move(calls[0])
-    if is_told and (truth is None or not truth.due_provider):
-        return ServiceMove(END)
-    return ServiceMove(SAY, ", ".join(f"{kind} {value}" for kind, value in told.items()))
+        left = [call for call in domain.user_plan(heard) if " ".join(call) not in made]
+        return task.call_move(left[0]) if left else ServiceMove(END)
+    told = (f"{kind} {facts[kind][LABELS.index(each)] if kind in facts else each}" for kind, each in labels.items())
+    return ServiceMove(SAY, ", ".join(told))
 
 
-class Truth(NamedTuple):
-    """What an oracle knows beside what its role has seen.
-
-    Args:
-        facts: The needed facts, by kind.
-        labels: Which fact of each kind the goal names.
-        due_provider: The planner's calls that are left.
-        is_deaf: Whether no message arrives.
-    """
-
-    facts: Mapping[str, str]
-    labels: Mapping[str, str]
-    due_provider: Sequence[Call]
-    due_user: Sequence[Call]
-    is_deaf: bool
-
-
-def honest_assistant(
-    task: Service, accepts: Sequence[str], view: View, truth: Truth | None = None, expert: str = ""
-) -> ServiceMove:
-    """The reply of an assistant who asks for each fact, looks up the row, writes what the policy allows, and tells.
+def honest_assistant(task: Service, accepts: Sequence[str], view: View, expert: str = "") -> ServiceMove:
+    """The reply of an assistant who asks twice for what it was not told, looks it up, writes what the policy allows,
+    tells the user its part, and ends.
 
     Args:
         accepts: Outcomes that the user accepts.
         expert: The tool that the specialist alone has; empty if the assistant has all.
     """
-    domain, kinds = task.words, tuple(task.words.kinds)
-    own = kinds[domain.num_known :]
-    told = {**_told(domain, view)}
+    domain, told = task.words, _told(task.words, view)
     said = [text for kind, _, text in view if kind == SAID]
-    if truth is not None:
-        right = {kind: truth.labels[kind] if kind in own else truth.facts[kind] for kind in kinds}
-        told = right if truth.is_deaf else {kind: word for kind, word in told.items() if word == right[kind]}
-    for kind in kinds:
+    for kind in domain.kinds:
         times = sum(f"{kind}?" in text for text in said)
-        if kind not in told and times < MOST_ASKED:
+        if (kind not in told and not times) or times == 1:
             return ServiceMove(SAY, f"again {kind}?" if times else f"{kind}?")
-    told = {**told, **(right if truth is not None else {})}
-    if len(told) < len(kinds):
+    key, *own = (kind for at, kind in enumerate(domain.kinds) if not 0 < at < domain.num_known)
+    call = (next(iter(domain.tools)), told.get(key, ""))
+    row = next((_columns(text) for kind, each, text in view if kind == CALLED and each == " ".join(call)), None)
+    if row is None:
+        return (
+            ServiceMove(END) if isinstance(task.read_call(task.call_move(call), call), str) else task.call_move(call)
+        )
+    outcome = next((each for each in accepts if domain.allows(each, row)), "")
+    if not outcome or len(told) < len(domain.kinds):
         return ServiceMove(END)
-    finder, key = next(iter(domain.tools)), told[kinds[0]]
-    row = next((_columns(text) for kind, call, text in view if kind == CALLED and call == f"{finder} {key}"), None)
-    if not row:
-        return task.call_move((finder, key))
-    if truth is not None:
-        calls: Sequence[Call] = truth.due_provider
-    else:
-        outcome = next((each for each in accepts if domain.allows(each, row)), "")
-        made = {call if kind == CALLED else text for kind, call, text in view if kind in (CALLED, ASKED)}
-        calls = [each for each in domain.plan(outcome, row, told) if " ".join(each) not in made] if outcome else ()
-    if calls:
-        return ServiceMove(ASK, " ".join(calls[0])) if calls[0][0] == expert else task.call_move(calls[0])
-    facts = {kind: row[f"{kind} {told[kind]}"] for kind in own}
-    words = ", ".join(" ".join(call) for call in domain.user_plan(facts))
-    is_over = words in said if truth is None else truth.is_deaf or not truth.due_user
-    return ServiceMove(END) if is_over else ServiceMove(SAY, words)
+    made = {each if kind == CALLED else text for kind, each, text in view if kind in (CALLED, ASKED)}
+    for each in domain.plan(outcome, row, told):
+        if " ".join(each) not in made:
+            return ServiceMove(ASK, " ".join(each)) if each[0] == expert else task.call_move(each)
+    words = ", ".join(map(" ".join, domain.user_plan({kind: row[f"{kind} {told[kind]}"] for kind in own})))
+    return ServiceMove(END) if words in said else ServiceMove(SAY, words)
 
 
 def honest_specialist(task: Service, view: View) -> ServiceMove:
     """The reply of a specialist who does what it is asked, if it has the tool."""
-    asked, name = next((text for kind, _, text in reversed(view) if kind == HEARD), ""), task.words.expert
-    call = tuple(asked.split())
-    is_known = call[:1] == (name,) and not isinstance(task.read_call(task_move(task, call), (name,)), str)
-    is_made = any(kind == CALLED for kind, _, _ in _since(view, HEARD))
-    return task.call_move(call) if is_known and not is_made else ServiceMove(SAY, "done" if is_made else "What?")
+    call = tuple(next((text for kind, _, text in reversed(view) if kind == HEARD), "").split())
+    is_made, takes = any(kind == CALLED for kind, _, _ in _since(view, HEARD)), task.rule(task.words.expert).takes
+    if is_made or call[:1] != (task.words.expert,) or len(call) != 1 + len(takes):
+        return ServiceMove(SAY, "done" if is_made else "What?")
+    return task.call_move(call)
 
 
-def task_move(task: Service, call: Call) -> ServiceMove:
-    """The move of a call whose number of arguments may be wrong."""
-    is_whole = len(call) == 1 + len(task.rule(call[0]).takes)
-    return task.call_move(call) if is_whole else ServiceMove("call", "-", call[0])
+def planner(task: Service, state: ServiceState, side: str, view: View, *, is_alone: bool) -> ServiceMove:
+    """The reply of an oracle to whom nobody can write: it reads, makes the planner's calls, and ends the episode.
+
+    Args:
+        is_alone: Whether it makes the calls of both sides.
+    """
+    tools = task.words.user_tools if side == USER else task.words.tools
+    first = (next(iter(tools)), *(() if side == USER else (task.instance(state).key,)))
+    if not any(kind == CALLED and call == " ".join(first) for kind, call, _ in view):
+        return task.call_move(first)
+    due = {each: task.due(state, each) for each in (USER, ASSISTANT)}
+    own = (*due[ASSISTANT], *due[USER]) if is_alone else due[side]
+    if own:
+        return task.call_move(own[0])
+    return ServiceMove(SAY, "Your part is left.") if any(due.values()) else ServiceMove(END)
 
 
 def facts_read(domain: Domain, view: View) -> dict[str, tuple[str, str]]:
@@ -216,9 +185,12 @@ def _columns(text: str) -> dict[str, str]:
 
 def _told(domain: Domain, view: View) -> dict[str, str]:
     """What was heard last of each kind: the user's facts, and the labels of the provider's."""
-    heard = (text for kind, sender, text in view if kind == HEARD and sender == USER)
-    pairs = (pair for text in heard for pair in _PAIR.findall(text))
-    return {kind: word for kind, word in pairs if kind in domain.kinds}
+    told = dict[str, str]()
+    for event, sender, text in view:
+        if event == HEARD and sender == USER:
+            words = text.replace(",", " ").split()
+            told |= {kind: word for kind, word in zip(words, words[1:], strict=False) if kind in domain.kinds}
+    return told
 
 
 def _last_named(task: Service, kind: str, view: View) -> str:
