@@ -55,7 +55,7 @@ class Domain(NamedTuple):
     """A domain.
 
     Args:
-        policy: What the provider's agents are told of what is allowed.
+        policy: What the provider's agents are told of what is allowed; and the same in symbols.
         kinds: Kinds of facts: those of the user, of which the first names rows, then those of the provider.
         num_known: How many of them are the user's.
         others: Kinds of words that are no facts.
@@ -72,7 +72,7 @@ class Domain(NamedTuple):
         user_plan: Those of its user, given the facts.
     """
 
-    policy: str
+    policy: tuple[str, str]
     kinds: Mapping[str, Kind]
     num_known: int
     others: Mapping[str, tuple[str, ...]]
@@ -120,7 +120,8 @@ SHOP = Domain(
     policy=(
         "Write to the order the address that the user means. Then carry out one outcome, and no second: exchange it"
         " for its spare if its stock is yes, refund it by the way in which it was paid if sale is no, or cancel it"
-        " if sent is no. The user sends back one of the order's two items, the one that it means."
+        " if sent is no. The user sends back one of the order's two items, the one that it means.",
+        "address; exchange spare stock yes, refund paid sale no, cancel sent no; send_back item",
     ),
     kinds={
         "order": _kind("40 41 42 43 44 45 46 47 91 92", "order purchase receipt orders"),
@@ -167,7 +168,8 @@ LIBRARY = Domain(
     policy=(
         "Waive the fine of a reader whose student is yes, and of nobody else. Then carry out one outcome for the title"
         " that the user means, and no second one: renew it if wanted is no, or reserve it if guest is no. The user"
-        " returns one of the reader's two overdue books, the one that it means."
+        " returns one of the reader's two overdue books, the one that it means.",
+        "waive_fine student yes; renew wanted no, reserve guest no; return_book overdue",
     ),
     kinds={
         "card": _kind("50 51 52 53 54 55 56 57 93 94", "card reader member account"),
@@ -208,7 +210,8 @@ PHONE = Domain(
     policy=(
         "Unblock the contract with the code that the user means, once. After that change its plan, once: to flat if"
         " its flat is yes, or to data if its data is yes. The user sets one of the contract's two networks, restarts"
-        " the telephone, and then enters one of the contract's two pins, those that it means."
+        " the telephone, and then enters one of the contract's two pins, those that it means.",
+        "unblock code; flat flat yes, data data yes; set_network, restart, enter_pin",
     ),
     kinds={
         "number": _kind("60 61 62 63 64 65 66 67 95 96", "number contract phone line"),

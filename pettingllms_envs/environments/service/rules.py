@@ -320,7 +320,9 @@ class Service(OpenTask[ServiceState]):
         return tuple(call for call in calls if any(now[name] != value == end[name] for name, value in filled[call]))
 
     def rules(self) -> str:
-        """The game in a few words."""
+        """The game in a few words; in symbols nothing."""
+        if self.wording == SYMBOLS:
+            return ""
         return (
             f"A user and the assistant of a {self.domain} write to each other. There are two facts of each kind, a"
             " first and a second one; the user knows which it means. Success is that in the end the assistant's table"
@@ -329,7 +331,7 @@ class Service(OpenTask[ServiceState]):
 
     def reply_format(self) -> str:
         if self.wording == SYMBOLS:
-            return "Reply with one line: call NAME ARGUMENTS, or Say: words, or End:"
+            return "call, Say: or End:"
         example = fence('{"NAME": 0, "NAME": "word"}', "call TOOL")
         return (
             f"Reply with one call of a tool, a block such as\n{example}\nor end your reply with one line: Say: and a"

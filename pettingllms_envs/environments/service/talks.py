@@ -224,21 +224,23 @@ def _described(task: Service, names: Sequence[str]) -> str:
     lines = [f"{name}({', '.join(each)}): {task.rule(name).does}" for name, each in takes.items()]
     if task.wording != ENGLISH:
         lines = [" ".join(["call", name, *map(str.upper, each)]) for name, each in takes.items()]
-    return "Your tools:\n" + "\n".join(lines)
+    return "\n".join(lines)
 
 
 def _job(team: Any, seat: str, expert: str, *, is_whole: bool, has_all: bool) -> str:
     task: Service = team.task
     domain, tools = task.words, _described(task, tools_of(task, seat, expert, has_all=has_all))
+    if task.wording != ENGLISH:
+        known = f"\n{' '.join(topics(domain))}" if is_whole else ""
+        return f"{seat} {task.domain}\n{tools}{f'{chr(10)}{domain.policy[1]}{known}' if seat == ASSISTANT else ''}"
     if seat == USER:
-        return f"You are the user. Tell the assistant what it needs, and do your own part.\n{tools}"
+        return f"You are the user. Tell the assistant what it needs, and do your own part.\nYour tools:\n{tools}"
     if seat == SPECIALIST:
-        return f"You are the specialist. The assistant asks you for what you alone can do.\n{tools}"
+        return f"You are the specialist. The assistant asks you for what you alone can do.\nYour tools:\n{tools}"
     asks = f"\nFor {expert}, ask the specialist: Ask: and a message." if expert else ""
-    if not is_whole:
-        return f"You are the assistant.\n{domain.policy}\n{tools}{asks}"
+    job = f"You are the assistant.\n{domain.policy[0]}\nYour tools:\n{tools}{asks}"
     known = "; ".join(f"{topic} ({', '.join(words)})" for topic, words in topics(domain).items())
-    return f"You are the assistant.\n{domain.policy}\n{tools}{asks}\nA scripted user understands: {known}."
+    return f"{job}\nA scripted user understands: {known}." if is_whole else job
 
 
 def service_workflow(

@@ -7,6 +7,7 @@ function of them, and of what its role is told at the start; only the planner, w
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 
 from pettingllms_envs.environments.service.domains import LABELS, Domain
 from pettingllms_envs.environments.service.rules import (
@@ -189,7 +190,7 @@ def _told(domain: Domain, view: View) -> dict[str, str]:
     for event, sender, text in view:
         if event == HEARD and sender == USER:
             words = text.replace(",", " ").split()
-            told |= {kind: word for kind, word in zip(words, words[1:], strict=False) if kind in domain.kinds}
+            told |= {kind: word for kind, word in pairwise(words) if kind in domain.kinds}
     return told
 
 
