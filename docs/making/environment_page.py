@@ -38,6 +38,7 @@ GUIDES = {
     "note_taking": "cooperation.md",
     "olympiad_bench": "mathematics.md",
     "search": "search.md",
+    "service": "service.md",
     "silos": "silos.md",
     "sql": "sql.md",
 }

@@ -39,6 +39,7 @@ RECORDINGS = (
     ("search_v0", "single"),
     *itertools.product(("hidden_bench_v0",), ("team", "cut", "full")),
     ("silos_v0", "team"),
+    *itertools.product(("service_v0",), ("team", "scripted", "specialist", "single", "cut", "alone")),
     *itertools.product(("sql_v0",), ("explorer_writer", "linker_writer", "writer_checker", "single")),
 )
 

@@ -32,7 +32,7 @@ from pettingllms_envs.testing import check
 
 FORMS = {
     **dict.fromkeys(["aime", "apps", "code_contests", "live_code_bench", "math", "olympiad_bench"], "single"),
-    **dict.fromkeys(["plan_path", "search", "sokoban", "sql", "sudoku"], "single"),
+    **dict.fromkeys(["plan_path", "search", "service", "sokoban", "sql", "sudoku"], "single"),
     **dict.fromkeys(["archives", "hidden_bench", "note_taking", "silos"], "full"),
     "hanabi": "ad_hoc",
 }
