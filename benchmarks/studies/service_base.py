@@ -21,7 +21,7 @@ from pettingllms_envs.aec import TextEnv
 TASK = {"domain": "shop", "values": 4, "wording": "symbols", "num_turns": 8}
 APART = r"\n| ?(?<![A-Za-z0-9])(?:[0-9]{2}|[a-z]|first|second|yes|no|exchange|refund|cancel)(?![A-Za-z0-9])"
 FORMS = ({"workflow": "team"}, {"workflow": "team"}, {"workflow": "scripted", "manner": "forthcoming"})
-DEMONSTRATIONS, CARELESSNESS = 120_000, 0.5
+DEMONSTRATIONS, CARELESSNESS = 48_000, 0.5
 FIRST_SEED = 10_000_000
 NUMBER, LETTER, LABEL = (
     re.compile(words) for words in (r"\b4[0-9]\b", r"(?<![A-Za-z0-9])[a-z](?![A-Za-z0-9])", r"\b(?:first|second)\b")

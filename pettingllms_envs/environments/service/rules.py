@@ -339,15 +339,16 @@ class Service(OpenTask[ServiceState]):
         )
 
     def show(self, state: ServiceState) -> str:
-        """The table and the user's things; what has changed is marked with *."""
+        """The table and the user's things, in columns; what has changed is marked with *."""
         instance = self.instance(state)
-        lines = [" | ".join(instance.columns)]
-        for before, row in zip(instance.rows, state.rows, strict=True):
-            lines.append(" | ".join(_marked(*cells) for cells in zip(before, row, strict=True)))
-        things = (
-            f"{name}: {_marked(was, now)}" for (name, was), (_, now) in zip(instance.things, state.things, strict=True)
-        )
-        return "\n".join([*lines, "", ", ".join(things)])
+        tables = zip(instance.rows, state.rows, strict=True)
+        rows = [instance.columns, *(tuple(map(_marked, before, now)) for before, now in tables)]
+        widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+        things = zip(instance.things, state.things, strict=True)
+        return "\n".join([*lines, "", *(f"{name}: {_marked(was, now)}" for (name, was), (_, now) in things)])
+
+    sheet = show
 
     def describe(self, before: ServiceState, move: ServiceMove, after: ServiceState, *, proposed: bool = False) -> str:
         return f"{move.kind} {move.name}".strip() + "."
