@@ -21,8 +21,8 @@ Figures = Mapping[str, Any]
 FEW = 10
 """Number of problems below which no interval of a mean has the right coverage, see docs/benchmarking.md."""
 
-NOT_UNDERSTOOD, MOST_NOT_UNDERSTOOD = "not_understood", 0.05
-"""The share of messages that a scripted player did not understand, in outcomes, above which a report warns."""
+MOST_NOT_UNDERSTOOD = 0.05
+"""The share of messages that a scripted player did not understand above which a report warns."""
 
 
 def percent(figure: Figures) -> str:
@@ -153,13 +153,10 @@ def server_words(agents: Mapping[str, Figures]) -> list[str]:
 
 def script_words(report: Figures) -> list[str]:
     """A line where a scripted player did not understand more than a twentieth of what was said to it."""
-    lost = (report["outcome"].get(NOT_UNDERSTOOD) or {"mean": 0.0})["mean"]
-    if lost <= MOST_NOT_UNDERSTOOD:
-        return []
-    return [
-        f"warning: the scripted player did not understand {lost:.1%} of the messages. Above {MOST_NOT_UNDERSTOOD:.0%}"
-        " it is the script that is measured, and not the model."
-    ]
+    lost = (report["outcome"].get("not_understood") or {"mean": 0.0})["mean"]
+    words = f"did not understand {lost:.1%} of the messages: above {MOST_NOT_UNDERSTOOD:.0%}"
+    is_much = lost > MOST_NOT_UNDERSTOOD
+    return [f"warning: the scripted player {words} it is measured, and not the model."] if is_much else []
 
 
 def main_figures(report: Figures) -> list[tuple[str, str]]:

@@ -98,8 +98,8 @@ def check_pairs(case: play.Case) -> str:
         elsewhere = play.first_replies(env, _another(starts, i), case.max_steps)
         ways = [*cheats(env.possible_agents, contents(case.blind, elsewhere))]
         drawn = random.Random("cheats").sample(ways, min(len(ways), MOST_CHEATS))
-        own = [*attacks(env)]
-        drawn += random.Random("attacks").sample(own, min(len(own), MOST_CHEATS))
+        alone, both = ([each for each in attacks(env) if len(each.agents) == number] for number in (1, 2))
+        drawn += [*alone, *random.Random("attacks").sample(both, min(len(both), MOST_CHEATS))]
         for margin in margins(env, start, drawn[i :: len(starts)], case.max_steps):
             _expect_no_gain(margin, team)
             highest, count = max(highest, margin.most, margin.total), count + 1

@@ -14,8 +14,8 @@ from typing import NamedTuple
 LABELS = ("first", "second")
 NONE, YES, NO, OPEN = "none", "yes", "no", "open"
 MOST_VALUES = 8
-NUM_OTHERS = 2
-"""Rows of other people in a provider's table."""
+NUM_KNOWN = 2
+"""Kinds of facts that the user knows."""
 
 Row = Mapping[str, str]
 Call = tuple[str, ...]
@@ -27,7 +27,7 @@ class Kind(NamedTuple):
 
     Args:
         words: Its values, and after the first eight those of other people, where it names rows.
-        topic: What the scripted users understand as a question about it.
+        topic: What the scripted users understand as a question about it; of a tool as a request to use it.
     """
 
     words: tuple[str, ...]
@@ -39,10 +39,8 @@ class Rule(NamedTuple):
 
     Args:
         takes: Its arguments by name, with the kind of each.
-        does: What it does, for a prompt.
         sets: What it changes, by name: a column of the row that its first argument names, or a thing of the user.
             `"{0}"` stands for the first argument. Nothing: it only reads.
-        topic: Of a user's tool, what the scripted users understand as a request to use it.
     """
 
     takes: Mapping[str, str]
@@ -56,25 +54,16 @@ class Domain(NamedTuple):
 
     Args:
         policy: What the provider's agents are told of what is allowed; and the same in symbols.
-        kinds: Kinds of facts: those of the user, of which the first names rows, then those of the provider.
-        num_known: How many of them are the user's.
-        others: Kinds of words that are no facts.
-        drawn: Columns with a word of such a kind.
-        flags: Columns with `yes` or `no`.
-        starts: Columns that tools change, as they are at first.
-        tools: Of the provider; the first one shows a row.
-        user_tools: The first one shows the user's facts.
-        expert: The tool that the specialist alone has.
+        kinds: Kinds of facts: `NUM_KNOWN` of the user, of which the first names rows, then those of the provider.
+        others: Kinds of words that are no facts; `drawn` has columns of such kinds, `flags` those with `yes` or `no`.
+        tools: Of the provider; the first one shows a row. The first of the user shows its facts.
         outcomes: What a user may ask for: by its name the flag that the policy looks at, and the value that allows it.
-        begins: The user's things that its tools change, as they are at first, given the words of each kind.
         permits: Whether the policy allows a call of a tool that writes, given the row that it names.
         plan: The provider's calls for an outcome, given the row and the facts that the goal names, by kind.
-        user_plan: Those of its user, given the facts.
     """
 
     policy: tuple[str, str]
     kinds: Mapping[str, Kind]
-    num_known: int
     others: Mapping[str, tuple[str, ...]]
     drawn: Mapping[str, str]
     flags: tuple[str, ...]
@@ -128,7 +117,6 @@ SHOP = Domain(
         "address": _kind("Lima Oslo Cairo Quito Delhi Turin Perth Malmo", "address city live move"),
         "item": _kind("lamp cup vase chair kettle mirror carpet clock", "item thing article"),
     },
-    num_known=2,
     others={"spare": ("red", "blue", "green", "grey"), "method": ("card", "cash", "cheque", "voucher")},
     drawn={"spare": "spare", "paid": "method"},
     flags=("stock", "sale", "sent"),
@@ -176,7 +164,6 @@ LIBRARY = Domain(
         "title": _kind("Emma Dune Kim Nana Faust Candide Ulysses Walden", "title novel wish"),
         "overdue": _kind("atlas primer score comic guide almanac grammar cookbook", "overdue late due"),
     },
-    num_known=2,
     others={},
     drawn={},
     flags=("student", "wanted", "guest"),
@@ -219,7 +206,6 @@ PHONE = Domain(
         "pin": _kind("20 21 22 23 24 25 26 27", "pin sim secret"),
         "network": _kind("Astra Brio Corvo Delta Ember Fjord Gamma Helio", "network signal net"),
     },
-    num_known=2,
     others={"plan": ("flat", "data")},
     drawn={},
     flags=("flat", "data"),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import product
 from typing import Any
 
 from pettingllms_envs.environments.service.domains import Call
 from pettingllms_envs.environments.service.rules import ASSISTANT, SPECIALIST, USER, Service
-from pettingllms_envs.environments.service.users import CALLED
 
 
 Attack = Callable[[Any, Any], str]
@@ -20,18 +19,9 @@ def _say(words: Callable[[Service, Any], str]) -> Attack:
     return lambda team, state: f"Say: {words(team.task, state.task)}"
 
 
-def _in_turn(moves: Callable[[Service, Any], list[str]]) -> Attack:
+def _in_turn(replies: Callable[[Service, Any], list[str]]) -> Attack:
     """An attack that goes through some replies, one after the other."""
-
-    def attack(team: Any, state: Any) -> str:
-        replies = moves(team.task, state.task)
-        return replies[len(_view(state)) % len(replies)]
-
-    return attack
-
-
-def _view(state: Any) -> Any:
-    return dict(state.ask.keeps[0])[state.ask.role]
+    return lambda team, state: (every := replies(team.task, state.task))[len(state.replies) % len(every)]
 
 
 def _values(task: Service, state: Any) -> list[str]:
@@ -39,55 +29,45 @@ def _values(task: Service, state: Any) -> list[str]:
     return [f"{kind} {word}" for kind in task.words.kinds for word in task.legal_words(kind)]
 
 
-def _calls(task: Service, names: Mapping[str, Any]) -> Iterator[Call]:
-    """Every call of some tools."""
-    for name in names:
-        for words in product(*map(task.legal_words, task.rule(name).takes.values())):
-            yield name, *words
+def _calls(task: Service, state: Any, *names: str) -> list[Call]:
+    """Every call of some tools; of two arguments those of the right row."""
+    words = {name: product(*map(task.legal_words, task.rule(name).takes.values())) for name in names}
+    every = ((name, *each) for name in names for each in words[name])
+    return [call for call in every if len(call) < 3 or call[1] == task.instance(state).key]
 
 
-def _every_call(side: str) -> Callable[[Service, Any], list[str]]:
-    """Every call of a side's tools, as replies; of two arguments those of the right row."""
+def _written(task: Service, state: Any, names: Iterable[str]) -> list[str]:
+    return [task.write(task.call_move(call)) for call in _calls(task, state, *names)]
 
-    def replies(task: Service, state: Any) -> list[str]:
-        calls = list(_calls(task, task.words.user_tools if side == USER else task.words.tools))
-        key = task.instance(state).key
-        return [task.write(task.call_move(call)) for call in calls if len(call) < 3 or call[1] == key]
 
-    return replies
+def _row(task: Service, state: Any) -> str:
+    return " ".join(task.instance(state).row(state.rows, task.instance(state).key).values())
 
 
 def _golden(task: Service, state: Any) -> str:
-    instance = task.instance(state)
-    row = instance.row(instance.golden[0][0], instance.key)
-    return f"The goal is {' '.join(row.values())} and {' '.join(word for _, word in instance.golden[0][1])}"
+    rows, things = task.instance(state).golden[0]
+    return f"The goal is {_row(task, state._replace(rows=rows))} {' '.join(dict(things).values())}"
 
 
 def _others(task: Service, state: Any) -> str:
     """The facts that the goal does not name."""
     instance = task.instance(state)
-    pairs = instance.known.items()
-    return ", ".join(f"{kind} {next(word for word in two if word != instance.facts[kind])}" for kind, two in pairs)
+    return ", ".join(f"{kind} {(*{*two} - {instance.facts[kind]},)[0]}" for kind, two in instance.known.items())
 
 
 def _broken(team: Any, state: Any) -> str:
-    """First what the policy forbids in the right row, if there is anything, then what the planner does."""
-    task: Service = team.task
-    instance = task.instance(state.task)
-    row = instance.row(state.task.rows, instance.key)
-    made = any(kind == CALLED for kind, _, _ in _view(state))
-    calls = (call for call in _calls(task, task.words.tools) if task.rule(call[0]).sets and call[1] == instance.key)
-    forbidden = next((call for call in calls if not task.words.permits(call, row)), None)
-    return str(team.oracle(state)) if made or forbidden is None else task.write(task.call_move(forbidden))
+    """First what the policy forbids in the right row, if there is anything, then what the oracle does."""
+    task, now = team.task, state.task
+    row = task.instance(now).row(now.rows, task.instance(now).key)
+    calls = [call for call in _calls(task, now, *task.words.tools) if task.rule(call[0]).sets]
+    forbidden = [call for call in calls if call[1] == task.instance(now).key and not task.words.permits(call, row)]
+    is_made = not forbidden or now.rows != task.instance(now).rows
+    return str(team.oracle(state) if is_made else task.write(task.call_move(forbidden[0])))
 
 
 def _twice(team: Any, state: Any) -> str:
-    task: Service = team.task
-    calls = [
-        task.write(task.call_move(call))
-        for call in task.due(state.task, USER if state.ask.role == USER else ASSISTANT)[:2]
-    ]
-    return "\n".join([*calls, *calls, "Say: done"])
+    side = USER if state.ask.role == USER else ASSISTANT
+    return "\n".join([team.task.write(team.task.call_move(call)) for call in team.task.due(state.task, side)[:1] * 2])
 
 
 _OF_ALL: Mapping[str, Attack] = {
@@ -98,8 +78,8 @@ _OF_ALL: Mapping[str, Attack] = {
     "names the golden state": _say(_golden),
     "makes two calls at once": _twice,
     "asks the same again": _say(lambda task, state: f"{next(iter(task.words.kinds))}?"),
-    "makes every call of the assistant": _in_turn(_every_call(ASSISTANT)),
-    "makes every call of the user": _in_turn(_every_call(USER)),
+    "makes every call of the assistant": _in_turn(lambda task, state: _written(task, state, task.words.tools)),
+    "makes every call of the user": _in_turn(lambda task, state: _written(task, state, task.words.user_tools)),
 }
 ATTACKS: Mapping[str, Mapping[str, Attack]] = {
     USER: {
@@ -113,9 +93,7 @@ ATTACKS: Mapping[str, Mapping[str, Attack]] = {
         **_OF_ALL,
         "refuses": _say(lambda task, state: "No."),
         "breaks the policy and repairs it": _broken,
-        "lists what the row shows": _say(
-            lambda task, state: " ".join(task.instance(state).row(state.rows, task.instance(state).key).values())
-        ),
+        "lists what the row shows": _say(_row),
         "says that it is done": _say(lambda task, state: "done"),
     },
     SPECIALIST: _OF_ALL,

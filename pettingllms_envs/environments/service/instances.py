@@ -13,7 +13,7 @@ from pettingllms_envs.environments.service.domains import (
     LABELS,
     MOST_VALUES,
     NO,
-    NUM_OTHERS,
+    NUM_KNOWN,
     YES,
     Call,
     Domain,
@@ -34,12 +34,10 @@ class Instance(NamedTuple):
     """What a seed decides.
 
     Args:
-        words: The words of each kind that an argument can have.
         columns: Of the provider's table; the first one names the row.
         known: The user's facts, the first and the second of each kind.
         labels: Which fact of each kind the goal names, one of `LABELS`.
-        facts: The facts that it names, by kind: first those of the user, then those of the provider.
-        accepts: Outcomes that the user accepts, the one that it likes best first.
+        facts: These facts, by kind: first those of the user, then those of the provider.
         golden: The pairs of states in which the episode succeeds, one for each outcome that the policy allows.
     """
 
@@ -61,11 +59,11 @@ class Instance(NamedTuple):
 
     @property
     def user_kinds(self) -> tuple[str, ...]:
-        return tuple(self.domain.kinds)[: self.domain.num_known]
+        return tuple(self.domain.kinds)[:NUM_KNOWN]
 
     @property
     def provider_kinds(self) -> tuple[str, ...]:
-        return tuple(self.domain.kinds)[self.domain.num_known :]
+        return tuple(self.domain.kinds)[NUM_KNOWN:]
 
     def row(self, rows: Rows, key: str) -> dict[str, str]:
         """A row by its name, which is there."""
@@ -76,22 +74,16 @@ class Instance(NamedTuple):
 def instance_of(
     name: str, values: int, wording: str, split: str, seed: int, alike: tuple[int, ...] | None = None
 ) -> Instance:
-    """The instance of a seed.
-
-    Args:
-        name: The domain's.
-        values: Words of each kind of fact.
-        alike: Numbers of the words that the needed facts of the user are instead of those that are drawn. All that
-            the provider's agents are shown by their tools is the same.
-    """
+    """The instance of a seed. With `alike`, numbers of words, the user's needed facts are these, and all else is as
+    it was: the provider's table, and what the user accepts."""
     domain, rng = DOMAINS[name], seeded("service", "v0", name, values, wording, split, seed)
     words = words_of(name, values, wording)
     labels = {kind: rng.choice(LABELS) for kind in domain.kinds}
-    drawn = [(rng.randrange(values), rng.randrange(1, values)) for _ in range(domain.num_known)]
+    drawn = [(rng.randrange(values), rng.randrange(1, values)) for _ in range(NUM_KNOWN)]
     accepts = tuple(rng.sample(tuple(domain.outcomes), rng.choice((1, 2))))
     columns, rows = _table(domain, words, accepts, rng)
     known, facts = dict[str, tuple[str, str]](), dict[str, str]()
-    for at, kind in enumerate(tuple(domain.kinds)[: domain.num_known]):
+    for at, kind in enumerate(tuple(domain.kinds)[:NUM_KNOWN]):
         right = drawn[at][0] if alike is None else alike[at]
         facts[kind] = words[kind][right]
         other = words[kind][(right + drawn[at][1]) % values]
@@ -139,11 +131,11 @@ def _table(
 ) -> tuple[tuple[str, ...], Rows]:
     """The columns and rows of a provider. Whichever row the goal means, the policy allows some accepted outcome."""
     key, *others = domain.kinds
-    pairs = others[domain.num_known - 1 :]
+    pairs = others[NUM_KNOWN - 1 :]
     named = [f"{kind} {label}" for kind in pairs for label in LABELS]
     columns = (key, *named, *domain.drawn, *domain.flags, *domain.starts)
     rows = []
-    foreign = domain.kinds[key].words[MOST_VALUES : MOST_VALUES + NUM_OTHERS]
+    foreign = domain.kinds[key].words[MOST_VALUES:]
     for name in (*words[key], *foreign):
         flags: dict[str, str] = {}
         while not any(domain.allows(outcome, flags) for outcome in accepts if flags):

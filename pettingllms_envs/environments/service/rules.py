@@ -1,30 +1,26 @@
 """Service: a user and the assistant of a shop, a library or a telephone company, each with facts and tools of its own.
 
 Rules: a user wants one of one or two outcomes. It knows facts that the assistant needs and cannot look up, such as an
-order and an address, and the assistant reads facts that the user needs, such as what is to be sent back. There are two
-facts of each kind, a first and a second one, and the user's goal says which it means. Each has tools that the other
-does not see: the assistant's change the provider's table, the user's its own things. The workflows say who speaks.
-Replies: a call of a tool, a block whose first line is `call NAME` and whose content is its arguments as JSON (with
-`wording="symbols"` a last line such as `call refund 41 b`); or the last line, `Say: a message`, `End:`, and to a
-specialist `Ask: a message`. They are read in this order: one call is made, whatever else the reply says; of
-several none is, which counts as a wrong call; then the last line counts.
+order and an address; the assistant reads facts that the user needs, such as what to send back. There are two facts of
+each kind, and the user's goal says which it means. The assistant's tools change the provider's table, the user's its
+own things; neither sees the other's. The workflows say who speaks.
+Replies, read in this order: a block whose first line is `call NAME` and whose content is the arguments as JSON (with
+`wording="symbols"` a last line such as `call refund 41 u`), whatever else it says; several blocks, of which none is
+made and which count as a wrong call; the last line, `Say: a message`, `End:`, or to a specialist `Ask: a message`.
 Success: the episode has ended, and table and things are, as a whole, those that the planner's calls lead to, for an
 outcome that the user accepts and the policy allows. Words are never read for it, and the start is no such state.
 Rewards: team `progress` and `success`, both 1, at the end. To an agent, in shares of the needed facts: `found`, when a
 result first shows it a needed fact of its own side; `told`, when a message first names a needed fact to one who needs
-it, if the sender knew it: 1 / (1 + k) of a share, with k other values of that kind in the message. Whole words are
-read. `forbidden`, -0.3, for a write that the policy forbids, which is carried out. Questions are paid later.
-Outcome: `right_table` and `right_things`, whether each state is as it should be; what the workflows count;
-`lone_bound` and `blind_bound`.
-Lone bound: the user's needed facts are independent and uniform among `values` words, the table and what the user
-accepts do not depend on them, and in all their combinations the golden tables differ. So an assistant that gets no
-messages is right at most in 1 of `values` ** (their number): `Service.lone_bound()`.
-Blind bound: who does not read which fact the goal names cannot tell the two of a kind apart, and is right at most in
-1 of 2 ** (needed facts): `Service.blind_bound()`.
+it, if the sender knew it: 1 / (1 + k) of a share, with k other values of that kind in it. Whole words are read.
+`forbidden`, -0.3, for a write that the policy forbids, which is carried out. Questions are paid later.
+Lone bound: the user's needed facts are independent and uniform among `values` words, table and accepted outcomes do
+not depend on them, and in all their combinations the golden tables differ. So an assistant that gets no messages is
+right at most in 1 of `values` ** (their number).
+Blind bound: who does not read which facts the goal names is right at most in 1 of 2 ** (needed facts).
 Instances: a seed decides everything. Splits have different random numbers and the same words; nothing is rejected to
 keep them apart, as the proofs need independent facts.
-Oracle: an assistant that asks, looks up, writes and tells, and a user that tells and does what it is told.
-Source: our own. Tasks of this kind: S. Yao et al., "tau-bench", arXiv:2406.12045; V. Barres et al., "tau2-bench",
+Oracle: honest players of both roles, who ask, look up, write and tell; the planner where no message arrives.
+Source: our own. After S. Yao et al., "tau-bench", arXiv:2406.12045, and V. Barres et al., "tau2-bench",
 arXiv:2506.07982, whose users have tools as well.
 """
 
@@ -37,10 +33,11 @@ from copy import copy
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import product
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
+from pettingllms_envs.bounds import BlindPolicy
 from pettingllms_envs.core import SPLITS, Unreadable, check_choice, check_whole
-from pettingllms_envs.environments.service.domains import DOMAINS, MOST_VALUES, Call, Domain, Rule
+from pettingllms_envs.environments.service.domains import DOMAINS, MOST_VALUES, NUM_KNOWN, Call, Domain, Rule
 from pettingllms_envs.environments.service.instances import (
     ENGLISH,
     SYMBOLS,
@@ -59,10 +56,6 @@ from pettingllms_envs.tasks.base import OpenTask
 from pettingllms_envs.tools.calls import read_named_calls, strict_json
 
 
-if TYPE_CHECKING:
-    from pettingllms_envs.bounds import BlindPolicy
-
-
 CALL, SAY, ASK, END = "call", "say", "ask", "end"
 SIDES = USER, ASSISTANT, SPECIALIST = "user", "assistant", "specialist"
 FORBIDDEN = -0.3
@@ -76,49 +69,32 @@ _WORD = re.compile(r"\w+")
 
 
 class ServiceMove(NamedTuple):
-    """What a reply does.
+    """What a reply does."""
 
-    Args:
-        kind: `"call"`, `"say"`, `"ask"` or `"end"`.
-        text: The message, or a call's arguments as they are written.
-        name: The tool's name; empty for several calls at once, none of which is made.
-    """
-
-    kind: str
-    text: str = ""
-    name: str = ""
+    kind: str  # "call", "say", "ask" or "end"
+    text: str = ""  # the message, or a call's arguments as they are written
+    name: str = ""  # the tool's; empty for several calls at once, none of which is made
 
 
 class ServiceState(NamedTuple):
-    """An episode.
-
-    Args:
-        rows: The provider's table.
-        things: The user's.
-        knows: For each of `SIDES`: which of the needed facts it knows, those of the user first.
-    """
+    """An episode."""
 
     split: str
     seed: int
     rows: Rows
     things: Things
-    knows: tuple[tuple[bool, ...], ...]
+    knows: tuple[tuple[bool, ...], ...]  # for each of `SIDES`: which of the needed facts it knows
     ended: bool = False
 
 
 class Used(NamedTuple):
-    """What came of a call.
+    """What came of a call."""
 
-    Args:
-        call: As a prompt shows it; of a call that makes no sense only what is known to be a tool's name.
-        found: Needed facts that it was the first to show.
-    """
-
-    call: str
+    call: str  # as a prompt shows it; of one that makes no sense only what is known to be a tool's name
     text: str
     is_bad: bool = False
     is_forbidden: bool = False
-    found: int = 0
+    found: int = 0  # needed facts that it was the first to show
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,14 +131,13 @@ class Service(OpenTask[ServiceState]):
     @property
     def blind_replies(self) -> tuple[str, ...]:  # type: ignore[override]
         """Every value of a kind, a denial, the end, and a call."""
-        kind, *_ = self.words.kinds.values()
-        every = f"Say: {' '.join(word for each in self.words.kinds.values() for word in each.words[: self.values])}"
-        call = self.write(self.call_move((next(iter(self.words.tools)), kind.words[0])))
-        return "Say: No.", every, "End:", call, "Say: The goal is reached.", "Ask: Do it."
+        every = [word for kind in self.words.kinds for word in self.legal_words(kind)]
+        call = self.write(self.call_move((next(iter(self.words.tools)), every[0])))
+        return "Say: No.", f"Say: {' '.join(every)}", "End:", call, "Say: The goal is reached.", "Ask: Do it."
 
     def lone_bound(self) -> Fraction:
         """The greatest share of successes of an assistant that gets no messages, see the top."""
-        return Fraction(1, self.values**self.words.num_known)
+        return Fraction(1, self.values**NUM_KNOWN)
 
     def blind_bound(self) -> Fraction:
         """The greatest share of successes of agents that do not read which facts the goal names, see the top."""
@@ -170,14 +145,14 @@ class Service(OpenTask[ServiceState]):
 
     @property
     def blind_policies(self) -> Mapping[str, BlindPolicy]:
-        from pettingllms_envs.environments.service.blind import blind_policies  # only checks ask for them
+        from pettingllms_envs.environments.service.users import blind_policies  # only checks ask for them
 
         return blind_policies(self)
 
     def look_alikes(self, state: ServiceState, settings: Mapping[str, Any]) -> Sequence[Service]:
         """The tasks in which the user means other facts, one for each combination."""
         alike = []
-        for numbers in product(range(self.values), repeat=self.words.num_known):
+        for numbers in product(range(self.values), repeat=NUM_KNOWN):
             alike.append(copy(self))
             object.__setattr__(alike[-1], "alike", numbers)
         return alike
@@ -255,9 +230,10 @@ class Service(OpenTask[ServiceState]):
             return BAD_ARGUMENTS
         kinds = self.words.kinds
         for word, (name, kind) in zip(given, takes.items(), strict=True):
+            if kind in kinds and word in kinds[kind].words[MOST_VALUES:]:
+                return FOREIGN
             if word not in self.legal_words(kind):
-                is_foreign = kind in kinds and word in kinds[kind].words[MOST_VALUES:]
-                return FOREIGN if is_foreign else f"There is no such {name}."
+                return f"There is no such {name}."
         return move.name, *given
 
     def rule(self, name: str) -> Rule:
@@ -350,9 +326,6 @@ class Service(OpenTask[ServiceState]):
 
     sheet = show
 
-    def describe(self, before: ServiceState, move: ServiceMove, after: ServiceState, *, proposed: bool = False) -> str:
-        return f"{move.kind} {move.name}".strip() + "."
-
     def write(self, move: ServiceMove) -> str:
         """A block, or a line such as `Say: order 41`."""
         if move.kind != CALL:
@@ -377,14 +350,10 @@ class Service(OpenTask[ServiceState]):
 
     def outcome(self, state: ServiceState) -> Mapping[str, bool | int | float]:
         """`success`; whether each state is right; what agents without messages or without the goal reach at most."""
-        golden = self.instance(state).golden
-        return {
-            "success": self.solved(state),
-            "right_table": state.rows in [rows for rows, _ in golden],
-            "right_things": state.things in [things for _, things in golden],
-            "lone_bound": float(self.lone_bound()),
-            "blind_bound": float(self.blind_bound()),
-        }
+        rows, things = zip(*self.instance(state).golden, strict=True)
+        right = {"right_table": state.rows in rows, "right_things": state.things in things}
+        bounds = {"lone_bound": float(self.lone_bound()), "blind_bound": float(self.blind_bound())}
+        return {"success": self.solved(state), **right, **bounds}
 
 
 def words_in(text: str) -> list[str]:
@@ -394,8 +363,7 @@ def words_in(text: str) -> list[str]:
 
 def _written_facts(instance: Instance) -> str:
     """The user's facts, as its first tool shows them."""
-    named = ((kind, "first", "second", *pair) for kind, pair in instance.known.items())
-    return ", ".join(f"{kind} {one} {a}, {kind} {two} {b}" for kind, one, two, a, b in named)
+    return ", ".join(f"{kind} first {one}, {kind} second {two}" for kind, (one, two) in instance.known.items())
 
 
 def _arguments(request: str, domain: Domain, takes: Mapping[str, str]) -> list[str] | None:
@@ -406,13 +374,9 @@ def _arguments(request: str, domain: Domain, takes: Mapping[str, str]) -> list[s
         return None
     if not isinstance(given, dict) or set(given) != set(takes):
         return None
-    words = []
-    for name, kind in takes.items():
-        is_number = kind in domain.kinds and domain.kinds[kind].words[0].isdigit()
-        if type(given[name]) is not (int if is_number else str):
-            return None
-        words.append(str(given[name]))
-    return words
+    numbers = [name for name, kind in takes.items() if kind in domain.kinds and domain.kinds[kind].words[0].isdigit()]
+    is_typed = all(type(each) is (int if name in numbers else str) for name, each in given.items())
+    return [str(given[name]) for name in takes] if is_typed else None
 
 
 def _marked(before: str, now: str) -> str:

@@ -1,28 +1,26 @@
 """Workflows of service: who speaks to whom, with which tools, and what is paid.
 
 The user begins, and then the two take turns. In its turn an agent may call tools, up to four times, and is asked again
-with the result; a message passes the turn, an unreadable reply (-0.2) as well, and `End:` ends the episode. After
-`num_turns` turns of each it is truncated.
+with the result; a message passes the turn, an unreadable reply (-0.2) as well, and `End:` ends the episode. Agents are
+shown what they were told, all that they said and heard, and what came of their calls.
 
-* `team`: an assistant and its user, both agents.
-* `scripted`: the assistant, whose user is a rule-based player: `manner` is one of `users.MANNERS`.
+* `team`: an assistant and its user. `scripted`: its user is a rule-based player. `cut`: no message arrives.
 * `specialist`: the assistant's `Ask: a message` goes to a specialist, who sees nothing but what it is asked and what
   its tool returns, and alone has that tool. It answers the assistant, whose turn goes on. An `Ask:` counts as a call.
 * `single`: one agent with all tools, who is told the goal and the user's facts: what messages cannot add to.
-* `cut`: the team, but no message arrives.
 * `alone`: the assistant, whose user does its own part and says nothing: right in at most `lone_bound`.
-
-Agents are shown what they were told, all that they said and heard, and what came of their calls.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import product
 from typing import Any
 
 from pettingllms_envs.core import UNREADABLE_PENALTY, Role, Unreadable
 from pettingllms_envs.environments.service import users
+from pettingllms_envs.environments.service.domains import NUM_KNOWN
 from pettingllms_envs.environments.service.instances import ENGLISH, changed
 from pettingllms_envs.environments.service.rules import (
     ASK,
@@ -47,19 +45,15 @@ MOST_CALLS = 4
 """Calls in a row, after which the turn passes."""
 
 PAIR = (USER, ASSISTANT)
+JOBS = {
+    USER: "Tell the assistant what it needs, and do your own part.",
+    SPECIALIST: "The assistant asks you for what you alone can do.",
+}
 COUNTED = {"found": 0.0, "told": 0.0, "forbidden": 0, "wrong_calls": 0}
 
 
 class Talk:
-    """A conversation as it goes on: what each side has seen, and what is paid.
-
-    Args:
-        game: The episode.
-        seats: Who speaks in a turn, in order.
-        manner: Of a scripted user; empty for none.
-        delivers: Whether messages arrive.
-        expert: The tool that the specialist alone has; empty if there is none.
-    """
+    """A conversation as it goes on, of who speaks in a turn: what each side has seen, and what is paid."""
 
     def __init__(
         self, game: Game, seats: Sequence[str] = PAIR, manner: str = "", *, delivers: bool = True, expert: str = ""
@@ -74,13 +68,9 @@ class Talk:
     def play(self) -> Questions:
         """The turns, then success; returns whether somebody ended the episode."""
         game, ended = self.game, False
-        for turn in range(1, game.num_turns + 1):
+        for turn, seat in product(range(1, game.num_turns + 1), self.seats):
             game.turn = turn
-            for seat in self.seats:
-                other = next((each for each in self.seats if each != seat), "")
-                ended = yield from self.turn(seat, other)
-                if ended:
-                    break
+            ended = yield from self.turn(seat, next((each for each in self.seats if each != seat), ""))
             if ended:
                 break
         game.state = game.state._replace(ended=True)
@@ -159,9 +149,8 @@ class Talk:
         self.note(seat, CALLED, used.call, used.text)
         if used.is_forbidden:
             self.pay(seat, "forbidden", FORBIDDEN)
-        if self.task.communication_reward and used.found:
-            self.pay(seat, "found", used.found / len(game.state.knows[0]))
-        self.count(found=used.found / len(game.state.knows[0]), forbidden=used.is_forbidden, wrong_calls=used.is_bad)
+        self.earn(seat, "found", used.found / len(game.state.knows[0]))
+        game.reported = game.reported.plus(forbidden=used.is_forbidden, wrong_calls=used.is_bad)
 
     def send(self, seat: str, other: str, text: str) -> None:
         """Send a message to another side, and pay for what it tells."""
@@ -170,9 +159,7 @@ class Talk:
         if other and self.delivers:
             self.note(other, HEARD, seat, sent.text)
             self.game.state, told = self.task.tell(self.game.state, seat, other, sent.text)
-            self.count(told=told)
-            if self.task.communication_reward and told:
-                self.pay(seat, "told", told)
+            self.earn(seat, "told", told)
 
     def note(self, seat: str, kind: str, name: str, text: str) -> None:
         self.views[seat] = (*self.views[seat], (kind, name, text))
@@ -182,17 +169,19 @@ class Talk:
         if seat in self.game.members:
             self.game.pay(seat, name, value)
 
-    def count(self, **more: float) -> None:
-        self.game.reported = self.game.reported.plus(**more)
+    def earn(self, seat: str, name: str, value: float) -> None:
+        """Count, and pay if communication is, what an agent found or told."""
+        self.game.reported = self.game.reported.plus(**{name: value})
+        if self.task.communication_reward and value:
+            self.pay(seat, name, value)
 
 
 def tools_of(task: Service, seat: str, expert: str = "", *, has_all: bool = False) -> tuple[str, ...]:
     """Names of the tools that a side has."""
     if seat == SPECIALIST:
         return (expert,)
-    own = tuple(each for each in task.words.tools if each != expert)
-    users = tuple(task.words.user_tools)
-    return users if seat == USER else (*own, *users) if has_all else own
+    own = [each for each in task.words.tools if each != expert and seat != USER]
+    return *own, *(task.words.user_tools if has_all or seat == USER else ())
 
 
 def _scripted(manner: str, task: Service, state: Any, view: View) -> ServiceMove:
@@ -220,11 +209,10 @@ def _shown(entry: tuple[str, str, str]) -> str:
 
 def _described(task: Service, names: Sequence[str]) -> str:
     """Tools, for a system prompt."""
-    takes = {name: task.rule(name).takes for name in names}
-    lines = [f"{name}({', '.join(each)}): {task.rule(name).does}" for name, each in takes.items()]
+    rules = {name: task.rule(name) for name in names}
     if task.wording != ENGLISH:
-        lines = [" ".join(["call", name, *map(str.upper, each)]) for name, each in takes.items()]
-    return "\n".join(lines)
+        return "\n".join(" ".join(["call", name, *map(str.upper, rule.takes)]) for name, rule in rules.items())
+    return "\n".join(f"{name}({', '.join(rule.takes)}): {rule.does}" for name, rule in rules.items())
 
 
 def _job(team: Any, seat: str, expert: str, *, is_whole: bool, has_all: bool) -> str:
@@ -233,37 +221,26 @@ def _job(team: Any, seat: str, expert: str, *, is_whole: bool, has_all: bool) ->
     if task.wording != ENGLISH:
         known = f"\n{' '.join(topics(domain))}" if is_whole else ""
         return f"{seat} {task.domain}\n{tools}{f'{chr(10)}{domain.policy[1]}{known}' if seat == ASSISTANT else ''}"
-    if seat == USER:
-        return f"You are the user. Tell the assistant what it needs, and do your own part.\nYour tools:\n{tools}"
-    if seat == SPECIALIST:
-        return f"You are the specialist. The assistant asks you for what you alone can do.\nYour tools:\n{tools}"
+    if seat != ASSISTANT:
+        return f"You are the {seat}. {JOBS[seat]}\nYour tools:\n{tools}"
     asks = f"\nFor {expert}, ask the specialist: Ask: and a message." if expert else ""
     job = f"You are the assistant.\n{domain.policy[0]}\nYour tools:\n{tools}{asks}"
     known = "; ".join(f"{topic} ({', '.join(words)})" for topic, words in topics(domain).items())
     return f"{job}\nA scripted user understands: {known}." if is_whole else job
 
 
-def service_workflow(
-    name: str, seats: tuple[str, ...] = PAIR, *, has_expert: bool = False, is_whole: bool = True, **others: Any
-) -> Callable[[Script], Any]:
-    """`function_workflow` for the sides of that name.
-
-    Args:
-        seats: The agents, without the specialist.
-        has_expert: Whether there is a specialist.
-        is_whole: Whether the assistant has a user to write to.
-    """
+def service_workflow(name: str, seats: tuple[str, ...] = PAIR, **others: Any) -> Callable[[Script], Any]:
+    """`function_workflow` for the agents of that name, who are these."""
 
     def roles(team: Any) -> tuple[Role, ...]:
         """All are paid later, as questions are, and what a message makes others do."""
-        expert = team.task.words.expert if has_expert else ""
-        job = partial(_job, team, expert=expert, is_whole=is_whole, has_all=name == "single")
-        every = (*seats, SPECIALIST) if has_expert else seats
-        return tuple(Role(seat, job(seat), delayed=True, informed=seat == USER) for seat in every)
+        expert = team.task.words.expert if SPECIALIST in seats else ""
+        job = partial(_job, team, expert=expert, is_whole=name not in ("single", "alone"), has_all=name == "single")
+        return tuple(Role(seat, job(seat), delayed=True, informed=seat == USER) for seat in seats)
 
     def ranges(team: Any) -> Mapping[str, tuple[float, float]]:
-        paid = {"found": (0.0, 1.0), "told": (0.0, 1.0)} if team.task.communication_reward else {}
-        return {"forbidden": (FORBIDDEN, 0.0), **paid}
+        paid = ("found", "told") if team.task.communication_reward else ()
+        return {"forbidden": (FORBIDDEN, 0.0), **dict.fromkeys(paid, (0.0, 1.0))}
 
     return function_workflow(
         roles, name=name, num_turns=12, ranges=ranges, bonuses=(), attacks=property(_attacks), **others
@@ -278,8 +255,7 @@ def _attacks(team: Any) -> Any:
 
 def _bot(manner: str, team: Any, state: FunctionState) -> str:
     """The reply of a scripted user in the place of the agent that was asked."""
-    views = dict(state.ask.keeps[0])
-    return str(team.task.write(_scripted(manner, team.task, state.task, views[USER])))
+    return str(team.task.write(_scripted(manner, team.task, state.task, dict(state.ask.keeps[0])[USER])))
 
 
 def _forms(team: Any) -> Forms:
@@ -304,17 +280,16 @@ def ScriptedUser(game: Game, manner: str = MANNERS[0], capacity: int = 160) -> Q
     return (yield from Talk(game, manner=manner).play())
 
 
-@service_workflow("specialist", has_expert=True, join_when_asked=True)
+@service_workflow("specialist", (*PAIR, SPECIALIST), join_when_asked=True)
 def AssistantSpecialist(game: Game, capacity: int = 160) -> Questions:
     """An assistant, its user, and a specialist with a tool of its own."""
     return (yield from Talk(game, expert=game.task.words.expert).play())
 
 
-@service_workflow("single", (ASSISTANT,), is_whole=False)
+@service_workflow("single", (ASSISTANT,))
 def LoneAgent(game: Game) -> Questions:
     """One agent with everything."""
-    user = range(game.task.words.num_known)
-    game.state = game.task.learnt(game.state, ASSISTANT, user)
+    game.state = game.task.learnt(game.state, ASSISTANT, range(NUM_KNOWN))
     return (yield from Talk(game, (ASSISTANT,)).play())
 
 
@@ -324,7 +299,7 @@ def CutOff(game: Game, capacity: int = 160) -> Questions:
     return (yield from Talk(game, delivers=False).play())
 
 
-@service_workflow("alone", (ASSISTANT,), is_whole=False)
+@service_workflow("alone", (ASSISTANT,))
 def LoneAssistant(game: Game) -> Questions:
     """An assistant whose user does its own part and says nothing."""
     instance = game.task.instance(game.state)

@@ -1,4 +1,4 @@
-"""Players of `service` written as rules: scripted users, and honest players of all roles.
+"""Players of `service` written as rules: scripted users, and honest players of all roles, some from prompts alone.
 
 What an agent has seen is a sequence of entries, which its prompt shows one after another. Every player here is a
 function of them, and of what its role is told at the start; only the planner, whom no message reaches, knows more.
@@ -6,10 +6,13 @@ function of them, and of what its role is told at the start; only the planner, w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import pairwise
+from random import Random
 
-from pettingllms_envs.environments.service.domains import LABELS, Domain
+from pettingllms_envs.bounds import BlindPolicy
+from pettingllms_envs.environments.service.domains import LABELS, NUM_KNOWN, Domain
 from pettingllms_envs.environments.service.rules import (
     ASK,
     ASSISTANT,
@@ -54,11 +57,10 @@ def scripted(manner: str, task: Service, labels: Mapping[str, str], view: View, 
         labels: Which fact of each kind the goal names.
         seed: Decides which further fact is told.
     """
-    domain, recent = task.words, _since(view, SAID)
-    reader, used = next(iter(domain.user_tools)), [name.split()[0] for kind, name, _ in recent if kind == CALLED]
-    facts = facts_read(domain, view)
+    domain, recent, facts = task.words, _since(view, SAID), facts_read(task.words, view)
+    used = [name.split()[0] for kind, name, _ in recent if kind == CALLED]
     if not facts:
-        return task.call_move((reader,))
+        return task.call_move((next(iter(domain.user_tools)),))
     if not any(kind == HEARD for kind, _, _ in view):
         return ServiceMove(SAY, "Hello.")
     heard = next((text for kind, _, text in reversed(recent) if kind == HEARD), "")
@@ -70,31 +72,20 @@ def scripted(manner: str, task: Service, labels: Mapping[str, str], view: View, 
             call = (name, *(_last_named(task, kind, view) for kind in rule.takes.values()))
             if all(call):
                 return task.call_move(call)
-    asked = [kind for kind in domain.kinds if _is_about(domain, kind, facts, words)]
-    if asked:
-        return ServiceMove(SAY, _answer(manner, domain, labels, view, asked, seed))
-    if used:
-        return ServiceMove(SAY, "I have done it.")
-    said = [text for kind, _, text in view if kind == SAID][1 - MOST_LOST :]
-    return ServiceMove(END if said == [WHAT] * (MOST_LOST - 1) else SAY, WHAT)
-
-
-def _answer(
-    manner: str, domain: Domain, labels: Mapping[str, str], view: View, asked: Sequence[str], seed: object
-) -> str:
-    facts, kinds = facts_read(domain, view), list(asked)
-    if manner != FORTHCOMING:
-        kinds = kinds[:1]
+    about = {kind: (*each.topic, *map(str.lower, facts.get(kind, ()))) for kind, each in domain.kinds.items()}
+    asked = [kind for kind in domain.kinds if words.intersection(about[kind])]
     said = [text for kind, _, text in view if kind == SAID]
-    if manner == FORTHCOMING:
-        rest = [kind for kind in domain.kinds if kind not in kinds and not any(kind in text for text in said)]
-        kinds += [seeded("service user", seed).choice(rest)] if rest else []
+    if manner == FORTHCOMING and asked:
+        rest = [kind for kind in domain.kinds if kind not in asked and not any(kind in text for text in said)]
+        asked += [seeded("service user", seed).choice(rest)] if rest else []
     told = []
-    for kind in kinds:
+    for kind in asked if manner == FORTHCOMING else asked[:1]:
         is_wrong = manner == CONFUSED and not any(words_in(text)[:1] == [kind] for text in said)
         label = LABELS[(LABELS.index(labels[kind]) + is_wrong) % 2]
         told.append(f"{kind} {facts[kind][LABELS.index(label)] if kind in facts else label}")
-    return ", ".join(told)
+    if told or used:
+        return ServiceMove(SAY, ", ".join(told) or "I have done it.")
+    return ServiceMove(END if said[1 - MOST_LOST :] == [WHAT] * (MOST_LOST - 1) else SAY, WHAT)
 
 
 def honest_user(task: Service, labels: Mapping[str, str], view: View) -> ServiceMove:
@@ -112,26 +103,19 @@ def honest_user(task: Service, labels: Mapping[str, str], view: View) -> Service
 
 
 def honest_assistant(task: Service, accepts: Sequence[str], view: View, expert: str = "") -> ServiceMove:
-    """The reply of an assistant who asks twice for what it was not told, looks it up, writes what the policy allows,
-    tells the user its part, and ends.
-
-    Args:
-        accepts: Outcomes that the user accepts.
-        expert: The tool that the specialist alone has; empty if the assistant has all.
-    """
+    """The reply of an assistant who asks twice for what it was not told, looks it up, writes what the policy allows
+    among what the user `accepts`, by the specialist where it alone has the tool, tells the user its part, and ends."""
     domain, told = task.words, _told(task.words, view)
     said = [text for kind, _, text in view if kind == SAID]
     for kind in domain.kinds:
         times = sum(f"{kind}?" in text for text in said)
         if (kind not in told and not times) or times == 1:
             return ServiceMove(SAY, f"again {kind}?" if times else f"{kind}?")
-    key, *own = (kind for at, kind in enumerate(domain.kinds) if not 0 < at < domain.num_known)
+    key, *own = (kind for at, kind in enumerate(domain.kinds) if not 0 < at < NUM_KNOWN)
     call = (next(iter(domain.tools)), told.get(key, ""))
     row = next((_columns(text) for kind, each, text in view if kind == CALLED and each == " ".join(call)), None)
     if row is None:
-        return (
-            ServiceMove(END) if isinstance(task.read_call(task.call_move(call), call), str) else task.call_move(call)
-        )
+        return task.call_move(call) if call[1] in task.legal_words(key) else ServiceMove(END)
     outcome = next((each for each in accepts if domain.allows(each, row)), "")
     if not outcome or len(told) < len(domain.kinds):
         return ServiceMove(END)
@@ -153,11 +137,8 @@ def honest_specialist(task: Service, view: View) -> ServiceMove:
 
 
 def planner(task: Service, state: ServiceState, side: str, view: View, *, is_alone: bool) -> ServiceMove:
-    """The reply of an oracle to whom nobody can write: it reads, makes the planner's calls, and ends the episode.
-
-    Args:
-        is_alone: Whether it makes the calls of both sides.
-    """
+    """The reply of an oracle to whom nobody can write: it reads, makes the planner's calls, of both sides if
+    `is_alone`, and ends the episode."""
     tools = task.words.user_tools if side == USER else task.words.tools
     first = (next(iter(tools)), *(() if side == USER else (task.instance(state).key,)))
     if not any(kind == CALLED and call == " ".join(first) for kind, call, _ in view):
@@ -172,11 +153,9 @@ def planner(task: Service, state: ServiceState, side: str, view: View, *, is_alo
 def facts_read(domain: Domain, view: View) -> dict[str, tuple[str, str]]:
     """The user's facts by kind, the first and the second, as its tool has shown them; empty before that."""
     reader = next(iter(domain.user_tools))
-    text = next((text for kind, call, text in view if kind == CALLED and call == reader), "")
-    cells = _columns(text)
-    return {
-        kind: (cells[f"{kind} first"], cells[f"{kind} second"]) for kind in domain.kinds if f"{kind} first" in cells
-    }
+    cells = _columns(next((text for kind, call, text in view if kind == CALLED and call == reader), ""))
+    read = [kind for kind in domain.kinds if f"{kind} first" in cells]
+    return {kind: (cells[f"{kind} first"], cells[f"{kind} second"]) for kind in read}
 
 
 def _columns(text: str) -> dict[str, str]:
@@ -204,19 +183,57 @@ def _last_named(task: Service, kind: str, view: View) -> str:
     return ""
 
 
-def _is_about(domain: Domain, kind: str, facts: Mapping[str, tuple[str, str]], words: set[str]) -> bool:
-    """Whether a message asks for a kind of fact, by a word of its topic, or repeats a fact of it."""
-    repeated = (word.lower() for word in facts.get(kind, ()))
-    return not words.isdisjoint((*domain.kinds[kind].topic, *repeated))
-
-
-def _since(view: View, event: str) -> list[Entry]:
+def _since(view: View, event: str) -> View:
     """What came after the last event of a kind."""
-    return list(_backwards(view, event))[::-1]
+    return view[max((at for at, (kind, _, _) in enumerate(view, 1) if kind == event), default=0) :]
 
 
-def _backwards(view: View, event: str) -> Iterator[Entry]:
-    for entry in reversed(view):
-        if entry[0] == event:
-            return
-        yield entry
+_BEGINNINGS = {
+    "You called ": CALLED,
+    "You wrote to": ASKED,
+    "You wrote": SAID,
+    "The user wrote": HEARD,
+    "The assistant wrote": HEARD,
+    "The specialist wrote": HEARD,
+    "Your reply was": UNREAD,
+}
+"""How an entry begins in a prompt."""
+
+
+def blind_policies(task: Service) -> Mapping[str, BlindPolicy]:
+    """Honest players who do not read the goal, and take the first fact of each kind, or any."""
+    return {
+        "the first of each kind": partial(from_prompt, task, "first"),
+        "any of each kind": partial(from_prompt, task, ""),
+    }
+
+
+def from_prompt(task: Service, label: str | None, prompt: str, rng: Random, expert: str = "") -> str:
+    """The reply of an honest player of any role to its prompt.
+
+    Args:
+        label: Which fact of each kind it takes for the one that the goal names; empty for any, None to read the goal.
+        expert: The tool that the specialist alone has, if there is one.
+    """
+    told = {line.partition(": ")[0]: line.partition(": ")[2].rstrip(".").split(", ") for line in prompt.splitlines()}
+    view = entries(prompt)
+    if "The user accepts" in told:
+        return task.write(honest_assistant(task, told["The user accepts"], view, expert))
+    if "You mean" in told:
+        pairs = (each.split(" ") for each in told["You mean"])
+        labels = {kind: word if label is None else label or rng.choice(LABELS) for kind, word in pairs}
+        return task.write(honest_user(task, labels, view))
+    return task.write(honest_specialist(task, view))
+
+
+def entries(prompt: str) -> list[Entry]:
+    """What an agent has seen, as its prompt shows it."""
+    view: list[Entry] = []
+    for line in prompt.splitlines():
+        kind = next((kind for words, kind in _BEGINNINGS.items() if line.startswith(words)), "")
+        if line.startswith("> ") and view:
+            view[-1] = (*view[-1][:2], f"{view[-1][2]} {line[2:]}".strip())
+        elif kind:
+            name = line.removeprefix("You called ").rstrip(":") if kind == CALLED else line.split(" ")[1]
+            view.append((kind, name, ""))
+    return view
