@@ -43,6 +43,7 @@ GUIDES = {
     "note_taking": "cooperation.md",
     "olympiad_bench": "mathematics.md",
     "search": "search.md",
+    "service": "service.md",
     "silos": "silos.md",
     "sql": "sql.md",
     "two_arms": "two_arms.md",

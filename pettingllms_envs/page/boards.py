@@ -8,7 +8,7 @@ from typing import Any
 
 import pettingllms_envs
 from pettingllms_envs.aec import TextEnv
-from pettingllms_envs.boards import Board
+from pettingllms_envs.boards import Board, Sheet
 from pettingllms_envs.core import Tool, ToolResult
 from pettingllms_envs.episodes.files import remade
 from pettingllms_envs.episodes.observing import has_states_of, workflow_of
@@ -17,8 +17,8 @@ from pettingllms_envs.teams.designs import Limits
 from pettingllms_envs.tools import make_tool
 
 
-Picture = list[list[int]]
-"""Rows of a board, each tile by its index in the palette."""
+Picture = list[list[int]] | str
+"""Rows of a board, each tile by its index in the palette; or tables as text."""
 
 
 class Boards:
@@ -37,7 +37,7 @@ class Boards:
     def of(self, row: Mapping[str, Any]) -> list[Picture | None]:
         """The board before each step and at the end; None from the step on where the replay differs."""
         env, pictures = self.env(row), list[Picture | None]()
-        if env is not None and isinstance(env.workflow.task, Board):
+        if env is not None and isinstance(env.workflow.task, Board | Sheet):
             pictures.extend(self._replayed(env, row))
         return pictures + [None] * (len(row["steps"]) + 1 - len(pictures))
 
@@ -62,7 +62,10 @@ class Boards:
             yield self._picture(env)
 
     def _picture(self, env: TextEnv) -> Picture:
-        rows = env.workflow.task.tiles(env.snapshot().play.task)  # type: ignore[attr-defined]  # a Board
+        task, state = env.workflow.task, env.snapshot().play.task
+        if isinstance(task, Sheet):
+            return task.sheet(state)
+        rows = task.tiles(state)  # type: ignore[attr-defined]  # a Board
         return [[self._tiles.setdefault(tile, len(self._tiles)) for tile in line] for line in rows]
 
 

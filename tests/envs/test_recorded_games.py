@@ -42,6 +42,7 @@ RECORDINGS = (
     *itertools.product(("hidden_bench_v0",), ("team", "cut", "full")),
     ("silos_v0", "team"),
     ("two_arms_v0", "team"),
+    *itertools.product(("service_v0",), ("team", "scripted", "specialist", "single", "cut", "alone")),
     *itertools.product(("sql_v0",), ("explorer_writer", "linker_writer", "writer_checker", "single")),
 )
 

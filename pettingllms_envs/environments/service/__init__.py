@@ -1,0 +1,1 @@
+"""Service. Read `domains`, then the task in `rules`, its `talks`, the `users` and the `hostile`."""
