@@ -10,17 +10,23 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
+from datasets import Dataset
 
 import pettingllms_envs
+from pettingllms_envs.cli import main
+from pettingllms_envs.episodes.files import read
 from pettingllms_envs.failures import ServiceFailed
 from pettingllms_envs.remote import ray_envs
+from pettingllms_trl import MultiAgentGRPOTrainer
 from pettingllms_trl.engines.batched import BatchedEngine
 from pettingllms_trl.records import Completion, Request, Rollout, Sampled
 from pettingllms_trl.rollout.env_checks import on_workers
 from plays import play
+from short_runs import adapter, settings
 from third_party import Relay
 
 
@@ -176,3 +182,57 @@ def test_without_ray_one_sentence_says_how_it_is_installed(monkeypatch: pytest.M
     monkeypatch.setattr(builtins, "__import__", missing)
     with pytest.raises(ImportError, match=r"ray is not installed.*pip install -e '\.\[ray\]'"):
         on_workers(Relay, "ray")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("cluster")
+def test_programs_and_the_sandbox_run_in_the_actors(tmp_path: Path) -> None:
+    (tmp_path / "team.py").write_text(
+        "import json, os, urllib.request\n"
+        "from pettingllms_envs.programs import program\n"
+        "def ask(base_url, row):\n"
+        "    body = {'model': 'writer', 'messages': [{'role': 'user', 'content': f'Seed {row[\"seed\"]}'}]}\n"
+        "    request = urllib.request.Request(base_url + '/chat/completions', json.dumps(body).encode(),\n"
+        "                                     {'content-type': 'application/json'})\n"
+        "    urllib.request.urlopen(request).read()\n"
+        "    return {'reward': float(os.getpid() != %d)}\n"
+        "team = program(ask, agents=['writer'])\n" % os.getpid()  # braces
+    )
+    team = on_workers(partial(pettingllms_envs.make, f"{tmp_path}/team.py:team"), WORKERS)
+    found = rollout(team, num_threads=2)
+    assert [step["writer"] for episode in found.episodes for step in episode.rewards] == [1.0] * 4
+    code = on_workers(partial(pettingllms_envs.make, "apps"), {"actors": 1})()
+    code.reset(seed=0)
+    while not all(code.terminations.values()):
+        code.step(code.oracle())
+    assert code.infos[code.agents[0]]["outcome"]["success"]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("cluster")
+def test_training_is_that_without_workers_to_the_last_bit(model_path: str, tmp_path: Path) -> None:
+    def trained(**options: Any) -> dict[str, Any]:
+        args = settings(tmp_path, max_steps=3, max_turns=4, generation_batch_size=16, **options)
+        rows = Dataset.from_dict({"seed": range(8)})
+        trainer = MultiAgentGRPOTrainer(
+            model_path, CASES["a game"], args, rows, policies="lora", peft_config=adapter()
+        )
+        trainer.train()
+        return {name: each.detach().clone() for name, each in trainer.model.named_parameters() if "lora" in name}
+
+    here, there = trained(), trained(env_workers=WORKERS, num_threads=3)
+    assert len(here) > 50
+    assert all(here[name].equal(there[name]) for name in here)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("cluster")
+def test_bench_writes_the_same_rows(tmp_path: Path) -> None:
+    rows = {}
+    for name, more in {"here": [], "there": ["--env-workers", '{"actors": 2}', "--concurrency", "3"]}.items():
+        given = ["bench", "sokoban", "--agents", "random", "--limit", "6", "--output", str(tmp_path / name), *more]
+        assert main(given) == 0
+        rows[name] = [{**row, "timing": 0} for row in read(tmp_path / name)]
+        for row in rows[name]:
+            row["steps"] = [{**step, "timing": 0} for step in row["steps"]]
+    assert rows["there"] == rows["here"]
