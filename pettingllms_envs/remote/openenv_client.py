@@ -87,7 +87,7 @@ class OpenEnvClient:
             RuntimeError: The environment raised.
         """
         with needs_extra("openenv", "websockets", "environments behind a URL"):
-            from websockets.exceptions import WebSocketException
+            from websockets.exceptions import ConnectionClosed, WebSocketException
             from websockets.sync.client import connect
         try:
             if self._socket is None:
@@ -99,7 +99,8 @@ class OpenEnvClient:
                 }
                 opened = connect(f"ws{self.url[4:]}/ws", proxy=None if self._is_near else True, **how)
                 self._socket = self._open.enter_context(opened)
-            self._socket.send(json.dumps({"type": kind, "data": data}))
+            with suppress(ConnectionClosed):  # by a server without room, which has said so
+                self._socket.send(json.dumps({"type": kind, "data": data}))
             found = json.loads(self._socket.recv(timeout=self.timeout))
             said = dict(found["data"])
         except (OSError, EOFError, WebSocketException, ValueError, TypeError, LookupError, RecursionError) as error:
