@@ -142,7 +142,11 @@ ALLOWED_IMPORTS = {
         "pettingllms_envs.settings",
         "pettingllms_envs.suggestions",
     }
-    | {"pettingllms_envs.replies", "pettingllms_envs.agent_names", "pettingllms_envs.printable"},
+    | {"pettingllms_envs.replies", "pettingllms_envs.agent_names", "pettingllms_envs.printable"}
+    | {"pettingllms_envs.remote"},  # imported when a run has its environments elsewhere
+    # Ray is an extra, imported when actors are started.
+    "remote/*.py": {"pettingzoo", "ray", "pettingllms_envs.branching", "pettingllms_envs.failures"}
+    | {"pettingllms_envs.installing", "pettingllms_envs.remote"},
     "reports/*.py": {"pettingllms_envs.reports"},
     "page/*.py": {
         CORE,
@@ -385,8 +389,8 @@ def test_the_environments_import_no_model_library_and_not_the_trainer() -> None:
 # terminal shows. The package itself registers environments.
 SHARED = (
     *("agents", "episodes", "observations", "audit", "branching", "copying", "failures", "tools"),
-    *("agent_names", "features", "installing", "pictures", "printable", "programs", "prompts", "replies", "settings"),
-    "suggestions",
+    *("agent_names", "features", "installing", "pictures", "printable", "programs", "prompts", "remote", "replies"),
+    *("settings", "suggestions"),
 )
 
 

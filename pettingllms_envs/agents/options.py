@@ -62,6 +62,7 @@ RUN_OPTIONS = (
     Option("samples", int, "problems", "K", "episodes on each problem (1)", default=1, minimum=1),
     Option("seed", int, "problems", "N", "random seed of all replies (0)", default=0),
     Option("concurrency", int, "running", "N", "concurrent episodes (32 with a model, else 1)", minimum=1),
+    Option("env_workers", str, "running", "W", "ray, an address or JSON: environments in Ray's actors (docs/gpus.md)"),
     Option("episode_tokens", int, "problems", "N", "end an episode after N tokens", minimum=1),
     Option("generated_tokens", int, "problems", "N", "end an episode when more are generated", minimum=1),
     Option("max_steps", int, "problems", "N", "truncate an episode there (1000)", default=1000, minimum=1),

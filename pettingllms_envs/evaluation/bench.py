@@ -7,6 +7,7 @@ import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -130,17 +131,23 @@ def play(
     concurrency: int,
     on_row: Callable[[Row], None] = lambda row: None,
     again: Repetition | None = None,
+    env_workers: str | Mapping[str, Any] | None = None,
 ) -> BenchResult:
     """Play the episodes of a benchmark that its folder lacks, and write the report.
 
     With `again` they are those episodes of its run, and the report has the effects. If the run is new and no model
-    answered, the folder is removed.
+    answered, the folder is removed. `env_workers` are those of `pettingllms_envs.remote.ray_envs.ray_makers`.
 
     Raises:
         ValueError: An agent cannot be created, before anything is played; or the folder has another run.
     """
     env = bench.make()
     check_bots(bench.agents, env)
+    make = bench.make
+    if env_workers is not None:
+        from pettingllms_envs.remote.ray_envs import ray_makers
+
+        make = ray_makers({"": partial(pettingllms_envs.make, bench.env, **bench.settings)}, env_workers)[""]
     pools = open_all(bench.agents, concurrency)
     try:
         label = label_of(bench, env)
@@ -148,7 +155,7 @@ def play(
         folder = Folder(path, head)
         try:
             plan = Plan(
-                make_env=bench.make if again is None else lambda: again.wrap(bench.make()),
+                make_env=make if again is None else lambda: again.wrap(make()),
                 instances=bench.chosen.instances,
                 samples=bench.samples,
                 rules=bench.rules,
