@@ -111,7 +111,7 @@ ALLOWED_IMPORTS = {
         "pettingllms_envs.bounds",
         "pettingllms_envs.instances",
     }
-    | {"pettingllms_envs.observations", "pettingllms_envs.caching"}
+    | {"pettingllms_envs.observations", "pettingllms_envs.caching", "pettingllms_envs.installing"}
     | {"pettingllms_envs.replies", "pettingllms_envs.tasks", "pettingllms_envs.teams", "pettingllms_envs.tools"}
     | {"pettingllms_envs.retrieval", "pettingllms_envs.views", "pettingllms_envs.state_digest"}
     | {"pettingllms_envs.environments"}  # its own folder, and no other: see below
@@ -187,13 +187,13 @@ ALLOWED_IMPORTS = {
         "pettingllms_envs.sandbox",
     },
     # Runs in the sandbox's processes, where this package cannot be imported.
-    "graders/inside/*.py": {"latex2sympy2_extended", "math_verify", "sympy"},
+    "graders/inside/*.py": {"latex2sympy2_extended", "math_verify", "pyosys", "sympy"},
     # What is in sandbox/inside runs where this package cannot be imported: see tests/sandbox/test_sandbox.py.
     "sandbox/*.py": {
         CORE,
         QUOTING,
         "pettingllms_envs.sandbox",
-        *(f"{INSIDE}.{name}" for name in ("command", "confine", "job", "kernel", "scratch")),
+        *(f"{INSIDE}.{name}" for name in ("confine", "job", "kernel")),
     }
     | {INSIDE, f"{INSIDE}.server", f"{INSIDE}.wire", "pettingllms_envs.failures", "pettingllms_envs.installing"},
 }

@@ -47,6 +47,7 @@ GUIDES = {
     "silos": "silos.md",
     "sql": "sql.md",
     "two_arms": "two_arms.md",
+    "verilog": "verilog.md",
 }
 """Pages written by hand that say more, by the environment's name."""
 

@@ -44,6 +44,7 @@ RECORDINGS = (
     ("two_arms_v0", "team"),
     *itertools.product(("service_v0",), ("team", "scripted", "specialist", "single", "cut", "alone")),
     *itertools.product(("sql_v0",), ("explorer_writer", "linker_writer", "writer_checker", "single")),
+    *itertools.product(("verilog_v0",), ("designer_tester", "architect_implementer", "single")),
 )
 
 

@@ -55,6 +55,7 @@ OURS = {
     "sql": (["writer_0"], ["linker_0", "writer_0"]),
     "silos": (["analyst_0"], ["analyst_0", "analyst_1", "answerer_0"]),
     "two_arms": (["planner_0"], ["planner_0", "left_0", "right_0"]),
+    "verilog": (["designer_0"], ["designer_0", "tester_0"]),
 }
 
 
