@@ -145,7 +145,7 @@ ALLOWED_IMPORTS = {
     | {"pettingllms_envs.replies", "pettingllms_envs.agent_names", "pettingllms_envs.printable"}
     | {"pettingllms_envs.remote"},  # imported when a run has its environments elsewhere
     # Ray is an extra, imported when actors are started.
-    "remote/*.py": {"pettingzoo", "ray", "pettingllms_envs.branching", "pettingllms_envs.failures"}
+    "remote/*.py": {CORE, "pettingzoo", "ray", "pettingllms_envs.branching", "pettingllms_envs.failures"}
     | {"pettingllms_envs.installing", "pettingllms_envs.remote"},
     "reports/*.py": {"pettingllms_envs.reports"},
     "page/*.py": {

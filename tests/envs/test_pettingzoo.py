@@ -158,10 +158,10 @@ def test_environments_are_made_by_name() -> None:
     [
         (
             "plan_pth",
-            "no environment 'plan_pth'. Did you mean 'plan_path'. There are: .*search, service, silos, sokoban, sql, sudoku, two_arms, verilog.",
+            "no environment 'plan_pth'. Did you mean 'plan_path'. There are: .*, search, .*, verilog.",
         ),
-        ("xiangqi", "no environment 'xiangqi'. There are: .*search, service, silos, sokoban, sql, sudoku, two_arms, verilog."),
-        (7, "no environment 7. There are: .*search, service, silos, sokoban, sql, sudoku, two_arms, verilog."),
+        ("xiangqi", "no environment 'xiangqi'. There are: .*, search, .*, verilog."),
+        (7, "no environment 7. There are: .*, search, .*, verilog."),
     ],
 )
 def test_an_unknown_name_is_refused_with_the_nearest_one(name: Any, message: str) -> None:
