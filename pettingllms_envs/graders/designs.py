@@ -30,13 +30,14 @@ from pettingllms_envs.sandbox.values import ENDINGS, ProgramResult
 TOP, CLOCK, RESET = "TopModule", "clk", "rst"
 EQUAL, DIFFERENT, REFUSED, NOT_PROVED = "equal", "different", "refused", "not proved"
 LIMITS = Limits(cpu=3.0, memory=1 << 30, output=1 << 20)
-GOLDEN_LIMITS = Limits(cpu=1.0, memory=1 << 30, output=1 << 20)
+GOLDEN_LIMITS = Limits(cpu=30.0, total=30.0, memory=1 << 30, output=1 << 20)
 MOST_SLOTS, MOST_DESIGN = 4, 20_000
 
 _RESIDENT = Path(__file__).parent / "inside" / "designs.py"
 _PROVED: Memo[tuple[str, str, bool], Proved] = Memo(8192)
 _ASKED: Memo[tuple[str, str], Any] = Memo(4096)
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.S)
+_WORD = re.compile(r"\w+")
 _MODULE = re.compile(r"\b(?:macro)?module\s+(?:automatic\s+|static\s+)?(\w+)")
 _REFUSED = re.compile(
     r"(?P<directive>`)|(?P<task>\$(?!(?:signed|unsigned|clog2|bits)\b))|(?P<attribute>\(\s*\*(?!\s*\)))|"
@@ -82,9 +83,25 @@ def bare(source: str) -> str:
     return _COMMENT.sub(" ", source)
 
 
+def words(source: str) -> list[str]:
+    """The words of a design that are no comments, in their order."""
+    return _WORD.findall(bare(source))
+
+
+def renamed(source: str, old: str, new: str) -> str:
+    """A text in which another word stands for one."""
+    return _WORD.sub(lambda word: new if word[0] == old else word[0], source)
+
+
 def modules(source: str) -> list[str]:
     """The names of its modules, in their order."""
     return _MODULE.findall(bare(source))
+
+
+def tops(source: str) -> list[str]:
+    """The names of its modules that nothing names but their own headers."""
+    named = words(source)
+    return [name for name in modules(source) if named.count(name) == 1]
 
 
 def refusal(source: str) -> str:
@@ -92,9 +109,7 @@ def refusal(source: str) -> str:
     text = bare(source)
     if found := _REFUSED.search(text):
         return _REASONS[found.lastgroup or ""]
-    words = re.findall(r"\w+", text)
-    declared = modules(source)
-    if any(words.count(name) == 1 for name in declared if name != TOP):
+    if any(name != TOP for name in tops(source)):
         return "it has a second top module"
     return ""
 

@@ -353,6 +353,7 @@ def test_designs_of_a_folder_are_read_and_those_that_prove_nothing_are_left_out(
     drawn = [task.generate(seed, split="test").problem for seed in range(2)]
     assert sorted(each.structure for each in drawn) == ["Prob001_sum", "adder_4bit"]
     assert all(each.ports == PORTS for each in drawn)
+    assert "Module name:\n    TopModule\nIt adds." in [each.text for each in drawn]
     assert folders.left_out(str(tmp_path.resolve())) == {"Prob002_x": "it is different from itself"}
     assert task.apply(task.generate(0, split="test"), SUM).proved.equal
     for bad in ({}, {"split": "test", "level": 1}):

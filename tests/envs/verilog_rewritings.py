@@ -9,7 +9,7 @@ from pettingllms_envs.graders.designs import TOP
 
 
 def rewritings(design: Design) -> list[str]:
-    """The other golden form; and either form in a module whose inputs, outputs or both are inverted twice."""
+    """The other golden form; and a form in a module of its own whose inputs, outputs or both are inverted twice."""
     return [
         design.other,
         nested(design, design.golden, inputs=False, outputs=True),

@@ -34,7 +34,7 @@ from pettingllms_envs.environments.verilog.vectors import (
     read_vectors,
     write_vectors,
 )
-from pettingllms_envs.graders.designs import REFUSED, TOP
+from pettingllms_envs.graders.designs import REFUSED, TOP, renamed
 from pettingllms_envs.quoting import quote_block
 from pettingllms_envs.replies.fences import fence
 from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
@@ -189,7 +189,7 @@ def _report(lines: Lines, outputs: Sequence[Values]) -> str:
             continue
         gives = " ".join(f"{name}={'x' if found.get(name) is None else found[name]}" for name, _ in vector.outputs)
         told.append(f"{vector}: {'as it is' if vector.agrees(found) else f'the design gives {gives}'}")
-    return f"The tester's last vectors, and the last design that could be read:\n{quote_block(chr(10).join(told))}"
+    return f"The tester's last vectors, and the last design that could be read:\n{fence(chr(10).join(told))}"
 
 
 @function_workflow(
@@ -264,7 +264,7 @@ def _plan(game: Game) -> str:
 
 def _block(game: Game, name: str) -> str:
     """The golden design as a block."""
-    return str(game.task.write(re.sub(rf"\b{TOP}\b", name, game.state.problem.golden)))
+    return str(game.task.write(renamed(game.state.problem.golden, TOP, name)))
 
 
 WORKFLOWS = (DesignerTester, ArchitectImplementer, SingleDesigner)

@@ -16,10 +16,11 @@ from functools import lru_cache
 from pathlib import Path
 
 from pettingllms_envs.environments.verilog.designs import Design
-from pettingllms_envs.graders.designs import GOLDEN_LIMITS, TOP, bare, modules, ports, prove
+from pettingllms_envs.graders.designs import TOP, ports, prove, renamed, tops
 
 
 logger = logging.getLogger(__name__)
+_SETTINGS = re.compile(r"^`(?:timescale|default_nettype)\b.*$", re.M)
 
 
 @lru_cache(maxsize=8)
@@ -57,14 +58,11 @@ def _read(text: Path, golden: Path) -> tuple[Design, str]:
     """A design, and why it cannot be played."""
     name = text.name.removesuffix("_prompt.txt") if text.name != "design_description.txt" else text.parent.name
     asked, source = (each.read_text(encoding="utf-8", errors="replace") for each in (text, golden))
-    source = re.sub(r"^\s*`(?:timescale|default_nettype)\b.*$", "", source, flags=re.M)
-    words = re.findall(r"\w+", bare(source))
-    tops = [each for each in modules(source) if words.count(each) == 1]
-    if len(tops) != 1:
+    source = _SETTINGS.sub("", source)
+    found = tops(source)
+    if len(found) != 1:
         return Design("", asked, (), source, "", name), "it has no top module, or several"
-    old = re.compile(rf"\b{tops[0]}\b")
-    if tops[0] != TOP:
-        asked, source = old.sub(TOP, asked), old.sub(TOP, source)
+    asked, source = renamed(asked, found[0].removeprefix("verified_"), TOP), renamed(source, found[0], TOP)
     design = Design("", asked, ports(source), source, "", name)
-    proved = prove(source, source + "\n", clocked=design.clocked, limits=GOLDEN_LIMITS)
+    proved = prove(source, source + "\n", clocked=design.clocked)
     return design, "" if proved.equal else proved.reason or f"it is {proved.verdict} from itself"

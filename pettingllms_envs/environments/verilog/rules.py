@@ -54,7 +54,7 @@ from pettingllms_envs.graders.designs import (
 )
 from pettingllms_envs.installing import install_command
 from pettingllms_envs.instances import seeded
-from pettingllms_envs.quoting import quote_block, quote_headings
+from pettingllms_envs.quoting import quote_headings
 from pettingllms_envs.replies.fences import fence, fenced_blocks
 from pettingllms_envs.tasks.base import OpenTask
 
@@ -197,15 +197,13 @@ class Verilog(OpenTask[VerilogState]):
     def question(self, state: VerilogState) -> str:
         """The specification and the header, and nothing of what was written."""
         asked = state.problem
-        begins = f"\nIts header:\n{quote_block(header(asked.ports), 'verilog')}" if asked.family else ""
+        begins = f"\nIts header:\n{fence(header(asked.ports), 'verilog')}" if asked.family else ""
         return f"The circuit:\n{quote_headings(asked.text)}{begins}"
 
     def show(self, state: VerilogState) -> str:
-        """The specification, the design so far and its verdict; agents are not shown the latter two together."""
-        text = self.question(state)
-        if state.design:
-            text += f"\nThe design so far:\n{quote_block(state.design, 'verilog')}\nIt is {state.proved.verdict}."
-        return text
+        """The specification, and the verdict on the design so far, which agents are not shown."""
+        verdict = f"\nThe design so far is {state.proved.verdict}." if state.design else ""
+        return f"{self.question(state)}{verdict}"
 
     def oracle(self, state: VerilogState) -> str:
         """The golden design."""
