@@ -17,7 +17,7 @@ from typing import Any
 from pettingzoo import AECEnv
 
 from pettingllms_envs.core import UNREADABLE_PENALTY, Unreadable, check_whole
-from pettingllms_envs.observations import Image, Limits
+from pettingllms_envs.observations import Image
 from pettingllms_envs.prompts import read_observation
 from pettingllms_envs.quoting import escape
 from pettingllms_envs.registry import OPENENV
@@ -75,13 +75,7 @@ class OpenEnvEnv(AECEnv):  # type: ignore[misc]  # pettingzoo ships no types
     """
 
     def __init__(
-        self,
-        url: str,
-        *,
-        options: Mapping[str, Any] | None = None,
-        instructions: str = "",
-        max_steps: int = 100,
-        timeout: float = 60.0,
+        self, url: str, *, options: Any = None, instructions: str = "", max_steps: int = 100, timeout: float = 60.0
     ) -> None:
         super().__init__()
         check_whole("max_steps", max_steps, 1)
@@ -209,12 +203,11 @@ class OpenEnvEnv(AECEnv):  # type: ignore[misc]  # pettingzoo ships no types
                 else each
                 for each in found["messages"]
             ]
-            most, stop = found.get("limits", (None, ()))
-            limits = {"limits": Limits(most and int(most), tuple(map(str, stop)))} if most or stop else {}
-            read_observation({"messages": messages, "tools": found.get("tools", [])}, agent=agent)
+            observation = {"messages": messages, "tools": found.get("tools", [])}
+            read_observation(observation, agent=agent)
         except (TypeError, ValueError, LookupError) as error:
             self.client.failed(f"{type(error).__name__}: {error}")
-        return {"messages": messages, "tools": found.get("tools", []), **limits}
+        return observation
 
     def _show(self, note: str = "") -> None:
         """Show the lone agent the server's observation, and how it writes an action."""
