@@ -1,9 +1,6 @@
-"""Serve a team as an OpenEnv server, for any client of OpenEnv and for `pettingllms bench openenv:URL`.
+"""Serve a team as an OpenEnv server, a session an environment: `pettingllms bench openenv:URL` plays it, too.
 
-    pettingllms serve sokoban --set view=image --port 8000
-
-Each session has an environment of its own; docs/openenv.md says what a client is shown. Needs the packages of
-examples/openenv.txt, in a virtual environment of their own.
+Needs the packages of examples/openenv.txt, in a virtual environment of their own (docs/openenv.md).
 """
 
 from __future__ import annotations
