@@ -8,8 +8,7 @@ A plug-in declares an entry point of the group `pettingllms.envs` in its pyproje
 Its module has a function `env` (see `pettingllms_envs.assembly`) that makes an environment of that name; it is
 imported when the environment is made. Only installed modules are ever imported: a name is looked up here, and never
 interpreted as a module. The exceptions say so themselves: `"FILE.py:NAME"` is an environment or a program of that file
-(`pettingllms_envs.programs`), which is imported, and `"openenv:URL"` one of a server, which is asked. No command
-imports a file, or asks a server, that a record alone names.
+(`pettingllms_envs.programs`), which is imported, `"openenv:URL"` a server's. No command uses what only a record names.
 """
 
 from __future__ import annotations
@@ -109,8 +108,7 @@ def make(name: str, **kwargs: Any) -> TextEnv:
 
     Args:
         name: One of `list_environments()`, such as `"sokoban"`, for the newest version, or with it: `"sokoban_v0"`; or
-            as PettingZoo's registry has it, `"pettingllms/sokoban-v0"`. Or one of a file, `"team.py:team"`, or of an
-            OpenEnv server, `"openenv:http://localhost:8000"`.
+            as PettingZoo's registry has it, `"pettingllms/sokoban-v0"`. Or one as `is_elsewhere` has it.
         **kwargs: Settings: those of `pettingllms_envs.assembly.assemble` and of the task's class.
 
     Raises:

@@ -88,10 +88,9 @@ class MultiAgentGRPOConfig(GRPOConfig):
             instance is restarted, and dropped after the third failure. Its thread cannot be ended: it is abandoned
             and counted, and training stops when more than 32 have not come back. Reward functions have no limit.
         env_workers (`str` or `dict[str, Any]`, *optional*):
-            `"ray"`, or the address of a Ray cluster: its actors hold the environments in play, programs, tools and
-            sandboxes included, and each of the `num_threads` waits for one of them. A dict may have the `address`,
-            how many `actors` there are (the cluster's CPUs), a `runtime_env`, and Ray's options of an actor, such as
-            `num_cpus` and `resources`. Needs the extra `ray`; see "Environments on other machines" in docs/gpus.md.
+            `"ray"`, or the address of a Ray cluster: its actors hold the environments, and each of the `num_threads`
+            waits for one. A dict may have the `address`, how many `actors` there are (the cluster's CPUs), a
+            `runtime_env`, and Ray's options of an actor. Needs the extra `ray`; see docs/gpus.md.
         crash_reward (`float`, *optional*):
             What an agent gets for a reply that crashes its environment twice, in a state in which another reply does
             not: a number below any return, or crashing pays. The reply's branch ends there. `None`: a crash is the

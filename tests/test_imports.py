@@ -144,9 +144,13 @@ ALLOWED_IMPORTS = {
     }
     | {"pettingllms_envs.replies", "pettingllms_envs.agent_names", "pettingllms_envs.printable"}
     | {"pettingllms_envs.remote"},  # imported when a run has its environments elsewhere
-    # Ray is an extra, imported when actors are started.
-    "remote/*.py": {CORE, "pettingzoo", "ray", "pettingllms_envs.branching", "pettingllms_envs.failures"}
-    | {"pettingllms_envs.installing", "pettingllms_envs.remote"},
+    # Ray and websockets are extras, imported when they are needed.
+    # OpenEnv's package serves, and its environments are played without it.
+    "remote/*.py": {"pettingzoo", "ray", "pettingllms_envs.branching", "pettingllms_envs.failures", CORE, QUOTING}
+    | {"httpx2", "openenv", "pydantic", "uvicorn", "websockets", "pettingllms_envs.observations", PROMPTS}
+    | {"pettingllms_envs.installing", "pettingllms_envs.remote", "pettingllms_envs.replies"}
+    | {"pettingllms_envs.settings", "pettingllms_envs.spaces", "pettingllms_envs.tools.calls"}
+    | {"pettingllms_envs.registry"},
     "reports/*.py": {"pettingllms_envs.reports"},
     "page/*.py": {
         CORE,

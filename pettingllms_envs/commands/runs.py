@@ -31,7 +31,6 @@ from pettingllms_envs.evaluation.agent_pools import WITHOUT_MODEL
 from pettingllms_envs.evaluation.statistics import wilson
 from pettingllms_envs.prompts import read_observation
 from pettingllms_envs.settings import STRICT_FORMAT, to_json
-from pettingllms_envs.tools.calls import strict_json
 
 
 MOST_OF_NAME = 60
@@ -185,12 +184,6 @@ def concurrency_of(args: argparse.Namespace, agents: Mapping[str, Any]) -> int:
     return 1 if all(spec.kind in WITHOUT_MODEL for spec in agents.values()) else 32
 
 
-def workers_of(text: str | None) -> Any:
-    """What holds the environments, see `env_workers` of a training: an address, or the mapping that JSON says."""
-    with user_errors():
-        return strict_json(text) if text is not None and text.startswith("{") else text
-
-
 def default_output(
     config: Mapping[str, Any],
     label: Mapping[str, str] | None = None,
@@ -255,7 +248,7 @@ def watched(
 ) -> Any:
     """Play the benchmark, with a progress bar that shows the success rate and its interval so far."""
     num = len(bench.chosen.instances) * bench.samples if again is None else len(again.places)
-    how = {"concurrency": concurrency_of(args, bench.agents), "env_workers": workers_of(args.env_workers)}
+    how = {"concurrency": concurrency_of(args, bench.agents), "env_workers": args.env_workers}
     with user_errors(), bar(console, name, num) as on_row:
         return benches.play(bench, path, **how, on_row=on_row, again=again)
 

@@ -1,9 +1,6 @@
-"""Serve a team as an OpenEnv server, for any client of OpenEnv and for `pettingllms bench openenv:URL`.
+"""Serve a team as an OpenEnv server, a session an environment: `pettingllms bench openenv:URL` plays it, too.
 
-    pettingllms serve sokoban --set view=image --port 8000
-
-Each session has an environment of its own; docs/openenv.md says what a client is shown. Needs the packages of
-examples/openenv.txt, in a virtual environment of their own.
+Needs the packages of examples/openenv.txt, in a virtual environment of their own (docs/openenv.md).
 """
 
 from __future__ import annotations
@@ -14,7 +11,7 @@ from functools import partial
 from rich.console import Console
 
 import pettingllms_envs
-from pettingllms_envs.commands import add_environment, made, refuse, say, settings
+from pettingllms_envs.commands import add_environment, made, refuse, say, settings, user_errors
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -27,8 +24,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     """Serve until Ctrl-C."""
-    if not 1 <= args.sessions <= 10_000:
-        refuse(f"--sessions is {args.sessions}; expected 1 to 10000. Change it.")
     env = made(args)  # what the user got wrong is said now, and not to each client
     try:
         from pettingllms_envs.remote.openenv_server import serve
@@ -38,6 +33,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
             "mcp. Run pip install -e . -r examples/openenv.txt in a checkout of PettingLLMs."
         )
     say(console, f"{env.metadata['name']} on http://{args.host}:{args.port}, at most {args.sessions} sessions")
-    make = partial(pettingllms_envs.make, args.env, **settings(args))
-    serve(make, host=args.host, port=args.port, sessions=args.sessions)
+    with user_errors():
+        make = partial(pettingllms_envs.make, args.env, **settings(args))
+        serve(make, host=args.host, port=args.port, sessions=args.sessions)
     return 0

@@ -25,9 +25,7 @@ class _Step(NamedTuple):
 
 
 def check_repeats(env: Any, seed: int | None, options: Mapping[str, Any] | None) -> None:
-    """Play an episode of a `ProgramEnv` twice with the reply `"0"`, and compare requests, rewards, and how it ends.
-
-    Closes `env`.
+    """Play an episode of a program twice with the reply `"0"`, and compare requests, rewards, and its end. Closes it.
 
     Raises:
         ReplayError: They differ. The message has both requests, with the place marked.

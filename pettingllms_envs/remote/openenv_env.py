@@ -17,7 +17,7 @@ from typing import Any
 from pettingzoo import AECEnv
 
 from pettingllms_envs.core import UNREADABLE_PENALTY, Unreadable, check_whole
-from pettingllms_envs.observations import Image, Limits
+from pettingllms_envs.observations import Image
 from pettingllms_envs.prompts import read_observation
 from pettingllms_envs.quoting import escape
 from pettingllms_envs.registry import OPENENV
@@ -75,13 +75,7 @@ class OpenEnvEnv(AECEnv):  # type: ignore[misc]  # pettingzoo ships no types
     """
 
     def __init__(
-        self,
-        url: str,
-        *,
-        options: Mapping[str, Any] | None = None,
-        instructions: str = "",
-        max_steps: int = 100,
-        timeout: float = 60.0,
+        self, url: str, *, options: Any = None, instructions: str = "", max_steps: int = 100, timeout: float = 60.0
     ) -> None:
         super().__init__()
         check_whole("max_steps", max_steps, 1)
@@ -120,12 +114,11 @@ class OpenEnvEnv(AECEnv):  # type: ignore[misc]  # pettingzoo ships no types
 
     def observe(self, agent: str) -> dict[str, Any]:
         """What the server shows the agent; of one whose turn it is not, a message that says so."""
-        other: dict[str, Any] = {"messages": [{"role": "user", "content": "It is not your turn."}]}
-        return dict(self._shown.get(agent, other))
+        return dict(self._shown.get(agent) or {"messages": [{"role": "user", "content": "It is not your turn."}]})
 
     def reset(self, seed: int | None = None, options: Mapping[str, Any] | None = None) -> None:
-        given = {**self._options, **(options or {}), **({} if seed is None else {"seed": seed})}
-        answer = self._ask("reset", given)
+        own = {} if seed is None else {"seed": seed}
+        answer = self._ask("reset", {**self._options, **(options or {}), **own})
         self.agents = [each for each in self.possible_agents if each in answer.observation.get("agents", [LONE])]
         self._cumulative_rewards, self.infos = dict.fromkeys(self.agents, 0.0), dict[str, dict[str, Any]]()
         self.truncations, self._count = dict.fromkeys(self.agents, False), 0
@@ -178,10 +171,8 @@ class OpenEnvEnv(AECEnv):  # type: ignore[misc]  # pettingzoo ships no types
             self._show()
             return
         live = [agent for agent in found["agents"] if agent in self.possible_agents]
-        for agent in live:
-            if agent not in self.agents:
-                self.agents.append(agent)
-                self._cumulative_rewards[agent] = 0.0
+        self.agents += [agent for agent in live if agent not in self.agents]
+        self._cumulative_rewards = {agent: self._cumulative_rewards.get(agent, 0.0) for agent in self.agents}
         is_cut = answer.done and found.get("truncated") is True
         self.truncations = dict.fromkeys(self.agents, is_cut)
         self.terminations = {agent: not is_cut and (answer.done or agent not in live) for agent in self.agents}
@@ -209,12 +200,11 @@ class OpenEnvEnv(AECEnv):  # type: ignore[misc]  # pettingzoo ships no types
                 else each
                 for each in found["messages"]
             ]
-            most, stop = found.get("limits", (None, ()))
-            limits = {"limits": Limits(most and int(most), tuple(map(str, stop)))} if most or stop else {}
-            read_observation({"messages": messages, "tools": found.get("tools", [])}, agent=agent)
+            observation = {"messages": messages, "tools": found.get("tools", [])}
+            read_observation(observation, agent=agent)
         except (TypeError, ValueError, LookupError) as error:
             self.client.failed(f"{type(error).__name__}: {error}")
-        return {"messages": messages, "tools": found.get("tools", []), **limits}
+        return observation
 
     def _show(self, note: str = "") -> None:
         """Show the lone agent the server's observation, and how it writes an action."""

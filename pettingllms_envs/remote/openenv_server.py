@@ -10,7 +10,7 @@ from openenv.core.env_server import Action, ConcurrencyConfig, Environment, Obse
 from pydantic import Field
 
 from pettingllms_envs.observations import Image
-from pettingllms_envs.prompts import limits_of, read_observation
+from pettingllms_envs.prompts import read_observation
 from pettingllms_envs.settings import to_json
 
 
@@ -31,7 +31,7 @@ class Turn(Observation):  # type: ignore[misc]
     `agent` acts, None at the end, of the `agents` that are there. It is shown `messages`, whose content is a text or a
     list of texts and `{"image": number}`, with these `images` as data URLs, and may call the `tools`. `rewards` are
     those of the last reply, and `reward` that of the agent which gave it. At a reset `others` has what the others are
-    shown. `metadata` has `infos`, `limits` of the reply, and whether the end `truncated` the episode.
+    shown. `metadata` has `infos`, and whether the end `truncated` the episode.
     """
 
     agent: str | None = None
@@ -94,8 +94,6 @@ def team_of(make: Callable[[], Any]) -> type[Environment[Reply, Turn, State]]:
             while env.agents and (env.terminations[env.agent_selection] or env.truncations[env.agent_selection]):
                 env.step(None)
             agent = env.agent_selection if env.agents else None
-            seen = None if agent is None else env.observe(agent)
-            limits = limits_of(seen)
             return Turn(
                 agent=agent,
                 agents=list(env.agents),
@@ -103,9 +101,8 @@ def team_of(make: Callable[[], Any]) -> type[Environment[Reply, Turn, State]]:
                 done=agent is None,
                 reward=None if acted is None else rewards[acted],
                 others=dict(others or {}),
-                metadata={"infos": infos, "limits": [limits.max_tokens, list(limits.stop)], "truncated": truncated}
-                | more,
-                **({} if agent is None else shown(seen, agent)),
+                metadata={"infos": infos, "truncated": truncated} | more,
+                **({} if agent is None else shown(env.observe(agent), agent)),
             )
 
         @property

@@ -7,6 +7,7 @@ would be branched by a copy is replayed. When an actor dies, its environments ha
 from __future__ import annotations
 
 import itertools
+import json
 import pickle
 import threading
 from collections.abc import Callable, Mapping
@@ -25,7 +26,6 @@ from pettingllms_envs.installing import needs_extra
 STARTUP = 120.0  # seconds in which all actors start
 OPTIONS: dict[str, Any] = {"max_restarts": -1, "max_concurrency": 128, "scheduling_strategy": "SPREAD"}  # of an actor
 PUBLIC = ("agents", "agent_selection", "rewards", "_cumulative_rewards", "terminations", "truncations", "infos")
-QUERIES = ("bot", "check_repeats", "close", "interrupt", "observe", "oracle")
 Makers = Mapping[str, Callable[[], AECEnv]]
 _NUMBERS = itertools.count()
 
@@ -45,7 +45,7 @@ class Host:
         if number not in self._envs:
             raise ServiceFailed("the environment's actor was restarted, and the episode is lost")
         env = self._envs.pop(number) if method == "close" else self._envs[number]
-        if method in QUERIES:
+        if method not in ("make", "reset", "step", "restore"):
             return getattr(env if hasattr(AECEnv, method) else env.unwrapped, method)(*args)
         if method == "restore":
             (args[0] if isinstance(args[0], SavedState) else SavedState(args[0])).restore(env)
@@ -56,8 +56,7 @@ class Host:
         return _view(env, is_new=method == "make")
 
 
-def _view(env: Any, *, is_new: bool) -> dict[str, Any]:
-    """What is observable of an environment, before its first reset if it `is_new`, as attributes of a `RayEnv`."""
+def _view(env: Any, *, is_new: bool) -> dict[str, Any]:  # attributes of a `RayEnv`, before its first reset if `is_new`
     inner, kind, mode = env.unwrapped, type(env.unwrapped), branching_of(env)
     view: dict[str, Any] = {"metadata": {**env.metadata, "branching": "replay" if mode == "copy" else mode}}
     if is_new:
@@ -126,12 +125,13 @@ def ray_makers(makers: Makers, workers: str | Mapping[str, Any]) -> Makers:
     """Functions that make the environments in actors, which start now; a `ValueError` says why they cannot.
 
     Args:
-        workers: `"ray"` for the cluster that Ray finds, or starts here; the address of one; or a mapping with an
-            `address`, the number of `actors` (the cluster's CPUs), `runtime_env`, and Ray's options of an actor.
+        workers: `"ray"`, for the cluster that Ray finds or starts; the address of one; or a mapping, or JSON, with
+            an `address`, the number of `actors` (the cluster's CPUs), `runtime_env`, and Ray's options of an actor.
     """
     with needs_extra("ray", "ray", "environments in other processes (env_workers)"):
         import ray
-    given = OPTIONS | ({"address": workers} if isinstance(workers, str) else dict(workers))
+    given: Any = json.loads(workers) if isinstance(workers, str) and workers.startswith("{") else workers
+    given = OPTIONS | ({"address": given} if isinstance(given, str) else dict(given))
     address, num = given.pop("address", "ray"), given.pop("actors", None)
     try:
         ray.cloudpickle.dumps(makers)

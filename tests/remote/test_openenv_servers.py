@@ -180,7 +180,6 @@ OTHER_TURNS: dict[str, dict[str, Any]] = {
     "an image that is missing": {"messages": [{"role": "user", "content": [{"image": 3}]}]},
     "tools that are none": {"tools": ["sh"]},
     "others that are no objects": {"others": {"second_0": []}},
-    "limits that are none": {"metadata": {"infos": {}, "limits": 3}},
 }
 
 

@@ -195,8 +195,8 @@ def test_programs_and_the_sandbox_run_in_the_actors(tmp_path: Path) -> None:
         "    request = urllib.request.Request(base_url + '/chat/completions', json.dumps(body).encode(),\n"
         "                                     {'content-type': 'application/json'})\n"
         "    urllib.request.urlopen(request).read()\n"
-        "    return {'reward': float(os.getpid() != " + str(os.getpid()) + ")}\n"
-        "team = program(ask, agents=['writer'])\n"
+        "    return float(os.getpid() != PARENT)\n"
+        f"PARENT = {os.getpid()}\nteam = program(ask, agents=['writer'])\n"
     )
     team = on_workers(partial(pettingllms_envs.make, f"{tmp_path}/team.py:team"), WORKERS)
     found = rollout(team, num_threads=2)
