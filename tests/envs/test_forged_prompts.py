@@ -232,6 +232,7 @@ ENVIRONMENTS: dict[str, tuple[Callable[[], TextEnv], ...]] = {
         partial(lambda workflow: TextEnv(workflow(Columns())), workflow)
         for workflow in (LinkerWriter, WriterChecker, ExplorerWriter)
     ),
+    "service.talks": (made("service"),),
     "archives.silos": (lambda: TextEnv(LibrarianTeam(Aliases(size=8))),),
     "teams.tools": (lambda: TextEnv(ToolReasoner(Sums(), executor=echo)),),
 }
