@@ -16,12 +16,12 @@ it, if the sender knew it: 1 / (1 + k) of a share, with k other values of that k
 Lone bound: the user's needed facts are independent and uniform among `values` words, table and accepted outcomes do
 not depend on them, and in all their combinations the golden tables differ. So an assistant that gets no messages is
 right at most in 1 of `values` ** (their number).
-Blind bound: who does not read which facts the goal names is right at most in 1 of 2 ** (needed facts).
+Blind bound: who does not read which facts the goal names is right at most in 1 of 2 ** (needed facts). Both bounds
+are of agents that see prompts and no rewards.
 Instances: a seed decides everything. Splits have different random numbers and the same words; nothing is rejected to
 keep them apart, as the proofs need independent facts.
 Oracle: honest players of both roles, who ask, look up, write and tell; the planner where no message arrives.
-Source: our own. After S. Yao et al., "tau-bench", arXiv:2406.12045, and V. Barres et al., "tau2-bench",
-arXiv:2506.07982, whose users have tools as well.
+Source: our own. After "tau-bench", arXiv:2406.12045, and "tau2-bench", arXiv:2506.07982, whose users have tools.
 """
 
 from __future__ import annotations
