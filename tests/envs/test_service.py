@@ -20,16 +20,13 @@ from pettingllms_envs.core import Unreadable
 from pettingllms_envs.environments.service.domains import DOMAINS, LABELS, Call
 from pettingllms_envs.environments.service.hostile import ATTACKS
 from pettingllms_envs.environments.service.instances import Instance, Rows, Things, applied, changed
+from pettingllms_envs.environments.service.moves import ASSISTANT, SIDES, USER, ServiceMove
 from pettingllms_envs.environments.service.rules import (
-    ASSISTANT,
     BAD_ARGUMENTS,
     FOREIGN,
     NO_TOOL,
     ONE_CALL,
-    SIDES,
-    USER,
     Service,
-    ServiceMove,
     ServiceState,
 )
 from pettingllms_envs.environments.service.talks import WORKFLOWS
@@ -307,7 +304,7 @@ def test_what_the_policy_forbids_is_carried_out_and_costs_once() -> None:
     assert isinstance(task, Service)
     row = before_of(task.instance(state))
     forbidden = next(call for call in calls_of(task, ["refund"]) if call[1] == row["order"] and call[2] != row["paid"])
-    env.step(task.write(task.call_move(forbidden)))
+    env.step(task.write(forbidden))
     assert env.infos["assistant_0"]["rewards"]["forbidden"] == -0.3
     assert f"refund/{forbidden[2]}" in task.show(env.snapshot().play.task)
     env.step("End:")
@@ -468,21 +465,23 @@ MEANT = {"order": "second", "address": "first", "item": "second"}
 )
 def test_a_scripted_user_answers_by_topic(manner: str, messages: list[str], expected: list[str]) -> None:
     view: list[Entry] = []
-    assert scripted(manner, TASK, MEANT, view, 0) == ServiceMove("call", "{}", "read_letter")
+    assert scripted(manner, TASK, MEANT, view, 0) == ("read_letter",)
     view.append(LETTER)
     assert scripted(manner, TASK, MEANT, view, 0) == ServiceMove("say", "Hello.")
     view.append((SAID, "", "Hello."))
     for message, end in zip(messages, expected, strict=True):
         view.append((HEARD, ASSISTANT, message))
         move = scripted(manner, TASK, MEANT, view, 0)
-        if move.kind == "call":
-            assert (f"call {move.name}", move.text) == (end, '{"item": "lamp"}')
-            view.append((CALLED, f"{move.name} lamp", "Done."))
-            assert scripted(manner, TASK, MEANT, view, 0).text == "I have done it."
+        if not isinstance(move, ServiceMove):
+            assert (move, end) == (("send_back", "lamp"), "call send_back")
+            view.append((CALLED, "send_back lamp", "Done."))
+            move = scripted(manner, TASK, MEANT, view, 0)
+            assert move == ServiceMove("say", "I have done it.")
         elif end.endswith("*"):
             assert move.text in (f"{end[:-1]}address Lima", f"{end[:-1]}item second")
         else:
             assert (move.text or move.kind) == end
+        assert isinstance(move, ServiceMove)
         view.append((SAID, "", move.text))
 
 

@@ -1,1 +1,1 @@
-"""Service. Read `domains`, then the task in `rules`, its `talks`, the `users` and the `hostile`."""
+"""Service. Read `domains`, `instances`, `moves`, the task in `rules`, `users`, the workflows `talks`, `hostile`."""

@@ -7,7 +7,8 @@ from itertools import product
 from typing import Any
 
 from pettingllms_envs.environments.service.domains import Call
-from pettingllms_envs.environments.service.rules import ASSISTANT, SPECIALIST, USER, Service
+from pettingllms_envs.environments.service.moves import ASSISTANT, SPECIALIST, USER
+from pettingllms_envs.environments.service.rules import Service
 
 
 Attack = Callable[[Any, Any], str]
@@ -37,7 +38,7 @@ def _calls(task: Service, state: Any, *names: str) -> list[Call]:
 
 
 def _written(task: Service, state: Any, names: Iterable[str]) -> list[str]:
-    return [task.write(task.call_move(call)) for call in _calls(task, state, *names)]
+    return [task.write(call) for call in _calls(task, state, *names)]
 
 
 def _row(task: Service, state: Any) -> str:
@@ -62,12 +63,12 @@ def _broken(team: Any, state: Any) -> str:
     calls = [call for call in _calls(task, now, *task.words.tools) if task.rule(call[0]).sets]
     forbidden = [call for call in calls if call[1] == task.instance(now).key and not task.words.permits(call, row)]
     is_made = not forbidden or now.rows != task.instance(now).rows
-    return str(team.oracle(state) if is_made else task.write(task.call_move(forbidden[0])))
+    return str(team.oracle(state) if is_made else task.write(forbidden[0]))
 
 
 def _twice(team: Any, state: Any) -> str:
     side = USER if state.ask.role == USER else ASSISTANT
-    return "\n".join([team.task.write(team.task.call_move(call)) for call in team.task.due(state.task, side)[:1] * 2])
+    return "\n".join([team.task.write(call) for call in team.task.due(state.task, side)[:1] * 2])
 
 
 _OF_ALL: Mapping[str, Attack] = {

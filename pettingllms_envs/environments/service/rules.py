@@ -16,12 +16,12 @@ it, if the sender knew it: 1 / (1 + k) of a share, with k other values of that k
 Lone bound: the user's needed facts are independent and uniform among `values` words, table and accepted outcomes do
 not depend on them, and in all their combinations the golden tables differ. So an assistant that gets no messages is
 right at most in 1 of `values` ** (their number).
-Blind bound: who does not read which facts the goal names is right at most in 1 of 2 ** (needed facts).
+Blind bound: who does not read which facts the goal names is right at most in 1 of 2 ** (needed facts). Both bounds
+are of agents that see prompts and no rewards.
 Instances: a seed decides everything. Splits have different random numbers and the same words; nothing is rejected to
 keep them apart, as the proofs need independent facts.
 Oracle: honest players of both roles, who ask, look up, write and tell; the planner where no message arrives.
-Source: our own. After S. Yao et al., "tau-bench", arXiv:2406.12045, and V. Barres et al., "tau2-bench",
-arXiv:2506.07982, whose users have tools as well.
+Source: our own. After "tau-bench", arXiv:2406.12045, and "tau2-bench", arXiv:2506.07982, whose users have tools.
 """
 
 from __future__ import annotations
@@ -50,14 +50,24 @@ from pettingllms_envs.environments.service.instances import (
     instance_of,
     words_of,
 )
+from pettingllms_envs.environments.service.moves import (
+    ASK,
+    ASSISTANT,
+    CALL,
+    END,
+    SAY,
+    SIDES,
+    SPECIALIST,
+    USER,
+    ServiceMove,
+    words_in,
+)
 from pettingllms_envs.replies.fences import fence
 from pettingllms_envs.replies.moves import last_line, match_last_line
 from pettingllms_envs.tasks.base import OpenTask
 from pettingllms_envs.tools.calls import read_named_calls, strict_json
 
 
-CALL, SAY, ASK, END = "call", "say", "ask", "end"
-SIDES = USER, ASSISTANT, SPECIALIST = "user", "assistant", "specialist"
 FORBIDDEN = -0.3
 NO_TOOL, ONE_CALL = "There is no such tool.", "Make one call at a time."
 BAD_ARGUMENTS, FOREIGN, DONE = "These are not its arguments.", "That is somebody else's.", "Done."
@@ -65,15 +75,6 @@ BAD_ARGUMENTS, FOREIGN, DONE = "These are not its arguments.", "That is somebody
 _LINE = re.compile(rf"({SAY}|{ASK}|{END}):(.*)", re.I)
 _SYMBOLS = re.compile(r"call ([^\s]+)((?: [^\s]+)*)", re.I)
 _OPENING = re.compile(r"```call (.*)", re.I)
-_WORD = re.compile(r"\w+")
-
-
-class ServiceMove(NamedTuple):
-    """What a reply does."""
-
-    kind: str  # "call", "say", "ask" or "end"
-    text: str = ""  # the message, or a call's arguments as they are written
-    name: str = ""  # the tool's; empty for several calls at once, none of which is made
 
 
 class ServiceState(NamedTuple):
@@ -132,7 +133,7 @@ class Service(OpenTask[ServiceState]):
     def blind_replies(self) -> tuple[str, ...]:  # type: ignore[override]
         """Every value of a kind, a denial, the end, and a call."""
         every = [word for kind in self.words.kinds for word in self.legal_words(kind)]
-        call = self.write(self.call_move((next(iter(self.words.tools)), every[0])))
+        call = self.write((next(iter(self.words.tools)), every[0]))
         return "Say: No.", f"Say: {' '.join(every)}", "End:", call, "Say: The goal is reached.", "Ask: Do it."
 
     def lone_bound(self) -> Fraction:
@@ -326,8 +327,9 @@ class Service(OpenTask[ServiceState]):
 
     sheet = show
 
-    def write(self, move: ServiceMove) -> str:
-        """A block, or a line such as `Say: order 41`."""
+    def write(self, move: Call) -> str:
+        """A `ServiceMove`, or a call, as a block, or a line such as `Say: order 41`."""
+        move = move if isinstance(move, ServiceMove) else self.call_move(move)
         if move.kind != CALL:
             return f"{move.kind.capitalize()}: {move.text}".rstrip()
         if self.wording == SYMBOLS:
@@ -343,10 +345,9 @@ class Service(OpenTask[ServiceState]):
         given = {each: int(word) if word.isdigit() else word for each, word in zip(takes, words, strict=True)}
         return ServiceMove(CALL, json.dumps(given), name)
 
-    def oracle(self, state: ServiceState) -> ServiceMove:
+    def oracle(self, state: ServiceState) -> Call:
         """The next call of the planner, of the provider's first; then the end."""
-        left = (*self.due(state, ASSISTANT), *self.due(state, USER))
-        return self.call_move(left[0]) if left else ServiceMove(END)
+        return (*self.due(state, ASSISTANT), *self.due(state, USER), ServiceMove(END))[0]
 
     def outcome(self, state: ServiceState) -> Mapping[str, bool | int | float]:
         """`success`; whether each state is right; what agents without messages or without the goal reach at most."""
@@ -354,11 +355,6 @@ class Service(OpenTask[ServiceState]):
         right = {"right_table": state.rows in rows, "right_things": state.things in things}
         bounds = {"lone_bound": float(self.lone_bound()), "blind_bound": float(self.blind_bound())}
         return {"success": self.solved(state), **right, **bounds}
-
-
-def words_in(text: str) -> list[str]:
-    """The whole words of a text, in lower case."""
-    return _WORD.findall(text.lower())
 
 
 def _written_facts(instance: Instance) -> str:

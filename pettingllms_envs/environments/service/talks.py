@@ -20,20 +20,10 @@ from typing import Any
 
 from pettingllms_envs.core import UNREADABLE_PENALTY, Role, Unreadable
 from pettingllms_envs.environments.service import users
-from pettingllms_envs.environments.service.domains import NUM_KNOWN
+from pettingllms_envs.environments.service.domains import NUM_KNOWN, Call
 from pettingllms_envs.environments.service.instances import ENGLISH, changed
-from pettingllms_envs.environments.service.rules import (
-    ASK,
-    ASSISTANT,
-    CALL,
-    END,
-    FORBIDDEN,
-    SIDES,
-    SPECIALIST,
-    USER,
-    Service,
-    ServiceMove,
-)
+from pettingllms_envs.environments.service.moves import ASK, ASSISTANT, CALL, END, SIDES, SPECIALIST, USER, ServiceMove
+from pettingllms_envs.environments.service.rules import FORBIDDEN, Service
 from pettingllms_envs.environments.service.users import ASKED, CALLED, HEARD, MANNERS, SAID, UNREAD, WHAT, View, topics
 from pettingllms_envs.quoting import quote
 from pettingllms_envs.teams.channels import Sent
@@ -137,7 +127,7 @@ class Talk:
         """What the scripted user replies."""
         view = self.views[USER]
         move = _scripted(self.manner, self.task, self.game.state, view)
-        if move.kind != CALL and any(kind == HEARD for kind, _, _ in view):
+        if isinstance(move, ServiceMove) and any(kind == HEARD for kind, _, _ in view):
             self.num_heard, self.num_lost = self.num_heard + 1, self.num_lost + (move.text == WHAT)
             self.game.report(not_understood=self.num_lost / self.num_heard)
         return self.task.write(move)
@@ -184,7 +174,7 @@ def tools_of(task: Service, seat: str, expert: str = "", *, has_all: bool = Fals
     return *own, *(task.words.user_tools if has_all or seat == USER else ())
 
 
-def _scripted(manner: str, task: Service, state: Any, view: View) -> ServiceMove:
+def _scripted(manner: str, task: Service, state: Any, view: View) -> Call:
     seed = f"{manner} {state.split} {state.seed}"
     return users.scripted(manner, task, task.instance(state).labels, view, seed)
 
@@ -201,10 +191,9 @@ def _shown(entry: tuple[str, str, str]) -> str:
         return Sent(name, text).shown
     if kind == UNREAD:
         return f"Your reply was unreadable: {text}."
-    if kind == CALLED:
-        return f"You called {name}:\n{quote(text)}"
     to = f" to the {name}" if kind == ASKED else ""
-    return f"You wrote{to}:\n{quote(text)}" if text else "You wrote nothing."
+    head = f"You called {name}:" if kind == CALLED else f"You wrote{to}:"
+    return f"{head}\n{quote(text)}" if text else "You wrote nothing."
 
 
 def _described(task: Service, names: Sequence[str]) -> str:

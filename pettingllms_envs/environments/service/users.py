@@ -8,22 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from random import Random
+from typing import Any
 
 from pettingllms_envs.bounds import BlindPolicy
-from pettingllms_envs.environments.service.domains import LABELS, NUM_KNOWN, Domain
-from pettingllms_envs.environments.service.rules import (
-    ASK,
-    ASSISTANT,
-    END,
-    SAY,
-    USER,
-    Service,
-    ServiceMove,
-    ServiceState,
-    words_in,
-)
+from pettingllms_envs.environments.service.domains import LABELS, NUM_KNOWN, Call, Domain
+from pettingllms_envs.environments.service.moves import ASK, ASSISTANT, END, SAY, USER, ServiceMove, words_in
 from pettingllms_envs.instances import seeded
 
 
@@ -46,7 +37,7 @@ def topics(domain: Domain) -> Mapping[str, tuple[str, ...]]:
     return {**{kind: each.topic for kind, each in domain.kinds.items()}, **tools, "done": DONE_WORDS}
 
 
-def scripted(manner: str, task: Service, labels: Mapping[str, str], view: View, seed: object) -> ServiceMove:
+def scripted(manner: str, task: Any, labels: Mapping[str, str], view: View, seed: object) -> Call:
     """The reply of a scripted user.
 
     It first reads its facts. A message about a tool of its own, with what the tool takes, makes it use that tool; one
@@ -57,10 +48,11 @@ def scripted(manner: str, task: Service, labels: Mapping[str, str], view: View, 
         labels: Which fact of each kind the goal names.
         seed: Decides which further fact is told.
     """
-    domain, recent, facts = task.words, _since(view, SAID), facts_read(task.words, view)
+    domain: Domain = task.words
+    recent, facts = _since(view, SAID), facts_read(domain, view)
     used = [name.split()[0] for kind, name, _ in recent if kind == CALLED]
     if not facts:
-        return task.call_move((next(iter(domain.user_tools)),))
+        return (next(iter(domain.user_tools)),)
     if not any(kind == HEARD for kind, _, _ in view):
         return ServiceMove(SAY, "Hello.")
     heard = next((text for kind, _, text in reversed(recent) if kind == HEARD), "")
@@ -71,7 +63,7 @@ def scripted(manner: str, task: Service, labels: Mapping[str, str], view: View, 
         if name not in used and words.intersection(rule.topic):
             call = (name, *(_last_named(task, kind, view) for kind in rule.takes.values()))
             if all(call):
-                return task.call_move(call)
+                return call
     about = {kind: (*each.topic, *map(str.lower, facts.get(kind, ()))) for kind, each in domain.kinds.items()}
     asked = [kind for kind in domain.kinds if words.intersection(about[kind])]
     said = [text for kind, _, text in view if kind == SAID]
@@ -88,25 +80,26 @@ def scripted(manner: str, task: Service, labels: Mapping[str, str], view: View, 
     return ServiceMove(END if said[1 - MOST_LOST :] == [WHAT] * (MOST_LOST - 1) else SAY, WHAT)
 
 
-def honest_user(task: Service, labels: Mapping[str, str], view: View) -> ServiceMove:
+def honest_user(task: Any, labels: Mapping[str, str], view: View) -> Call:
     """The reply of a user who reads its facts, tells those that the goal names, and does what the assistant tells."""
-    domain, facts = task.words, facts_read(task.words, view)
+    domain: Domain = task.words
+    facts = facts_read(domain, view)
     if not facts:
-        return task.call_move((next(iter(domain.user_tools)),))
+        return (next(iter(domain.user_tools)),)
     heard = {kind: _last_named(task, kind, view) for kind in labels if kind not in facts}
     if all(heard.values()) and any(kind == SAID for kind, _, _ in view):
         made = {call for kind, call, _ in _since(view, HEARD) if kind == CALLED}
         left = [call for call in domain.user_plan(heard) if " ".join(call) not in made]
-        return task.call_move(left[0]) if left else ServiceMove(END)
+        return left[0] if left else ServiceMove(END)
     told = (f"{kind} {facts[kind][LABELS.index(each)] if kind in facts else each}" for kind, each in labels.items())
     return ServiceMove(SAY, ", ".join(told))
 
 
-def honest_assistant(task: Service, accepts: Sequence[str], view: View, expert: str = "") -> ServiceMove:
+def honest_assistant(task: Any, accepts: Sequence[str], view: View, expert: str = "") -> Call:
     """The reply of an assistant who asks twice for what it was not told, looks it up, writes what the policy allows
     among what the user `accepts`, by the specialist where it alone has the tool, tells the user its part, and ends."""
-    domain, told = task.words, _told(task.words, view)
-    said = [text for kind, _, text in view if kind == SAID]
+    domain: Domain = task.words
+    told, said = _told(domain, view), [text for kind, _, text in view if kind == SAID]
     for kind in domain.kinds:
         times = sum(f"{kind}?" in text for text in said)
         if (kind not in told and not times) or times == 1:
@@ -115,38 +108,37 @@ def honest_assistant(task: Service, accepts: Sequence[str], view: View, expert: 
     call = (next(iter(domain.tools)), told.get(key, ""))
     row = next((_columns(text) for kind, each, text in view if kind == CALLED and each == " ".join(call)), None)
     if row is None:
-        return task.call_move(call) if call[1] in task.legal_words(key) else ServiceMove(END)
+        return call if call[1] in task.legal_words(key) else ServiceMove(END)
     outcome = next((each for each in accepts if domain.allows(each, row)), "")
     if not outcome or len(told) < len(domain.kinds):
         return ServiceMove(END)
     made = {each if kind == CALLED else text for kind, each, text in view if kind in (CALLED, ASKED)}
     for each in domain.plan(outcome, row, told):
         if " ".join(each) not in made:
-            return ServiceMove(ASK, " ".join(each)) if each[0] == expert else task.call_move(each)
+            return ServiceMove(ASK, " ".join(each)) if each[0] == expert else each
     words = ", ".join(map(" ".join, domain.user_plan({kind: row[f"{kind} {told[kind]}"] for kind in own})))
     return ServiceMove(END) if words in said else ServiceMove(SAY, words)
 
 
-def honest_specialist(task: Service, view: View) -> ServiceMove:
+def honest_specialist(task: Any, view: View) -> Call:
     """The reply of a specialist who does what it is asked, if it has the tool."""
     call = tuple(next((text for kind, _, text in reversed(view) if kind == HEARD), "").split())
     is_made, takes = any(kind == CALLED for kind, _, _ in _since(view, HEARD)), task.rule(task.words.expert).takes
     if is_made or call[:1] != (task.words.expert,) or len(call) != 1 + len(takes):
         return ServiceMove(SAY, "done" if is_made else "What?")
-    return task.call_move(call)
+    return call
 
 
-def planner(task: Service, state: ServiceState, side: str, view: View, *, is_alone: bool) -> ServiceMove:
+def planner(task: Any, state: Any, side: str, view: View, *, is_alone: bool) -> Call:
     """The reply of an oracle to whom nobody can write: it reads, makes the planner's calls, of both sides if
     `is_alone`, and ends the episode."""
     tools = task.words.user_tools if side == USER else task.words.tools
     first = (next(iter(tools)), *(() if side == USER else (task.instance(state).key,)))
     if not any(kind == CALLED and call == " ".join(first) for kind, call, _ in view):
-        return task.call_move(first)
-    due = {each: task.due(state, each) for each in (USER, ASSISTANT)}
-    own = (*due[ASSISTANT], *due[USER]) if is_alone else due[side]
-    if own:
-        return task.call_move(own[0])
+        return first
+    due: dict[str, tuple[Call, ...]] = {each: task.due(state, each) for each in (ASSISTANT, USER)}
+    for call in chain.from_iterable(due.values()) if is_alone else due[side]:
+        return call
     return ServiceMove(SAY, "Your part is left.") if any(due.values()) else ServiceMove(END)
 
 
@@ -154,8 +146,8 @@ def facts_read(domain: Domain, view: View) -> dict[str, tuple[str, str]]:
     """The user's facts by kind, the first and the second, as its tool has shown them; empty before that."""
     reader = next(iter(domain.user_tools))
     cells = _columns(next((text for kind, call, text in view if kind == CALLED and call == reader), ""))
-    read = [kind for kind in domain.kinds if f"{kind} first" in cells]
-    return {kind: (cells[f"{kind} first"], cells[f"{kind} second"]) for kind in read}
+    known = [kind for kind in domain.kinds if f"{kind} first" in cells]
+    return {kind: (cells[f"{kind} first"], cells[f"{kind} second"]) for kind in known}
 
 
 def _columns(text: str) -> dict[str, str]:
@@ -173,9 +165,9 @@ def _told(domain: Domain, view: View) -> dict[str, str]:
     return told
 
 
-def _last_named(task: Service, kind: str, view: View) -> str:
+def _last_named(task: Any, kind: str, view: View) -> str:
     """The word of a kind that was heard last; of several in one message the first; empty if there was none."""
-    by_word = {word.lower(): word for word in task.legal_words(kind)}
+    by_word: dict[str, str] = {word.lower(): word for word in task.legal_words(kind)}
     for event, _, text in reversed(view):
         named = [by_word[word] for word in words_in(text) if word in by_word] if event == HEARD else ()
         if named:
@@ -200,7 +192,7 @@ _BEGINNINGS = {
 """How an entry begins in a prompt."""
 
 
-def blind_policies(task: Service) -> Mapping[str, BlindPolicy]:
+def blind_policies(task: Any) -> Mapping[str, BlindPolicy]:
     """Honest players who do not read the goal, and take the first fact of each kind, or any."""
     return {
         "the first of each kind": partial(from_prompt, task, "first"),
@@ -208,7 +200,7 @@ def blind_policies(task: Service) -> Mapping[str, BlindPolicy]:
     }
 
 
-def from_prompt(task: Service, label: str | None, prompt: str, rng: Random, expert: str = "") -> str:
+def from_prompt(task: Any, label: str | None, prompt: str, rng: Random, expert: str = "") -> str:
     """The reply of an honest player of any role to its prompt.
 
     Args:
@@ -218,12 +210,12 @@ def from_prompt(task: Service, label: str | None, prompt: str, rng: Random, expe
     told = {line.partition(": ")[0]: line.partition(": ")[2].rstrip(".").split(", ") for line in prompt.splitlines()}
     view = entries(prompt)
     if "The user accepts" in told:
-        return task.write(honest_assistant(task, told["The user accepts"], view, expert))
+        return str(task.write(honest_assistant(task, told["The user accepts"], view, expert)))
     if "You mean" in told:
         pairs = (each.split(" ") for each in told["You mean"])
         labels = {kind: word if label is None else label or rng.choice(LABELS) for kind, word in pairs}
-        return task.write(honest_user(task, labels, view))
-    return task.write(honest_specialist(task, view))
+        return str(task.write(honest_user(task, labels, view)))
+    return str(task.write(honest_specialist(task, view)))
 
 
 def entries(prompt: str) -> list[Entry]:
