@@ -173,6 +173,18 @@ def test_each_arm_is_paid_on_its_own_step_and_an_unreadable_reply_is_its_authors
     assert play(unpaid, START, *replies)[0] == {}
 
 
+@pytest.mark.parametrize("arm", ["left", "right"])
+def test_an_arm_alone_plays_and_never_succeeds(arm: str) -> None:
+    team = ALONE(TASK, arm=arm)
+    moment, is_over, replies = team.start(START), False, []
+    while not is_over:
+        replies.append(team.oracle(moment))
+        moment, _, terminated, is_over = team.step(moment, replies[-1])
+        assert not terminated
+    assert replies[0] == ("pick 0" if arm == "left" else "pick 1")
+    assert (moment.task.ticks, TASK.solved(moment.task)) == (6, False)
+
+
 def test_to_and_fro_and_repeated_messages_earn_nothing() -> None:
     spare = TwoArms(columns=8, spare=20)
     message = "Left: pick 0. Right: pick 1."
@@ -281,7 +293,6 @@ def test_the_environment_conforms() -> None:
         {},
         {"workflow": "cut"},
         {"workflow": "full", "view": "both"},
-        {"workflow": "alone"},
         {"cubes": 3, "communication_reward": False},
     ],
     ids=str,

@@ -176,11 +176,12 @@ class TwoArms(OpenTask[TwoArmsState]):
 
     def parse(self, reply: str) -> Skills | Skill | Unreadable:
         """The skills of both arms in the last line, or the skill of one."""
-        found = match_last_line(_LINE, reply, "a skill, or 'Left:' and 'Right:' with a skill each")
-        if isinstance(found, Unreadable):
-            return found
-        one, left, right = (_skill(*found.groups()[at : at + 3]) for at in (0, 3, 6))
-        return one or (left or Skill(), right or Skill())
+        return _parsed(reply)
+
+    def proposed(self, message: str) -> Skills | None:
+        """The skills of both arms with which a message ends, if it does; other messages are not unreadable."""
+        move = _parsed(message)
+        return None if isinstance(move, Skill | Unreadable) else move
 
     def read(self, reply: str, *, of_both: bool) -> Skills | Skill | Unreadable:
         """The skills of both arms, or the skill of one, in the last line."""
@@ -319,6 +320,14 @@ class TwoArms(OpenTask[TwoArmsState]):
             shape, fill = ("square", CUBE) if held else ("disc", ARM)
             rows[0][column] = Tile(held or "LR"[arm], paper[column], "#ffffff", shape, fill)
         return rows
+
+
+def _parsed(reply: str) -> Skills | Skill | Unreadable:
+    found = match_last_line(_LINE, reply, "a skill, or 'Left:' and 'Right:' with a skill each")
+    if isinstance(found, Unreadable):
+        return found
+    one, left, right = (_skill(*found.groups()[at : at + 3]) for at in (0, 3, 6))
+    return one or (left or Skill(), right or Skill())
 
 
 def _skill(waits: str | None, kind: str | None, target: str | None) -> Skill | None:

@@ -62,8 +62,8 @@ def team_ticks(game: Game, *, delivers: bool = True) -> Questions:
     while game.turns_left and not task.is_over(game.state):
         before = game.state
         sent = game.send(PLANNER, (yield Ask(PLANNER, partial(_shown, game), partial(_best, game), told)))
-        proposed, draft = task.read(sent.text, of_both=True), 0.0
-        if pays_planner and not isinstance(proposed, Unreadable):
+        proposed, draft = task.proposed(sent.text), 0.0
+        if pays_planner and proposed is not None:
             draft = team_return(task, task.moved(before, proposed)) - team_return(task, before)
             game.pay(PLANNER, "draft", draft)
         message = sent.shown if delivers else ""
