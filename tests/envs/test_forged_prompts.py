@@ -251,6 +251,7 @@ ENVIRONMENTS: dict[str, tuple[Callable[[], TextEnv], ...]] = {
     ),
     "verilog.rules": (lambda: TextEnv(SingleDesigner(Circuits())),),
     "verilog.designers": (lambda: TextEnv(SingleDesigner(Circuits())),),
+    "service.talks": (made("service"),),
     "archives.silos": (lambda: TextEnv(LibrarianTeam(Aliases(size=8))),),
     "teams.tools": (lambda: TextEnv(ToolReasoner(Sums(), executor=echo)),),
 }
