@@ -152,7 +152,7 @@ def test_make_installs_under_the_constraints_only():
     ]
     held = ("constraints.txt", "$(VLLM)/torch.txt", "$(TRL_NEXT)/torch.txt", ".bench/named.txt")
     for other in others:
-        named = [f"-c {file}" for file in held] + ["--no-deps"]  # which brings no torch
+        named = [f"-c {file}" for file in held] + ["--no-deps", "-r examples/openenv.txt"]  # which bring no torch
         assert other.count("pip install") == sum(other.count(each) for each in named)
         rules = rules.replace(other, "")
     definition, *uses = re.findall(r"(?:\$\(PIP_INSTALL\)|pip install).*", rules)

@@ -75,7 +75,7 @@ class Training:
 
     Args:
         num_steps: Optimizer steps, `num_iterations` of them on each batch of `rows_per_step` questions.
-        imitate_tokens: Expert iteration instead, in ten rounds, until so many tokens are generated.
+        imitate_tokens: Expert iteration instead, in ten rounds, until this number of tokens is generated.
     """
 
     num_steps: int = 600

@@ -136,7 +136,7 @@ class CountTokens(TrainerCallback):
         self.budget = budget
         self.total = 0
         self.history: list[dict[str, float]] = []
-        self.evaluations: list[tuple[int, float]] = []  # after so many tokens, the success
+        self.evaluations: list[tuple[int, float]] = []  # tokens generated before, and success
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any], **kwargs: Any) -> None:
         if (success := logs.get(EVALUATED)) is not None:
