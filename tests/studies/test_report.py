@@ -400,7 +400,6 @@ def test_the_report_names_a_run_that_started_from_other_weights_under_the_same_n
 
 LINES = {
     "**access**: `archives`, to be read": ("reading", ("guesser", "full", "team", "untrained")),
-    "nothing has to be read": ("archives", ("guesser_one", "guesser", "full", "routed", "team", "untrained")),
     "**access**: `archives`, need not be read": (
         "archives",
         ("guesser_one", "guesser", "full", "routed", "team", "untrained"),
