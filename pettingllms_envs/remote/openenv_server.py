@@ -9,8 +9,7 @@ import uvicorn
 from openenv.core.env_server import Action, ConcurrencyConfig, Environment, Observation, State, create_fastapi_app
 from pydantic import Field
 
-from pettingllms_envs.observations import Image
-from pettingllms_envs.prompts import read_observation
+from pettingllms_envs.prompts import images_of, read_observation
 from pettingllms_envs.settings import to_json
 
 
@@ -45,19 +44,16 @@ class Turn(Observation):  # type: ignore[misc]
 
 def shown(observation: Any, agent: str) -> dict[str, Any]:
     """An observation as the fields of a `Turn`."""
-    prompt, images = read_observation(observation, agent=agent), list[dict[str, str]]()
+    prompt = read_observation(observation, agent=agent)
+    images = images_of(prompt.messages)
 
-    def part(each: Any) -> Any:
-        if not isinstance(each, Image):
-            return each
-        images.append({"url": each.url, "alt": each.alt})
-        return {"image": len(images) - 1}
+    def plain(content: Any) -> Any:
+        parts = content if isinstance(content, list) else []
+        return [part if isinstance(part, str) else {"image": images.index(part)} for part in parts] or content
 
-    messages = [
-        message if isinstance(message["content"], str) else {**message, "content": [*map(part, message["content"])]}
-        for message in prompt.messages
-    ]
-    return {"messages": messages, "images": images, "tools": [dict(tool) for tool in prompt.tools]}
+    messages = [{**each, "content": plain(each["content"])} for each in prompt.messages]
+    files = [{"url": image.url, "alt": image.alt} for image in images]
+    return {"messages": messages, "images": files, "tools": [dict(tool) for tool in prompt.tools]}
 
 
 def team_of(make: Callable[[], Any]) -> type[Environment[Reply, Turn, State]]:
@@ -125,9 +121,7 @@ def app_of(make: Callable[[], Any], *, sessions: int) -> Any:
         if size.isdigit() and int(size) <= MOST_BYTES:
             await app(scope, receive, send)
         else:
-            words = (
-                f"the body has {size.decode('latin-1')} bytes; expected its length, at most {MOST_BYTES:,}.".encode()
-            )
+            words = b"the body has %s bytes; expected its length, at most %d." % (size, MOST_BYTES)
             await send({"type": "http.response.start", "status": 413, "headers": [(b"connection", b"close")]})
             await send({"type": "http.response.body", "body": words})
 
