@@ -65,6 +65,7 @@ def team_of(make: Callable[[], Any]) -> type[Environment[Reply, Turn, State]]:
         def __init__(self) -> None:
             super().__init__()
             self.env = make()
+            self.about = to_json({name: self.env.metadata[name] for name in ABOUT if name in self.env.metadata})
 
         def reset(self, seed: int | None = None, episode_id: str | None = None, **options: Any) -> Turn:
             env, known = self.env, self.env.metadata.get("reset_options")
@@ -72,8 +73,7 @@ def team_of(make: Callable[[], Any]) -> type[Environment[Reply, Turn, State]]:
                 raise ValueError(f"unknown options {unknown!r:.200}; expected some of: {', '.join(known) or 'none'}.")
             env.reset(seed=seed, options=options or None)
             others = {agent: shown(env.observe(agent), agent) for agent in env.agents if agent != env.agent_selection}
-            about = {name: env.metadata[name] for name in ABOUT if name in env.metadata}
-            return self.turn(others=others, possible_agents=list(env.possible_agents), about=to_json(about))
+            return self.turn(others=others, possible_agents=list(env.possible_agents), about=self.about)
 
         def step(self, action: Reply, timeout_s: float | None = None, **_: Any) -> Turn:
             env = self.env
@@ -130,6 +130,6 @@ def app_of(make: Callable[[], Any], *, sessions: int) -> Any:
 
 def serve(make: Callable[[], Any], *, host: str, port: int, sessions: int) -> None:
     """Serve it until Ctrl-C."""
+    how: Any = {"log_level": "warning", "ws": "websockets-sansio", "ws_max_size": MOST_BYTES}
     most = 4 * sessions + 64  # connections
-    app = app_of(make, sessions=sessions)
-    uvicorn.run(app, host=host, port=port, log_level="warning", ws_max_size=MOST_BYTES, limit_concurrency=most)
+    uvicorn.run(app_of(make, sessions=sessions), host=host, port=port, limit_concurrency=most, **how)

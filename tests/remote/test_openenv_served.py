@@ -45,7 +45,9 @@ def served(name: str, sessions: int = 8, **settings: Any) -> Iterator[str]:
         port = free.getsockname()[1]
     app = app_of(partial(pettingllms_envs.make, name, **settings), sessions=sessions)
     server = uvicorn.Server(
-        uvicorn.Config(app, host="127.0.0.1", port=port, log_level="error", ws_max_size=MOST_BYTES)
+        uvicorn.Config(
+            app, host="127.0.0.1", port=port, log_level="error", ws="websockets-sansio", ws_max_size=MOST_BYTES
+        )
     )
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
