@@ -111,10 +111,11 @@ ALLOWED_IMPORTS = {
         "pettingllms_envs.bounds",
         "pettingllms_envs.instances",
     }
-    | {"pettingllms_envs.observations", "pettingllms_envs.caching"}
+    | {"pettingllms_envs.observations", "pettingllms_envs.caching", "pettingllms_envs.installing"}
     | {"pettingllms_envs.replies", "pettingllms_envs.tasks", "pettingllms_envs.teams", "pettingllms_envs.tools"}
     | {"pettingllms_envs.retrieval", "pettingllms_envs.views", "pettingllms_envs.state_digest"}
     | {"pettingllms_envs.environments"}  # its own folder, and no other: see below
+    | {"mujoco", "pettingllms_envs.failures", "pettingllms_envs.installing"}  # an extra, imported for a simulation
     | JUDGING,
     "observations.py": set(),
     # A server's tool calls are written as replies that environments parse.
@@ -162,6 +163,10 @@ ALLOWED_IMPORTS = {
         "pettingllms_envs.page",
         "pettingllms_envs.tools",
         "pettingllms_envs.teams",  # how a designer's reply is read
+        "PIL",
+        "pettingllms_envs.printable",
+        "pettingllms_envs.rendering",
+        "pettingllms_envs.replies",
     },
     # Plain rows in, findings out: the trainer runs these checks, too. Parquet's library is an extra.
     "audit/*.py": {"pyarrow", "pettingllms_envs.audit", "pettingllms_envs.installing"}
@@ -186,13 +191,13 @@ ALLOWED_IMPORTS = {
         "pettingllms_envs.sandbox",
     },
     # Runs in the sandbox's processes, where this package cannot be imported.
-    "graders/inside/*.py": {"latex2sympy2_extended", "math_verify", "sympy"},
+    "graders/inside/*.py": {"latex2sympy2_extended", "math_verify", "pyosys", "sympy"},
     # What is in sandbox/inside runs where this package cannot be imported: see tests/sandbox/test_sandbox.py.
     "sandbox/*.py": {
         CORE,
         QUOTING,
         "pettingllms_envs.sandbox",
-        *(f"{INSIDE}.{name}" for name in ("command", "confine", "job", "kernel", "scratch")),
+        *(f"{INSIDE}.{name}" for name in ("confine", "job", "kernel")),
     }
     | {INSIDE, f"{INSIDE}.server", f"{INSIDE}.wire", "pettingllms_envs.failures", "pettingllms_envs.installing"},
 }

@@ -22,7 +22,7 @@ from pettingllms_envs.evaluation import data_label, metrics
 from pettingllms_envs.evaluation.agent_pools import WITHOUT_MODEL, check_bots, open_all
 from pettingllms_envs.evaluation.runner import Folder, Plan, RunResult, instances_digest, run
 from pettingllms_envs.published import published, published_files
-from pettingllms_envs.settings import STRICT_FORMAT, check_survives, to_json
+from pettingllms_envs.settings import SIMULATOR_BUILD, STRICT_FORMAT, check_survives, to_json
 from pettingllms_envs.suggestions import did_you_mean
 
 
@@ -73,7 +73,9 @@ class Bench:
             check_survives(options)
         return {
             "env": self.env,
-            "settings": to_json({**self.settings, **{name: made[name] for name in (STRICT_FORMAT,) if name in made}}),
+            "settings": to_json(
+                {**self.settings, **{name: made[name] for name in (STRICT_FORMAT, SIMULATOR_BUILD) if name in made}}
+            ),
             "env_config": words_of(env),
             "roles": roles_of(env),
             "instances": {
