@@ -84,6 +84,15 @@ class HasBotRoles(Protocol):
 
 
 @runtime_checkable
+class HasSimulator(Protocol):
+    """An optional feature of a task: a simulator, whose version decides what a move leads to."""
+
+    @property
+    def simulator_build(self) -> str:
+        """The version, a setting of the task, which records have although nobody gives it; empty for none."""
+
+
+@runtime_checkable
 class HasAttacks(Protocol):
     """An optional feature of a workflow: hostile players of its own, none of whom may gain."""
 

@@ -3,7 +3,8 @@
     python benchmarks/studies/service_base.py
 
 writes `benchmarks/studies/bases/service`. As the base of archives it has imitated right replies and equally many
-careless ones, which have any values of the prompt and any outcome. It has seen an honest user and the forthcoming script.
+careless ones, which have any values of the prompt and any outcome. It has seen an honest user and the
+forthcoming script.
 """
 
 from __future__ import annotations

@@ -27,11 +27,16 @@ SEED = 0
 GUIDES = {
     "apps": "coding.md",
     "archives": "cooperation.md",
+    "benches": "discovery.md",
+    "blocksworld": "puzzles.md",
+    "causal_graphs": "discovery.md",
     "code_contests": "coding.md",
     "conversation": "training.md",
+    "eight_queens": "puzzles.md",
     "hanabi": "hanabi.md",
     "hidden_bench": "search.md",
     "kuhn_poker": "competition.md",
+    "laws": "discovery.md",
     "live_code_bench": "coding.md",
     "aime": "mathematics.md",
     "math": "mathematics.md",
@@ -41,6 +46,8 @@ GUIDES = {
     "service": "service.md",
     "silos": "silos.md",
     "sql": "sql.md",
+    "two_arms": "two_arms.md",
+    "verilog": "verilog.md",
 }
 """Pages written by hand that say more, by the environment's name."""
 

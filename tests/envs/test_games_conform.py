@@ -35,7 +35,7 @@ def settings(workflow: str) -> dict[str, Any]:
     return {"workflow": workflow, **({"executor": printed} if workflow == "tool_plan" else {})}
 
 
-GAMES_ON_BOARDS = ("plan_path", "sokoban", "sudoku")
+GAMES_ON_BOARDS = ("plan_path", "sokoban", "sudoku", "blocksworld", "eight_queens")
 WORKFLOWS = tuple(workflow.name for workflow in GAMES)
 
 

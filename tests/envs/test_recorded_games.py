@@ -28,7 +28,9 @@ FORMS = ("team", "cut", "alone", "full")
 DEFAULT = "default"
 """Instead of a workflow: the environment is made without any setting."""
 RECORDINGS = (
-    *itertools.product(GAMES, WORKFLOWS),
+    *itertools.product((*GAMES, "blocksworld_v0", "eight_queens_v0"), WORKFLOWS),
+    *itertools.product(("laws_v0", "causal_graphs_v0"), ("lab", "single")),
+    *itertools.product(("benches_v0",), ("team", "alone", "full")),
     *itertools.product(GAMES, ("describer_solver",)),
     ("kuhn_poker_v0", "match"),
     *itertools.product(("hanabi_v0",), ("team", "ad_hoc")),
@@ -39,8 +41,10 @@ RECORDINGS = (
     ("search_v0", "single"),
     *itertools.product(("hidden_bench_v0",), ("team", "cut", "full")),
     ("silos_v0", "team"),
+    ("two_arms_v0", "team"),
     *itertools.product(("service_v0",), ("team", "scripted", "specialist", "single", "cut", "alone")),
     *itertools.product(("sql_v0",), ("explorer_writer", "linker_writer", "writer_checker", "single")),
+    *itertools.product(("verilog_v0",), ("designer_tester", "architect_implementer", "single")),
 )
 
 

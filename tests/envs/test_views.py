@@ -25,7 +25,7 @@ from pettingllms_envs.testing import check, conforms
 from pettingllms_envs.views import SIDE
 
 
-BOARDS = ("plan_path", "sokoban", "sudoku")
+BOARDS = ("plan_path", "sokoban", "sudoku", "blocksworld", "eight_queens")
 BOARD = "@ . .\n. # .\n. . G"
 every_board = pytest.mark.parametrize("name", BOARDS)
 

@@ -45,14 +45,21 @@ GRID = [file for file in FILES if re.fullmatch(r"(plan_path|sokoban|sudoku)_L[0-
 LAYOUTS = {"L0": {"base"}, "L1": {"base"}, "L2": {"drafter", "planner"}, "L3": {"drafter", "planner"}}
 
 
-OTHERS = {
+OURS = {
+    "laws": (["scientist_0"], ["experimenter_0", "theorist_0"]),
+    "causal_graphs": (["scientist_0"], ["experimenter_0", "theorist_0"]),
+    "benches": (["experimenter_0"], ["experimenter_0", "experimenter_1", "theorist_0"]),
+    "blocksworld": (["planner_0"], ["drafter_0", "planner_0"]),
+    "eight_queens": (["planner_0"], ["drafter_0", "planner_0"]),
     "service": (["assistant_0"], ["user_0", "assistant_0"]),
     "sql": (["writer_0"], ["linker_0", "writer_0"]),
     "silos": (["analyst_0"], ["analyst_0", "analyst_1", "answerer_0"]),
+    "two_arms": (["planner_0"], ["planner_0", "left_0", "right_0"]),
+    "verilog": (["designer_0"], ["designer_0", "tester_0"]),
 }
 
 
-@pytest.mark.parametrize("task", OTHERS)
+@pytest.mark.parametrize("task", OURS)
 @pytest.mark.parametrize(
     ("level", "size"),
     [
@@ -64,11 +71,11 @@ OTHERS = {
         ),
     ],
 )
-def test_a_configuration_of_queries_and_service_has_its_team_in_the_papers_settings(
+def test_a_configuration_that_is_ours_has_its_team_in_the_papers_settings(
     task: str, level: str, size: str, model_path: str, tmp_path: Path
 ) -> None:
     trainer = make_trainer(*parsed(CONFIGS / f"{task}_{level}_{size}.yaml", model_path, tmp_path))
-    agents = OTHERS[task][level != "L0"]
+    agents = OURS[task][level != "L0"]
     assert list(trainer.routing.of_agent) == agents
     roles = {agent.rpartition("_")[0] for agent in agents}
     assert {policy.name for policy in trainer.routing.policies} == ({"base"} if level in ("L0", "L1") else roles)

@@ -151,10 +151,13 @@ QUIET = ("--eval_strategy", "no", "--save_strategy", "no", "--log_completions", 
 TRAINED = [*(file for file in FILES if re.search(r"_L\d_(1\.7B|8B)$", file.stem) and "mixed" not in file.stem), DEBATE]
 
 
+OTHERS = r"\w+_tool_|archives|note_taking|two_arms|designed_code|laws|causal_graphs|benches|blocksworld|eight_queens"
+
+
 def is_quick(file: Path) -> bool:
     """Whether the file is the one of its environments that trains by default: of each role's own adapter."""
     of_size = "8B" if file.stem.startswith("code_L") and file.stem.endswith("8B") else "1.7B"
-    is_of_the_paper = not re.match(r"\w+_tool_|archives|note_taking|designed_code", file.stem)
+    is_of_the_paper = not re.match(OTHERS, file.stem)
     return file in (DEBATE, CODE_MATH) or (file.stem.endswith(f"_L2_{of_size}") and is_of_the_paper)
 
 
@@ -165,7 +168,7 @@ def is_quick(file: Path) -> bool:
 def test_a_step_of_a_configuration_is_taken_with_a_tiny_model(file: Path, roomy_path: str, tmp_path: Path) -> None:
     # An instance of each environment, and turns for all members of a team.
     more = ("--generation_batch_size", "8", "--per_device_train_batch_size", "8") if file == CODE_MATH else ()
-    turns = ("--max_turns", "4") if file.stem.startswith(("archives", "service", "silos")) else ()
+    turns = ("--max_turns", "4") if file.stem.startswith(("archives", "benches", "service", "silos")) else ()
     trainer = make_trainer(*parsed(file, roomy_path, tmp_path, *SMALL, *SHORT, *QUIET, *more, *turns))
     trainer.train()
     assert trainer.state.global_step == 1
