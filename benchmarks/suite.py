@@ -86,12 +86,6 @@ SUITES = (
         repeats=3,
     ),
     Suite(
-        name="commands",
-        what="a native command in the sandbox beside a plain fork and exec of it",
-        command=("bench_commands.py",),
-        minutes=0.5,
-    ),
-    Suite(
         name="math",
         what="verdicts on answers beside TRL's accuracy_reward",
         command=("bench_math.py", "--groups", "40", "--pairs", "5000"),

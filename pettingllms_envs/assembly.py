@@ -24,9 +24,9 @@ from pettingzoo.utils.conversions import turn_based_aec_to_parallel_wrapper
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.core import TOOL_CALLS, Task, Tool, Workflow, check_choice
 from pettingllms_envs.doors import VERSIONED
-from pettingllms_envs.features import HasLeastAlpha
+from pettingllms_envs.features import HasLeastAlpha, HasSimulator
 from pettingllms_envs.replies.reading import with_reading
-from pettingllms_envs.settings import check_survives, in_files, restored
+from pettingllms_envs.settings import SIMULATOR_BUILD, check_survives, in_files, restored
 from pettingllms_envs.teams import Later
 from pettingllms_envs.views import VIEWS
 
@@ -164,7 +164,7 @@ def assemble(
         own |= {"alpha": made.alpha, **({} if view == VIEWS[0] else {"view": view})}
         if role_tools:
             made.metadata["tools"] = joined.described()  # type: ignore[attr-defined]
-        made.metadata["settings"] = {**own, **written}
+        made.metadata["settings"] = {**own, **written, **_build_of(joined.task)}
         made.metadata["defaults"] = {**of_all, **_defaults(task), **_defaults(kinds[1])}
         made.metadata["workflows"] = tuple(by_name)
         if forms is not None:
@@ -253,6 +253,12 @@ def _join(
         own["num_turns"] = DEFAULT_NUM_TURNS if num_turns is None else num_turns
     joined: Workflow[Any] = kind(task=with_reading(task(**settings), strict=strict), **own)
     return joined
+
+
+def _build_of(task: Task[Any, Any]) -> dict[str, Any]:
+    """The version of the task's simulator, a setting that records need although nobody gives it."""
+    build = task.simulator_build if isinstance(task, HasSimulator) else ""
+    return {SIMULATOR_BUILD: build} if build else {}
 
 
 def _class_of(workflow: type[Any] | Later) -> type[Any]:

@@ -33,6 +33,14 @@ class Board(Protocol):
 
 
 @runtime_checkable
+class Sheet(Protocol):
+    """An optional feature of a task: its tables as a text, which a page shows beside the conversation."""
+
+    def sheet(self, state: Any) -> str:
+        """The state in lines of equal columns."""
+
+
+@runtime_checkable
 class HasLegend(Protocol):
     """An optional feature of a task with a board: what the rules' symbols look like in its picture."""
 

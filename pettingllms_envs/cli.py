@@ -60,6 +60,7 @@ COMMANDS = {
     "push": "upload a run to the Hub as a data set; it asks first",
     "completion": "print what completes commands in bash, zsh or fish",
     "sandbox": "show how programs are isolated on this machine, and test it",
+    "serve": "serve a team to clients of OpenEnv",
 }
 
 FILES = {"list": "listing", "runs": "index"}

@@ -5,7 +5,7 @@ A class has a feature if it has its members; none of these classes is inherited 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 
@@ -81,6 +81,24 @@ class HasBotRoles(Protocol):
     @property
     def bot_roles(self) -> Sequence[str]:
         """The roles that they play."""
+
+
+@runtime_checkable
+class HasSimulator(Protocol):
+    """An optional feature of a task: a simulator, whose version decides what a move leads to."""
+
+    @property
+    def simulator_build(self) -> str:
+        """The version, a setting of the task, which records have although nobody gives it; empty for none."""
+
+
+@runtime_checkable
+class HasAttacks(Protocol):
+    """An optional feature of a workflow: hostile players of its own, none of whom may gain."""
+
+    @property
+    def attacks(self) -> Mapping[str, Mapping[str, Callable[[Any, Any], str]]]:
+        """By role and name: the reply of the acting agent, given the workflow and its state."""
 
 
 @runtime_checkable

@@ -7,8 +7,8 @@ A plug-in declares an entry point of the group `pettingllms.envs` in its pyproje
 
 Its module has a function `env` (see `pettingllms_envs.assembly`) that makes an environment of that name; it is
 imported when the environment is made. Only installed modules are ever imported: a name is looked up here, and never
-interpreted as a module. The exception says so itself: `"FILE.py:NAME"` is an environment or a program of that file
-(`pettingllms_envs.programs`), which is imported. No command imports a file that a record alone names.
+interpreted as a module. The exceptions say so themselves: `"FILE.py:NAME"` is an environment or a program of that file
+(`pettingllms_envs.programs`), which is imported, `"openenv:URL"` a server's. No command uses what only a record names.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 GROUP = "pettingllms.envs"
 BUILT_IN = "pettingllms"
-PROGRAM = "program:"
+PROGRAM, OPENENV = "program:", "openenv:"
 _FILE, _VERSION = re.compile(r"\.py:\w*$"), re.compile(r"-v(\d+)$")
 
 
@@ -55,7 +55,7 @@ class Entry(NamedTuple):
     @property
     def full_name(self) -> str:
         """The name with the version, such as `"sokoban_v0"`; what a file has is without."""
-        return self.name if self.name.startswith(PROGRAM) else f"{self.name}_v{self.version}"
+        return self.name if self.name.startswith((PROGRAM, OPENENV)) else f"{self.name}_v{self.version}"
 
 
 def entries() -> tuple[Entry, ...]:
@@ -69,9 +69,9 @@ def list_environments() -> tuple[str, ...]:
     return tuple(sorted({entry.name for entry in entries()}))
 
 
-def is_in_file(name: str) -> bool:
-    """Whether a name is that of an environment of a file, `"FILE.py:NAME"` or `"program:FILE.py:NAME"`."""
-    return name.startswith(PROGRAM) or _FILE.search(name) is not None
+def is_elsewhere(name: str) -> bool:
+    """Whether a name is of a file, `"FILE.py:NAME"` or `"program:FILE.py:NAME"`, or of a server, `"openenv:URL"`."""
+    return name.startswith((PROGRAM, OPENENV)) or _FILE.search(name) is not None
 
 
 def find(name: str) -> Entry:
@@ -80,7 +80,9 @@ def find(name: str) -> Entry:
     PettingZoo's spelling, `"pettingllms/sokoban-v0"`, names the same environment. `"FILE.py:NAME"` is found as
     `"program:FILE.py:NAME"`, and the file is read when the environment is made.
     """
-    if is_in_file(str(name)):
+    if str(name).startswith(OPENENV):
+        return Entry(name, 0, f"{__package__}.remote.openenv_env", name)
+    if is_elsewhere(str(name)):
         path = name.removeprefix(PROGRAM)
         return Entry(PROGRAM + path, 0, f"{__package__}.programs", path.rpartition(":")[0])
     known = entries()
@@ -106,7 +108,7 @@ def make(name: str, **kwargs: Any) -> TextEnv:
 
     Args:
         name: One of `list_environments()`, such as `"sokoban"`, for the newest version, or with it: `"sokoban_v0"`; or
-            as PettingZoo's registry has it, `"pettingllms/sokoban-v0"`. Or one of a file, `"team.py:team"`.
+            as PettingZoo's registry has it, `"pettingllms/sokoban-v0"`. Or one as `is_elsewhere` has it.
         **kwargs: Settings: those of `pettingllms_envs.assembly.assemble` and of the task's class.
 
     Raises:
@@ -116,7 +118,7 @@ def make(name: str, **kwargs: Any) -> TextEnv:
     """
     entry = find(name)
     module = importlib.import_module(entry.module)
-    if is_in_file(name):
+    if is_elsewhere(name):
         return module.load(entry.name)(**kwargs)  # type: ignore[no-any-return]
     made: TextEnv = module.env(**kwargs)
     _check_name(made, entry)
@@ -134,7 +136,7 @@ def recorded_settings(
         strict: What holds where the settings do not say it.
         trusted: Whether a file may be run; else the settings of its environment stay as they are.
     """
-    if STRICT_FORMAT not in settings and (trusted or not is_in_file(name)):
+    if STRICT_FORMAT not in settings and (trusted or not is_elsewhere(name)):
         with suppress(ValueError, TypeError, ImportError, OSError):  # raised again where the environment is made
             if STRICT_FORMAT in make(name, **settings).metadata.get("defaults", ()):
                 return {**settings, STRICT_FORMAT: strict}

@@ -64,7 +64,7 @@ def draw_text(text: str, *, size: int = 18, paper: str = PAPER, ink: str = INK) 
     """
     check_whole("size", size, LEAST_CELL)
     lines = [part for line in text.expandtabs().splitlines() for part in _wrapped(line)] or [""]
-    font, advance, height = _font(size), 0.64 * size, 1.35 * size
+    font, advance, height = font_of(size), 0.64 * size, 1.35 * size
     width = max(map(len, lines))
     image = Image.new("RGB", (round(advance * width) + 2 * size, round(height * len(lines)) + 2 * size), paper)
     pen = ImageDraw.Draw(image)
@@ -171,7 +171,7 @@ def _drawn(tile: Tile, cell: int) -> Image.Image:
         pen.line([(0, cell - 1), (cell - 1, cell - 1), (cell - 1, 0)], fill=seam)
     if tile.text.strip():
         one, plain = len(tile.text) == 1, tile.shape == "none"
-        font = _font(round(cell * (0.62 if one and plain else 0.5 if one else 0.44)))
+        font = font_of(round(cell * (0.62 if one and plain else 0.5 if one else 0.44)))
         ImageDraw.Draw(image).text((cell / 2, cell / 2), tile.text, fill=tile.ink, font=font, anchor="mm")
     return image
 
@@ -200,7 +200,7 @@ def _in_terminal(tile: Tile) -> tuple[str, str]:
 
 
 @lru_cache(maxsize=64)
-def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+def font_of(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
     """Pillow's own font, which needs no file on this machine."""
     return ImageFont.load_default(max(size, 1))
 

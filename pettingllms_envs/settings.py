@@ -19,6 +19,9 @@ from typing import Any
 STRICT_FORMAT = "strict_format"
 """The setting of how replies are read, see `pettingllms_envs.assembly`."""
 
+SIMULATOR_BUILD = "simulator_build"
+"""The setting of a task with a simulator: the version that an episode was played with, and is replayed with."""
+
 _AS_TUPLE = (tuple, collections.abc.Sequence)
 
 

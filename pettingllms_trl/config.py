@@ -87,6 +87,10 @@ class MultiAgentGRPOConfig(GRPOConfig):
             Seconds that one call of an environment may take, on threads (`num_threads`); then it has failed, and its
             instance is restarted, and dropped after the third failure. Its thread cannot be ended: it is abandoned
             and counted, and training stops when more than 32 have not come back. Reward functions have no limit.
+        env_workers (`str` or `dict[str, Any]`, *optional*):
+            `"ray"`, or the address of a Ray cluster: its actors hold the environments, and each of the `num_threads`
+            waits for one. A dict may have the `address`, how many `actors` there are (the cluster's CPUs), a
+            `runtime_env`, and Ray's options of an actor. Needs the extra `ray`; see docs/gpus.md.
         crash_reward (`float`, *optional*):
             What an agent gets for a reply that crashes its environment twice, in a state in which another reply does
             not: a number below any return, or crashing pays. The reply's branch ends there. `None`: a crash is the
@@ -235,6 +239,7 @@ class MultiAgentGRPOConfig(GRPOConfig):
         "role_sampling",
         "role_sampling_eval",
         "vllm_server_urls",
+        "env_workers",
     ]
 
     sampling: Literal["tree", "parallel"] = None  # type: ignore[assignment]  # until the trainer that is given it chooses
@@ -256,6 +261,7 @@ class MultiAgentGRPOConfig(GRPOConfig):
     keep_fraction: float | None = None
     alternate_every: int | None = None
     env_timeout: float | None = None
+    env_workers: dict[str, Any] | str | None = None
     crash_reward: float | None = None
     history: dict[str, str] | str | None = "none"
     image_gain_steps: int = 0

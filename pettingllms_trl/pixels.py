@@ -24,7 +24,7 @@ from pettingllms_trl.records import Message
 
 
 MOST_BYTES = 512 * 2**20
-OF_PICTURES = ("pixel_values", "image_grid_thw", "image_sizes")
+PICTURE_INPUTS = ("pixel_values", "image_grid_thw", "image_sizes")
 """Inputs that can be split by pictures and joined: patches with their grids (Qwen), or a row for each picture."""
 OF_IDS = ("mm_token_type_ids", "token_type_ids")
 BLANK = Picture.new("RGB", (1, 1))
@@ -208,7 +208,7 @@ class ImageInputs:
         made = {**self._part(images=[picture], return_tensors="pt", **options)}
         inputs = {name: tensor for name, tensor in made.items() if name not in self._processor.unused_input_names}
         has_rows = "image_grid_thw" in made or len(made["pixel_values"]) == 1
-        if not has_rows or not inputs.keys() <= set(OF_PICTURES):
+        if not has_rows or not inputs.keys() <= set(PICTURE_INPUTS):
             shapes = {name: tuple(tensor.shape) for name, tensor in inputs.items()}
             raise ValueError(
                 f"{type(self._processor).__name__} makes {shapes} of a picture; expected patches with their "

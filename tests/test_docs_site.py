@@ -139,7 +139,19 @@ def test_a_label_begins_a_paragraph_and_less_than_is_no_tag() -> None:
 PAPER = re.findall(r"^\| ([^|]+) \| ([^|]+) \| `(\w+)` \| `([^`|]+)` \|", PAGES["docs/paper.md"], re.M)
 
 
-OTHERS = ("designed", "silos", "sql", "laws", "causal_graphs", "benches", "blocksworld", "eight_queens")
+OTHERS = (
+    "designed",
+    "service",
+    "silos",
+    "sql",
+    "verilog",
+    "two_arms",
+    "laws",
+    "causal_graphs",
+    "benches",
+    "blocksworld",
+    "eight_queens",
+)
 """What has configurations that are not the paper's."""
 
 

@@ -111,10 +111,11 @@ ALLOWED_IMPORTS = {
         "pettingllms_envs.bounds",
         "pettingllms_envs.instances",
     }
-    | {"pettingllms_envs.observations", "pettingllms_envs.caching"}
+    | {"pettingllms_envs.observations", "pettingllms_envs.caching", "pettingllms_envs.installing"}
     | {"pettingllms_envs.replies", "pettingllms_envs.tasks", "pettingllms_envs.teams", "pettingllms_envs.tools"}
     | {"pettingllms_envs.retrieval", "pettingllms_envs.views", "pettingllms_envs.state_digest"}
     | {"pettingllms_envs.environments"}  # its own folder, and no other: see below
+    | {"mujoco", "pettingllms_envs.failures", "pettingllms_envs.installing"}  # an extra, imported for a simulation
     | JUDGING,
     "observations.py": set(),
     # A server's tool calls are written as replies that environments parse.
@@ -141,7 +142,15 @@ ALLOWED_IMPORTS = {
         "pettingllms_envs.settings",
         "pettingllms_envs.suggestions",
     }
-    | {"pettingllms_envs.replies", "pettingllms_envs.agent_names", "pettingllms_envs.printable"},
+    | {"pettingllms_envs.replies", "pettingllms_envs.agent_names", "pettingllms_envs.printable"}
+    | {"pettingllms_envs.remote"},  # imported when a run has its environments elsewhere
+    # Ray and websockets are extras, imported when they are needed.
+    # OpenEnv's package serves, and its environments are played without it.
+    "remote/*.py": {"pettingzoo", "ray", "pettingllms_envs.branching", "pettingllms_envs.failures", CORE, QUOTING}
+    | {"httpx2", "openenv", "pydantic", "uvicorn", "websockets", "pettingllms_envs.observations", PROMPTS}
+    | {"pettingllms_envs.installing", "pettingllms_envs.remote", "pettingllms_envs.replies"}
+    | {"pettingllms_envs.settings", "pettingllms_envs.spaces", "pettingllms_envs.tools.calls"}
+    | {"pettingllms_envs.registry"},
     "reports/*.py": {"pettingllms_envs.reports"},
     "page/*.py": {
         CORE,
@@ -154,6 +163,10 @@ ALLOWED_IMPORTS = {
         "pettingllms_envs.page",
         "pettingllms_envs.tools",
         "pettingllms_envs.teams",  # how a designer's reply is read
+        "PIL",
+        "pettingllms_envs.printable",
+        "pettingllms_envs.rendering",
+        "pettingllms_envs.replies",
     },
     # Plain rows in, findings out: the trainer runs these checks, too. Parquet's library is an extra.
     "audit/*.py": {"pyarrow", "pettingllms_envs.audit", "pettingllms_envs.installing"}
@@ -178,13 +191,13 @@ ALLOWED_IMPORTS = {
         "pettingllms_envs.sandbox",
     },
     # Runs in the sandbox's processes, where this package cannot be imported.
-    "graders/inside/*.py": {"latex2sympy2_extended", "math_verify", "sympy"},
+    "graders/inside/*.py": {"latex2sympy2_extended", "math_verify", "pyosys", "sympy"},
     # What is in sandbox/inside runs where this package cannot be imported: see tests/sandbox/test_sandbox.py.
     "sandbox/*.py": {
         CORE,
         QUOTING,
         "pettingllms_envs.sandbox",
-        *(f"{INSIDE}.{name}" for name in ("command", "confine", "job", "kernel", "scratch")),
+        *(f"{INSIDE}.{name}" for name in ("confine", "job", "kernel")),
     }
     | {INSIDE, f"{INSIDE}.server", f"{INSIDE}.wire", "pettingllms_envs.failures", "pettingllms_envs.installing"},
 }
@@ -380,8 +393,8 @@ def test_the_environments_import_no_model_library_and_not_the_trainer() -> None:
 # terminal shows. The package itself registers environments.
 SHARED = (
     *("agents", "episodes", "observations", "audit", "branching", "copying", "failures", "tools"),
-    *("agent_names", "features", "installing", "pictures", "printable", "programs", "prompts", "replies", "settings"),
-    "suggestions",
+    *("agent_names", "features", "installing", "pictures", "printable", "programs", "prompts", "remote", "replies"),
+    *("settings", "suggestions"),
 )
 
 

@@ -77,9 +77,14 @@ def test_each_extra_brings_what_its_name_says():
     assert {"gguf"} == {requirement.name for requirement in requirements("gguf")}
     assert included_extras("gguf") == {"trl"}
     assert {"mcp"} == {requirement.name for requirement in requirements("mcp")}
+    assert {"websockets"} == {requirement.name for requirement in requirements("openenv")}
+    assert {"ray"} == {requirement.name for requirement in requirements("ray")}
     assert {"tensorboard", "trackio", "wandb"} == {requirement.name for requirement in requirements("trackers")}
+    assert {"mujoco-core"} == {requirement.name for requirement in requirements("robots")}
     assert {"bm25s", "sentence-transformers"} == {requirement.name for requirement in requirements("search")}
-    assert included_extras("dev") == {"data", "gguf", "mcp", "search", "suites", "trl"}
+    assert {"pyosys"} == {requirement.name for requirement in requirements("verilog")}
+    of_dev = "data gguf mcp openenv ray robots search suites trl verilog"
+    assert included_extras("dev") == {*of_dev.split()}
 
 
 def test_trl_is_held_to_the_minor_version_whose_private_methods_we_override():
@@ -89,7 +94,7 @@ def test_trl_is_held_to_the_minor_version_whose_private_methods_we_override():
     assert not trl.specifier.contains("1.17.0")
 
 
-@pytest.mark.parametrize("extra", ["", "data", "gguf", "search", "trl", "docs", "dev"])
+@pytest.mark.parametrize("extra", ["", "data", "gguf", "openenv", "ray", "search", "trl", "docs", "dev"])
 def test_constraints_pin_every_named_requirement_within_its_range(extra):
     pinned = pins()
     wrong = [

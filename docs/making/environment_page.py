@@ -43,8 +43,11 @@ GUIDES = {
     "note_taking": "cooperation.md",
     "olympiad_bench": "mathematics.md",
     "search": "search.md",
+    "service": "service.md",
     "silos": "silos.md",
     "sql": "sql.md",
+    "two_arms": "two_arms.md",
+    "verilog": "verilog.md",
 }
 """Pages written by hand that say more, by the environment's name."""
 

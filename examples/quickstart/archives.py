@@ -25,7 +25,7 @@ from typing import Any
 from datasets import Dataset
 from peft import LoraConfig
 from report import draw_bars, interval_table, share
-from training import REINFORCEMENT, CountTokens, Progress, keep, load, memory, say
+from training import REINFORCEMENT, STEADY, VALIDATION, CountTokens, Progress, keep, load, memory, say
 from transformers import AutoTokenizer, ProgressCallback
 
 from pettingllms_envs import archives_v0
@@ -60,21 +60,30 @@ class Form:
 
 TEAM = Form(title="team", workflow="team", agents=("librarian_0", "librarian_1", "answerer"))
 CUT = Form(title="team, messages cut", workflow="cut", agents=TEAM.agents)
-ALONE = {
-    "routed": Form(title="one agent, told which archive is next", workflow="routed", agents=("librarian",)),
-    "full": Form(title="one agent shown everything", workflow="full", agents=("librarian",)),
-}
-"""One agent that may read both archives, by the name in `references.json`."""
+ALONE = (
+    Form(title="one agent, told which archive is next", workflow="routed", agents=("librarian",)),
+    Form(title="one agent shown everything", workflow="full", agents=("librarian",)),
+)
+"""One agent that may read both archives."""
+EXPERT_ITERATION = "team, by expert iteration"
+SUPERVISED = "team, by supervision on right replies"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """Settings of the reinforcement learning; the defaults are those of the run in docs/quickstart.md."""
+    """Settings of the reinforcement learning; the defaults are those of the run in docs/quickstart.md.
 
-    num_steps: int = 300
+    Args:
+        num_steps: Optimizer steps, `num_iterations` of them on each batch of `rows_per_step` questions.
+        imitate_tokens: Expert iteration instead, in ten rounds, until so many tokens are generated.
+    """
+
+    num_steps: int = 600
     num_candidates: int = 8
     rows_per_step: int = 3
-    learning_rate: float = 2e-3
+    num_iterations: int = 4
+    learning_rate: float = 1e-3
+    imitate_tokens: int | None = None
 
 
 def run(options: Any) -> None:
@@ -98,15 +107,15 @@ def run(options: Any) -> None:
     rows["team, trained, messages cut"] = successes(held_out(cut, options.episodes))
 
     references = json.loads(REFERENCES.read_text())
-    beside = {ALONE[name].title: reference["successes"] for name, reference in references.items()}
+    beside = {name: reference["successes"] for name, reference in references.items()}
     bound = float(TEAM.env().workflow.task.lone_bound())
-    report = {"rows": rows, "lone_bound": bound, "tokens": counter.total, "history": counter.history}
+    report = {"rows": rows, "lone_bound": bound, "tokens": counter.total, "evaluations": counter.evaluations}
+    report["history"] = counter.history
     (output / "report.json").write_text(json.dumps(report, indent=1))
-    trained = {f"{name}, trained": each for name, each in beside.items()}
-    draw_bars(output / "curve.png", counter.history, rows | trained, bound)
+    draw_bars(output / "curve.png", counter.history, counter.evaluations, rows | beside, bound)
     print(f"\nSuccess on {options.episodes} held-out instances, seed {options.seed}:\n\n{interval_table(rows)}\n")
     some = next(iter(references.values()))
-    beginning = f"May read both archives, trained for about {some['tokens']:,} tokens each; seed {some['seed']}"
+    beginning = f"The same base model after about {some['tokens']:,} tokens each; seed {some['seed']}"
     print(f"{beginning}, {len(some['successes'])} instances (references.json):\n\n{interval_table(beside)}\n")
     low = share(rows["team, trained"])[1]
     word = "above" if low > bound else "not above"
@@ -138,22 +147,34 @@ def make_trainer(
     """
     log_rollouts = training is not None
     training = training or Training()
+    how: dict[str, Any] = {
+        "num_iterations": training.num_iterations,
+        "max_steps": training.num_steps,
+        "lr_scheduler_type": "linear",
+    }
+    if training.imitate_tokens is not None:
+        how = {"imitate": "best", "max_generated_tokens": training.imitate_tokens, **STEADY}
     args = MultiAgentGRPOConfig(
         output_dir=str(output),
         log_rollouts=log_rollouts,  # for `pettingllms view`
         per_device_train_batch_size=training.rows_per_step * training.num_candidates,
         num_generations=training.num_candidates,
         max_completion_length=8,
-        max_steps=training.num_steps,
         learning_rate=training.learning_rate,
         seed=seed,
+        eval_strategy="steps" if log_rollouts else "no",
+        eval_steps=100,
+        per_device_eval_batch_size=100,
+        num_generations_eval=1,
         **REINFORCEMENT,
+        **how,
     )
     return MultiAgentGRPOTrainer(
         load(BASE, {} if adapters is None else {agent: adapters / agent for agent in form.agents}),
         form.env,
         args,
         Dataset.from_dict({"seed": range(100_000)}),
+        eval_dataset={VALIDATION: Dataset.from_dict({"seed": range(100), "split": [VALIDATION] * 100})},
         processing_class=AutoTokenizer.from_pretrained(BASE),
         policies={agent: agent for agent in form.agents},
         peft_config=None if adapters is not None else LORA,

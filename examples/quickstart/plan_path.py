@@ -27,6 +27,7 @@ from tiny import make_model, make_tokenizer
 from training import (
     FIRST_SEED,
     REINFORCEMENT,
+    STEADY,
     CountTokens,
     Demonstration,
     Progress,
@@ -221,6 +222,7 @@ def make_trainer(
         learning_rate=training.learning_rate,
         seed=seed,
         **REINFORCEMENT,
+        **STEADY,
     )
     return MultiAgentGRPOTrainer(
         load(base, adapters),

@@ -1,9 +1,12 @@
-"""Trains what the quickstart's picture compares its team with, and writes it down: references.json, six minutes.
+"""Trains what the quickstart's picture compares its team with, and writes it down: references.json, ten minutes.
 
     python examples/quickstart/references.py [--output examples/quickstart/references.json]
 
-One agent that may read both archives, told which one is next or not, is trained for as many generated tokens as the
-team, from the same base model, with the same settings.
+From the same base model, with as many tokens as the team generates in its training:
+
+* the team by expert iteration: it imitates the best candidate of each of its own decisions;
+* the team by supervision: it imitates right replies, which no reinforcement learning is shown;
+* one agent that may read both archives, told which one is next or not, by AT-GRPO with the team's settings.
 """
 
 from __future__ import annotations
@@ -11,8 +14,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -20,8 +26,31 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from dataclasses import replace
 
-from archives import ALONE, REFERENCES, TEAM, Training, held_out, make_trainer, successes, train
-from training import CountTokens, positive, quiet, say
+from archives import (
+    ALONE,
+    BASE,
+    EXPERT_ITERATION,
+    LORA,
+    REFERENCES,
+    SUPERVISED,
+    TEAM,
+    Training,
+    held_out,
+    make_trainer,
+    successes,
+    train,
+)
+from training import LAPTOP, CountTokens, positive, quiet, say
+from transformers import AutoTokenizer
+from trl import SFTConfig
+
+from pettingllms_trl.policies.routing import route
+from pettingllms_trl.sft.warm_up import warm_up
+
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "studies"))
+
+from demonstrations import right
 
 
 def main() -> None:
@@ -33,23 +62,58 @@ def main() -> None:
     parser.add_argument("--steps", type=positive, default=Training.num_steps, help="optimizer steps of the team")
     options = parser.parse_args()
     quiet()
-    written = {}
-    with tempfile.TemporaryDirectory() as folder:
-        budget = None
-        for name, form in {"team": TEAM, **ALONE}.items():
+    written: dict[str, Mapping[str, Any]] = {}
+    settings = Training(num_steps=options.steps)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        say("The team trains")
+        counter = CountTokens()
+        train(make_trainer(TEAM, output=folder / "team", seed=options.seed, training=settings), counter)
+        budget = counter.total
+
+        say(EXPERT_ITERATION)
+        imitating = replace(settings, imitate_tokens=budget)
+        trainer = make_trainer(TEAM, output=folder / "imitated", seed=options.seed, training=imitating)
+        train(trainer, counter := CountTokens())
+        written[EXPERT_ITERATION] = _row(options, counter.total, trainer)
+
+        say(SUPERVISED)
+        tokens = _supervise(folder / "supervised", budget, options.seed)
+        trainer = make_trainer(TEAM, output=folder / "cut", seed=options.seed, adapters=folder / "supervised")
+        written[SUPERVISED] = _row(options, tokens, trainer)
+
+        for form in ALONE:
             say(f"{form.title} trains")
-            training = Training(num_steps=options.steps)
-            if budget is not None:
-                training = replace(training, num_steps=100 * options.steps)  # its tokens end it
-            counter = CountTokens(budget)
-            trainer = make_trainer(form, output=Path(folder) / name, seed=options.seed, training=training)
-            train(trainer, counter)
-            if form is TEAM:
-                budget = counter.total
-                continue
-            episodes = held_out(trainer, options.episodes)
-            written[name] = {"seed": options.seed, "tokens": counter.total, "successes": successes(episodes)}
+            trainer = make_trainer(form, output=folder / form.workflow, seed=options.seed, training=settings)
+            train(trainer, counter := CountTokens(budget))
+            written[form.title] = _row(options, counter.total, trainer)
     options.output.write_text(json.dumps(written, indent=1) + "\n")
+
+
+def _row(options: argparse.Namespace, tokens: int, trainer: Any) -> dict[str, Any]:
+    return {"seed": options.seed, "tokens": tokens, "successes": successes(held_out(trainer, options.episodes))}
+
+
+def _supervise(folder: Path, budget: int, seed: int) -> int:
+    """Write adapters that have imitated right replies of as many tokens, once; return how many they are."""
+    tokenizer = AutoTokenizer.from_pretrained(BASE)
+    demonstrations, tokens = [], 0
+    for each in right(TEAM.env(), range(seed * 10_000_000, (seed + 1) * 10_000_000)):
+        demonstrations.append(each)
+        tokens += len(tokenizer(each.reply, add_special_tokens=False)["input_ids"]) + 1
+        if tokens >= budget:
+            break
+    args = SFTConfig(
+        output_dir=str(folder),
+        per_device_train_batch_size=32,
+        learning_rate=2e-3,
+        num_train_epochs=1,
+        seed=seed,
+        **LAPTOP,
+    )
+    routing = route({agent: agent for agent in TEAM.agents}, TEAM.agents, model=str(BASE))
+    warm_up(str(BASE), demonstrations, routing, args, peft_config=LORA)
+    return tokens
 
 
 if __name__ == "__main__":

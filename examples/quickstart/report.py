@@ -69,18 +69,28 @@ def interval_table(rows: Mapping[str, str]) -> str:
     return "\n".join(lines)
 
 
-def draw_bars(path: Path, history: Sequence[dict[str, float]], rows: Mapping[str, str], bound: float) -> None:
-    """Rewards while training, and success beside the bound, as a PNG.
+def draw_bars(
+    path: Path,
+    history: Sequence[dict[str, float]],
+    evaluations: Sequence[tuple[int, float]],
+    rows: Mapping[str, str],
+    bound: float,
+) -> None:
+    """Rewards and held-out success while training, and success at its end beside the bound, as a PNG.
 
     Args:
         path: Where it is written.
         history: A log for each step, with `tokens` and the agents' rewards.
+        evaluations: Tokens that were generated before, and the success of the team.
         rows: As of `interval_table`.
         bound: The greatest share of successes of who lacks one archive.
     """
     plt = _pyplot()
     figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4), width_ratios=(2, 3))
     _draw_rewards(left, "", history)
+    left.plot([tokens / 1000 for tokens, _ in evaluations], [each for _, each in evaluations], "k--o", label="success")
+    left.set_ylabel("mean reward of a candidate (running mean of 9)\nsuccess on 100 other instances, nothing chosen")
+    left.legend(fontsize=8)
     shares = [share(successes) for successes in rows.values()]
     errors = [[mean - low for mean, low, _ in shares], [high - mean for mean, _, high in shares]]
     colors = ["#4c72b0" if name == "team, trained" else "#a0b4d4" for name in rows]

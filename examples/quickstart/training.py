@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import resource
 import sys
 import warnings
@@ -36,13 +37,17 @@ LAPTOP: dict[str, Any] = {
     "disable_tqdm": False,
 }
 """Of every trainer here: a small model on a CPU, with a progress bar and nothing else."""
+VALIDATION = "validation"
+"""The name of the instances on which a team is evaluated while it trains; those of the end are others."""
+EVALUATED = f"eval_{VALIDATION}_outcome/success"
 REINFORCEMENT: dict[str, Any] = {
     **LAPTOP,
-    "lr_scheduler_type": "constant_with_warmup",
     "warmup_steps": 5,
     "logging_steps": 1,
 }
 """Of every `MultiAgentGRPOTrainer` here."""
+STEADY = {"lr_scheduler_type": "constant_with_warmup"}
+"""Of those whose last step is not known before."""
 
 
 def demonstration(system: str, prompt: str, reply: str) -> Demonstration:
@@ -109,6 +114,16 @@ class Progress(ProgressCallback):
         elif self.training_bar is not None:
             self.training_bar.update(self.counter.total - self.training_bar.n)
 
+    def on_prediction_step(self, *args: Any, **kwargs: Any) -> None:
+        """No bar of its own for an evaluation."""
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        logs = state.log_history[-1]
+        share = logs.get(EVALUATED)
+        if self.training_bar is not None and share is not None:
+            number = logs[f"eval_{VALIDATION}_rollout/instances"]
+            self.training_bar.write(f"step {state.global_step}: {share:.0%} of {number:.0f} validation instances")
+
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
         if self.training_bar is not None and logs and "outcome/success" in logs:
             self.training_bar.set_postfix_str(f"best of {args.num_generations} succeeds {logs['outcome/success']:.0%}")
@@ -121,8 +136,11 @@ class CountTokens(TrainerCallback):
         self.budget = budget
         self.total = 0
         self.history: list[dict[str, float]] = []
+        self.evaluations: list[tuple[int, float]] = []  # after so many tokens, the success
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any], **kwargs: Any) -> None:
+        if (success := logs.get(EVALUATED)) is not None:
+            self.evaluations.append((self.total, success))
         if "rollout/completion_tokens" in logs:
             self.total += int(logs["rollout/completion_tokens"])
             self.history.append({"tokens": self.total, **{k: v for k, v in logs.items() if k.startswith("agent/")}})
@@ -175,6 +193,9 @@ def quiet() -> None:
     transformers.logging.disable_progress_bar()
     disable_progress_bars()
     warnings.filterwarnings("ignore", message=".*gradient_checkpointing` is deprecated", category=FutureWarning)
+    # The answerer has learned its part long before the end, which the table that follows shows.
+    warnings.filterwarnings("ignore", message=".*all rewards of each group were equal")
+    logging.getLogger("pettingllms_trl").setLevel(logging.ERROR)
 
 
 def say(text: str) -> None:

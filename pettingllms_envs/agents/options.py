@@ -40,7 +40,7 @@ class Option(NamedTuple):
         return (int, float) if self.kind is float else (self.kind,)
 
 
-OF_MODELS = (
+MODEL_OPTIONS = (
     Option("base_url", str, "agents", "URL",
            "OpenAI-compatible server, such as http://host:8000/v1 (OPENAI_BASE_URL)"),
     Option("key_env", str, "agents", "NAME", "environment variable that holds the server's key"),
@@ -54,7 +54,7 @@ OF_MODELS = (
     Option("stop", list, "sampled", "WORD", "stop word; may be given several times"),
     Option("extra", dict, "sampled", "JSON", "further fields of each request"),
 )  # fmt: skip
-OF_RUNS = (
+RUN_OPTIONS = (
     Option("workflow", str, "problems", "W", "short for --set workflow=W"),
     Option("split", str, "problems", "S", "split of the problems (test)"),
     Option("level", int, "problems", "L", "short for --option level=L"),
@@ -62,6 +62,7 @@ OF_RUNS = (
     Option("samples", int, "problems", "K", "episodes on each problem (1)", default=1, minimum=1),
     Option("seed", int, "problems", "N", "random seed of all replies (0)", default=0),
     Option("concurrency", int, "running", "N", "concurrent episodes (32 with a model, else 1)", minimum=1),
+    Option("env_workers", str, "running", "W", "ray, an address or JSON: environments in Ray's actors (docs/gpus.md)"),
     Option("episode_tokens", int, "problems", "N", "end an episode after N tokens", minimum=1),
     Option("generated_tokens", int, "problems", "N", "end an episode when more are generated", minimum=1),
     Option("max_steps", int, "problems", "N", "truncate an episode there (1000)", default=1000, minimum=1),
@@ -69,21 +70,21 @@ OF_RUNS = (
 
 SERVER = ("base_url", "key_env", "timeout", "patience")
 """Options of models that are asked over the network."""
-NUMBERS = {each.name: each.kind for each in OF_MODELS if each.kind in (int, float)}
+NUMBERS = {each.name: each.kind for each in MODEL_OPTIONS if each.kind in (int, float)}
 NUMBERS |= {"min_p": float, "repetition_penalty": float}  # of a specification alone
-DEFAULTS = {each.name: each.default for each in OF_RUNS if each.default is not None}
-MINIMA = {each.name: each.minimum for each in OF_RUNS if each.minimum is not None}
+DEFAULTS = {each.name: each.default for each in RUN_OPTIONS if each.default is not None}
+MINIMA = {each.name: each.minimum for each in RUN_OPTIONS if each.minimum is not None}
 
 
 def add_flags(group: Any, options: Iterable[Option]) -> None:
     """Add the flags of options. Values of models stay texts, which `agents.spec.option` reads."""
     for each in options:
         how: dict[str, Any] = {"action": "append"} if each.kind is list else {}
-        if each in OF_RUNS and each.kind is int:
+        if each in RUN_OPTIONS and each.kind is int:
             how["type"] = int
         group.add_argument(each.flag, metavar=each.metavar, help=each.help, **how)
 
 
 def in_group(name: str) -> list[Option]:
     """The options that `--help` shows in a group, in order."""
-    return [each for each in (*OF_RUNS, *OF_MODELS) if each.group == name]
+    return [each for each in (*RUN_OPTIONS, *MODEL_OPTIONS) if each.group == name]

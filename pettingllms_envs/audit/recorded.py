@@ -8,10 +8,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pettingllms_envs.audit.rows import Candidate, Decision, Episode, Part, RunFacts, Written
-from pettingllms_envs.episodes.files import digest
+from pettingllms_envs.episodes.files import Row, digest
 
-
-Row = Mapping[str, Any]
 
 NUMBER = int | float | None
 TYPES: Mapping[str, Any] = {"reply": str, "reward": NUMBER, "advantage": NUMBER, "tokens": NUMBER}

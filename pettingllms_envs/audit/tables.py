@@ -11,12 +11,13 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from pettingllms_envs.audit.rows import Candidate, Decision, Episode, RunFacts
+from pettingllms_envs.episodes.files import Row
 from pettingllms_envs.installing import needs_extra
 
 
@@ -25,8 +26,6 @@ PLACES = ("env", "agent", "instance", "episode", "turn")
 NOT_REWARDS = {*NEEDED, *PLACES, "chosen", "continuation", "completion_length"}
 AGENT = "model"
 """What the only agent of a plain `GRPOTrainer` is called."""
-
-Row = Mapping[str, Any]
 
 
 def table_files(folder: Path) -> list[Path]:

@@ -35,11 +35,11 @@ def look(env: AECEnv) -> View:
         "truncations": read(lambda: {agent: bool(done) for agent, done in env.truncations.items()}),
     }
     inner: Any = env.unwrapped
-    observe = inner.comparable if hasattr(type(inner), "comparable") else env.observe
+    observe = inner.comparable if hasattr(inner, "comparable") else env.observe
     for agent in agents if isinstance(agents, list) else []:
         view[f"observation of {agent!r}"] = read(partial(observe, agent))
-    if hasattr(type(env.unwrapped), "state_hash"):
-        view["state_hash()"] = read(env.unwrapped.state_hash)
+    if hasattr(inner, "state_hash"):
+        view["state_hash()"] = read(inner.state_hash)
     return view
 
 

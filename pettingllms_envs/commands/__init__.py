@@ -33,7 +33,7 @@ import pettingllms_envs
 from pettingllms_envs.failures import ProgramFailed, Unavailable
 from pettingllms_envs.installing import about_missing
 from pettingllms_envs.printable import printable
-from pettingllms_envs.registry import is_in_file
+from pettingllms_envs.registry import is_elsewhere
 
 
 GROUP = "pettingllms.commands"
@@ -100,7 +100,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 def made(args: argparse.Namespace, **more: Any) -> Any:
     """The environment that the arguments name."""
     with user_errors():
-        if ":" in args.env and not is_in_file(args.env):
+        if ":" in args.env and not is_elsewhere(args.env):
             raise ValueError(
                 f"the environment is {args.env!r}; expected a name, as `pettingllms list` shows it, or FILE.py:NAME, "
                 "an environment or a program of a file. Only `pettingllms check` takes module:callable: give the "

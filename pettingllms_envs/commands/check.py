@@ -15,7 +15,7 @@ from rich.console import Console
 
 import pettingllms_envs
 from pettingllms_envs.commands import add_environment, callable_at, made, refuse, say, settings, user_errors
-from pettingllms_envs.registry import is_in_file
+from pettingllms_envs.registry import is_elsewhere
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +38,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
     from pettingllms_envs import testing  # it loads PettingZoo's own tests, which the other commands do without
 
     parallel: Callable[..., Any] | None = None
-    if ":" in args.env and not is_in_file(args.env):
+    if ":" in args.env and not is_elsewhere(args.env):
         with user_errors():
             make = partial(callable_at(args.env), **settings(args))
     else:

@@ -21,7 +21,7 @@ from pettingllms_envs.published import published_files
 from pettingllms_envs.teams.tool_calls import ToolCalls
 
 
-Row = tuple[str, ...]
+Line = tuple[str, ...]
 _ARGS = re.compile(r"^Args:\n((?:[ ]+.*\n?|\n)+)", re.M)
 _ARGUMENT = re.compile(r" {4}\**(\w+)(?: \([^)]*\))?: (.*)")
 
@@ -118,14 +118,14 @@ def documented(doc: str | None) -> dict[str, str]:
     return meanings
 
 
-def agents(env: Any) -> list[Row]:
+def agents(env: Any) -> list[Line]:
     """Table rows: each agent with the job of its role."""
     if not isinstance(env, TextEnv):
         return [(agent, "") for agent in env.possible_agents]
     return [(agent, role.job) for role in env.workflow.roles for agent in role.agents]
 
 
-def settings(module: Any, task: Any, workflow: Any) -> Iterable[Row]:
+def settings(module: Any, task: Any, workflow: Any) -> Iterable[Line]:
     """Table rows: the task's settings, the workflow's, then those that all environments of its kind have."""
     for part in (task, workflow):
         if dataclasses.is_dataclass(part):

@@ -7,6 +7,7 @@ It begins as a small example that passes `pettingllms check NAME` at once, to be
     rows        questions of a file, graded by a function: --data questions.jsonl takes your own
     tool        a tool that roles call before they reply, with a task that needs it
     function    a team's conversation as a Python function
+    space       a game, and what serves it to clients of OpenEnv: Dockerfile, openenv.yaml
 
 `--kind roles --from RUN --episode N` makes a team of the design of an episode on record (docs/designed_teams.md).
 """
@@ -33,7 +34,7 @@ from pettingllms_envs.installing import requirement
 from pettingllms_envs.tools import tool_names
 
 
-KINDS = ("function", "roles", "rows", "game", "tool")
+KINDS = ("function", "roles", "rows", "game", "tool", "space")
 ROWS = "my_game/rows.jsonl"
 _NAME, _VERSION = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*"), re.compile(r"_v\d+$")
 _WORD, _FUNCTION = re.compile(r"\w+"), re.compile(r"(?<=^def )my_game|(?<=\()my_game(?=,)", re.M)
@@ -54,6 +55,9 @@ FILES = {
 
 # The folder of a game, in the order in which it is read.
 GAME = {f"game_{part}.py.txt": f"my_game/{part}.py" for part in ("rules", "team", "my_game_v0", "__init__")}
+
+# What a game has besides to be a Space; its README begins with what the Hub reads.
+SPACE = {f"space_{name}.txt": name for name in ("Dockerfile", "openenv.yaml", "README.md")}
 
 # What other kinds have besides their own file, `<kind>_v0.py.txt`. A file with a place that is taken is appended.
 MORE_FILES = {
@@ -136,9 +140,10 @@ def files(
     """
     scaffold = resources.files(pettingllms_envs) / "scaffold"
     own = {f"{kind}_v0.py.txt": "my_game/my_game_v0.py", "__init__.py.txt": "my_game/__init__.py"}
-    places = {**(GAME if kind == "game" else own), **FILES, **MORE_FILES.get(kind, {})}
+    places = {**(GAME | SPACE if kind == "space" else GAME if kind == "game" else own), **FILES}
+    places |= MORE_FILES.get(kind, {})
     texts = {file: (scaffold / file).read_text("utf-8") for file in places}
-    code = "".join(texts[file] for file in places if file.startswith(kind))
+    code = "".join(texts[file] for file in places if file.startswith("game" if kind == "space" else kind))
     class_name = _free("".join(word.capitalize() for word in name.split("_")), code, prefix="My")
     function = _free(name, code, prefix="play_")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,12 @@ from rich.console import Console
 from pettingllms_envs import rendering
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.commands import INTERRUPTED, add_environment, made, refuse, say, user_errors
-from pettingllms_envs.core import Unreadable
 from pettingllms_envs.episodes.outputs import check_output, write_output
 from pettingllms_envs.failures import EpisodeRestart
 from pettingllms_envs.printable import printable
 from pettingllms_envs.prompts import read_observation, text_of
 from pettingllms_envs.replies.fences import FENCE
-from pettingllms_envs.replies.moves import LETTERS
+from pettingllms_envs.replies.moves import between
 
 
 ORACLE = ", :oracle a best reply"
@@ -88,19 +87,6 @@ def run(args: argparse.Namespace, console: Console) -> int:
             write_output(args.record, film.getvalue())
         say(console, f"Recorded {len(states)} boards in {args.record}.")
     return status
-
-
-def between(task: Any, before: Any, reply: str) -> Iterator[Any]:
-    """The states between the moves of a reply that is a list of U D L R, so that a GIF shows every move."""
-    move = task.parse(reply)
-    if isinstance(move, Unreadable) or not isinstance(move, str) or not set(move) <= set(LETTERS):
-        return
-    last = task.apply(before, move)
-    for end in range(1, len(move)):
-        state = task.apply(before, move[:end])
-        if state == last:
-            return
-        yield state
 
 
 def ending(env: TextEnv) -> str:

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 import pettingllms_envs
-from pettingllms_envs.agents.options import DEFAULTS, OF_MODELS, SERVER, add_flags, in_group
+from pettingllms_envs.agents.options import DEFAULTS, MODEL_OPTIONS, SERVER, add_flags, in_group
 from pettingllms_envs.agents.servers import with_server
 from pettingllms_envs.agents.spec import AgentSpec, assign, option
 from pettingllms_envs.commands import INTERRUPTED, made, refuse, say, setting, settings, user_errors
@@ -169,7 +169,7 @@ def specs(args: argparse.Namespace, roles: Mapping[str, str], texts: list[str] |
 
 def sampling(args: argparse.Namespace) -> dict[str, Any]:
     """The sampling options of models, parsed; `ValueError` if one that must be a number is none."""
-    given = {each.name: getattr(args, each.name, None) for each in OF_MODELS}
+    given = {each.name: getattr(args, each.name, None) for each in MODEL_OPTIONS}
     return {
         name: option(name, str(value)) if isinstance(value, str | int | float) else value
         for name, value in given.items()
@@ -248,8 +248,9 @@ def watched(
 ) -> Any:
     """Play the benchmark, with a progress bar that shows the success rate and its interval so far."""
     num = len(bench.chosen.instances) * bench.samples if again is None else len(again.places)
+    how = {"concurrency": concurrency_of(args, bench.agents), "env_workers": args.env_workers}
     with user_errors(), bar(console, name, num) as on_row:
-        return benches.play(bench, path, concurrency=concurrency_of(args, bench.agents), on_row=on_row, again=again)
+        return benches.play(bench, path, **how, on_row=on_row, again=again)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from pettingllms_envs import sandbox
 from pettingllms_envs.commands import say, user_errors
-from pettingllms_envs.sandbox import Sandbox, SandboxUnavailable, selftest
+from pettingllms_envs.sandbox import selftest
 from pettingllms_envs.sandbox.layers import table
 
 
@@ -48,15 +48,4 @@ def run(args: argparse.Namespace, console: Console) -> int:
         say(console, f"\nSelf-test, passed in {seconds:.1f} s with the start:")
         for check in selftest.checks():
             say(console, f"  {check.name}")
-        say(console, f"\n{_native_commands(box)}")
     return 0
-
-
-def _native_commands(box: Sandbox) -> str:
-    """Whether native commands can be run, and what was tested for it."""
-    try:
-        level = box.start_commands()
-    except SandboxUnavailable as error:
-        return f"Native commands (run_command): no. {error}"
-    names = "\n".join(f"  {check.name}" for check in selftest.command_checks())
-    return f"Native commands (run_command): {level}. Self-test, passed:\n{names}"

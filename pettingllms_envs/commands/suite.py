@@ -25,7 +25,15 @@ from pettingllms_envs.episodes.index import run_folders
 from pettingllms_envs.evaluation import tables
 from pettingllms_envs.evaluation.bench import label_of
 from pettingllms_envs.evaluation.data_label import problem_set
-from pettingllms_envs.evaluation.suites import OF_ENVIRONMENTS, RECORD, Player, Suite, read_record, read_suite, shipped
+from pettingllms_envs.evaluation.suites import (
+    ENVIRONMENT_KEYS,
+    RECORD,
+    Player,
+    Suite,
+    read_record,
+    read_suite,
+    shipped,
+)
 from pettingllms_envs.evaluation.suites import is_suite as is_suite  # `bench` asks
 from pettingllms_envs.suggestions import did_you_mean
 
@@ -145,7 +153,7 @@ def cells_of(args: argparse.Namespace, suite: Any) -> Iterator[Cell]:
     Options of the command come before those of an environment, and these before the suite's. Settings and reset
     options of the command and the suite hold for the environments that have them.
     """
-    given = {name: vars(args)[name] for name in OF_ENVIRONMENTS if vars(args).get(name) is not None}
+    given = {name: vars(args)[name] for name in ENVIRONMENT_KEYS if vars(args).get(name) is not None}
     given |= {"set": dict(args.settings), "option": dict(args.reset_options)}
     wide_set = [_settings(suite.options), _settings(given)]
     wide_options = [_reset_options(suite.options), _reset_options(given)]

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import io
 from pathlib import Path
 
 from rich.console import Console
 
+from pettingllms_envs import rendering
 from pettingllms_envs.commands import refuse, say, user_errors
+from pettingllms_envs.commands.play import GIF
+from pettingllms_envs.episodes.outputs import check_output, write_output
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -23,6 +27,13 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--serve", action="store_true", help="serve it on this machine; it is rebuilt when the run has grown"
     )
+    parser.add_argument(
+        "--film",
+        type=Path,
+        metavar="FILE.gif",
+        help="write a film of one episode of a training instead",
+    )
+    parser.add_argument("--episode", type=int, metavar="N", help="of --film, from 1 (the longest success)")
     parser.add_argument(
         "--port", type=int, default=8000, metavar="N", help="port of --serve; 0 takes a free one (8000)"
     )
@@ -43,6 +54,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
                 f"{folder} has no run in it or one level below; expected the folder of one. "
                 f"`pettingllms runs {folder}` lists those at any depth."
             )
+        if args.film is not None:
+            return _filmed(args, folder, console)
         if not args.serve:
             return _written(console, build(folder, args.output))
     if args.output is not None:
@@ -64,4 +77,15 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
 def _written(console: Console, page: Path) -> int:
     say(console, f"{page} ({page.stat().st_size / 2**20:.1f} MiB): open it in a browser")
+    return 0
+
+
+def _filmed(args: argparse.Namespace, folder: Path, console: Console) -> int:
+    from pettingllms_envs.page.film import film
+
+    check_output(args.film, GIF)
+    frames, file = film(folder, args.episode), io.BytesIO()
+    rendering.save_gif(frames, file, ms=300)
+    write_output(args.film, file.getvalue())
+    say(console, f"{args.film} ({len(file.getvalue()) / 2**20:.1f} MiB, {len(frames)} frames)")
     return 0

@@ -119,8 +119,8 @@ def check_starts_nothing(settings: Mapping[str, Any], env: str = "") -> None:
     """
     if ":" in env:
         raise ValueError(
-            f"the run is one of {env!r}, a file that would be run; expected another environment in a record, which "
-            f"may be somebody else's. If you trust the file, name it yourself: pettingllms replay ... --env {env}"
+            f"the run is one of {env!r}, which would be run or asked; expected another environment in a record, which "
+            f"may be somebody else's. If you trust it, name it yourself: pettingllms replay ... --env {env}"
         )
     given = settings.get("role_tools") or ()
     tools = [each for own in given.values() for each in own] if isinstance(given, Mapping) else list(given)

@@ -7,6 +7,7 @@ import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,7 +22,7 @@ from pettingllms_envs.evaluation import data_label, metrics
 from pettingllms_envs.evaluation.agent_pools import WITHOUT_MODEL, check_bots, open_all
 from pettingllms_envs.evaluation.runner import Folder, Plan, RunResult, instances_digest, run
 from pettingllms_envs.published import published, published_files
-from pettingllms_envs.settings import STRICT_FORMAT, check_survives, to_json
+from pettingllms_envs.settings import SIMULATOR_BUILD, STRICT_FORMAT, check_survives, to_json
 from pettingllms_envs.suggestions import did_you_mean
 
 
@@ -72,7 +73,9 @@ class Bench:
             check_survives(options)
         return {
             "env": self.env,
-            "settings": to_json({**self.settings, **{name: made[name] for name in (STRICT_FORMAT,) if name in made}}),
+            "settings": to_json(
+                {**self.settings, **{name: made[name] for name in (STRICT_FORMAT, SIMULATOR_BUILD) if name in made}}
+            ),
             "env_config": words_of(env),
             "roles": roles_of(env),
             "instances": {
@@ -128,17 +131,23 @@ def play(
     concurrency: int,
     on_row: Callable[[Row], None] = lambda row: None,
     again: Repetition | None = None,
+    env_workers: str | Mapping[str, Any] | None = None,
 ) -> BenchResult:
     """Play the episodes of a benchmark that its folder lacks, and write the report.
 
     With `again` they are those episodes of its run, and the report has the effects. If the run is new and no model
-    answered, the folder is removed.
+    answered, the folder is removed. `env_workers` are those of `pettingllms_envs.remote.ray_envs.ray_makers`.
 
     Raises:
         ValueError: An agent cannot be created, before anything is played; or the folder has another run.
     """
     env = bench.make()
     check_bots(bench.agents, env)
+    make = bench.make
+    if env_workers is not None:
+        from pettingllms_envs.remote.ray_envs import ray_makers
+
+        make = ray_makers({"": partial(pettingllms_envs.make, bench.env, **bench.settings)}, env_workers)[""]
     pools = open_all(bench.agents, concurrency)
     try:
         label = label_of(bench, env)
@@ -146,7 +155,7 @@ def play(
         folder = Folder(path, head)
         try:
             plan = Plan(
-                make_env=bench.make if again is None else lambda: again.wrap(bench.make()),
+                make_env=make if again is None else lambda: again.wrap(make()),
                 instances=bench.chosen.instances,
                 samples=bench.samples,
                 rules=bench.rules,

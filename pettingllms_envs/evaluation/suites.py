@@ -37,9 +37,9 @@ SUFFIXES = (".yaml", ".yml")
 RECORD = "suite.json"
 """In the folder of a suite's runs: its `name`, its file as `source`, and the names of `players` by a run's folder."""
 
-OF_MODELS = {each.name: each.types for each in options.OF_MODELS}
-OF_ENVIRONMENTS = {**OF_MODELS, "set": (dict,), "option": (dict,)} | {
-    each.name: each.types for each in options.OF_RUNS
+MODEL_KEYS = {each.name: each.types for each in options.MODEL_OPTIONS}
+ENVIRONMENT_KEYS = {**MODEL_KEYS, "set": (dict,), "option": (dict,)} | {
+    each.name: each.types for each in options.RUN_OPTIONS
 }
 """Options of models and of environments; `set` are the settings, `option` the reset options."""
 
@@ -129,9 +129,9 @@ def suite_of(content: Any, *, default_name: str, source: str) -> Suite:
     Raises:
         ValueError: An option is unknown or of another type, or there is no environment.
     """
-    known = {"name": (str,), "environments": (list,), "models": (list,), "teams": (dict,), **OF_ENVIRONMENTS}
+    known = {"name": (str,), "environments": (list,), "models": (list,), "teams": (dict,), **ENVIRONMENT_KEYS}
     whole = _checked(content, known, source)
-    options = {name: value for name, value in whole.items() if name in OF_ENVIRONMENTS}
+    options = {name: value for name, value in whole.items() if name in ENVIRONMENT_KEYS}
     environments = [_environment(each, source) for each in whole.get("environments", ())]
     if not environments:
         raise ValueError(f"{source} has no environments; expected some. Write environments: [plan_path, sokoban].")
@@ -155,15 +155,15 @@ def check_distinct(names: Iterable[str], what: str, where: str) -> None:
 
 def _environment(entry: Any, source: str) -> Mapping[str, Any]:
     whole = {"env": entry} if isinstance(entry, str) else entry
-    _checked(whole, {"env": (str,), **OF_ENVIRONMENTS}, f"{source}, the environment {entry!r},", needed="env")
+    _checked(whole, {"env": (str,), **ENVIRONMENT_KEYS}, f"{source}, the environment {entry!r},", needed="env")
     return dict(whole)
 
 
 def _model(entry: Any, source: str) -> Player:
     whole = {"model": entry} if isinstance(entry, str) else entry
     where = f"{source}, the model {entry!r},"
-    whole = _checked(whole, {"model": (str,), "name": (str,), **OF_MODELS}, where, needed="model")
-    options = {name: value for name, value in whole.items() if name in OF_MODELS}
+    whole = _checked(whole, {"model": (str,), "name": (str,), **MODEL_KEYS}, where, needed="model")
+    options = {name: value for name, value in whole.items() if name in MODEL_KEYS}
     return Player(name=whole.get("name", whole["model"]), model=whole["model"], options=options)
 
 

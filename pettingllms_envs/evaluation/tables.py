@@ -21,6 +21,9 @@ Figures = Mapping[str, Any]
 FEW = 10
 """Number of problems below which no interval of a mean has the right coverage, see docs/benchmarking.md."""
 
+MOST_NOT_UNDERSTOOD = 0.05
+"""The share of messages that a scripted player did not understand above which a report warns."""
+
 
 def percent(figure: Figures) -> str:
     """A share with its interval, such as `"41.5% [34.9, 48.4]"`."""
@@ -85,7 +88,8 @@ def show(console: Console, report: Figures, retries: Mapping[str, int]) -> None:
     ]  # fmt: skip
     heads = ("agent", "calls", "retries", "tokens in", "tokens out", *map(words, AGENT_FIGURES))
     table(console, heads, rows)
-    for line in (f"\n{costs(report)}", *readings(agents), *empty_replies(agents), *server_words(agents)):
+    told = *readings(agents), *empty_replies(agents), *server_words(agents), *script_words(report)
+    for line in (f"\n{costs(report)}", *told):
         console.print(Text(printable(line)), soft_wrap=True)
     parts = [
         (scope, name, f"{figure['mean']:+.3g}", str(figure["episodes"]))
@@ -145,6 +149,14 @@ def server_words(agents: Mapping[str, Figures]) -> list[str]:
                 f" ({note}). Tokens, costs and limits of tokens leave out what is not known."
             )
     return lines
+
+
+def script_words(report: Figures) -> list[str]:
+    """A line where a scripted player did not understand more than a twentieth of what was said to it."""
+    lost = (report["outcome"].get("not_understood") or {"mean": 0.0})["mean"]
+    words = f"did not understand {lost:.1%} of the messages: above {MOST_NOT_UNDERSTOOD:.0%}"
+    is_much = lost > MOST_NOT_UNDERSTOOD
+    return [f"warning: the scripted player {words} it is measured, and not the model."] if is_much else []
 
 
 def main_figures(report: Figures) -> list[tuple[str, str]]:

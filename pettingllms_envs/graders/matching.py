@@ -13,7 +13,7 @@ from functools import partial
 from pettingllms_envs.graders import numbers, shapes, units
 from pettingllms_envs.graders.estimates import differ
 from pettingllms_envs.graders.reading import Reading
-from pettingllms_envs.graders.shapes import Bag, Item, Leaf, Row, Shape
+from pettingllms_envs.graders.shapes import Bag, Item, Leaf, Ordered, Shape
 
 
 Equal = Callable[[str, str, float | None], bool]
@@ -80,7 +80,7 @@ def one_to_one(fits: Sequence[Sequence[bool]]) -> bool:
 def _in_a_row(gold: Item, answers: Sequence[Item], limit: float | None, equal: Equal) -> bool:
     """`(1,3)` written without its parentheses: the same parts in the same order."""
     whole = shapes.shape(_turned(gold.links)[-1])
-    if not isinstance(whole, Row) or len(whole.parts) != len(answers) or whole.opening + whole.closing != "()":
+    if not isinstance(whole, Ordered) or len(whole.parts) != len(answers) or whole.opening + whole.closing != "()":
         return False
     return all(
         _same(part, shapes.shape(each.text), limit, equal) for part, each in zip(whole.parts, answers, strict=True)
@@ -134,7 +134,7 @@ def _same(gold: Shape, answer: Shape, limit: float | None, equal: Equal) -> bool
         return True
     if isinstance(gold, Leaf) and isinstance(answer, Leaf):
         return _leaf(gold.text, answer.text, limit, equal)
-    if isinstance(gold, Row) and isinstance(answer, Row):
+    if isinstance(gold, Ordered) and isinstance(answer, Ordered):
         brackets = gold.opening == answer.opening and gold.closing == answer.closing
         return (
             len(gold.parts) == len(answer.parts)
@@ -146,9 +146,9 @@ def _same(gold: Shape, answer: Shape, limit: float | None, equal: Equal) -> bool
             return one_to_one([[_same(one, other, limit, equal) for other in answer.parts] for one in gold.parts])
         return gold.kind == "union" and equal(gold.text, answer.text, None)
     for one, other in ((gold, answer), (answer, gold)):
-        if isinstance(one, Leaf) and isinstance(other, Row) and not _RELATION.search(one.text):
+        if isinstance(one, Leaf) and isinstance(other, Ordered) and not _RELATION.search(one.text):
             return False
-        if isinstance(one, Bag) and one.kind == "set" and isinstance(other, Row):
+        if isinstance(one, Bag) and one.kind == "set" and isinstance(other, Ordered):
             return False
     return equal(gold.text, answer.text, None)
 

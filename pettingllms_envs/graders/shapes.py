@@ -21,7 +21,7 @@ class Leaf:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Ordered:
     """Parts in an order between brackets: a tuple, a point, an interval."""
 
     opening: str
@@ -39,7 +39,7 @@ class Bag:
     text: str
 
 
-Shape = Leaf | Row | Bag
+Shape = Leaf | Ordered | Bag
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def shape(text: str) -> Shape:
     if _wraps(text, "([", ")]"):
         parts = _parts(text[1:-1])
         if len(parts) > 1:
-            return Row(text[0], tuple(shape(part) for part in parts), text[-1], text)
+            return Ordered(text[0], tuple(shape(part) for part in parts), text[-1], text)
         if text[0] == "(" and text[-1] == ")":
             return shape(text[1:-1])
     if _wraps(text, "{", "}"):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pettingllms_envs
 from pettingllms_envs.aec import TextEnv
-from pettingllms_envs.boards import Board
+from pettingllms_envs.boards import Board, Sheet
 from pettingllms_envs.core import Tool, ToolResult
 from pettingllms_envs.episodes.files import remade
 from pettingllms_envs.episodes.observing import has_states_of, workflow_of
@@ -17,8 +17,8 @@ from pettingllms_envs.teams.designs import Limits
 from pettingllms_envs.tools import make_tool
 
 
-Picture = list[list[int]]
-"""Rows of a board, each tile by its index in the palette."""
+Picture = list[list[int]] | str
+"""Rows of a board, each tile by its index in the palette; or tables as text."""
 
 
 class Boards:
@@ -36,17 +36,17 @@ class Boards:
 
     def of(self, row: Mapping[str, Any]) -> list[Picture | None]:
         """The board before each step and at the end; None from the step on where the replay differs."""
-        env, pictures = self._env(row), list[Picture | None]()
-        if env is not None and isinstance(env.workflow.task, Board):
+        env, pictures = self.env(row), list[Picture | None]()
+        if env is not None and isinstance(env.workflow.task, Board | Sheet):
             pictures.extend(self._replayed(env, row))
         return pictures + [None] * (len(row["steps"]) + 1 - len(pictures))
 
     def limits(self, row: Mapping[str, Any]) -> Limits | None:
         """What the designs of the row's environment may ask for; None where nobody designs."""
-        workflow = workflow_of(self._env(row)) if self._env(row) else None
+        workflow = workflow_of(self.env(row)) if self.env(row) else None
         return workflow.limits if isinstance(workflow, Designed) else None
 
-    def _env(self, row: Mapping[str, Any]) -> TextEnv | None:
+    def env(self, row: Mapping[str, Any]) -> TextEnv | None:
         """The row's environment, made once; None if it cannot be made here."""
         try:
             name, settings = remade(self._header, row)
@@ -58,20 +58,29 @@ class Boards:
         return self._envs[key]
 
     def _replayed(self, env: TextEnv, row: Mapping[str, Any]) -> Iterator[Picture]:
-        # What a program or another tool returned is a part of the state, but not of the board.
-        exact = not hasattr(env.workflow, "executor") and "tool_calls" not in env.metadata["settings"]
-        env.reset(seed=row["instance"]["seed"], options=row["instance"]["options"])
-        exact = exact and has_states_of(row, env.metadata)
-        for step in row["steps"]:
-            if not env.agents or env.agent_selection != step["agent"] or (exact and env.state_hash() != step["state"]):
-                return
+        for _ in replayed(env, row):
             yield self._picture(env)
-            env.step(step["reply"])
-        yield self._picture(env)
 
     def _picture(self, env: TextEnv) -> Picture:
-        rows = env.workflow.task.tiles(env.snapshot().play.task)  # type: ignore[attr-defined]  # a Board
+        task, state = env.workflow.task, env.snapshot().play.task
+        if isinstance(task, Sheet):
+            return task.sheet(state)
+        rows = task.tiles(state)  # type: ignore[attr-defined]  # a Board
         return [[self._tiles.setdefault(tile, len(self._tiles)) for tile in line] for line in rows]
+
+
+def replayed(env: TextEnv, row: Mapping[str, Any]) -> Iterator[Mapping[str, Any] | None]:
+    """The steps of a row, the environment standing before each, and None at its end; ends where the replay differs."""
+    # What a program or another tool returned is a part of the state, but not of the board.
+    exact = not hasattr(env.workflow, "executor") and "tool_calls" not in env.metadata["settings"]
+    env.reset(seed=row["instance"]["seed"], options=row["instance"]["options"])
+    exact = exact and has_states_of(row, env.metadata)
+    for step in row["steps"]:
+        if not env.agents or env.agent_selection != step["agent"] or (exact and env.state_hash() != step["state"]):
+            return
+        yield step
+        env.step(step["reply"])
+    yield None
 
 
 def _made(env: str, settings: dict[str, Any]) -> TextEnv | None:

@@ -50,14 +50,14 @@ def page(run: Path) -> str:
     columns: list[list[Any]] = [[] for _ in INDEX]
     blocks: list[str] = []
     piece: list[dict[str, Any]] = []
-    has_candidates = False
+    num_candidates = 0
     digests: dict[str, None] = {}
     for row in files.read(run):
         for column, value in zip(columns, index_of(row), strict=True):
             column.append(value)
         episode = episode_of(row, boards.of(row), systems, boards.limits(row))
         digests |= dict.fromkeys(digest for step in row["steps"] for digest in digests_of(step))
-        has_candidates |= any(len(step["candidates"]) > 1 for step in episode["steps"])
+        num_candidates = max(num_candidates, *(len(step["candidates"]) for step in episode["steps"]), 0)
         piece.append(episode)
         if len(piece) == PIECE:
             blocks.append(_block(f"piece-{len(blocks)}", piece))
@@ -67,7 +67,7 @@ def page(run: Path) -> str:
     if not blocks:
         raise ValueError(f"{run} has no episode yet; expected at least one. Wait for it, or name another run.")
     table = dict(zip(INDEX, columns, strict=True))
-    of_run = summary(header, table)
+    of_run, has_candidates = summary(header, table, num_candidates), num_candidates > 1
     about = {
         **of_run,
         "learned": learned(read_log(run.parent / FILE), table, of_run["agents"], is_tree=has_candidates)

@@ -8,11 +8,10 @@ from typing import Any
 
 from pettingllms_envs.core import Unreadable
 from pettingllms_envs.episodes.figures import of_row
+from pettingllms_envs.episodes.files import Row
 from pettingllms_envs.teams.designed import DESIGNER
 from pettingllms_envs.teams.designs import Limits, read_design
 
-
-Row = Mapping[str, Any]
 
 INDEX = (
     "name",

@@ -19,8 +19,12 @@ Item = dict[str, Any]
 """A number with its interval: name, value, low, high (None where there is no interval), n (episodes)."""
 
 
-def summary(header: Mapping[str, Any], table: Table) -> dict[str, Any]:
-    """The summary of a run, as plain JSON data."""
+def summary(header: Mapping[str, Any], table: Table, num_candidates: int = 1) -> dict[str, Any]:
+    """The summary of a run, as plain JSON data.
+
+    Args:
+        num_candidates: The most that a decision had. Of several, success is that of the path which was chosen.
+    """
     config = header["config"]
     roles: dict[str, str] = dict(config.get("roles") or {})
     agents = list(roles) or sorted({agent for figures in table["figures"] for agent in figures})
@@ -37,7 +41,7 @@ def summary(header: Mapping[str, Any], table: Table) -> dict[str, Any]:
         "groups": groups,
         "parts": sorted({key.partition(".")[2] for parts in table["parts"] for key in parts}),
         "steps": sorted({step for step in table["step"] if step is not None}),
-        "cards": list(_cards(table, counted, agents)),
+        "cards": list(_cards(table, counted, agents, num_candidates)),
         "groups_table": rates,
         "part_table": list(_parts(table)),
         "about": list(_about(header, table)),
@@ -60,14 +64,14 @@ def _rate(name: str, table: Table, places: Sequence[int]) -> Item:
     return {"name": name, "value": sum(shares) / len(shares), "low": low, "high": high, "n": len(places)}
 
 
-def _mean(name: str, table: Table, values: Mapping[int, float]) -> Item:
+def _mean(name: str, table: Table, values: Mapping[int, float], *, is_share: bool = False) -> Item:
     """The mean of a value of episodes, given by their index in the table, with equal weight for each problem."""
     means = _by_problem(table, values)
     mean = sum(means) / len(means)
     low: float | None = None
     high: float | None = None
     if len(means) > 1:
-        low, high = studentized_bootstrap(means)
+        low, high = mean_interval(means) if is_share else studentized_bootstrap(means)
     return {"name": name, "value": mean, "low": low, "high": high, "n": len(values)}
 
 
@@ -81,17 +85,18 @@ def _figures(table: Table, agent: str, name: str, places: Iterable[int]) -> dict
     return {at: own[name] for at, own in figures.items() if name in own}
 
 
-def _cards(table: Table, counted: Sequence[int], agents: Sequence[str]) -> Any:
+def _cards(table: Table, counted: Sequence[int], agents: Sequence[str], num_candidates: int) -> Any:
     errors = sum(error is not None for error in table["error"])
     note = f"{errors} error{'s' * (errors > 1)}, no verdict" if errors else ""
     yield {"name": "episodes", "value": f"{len(table['name']):,}", "note": note}
     if counted:
         rate = _rate("", table, counted)
         note = f"95%: {100 * rate['low']:.1f} to {100 * rate['high']:.1f}"
-        yield {"name": "success", "value": f"{100 * rate['value']:.1f}%", "note": note}
+        of_best = f", best of {num_candidates} played on" if num_candidates > 1 else ""
+        yield {"name": f"success{of_best}", "value": f"{100 * rate['value']:.1f}%", "note": note}
     for agent, name in product(agents, AGENT_FIGURES):
         if values := _figures(table, agent, name, range(len(table["name"]))):
-            mean = _mean(agent, table, values)
+            mean = _mean(agent, table, values, is_share=name.startswith("frac_"))
             note = "" if mean["low"] is None else f"95%: {mean['low']:.3g} to {mean['high']:.3g}"
             yield {"name": f"{words(name)} of {agent}", "value": f"{mean['value']:.3g}", "note": note}
     tokens = [number for number in table["tokens"] if number is not None]
@@ -127,7 +132,7 @@ def _curves(table: Table, counted: Sequence[int], agents: Sequence[str]) -> dict
     named = {"Success of the chosen path, by training step": solved}
     for name in AGENT_FIGURES:
         named[f"{words(name).capitalize()}, by training step"] = [
-            {**_mean(agent, table, values), "step": step}
+            {**_mean(agent, table, values, is_share=name.startswith("frac_")), "step": step}
             for step, places in sorted(of_step.items())
             for agent in agents
             if (values := _figures(table, agent, name, places))

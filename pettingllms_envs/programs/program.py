@@ -14,6 +14,13 @@ from pettingllms_envs.programs.runs import Target
 from pettingllms_envs.programs.session import ProgramState, Session
 
 
+REMEDY = (
+    " A time, an id or a number at random in a request differs from run to run: leave it out, or out of what is "
+    'compared, such as by program(..., normalize=lambda text: re.sub("[0-9]+:[0-9]+", "TIME", text)). Agents that are '
+    "asked at the same time have a fixed order with parallel=True."
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Program:
     """A program whose calls to a model are decisions of agents.

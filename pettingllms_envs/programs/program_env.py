@@ -14,19 +14,13 @@ from pettingllms_envs.core import TEAM, Parts, scalars
 from pettingllms_envs.failures import EpisodeRestart, ProgramFailed
 from pettingllms_envs.observations import Limits
 from pettingllms_envs.programs.endpoint import endpoint
-from pettingllms_envs.programs.program import Program
+from pettingllms_envs.programs.program import REMEDY, Program
+from pettingllms_envs.programs.repeating import check_repeats
 from pettingllms_envs.programs.rewards import CHANNEL, PRINTED, added, check_ranges
 from pettingllms_envs.programs.runs import start
 from pettingllms_envs.programs.session import LONGEST_WAIT, Call, Ended, Session
 from pettingllms_envs.replies.counted import CountedReply
 from pettingllms_envs.spaces import ChatText, observation_space
-
-
-REMEDY = (
-    " A time, an id or a number at random in a request differs from run to run: leave it out, or out of what is "
-    'compared, such as by program(..., normalize=lambda text: re.sub("[0-9]+:[0-9]+", "TIME", text)). Agents that are '
-    "asked at the same time have a fixed order with parallel=True."
-)
 
 
 class ProgramEnv(AECEnv[str, Any, str | None]):  # type: ignore[misc]  # pettingzoo ships no types
@@ -174,6 +168,10 @@ class ProgramEnv(AECEnv[str, Any, str | None]):  # type: ignore[misc]  # petting
         """Wake up the thread that waits for the program, from another one."""
         if (session := self._session) is not None:
             session.close()
+
+    def check_repeats(self, seed: int | None, options: Mapping[str, Any] | None) -> None:
+        """See `pettingllms_envs.programs.repeating`."""
+        check_repeats(self, seed, options)
 
     def _take(self) -> None:
         """Take the next call, or the end of the program, and the rewards that were given by then."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from pettingllms_envs.branching import ReplayError
 from pettingllms_envs.branching.views import marked
 from pettingllms_envs.failures import EpisodeRestart, ProgramFailed
-from pettingllms_envs.programs.program_env import REMEDY, ProgramEnv
+from pettingllms_envs.programs.program import REMEDY
 
 
 REPLY = "0"
@@ -24,8 +24,8 @@ class _Step(NamedTuple):
     paid: str
 
 
-def check_repeats(env: ProgramEnv, seed: int | None, options: Mapping[str, Any] | None) -> None:
-    """Play an episode twice with the reply `"0"`, and compare requests, rewards, and how it ends. Closes `env`.
+def check_repeats(env: Any, seed: int | None, options: Mapping[str, Any] | None) -> None:
+    """Play an episode of a program twice with the reply `"0"`, and compare requests, rewards, and its end. Closes it.
 
     Raises:
         ReplayError: They differ. The message has both requests, with the place marked.
@@ -71,7 +71,7 @@ def _difference(first: list[_Step], second: list[_Step]) -> str:
     return ""
 
 
-def _played(env: ProgramEnv, seed: int | None, options: Mapping[str, Any] | None) -> list[_Step]:
+def _played(env: Any, seed: int | None, options: Mapping[str, Any] | None) -> list[_Step]:
     steps: list[_Step] = []
     try:
         env.reset(seed=seed, options=options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pettingllms_envs.core import Unreadable
@@ -79,3 +79,16 @@ def move_of_kind(move: Any, kinds: Sequence[str]) -> tuple[Any, str]:
         return None, move.reason
     expected = " or ".join(f"'{kind.title()}:'" for kind in kinds)
     return (move, "") if move.kind in kinds else (None, f"its last line does not begin with {expected}")
+
+
+def between(task: Any, before: Any, reply: str) -> Iterator[Any]:
+    """The states between the moves of a reply that is a list of U D L R, so that a GIF shows every move."""
+    move = task.parse(reply)
+    if isinstance(move, Unreadable) or not isinstance(move, str) or not set(move) <= set(LETTERS):
+        return
+    last = task.apply(before, move)
+    for end in range(1, len(move)):
+        state = task.apply(before, move[:end])
+        if state == last:
+            return
+        yield state

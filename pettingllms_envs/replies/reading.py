@@ -75,8 +75,8 @@ def _reading_class(kind: Any, strict: bool) -> type[Any]:
         return found
 
     def reduce(self: Any, protocol: Any) -> Any:
-        _, made_with, *state = cast("tuple[Any, ...]", object.__reduce_ex__(self, 2))
-        return _new, (kind, strict, *made_with[1:]), *state  # for its class is in no module
+        _, arguments, *state = cast("tuple[Any, ...]", object.__reduce_ex__(self, 2))
+        return _new, (kind, strict, *arguments[1:]), *state  # for its class is in no module
 
     fields = {"__slots__": (), "parse": parse, "__reduce_ex__": reduce, "__doc__": kind.__doc__}
     names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}

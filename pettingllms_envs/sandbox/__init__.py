@@ -1,11 +1,10 @@
-"""Runs programs that a model wrote in isolation, Python or native, and judges their output.
+"""Runs Python programs that a model wrote in isolation, and judges their output.
 
     from pettingllms_envs import sandbox
 
     sandbox.run("print(6 * 7)").stdout                                           # b"42\\n"
     tests = [sandbox.StdinTest(stdin="3", expected="9")]
     sandbox.run_tests("print(int(input()) ** 2)", tests).passed                  # True
-    sandbox.run_command(["./main"], files={"main": binary}, stdin="3").stdout    # of a compiled program
 
 The functions here share one `Sandbox` per process, started at the first call and ended with the process. Create your
 own for other settings. `describe()` reports the active layers; a machine that allows too few raises
@@ -13,8 +12,7 @@ own for other settings. `describe()` reports the active layers; a machine that a
 
 From the outside in: `sandbox.py` (the public API), `pool.py` and `slot.py` (servers), `layers.py` (isolation layers,
 and whether they work here), `filters.py` and `syscalls.py` (the seccomp filter), `requests.py`, `compare.py` and
-`verdicts.py` (pure: from a caller's tests to verdicts), `inside/` (the server, a separate program). Native commands:
-`commands.py` (pure), `command_servers.py` and `command_slot.py`.
+`verdicts.py` (pure: from a caller's tests to verdicts), `inside/` (the server, a separate program).
 """
 
 from __future__ import annotations
@@ -23,7 +21,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from pettingllms_envs.sandbox.commands import Command, CommandResult
 from pettingllms_envs.sandbox.executor import SandboxFailed, ToolExecutor
 from pettingllms_envs.sandbox.inside.server import MOST_WAITED
 from pettingllms_envs.sandbox.layers import CONFINEMENTS, Probed, SandboxUnavailable
@@ -38,8 +35,6 @@ __all__ = [
     "LEETCODE_PRELUDE",
     "MOST_WAITED",
     "CallTest",
-    "Command",
-    "CommandResult",
     "Limits",
     "Probed",
     "ProgramResult",
@@ -55,7 +50,6 @@ __all__ = [
     "describe",
     "probe",
     "run",
-    "run_command",
     "run_many",
     "run_tests",
 ]
@@ -74,11 +68,6 @@ def run_tests(program: str, tests: Sequence[StdinTest | CallTest], **settings: A
 def run_many(tasks: Sequence[Task], **settings: Any) -> list[Report]:
     """`Sandbox.run_many` of the process's own sandbox."""
     return default().run_many(tasks, **settings)
-
-
-def run_command(argv: Sequence[str], **settings: Any) -> CommandResult:
-    """`Sandbox.run_command` of the process's own sandbox, which executes given files; for others make a `Sandbox`."""
-    return default().run_command(argv, **settings)
 
 
 def describe() -> dict[str, Any]:

@@ -58,19 +58,6 @@ def program(machine: str, *, fork: bool, open_files: bool, set_filter: bool = Fa
     return _assemble(machine, answers, [_refuse(errno.EPERM)], [_refuse(errno.ENOSYS)])
 
 
-def of_commands(machine: str) -> bytes:
-    """The filter of a native command's processes. Which files it may read and write, other layers decide."""
-    answers: dict[int, Code] = {}
-    stat = {name: numbers for name, (numbers, _) in syscalls.STAT.items()}
-    allowed = syscalls.ALLOWED | syscalls.FORK | syscalls.ABOUT_FILES | stat | syscalls.COMMAND
-    _answer(answers, machine, allowed, [Instruction(_RETURN, _ALLOW)])
-    _answer(answers, machine, syscalls.NOT_THERE | syscalls.COPY_FILE_RANGE, [_refuse(errno.ENOSYS)])
-    _answer(answers, machine, syscalls.FALLOCATE, [_refuse(errno.EOPNOTSUPP)])
-    for name, call in syscalls.checked_of_commands().items():
-        _answer(answers, machine, {name: call.numbers}, _check(call))
-    return _assemble(machine, answers, [_refuse(errno.EPERM)], [_refuse(errno.ENOSYS)])
-
-
 def no_more_processes(machine: str) -> bytes:
     """A second filter, on top of the first, for a test's process: it allows threads, but no processes."""
     allow = [Instruction(_RETURN, _ALLOW)]
@@ -106,11 +93,10 @@ def _condition(condition: Condition, refusal: int) -> Code:
     """Code that continues if the condition holds, and returns the refusal if not."""
     low = _ARGUMENTS + 8 * condition.argument
     refuse = _refuse(refusal)
-    if condition.test in ("in", "masked"):
-        num_masks = int(condition.test == "masked")
-        masks, values = condition.values[:num_masks], condition.values[num_masks:]
-        tests = [Instruction(_EQUAL, value, len(values) - at, 0) for at, value in enumerate(values)]
-        return [Instruction(_LOAD, low), *(Instruction(_AND, mask) for mask in masks), *tests, refuse]
+    if condition.test == "in":
+        num = len(condition.values)
+        tests = [Instruction(_EQUAL, value, num - at, 0) for at, value in enumerate(condition.values)]
+        return [Instruction(_LOAD, low), *tests, refuse]
     if condition.test == "not in":
         last = len(condition.values) - 1
         tests = [Instruction(_EQUAL, value, last - at, int(at == last)) for at, value in enumerate(condition.values)]

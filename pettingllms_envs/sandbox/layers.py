@@ -11,7 +11,6 @@ import os
 import platform
 import sys
 import sysconfig
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +20,6 @@ from pettingllms_envs.installing import ON_WINDOWS
 from pettingllms_envs.sandbox import filters
 from pettingllms_envs.sandbox.inside import kernel
 from pettingllms_envs.sandbox.inside.confine import Confinement, counts_processes
-from pettingllms_envs.sandbox.inside.scratch import IN_NAMESPACE
 
 
 CONFINEMENTS = ("namespaces", "user-namespaces", "landlock", "no-open")
@@ -184,25 +182,6 @@ def confinement_of(plan: Plan, imports: Sequence[str]) -> Confinement:
         job_filter=filters.program(machine, fork=True, open_files=open_files, set_filter=not counted),
         process_filter=filters.program(machine, fork=False, open_files=open_files),
         test_filter=b"" if counted else filters.no_more_processes(machine),
-    )
-
-
-def confinement_of_commands(plan: Plan, reads: Sequence[str], scratch_size: int) -> Confinement:
-    """The settings of a server for native commands, which may read and execute these files and directories.
-
-    Raises:
-        ValueError: The plan hides no files, so that a command could not be loaded, or could read everything.
-    """
-    if plan.confinement == "no-open":
-        raise ValueError(f"the confinement is {plan.confinement!r}; expected namespaces or Landlock")
-    system = [path for path in LIBRARIES if os.path.isdir(path)]
-    dirs = _outermost([*system, *(path for path in reads if os.path.isdir(path))])
-    files = [path for path in (*readable_files(), *reads) if not os.path.isdir(path) and not _is_below(path, dirs)]
-    return replace(
-        _without_filters(plan, dirs, tuple(dict.fromkeys(files)), hidden_dirs(dirs, ())),
-        job_filter=filters.of_commands(platform.machine()),
-        scratch=IN_NAMESPACE if plan.confinement in _NAMESPACES else tempfile.gettempdir(),
-        scratch_size=scratch_size,
     )
 
 

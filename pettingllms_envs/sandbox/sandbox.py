@@ -13,7 +13,7 @@ import logging
 import math
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -21,8 +21,6 @@ from typing import Any, Self
 
 from pettingllms_envs.core import check_choice
 from pettingllms_envs.sandbox import layers, selftest, unsafe
-from pettingllms_envs.sandbox.command_servers import CommandServers
-from pettingllms_envs.sandbox.commands import SCRATCH, Command, CommandResult, check_commands, request_command
 from pettingllms_envs.sandbox.layers import (
     CONFINEMENTS,
     MEMORY_BOUNDS,
@@ -65,8 +63,6 @@ class Sandbox:
             `site-packages` folder is then readable.
         resident: Source of a trusted module, run once in each server after the imports and before it is confined;
             never a model's program. Programs use it by `import resident`.
-        commands: Native binaries that `run_command` may run, each in servers of its own.
-        scratch: Bytes of files that a native command may hold in its directory.
         as_other_user: Start the servers as an unprivileged user; needs root, and is for tests.
     """
 
@@ -79,8 +75,6 @@ class Sandbox:
         memory: str | None = None,
         imports: Sequence[str] = (),
         resident: str = "",
-        commands: Sequence[Command] = (),
-        scratch: int = SCRATCH,
         as_other_user: bool = False,
     ) -> None:
         if confinement is not None:
@@ -101,7 +95,6 @@ class Sandbox:
         self._plan: Plan | None = None
         self._probed: list[Probed] = []
         self._pool = Pool(self.num_slots, self._new_slot)
-        self._commands = CommandServers(check_commands(commands, scratch), scratch, self.num_slots)
         self._renew_lock()
         after_fork(self, Sandbox._renew_lock)
 
@@ -171,41 +164,6 @@ class Sandbox:
         with ThreadPoolExecutor(self.num_slots, "sandbox") as threads:
             return list(threads.map(report, tasks))
 
-    def run_command(
-        self,
-        argv: Sequence[str],
-        *,
-        files: Mapping[str, str | bytes] | None = None,
-        stdin: str | bytes = "",
-        outputs: Sequence[str] = (),
-        limits: Limits = DEFAULT_LIMITS,
-    ) -> CommandResult:
-        """Run a native command in an empty directory of its own; `Verdict.FINISHED` if its exit code is 0.
-
-        A command that fails, is stopped or cannot be executed is a result and never an exception. No shell reads
-        `argv`: put what a model wrote into `files` or `stdin`, where it can be taken for no option either.
-
-        Args:
-            argv: The words of the command line. The first one is the name of one of the sandbox's commands, or
-                `"./NAME"` of one of the files.
-            files: Files in its directory by relative name, which it may execute and change.
-            outputs: Relative names of files that are read back if they are there.
-            limits: Limits of time, memory and output; `cpu` is for all of its processes together, `total` is not used.
-
-        Raises:
-            SandboxUnavailable: No isolation works on this machine that holds native commands.
-        """
-        request = request_command(
-            argv,
-            self._commands.commands,
-            files=files or {},
-            stdin=stdin,
-            outputs=outputs,
-            limits=limits,
-            scratch=self._commands.scratch,
-        )
-        return self._commands.run(request, self.start_commands())
-
     def start(self) -> str:
         """Choose the layers and start the first server, unless that is done; the level, such as in `Result.isolation`.
 
@@ -217,17 +175,6 @@ class Sandbox:
                 self._plan = self._choose()
         return self._plan.level
 
-    def start_commands(self) -> str:
-        """`start`, and test that native commands are held, unless that is done; the level.
-
-        Raises:
-            SandboxUnavailable: No confinement works here, or the one that does cannot hold native commands.
-        """
-        level = self.start()
-        assert self._plan is not None
-        self._commands.start(self._plan)
-        return level
-
     def describe(self) -> dict[str, Any]:
         """What holds programs here, as plain values, for logs, reports and checkpoints. Starts the sandbox."""
         level = self.start()
@@ -238,7 +185,6 @@ class Sandbox:
             "num_slots": self.num_slots,
             "imports": list(self._imports),
             "interpreter": layers.interpreter(),
-            "commands": [command.path for command in self._commands.commands],
         }
 
     @property
@@ -249,7 +195,6 @@ class Sandbox:
     def close(self) -> None:
         """End all servers. The next call starts new ones."""
         self._pool.close()
-        self._commands.close()
 
     def __enter__(self) -> Self:
         return self
@@ -259,7 +204,7 @@ class Sandbox:
 
     def pids(self) -> list[int]:
         """The process ids of the servers' supervisors, for tests and monitors."""
-        return [*self._pool.pids(), *self._commands.pids()]
+        return self._pool.pids()
 
     def _report(
         self, task: Task, limits: Limits = DEFAULT_LIMITS, isolation: str = "per_test", stop_at_timeout: bool = True

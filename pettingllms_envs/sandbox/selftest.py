@@ -1,7 +1,6 @@
 """The self-test of a sandbox at its start: five attacks, which the layers must stop, and a harmless program.
 
-It takes less than a second, once for each `Sandbox`, and as long again before its first native command, where the
-system's shell plays the attacker. The full corpus of attacks is in tests/sandbox.
+It takes less than a second, once for each `Sandbox`. The full corpus of attacks is in tests/sandbox.
 
 An attack that was ended by its limit of time shows nothing of the layers: it is tried again with more time, and after
 the last try the test is `Undecided`.
@@ -16,8 +15,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
-from pettingllms_envs.sandbox.command_slot import CommandSlot
-from pettingllms_envs.sandbox.commands import Command, request_command
 from pettingllms_envs.sandbox.requests import request_tests
 from pettingllms_envs.sandbox.slot import Slot
 from pettingllms_envs.sandbox.values import Limits, ProgramResult, StdinTest, Task, Verdict
@@ -139,69 +136,3 @@ def _canary() -> Iterator[str]:
         canary.flush()
         os.chmod(canary.name, 0o644)
         yield canary.name
-
-
-SHELL = "/bin/sh"
-
-
-COMMAND_MEMORY = 1 << 26
-"""Bytes; a shell takes its time to fill more."""
-
-
-def _says(output: bytes) -> Callable[[ProgramResult], bool]:
-    return lambda result: result.stdout.split() == output.split() and result.verdict == Verdict.FINISHED
-
-
-_SOUND = "echo made > file && { read x; } < file && { echo; } > /dev/null && echo $x"
-_READ_FILES = """
-for path in "$1" /etc/passwd /proc/1/environ /proc/self/environ; do
-    { read x; } < $path && echo "$x" || echo refused
-done
-"""
-_WRITE_FILES = """
-for path in "$1" "$1.new" /usr/lib/new; do { echo x; } > $path && echo written || echo refused; done
-"""
-_KILL_OTHERS = "for pid in $PPID 1; do kill -9 $pid && echo killed || echo refused; done"
-_STAY_ALIVE = "while :; do :; done &"
-_TAKE_MEMORY = "x=0123456789abcdef; for _ in 1 2 3 4 5 6 7 8 9 10 11 12; do x=$x$x$x$x; done; echo taken"  # 256 MiB
-
-
-def command_checks() -> tuple[Check, ...]:
-    """The scripts of the self-test of native commands."""
-    return (
-        Check("a sound command works in its directory", _SOUND, _says(b"made")),
-        Check("files are unreadable to commands", _READ_FILES, _says(b"refused " * 4)),
-        Check("commands write nowhere else", _WRITE_FILES, _says(b"refused " * 3)),
-        Check("commands cannot kill others", _KILL_OTHERS, _says(b"refused " * 2)),
-        Check("no process of a command is left behind", _STAY_ALIVE, lambda each: each.verdict == Verdict.VIOLATION),
-        Check(
-            "a command's memory is limited",
-            _TAKE_MEMORY,
-            lambda each: each.verdict in (Verdict.MEMORY, Verdict.RUNTIME_ERROR),
-        ),
-    )
-
-
-def shell() -> Command:
-    """The command that the self-test needs."""
-    return Command("sh", path=SHELL)
-
-
-def command_failures(slot: CommandSlot) -> list[str]:
-    """The names of the checks that failed on a running slot for `shell()`, each with its result.
-
-    Raises:
-        Died: The server ended.
-        Undecided: It cannot be told whether all hold.
-    """
-    with _canary() as path:
-
-        def run(check: Check, limits: Limits) -> ProgramResult:
-            argv = ["sh", "-c", check.program, "sh", path]
-            limits = replace(limits, memory=COMMAND_MEMORY)
-            request = request_command(
-                argv, (shell(),), files={}, stdin="", outputs=(), limits=limits, scratch=slot.scratch
-            )
-            return slot.run_command(request, "")
-
-        return _failures(command_checks(), run)

@@ -18,11 +18,11 @@ class Condition(NamedTuple):
     """A condition on an argument; of all but `zero` the kernel reads the low 32 bits only, and so do we.
 
     `in`: one of the values. `not in`: none of them. `clear`: none of the bits is set. `set`: all of them are. `zero`:
-    all 64 bits are zero. `masked`: the bits that the first value names are one of the other values.
+    all 64 bits are zero.
     """
 
     argument: int
-    test: Literal["in", "not in", "clear", "set", "zero", "masked"]
+    test: Literal["in", "not in", "clear", "set", "zero"]
     values: tuple[int, ...] = ()
 
 
@@ -168,34 +168,6 @@ NOT_THERE: dict[str, Numbers] = {
 }
 NEWER_THAN_WE_KNOW = 457
 
-# For a native command besides: to execute, and to change files where another layer allows it (its scratch directory).
-# Not here: links, devices, sockets in the file system; modes, owners and times of files, which Landlock does not
-# cover; other sessions and process groups, with which a process could outlive its command; signals to others.
-COMMAND: dict[str, Numbers] = {
-    "execve": (59, 221),
-    "vfork": (58, None),
-    "chdir": (80, 49),
-    "fchdir": (81, 50),
-    "creat": (85, None),
-    "mkdir": (83, None),
-    "mkdirat": (258, 34),
-    "rmdir": (84, None),
-    "unlink": (87, None),
-    "unlinkat": (263, 35),
-    "rename": (82, None),
-    "renameat": (264, 38),
-    "renameat2": (316, 276),
-    "flock": (73, 32),
-    "preadv": (295, 69),
-    "pwritev": (296, 70),
-    "statfs": (137, 43),
-    "fstatfs": (138, 44),
-    "mincore": (27, 232),
-}
-# It writes without the kernel's count of bytes written (`inside/watch.py`); the C library then writes zeros.
-FALLOCATE: dict[str, Numbers] = {"fallocate": (285, 47)}
-COPY_FILE_RANGE: dict[str, Numbers] = {"copy_file_range": (326, 285)}
-
 
 _O_WRITING = (
     0o1 | 0o2 | 0o100 | 0o1000 | 0o20000000
@@ -204,10 +176,6 @@ _AT_EMPTY_PATH = 0x1000
 _STREAM = (1, 1 | 0o2000000, 1 | 0o4000, 1 | 0o2004000)  # SOCK_STREAM, with and without CLOEXEC and NONBLOCK
 CLONE_THREAD = 0x10000
 _MSG_OOB = 0x1
-_OPEN_MODE = 0o3 | 0o1000 | 0o20000000  # O_ACCMODE, O_TRUNC, O_TMPFILE without O_DIRECTORY
-_OPENED = (0, 1, 2, 0o1001, 0o1002)  # to truncate a file it must be opened to be written: Landlock looks at that alone
-_MAP_KIND = 0x23  # MAP_SHARED, MAP_PRIVATE, MAP_ANONYMOUS
-_MAPPED = (0x02, 0x22, 0x21)
 _SIGCHLD = 17
 _CLONE_NEW_ANYTHING = 0x7E020000  # namespaces: with capabilities in one of its own, a program could mount and trace
 _CLONE_PARENT_OR_PTRACE = 0x8000 | 0x2000
@@ -258,14 +226,4 @@ def checked(*, fork: bool, open_files: bool, set_filter: bool) -> dict[str, Chec
     for name, (numbers, flags) in STAT.items():
         if not open_files:
             calls[name] = Checked(numbers, (Condition(flags, "set", (_AT_EMPTY_PATH,)),), errno.ENOENT)
-    return calls
-
-
-def checked_of_commands() -> dict[str, Checked]:
-    """The calls of a native command whose arguments are checked: it may open files to write them, and no more."""
-    calls = checked(fork=True, open_files=True, set_filter=False)
-    for name, (numbers, flags) in OPEN.items():
-        calls[name] = Checked(numbers, (Condition(flags, "masked", (_OPEN_MODE, *_OPENED)),), errno.EACCES)
-    # What is written to a shared mapping of a file counts as written nowhere. ENODEV: this file cannot be mapped.
-    calls["mmap"] = Checked(ALLOWED["mmap"], (Condition(3, "masked", (_MAP_KIND, *_MAPPED)),), errno.ENODEV)
     return calls

@@ -43,8 +43,6 @@ def _ending(job: Job, record: Record, before: Progress, output: bytes, errors: b
         wire.SKIPPED: (Verdict.TIMEOUT, "not run: the tests before it took too long"),
         wire.WALL: (Verdict.TIMEOUT, f"more than {job.wall:g} s by the clock on the wall"),
         wire.MEMORY: (Verdict.MEMORY, f"its processes together held more than {job.memory} bytes, or were too many"),
-        wire.UNCLEARED: (Verdict.TIMEOUT, f"more than {job.wall:g} s by the clock, with the removal of its files"),
-        wire.FILES: (Verdict.OUTPUT_LIMIT, "it wrote more, or more files, than its scratch directory may have"),
     }
     if record.kind in by_kind:
         return by_kind[record.kind]

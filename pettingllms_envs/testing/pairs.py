@@ -7,6 +7,7 @@ after the other. Agents that do not cheat give the oracle's reply in their curre
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import re
@@ -15,6 +16,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from pettingllms_envs.episodes.difference import short
+from pettingllms_envs.episodes.observing import workflow_of
+from pettingllms_envs.features import HasAttacks
 from pettingllms_envs.testing import play
 from pettingllms_envs.testing.competition import NUM_FIRST, against_oracle, competition
 
@@ -95,6 +98,8 @@ def check_pairs(case: play.Case) -> str:
         elsewhere = play.first_replies(env, _another(starts, i), case.max_steps)
         ways = [*cheats(env.possible_agents, contents(case.blind, elsewhere))]
         drawn = random.Random("cheats").sample(ways, min(len(ways), MOST_CHEATS))
+        alone, both = ([each for each in attacks(env) if len(each.agents) == number] for number in (1, 2))
+        drawn += [*alone, *random.Random("attacks").sample(both, min(len(both), MOST_CHEATS))]
         for margin in margins(env, start, drawn[i :: len(starts)], case.max_steps):
             _expect_no_gain(margin, team)
             highest, count = max(highest, margin.most, margin.total), count + 1
@@ -128,6 +133,26 @@ def cheats(agents: Sequence[str], said: Mapping[str, Content]) -> Iterator[Cheat
     for what, content in said.items():
         for name, times in _times(agents):
             yield Cheat(f"{name}: {what}", tuple(times), partial(cheating, content, times))
+
+
+def attacks(env: Any) -> Iterator[Cheat]:
+    """Those that the workflow names: each by its agent alone, then each with each of another agent."""
+    workflow = workflow_of(env)
+    if not isinstance(workflow, HasAttacks):
+        return
+    known = {f"{role}_0": named for role, named in workflow.attacks.items() if f"{role}_0" in env.possible_agents}
+    alone = [{agent: name} for agent, named in known.items() for name in named]
+    both = (one | other for one, other in itertools.combinations(alone, 2) if one.keys() != other.keys())
+    for each in itertools.chain(alone, both):
+        name = " and ".join(f"{agent} {name}" for agent, name in each.items())
+        chosen = {agent: known[agent][name] for agent, name in each.items()}
+        yield Cheat(name, tuple(each), lambda chosen=chosen: partial(_attacking, chosen))  # type: ignore[misc]
+
+
+def _attacking(chosen: Mapping[str, Callable[[Any, Any], str]], env: Any, agent: str) -> str:
+    if agent not in chosen:
+        return play.best(env, agent)
+    return chosen[agent](workflow_of(env), env.unwrapped.snapshot().play)
 
 
 def _times(agents: Sequence[str]) -> Iterator[tuple[str, dict[str, Times]]]:

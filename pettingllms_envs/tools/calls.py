@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -58,8 +58,12 @@ def only_text(spec: ToolSpec) -> str | None:
 
 def read_text_calls(reply: str, tools: Sequence[Tool]) -> list[Call] | Unreadable:
     """The calls written as fenced blocks, in order; none if the reply has no block that names a tool."""
-    kinds = {f"call {tool.spec.name}": tool.spec.name for tool in tools}
-    blocks = fenced_blocks(without_thoughts(reply), kinds)
+    return read_named_calls(reply, [tool.spec.name for tool in tools])
+
+
+def read_named_calls(reply: str, names: Iterable[str]) -> list[Call] | Unreadable:
+    """The same, of tools that are known by their names, which are in lower case."""
+    blocks = fenced_blocks(without_thoughts(reply), {f"call {name}": name for name in names})
     return blocks if isinstance(blocks, Unreadable) else [Call(name, text) for name, text in blocks]
 
 

@@ -17,7 +17,7 @@ from trl.trainer.utils import get_config_model_id
 from pettingllms_trl.policies.routing import Policy
 
 
-OF_TRL = (
+SET_BY_TRL = (
     *("processing_class", "eos_token_ids", "generation_config"),
     *("ref_model", "router_aux_loss_coef", "aux_loss_enabled"),
 )

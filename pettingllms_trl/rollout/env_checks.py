@@ -58,6 +58,19 @@ def env_makers(env: Env | Mapping[str, Env] | None) -> MakeEnv | dict[str, MakeE
     return {name: env_maker(each) for name, each in env.items()}
 
 
+def on_workers(
+    make_env: MakeEnv | dict[str, MakeEnv], workers: str | Mapping[str, Any] | None
+) -> MakeEnv | dict[str, MakeEnv]:
+    """The functions, so that the environments they make are in other processes; see `ray_makers`."""
+    if workers is None:
+        return make_env
+    from pettingllms_envs.remote.ray_envs import ray_makers
+
+    if isinstance(make_env, Mapping):
+        return dict(ray_makers(make_env, workers))
+    return ray_makers({DEFAULT_ENVIRONMENT: make_env}, workers)[DEFAULT_ENVIRONMENT]
+
+
 def env_maker(env: Env, settings: Mapping[str, Any] | None = None) -> MakeEnv:
     """A function that makes the environment, with these `settings` if it is given by name.
 
@@ -203,9 +216,7 @@ def _try(env: AECEnv, env_pool: EnvPool, row: Row, branching: Branching | None) 
     if branching is None:
         return env
     if is_program(env):  # to branch it at each decision would take many runs
-        from pettingllms_envs.programs.repeating import check_repeats
-
-        check_repeats(env.unwrapped, reset_args.seed, reset_args.options)
+        env.unwrapped.check_repeats(reset_args.seed, reset_args.options)
         return reset(env)
 
     fresh = partial(env_pool.acquire, reset_args.environment, fresh=True)
@@ -214,9 +225,7 @@ def _try(env: AECEnv, env_pool: EnvPool, row: Row, branching: Branching | None) 
 
 def is_program(env: AECEnv) -> bool:
     """Whether an environment is a program that speaks to an endpoint."""
-    from pettingllms_envs.programs import ProgramEnv  # only a training that has environments needs to know
-
-    return isinstance(env.unwrapped, ProgramEnv)
+    return "program" in env.metadata
 
 
 def check_openings(envs: Mapping[str, Sequence[AECEnv]], agents_with_history: Collection[str]) -> None:

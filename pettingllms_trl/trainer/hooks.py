@@ -32,7 +32,7 @@ from pettingllms_trl.engines.transformers import ending_at, prompts_read_once, r
 from pettingllms_trl.policies import weights
 from pettingllms_trl.policies.adapters import check_optimized
 from pettingllms_trl.policies.optim import clip_by_policy, numbers, split_groups
-from pettingllms_trl.policies.profiles import OF_TRL, PolicyProfile
+from pettingllms_trl.policies.profiles import SET_BY_TRL, PolicyProfile
 from pettingllms_trl.policies.routing import Policy, Routing
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.processes.distributed import accumulating
@@ -54,7 +54,7 @@ class TRLHooks(GRPOTrainer):
 
     # Parts that MultiAgentGRPOTrainer makes.
     entropy: EntropyBonus
-    guard: StepGuard
+    step_guard: StepGuard
     token_budget: TokenBudget
     scorer: PackedScorer
     checkpointer: Checkpointer
@@ -211,7 +211,7 @@ class TRLHooks(GRPOTrainer):
         loss = torch.zeros((), device=self.accelerator.device)
         model.train()  # by the mode `_prepare_inputs` decides whether this is training or evaluation
         passes = self._prepare_inputs(inputs)
-        if not self.guard.has_passes:
+        if not self.step_guard.has_passes:
             self.team_gradients.begin(model)
         for batch in passes:
             if len(batch["advantages"]) == 0:  # a micro-step whose rows are all left out
@@ -240,7 +240,7 @@ class TRLHooks(GRPOTrainer):
         if self.is_deepspeed_enabled:
             if self.args.entropy_coef and not self.use_adaptive_entropy:  # logged by TRL in a step's last pass
                 self._metrics["train"]["entropy_coef"].append(self.args.entropy_coef)
-            self.guard.check_losses(step=self.state.global_step)  # DeepSpeed leaves no step to be taken away
+            self.step_guard.check_losses(step=self.state.global_step)  # DeepSpeed leaves no step to be taken away
         self.team_gradients.finish(model)
 
     def _scores_of_two_tokens(self, model: torch.nn.Module, policy: Policy) -> torch.Tensor:
@@ -259,7 +259,7 @@ class TRLHooks(GRPOTrainer):
         ):
             loss = super()._compute_loss(model, inputs)
         if self.model.training:
-            self.guard.add(loss, inputs)
+            self.step_guard.add(loss, inputs)
         return loss if scale == 1.0 else loss * scale
 
     def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Scores:
@@ -298,17 +298,19 @@ class TRLHooks(GRPOTrainer):
     def _get_grad_norm(self, model: torch.nn.Module, grad_norm: Any = None) -> Any:
         """TRL's; where it or a loss is not finite, the step that would follow is taken away."""
         norm = super()._get_grad_norm(model, grad_norm)
-        own, flag, *of_policies = numbers([norm, self.guard.losses_are_finite(), *self._policy_norms.values()])
+        own, flag, *of_policies = numbers([norm, self.step_guard.losses_are_finite(), *self._policy_norms.values()])
         for name, value in zip(self._policy_norms, of_policies, strict=True):
             self._metrics["train"][f"policy/{name}/grad_norm"].append(value)
-        self.guard.conclude(own, finite=bool(flag), model=model, optimizer=self.optimizer, step=self.state.global_step)
+        self.step_guard.conclude(
+            own, finite=bool(flag), model=model, optimizer=self.optimizer, step=self.state.global_step
+        )
         if not self.is_deepspeed_enabled:
-            self.report("skipped_steps", float(self.guard.skips.total), replace=True)
+            self.report("skipped_steps", float(self.step_guard.skips.total), replace=True)
         return norm
 
     def profile_of_trl(self) -> PolicyProfile:
         """What TRL's constructor derived from its model and tokenizer."""
-        return PolicyProfile(tokenizer=self._tokenizer, **{name: getattr(self, name) for name in OF_TRL})
+        return PolicyProfile(tokenizer=self._tokenizer, **{name: getattr(self, name) for name in SET_BY_TRL})
 
     def activate(self, name: str) -> None:
         """Forward passes go to this policy from now on, and prompts are written and read as its model wants them."""
@@ -317,7 +319,7 @@ class TRLHooks(GRPOTrainer):
     def _apply_profile(self, profile: PolicyProfile) -> None:
         """What TRL reads from attributes of its own."""
         self._tokenizer, self.beta, self._is_vlm = profile.tokenizer, profile.beta, profile.reads_images
-        for name in OF_TRL:
+        for name in SET_BY_TRL:
             setattr(self, name, getattr(profile, name))
 
     def _generate_single_turn(self, *args: Any, **kwargs: Any) -> Any:

@@ -83,8 +83,8 @@ class Setup:
         curriculum: Any,
         schedule: Any,
     ) -> Setup:
-        make_env = env_checks.env_makers(env)
         args = _config(args)
+        make_env = env_checks.on_workers(env_checks.env_makers(env), args.env_workers)
         datasets = by_argument(train_dataset, eval_dataset)
         made = env_checks.make_envs(make_env)
         probes = list(made.values())

@@ -10,7 +10,7 @@
 | `builder`      | `BatchBuilder`       | decisions and advantages to the forward passes of micro-steps            |
 | `scorer`       | `PackedScorer`       | log-probabilities, with a prompt read once for all that begin with it    |
 | `entropy`      | `EntropyBonus`       | each policy's entropy bonus                                              |
-| `guard`        | `StepGuard`          | steps that are not finite change no weight                               |
+| `step_guard`   | `StepGuard`          | steps that are not finite change no weight                               |
 | `token_budget` | `TokenBudget`        | counts generated tokens, and ends a training that has spent its own      |
 | `rounds`       | `Rounds`             | with `imitate` the same by rounds, and the replies that are imitated     |
 | `references`   | `MovingReferences`   | references that follow their policies                                    |
@@ -465,7 +465,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
             args, self.team, self.scorer, self.accelerator, rows=self, has_group_means=has_group_means
         )
         self.entropy = EntropyBonus([policy.name for policy in self.routing.trained], args)
-        self.guard = StepGuard(list(self.routing.of_agent), args, self.accelerator)
+        self.step_guard = StepGuard(list(self.routing.of_agent), args, self.accelerator)
         self.rounds, self.token_budget, self.plan = parts.ends_of(
             args, self.plan, setup.dataset, num_processes=self.accelerator.num_processes
         )
@@ -541,7 +541,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
             "credit": self.credit,
             "curricula": self.collector.curricula,
             "rows": self.collector.rows_played,
-            "guard": self.guard,
+            "guard": self.step_guard,
             "token_budget": self.token_budget,
             "monitor": self.monitor,
             "entropy": self.entropy,

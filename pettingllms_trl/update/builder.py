@@ -39,7 +39,7 @@ LARGEST_ROUNDING = 1e-2
 """The same in a group whose rewards are equal: in single precision, which is TRL's, equal rewards less their mean may
 leave a last bit, which a deviation of 1e-4 makes larger. Only of credit whose baseline is the mean of siblings."""
 
-Row = dict[str, Any]
+BatchRow = dict[str, Any]
 """A sequence: its `prompt` (a `records.Prompt`), the `messages` of TRL's table, `completion`, `reward`, and whether it
 `counts`."""
 Columns = Mapping[str, Sequence[Any]]
@@ -51,7 +51,7 @@ class RowScorer(Protocol):
     def score_rows(
         self,
         policy: str,
-        rows: Sequence[Row],
+        rows: Sequence[BatchRow],
         *,
         table: Columns,
         columns: Mapping[str, Any],
@@ -68,7 +68,7 @@ class RowScorer(Protocol):
                 are in none are NaN. `None`: as TRL does.
         """
 
-    def correct_for_padding(self, rows: Sequence[Row], assignment: Assignment, *, group_size: int) -> None:
+    def correct_for_padding(self, rows: Sequence[BatchRow], assignment: Assignment, *, group_size: int) -> None:
         """Log the rows in their own order and without padding rows, after they were scored by several processes."""
 
     def log_advantages(self, advantages: Sequence[float], *, group_size: int) -> None:
@@ -214,7 +214,7 @@ class BatchBuilder:
             table: The user's columns of the completions table.
             has_pictures: Whether the model is given pictures beside the ids.
         """
-        rows: list[Row] = [
+        rows: list[BatchRow] = [
             {
                 "prompt": decision.prompt,
                 "messages": decision.prompt.messages,
@@ -246,7 +246,13 @@ class BatchBuilder:
         return passes, assignment
 
     def _assignment_by_tokens(
-        self, policy: Policy, rows: Sequence[Row], left_out: Collection[int], *, has_pictures: bool, num_steps: int
+        self,
+        policy: Policy,
+        rows: Sequence[BatchRow],
+        left_out: Collection[int],
+        *,
+        has_pictures: bool,
+        num_steps: int,
     ) -> Callable[..., Assignment] | None:
         """How rows are assigned where passes are bounded by their tokens; `None`: by their rows, as TRL's.
 
@@ -282,7 +288,7 @@ class BatchBuilder:
     def _assigned_passes(
         self,
         policy: Policy,
-        rows: Sequence[Row],
+        rows: Sequence[BatchRow],
         table: Columns,
         columns: Mapping[str, Any],
         by_tokens: Callable[..., Assignment] | None,
@@ -390,7 +396,7 @@ def _chunks(rows_here: Sequence[int | None], assignment: Assignment) -> list[lis
     return chunks
 
 
-def _padding_row(row: Row, eos: int) -> Row:
+def _padding_row(row: BatchRow, eos: int) -> BatchRow:
     """A short row that fills a process's share up, and counts nowhere.
 
     Of two tokens, since TRL takes what is one column wide for values of sequences and does not mask them.

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pettingllms_envs.core import SPLITS, Unreadable
-from pettingllms_envs.environments.blocksworld.rules import LEVELS, Blocksworld, BlocksState
+from pettingllms_envs.environments.blocksworld.rules import LEVELS, BlocksState, Blocksworld
 from pettingllms_envs.environments.blocksworld.towers import (
     ON_TABLE,
     distance,

@@ -16,8 +16,8 @@ from rich.console import Console
 import pettingllms_envs
 from pettingllms_envs import cli, plan_path_v0, registry
 from pettingllms_envs.commands import info, setting
-from pettingllms_envs.commands.play import between
 from pettingllms_envs.environments.plan_path.rules import PlanPath
+from pettingllms_envs.replies.moves import between
 
 
 ROOT = Path(__file__).parents[2]

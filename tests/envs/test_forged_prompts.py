@@ -32,6 +32,10 @@ from pettingllms_envs.environments.plan_path.rules import PlanPath
 from pettingllms_envs.environments.sql.rows import QueryProblem
 from pettingllms_envs.environments.sql.rules import Sql, SqlState
 from pettingllms_envs.environments.sql.writers import ExplorerWriter, LinkerWriter, SingleWriter, WriterChecker
+from pettingllms_envs.environments.verilog.designers import SingleDesigner
+from pettingllms_envs.environments.verilog.designs import Design
+from pettingllms_envs.environments.verilog.rules import Verilog, VerilogState
+from pettingllms_envs.graders.designs import Port
 from pettingllms_envs.graders.queries import Suite
 from pettingllms_envs.quoting import escape, quote
 from pettingllms_envs.replies.fences import fence
@@ -189,6 +193,19 @@ class Columns(Sql):
         return TABLE
 
 
+class Circuits(Verilog):
+    """Circuits with a planted text in their description, whose designs may be any text."""
+
+    def generate(self, seed: int, **fields: Any) -> VerilogState:
+        return VerilogState(Design("", f"C {TOKEN}", (Port("y", 1, False),), "", "", ""))
+
+    def parse(self, reply: str) -> str:
+        return reply
+
+    def apply(self, state: VerilogState, move: str) -> VerilogState:
+        return state._replace(design=move)
+
+
 class Aliases(Silos):
     """Silos whose oracle gives a column a planted name."""
 
@@ -232,6 +249,9 @@ ENVIRONMENTS: dict[str, tuple[Callable[[], TextEnv], ...]] = {
         partial(lambda workflow: TextEnv(workflow(Columns())), workflow)
         for workflow in (LinkerWriter, WriterChecker, ExplorerWriter)
     ),
+    "verilog.rules": (lambda: TextEnv(SingleDesigner(Circuits())),),
+    "verilog.designers": (lambda: TextEnv(SingleDesigner(Circuits())),),
+    "service.talks": (made("service"),),
     "archives.silos": (lambda: TextEnv(LibrarianTeam(Aliases(size=8))),),
     "teams.tools": (lambda: TextEnv(ToolReasoner(Sums(), executor=echo)),),
 }

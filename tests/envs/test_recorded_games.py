@@ -41,7 +41,10 @@ RECORDINGS = (
     ("search_v0", "single"),
     *itertools.product(("hidden_bench_v0",), ("team", "cut", "full")),
     ("silos_v0", "team"),
+    ("two_arms_v0", "team"),
+    *itertools.product(("service_v0",), ("team", "scripted", "specialist", "single", "cut", "alone")),
     *itertools.product(("sql_v0",), ("explorer_writer", "linker_writer", "writer_checker", "single")),
+    *itertools.product(("verilog_v0",), ("designer_tester", "architect_implementer", "single")),
 )
 
 

@@ -32,9 +32,9 @@ from pettingllms_envs.testing import check
 
 FORMS = {
     **dict.fromkeys(["aime", "apps", "code_contests", "live_code_bench", "math", "olympiad_bench"], "single"),
-    **dict.fromkeys(["plan_path", "search", "sokoban", "sql", "sudoku"], "single"),
+    **dict.fromkeys(["plan_path", "search", "service", "sokoban", "sql", "sudoku", "verilog"], "single"),
     **dict.fromkeys(["blocksworld", "causal_graphs", "eight_queens", "laws"], "single"),
-    **dict.fromkeys(["archives", "benches", "hidden_bench", "note_taking", "silos"], "full"),
+    **dict.fromkeys(["archives", "benches", "hidden_bench", "note_taking", "silos", "two_arms"], "full"),
     "hanabi": "ad_hoc",
 }
 WITHOUT = ("conversation", "kuhn_poker")

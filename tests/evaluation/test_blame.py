@@ -16,6 +16,7 @@ import pettingllms_envs
 from chat_server import serving
 from pettingllms_envs import cli
 from pettingllms_envs.episodes.files import read
+from pettingllms_envs.evaluation.statistics import wilson
 from pettingllms_envs.research.blame import CallsAnew, squares
 
 
@@ -101,12 +102,62 @@ def test_an_episode_counts_once_each_of_its_calls_was_answered_twice() -> None:
     played = [row(index, number, 1.0) for index in range(3) for number in range(1, 7)]
     played[0]["error"] = failed
     found = CallsAnew(rows, 1, 2).effects(played)
-    assert found["episodes"] == 2
+    assert (found["episodes"], found["varied"]) == (2, False)
     assert [(call["mean"], call["low"], call["high"], call["share"]) for call in found["calls"]] == [
         (0.0, 0.0, 0.0, None)
     ] * 3
     played[7]["error"] = failed
-    assert CallsAnew(rows, 1, 2).effects(played) == {"episodes": 1, "calls": []}
+    assert CallsAnew(rows, 1, 2).effects(played) == {"episodes": 1, "varied": False, "calls": []}
+
+
+def test_a_call_that_never_changed_the_outcome_may_matter_as_often_as_wilsons_interval_says() -> None:
+    # Returns of 0 and 2 over 30 problems, decided before the first call, as far as was seen.
+    rows = [row(index, 0, 2.0 * (index % 2)) for index in range(30)]
+    anew = CallsAnew(rows, 1, 2)
+    played = [row(index, number, rows[index]["returns"]["a"]) for index in range(30) for number in range(1, 7)]
+    found = anew.effects(played)
+    assert found["varied"]
+    most = 4 * wilson(0, 60)[1]
+    assert [(call["mean"], call["low"], call["high"]) for call in found["calls"]] == [(0.0, 0.0, most)] * 3
+
+
+ARCHIVES = ["archives", "--set", "wording=symbols", "--set", "size=8", "--set", "results=2", "--limit", "4"]
+
+
+def test_a_constant_fault_is_found_by_a_substitute_and_by_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    agents = ["--agents", "librarian_0=oracle", "librarian_1=oracle", "answerer=null"]
+    line = ["blame", *ARCHIVES, *agents, "--replies", "2", "--output", "out"]
+    assert cli.main([*line, "--substitute", "answerer=oracle"]) == 0
+    found = json.loads(next(Path("out").glob("substitute-answerer_0-*-2/report.json")).read_text())["substitute"]
+    (call,) = found["calls"]
+    assert (call["call"], call["episodes"]) == (1, 4)
+    # In 4 of 4 problems from 0 to 1: what is missed is Wilson's upper end of 0 of 4.
+    assert call["gains"]["success"] == {"mean": 1.0, "low": pytest.approx(1 - wilson(0, 4)[1]), "high": 1.0}
+    assert re.search(r"1 +4 +1 \[0\.51, 1\] ", capsys.readouterr().out)
+
+    assert cli.main([*line, "--substitute", "librarian_0=oracle"]) == 0
+    found = json.loads(next(Path("out").glob("substitute-librarian_0-*-2/report.json")).read_text())["substitute"]
+    assert [each["gains"]["success"]["mean"] for each in found["calls"]] == [0.0] * len(found["calls"])
+
+    assert cli.main(line) == 0
+    assert "The outcome never varied: a constant fault cannot be found so." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("given", ["nobody=oracle", "librarian=oracle", "answerer", "answerer="])
+def test_a_substitute_of_nobody_or_by_nothing_is_refused_before_anything_is_played(
+    given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    line = ["blame", *ARCHIVES, "--agents", "oracle", "--replies", "2", "--output", "out"]
+    assert cli.main([*line, "--substitute", given]) == 2
+    assert f"--substitute is {given!r}; expected AGENT=SPEC, of one of the agents" in " ".join(
+        capsys.readouterr().err.split()
+    )
+    assert not Path("out").exists()
 
 
 PROGRAM = f"""

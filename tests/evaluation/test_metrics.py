@@ -126,6 +126,14 @@ def test_words_of_servers_and_counts_in_doubt_are_counted_and_told(as_read: Call
     assert tables.server_words(metrics.report(header(), [row(0, True)])["agents"]) == []
 
 
+@pytest.mark.parametrize(("lost", "is_told"), [(0.05, False), (0.06, True)])
+def test_a_script_that_did_not_understand_a_twentieth_is_told(lost: float, is_told: bool) -> None:
+    found = tables.script_words({"outcome": {"not_understood": {"mean": lost}}})
+    assert [line.partition(" of the messages")[0] for line in found] == (
+        ["warning: the scripted player did not understand 6.0%"] if is_told else []
+    )
+
+
 def test_an_outcome_may_be_of_numpy() -> None:
     given = {"success": np.bool_(True), "moves": np.int64(3), "far": np.float32(0.5), "zero": np.array(0), "name": "a"}
     assert of_outcome({**given, "board": np.zeros(2)}) == {"success": 1.0, "moves": 3.0, "far": 0.5, "zero": 0.0}

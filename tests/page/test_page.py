@@ -113,6 +113,12 @@ def test_samples_of_one_problem_count_as_one(bench: Path) -> None:
         assert shown == pytest.approx(of_problems, rel=0.01)
 
 
+def test_success_of_a_tree_is_said_to_be_that_of_the_best_candidates(rollouts: Path, bench: Path) -> None:
+    of_tree, plain = ([card["name"] for card in blocks(page(run))["run"]["cards"]] for run in (rollouts, bench))
+    assert of_tree[1] == "success, best of 4 played on"
+    assert plain[1] == "success"
+
+
 def test_the_parts_of_an_episode_are_summed_by_scope() -> None:
     parts = [{"team": {"progress": 0.5}}, {"team": {"progress": 0.25}, "planner": {"format": -0.2}}, None]
     row = {

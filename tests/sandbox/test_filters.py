@@ -149,49 +149,6 @@ def test_arguments_decide(machine, call, arguments, answer):
 
 MAP_SHARED, MAP_PRIVATE, MAP_SHARED_VALIDATE, MAP_FIXED, MAP_ANONYMOUS = 1, 2, 3, 0x10, 0x20
 
-COMMAND_CASES = [
-    ("openat", (0, 0, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC), ALLOW),
-    ("openat", (0, 0, O_RDWR | O_TRUNC), ALLOW),
-    ("openat", (0, 0, O_RDONLY | O_CREAT), ALLOW),
-    ("openat", (0, 0, O_RDONLY | O_TRUNC), errno.EACCES),  # truncates a file without opening it to be written
-    ("openat", (0, 0, 3 | O_TRUNC), errno.EACCES),  # access mode 3 is neither reading nor writing
-    ("openat", (0, 0, 3), errno.EACCES),
-    ("openat", (0, 0, O_RDWR | O_TMPFILE), errno.EACCES),
-    ("openat", (0, 0, HIGH | O_RDONLY | O_TRUNC), errno.EACCES),
-    ("mmap", (0, 1, 3, MAP_PRIVATE), ALLOW),
-    ("mmap", (0, 1, 3, MAP_PRIVATE | MAP_FIXED), ALLOW),
-    ("mmap", (0, 1, 3, MAP_PRIVATE | MAP_ANONYMOUS), ALLOW),
-    ("mmap", (0, 1, 3, MAP_SHARED | MAP_ANONYMOUS), ALLOW),
-    ("mmap", (0, 1, 3, MAP_SHARED), errno.ENODEV),
-    ("mmap", (0, 1, 3, MAP_SHARED_VALIDATE), errno.ENODEV),
-    ("clone", (0x4111,), ALLOW),  # vfork, as glibc's posix_spawn does
-    ("clone", (0x10000000 | 0x11,), errno.EPERM),
-    ("rt_sigaction", (17, 1, 1, 8), errno.EPERM),
-    ("prctl", (22,), errno.EPERM),
-    ("socketpair", (1, 1), ALLOW),
-    ("socketpair", (1, 2), errno.EPERM),
-]
-
-
-@pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize(("call", "arguments", "answer"), COMMAND_CASES)
-def test_a_commands_arguments_decide(machine, call, arguments, answer):
-    number_of = number(machine, syscalls.checked_of_commands()[call].numbers)
-    assert verdict(filters.of_commands(machine), ARCHITECTURE[machine], number_of, *arguments) == answer
-
-
-@pytest.mark.parametrize("machine", MACHINES)
-def test_a_command_executes_and_changes_files_but_makes_no_link_and_sets_no_mode(machine):
-    program = filters.of_commands(machine)
-    for numbers in (syscalls.COMMAND | syscalls.FORK | syscalls.ABOUT_FILES).values():
-        if (call := number(machine, numbers)) is not None:
-            assert verdict(program, ARCHITECTURE[machine], call) == ALLOW
-    x86_64 = {"link": 86, "symlink": 88, "chmod": 90, "fchmod": 91, "chown": 92, "mknod": 133, "truncate": 76}
-    x86_64 |= {"kill": 62, "tkill": 200, "tgkill": 234, "setsid": 112, "setpgid": 109, "ptrace": 101, "socket": 41}
-    x86_64 |= {"mount": 165, "unshare": 272, "bpf": 321, "execveat": 322, "setuid": 105, "shmget": 29, "splice": 275}
-    for name, call in x86_64.items():
-        assert verdict(filters.of_commands("x86_64"), ARCHITECTURE["x86_64"], call) == errno.EPERM, name
-
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_without_forks_only_threads_can_be_cloned(machine):
@@ -224,8 +181,7 @@ def test_the_numbers_are_those_of_libseccomp():
     if name is None:
         pytest.skip("libseccomp is not installed")
     library = ctypes.CDLL(name)
-    tables = (syscalls.ALLOWED, syscalls.ABOUT_FILES, syscalls.NOT_THERE, syscalls.FORK, syscalls.COMMAND)
-    tables += (syscalls.FALLOCATE, syscalls.COPY_FILE_RANGE)
+    tables = (syscalls.ALLOWED, syscalls.ABOUT_FILES, syscalls.NOT_THERE, syscalls.FORK)
     calls = {name: numbers for table in tables for name, numbers in table.items()}
     calls |= {name: numbers for name, (numbers, _) in (syscalls.OPEN | syscalls.STAT).items()}
     checked = syscalls.checked(fork=True, open_files=True, set_filter=False)

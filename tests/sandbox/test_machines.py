@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import shutil
 import subprocess
 import sys
 
@@ -40,26 +39,15 @@ except SandboxUnavailable as error:
     print(json.dumps([None, str(error), None]))
 """
 
-COMMANDS = PROGRAM.replace(
-    """        print(json.dumps([level, passed, [each.name for each in box.probed if each.works]]))
-""",
-    """        held = box.start_commands()
-        result = box.run_command(["./cat"], files={"cat": open(settings_cat, "rb").read()}, stdin="x")
-        print(json.dumps([held, passed, [result.stdout.decode()]]))
-""",
-)
-
 EPERM, ENOSYS = 1, 38
 UNSHARE, MOUNT, LANDLOCK = [272, EPERM], [165, EPERM], [444, ENOSYS]
 SECCOMP = [157, EPERM]  # prctl, and with it no_new_privs
 
 
-def play(
-    refused: list[list[int]], before: str = "", program: str = PROGRAM, **settings: object
-) -> tuple[str | None, object, list[str]]:
+def play(refused: list[list[int]], before: str = "", **settings: object) -> tuple[str | None, object, list[str]]:
     if sys.platform != "linux" or platform.machine() != "x86_64":
         pytest.skip("the call numbers of these filters are those of Linux on x86_64")
-    command = [sys.executable, "-c", program.replace("# before", before), json.dumps(refused), json.dumps(settings)]
+    command = [sys.executable, "-c", PROGRAM.replace("# before", before), json.dumps(refused), json.dumps(settings)]
     run = subprocess.run(command, capture_output=True, text=True, check=True)
     level, passed, works = json.loads(run.stdout)
     return level, passed, works
@@ -93,36 +81,6 @@ def test_root_without_any_capability_runs_programs_as_itself_behind_landlock(san
     assert "uid" not in works
     assert level == ("landlock+seccomp" if "landlock" in works else "no-open+seccomp")
     assert passed is True
-
-
-def play_commands(refused: list[list[int]], before: str = "") -> tuple[str | None, object, list[str]]:
-    cat = shutil.which("cat")
-    if cat is None or not os.path.exists("/bin/sh"):
-        pytest.skip("the machine has no shell and no cat")
-    return play(refused, f"settings_cat = {cat!r}\n{before}", program=COMMANDS)
-
-
-@pytest.mark.parametrize("refused", [[UNSHARE], [LANDLOCK]])
-def test_native_commands_run_on_a_machine_with_namespaces_or_landlock_alone(sandbox, refused):
-    if "landlock" not in sandbox.start() or "namespaces" not in sandbox.start():
-        pytest.skip("the machine does not have both")
-    level, passed, output = play_commands(refused)
-    assert (passed, output) == (True, ["x"])
-    assert ("landlock" in str(level)) == (refused != [LANDLOCK])
-    assert ("namespaces" in str(level)) == (refused != [UNSHARE])
-
-
-def test_native_commands_of_root_without_any_capability_are_held_by_landlock(sandbox):
-    if os.geteuid() != 0 or "landlock" not in sandbox.start():
-        pytest.skip("needs root and Landlock")
-    level, passed, output = play_commands([UNSHARE], before="kernel.drop_capabilities()")
-    assert (level, passed, output) == ("landlock+seccomp", True, ["x"])
-
-
-def test_native_commands_are_refused_where_neither_is_to_be_had(sandbox):
-    level, message, _ = play_commands([UNSHARE, LANDLOCK])
-    assert level is None
-    assert str(message).startswith("native commands cannot be contained here: no-open mode holds programs that open")
 
 
 def test_a_machine_without_seccomp_is_refused_and_told_why():

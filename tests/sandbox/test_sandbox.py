@@ -561,7 +561,6 @@ def test_limits_out_of_their_range_are_refused(limits):
         lambda box: box.run("", limits=None, isolation="unsafe-subprocess"),
         lambda box: box.run_tests("", DOUBLE, limits=None),
         lambda box: box.run_many([Task(program="", tests=DOUBLE)], limits=None),
-        lambda box: box.run_command(["./x"], files={"x": b""}, limits=None),
         lambda _: ToolExecutor(limits=None),
     ],
 )

@@ -442,6 +442,9 @@ CASES: tuple[Case, ...] = (
 def render() -> str:
     """docs/trl_tests.md."""
     numbers = {verdict: sum(case.verdict == verdict for case in CASES) for verdict in MEANING}
+    groups: dict[tuple[Verdict, str], list[str]] = {}
+    for case in CASES:
+        groups.setdefault((case.verdict, case.why), []).append(f"`{case.name}`")
     lines = [
         "# TRL's own tests of GRPOTrainer, run on ours",
         "",
@@ -456,9 +459,9 @@ def render() -> str:
         "|---|---|---|",
         *(f"| {verdict} | {numbers[verdict]} | {meaning} |" for verdict, meaning in MEANING.items()),
         "",
-        "| test of TRL | ours | |",
+        "| tests of TRL | ours | |",
         "|---|---|---|",
-        *(f"| `{case.name}` | {case.verdict} | {case.why} |" for case in CASES),
+        *(f"| {', '.join(names)} | {verdict} | {why} |" for (verdict, why), names in groups.items()),
     ]
     return "\n".join(lines) + "\n"
 

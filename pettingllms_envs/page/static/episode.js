@@ -2,6 +2,7 @@
 // One episode as a conversation: what each agent was shown, what it replied, what that was worth, and the board.
 
 function Board({ board }) {
+  if (typeof board === "string") return html`<pre class="sheet" tabindex="0">${board}</pre>`;
   const { palette } = data.run, side = 40, shapes = { disc: 0.36, ring: 0.32 };
   return html`<div class="board"><svg viewBox=${`0 0 ${side * board[0].length} ${side * board.length}`} role="img" aria-label="board">
     ${board.flatMap((line, r) => line.map((number, c) => {

@@ -6,16 +6,21 @@ The arguments are those of `pettingllms bench` for one environment and one team 
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
+from pathlib import Path
 
 from rich.console import Console
 
+from pettingllms_envs.agents.spec import AgentSpec
 from pettingllms_envs.branching import check_replayable
 from pettingllms_envs.commands import counted, say, user_errors
 from pettingllms_envs.commands.bench import play_run, told
-from pettingllms_envs.commands.runs import asked, missing, say_problems, watched
+from pettingllms_envs.commands.runs import asked, digest_of, missing, say_problems, specs, watched
 from pettingllms_envs.episodes.files import read
+from pettingllms_envs.episodes.observing import roles_of
 from pettingllms_envs.evaluation import tables
-from pettingllms_envs.research.blame import CallsAnew
+from pettingllms_envs.evaluation.bench import Bench
+from pettingllms_envs.research.blame import CallsAnew, CallsSubstituted
 from pettingllms_envs.research.commands import add_team, one_team
 
 
@@ -23,6 +28,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Add the options of `blame`."""
     add_team(parser)
     parser.add_argument("--replies", type=int, required=True, metavar="K", help="answer every call K times, 2 or more")
+    parser.add_argument(
+        "--substitute",
+        metavar="AGENT=SPEC",
+        help="have another agent give AGENT's calls from one on, such as planner_0=oracle: finds constant faults",
+    )
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
@@ -32,11 +42,18 @@ def run(args: argparse.Namespace, console: Console) -> int:
     say_problems(args, console, bench, env)
     with user_errors():
         check_replayable(env)
+        member, substitute = _substitute(args, bench)
     played, path = play_run(args, console, bench, env)
     if (status := told(console, played, path)) > 1:
         return status
     with user_errors():
         rows = [row for row in read(path) if row["error"] is None]
+    if substitute is not None:
+        bench = replace(bench, agents={**bench.agents, member: substitute})
+        return max(
+            status,
+            _substituted(args, console, bench, CallsSubstituted(rows, bench.samples, args.replies, member), path),
+        )
     anew = CallsAnew(rows, bench.samples, args.replies)
     lengths = [len(row["steps"]) for row in rows]
     num_asked = args.replies * sum(length * (length + 1) // 2 for length in lengths)
@@ -56,6 +73,42 @@ def run(args: argparse.Namespace, console: Console) -> int:
         tables.table(console, ("agent", "call", "episodes", "effect [95% interval]", "share"), shown)
     less = "" if shown else "; two are needed at least"
     say(console, f"\n{counted(found['episodes'], 'episode')} in which every call was answered anew{less}.")
+    if shown and not found["varied"]:
+        say(
+            console, "The outcome never varied: a constant fault cannot be found so. --substitute AGENT=SPEC finds it."
+        )
     say(console, "effect: the variance of the return that the call decides (docs/benchmarking.md).")
     say(console, f"Every episode that was played on is in {folder / 'episodes.jsonl'}.")
     return max(status, missing(console, played))
+
+
+def _substitute(args: argparse.Namespace, bench: Bench) -> tuple[str, AgentSpec | None]:
+    """Who is substituted and by what; None where nobody is."""
+    if args.substitute is None:
+        return "", None
+    roles = roles_of(bench.make())
+    name, _, text = args.substitute.partition("=")
+    members = [agent for agent, role in roles.items() if name in (agent, role)]
+    if not text or len(members) != 1:
+        raise ValueError(
+            f"--substitute is {args.substitute!r}; expected AGENT=SPEC, of one of the agents {', '.join(roles)}, such "
+            f"as {next(iter(roles))}=oracle."
+        )
+    return members[0], specs(args, {members[0]: roles[members[0]]}, [text])[members[0]]
+
+
+def _substituted(args: argparse.Namespace, console: Console, bench: Bench, anew: CallsSubstituted, path: Path) -> int:
+    """Play the episodes in which a member is substituted from one of its calls on, and show what they gain."""
+    say(console, f"\n{args.substitute}, from each of its calls on: {len(anew.places):,} episodes to play on.")
+    folder = path / f"substitute-{anew.member}-{digest_of(bench.config)}-{args.replies}"
+    played = watched(bench, folder, args, console, bench.env, anew)
+    names = ("success", "return")
+    heads = ("call", "episodes", *(f"gain in {name} [95% interval]" for name in names))
+    shown = []
+    for each in played.report[anew.kind]["calls"]:
+        gains = [tables.number(each["gains"][name]) if name in each["gains"] else "-" for name in names]
+        shown.append((str(each["call"]), str(each["episodes"]), *gains))
+    if shown:
+        tables.table(console, heads, shown)
+    say(console, f"\nEvery episode that was played on is in {folder / 'episodes.jsonl'}.")
+    return missing(console, played)

@@ -11,5 +11,4 @@ Three kinds of process, each the parent of the next:
     job         (job.py)         locked in; compiles the program; forks a process for each test
     test        (program.py)     runs the program
 
-Of a server for native commands, a job (command.py) executes the command itself, in the scratch directory (scratch.py).
 """

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from . import kernel, scratch
+from . import kernel
 from .wire import Job
 
 
@@ -39,9 +39,6 @@ class Confinement:
         job_filter: seccomp filter of a job that makes a process for each test.
         process_filter: seccomp filter of a job that runs its tests itself.
         test_filter: On top of `job_filter`, for the test; empty where the count of processes can be limited.
-        scratch: Where native commands write, absolute; empty for a server that runs programs. With namespaces a file
-            system is mounted there, else it is a folder that exists.
-        scratch_size: Bytes of files that a command may hold there.
     """
 
     namespaces: str
@@ -55,8 +52,6 @@ class Confinement:
     job_filter: bytes
     process_filter: bytes
     test_filter: bytes
-    scratch: str = ""
-    scratch_size: int = 0
 
 
 def become(uid: int) -> None:
@@ -107,19 +102,9 @@ def new_root(confinement: Confinement) -> None:
         flags = kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NODEV
         kernel.mount("none", root + path, "tmpfs", flags, "size=4k,mode=755")
     os.makedirs(f"{root}/tmp", exist_ok=True)
-    if confinement.scratch:
-        _mount_scratch(confinement, root + confinement.scratch)
     os.chdir(root)
     kernel.pivot_root_here()
-    kernel.make_read_only("/", below=not confinement.scratch)
-
-
-def _mount_scratch(confinement: Confinement, target: str) -> None:
-    os.mkdir(target)
-    options = f"size={confinement.scratch_size},nr_inodes={scratch.MOST_FILES},mode=700"
-    if confinement.uid is not None and not confinement.become_early:
-        options += f",uid={confinement.uid},gid={confinement.uid}"
-    kernel.mount("none", target, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, options)
+    kernel.make_read_only("/")
 
 
 def from_base(confinement: Confinement, path: str) -> str:
@@ -138,9 +123,6 @@ def hide_files(confinement: Confinement) -> None:
 
 def _readable(confinement: Confinement) -> Iterator[tuple[str, int]]:
     """The readable paths with their rights, as `kernel.landlock` takes them."""
-    if confinement.scratch:
-        yield confinement.scratch, kernel.CHANGE
-        yield "/dev/null", kernel.READ | kernel.WRITE
     if confinement.namespaces:  # the hidden directories are empty already
         yield from ((path, kernel.READ | kernel.LIST) for path in confinement.dirs)
         yield from ((path, kernel.READ) for path in confinement.files)
@@ -185,8 +167,6 @@ def lock_in(confinement: Confinement, job: Job, address_space: int, largest_file
         become(confinement.uid)
     kernel.drop_capabilities()
     kernel.die_with_parent()
-    if confinement.scratch:
-        kernel.dumpable(True)  # a change of user makes it False, and what it writes unreadable to the supervisor
     if not job.in_process:
         kernel.adopt_orphans()
     kernel.no_new_privileges()
@@ -241,18 +221,3 @@ def limit_test(job: Job, cpu: float, test_filter: bytes) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (output, output))
     if test_filter:
         kernel.install_filter(test_filter)
-
-
-COMMAND_STACK = 64 << 20  # a thread's stack is as large, unless the command asks for another
-
-
-def limit_command(job: Job) -> None:
-    """Narrow a runner of commands further, whose limits they inherit."""
-    seconds = whole_seconds(job.cpu)
-    for limit, soft, hard in (
-        (resource.RLIMIT_CPU, seconds, seconds + 1),
-        (resource.RLIMIT_STACK, COMMAND_STACK, resource.RLIM_INFINITY),
-    ):
-        _, most = resource.getrlimit(limit)
-        hard = most if hard == resource.RLIM_INFINITY else _at_most(hard, most)
-        resource.setrlimit(limit, (_at_most(soft, most), hard))

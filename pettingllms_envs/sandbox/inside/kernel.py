@@ -99,12 +99,6 @@ def drop_capabilities() -> None:
     _syscall("capset", _number(126, 91), header, bytes(24))
 
 
-def act_on_files_as(uid: int) -> None:
-    """Open files, those of /proc too, as this user and group, while everything else is done as before; needs root."""
-    _libc.setfsgid(ctypes.c_uint(uid))
-    _libc.setfsuid(ctypes.c_uint(uid))
-
-
 def install_filter(program: bytes) -> None:
     """Install a seccomp filter, for good; needs `no_new_privileges`."""
     code = ctypes.create_string_buffer(program, len(program))
@@ -126,7 +120,7 @@ def mount(source: str, target: str, kind: str | None, flags: int, options: str |
     _check(_libc.mount(fields[0], fields[1], fields[2], ctypes.c_ulong(flags), fields[3]), what)
 
 
-def make_read_only(path: str, *, devices: bool = False, below: bool = True) -> None:
+def make_read_only(path: str, *, devices: bool = False) -> None:
     """Make a mount read-only, without set-uid programs or devices, and from Linux 5.12 on all mounts below it."""
     flags = MS_RDONLY | MS_NOSUID | (0 if devices else MS_NODEV)  # mount_setattr has them with the same values
     attributes = struct.pack("<QQQQ", flags, 0, 0, 0)
@@ -136,7 +130,7 @@ def make_read_only(path: str, *, devices: bool = False, below: bool = True) -> N
             _MOUNT_SETATTR,
             _AT_FDCWD,
             os.fsencode(path),
-            _AT_RECURSIVE if below else 0,
+            _AT_RECURSIVE,
             attributes,
             len(attributes),
         )
@@ -160,10 +154,8 @@ def landlock_abi() -> int:
     return _syscall("landlock_create_ruleset", _LANDLOCK_CREATE_RULESET, None, 0, 1)
 
 
-READ, LIST, WRITE = 1 | 1 << 2, 1 << 3, 1 << 1 | 1 << 14
-"""Rights in Landlock: to read a file and execute it; to list a directory; to write and truncate a file."""
-CHANGE = READ | LIST | WRITE | 1 << 4 | 1 << 5 | 1 << 7 | 1 << 8 | 1 << 13
-"""To make, rename and remove files and directories besides; no links, devices, sockets or pipes."""
+READ, LIST = 1 | 1 << 2, 1 << 3
+"""Rights in Landlock: to read a file and execute it; to list a directory."""
 
 
 def landlock(allowed: Iterable[tuple[str, int]]) -> None:

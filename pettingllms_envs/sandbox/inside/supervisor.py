@@ -23,19 +23,13 @@ import socket
 import sys
 import threading
 import types
-from dataclasses import replace
 from typing import Any, NoReturn
 
-from . import cgroup, command_server, kernel, program, scratch
-from .command import Scratch
+from . import cgroup, kernel, program
 from .confine import STACK, Confinement, become, hide_files, leave_namespaces, new_root
 from .server import serve
 from .watch import Watch, answer, children_by_parent
 from .wire import receive_frame, send_frame
-
-
-_MOST_CLEARING = 0.1
-"""Seconds for which the trainer waits while files are removed. More than that is left to a process of its own."""
 
 
 def main(argv: list[str]) -> NoReturn:
@@ -92,11 +86,6 @@ def _supervise(sock: socket.socket, settings: dict[str, Any]) -> None:
         become(confinement.uid)
         kernel.dumpable(True)  # a change of user makes it False, and the maps of a namespace unwritable
     group = _memory_group(settings["memory"])
-    folder = -1
-    if confinement.scratch and not confinement.namespaces:
-        uid = None if confinement.become_early else confinement.uid
-        path, folder = scratch.make_folder(confinement.scratch, uid)
-        confinement = replace(confinement, scratch=path)
     if confinement.namespaces:
         leave_namespaces(confinement)
     # An unprivileged server has its programs' user; without this they could open its descriptors in /proc.
@@ -114,18 +103,11 @@ def _supervise(sock: socket.socket, settings: dict[str, Any]) -> None:
     sock.close()
     there.close()
     signal.signal(signal.SIGTERM, lambda *_: os.kill(server, signal.SIGKILL))
-    if folder >= 0 and confinement.uid is not None:
-        kernel.act_on_files_as(confinement.uid)  # what a command has written, its own user may see
-    answer(here, server, f"/proc/self/fd/{folder}")  # by its path it may be unreachable for the user of commands
+    answer(here, server)
     os.waitpid(server, 0)
     _kill_children()
-    kernel.act_on_files_as(os.geteuid())
-    removed = folder < 0 or scratch.remove_folder(confinement.scratch, folder, _MOST_CLEARING)
     if group is not None:
         group.remove()
-    if not removed and os.fork() == 0:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        scratch.remove_folder(confinement.scratch, folder)
     os._exit(0)
 
 
@@ -157,29 +139,16 @@ def _become_server(
         sys.path_importer_cache.clear()
     else:
         _find_files_from_base(confinement)
-    place = _scratch(confinement)
     kernel.no_new_privileges()
     if confinement.landlock:
         hide_files(confinement)
-    if place is not None and confinement.uid is not None:
-        kernel.act_on_files_as(confinement.uid)  # all files in the scratch directory are this user's
     program.settle()
     gc.collect()
     gc.freeze()
     memory = "polling" if group is None else f"cgroup v{group.version}"
     message = {"ready": os.getpid(), "python": sys.version.split()[0], "memory": memory}
     send_frame(sock, json.dumps(message).encode())
-    if place is not None:
-        commands = command_server.CommandServer(sock, confinement, address_space, watch, group, place)
-        command_server.serve(commands)
     serve(sock, confinement, address_space, watch, group)
-
-
-def _scratch(confinement: Confinement) -> Scratch | None:
-    if not confinement.scratch:
-        return None
-    fd = os.open(confinement.scratch, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    return Scratch(confinement.scratch, fd, confinement.scratch_size)
 
 
 def _address_space() -> int:

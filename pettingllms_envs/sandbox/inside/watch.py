@@ -1,8 +1,8 @@
 """What the kernel says of the processes below the server: how long they waited for a core, how much memory they hold.
 
 The server does not see /proc, and asks the supervisor, which does, through a socket. What the kernel does not limit
-for all of a job's processes together (memory without a cgroup, their number where others of the same user count, the
-files of a command without a file system of its own), the supervisor adds up every few milliseconds.
+for all of a job's processes together (memory without a cgroup, their number where others of the same user count), the
+supervisor adds up every few milliseconds.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from .scratch import MOST_FILES, num_entries
-from .wire import FILES, MEMORY
+from .wire import MEMORY
 
 
 MOST_PROCESSES = 4
@@ -26,7 +25,7 @@ INTERVAL = 0.005
 """Seconds between two looks at the memory of a job."""
 ANSWER_SECONDS = 5.0
 
-_MESSAGE = struct.Struct("<BQddd")  # kind, number of the job, values
+_MESSAGE = struct.Struct("<BQdd")  # kind, number of the job, values
 _WAITED = 0  # from the server: how long? The answer is of the same kind, with the seconds
 _BOUND = 1  # from the server: watch this job, with the limits of `Bounds`; all of them infinite is the end of it
 _TOO_MUCH = 2  # from the supervisor: this job exceeds one of them; the value is the record's kind
@@ -38,12 +37,11 @@ _TICK = os.sysconf("SC_CLK_TCK")
 
 
 class Bounds(NamedTuple):
-    """What all processes of a job together may hold: bytes of memory, their number, and the bytes that they write, to
-    whatever file, from the first to the last. Infinity where the kernel sees to it."""
+    """What all processes of a job together may hold: bytes of memory, and their number. Infinity where the kernel sees
+    to it."""
 
     memory: float = math.inf
     processes: float = math.inf
-    written: float = math.inf
 
 
 UNBOUNDED = Bounds()
@@ -75,12 +73,12 @@ class Watch:
 
     @property
     def exceeded(self) -> int:
-        """The kind of record, `MEMORY` or `FILES`, of a limit that the job was said to exceed, or 0."""
+        """The kind of record, `MEMORY`, of the limit that the job was said to exceed, or 0."""
         return self._exceeded
 
     def waited(self, most_cpu: float) -> float:
         """Seconds that a program was ready to run while others had the cores; see the function `waited`."""
-        self._channel.send(_MESSAGE.pack(_WAITED, self._job, most_cpu, 0.0, 0.0))
+        self._channel.send(_MESSAGE.pack(_WAITED, self._job, most_cpu, 0.0))
         while True:
             kind, value = self._receive()
             if kind == _WAITED:
@@ -93,20 +91,16 @@ class Watch:
         return kind, value
 
 
-def answer(channel: socket.socket, server: int, scratch: str = "") -> None:
-    """Answer the server with this process id, in the supervisor, until it is gone.
-
-    `scratch` is the folder whose entries are counted when what is written is limited.
-    """
+def answer(channel: socket.socket, server: int) -> None:
+    """Answer the server with this process id, in the supervisor, until it is gone."""
     poll = select.poll()
     poll.register(channel, select.POLLIN)
     job, bounds = 0, UNBOUNDED
-    seen: dict[int, float] = {}
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it was killed before it had read all
         while True:
             if not poll.poll(INTERVAL * 1000 if bounds != UNBOUNDED else None):
-                if kind := _exceeded(server, bounds, scratch, seen):
-                    channel.send(_MESSAGE.pack(_TOO_MUCH, job, kind, 0.0, 0.0))
+                if kind := _exceeded(server, bounds):
+                    channel.send(_MESSAGE.pack(_TOO_MUCH, job, kind, 0.0))
                     bounds = UNBOUNDED
                 continue
             message = channel.recv(_MESSAGE.size)
@@ -117,23 +111,19 @@ def answer(channel: socket.socket, server: int, scratch: str = "") -> None:
                 tree = list(below(server))
                 # The first process of a job is ours, unless it runs the tests itself, or is yet to start one.
                 pids = [pid for pid, depth in tree if depth > 1] or [pid for pid, _ in tree]
-                channel.send(_MESSAGE.pack(_WAITED, number, waited(pids, values[0]), 0.0, 0.0))
+                channel.send(_MESSAGE.pack(_WAITED, number, waited(pids, values[0]), 0.0))
             else:
-                job, bounds, seen = number, Bounds(*values), {}
+                job, bounds = number, Bounds(*values)
 
 
-def _exceeded(server: int, bounds: Bounds, scratch: str, seen: dict[int, float]) -> int:
-    """The kind of record of what the job's programs exceed, or 0; `seen` is what each had written at the last look."""
+def _exceeded(server: int, bounds: Bounds) -> int:
+    """The kind of record of what the job's programs exceed, or 0."""
     programs = [pid for pid, depth in below(server) if depth > 1]  # the first of a job is ours
     if len(programs) > bounds.processes:
         return MEMORY
     if len(programs) > 1 and sum(map(resident, programs)) > bounds.memory and sum(map(own, programs)) > bounds.memory:
         return MEMORY  # a single one has a limit of its own
-    if bounds.written == math.inf:
-        return 0
-    seen |= {pid: written(pid, seen.get(pid, 0)) for pid in programs}
-    too_many = num_entries(scratch, MOST_FILES) == MOST_FILES
-    return FILES if too_many or sum(seen[pid] for pid in programs) > bounds.written else 0
+    return 0
 
 
 def below(parent: int) -> Iterator[tuple[int, int]]:
@@ -169,23 +159,6 @@ def resident(pid: int) -> int:
 def own(pid: int) -> int:
     """The same, of shared pages its share alone; `resident` where that may not be read. Takes longer."""
     return _sizes(f"/proc/{pid}/smaps_rollup", b"Pss_Anon:", b"Pss_Shmem:") or resident(pid)
-
-
-def written(pid: int, before: float = 0) -> float:
-    """Bytes that a process and those of its children that it waited for wrote. Its filter leaves it no other way.
-
-    Infinity where they may not be read: the process executes a file that it made unreadable; `before` if it has ended,
-    and nobody has waited for it yet.
-    """
-    try:
-        with open(f"/proc/{pid}/io", "rb") as file:
-            fields = dict(line.split(b": ") for line in file.read().splitlines())
-    except PermissionError:
-        memory = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[20:21]  # none, of a process that ends
-        return before if memory in ([b"0"], []) else math.inf
-    except OSError:  # it is gone
-        return 0
-    return int(fields[b"wchar"])
 
 
 def _sizes(path: str, *names: bytes) -> int:

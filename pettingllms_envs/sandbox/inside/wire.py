@@ -1,7 +1,7 @@
 """The messages between the trainer, the server and a job: fixed structs, and files as descriptors.
 
 A job comes as a small struct with three memory files: `payload` (the program and the inputs), `results` (where
-standard outputs or returned values go, one after the other, and last the files that a command wrote) and `errors` (the
+standard outputs or returned values go, one after the other) and `errors` (the
 ends of the standard errors). So neither side parses what a program wrote, and the server never has it in its memory,
 from which the next job is forked.
 """
@@ -32,8 +32,6 @@ FORGED = 5  # the job wrote records that no honest job writes
 SKIPPED = 6  # not run: an earlier test timed out, or the total is used up
 DONE = 7  # the job will write no more, and end
 MEMORY = 8  # its processes together held too much memory
-FILES = 9  # a native command wrote too much, or too many files
-UNCLEARED = 10  # what a native command wrote could not be removed in its time; the server ends
 
 
 class Record(NamedTuple):
@@ -112,7 +110,7 @@ class Job(NamedTuple):
 
 JOB = struct.Struct("<I??dddQQII")
 RECORD = struct.Struct("<BIiddQQd")
-SIZE = struct.Struct("<q")  # behind a command's record, for each file that was asked for: see `scratch.py`
+_NUM_FILES = 3
 
 
 def send_frame(sock: socket.socket, data: bytes) -> None:
@@ -153,24 +151,24 @@ def copy(target: int, source: int, start: int, end: int) -> int:
 
 
 def send_job(sock: socket.socket, job: Job, files: Sequence[int]) -> None:
-    """Send a job with its files: payload, results, errors, and for a command its standard input."""
+    """Send a job with its files: payload, results and errors."""
     fds = array.array("i", files)
     sent = sock.sendmsg([JOB.pack(*job)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
     assert sent == JOB.size
 
 
-def receive_job(sock: socket.socket, num_files: int = 3) -> tuple[Job, list[int]]:
+def receive_job(sock: socket.socket) -> tuple[Job, list[int]]:
     """The next job and its files, as `send_job` was given them.
 
     Raises:
         EOFError: The trainer is gone.
     """
-    data, ancillary, _, _ = sock.recvmsg(JOB.size, socket.CMSG_SPACE(num_files * 4), socket.MSG_CMSG_CLOEXEC)
+    data, ancillary, _, _ = sock.recvmsg(JOB.size, socket.CMSG_SPACE(_NUM_FILES * 4), socket.MSG_CMSG_CLOEXEC)
     fds = array.array("i")
     for level, kind, body in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             fds.frombytes(body[: len(body) - len(body) % fds.itemsize])
-    if len(data) != JOB.size or len(fds) != num_files:
+    if len(data) != JOB.size or len(fds) != _NUM_FILES:
         for fd in fds:
             os.close(fd)
         raise EOFError("the trainer is gone")

@@ -51,8 +51,11 @@ OURS = {
     "benches": (["experimenter_0"], ["experimenter_0", "experimenter_1", "theorist_0"]),
     "blocksworld": (["planner_0"], ["drafter_0", "planner_0"]),
     "eight_queens": (["planner_0"], ["drafter_0", "planner_0"]),
+    "service": (["assistant_0"], ["user_0", "assistant_0"]),
     "sql": (["writer_0"], ["linker_0", "writer_0"]),
     "silos": (["analyst_0"], ["analyst_0", "analyst_1", "answerer_0"]),
+    "two_arms": (["planner_0"], ["planner_0", "left_0", "right_0"]),
+    "verilog": (["designer_0"], ["designer_0", "tester_0"]),
 }
 
 

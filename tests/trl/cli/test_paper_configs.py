@@ -151,7 +151,7 @@ QUIET = ("--eval_strategy", "no", "--save_strategy", "no", "--log_completions", 
 TRAINED = [*(file for file in FILES if re.search(r"_L\d_(1\.7B|8B)$", file.stem) and "mixed" not in file.stem), DEBATE]
 
 
-OTHERS = r"\w+_tool_|archives|note_taking|designed_code|laws|causal_graphs|benches|blocksworld|eight_queens"
+OTHERS = r"\w+_tool_|archives|note_taking|two_arms|designed_code|laws|causal_graphs|benches|blocksworld|eight_queens"
 
 
 def is_quick(file: Path) -> bool:
@@ -168,7 +168,7 @@ def is_quick(file: Path) -> bool:
 def test_a_step_of_a_configuration_is_taken_with_a_tiny_model(file: Path, roomy_path: str, tmp_path: Path) -> None:
     # An instance of each environment, and turns for all members of a team.
     more = ("--generation_batch_size", "8", "--per_device_train_batch_size", "8") if file == CODE_MATH else ()
-    turns = ("--max_turns", "4") if file.stem.startswith(("archives", "silos", "benches")) else ()
+    turns = ("--max_turns", "4") if file.stem.startswith(("archives", "benches", "service", "silos")) else ()
     trainer = make_trainer(*parsed(file, roomy_path, tmp_path, *SMALL, *SHORT, *QUIET, *more, *turns))
     trainer.train()
     assert trainer.state.global_step == 1

@@ -1,0 +1,1 @@
+"""Service. Read `domains`, `instances`, `moves`, the task in `rules`, `users`, the workflows `talks`, `hostile`."""

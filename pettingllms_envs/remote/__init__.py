@@ -1,0 +1,1 @@
+"""Environments that another process holds: actors of Ray (`ray_envs`)."""

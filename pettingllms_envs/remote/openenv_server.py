@@ -1,0 +1,141 @@
+"""A team as an OpenEnv server, by the package `openenv`: a session has an environment, a reply is an action."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import uvicorn
+from openenv.core.env_server import Action, ConcurrencyConfig, Environment, Observation, State, create_fastapi_app
+from pydantic import Field
+
+from pettingllms_envs.observations import Image
+from pettingllms_envs.prompts import read_observation
+from pettingllms_envs.settings import to_json
+
+
+MOST_BYTES = 4_000_000  # of a message of a client, or of the body of its request
+IDLE = 3600.0  # seconds without a message after which a session is closed
+ABOUT = ("roles", "delayed_roles", "informed_roles", "reset_options", "required_options", "reward_ranges")
+
+
+class Reply(Action):  # type: ignore[misc]  # openenv is not here when types are checked
+    """What the acting agent says: any text."""
+
+    text: str
+
+
+class Turn(Observation):  # type: ignore[misc]
+    """A team between two replies.
+
+    `agent` acts, None at the end, of the `agents` that are there. It is shown `messages`, whose content is a text or a
+    list of texts and `{"image": number}`, with these `images` as data URLs, and may call the `tools`. `rewards` are
+    those of the last reply, and `reward` that of the agent which gave it. At a reset `others` has what the others are
+    shown. `metadata` has `infos`, and whether the end `truncated` the episode.
+    """
+
+    agent: str | None = None
+    agents: list[str] = Field(default_factory=list)
+    messages: list[dict[str, Any]] = Field(default_factory=list)
+    images: list[dict[str, str]] = Field(default_factory=list)
+    tools: list[dict[str, Any]] = Field(default_factory=list)
+    rewards: dict[str, float] = Field(default_factory=dict)
+    others: dict[str, dict[str, Any]] = Field(default_factory=dict)
+
+
+def shown(observation: Any, agent: str) -> dict[str, Any]:
+    """An observation as the fields of a `Turn`."""
+    prompt, images = read_observation(observation, agent=agent), list[dict[str, str]]()
+
+    def part(each: Any) -> Any:
+        if not isinstance(each, Image):
+            return each
+        images.append({"url": each.url, "alt": each.alt})
+        return {"image": len(images) - 1}
+
+    messages = [
+        message if isinstance(message["content"], str) else {**message, "content": [*map(part, message["content"])]}
+        for message in prompt.messages
+    ]
+    return {"messages": messages, "images": images, "tools": [dict(tool) for tool in prompt.tools]}
+
+
+def team_of(make: Callable[[], Any]) -> type[Environment[Reply, Turn, State]]:
+    """OpenEnv's environment around one of ours."""
+
+    class Team(Environment[Reply, Turn, State]):  # type: ignore[misc]  # openenv is not here when types are checked
+        SUPPORTS_CONCURRENT_SESSIONS = True
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.env = make()
+
+        def reset(self, seed: int | None = None, episode_id: str | None = None, **options: Any) -> Turn:
+            env, known = self.env, self.env.metadata.get("reset_options")
+            if unknown := [name for name in options if known is not None and name not in known]:
+                raise ValueError(f"unknown options {unknown!r:.200}; expected some of: {', '.join(known) or 'none'}.")
+            env.reset(seed=seed, options=options or None)
+            others = {agent: shown(env.observe(agent), agent) for agent in env.agents if agent != env.agent_selection}
+            about = {name: env.metadata[name] for name in ABOUT if name in env.metadata}
+            return self.turn(others=others, possible_agents=list(env.possible_agents), about=to_json(about))
+
+        def step(self, action: Reply, timeout_s: float | None = None, **_: Any) -> Turn:
+            env = self.env
+            if not env.agents:
+                raise RuntimeError("there is no episode, or it is over. Reset first.")
+            acted = env.agent_selection
+            env.step(action.text)
+            return self.turn(acted)
+
+        def turn(self, acted: str | None = None, *, others: Mapping[str, Any] | None = None, **more: Any) -> Turn:
+            env = self.env
+            rewards = {agent: float(reward) for agent, reward in env.rewards.items()}
+            infos, truncated = to_json(env.infos), any(env.truncations.values())
+            while env.agents and (env.terminations[env.agent_selection] or env.truncations[env.agent_selection]):
+                env.step(None)
+            agent = env.agent_selection if env.agents else None
+            return Turn(
+                agent=agent,
+                agents=list(env.agents),
+                rewards=rewards,
+                done=agent is None,
+                reward=None if acted is None else rewards[acted],
+                others=dict(others or {}),
+                metadata={"infos": infos, "truncated": truncated} | more,
+                **({} if agent is None else shown(env.observe(agent), agent)),
+            )
+
+        @property
+        def state(self) -> State:
+            return State()
+
+        def close(self) -> None:
+            self.env.close()
+
+    return Team
+
+
+def app_of(make: Callable[[], Any], *, sessions: int) -> Any:
+    """The ASGI application that serves an environment to as many sessions at the same time."""
+    config = ConcurrencyConfig(max_concurrent_envs=sessions, session_timeout=IDLE)
+    app = create_fastapi_app(team_of(make), Reply, Turn, concurrency_config=config)
+
+    async def bounded(scope: Any, receive: Any, send: Any) -> None:
+        size = dict(scope.get("headers", ())).get(b"content-length", b"x" if scope.get("method") == "POST" else b"0")
+        if size.isdigit() and int(size) <= MOST_BYTES:
+            await app(scope, receive, send)
+        else:
+            words = (
+                f"the body has {size.decode('latin-1')} bytes; expected its length, at most {MOST_BYTES:,}.".encode()
+            )
+            await send({"type": "http.response.start", "status": 413, "headers": [(b"connection", b"close")]})
+            await send({"type": "http.response.body", "body": words})
+
+    return bounded
+
+
+def serve(make: Callable[[], Any], *, host: str, port: int, sessions: int) -> None:
+    """Serve it until Ctrl-C."""
+    most = 4 * sessions + 64  # connections
+    app = app_of(make, sessions=sessions)
+    uvicorn.run(app, host=host, port=port, log_level="warning", ws_max_size=MOST_BYTES, limit_concurrency=most)
