@@ -310,7 +310,7 @@ def test_what_is_off_the_scale_measures_nothing_and_costs() -> None:
 
 HOSTILE = [
     f"{head}{body}"
-    for head in ("", "Try: ", "Law: ", "Say: ", "Law: x=")
+    for head in ("", "so\n", "Try: ", "Try: v=1 ", "Law: ", "Law: x=", "Law: c=1 d=0 t=1 x=a z=b;", "Say: ", "Law: c=")
     for body in (
         "a=nan b=1 k=8",
         "a=1e999 b=1 k=8",
