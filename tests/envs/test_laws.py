@@ -55,7 +55,8 @@ def joint(parts: Any, column: Any) -> Any:
 
 def bits_left(parts: Any) -> float:
     counts = np.bincount(parts)
-    return sum(n * math.log2(n) for n in counts[counts > 0].tolist()) / len(parts)
+    counts = counts[counts > 0]
+    return float((counts * np.log2(counts)).sum() / len(parts))
 
 
 def best_known_plan(space: Space) -> tuple[list[int], Any]:
@@ -69,7 +70,7 @@ def best_known_plan(space: Space) -> tuple[list[int], Any]:
 
     def best_after(plan: Sequence[int]) -> tuple[float, int]:
         parts = parts_of(plan)
-        gained = [round(bits_left(parts * 256 + column), 9) for column in space.table.T.astype(np.intp)]
+        gained = [round(bits_left(parts * 10 + column), 9) for column in space.table.T.astype(np.intp)]
         return min(zip(gained, itertools.count(), strict=False))
 
     plan: list[int] = []
