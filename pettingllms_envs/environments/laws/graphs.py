@@ -166,11 +166,7 @@ def write_graph(graph: Graph) -> str:
 
 
 def read_experiment(words: str) -> tuple[tuple[int, ...], int] | Unreadable:
-<<<<<<< HEAD
-    """What is set, -1 for what is not, and what can be observed, in the words after `Try:`."""
-=======
     """What is set, -1 for what is not, and the one that is read, in the words after `Try:`."""
->>>>>>> w-D
     found = _TRY.fullmatch(words)
     if found is None:
         return Unreadable("its experiment is not of the form v=1 w=0 see x")
