@@ -225,7 +225,7 @@ class CausalGraphs(Discovery):
             " both are; x=v that it is as v. There is no circle of causes. An experiment sets some quantities to 0 or"
             " 1, whatever causes them, and shows one other. Its result never changes, so making it again tells"
             " nothing. The law says for each quantity with causes what they are. You have a number of experiments. One"
-            " that tells nothing costs a little, and a wrong law more."
+            " that tells nothing costs a little, and a wrong law more. The law can be named once."
         )
 
     def reply_format(self) -> str:
