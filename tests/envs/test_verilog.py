@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import random
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from pettingllms_envs.graders import designs
 from pettingllms_envs.graders.designs import (
     DIFFERENT,
     EQUAL,
+    LIMITS,
     NOT_PROVED,
     REFUSED,
     Port,
@@ -35,9 +37,9 @@ from pettingllms_envs.graders.designs import (
     simulate,
 )
 from pettingllms_envs.replies.fences import fence
-from pettingllms_envs.sandbox import ProgramResult, Verdict
+from pettingllms_envs.sandbox import MOST_WAITED, ProgramResult, Verdict
 from pettingllms_envs.testing import CHECKS, check
-from verilog_attacks import ATTACKS, COUNTS, SLOW, SUM, Attack
+from verilog_attacks import ATTACKS, COUNTS, COUNTS_HEADER, SLOW, SUM, Attack
 from verilog_rewritings import redundant, rewritings
 
 
@@ -67,6 +69,22 @@ def test_a_design_is_right_if_all_its_outputs_are(body: str, verdict: str) -> No
     assert prove(SUM, summed(body), clocked=False) == Proved(verdict)
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "reg [3:0] r = 3; always @(posedge clk) if (rst) r<=0; else if (e) r<=r+d; assign q=r;",  # a start is no reset
+        "reg [3:0] r; always @(posedge clk) begin if (e) r=r+d; if (rst) r=0; end assign q=r;",
+        "wire c=~clk; reg [3:0] r; always @(negedge c) r<= rst ? 4'd0 : r + (e & d); assign q=r;",
+        "reg [3:0] m[0:1]; always @(posedge clk) if (rst) m[0]<=0; else if (e) m[0]<=m[0]+d; assign q=m[0];",
+        "reg [3:0] r; always @(posedge clk) if (rst) r<=4'd15; else if (e) r<=r-d; assign q=~r;",
+        "s s_1(clk, rst, e & d, q); endmodule module s(input c, r, i, output reg [3:0] o);"
+        " always @(posedge c) if (r) o <= 0; else o <= o + i;",
+    ],
+)
+def test_a_design_with_a_clock_is_right_if_all_its_outputs_are_for_ever(body: str) -> None:
+    assert prove(COUNTS, f"{COUNTS_HEADER} {body} endmodule", clocked=True) == Proved(EQUAL)
+
+
 QUICK = [each for each in ATTACKS if each.name not in SLOW]
 SOME = random.Random("attacks").sample(QUICK, 25)
 
@@ -83,7 +101,9 @@ def test_an_attack_is_not_equal_and_refused_in_fixed_words(attack: Attack) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda each: each.name)
 def test_each_attack_is_not_equal_and_ends_in_time(attack: Attack) -> None:
+    begin = time.perf_counter()
     found = judged(attack)
+    assert time.perf_counter() - begin < 4 * LIMITS.cpu + 1 + MOST_WAITED  # for a core, which others have
     assert found.verdict == attack.verdict
     assert attack.verdict != EQUAL
     assert attack.name in SLOW or found.reason == attack.reason

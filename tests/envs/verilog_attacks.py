@@ -48,6 +48,16 @@ def of_count(name: str, body: str, verdict: str, reason: str = "") -> Attack:
 
 
 ATTACKS = (
+    of_count(
+        "a declared start",
+        "reg u=0; reg [3:0] r; always @(posedge clk) begin u<=u&e; if (rst) r<=0; else if (e) r<=r+d; end assign q=r^u;",
+        DIFFERENT,
+    ),
+    of_count(
+        "a declared start that is held",
+        "reg u=0; reg [3:0] r; always @(posedge clk) begin u<=u; if (rst) r<=0; else if (e) r<=r+d; end assign q=r^u;",
+        DIFFERENT,
+    ),
     of_sum("loop not", "assign y=~y;", REFUSED, DRIVERS),
     of_sum("loop some", "wire [3:0] w = (a==5)? ~w : a+b; assign y=w;", REFUSED, DRIVERS),
     of_sum("loop self ok", "wire [3:0] w = (a==5)? w : a+b; assign y=w;", REFUSED, DRIVERS),
@@ -389,7 +399,7 @@ ATTACKS = (
     of_sum("two always", "reg k; always @* k=a[0]; always @* k=1; assign y=k?a+b:0;", REFUSED, DRIVERS),
     of_sum("mem two", "reg [3:0] m[0:1]; always @* m[0]=a+b; always @* m[0]=a; assign y=m[0];", REFUSED, DRIVERS),
     of_sum("mem cont", "wire [3:0] m[0:1]; assign m[0]=a+b; assign m[0]=a; assign y=m[0];", REFUSED, DRIVERS),
-    of_count("init of a count", "reg [3:0] r=0; always @(posedge clk) if (e) r<=r+d; assign q=r;", REFUSED, DRIVERS),
+    of_count("init of a count", "reg [3:0] r=0; always @(posedge clk) if (e) r<=r+d; assign q=r;", DIFFERENT),
     of_count("noreset of a count", "reg [3:0] r; always @(posedge clk) if (e) r<=r+d; assign q=r;", DIFFERENT),
     of_count("const of a count", "assign q=0;", DIFFERENT),
     of_count("clk data of a count", "assign q={4{clk}};", DIFFERENT),

@@ -25,12 +25,14 @@ DIVISION = "it divides by what is not a constant"
 _UNKNOWN = "it uses a module that there is not, or ports that it does not have"
 _DRIVERS = "it has a loop, or a net that nothing or several things drive"
 _FREE = "setundef -undriven -anyseq"  # what nothing drives, and x and z, may be anything, and so differ from all else
+_ANY_START = "setattr -unset init w:*"  # registers start at any value, whatever is declared
 _FLAT = (
     (f"hierarchy -check -top {TOP}", _UNKNOWN),
     ("proc -norom -noopt", "it has a block that is no circuit"),
     ("flatten", _UNKNOWN),
     ("check -assert", _DRIVERS),
     (_FREE, READ),
+    (_ANY_START, READ),
 )
 _SIMPLE = (
     ("opt_expr", READ),
@@ -38,8 +40,8 @@ _SIMPLE = (
     ("memory -nomap", "its memory is too large"),
     ("memory_map", "its memory is too large"),
     (_FREE, READ),
+    (_ANY_START, READ),
     ("opt -fast", READ),
-    ("setattr -unset init w:*", READ),  # registers start at any value
 )
 _DIVISIONS = frozenset({"$div", "$mod", "$divfloor", "$modfloor", "$pow"})
 _RESETS = {**dict.fromkeys(("rst", "reset", "areset"), 1), **dict.fromkeys(("rst_n", "resetn", "reset_n"), 0)}
@@ -150,7 +152,8 @@ def _is_driven_twice(module: ys.Module) -> bool:
     """Whether a bit has two drivers, of which the tool would choose one: assignments, processes, cells."""
     drivers = [(target,) for target, _ in module.connections_]
     for process in module.processes.values():
-        drivers.append(tuple(target for sync in process.syncs for target, _ in sync.actions))
+        syncs = [sync for sync in process.syncs if sync.type != ys.SyncType.STi]  # of a declared start
+        drivers.append(tuple(target for sync in syncs for target, _ in sync.actions))
     for cell in module.cells_.values():
         drivers += [(signal,) for name, signal in cell.connections_.items() if cell.known() and cell.output(name)]
     seen: set[tuple[str, int]] = set()

@@ -2,14 +2,12 @@
 
 Rules: a move is one query in a block ```sql. Success is that it returns the rows of the golden query. Instances:
 sums over the orders of a person or of a city. The explorer's tool runs what it likes in the same database.
-Queries are run by the program sqlite3 in the sandbox, each on a copy of the database, so that none changes it for
+Queries are run in the sandbox, each in a process of its own with a copy of the database, so that none changes it for
 another.
 """
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import ClassVar, NamedTuple
@@ -18,7 +16,7 @@ from pettingllms_envs.assembly import assemble
 from pettingllms_envs.core import SPLITS, Role, ToolResult, ToolSpec, Unreadable, check_choice
 from pettingllms_envs.instances import seeded, split_of
 from pettingllms_envs.replies.fences import fence, fenced_blocks
-from pettingllms_envs.sandbox import Command, Limits, Sandbox, SandboxFailed, Verdict
+from pettingllms_envs.sandbox import Limits, Sandbox, SandboxFailed, Verdict
 from pettingllms_envs.tasks.base import OpenTask
 from pettingllms_envs.teams.base import TurnWorkflow
 
@@ -31,27 +29,33 @@ TABLES = "create table people(name text, city text);\ncreate table orders(name t
 LIMITS = Limits(cpu=2.0, output=1 << 12)
 
 
+RESIDENT = f"""
+import sqlite3, sys
+database = sqlite3.connect(":memory:", isolation_level=None)
+database.executescript({TABLES!r})
+database.executemany("insert into people values(?, ?)", {PEOPLE!r})
+database.executemany("insert into orders values(?, ?, ?)", {ORDERS!r})
+
+def main():
+    for row in database.execute(sys.stdin.read()):
+        print(*row, sep="|")
+"""
+
+
 @cache
-def shop() -> tuple[Sandbox, bytes]:
-    """The sandbox that runs sqlite3, and the database as a file."""
-    with closing(sqlite3.connect(":memory:")) as database:
-        database.executescript(TABLES)
-        database.executemany("insert into people values(?, ?)", PEOPLE)
-        database.executemany("insert into orders values(?, ?, ?)", ORDERS)
-        return Sandbox(commands=(Command("sqlite3"),)), database.serialize()
+def shop() -> Sandbox:
+    """The sandbox, whose processes begin with the database."""
+    return Sandbox(imports=("sqlite3",), resident=RESIDENT)
 
 
 @lru_cache(maxsize=1024)
 def run_query(query: str) -> ToolResult:
     """What a query returns from a fresh copy of the database, or sqlite's message."""
-    sandbox, database = shop()
-    argv = ["sqlite3", "-batch", "-safe", "shop.db"]
-    done = sandbox.run_command(
-        argv, files={"shop.db": database}, stdin=query.encode("utf-8", "replace"), limits=LIMITS
-    )
+    done = shop().run("import resident\nresident.main()", query.encode("utf-8", "replace"), limits=LIMITS)
     if done.verdict == Verdict.SANDBOX_ERROR:
         raise SandboxFailed(done.detail)
-    text = (done.stdout + done.stderr).decode("utf-8", "replace")
+    error = done.stderr.rstrip().rpartition(b"\n")[2]
+    text = (done.stdout + error).decode("utf-8", "replace")
     return ToolResult(text[:1000], "" if done.verdict == Verdict.FINISHED else "the query failed")
 
 
