@@ -81,7 +81,7 @@ test-trl-next: ## run the tests beside TRL with its newest release, in an enviro
 	@OMP_NUM_THREADS=$(OMP_NUM_THREADS) $(TRL_NEXT)/bin/python -m pytest $(ARGS) tests/trl/trainer/test_trl_seams.py \
 	  tests/trl/trainer/test_equals_trl.py tests/trl/trainer/test_equals_trl_sampler.py
 
-# OpenEnv's package goes beside no other; it serves teams, and clients that do what none should attack it.
+# OpenEnv's package goes beside no other, and wants an older mcp and pillow.
 # A library each: LlamaIndex does not go together with the others. They need newer releases of what is pinned only
 # because other packages bring it along, so the pins here are those of what pyproject.toml names.
 frameworks: ## play the examples of programs with their libraries, an environment for each, and train LangGraph's
@@ -94,7 +94,9 @@ frameworks: ## play the examples of programs with their libraries, an environmen
 	    tests/programs/test_frameworks.py $(ARGS) || exit 1; \
 	done
 	@$(PYTHON) -m venv .bench/openenv
-	@.bench/openenv/bin/python -m pip install --disable-pip-version-check -e . pytest -r examples/openenv.txt
+	@grep -Ev '^(mcp|pillow)==' .bench/named.txt > .bench/openenv.txt
+	@.bench/openenv/bin/python -m pip install --disable-pip-version-check -c .bench/openenv.txt \
+	  -e . pytest -r examples/openenv.txt
 	@.bench/openenv/bin/python -m pytest -m frameworks -W ignore tests/remote $(ARGS)
 	@.bench/langgraph/bin/python -m pip install --disable-pip-version-check -c .bench/named.txt -e '.[trl]'
 	@OMP_NUM_THREADS=$(OMP_NUM_THREADS) .bench/langgraph/bin/python -m pytest -m frameworks -W ignore \

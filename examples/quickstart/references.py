@@ -60,38 +60,46 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=REFERENCES)
     parser.add_argument("--episodes", type=positive, default=500)
     parser.add_argument("--steps", type=positive, default=Training.num_steps, help="optimizer steps of the team")
+    parser.add_argument("--tokens", type=positive, help="what each generates; default: what the team's training does")
     options = parser.parse_args()
     quiet()
     written: dict[str, Mapping[str, Any]] = {}
     settings = Training(num_steps=options.steps)
+
+    def keep(name: str, tokens: int, trainer: Any) -> None:
+        row = {"seed": options.seed, "tokens": tokens, "successes": successes(held_out(trainer, options.episodes))}
+        written[name] = row
+        options.output.write_text(json.dumps(written, indent=1) + "\n")
+
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        say("The team trains")
-        counter = CountTokens()
-        train(make_trainer(TEAM, output=folder / "team", seed=options.seed, training=settings), counter)
-        budget = counter.total
-
-        say(EXPERT_ITERATION)
-        imitating = replace(settings, imitate_tokens=budget)
-        trainer = make_trainer(TEAM, output=folder / "imitated", seed=options.seed, training=imitating)
-        train(trainer, counter := CountTokens())
-        written[EXPERT_ITERATION] = _row(options, counter.total, trainer)
-
-        say(SUPERVISED)
-        tokens = _supervise(folder / "supervised", budget, options.seed)
-        trainer = make_trainer(TEAM, output=folder / "cut", seed=options.seed, adapters=folder / "supervised")
-        written[SUPERVISED] = _row(options, tokens, trainer)
+        folder, budget = Path(name), options.tokens
+        if budget is None:
+            say("The team trains")
+            train(
+                make_trainer(TEAM, output=folder / "team", seed=options.seed, training=settings),
+                counter := CountTokens(),
+            )
+            budget = counter.total
 
         for form in ALONE:
             say(f"{form.title} trains")
             trainer = make_trainer(form, output=folder / form.workflow, seed=options.seed, training=settings)
             train(trainer, counter := CountTokens(budget))
-            written[form.title] = _row(options, counter.total, trainer)
-    options.output.write_text(json.dumps(written, indent=1) + "\n")
+            keep(form.title, counter.total, trainer)
 
+        say(SUPERVISED)
+        tokens = _supervise(folder / "supervised", budget, options.seed)
+        keep(
+            SUPERVISED,
+            tokens,
+            make_trainer(TEAM, output=folder / "of_supervised", seed=0, adapters=folder / "supervised"),
+        )
 
-def _row(options: argparse.Namespace, tokens: int, trainer: Any) -> dict[str, Any]:
-    return {"seed": options.seed, "tokens": tokens, "successes": successes(held_out(trainer, options.episodes))}
+        say(EXPERT_ITERATION)
+        imitating = replace(settings, imitate_tokens=budget)
+        trainer = make_trainer(TEAM, output=folder / "imitated", seed=options.seed, training=imitating)
+        train(trainer, counter := CountTokens())
+        keep(EXPERT_ITERATION, counter.total, trainer)
 
 
 def _supervise(folder: Path, budget: int, seed: int) -> int:
@@ -111,7 +119,8 @@ def _supervise(folder: Path, budget: int, seed: int) -> int:
         seed=seed,
         **LAPTOP,
     )
-    routing = route({agent: agent for agent in TEAM.agents}, TEAM.agents, model=str(BASE))
+    agents = TEAM.env().possible_agents
+    routing = route({agent: agent for agent in TEAM.agents}, agents, model=str(BASE))
     warm_up(str(BASE), demonstrations, routing, args, peft_config=LORA)
     return tokens
 

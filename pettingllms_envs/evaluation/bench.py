@@ -136,7 +136,7 @@ def play(
     """Play the episodes of a benchmark that its folder lacks, and write the report.
 
     With `again` they are those episodes of its run, and the report has the effects. If the run is new and no model
-    answered, the folder is removed. `env_workers` are those of `pettingllms_envs.remote.ray_envs.ray_makers`.
+    answered, the folder is removed. `env_workers` are those of `ray_envs.ray_makers`.
 
     Raises:
         ValueError: An agent cannot be created, before anything is played; or the folder has another run.

@@ -170,7 +170,6 @@ class ProgramEnv(AECEnv[str, Any, str | None]):  # type: ignore[misc]  # petting
             session.close()
 
     def check_repeats(self, seed: int | None, options: Mapping[str, Any] | None) -> None:
-        """See `pettingllms_envs.programs.repeating`."""
         check_repeats(self, seed, options)
 
     def _take(self) -> None:

@@ -26,10 +26,6 @@ from pettingllms_envs.tools.calls import strict_json
 MOST_BYTES = 16_000_000  # of a message of a server, and of its schema
 
 
-class Rejected(Exception):
-    """The server says that an action does not fit its schema."""
-
-
 class Answer(NamedTuple):
     """What a server answers; the reward is 0 where it gives none."""
 
@@ -79,26 +75,16 @@ class OpenEnvClient:
         return dict(found)
 
     def ask(self, kind: str, data: Mapping[str, Any]) -> Answer:
-        """The answer to a message.
-
-        Raises:
-            ServiceFailed: There is none in time, or it is not what a server of version 0.10 says.
-            Rejected: The action does not fit the schema.
-            RuntimeError: The environment raised.
-        """
+        """The answer to a message; `ServiceFailed` without one as of version 0.10 in time, `ValueError` for an action
+        that does not fit the schema, and `RuntimeError` for what the environment raised."""
         with needs_extra("openenv", "websockets", "environments behind a URL"):
             from websockets.exceptions import ConnectionClosed, WebSocketException
             from websockets.sync.client import connect
         try:
             if self._socket is None:
-                how: Any = {
-                    "open_timeout": self.timeout,
-                    "close_timeout": 1,
-                    "max_size": MOST_BYTES,
-                    "compression": None,
-                }
-                opened = connect(f"ws{self.url[4:]}/ws", proxy=None if self._is_near else True, **how)
-                self._socket = self._open.enter_context(opened)
+                how: Any = {"open_timeout": self.timeout, "max_size": MOST_BYTES, "compression": None}
+                how["proxy"] = None if self._is_near else True
+                self._socket = self._open.enter_context(connect(f"ws{self.url[4:]}/ws", close_timeout=1, **how))
             with suppress(ConnectionClosed):  # by a server without room, which has said so
                 self._socket.send(json.dumps({"type": kind, "data": data}))
             found = json.loads(self._socket.recv(timeout=self.timeout))
@@ -108,7 +94,7 @@ class OpenEnvClient:
         if found.get("type") == "error":
             words, code = f"{said.get('message')} {said.get('errors') or ''}"[:500].strip(), said.get("code")
             if code == "VALIDATION_ERROR" and kind == "step":
-                raise Rejected(words)
+                raise ValueError(words)
             if code != "EXECUTION_ERROR":
                 self.failed(f"{code}: {words}")
             raise RuntimeError(f"the OpenEnv server {self.url} raised: {words}")

@@ -21,7 +21,7 @@ from pettingllms_envs.observations import Image
 from pettingllms_envs.prompts import read_observation
 from pettingllms_envs.quoting import escape
 from pettingllms_envs.registry import OPENENV
-from pettingllms_envs.remote.openenv_client import ActionForm, Answer, OpenEnvClient, Rejected
+from pettingllms_envs.remote.openenv_client import ActionForm, Answer, OpenEnvClient
 from pettingllms_envs.spaces import ChatText, observation_space
 
 
@@ -60,7 +60,7 @@ def fits(value: Any, kind: Any) -> bool:
 
 
 class OpenEnvEnv(AECEnv):  # type: ignore[misc]  # pettingzoo ships no types
-    """A session with an OpenEnv server, replayed where two resets with one seed are the same, else not branched.
+    """A session with an OpenEnv server, or `ServiceFailed`; replayed where two resets with one seed are the same.
 
     Args:
         url: Of the server, such as `http://localhost:8000`.
@@ -68,10 +68,6 @@ class OpenEnvEnv(AECEnv):  # type: ignore[misc]  # pettingzoo ships no types
         instructions: What the agent of a server that is no team's is told first, such as the rules.
         max_steps: Replies after which an episode is truncated.
         timeout: Seconds for a connection and for each answer.
-
-    Raises:
-        ValueError: An argument is not as above.
-        ServiceFailed: The server does not answer as one of OpenEnv 0.10 does.
     """
 
     def __init__(
@@ -136,9 +132,9 @@ class OpenEnvEnv(AECEnv):  # type: ignore[misc]  # pettingzoo ships no types
         found = {"text": action} if self._is_team else self._form.read(action)
         try:
             if isinstance(found, Unreadable):
-                raise Rejected(found.reason)
+                raise ValueError(found.reason)
             self._take(self._ask("step", found), agent)
-        except Rejected as why:
+        except ValueError as why:
             self._pay({agent: UNREADABLE_PENALTY}, {agent: {"rewards": {"format": UNREADABLE_PENALTY}}})
             if not self._is_team:
                 self._show(f"Your last reply was not sent: {why}")
@@ -191,15 +187,10 @@ class OpenEnvEnv(AECEnv):  # type: ignore[misc]  # pettingzoo ships no types
         """What an agent of a team observes."""
         try:
             images = [Image.of_url(each["url"], str(each["alt"])) for each in found.get("images", ())]
-            messages = [
-                {
-                    **each,
-                    "content": [part if isinstance(part, str) else images[part["image"]] for part in each["content"]],
-                }
-                if isinstance(each["content"], list)
-                else each
-                for each in found["messages"]
-            ]
+            messages = [dict(each) for each in found["messages"]]
+            for each in messages:
+                if isinstance(each["content"], list):
+                    each["content"] = [p if isinstance(p, str) else images[p["image"]] for p in each["content"]]
             observation = {"messages": messages, "tools": found.get("tools", [])}
             read_observation(observation, agent=agent)
         except (TypeError, ValueError, LookupError) as error:

@@ -9,8 +9,7 @@ import uvicorn
 from openenv.core.env_server import Action, ConcurrencyConfig, Environment, Observation, State, create_fastapi_app
 from pydantic import Field
 
-from pettingllms_envs.observations import Image
-from pettingllms_envs.prompts import read_observation
+from pettingllms_envs.prompts import images_of, read_observation
 from pettingllms_envs.settings import to_json
 
 
@@ -45,19 +44,16 @@ class Turn(Observation):  # type: ignore[misc]
 
 def shown(observation: Any, agent: str) -> dict[str, Any]:
     """An observation as the fields of a `Turn`."""
-    prompt, images = read_observation(observation, agent=agent), list[dict[str, str]]()
+    prompt = read_observation(observation, agent=agent)
+    images = images_of(prompt.messages)
 
-    def part(each: Any) -> Any:
-        if not isinstance(each, Image):
-            return each
-        images.append({"url": each.url, "alt": each.alt})
-        return {"image": len(images) - 1}
+    def plain(content: Any) -> Any:
+        parts = content if isinstance(content, list) else []
+        return [part if isinstance(part, str) else {"image": images.index(part)} for part in parts] or content
 
-    messages = [
-        message if isinstance(message["content"], str) else {**message, "content": [*map(part, message["content"])]}
-        for message in prompt.messages
-    ]
-    return {"messages": messages, "images": images, "tools": [dict(tool) for tool in prompt.tools]}
+    messages = [{**each, "content": plain(each["content"])} for each in prompt.messages]
+    files = [{"url": image.url, "alt": image.alt} for image in images]
+    return {"messages": messages, "images": files, "tools": [dict(tool) for tool in prompt.tools]}
 
 
 def team_of(make: Callable[[], Any]) -> type[Environment[Reply, Turn, State]]:
@@ -69,6 +65,7 @@ def team_of(make: Callable[[], Any]) -> type[Environment[Reply, Turn, State]]:
         def __init__(self) -> None:
             super().__init__()
             self.env = make()
+            self.about = to_json({name: self.env.metadata[name] for name in ABOUT if name in self.env.metadata})
 
         def reset(self, seed: int | None = None, episode_id: str | None = None, **options: Any) -> Turn:
             env, known = self.env, self.env.metadata.get("reset_options")
@@ -76,8 +73,7 @@ def team_of(make: Callable[[], Any]) -> type[Environment[Reply, Turn, State]]:
                 raise ValueError(f"unknown options {unknown!r:.200}; expected some of: {', '.join(known) or 'none'}.")
             env.reset(seed=seed, options=options or None)
             others = {agent: shown(env.observe(agent), agent) for agent in env.agents if agent != env.agent_selection}
-            about = {name: env.metadata[name] for name in ABOUT if name in env.metadata}
-            return self.turn(others=others, possible_agents=list(env.possible_agents), about=to_json(about))
+            return self.turn(others=others, possible_agents=list(env.possible_agents), about=self.about)
 
         def step(self, action: Reply, timeout_s: float | None = None, **_: Any) -> Turn:
             env = self.env
@@ -125,9 +121,7 @@ def app_of(make: Callable[[], Any], *, sessions: int) -> Any:
         if size.isdigit() and int(size) <= MOST_BYTES:
             await app(scope, receive, send)
         else:
-            words = (
-                f"the body has {size.decode('latin-1')} bytes; expected its length, at most {MOST_BYTES:,}.".encode()
-            )
+            words = b"the body has %s bytes; expected its length, at most %d." % (size, MOST_BYTES)
             await send({"type": "http.response.start", "status": 413, "headers": [(b"connection", b"close")]})
             await send({"type": "http.response.body", "body": words})
 
@@ -136,6 +130,6 @@ def app_of(make: Callable[[], Any], *, sessions: int) -> Any:
 
 def serve(make: Callable[[], Any], *, host: str, port: int, sessions: int) -> None:
     """Serve it until Ctrl-C."""
+    how: Any = {"log_level": "warning", "ws": "websockets-sansio", "ws_max_size": MOST_BYTES}
     most = 4 * sessions + 64  # connections
-    app = app_of(make, sessions=sessions)
-    uvicorn.run(app, host=host, port=port, log_level="warning", ws_max_size=MOST_BYTES, limit_concurrency=most)
+    uvicorn.run(app_of(make, sessions=sessions), host=host, port=port, limit_concurrency=most, **how)

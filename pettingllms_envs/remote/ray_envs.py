@@ -1,7 +1,6 @@
 """Environments on other machines: actors of Ray hold them, and this process plays them through `RayEnv`.
 
-Each answer has all that is observable of an environment, and its snapshot, so that reading it is no request. One that
-would be branched by a copy is replayed. When an actor dies, its environments have failed; rows are played again.
+An answer has all that is observable, and the snapshot. What would be branched by a copy is replayed.
 """
 
 from __future__ import annotations
@@ -76,17 +75,18 @@ def _view(env: Any, *, is_new: bool) -> dict[str, Any]:  # attributes of a `RayE
 class RayEnv(AECEnv):  # type: ignore[misc]  # pettingzoo ships no types
     """An environment of that name, which an actor holds."""
 
-    def __init__(self, actor: Any, name: str) -> None:
+    def __init__(self, actor: Any, name: str, about: Mapping[str, Any]) -> None:
         self._actor, self._place, self.agents, self.render_mode = actor, (next(_NUMBERS), name), list[str](), None
         self.bot, self.check_repeats, self.oracle = (partial(self._ask, n) for n in ("bot", "check_repeats", "oracle"))
-        self.__dict__.update(self._ask("make"))
+        self.__dict__.update(about)
 
     def _ask(self, method: str, *args: Any) -> Any:
         import ray
 
-        again = {"max_task_retries": 3} if method in ("make", "reset") else {}  # they wait for a restarted actor
         try:
-            return ray.get(self._actor.call.options(**again).remote(*self._place, method, *args))
+            if method == "reset":  # once a killed actor was restarted
+                ray.wait([self._actor.__ray_ready__.options(max_task_retries=-1).remote()], timeout=STARTUP)
+            return ray.get(self._actor.call.remote(*self._place, method, *args))
         except ray.exceptions.RayTaskError as error:
             raise error.cause from None
         except ray.exceptions.RayError as lost:
@@ -146,5 +146,5 @@ def ray_makers(makers: Makers, workers: str | Mapping[str, Any]) -> Makers:
             "same packages and files. Open files inside the function, env=lambda: MyEnv(open(path)), and have Ray "
             'bring what the actors lack: env_workers={"runtime_env": {"working_dir": "."}}.'
         ) from error
-    turns = itertools.cycle(actors)
-    return {name: lambda name=name: RayEnv(next(turns), name) for name in makers}  # type: ignore[misc]
+    turns, about = itertools.cycle(actors), {name: RayEnv(actors[0], name, {})._ask("make") for name in makers}
+    return {name: lambda name=name: RayEnv(next(turns), name, about[name]) for name in makers}  # type: ignore[misc]

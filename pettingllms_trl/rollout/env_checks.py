@@ -58,9 +58,7 @@ def env_makers(env: Env | Mapping[str, Env] | None) -> MakeEnv | dict[str, MakeE
     return {name: env_maker(each) for name, each in env.items()}
 
 
-def on_workers(
-    make_env: MakeEnv | dict[str, MakeEnv], workers: str | Mapping[str, Any] | None
-) -> MakeEnv | dict[str, MakeEnv]:
+def on_workers(make_env: Any, workers: str | Mapping[str, Any] | None) -> Any:
     """The functions, so that the environments they make are in other processes; see `ray_makers`."""
     if workers is None:
         return make_env

@@ -55,7 +55,8 @@ def joint(parts: Any, column: Any) -> Any:
 
 def bits_left(parts: Any) -> float:
     counts = np.bincount(parts)
-    return sum(n * math.log2(n) for n in counts[counts > 0].tolist()) / len(parts)
+    counts = counts[counts > 0]
+    return float((counts * np.log2(counts)).sum() / len(parts))
 
 
 def best_known_plan(space: Space) -> tuple[list[int], Any]:
@@ -69,7 +70,7 @@ def best_known_plan(space: Space) -> tuple[list[int], Any]:
 
     def best_after(plan: Sequence[int]) -> tuple[float, int]:
         parts = parts_of(plan)
-        gained = [round(bits_left(parts * 256 + column), 9) for column in space.table.T.astype(np.intp)]
+        gained = [round(bits_left(parts * 10 + column), 9) for column in space.table.T.astype(np.intp)]
         return min(zip(gained, itertools.count(), strict=False))
 
     plan: list[int] = []
@@ -184,29 +185,30 @@ def test_the_bound_of_plans_is_the_entropy_of_a_threshold_among_intervals() -> N
 def test_no_plan_of_the_first_class_leaves_less_than_a_quarter() -> None:
     """By branch and bound: an experiment tells no more after others than before them."""
     space = laws_of(1)
+    halves = {(column != column[0]).tobytes(): column != column[0] for column in space.table.T}  # two readings each
+    columns = np.array([each for each in halves.values() if each.any()]).T.astype(float)
+    terms = np.array([n * math.log2(max(n, 1)) for n in range(len(space) + 1)])
     best = bits_left(best_known_plan(space)[1])
-    seen: dict[bytes, Any] = {}
-    for column in space.table.T.astype(np.intp):
-        first = np.unique(column, return_index=True)[1]
-        if len(first) > 1:
-            seen.setdefault((column == column[0]).tobytes(), column)
-    columns = np.array(list(seen.values())).T
 
     def search(parts: Any, now: float, usable: Any, number: int) -> float:
+        """The fewest bits left with a number of the usable experiments more; a row of `parts` for each part."""
         nonlocal best
-        after = np.array([bits_left(parts * 10 + columns[:, each]) for each in usable])
-        order = np.argsort(after, kind="stable")
+        ones = (parts @ columns[:, usable]).astype(int)
+        after = (terms[ones] + terms[parts.sum(1).astype(int)[:, None] - ones]).sum(0) / len(space)
         if number == 1:
             return float(after.min())
+        order = np.argsort(after, kind="stable")
         gains = now - after[order]
         for index in range(len(order) - number + 1):
             if now - gains[index : index + number].sum() >= best - 1e-9:
                 break
+            column = columns[:, usable[order[index]]]
+            finer = np.concatenate([parts * column, parts * (1 - column)])
             rest, then = usable[order[index + 1 :]], float(after[order[index]])
-            best = min(best, search(joint(parts, columns[:, usable[order[index]]]), then, rest, number - 1))
+            best = min(best, search(finer[finer.any(1)], then, rest, number - 1))
         return best
 
-    least = search(np.zeros(len(space), np.intp), space.bits, np.arange(columns.shape[1]), space.budget)
+    least = search(np.ones((1, len(space))), space.bits, np.arange(columns.shape[1]), space.budget)
     assert least / space.bits == pytest.approx(0.325, abs=0.0005)
 
 
@@ -309,7 +311,7 @@ def test_what_is_off_the_scale_measures_nothing_and_costs() -> None:
 
 HOSTILE = [
     f"{head}{body}"
-    for head in ("", "Try: ", "Law: ", "Say: ", "Law: x=")
+    for head in ("", "so\n", "Try: ", "Try: v=1 ", "Law: ", "Law: x=", "Law: c=1 d=0 t=1 x=a z=b;", "Say: ", "Law: c=")
     for body in (
         "a=nan b=1 k=8",
         "a=1e999 b=1 k=8",

@@ -572,5 +572,10 @@ def test_it_passes_every_check(workflow: str, settings: dict[str, Any]) -> None:
     assert report.ok, str(report)
 
 
+def test_an_honest_assistant_asks_for_what_is_no_label() -> None:
+    view = [(HEARD, USER, "order 41, address Lima, item lamp")]
+    assert honest_assistant(Service(), ["refund"], view) == ServiceMove("say", "item?")
+
+
 def test_all_sides_are_named() -> None:
     assert set(ATTACKS) == set(SIDES)

@@ -15,21 +15,20 @@ from pettingllms_envs.sandbox import Verdict as Ending
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "grading.md"
-ROW = re.compile(r"^\| `(?P<gold>[^`]+)` \| `(?P<answer>[^`]*)` \| (?P<verdict>\w+) \|(?P<rest>.*)\|$", re.MULTILINE)
+ANSWER = re.compile(r"`([^`]*)`(?: \((unparsed)\))?")
 SETTING = re.compile(r"`(kind|multiple|unit|tolerance)=([^`]+)`")
 VALUES = {"True": True, '"integer"': "integer", "(0.1,)": (0.1,), "(0.1, 0.0)": (0.1, 0.0), '"km"': "km", '"%"': "%"}
 
 
 def documented() -> list[tuple[str, str, str, dict[str, object]]]:
-    text = PAGE.read_text(encoding="utf-8").replace(r"\|", "\N{DIVIDES}")  # how a table of Markdown writes a bar
+    """The page's table: a gold, an answer, its verdict, and the settings of the gold."""
+    (table,) = re.findall(r"^\| gold \| the same .*?\n\n", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[2:] if line]
     return [
-        (
-            row["gold"].replace("\N{DIVIDES}", "|"),
-            row["answer"].replace("\N{DIVIDES}", "|"),
-            row["verdict"],
-            {name: VALUES[value] for name, value in SETTING.findall(row["rest"])},
-        )
-        for row in ROW.finditer(text)
+        (gold.strip("`"), answer, special or verdict, {name: VALUES[value] for name, value in SETTING.findall(rest)})
+        for gold, same, other, rest in rows
+        for column, verdict in ((same, "correct"), (other, "incorrect"))
+        for answer, special in ANSWER.findall(column)
     ]
 
 
@@ -40,7 +39,7 @@ def test_the_settings_of_a_gold_are_typed_and_none_is_left_out():
 
 
 def test_the_page_has_its_tables():
-    assert len(documented()) > 60
+    assert len(documented()) > 90
 
 
 @pytest.mark.parametrize(("gold", "answer", "verdict", "settings"), documented())

@@ -157,11 +157,11 @@ def _columns(text: str) -> dict[str, str]:
 
 def _told(domain: Domain, view: View) -> dict[str, str]:
     """What was heard last of each kind: the user's facts, and the labels of the provider's."""
-    told = dict[str, str]()
+    told, known = dict[str, str](), {kind: at >= NUM_KNOWN for at, kind in enumerate(domain.kinds)}
     for event, sender, text in view:
         if event == HEARD and sender == USER:
             words = text.replace(",", " ").split()
-            told |= {kind: word for kind, word in pairwise(words) if kind in domain.kinds}
+            told |= {kind: word for kind, word in pairwise(words) if (word in LABELS) == known.get(kind)}
     return told
 
 

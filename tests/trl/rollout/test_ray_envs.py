@@ -200,7 +200,7 @@ def test_programs_and_the_sandbox_run_in_the_actors(tmp_path: Path) -> None:
     )
     team = on_workers(partial(pettingllms_envs.make, f"{tmp_path}/team.py:team"), WORKERS)
     found = rollout(team, num_threads=2)
-    assert [step["writer"] for episode in found.episodes for step in episode.rewards] == [1.0] * 4
+    assert [episode.returns["writer"] for episode in found.episodes] == [1.0] * 4
     code = on_workers(partial(pettingllms_envs.make, "apps"), {"actors": 1})()
     code.reset(seed=0)
     while not all(code.terminations.values()):
