@@ -20,7 +20,8 @@ from pyosys import libyosys as ys
 
 
 TOP, CLOCK = "TopModule", "clk"
-READ, SHAPE, PROOF = "it is no valid Verilog", "its ports are not those that are asked for", "different"
+READ = "it is no valid Verilog, or has return, break or inside, which are not read"
+SHAPE, PROOF = "its ports are not those that are asked for", "different"
 REGISTERS = "it has a latch, or a register that the clock's rising edge does not set"
 DIVISION = "it divides by what is not a constant"
 
