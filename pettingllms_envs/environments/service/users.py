@@ -65,7 +65,7 @@ def scripted(manner: str, task: Any, labels: Mapping[str, str], view: View, seed
             if all(call):
                 return call
     about = {kind: (*each.topic, *map(str.lower, facts.get(kind, ()))) for kind, each in domain.kinds.items()}
-    asked = [kind for kind in domain.kinds if words.intersection(about[kind])]
+    asked = list(dict.fromkeys(kind for word in words_in(heard) for kind in domain.kinds if word in about[kind]))
     said = [text for kind, _, text in view if kind == SAID]
     if manner == FORTHCOMING and asked:
         rest = [kind for kind in domain.kinds if kind not in asked and not any(kind in text for text in said)]
