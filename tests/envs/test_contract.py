@@ -125,7 +125,7 @@ def test_a_workflow_may_end_an_episode_by_a_rule_of_its_own(reply: str, standing
     assert str(env.render()).startswith(f"Turn {env.infos['planner_0']['turn']} of 4, {standing}.")
 
 
-@pytest.mark.parametrize("name", ["archives", "benches", "note_taking", "service", "silos", "two_arms"])
+@pytest.mark.parametrize("name", ["archives", "benches", "note_taking", "search", "service", "silos", "two_arms"])
 def test_the_word_that_begins_a_reply_is_of_ascii_letters(name: str) -> None:
     task = task_of(pettingllms_envs.make(name))
     for reply in ("ſay: 1", "anſwer: 1", "ſearch: 1", "noteſ: 1", "aſk: 1", "pıck 1"):  # equal to ASCII but for case
