@@ -40,7 +40,7 @@ LEVELS = (1, 2, 3, 4, 5)
 OF_BITS = 0.5
 WASTED, WRONG, REFUTED = -0.02, -0.05, -0.1
 
-_LINE = re.compile(rf"({TRY}|{LAW}|{SAY}):(.*)", re.I)
+_LINE = re.compile(rf"({TRY}|{LAW}|{SAY}):(.*)", re.I | re.A)
 
 
 def read_message(words: str) -> str | Unreadable:

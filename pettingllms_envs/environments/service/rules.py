@@ -73,7 +73,7 @@ FORBIDDEN = -0.3
 NO_TOOL, ONE_CALL = "There is no such tool.", "Make one call at a time."
 BAD_ARGUMENTS, FOREIGN, DONE = "These are not its arguments.", "That is somebody else's.", "Done."
 
-_LINE = re.compile(rf"({SAY}|{ASK}|{END}):(.*)", re.I)
+_LINE = re.compile(rf"({SAY}|{ASK}|{END}):(.*)", re.I | re.A)
 _SYMBOLS = re.compile(r"call ([^\s]+)((?: [^\s]+)*)", re.I)
 _OPENING = re.compile(r"```call (.*)", re.I)
 
