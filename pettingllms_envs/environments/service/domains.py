@@ -145,8 +145,7 @@ SHOP = Domain(
 def _library_permits(call: Call, row: Row) -> bool:
     if call[0] == "waive_fine":
         return row["student"] == YES
-    is_next = (row["student"] == NO or row["fine"] == NONE) and row["done"] == OPEN
-    return is_next and LIBRARY.allows(call[0], row)
+    return (row["student"] == NO or row["fine"] == NONE) and row["done"] == OPEN and LIBRARY.allows(call[0], row)
 
 
 def _library_plan(outcome: str, row: Row, facts: Mapping[str, str]) -> tuple[Call, ...]:

@@ -11,9 +11,8 @@ Success: the episode has ended, and table and things are, as a whole, those that
 outcome that the user accepts and the policy allows. Words are never read for it, and the start is no such state.
 Rewards: team `progress` and `success`, both 1, at the end. To an agent, in shares of the needed facts: `found`, when a
 result first shows it a needed fact of its own side; `told`, when a message first names a needed fact to one who needs
-it, if the sender knew it: 1 / (1 + k) of a share, with k other values of that kind that it has named to the same
-receiver, there or before. Whole words are read. To the assistant `forbidden`, -0.3, for a write that the policy
-forbids, which is carried out. Questions are paid later.
+it, if the sender knew it: 1 / (1 + k) of a share, with k other values of that kind named to it by then. Whole words
+are read. `forbidden`, -0.3: the assistant's for a forbidden write, which is carried out. Questions are paid later.
 Lone bound: the user's needed facts are independent and uniform among `values` words, table and accepted outcomes do
 not depend on them, and in all their combinations the golden tables differ. So an assistant that gets no messages is
 right at most in 1 of `values` ** (their number).
@@ -205,13 +204,11 @@ class Service(OpenTask[ServiceState]):
         instance, domain = self.instance(state), self.words
         call = self.read_call(move, names)
         if isinstance(call, str):
-            known = move.name if move.name in names else "a tool"
-            return state, Used(known, call, is_bad=True)
+            return state, Used(move.name if move.name in names else "a tool", call, is_bad=True)
         shown, name = " ".join(call), call[0]
         if name in domain.user_tools:
-            things = changed(instance, state.things, call)
             text = DONE if domain.user_tools[name].sets else _written_facts(instance)
-            after, found = self.shown(state._replace(things=things), side, text)
+            after, found = self.shown(state._replace(things=changed(instance, state.things, call)), side, text)
             return after, Used(shown, text, found=found)
         row = instance.row(state.rows, call[1])
         if not domain.tools[name].sets:
@@ -275,8 +272,6 @@ class Service(OpenTask[ServiceState]):
 
     def learnt(self, state: ServiceState, side: str, facts: Collection[int]) -> ServiceState:
         """The state in which somebody knows these needed facts as well, by number."""
-        if not facts:
-            return state
         at, knows = SIDES.index(side), list(state.knows)
         knows[at] = tuple(was or number in facts for number, was in enumerate(knows[at]))
         return state._replace(knows=tuple(knows))

@@ -175,13 +175,11 @@ def tools_of(task: Service, seat: str, expert: str = "", *, has_all: bool = Fals
 
 
 def _scripted(manner: str, task: Service, state: Any, view: View) -> Call:
-    seed = f"{manner} {state.split} {state.seed}"
-    return users.scripted(manner, task, task.instance(state).labels, view, seed)
+    return users.scripted(manner, task, task.instance(state).labels, view, f"{manner} {state.split} {state.seed}")
 
 
 def _goal(task: Service, state: Any) -> str:
-    named = ", ".join(f"{kind} {label}" for kind, label in task.instance(state).labels.items())
-    return f"You mean: {named}."
+    return f"You mean: {', '.join(map(' '.join, task.instance(state).labels.items()))}."
 
 
 def _shown(entry: tuple[str, str, str]) -> str:
