@@ -29,15 +29,15 @@ def anchors(path: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", title.lower()).strip().replace(" ", "-") for title in titles}
 
 
-def test_the_readme_is_at_most_twelve_kilobytes() -> None:
-    assert len(PAGES["README.md"].encode()) <= 12_000
+def test_the_readme_is_at_most_nine_kilobytes() -> None:
+    assert len(PAGES["README.md"].encode()) <= 9_000
 
 
 def test_the_home_page_shows_the_pictures_and_the_tested_script_of_the_readme() -> None:
     script = re.search(r"<!-- tested by .*? -->\n```python\n.*?```\n", PAGES["README.md"], re.S)
     assert script is not None
     assert script[0] in PAGES["docs/index.md"]
-    assert {"page.png", "quickstart.png"} <= set(re.findall(r"\]\(([\w.]+)\)", PAGES["docs/index.md"]))
+    assert {"tree.gif", "quickstart.png"} <= set(re.findall(r"\]\(([\w.]+)\)", PAGES["docs/index.md"]))
 
 
 MADE = "docs/environments/"

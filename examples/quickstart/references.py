@@ -98,8 +98,8 @@ def main() -> None:
         say(EXPERT_ITERATION)
         imitating = replace(settings, imitate_tokens=budget)
         trainer = make_trainer(TEAM, output=folder / "imitated", seed=options.seed, training=imitating)
-        train(trainer, counter := CountTokens())
-        keep(EXPERT_ITERATION, counter.total, trainer)
+        train(trainer, CountTokens())  # which counts the tokens of logs, one a round
+        keep(EXPERT_ITERATION, trainer.rounds.num_generated, trainer)
 
 
 def _supervise(folder: Path, budget: int, seed: int) -> int:

@@ -80,7 +80,7 @@ class Port(NamedTuple):
 
 def bare(source: str) -> str:
     """A design without its comments."""
-    return _COMMENT.sub(" ", source)
+    return _COMMENT.sub(" ", source.replace("\r", " "))  # which the tool leaves out, also between * and /
 
 
 def words(source: str) -> list[str]:
@@ -164,7 +164,7 @@ def _run(kind: str, designs: Sequence[str], limits: Limits, **request: Any) -> P
     text = "\n".join(designs)
     end = f"end_{hashlib.sha256(text.encode()).hexdigest()}"  # which no design can contain
     script = "".join(
-        f"read_verilog -sv <<{end}\n{design}\n{end}\ndesign -stash read{number}\n"
+        f"read_verilog -sv <<{end}\n{bare(design)}\n{end}\ndesign -stash read{number}\n"
         for number, design in enumerate(designs)
     )
     result = _sandbox().run(f"import resident\nresident.main({kind!r}, {request!r})\n", script, limits=limits)

@@ -7,8 +7,10 @@ from typing import ClassVar
 
 import pytest
 
+import pettingllms_envs
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.core import Transition, Unreadable
+from pettingllms_envs.episodes.observing import task_of
 from pettingllms_envs.teams.functions import FunctionState
 from pettingllms_envs.teams.proposal import DraftPlan
 from pettingllms_envs.teams.single import Single
@@ -121,3 +123,10 @@ def test_a_workflow_may_end_an_episode_by_a_rule_of_its_own(reply: str, standing
     assert env.infos["planner_0"]["outcome"] == {"success": success}
     assert env.standing() == standing
     assert str(env.render()).startswith(f"Turn {env.infos['planner_0']['turn']} of 4, {standing}.")
+
+
+@pytest.mark.parametrize("name", ["archives", "benches", "note_taking", "search", "service", "silos", "two_arms"])
+def test_the_word_that_begins_a_reply_is_of_ascii_letters(name: str) -> None:
+    task = task_of(pettingllms_envs.make(name))
+    for reply in ("ſay: 1", "anſwer: 1", "ſearch: 1", "noteſ: 1", "aſk: 1", "pıck 1"):  # equal to ASCII but for case
+        assert isinstance(task.parse(reply), Unreadable), reply

@@ -55,7 +55,8 @@ def joint(parts: Any, column: Any) -> Any:
 
 def bits_left(parts: Any) -> float:
     counts = np.bincount(parts)
-    return sum(n * math.log2(n) for n in counts[counts > 0].tolist()) / len(parts)
+    counts = counts[counts > 0]
+    return float((counts * np.log2(counts)).sum() / len(parts))
 
 
 def best_known_plan(space: Space) -> tuple[list[int], Any]:
@@ -69,7 +70,7 @@ def best_known_plan(space: Space) -> tuple[list[int], Any]:
 
     def best_after(plan: Sequence[int]) -> tuple[float, int]:
         parts = parts_of(plan)
-        gained = [round(bits_left(parts * 256 + column), 9) for column in space.table.T.astype(np.intp)]
+        gained = [round(bits_left(parts * 10 + column), 9) for column in space.table.T.astype(np.intp)]
         return min(zip(gained, itertools.count(), strict=False))
 
     plan: list[int] = []
@@ -115,7 +116,7 @@ def test_a_reading_is_what_the_law_says_and_laws_that_no_experiment_tells_apart_
 
 
 @pytest.mark.parametrize("number", [100, pytest.param(2000, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("level", range(1, len(CLASSES) + 1))
+@pytest.mark.parametrize("level", [1, 2, 3, *(pytest.param(level, marks=pytest.mark.slow) for level in (4, 5))])
 def test_two_laws_are_one_exactly_if_they_say_the_same_everywhere(level: int, number: int) -> None:
     space, rng = laws_of(level), random.Random(level)
     laws, equal = sorted(space.row_of), 0
@@ -184,29 +185,30 @@ def test_the_bound_of_plans_is_the_entropy_of_a_threshold_among_intervals() -> N
 def test_no_plan_of_the_first_class_leaves_less_than_a_quarter() -> None:
     """By branch and bound: an experiment tells no more after others than before them."""
     space = laws_of(1)
+    halves = {(column != column[0]).tobytes(): column != column[0] for column in space.table.T}  # two readings each
+    columns = np.array([each for each in halves.values() if each.any()]).T.astype(float)
+    terms = np.array([n * math.log2(max(n, 1)) for n in range(len(space) + 1)])
     best = bits_left(best_known_plan(space)[1])
-    seen: dict[bytes, Any] = {}
-    for column in space.table.T.astype(np.intp):
-        first = np.unique(column, return_index=True)[1]
-        if len(first) > 1:
-            seen.setdefault((column == column[0]).tobytes(), column)
-    columns = np.array(list(seen.values())).T
 
     def search(parts: Any, now: float, usable: Any, number: int) -> float:
+        """The fewest bits left with a number of the usable experiments more; a row of `parts` for each part."""
         nonlocal best
-        after = np.array([bits_left(parts * 10 + columns[:, each]) for each in usable])
-        order = np.argsort(after, kind="stable")
+        ones = (parts @ columns[:, usable]).astype(int)
+        after = (terms[ones] + terms[parts.sum(1).astype(int)[:, None] - ones]).sum(0) / len(space)
         if number == 1:
             return float(after.min())
+        order = np.argsort(after, kind="stable")
         gains = now - after[order]
         for index in range(len(order) - number + 1):
             if now - gains[index : index + number].sum() >= best - 1e-9:
                 break
+            column = columns[:, usable[order[index]]]
+            finer = np.concatenate([parts * column, parts * (1 - column)])
             rest, then = usable[order[index + 1 :]], float(after[order[index]])
-            best = min(best, search(joint(parts, columns[:, usable[order[index]]]), then, rest, number - 1))
+            best = min(best, search(finer[finer.any(1)], then, rest, number - 1))
         return best
 
-    least = search(np.zeros(len(space), np.intp), space.bits, np.arange(columns.shape[1]), space.budget)
+    least = search(np.ones((1, len(space))), space.bits, np.arange(columns.shape[1]), space.budget)
     assert least / space.bits == pytest.approx(0.325, abs=0.0005)
 
 
@@ -252,13 +254,17 @@ def test_an_experiment_that_was_made_before_is_worth_nothing_and_costs() -> None
     assert again["theorist_0"] == more["theorist_0"] >= first["theorist_0"] > 0
 
 
-def test_naming_laws_at_random_loses() -> None:
+@pytest.mark.parametrize(("workflow", "ahead"), [("lab", ["Try: a=1 b=1 k=1"]), ("single", [])])
+def test_naming_laws_at_random_loses_and_the_first_one_ends_the_episode(workflow: str, ahead: list[str]) -> None:
+    """Else six experiments chosen at the start, and the laws left one by one, return 1.86 of 2 for level 1."""
     rng, sums = random.Random(0), 0.0
     names = [f"Law: {formulas.write_law(each)}" for each in laws_of(1).names]
     for seed in range(60):
-        replies = [each for _ in range(7) for each in ("Try: a=1 b=1 k=1", rng.choice(names))]
-        sums += played(replies, seed=seed)[0]["theorist_0"]
-    assert sums / 60 < -0.2
+        replies = [each for _ in range(7) for each in (*ahead, rng.choice(names))]
+        paid, outcome = played(replies, seed=seed, workflow=workflow)
+        sums += list(paid.values())[-1]
+        assert (outcome["guesses"], outcome["experiments"]) == (1, len(ahead))
+    assert sums < 0
 
 
 def test_a_theorist_who_waits_is_paid_for_bits_and_never_more_than_half() -> None:
@@ -309,7 +315,7 @@ def test_what_is_off_the_scale_measures_nothing_and_costs() -> None:
 
 HOSTILE = [
     f"{head}{body}"
-    for head in ("", "Try: ", "Law: ", "Say: ", "Law: x=")
+    for head in ("", "so\n", "Try: ", "Try: v=1 ", "Law: ", "Law: x=", "Law: c=1 d=0 t=1 x=a z=b;", "Say: ", "Law: c=")
     for body in (
         "a=nan b=1 k=8",
         "a=1e999 b=1 k=8",
@@ -386,7 +392,9 @@ def test_a_circle_of_causes_is_a_wrong_law() -> None:
 # -------------------------------------------------------------------------------------------------------------- splits
 
 
-@pytest.mark.parametrize("task", [TASK, CausalGraphs()], ids=lambda task: task.name)
+@pytest.mark.parametrize(
+    "task", [TASK, pytest.param(CausalGraphs(), marks=pytest.mark.slow)], ids=lambda task: task.name
+)
 def test_no_split_has_a_law_of_another_one_with_other_names(task: Any) -> None:
     forms = {
         split: {

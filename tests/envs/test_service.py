@@ -215,7 +215,8 @@ def test_the_oracle_always_succeeds_with_its_user_and_with_each_manner(domain: s
     ends = [played(workflow, seed, oracle) for seed in range(trials)]
     assert sum(task.solved(end.task) for end in ends) == trials
     assert {dict(end.reported).get("not_understood", 0.0) for end in ends} == {0.0}
-    assert {round(dict(end.reported)["told"], 9) for end in ends} == {1.0}
+    told = 1 - 1 / len(task.words.kinds) if manner == "confused" else 1.0  # it has named the other two facts first
+    assert {round(dict(end.reported)["told"], 9) for end in ends} == {round(told, 9)}
 
 
 def guesser(workflow: Any, state: Any) -> str:
@@ -285,6 +286,37 @@ def test_a_message_is_worth_the_needed_facts_that_its_receiver_learns(text: str,
     assert SHOP.tell(known(SHOP), USER, ASSISTANT, text)[1] == 0.0  # guesses are worth nothing
 
 
+def test_values_named_one_after_another_are_worth_as_little_as_at_once() -> None:
+    state, worth = SHOP.tell(known(SHOP, USER, ASSISTANT), USER, "specialist", f"{OTHER} {OTHER}")
+    assert worth == 0.0
+    state, worth = SHOP.tell(state, ASSISTANT, "specialist", FACTS["order"])
+    assert worth == pytest.approx(1 / 3)  # it was somebody else who named another
+    state = known(SHOP, USER)
+    for text, expected in ((OTHER, 0.0), (FACTS["address"], 1 / 3), (FACTS["order"], 1 / 6)):
+        state, worth = SHOP.tell(state, USER, ASSISTANT, text)
+        assert worth == pytest.approx(expected)
+
+
+def test_another_row_shows_no_needed_fact() -> None:
+    instance = SHOP.instance(state := SHOP.generate(0))
+    alike = next(row[0] for row in instance.rows[:4] if FACTS["item"] in row and row[0] != FACTS["order"])
+    assert SHOP.use(state, ASSISTANT, tuple(SHOP.words.tools), SHOP.call_move(("find_order", alike)))[1].found == 0
+
+
+@pytest.mark.parametrize("domain", EVERY)
+def test_the_policy_forbids_an_outcome_before_what_comes_first(domain: str) -> None:
+    task, seen = Service(domain=domain), 0
+    for seed in range(10):
+        instance = task.instance(task.generate(seed))
+        row = before_of(instance)
+        *first, last = task.words.plan(
+            next(each for each in instance.accepts if task.words.allows(each, row)), row, instance.facts
+        )
+        seen += len(first)
+        assert task.words.permits(last, row) == (not first)
+    assert seen
+
+
 def test_a_result_is_worth_the_facts_of_its_own_side_once() -> None:
     task = SHOP
     key, address = FACTS["order"], FACTS["address"]
@@ -329,6 +361,7 @@ CALL = fence('{"order": 41}', "call cancel")
         ("Say: it's \"so\" 'and' so", ServiceMove("say", "it's \"so\" 'and' so")),
         ("I think.\nsay: hello", ServiceMove("say", "hello")),
         ("End: now", ServiceMove("end", "now")),
+        ("a\u017fk: hello", ServiceMove("ask", "hello")),  # a long s
         ("Say:", "it has no words"),
         ("", "it is empty"),
         ("```call cancel\n{}", "its call has no end"),
@@ -435,6 +468,7 @@ def test_the_specialist_alone_has_its_tool_and_sees_what_it_is_asked() -> None:
     assert env.agent_selection == "specialist_0"
     assert env.observe("specialist_0")["text"] == "Turn 1 of 12.\nThe assistant wrote:\n> refund 40 card"
     env.step(fence('{"order": 40, "method": "card"}', "call refund"))
+    assert [env.infos[each]["rewards"] for each in env.agents] == [{}, {"forbidden": -0.3}, {}]  # no address yet
     env.step("Say: done")
     assert env.agent_selection == "assistant_0"
     assert env.observe("assistant_0")["text"].endswith("The specialist wrote:\n> done")
@@ -452,7 +486,8 @@ MEANT = {"order": "second", "address": "first", "item": "second"}
     ("manner", "messages", "expected"),
     [
         ("forthcoming", ["Which order, please?"], ["order 41, *"]),
-        ("terse", ["your address and purchase?"], ["order 41"]),
+        ("terse", ["your purchase and address?"], ["order 41"]),
+        ("terse", ["your address and purchase?"], ["address Lima"]),
         ("confused", ["order?", "the order again?", "city?"], ["order 40", "order 41", "address Oslo"]),
         ("confused", ["order?", "so it is 40?"], ["order 40", "order 41"]),
         ("terse", ["which article?"], ["item second"]),
@@ -570,6 +605,11 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
 def test_it_passes_every_check(workflow: str, settings: dict[str, Any]) -> None:
     report = check(partial(pettingllms_envs.make, "service", workflow=workflow, **settings), seeds=range(6))
     assert report.ok, str(report)
+
+
+def test_an_honest_assistant_asks_for_what_is_no_label() -> None:
+    view = [(HEARD, USER, "order 41, address Lima, item lamp")]
+    assert honest_assistant(Service(), ["refund"], view) == ServiceMove("say", "item?")
 
 
 def test_all_sides_are_named() -> None:

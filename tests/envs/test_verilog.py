@@ -86,7 +86,7 @@ def test_a_design_with_a_clock_is_right_if_all_its_outputs_are_for_ever(body: st
 
 
 QUICK = [each for each in ATTACKS if each.name not in SLOW]
-SOME = random.Random("attacks").sample(QUICK, 25)
+SOME = [*random.Random("attacks").sample(QUICK[:-11], 14), *QUICK[-11:]]
 
 
 def judged(attack: Attack) -> Proved:

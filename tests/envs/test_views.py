@@ -27,6 +27,7 @@ from pettingllms_envs.views import SIDE
 
 BOARDS = ("plan_path", "sokoban", "sudoku", "blocksworld", "eight_queens")
 BOARD = "@ . .\n. # .\n. . G"
+PUZZLES = ("blocksworld", "eight_queens")
 every_board = pytest.mark.parametrize("name", BOARDS)
 
 
@@ -86,7 +87,9 @@ def test_a_view_changes_no_state_and_text_is_what_it_is_without_a_view(name: str
     assert envs["image"].state_hash() == plain.state_hash()
 
 
-@every_board
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in PUZZLES else ()) for name in BOARDS]
+)
 @pytest.mark.parametrize("view", ["image", "both"])
 def test_an_environment_conforms_in_every_view(name: str, view: str) -> None:
     only = ["observations", "no solution shown", "images", "forged prompts", "another process", "wrappers"]

@@ -23,7 +23,7 @@ DIRECTIVE = "it has a directive or a macro"
 REGISTERS = "it has a latch, or a register that the clock's rising edge does not set"
 DIVISION = "it divides by what is not a constant"
 SECOND = "it has a second top module"
-INVALID = "it is no valid Verilog"
+INVALID = "it is no valid Verilog, or has return, break or inside, which are not read"
 TIME = "out of time"
 FAILED = "it failed"
 BLOCK = "it has a block that is no circuit"
@@ -495,6 +495,36 @@ ATTACKS = (
         "lfsr guard of a count",
         "reg [30:0] l; reg [3:0] r; always @(posedge clk) begin l<=rst?1:{l[29:0],l[30]^l[27]}; if (rst) r<=0; else if (e) r<=r+d; end assign q=(l==31'h7123456)?~r:r;",
         NOT_PROVED,
+    ),
+    of_sum("return in a comment's end", "/* *\r/ \n`define A a\n assign y=`A+b; /* */", REFUSED, SHAPE),
+    of_sum(
+        "translate_off",
+        "/* synopsys translate_off */ assign y=0; /* synopsys translate_on */ assign y=a+b;",
+        REFUSED,
+        DRIVERS,
+    ),
+    of_sum("div by 0", "wire [3:0] k=0; assign y=(a/k)?0:a+b;", DIFFERENT),
+    of_sum("mod by 0", "assign y=(a%4'd0)?0:a+b;", DIFFERENT),
+    of_sum("pow of 0", "wire signed [3:0] z=0, n=-1; assign y=(z**n)?0:a+b;", DIFFERENT),
+    of_sum("inner net", "z u(); assign u.k=1; assign y=u.k?a+b:0; endmodule module z(); wire k=0;", REFUSED, DRIVERS),
+    of_sum("dead clock", "wire c=0; reg k; always @(posedge c) k<=1; assign y=k?0:a+b;", REFUSED, REGISTERS),
+    of_sum("constant of a clock", "reg k; always @(posedge a[0]) k<=1; assign y=k?a+b:0;", REFUSED, REGISTERS),
+    of_count(
+        "unset of a count",
+        "reg k; reg [3:0] r; always @(posedge clk) begin k<=k; if (rst) r<=0; else if (e) r<=r+d; end assign q=k?0:r;",
+        DIFFERENT,
+    ),
+    of_count(
+        "unset by a constant of a count",
+        "reg k; reg [3:0] r; wire z=0; always @(posedge clk or posedge z) if (z) k<=0; else k<=k;"
+        " always @(posedge clk) if (rst) r<=0; else if (e) r<=r+d; assign q=k?0:r;",
+        DIFFERENT,
+    ),
+    of_count(
+        "memory out of range of a count",
+        "reg [3:0] m[0:2]; integer i; reg [3:0] r; always @(posedge clk) begin if (rst) r<=0; else if (e) r<=r+d;"
+        " m[d[1:0]]<=0; if (rst) for(i=0;i<3;i=i+1) m[i]<=0; end assign q=m[d[1:0]]?0:r;",
+        DIFFERENT,
     ),
 )
 SLOW = frozenset(

@@ -73,7 +73,7 @@ MOST_QUERY, MOST_ANSWER = 64, 60
 TOOLS = {f"archive_{archive}": archive for archive in ARCHIVES}
 """The tools of the task, see `teams.designs.HasTools`: a search in each archive."""
 
-_LINE = re.compile(rf"({SEARCH}|{SAY}|{ANSWER}):(.*)", re.I)
+_LINE = re.compile(rf"({SEARCH}|{SAY}|{ANSWER}):(.*)", re.I | re.A)
 
 
 class Words(NamedTuple):

@@ -9,7 +9,7 @@ moved to the nearest solution with the fixed queens, exact, since all 92 solutio
 Outcome: `success`; `regret` = 1 - optimal / max(moves, optimal), 1 without success; `moves`, queens moved; `optimal`;
 `distance`; `attacks`, pairs of queens that attack each other.
 Instances: a function of version, split, level and seed. The splits never share the fixed queens, turned or mirrored.
-Levels, by fixed queens and distance: 1: five, 1 to 2; 2: four, 2 to 3; 3: three, 3; 4: three, 4; 5: two, 4 or more.
+Levels, by fixed queens and distance: 1: five, 1 to 2; 2: four, 2 to 3; 3: three, 3; 4: three, 4 or 5; 5: two, 4 to 6.
 Source: the Eight Queens task of arXiv:2510.11062, with fixed queens, so that no solution is right everywhere; I. Gent,
 C. Jefferson and P. Nightingale, "Complexity of n-queens completion", JAIR 59 (2017).
 """

@@ -61,7 +61,7 @@ class Shape(NamedTuple):
 SHAPES = (
     Shape(4, 3, False, 2, 10, 7.4779),
     Shape(4, 3, True, 3, 11, 8.5016),
-    Shape(5, 2, False, 2, 16, 11.1743),
+    Shape(5, 2, False, 2, 16, 11.1855),
 )
 """The class of each level."""
 
@@ -166,7 +166,7 @@ def write_graph(graph: Graph) -> str:
 
 
 def read_experiment(words: str) -> tuple[tuple[int, ...], int] | Unreadable:
-    """What is set, -1 for what is not, and what can be observed, in the words after `Try:`."""
+    """What is set, -1 for what is not, and the one that is read, in the words after `Try:`."""
     found = _TRY.fullmatch(words)
     if found is None:
         return Unreadable("its experiment is not of the form v=1 w=0 see x")
@@ -225,7 +225,7 @@ class CausalGraphs(Discovery):
             " both are; x=v that it is as v. There is no circle of causes. An experiment sets some quantities to 0 or"
             " 1, whatever causes them, and shows one other. Its result never changes, so making it again tells"
             " nothing. The law says for each quantity with causes what they are. You have a number of experiments. One"
-            " that tells nothing costs a little, and a wrong law more."
+            " that tells nothing costs a little, and a wrong law more. The law can be named once."
         )
 
     def reply_format(self) -> str:

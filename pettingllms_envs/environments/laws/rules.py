@@ -1,8 +1,9 @@
 """Laws: find the law of an apparatus by experiments.
 
 Rules: an apparatus has two quantities a and b, a switch k, and a meter. The class of laws is finite and shown. A move
-is an experiment, the values of a, b and k, after which the meter's reading is known; or a law. There is a budget of
-experiments. An experiment that was made before tells nothing, and counts.
+is an experiment, the values of a, b and k, after which the meter's reading is known; or a law, which ends the episode:
+who could name one after another would need fewer readings. There is a budget of experiments. One that was made before
+tells nothing, and counts.
 Success: the law, or another one of the class that no experiment tells apart from it.
 Potential: 1 with the law; before that 0.5 of the bits found, as a share of the class's entropy. The bits found are
 log2 of how many times fewer laws are possible than at the start; they are exact, and add up to the entropy once one
@@ -10,10 +11,10 @@ law is left. Costs of a move: `wasted` -0.02 for an experiment that tells nothin
 agrees with all readings, -0.1 for one that does not, so that guessing costs more than it earns.
 Outcome: `success`; `experiments`; `bits` found of `entropy`; `left`, the laws that are still possible; `guesses`.
 Classes and budgets are such that experiments which are all chosen at the start leave at least a quarter of the bits,
-in expectation: see `proof`. A threshold has to be searched.
+in expectation: see `formulas.Class.unplanned`. A threshold has to be searched.
 Instances: a function of version, split, level and seed. The splits never share a law, nor a law with a and b renamed
 or a quantity scaled.
-Levels: by the size of the class, 93 to 6,828 laws.
+Levels: by the size of the class, 93 to 9,168 laws.
 Oracle: the experiment that leaves fewest bits in expectation, then the law.
 Source: our own; experiments as questions about a version space as in T. Mitchell, "Generalization as search", 1982.
 """
@@ -39,7 +40,7 @@ LEVELS = (1, 2, 3, 4, 5)
 OF_BITS = 0.5
 WASTED, WRONG, REFUTED = -0.02, -0.05, -0.1
 
-_LINE = re.compile(rf"({TRY}|{LAW}|{SAY}):(.*)", re.I)
+_LINE = re.compile(rf"({TRY}|{LAW}|{SAY}):(.*)", re.I | re.A)
 
 
 def read_message(words: str) -> str | Unreadable:
@@ -266,7 +267,7 @@ class Laws(Discovery):
             " y = c x + d while k is at most t, and y = c z + d when k is greater. x and z are each one of the terms"
             " that are listed: ab is a times b, a/b is a divided by b. An experiment sets a, b and k. Its reading"
             " never changes, so making it again tells nothing. You have a number of experiments. One that tells"
-            " nothing costs a little, and a wrong law more."
+            " nothing costs a little, and a wrong law more. The law can be named once."
         )
 
     def reply_format(self) -> str:

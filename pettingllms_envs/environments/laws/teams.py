@@ -1,7 +1,7 @@
 """Workflows of discovery: who chooses the experiments, and who names the law.
 
 * `lab`: in each turn the `experimenter` makes an experiment, then the `theorist` names a law, or says something to the
-  experimenter. Both see all readings. It ends with the law, or after the last experiment of the budget.
+  experimenter. Both see all readings. It ends with a law, right or wrong, or after the last experiment of the budget.
 * `single`: one `scientist`, who does both, a move a turn; after the last experiment it has one more.
 """
 
@@ -34,7 +34,7 @@ THEORIST = Role(
 )
 def Lab(game: Game, capacity: int = 80) -> Questions:
     """An experimenter and a theorist."""
-    while game.turns_left and game.task.budget(game.state):
+    while game.turns_left and game.task.budget(game.state) and not game.state.guesses:
         reply = yield Ask("experimenter", game.show(), partial(_best_reply, game), ())
         _, words = play_part(game, "experimenter", reply, TRY)
         reply = yield Ask("theorist", game.show(words), partial(_theory, game), (words,))
@@ -57,7 +57,7 @@ def Scientist(game: Game) -> Questions:
     while game.turns_left:
         is_last = not game.task.budget(game.state)
         game.play((yield Ask("scientist", game.show(), keeps=())), "scientist")
-        if is_last:
+        if is_last or game.state.guesses:
             return
 
 

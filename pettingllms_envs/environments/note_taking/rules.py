@@ -54,7 +54,7 @@ MOST_READINGS, MOST_VALUES, MOST_DIGITS = 100, 10**6, 500
 MOST_GUESSES = 100
 """Most values whose constant answers are all played; of more, each is right in less than 1%."""
 
-_LINE = re.compile(rf"({NOTES}|{SAY}|{ANSWER}):([ \t0-9]*)\.?", re.I)
+_LINE = re.compile(rf"({NOTES}|{SAY}|{ANSWER}):([ \t0-9]*)\.?", re.I | re.A)
 
 
 class DigitsMove(NamedTuple):

@@ -48,7 +48,7 @@ MOST_QUERY = 64
 MOST_PASSAGE = 2_000
 """Characters of a passage that are shown."""
 
-_LINE = re.compile(rf"({SEARCH}|{ASK}|{ANSWER}):(.*)", re.I | re.S)
+_LINE = re.compile(rf"({SEARCH}|{ASK}|{ANSWER}):(.*)", re.I | re.S | re.A)
 _NO_TEXT = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
 
 

@@ -96,7 +96,8 @@ def _rule(takes: str, does: str, topic: str = "", **sets: str) -> Rule:
 def _shop_permits(call: Call, row: Row) -> bool:
     name, _, *rest = call
     argument = {"exchange": [row["spare"]], "refund": [row["paid"]], "cancel": []}.get(name)
-    return argument is None or (row["done"] == OPEN and rest == argument and SHOP.allows(name, row))
+    is_next = row["address"] != NONE and row["done"] == OPEN
+    return argument is None or (is_next and rest == argument and SHOP.allows(name, row))
 
 
 def _shop_plan(outcome: str, row: Row, facts: Mapping[str, str]) -> tuple[Call, ...]:
@@ -144,7 +145,8 @@ SHOP = Domain(
 def _library_permits(call: Call, row: Row) -> bool:
     if call[0] == "waive_fine":
         return row["student"] == YES
-    return row["done"] == OPEN and LIBRARY.allows(call[0], row)
+    is_next = (row["student"] == NO or row["fine"] == NONE) and row["done"] == OPEN
+    return is_next and LIBRARY.allows(call[0], row)
 
 
 def _library_plan(outcome: str, row: Row, facts: Mapping[str, str]) -> tuple[Call, ...]:

@@ -11,8 +11,9 @@ Success: the episode has ended, and table and things are, as a whole, those that
 outcome that the user accepts and the policy allows. Words are never read for it, and the start is no such state.
 Rewards: team `progress` and `success`, both 1, at the end. To an agent, in shares of the needed facts: `found`, when a
 result first shows it a needed fact of its own side; `told`, when a message first names a needed fact to one who needs
-it, if the sender knew it: 1 / (1 + k) of a share, with k other values of that kind in it. Whole words are read.
-`forbidden`, -0.3, for a write that the policy forbids, which is carried out. Questions are paid later.
+it, if the sender knew it: 1 / (1 + k) of a share, with k other values of that kind that it has named to the same
+receiver, there or before. Whole words are read. To the assistant `forbidden`, -0.3, for a write that the policy
+forbids, which is carried out. Questions are paid later.
 Lone bound: the user's needed facts are independent and uniform among `values` words, table and accepted outcomes do
 not depend on them, and in all their combinations the golden tables differ. So an assistant that gets no messages is
 right at most in 1 of `values` ** (their number).
@@ -72,7 +73,7 @@ FORBIDDEN = -0.3
 NO_TOOL, ONE_CALL = "There is no such tool.", "Make one call at a time."
 BAD_ARGUMENTS, FOREIGN, DONE = "These are not its arguments.", "That is somebody else's.", "Done."
 
-_LINE = re.compile(rf"({SAY}|{ASK}|{END}):(.*)", re.I)
+_LINE = re.compile(rf"({SAY}|{ASK}|{END}):(.*)", re.I | re.A)
 _SYMBOLS = re.compile(r"call ([^\s]+)((?: [^\s]+)*)", re.I)
 _OPENING = re.compile(r"```call (.*)", re.I)
 
@@ -86,6 +87,7 @@ class ServiceState(NamedTuple):
     things: Things
     knows: tuple[tuple[bool, ...], ...]  # for each of `SIDES`: which of the needed facts it knows
     ended: bool = False
+    named: tuple[tuple[str, str, str], ...] = ()  # sender, receiver, and a value that one has named to the other
 
 
 class Used(NamedTuple):
@@ -186,7 +188,7 @@ class Service(OpenTask[ServiceState]):
         line = match_last_line(_LINE, reply, "a call, 'Say:' with words or 'End:'")
         if isinstance(line, Unreadable):
             return line
-        kind, text = line[1].lower(), line[2].strip()
+        kind, text = line[1].casefold(), line[2].strip()
         return ServiceMove(kind, text) if text or kind == END else Unreadable("it has no words")
 
     def apply(self, state: ServiceState, move: ServiceMove) -> ServiceState:
@@ -214,7 +216,7 @@ class Service(OpenTask[ServiceState]):
         row = instance.row(state.rows, call[1])
         if not domain.tools[name].sets:
             text = ", ".join(f"{column} {cell}" for column, cell in row.items())
-            after, found = self.shown(state, side, text)
+            after, found = self.shown(state, side, text) if call[1] == instance.key else (state, 0)
             return after, Used(shown, text, found=found)
         after = state._replace(rows=applied(instance, state.rows, call))
         return after, Used(shown, DONE, is_forbidden=not domain.permits(call, row))
@@ -261,13 +263,15 @@ class Service(OpenTask[ServiceState]):
         else:
             needs = instance.provider_kinds if receiver == USER else instance.user_kinds
         knew, knows = (state.knows[SIDES.index(side)] for side in (sender, receiver))
+        values = {each.lower() for kind in instance.facts for each in instance.words[kind]}
+        named = {*state.named, *((sender, receiver, word) for word in values & words)}
         new, worth = [], 0.0
         for number, (kind, fact) in enumerate(instance.facts.items()):
             if kind in needs and fact.lower() in words and knew[number] and not knows[number]:
-                others = sum(each.lower() in words for each in instance.words[kind] if each != fact)
+                others = [each.lower() for each in instance.words[kind] if each != fact]
                 new.append(number)
-                worth += 1 / (1 + others)
-        return self.learnt(state, receiver, new), worth / len(instance.facts)
+                worth += 1 / (1 + sum((sender, receiver, each) in named for each in others))
+        return self.learnt(state._replace(named=(*sorted(named),)), receiver, new), worth / len(instance.facts)
 
     def learnt(self, state: ServiceState, side: str, facts: Collection[int]) -> ServiceState:
         """The state in which somebody knows these needed facts as well, by number."""

@@ -138,7 +138,7 @@ class Talk:
         game.state, used = self.task.use(game.state, seat, tools, move)
         self.note(seat, CALLED, used.call, used.text)
         if used.is_forbidden:
-            self.pay(seat, "forbidden", FORBIDDEN)
+            self.pay(ASSISTANT, "forbidden", FORBIDDEN)  # a specialist is told no policy
         self.earn(seat, "found", used.found / len(game.state.knows[0]))
         game.reported = game.reported.plus(forbidden=used.is_forbidden, wrong_calls=used.is_bad)
 

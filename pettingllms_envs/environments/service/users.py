@@ -65,7 +65,7 @@ def scripted(manner: str, task: Any, labels: Mapping[str, str], view: View, seed
             if all(call):
                 return call
     about = {kind: (*each.topic, *map(str.lower, facts.get(kind, ()))) for kind, each in domain.kinds.items()}
-    asked = [kind for kind in domain.kinds if words.intersection(about[kind])]
+    asked = list(dict.fromkeys(kind for word in words_in(heard) for kind in domain.kinds if word in about[kind]))
     said = [text for kind, _, text in view if kind == SAID]
     if manner == FORTHCOMING and asked:
         rest = [kind for kind in domain.kinds if kind not in asked and not any(kind in text for text in said)]
@@ -157,11 +157,11 @@ def _columns(text: str) -> dict[str, str]:
 
 def _told(domain: Domain, view: View) -> dict[str, str]:
     """What was heard last of each kind: the user's facts, and the labels of the provider's."""
-    told = dict[str, str]()
+    told, known = dict[str, str](), {kind: at >= NUM_KNOWN for at, kind in enumerate(domain.kinds)}
     for event, sender, text in view:
         if event == HEARD and sender == USER:
             words = text.replace(",", " ").split()
-            told |= {kind: word for kind, word in pairwise(words) if kind in domain.kinds}
+            told |= {kind: word for kind, word in pairwise(words) if (word in LABELS) == known.get(kind)}
     return told
 
 

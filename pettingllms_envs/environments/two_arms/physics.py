@@ -11,8 +11,8 @@ build of the simulator. Every thread has a simulator of its own to compute in, w
 
 from __future__ import annotations
 
-import importlib.metadata
 import math
+import platform
 import threading
 from functools import cache
 from typing import Any
@@ -51,12 +51,12 @@ class SimulationFailed(ServiceFailed):
 
 
 def checked_build(build: str) -> str:
-    """The version of MuJoCo that is installed; ValueError if another one is expected, and not empty."""
-    found = importlib.metadata.version("mujoco-core")
+    """The build of MuJoCo that is installed, its version and the machine; ValueError if another one is expected."""
+    found = f"{mujoco.mj_versionString()}-{platform.system()}-{platform.machine()}"
     if build not in ("", found):
         raise ValueError(
             f"the simulator is MuJoCo {found}; expected {build}, with which the episodes were played: other builds "
-            f"compute other bits. Install mujoco-core=={build}, or leave simulator_build out."
+            "compute other bits. Install that mujoco-core on such a machine, or leave simulator_build out."
         )
     return found
 
@@ -73,7 +73,7 @@ def begun(table: Table, starts: Places, trial: int = 0) -> bytes:
         home = _x(table, table.reach[arm][-arm])
         data.joint(f"{name}_x").qpos[0] = home
         data.ctrl[5 * arm : 5 * arm + 5] = (home, 0.0, HIGH, *OPEN)
-    mujoco.mj_step(model, data, 125)
+    _step(model, data, 125, str(starts))
     return _saved(model, data)
 
 
@@ -81,20 +81,14 @@ def simulated(table: Table, before: bytes, places: Places, move: Skills, instanc
     """The simulator's state after a tick, and the places of the cubes. A skill that is not possible is not played.
 
     Raises:
-        SimulationFailed: A number is not finite, or a speed above `MOST_SPEED`; its words name the instance.
+        SimulationFailed: It diverged, see `_step`; the words name the instance.
     """
     model, data = _loaded(table, before, len(places))
-    failures = table.failures(places, move)
-    active = [arm for arm, (kind, _) in enumerate(move) if kind != WAIT and not failures[arm]]
-    for phase, steps in enumerate((0, *PHASES), -1):
-        if phase >= 0:
-            aims = [each for arm in active for each in _aims(table, data, arm, move[arm], phase)]
-            _drive(model, data, aims, steps)
-        if not (np.isfinite(data.qpos).all() and np.abs(data.qvel).max() <= MOST_SPEED):
-            raise SimulationFailed(
-                f"the simulation of the instance {instance} diverged; expected finite numbers and speeds up to"
-                f" {MOST_SPEED:g}. Report it: the episode is not scored."
-            )
+    active = [arm for arm, why in enumerate(table.failures(places, move)) if not why and move[arm].kind != WAIT]
+    _step(model, data, 0, instance)
+    for phase, steps in enumerate(PHASES):
+        aims = [each for arm in active for each in _aims(table, data, arm, move[arm], phase)]
+        _drive(model, data, aims, steps, instance)
     return _saved(model, data), tuple(_place(table, data, cube) for cube in range(len(places)))
 
 
@@ -122,14 +116,24 @@ def _aims(table: Table, data: Any, arm: int, skill: Skill, phase: int) -> list[t
     return [(x, min(max(data.ctrl[x], own[0]), own[-1]))]
 
 
-def _drive(model: Any, data: Any, aims: list[tuple[int, float]], steps: int) -> None:
+def _drive(model: Any, data: Any, aims: list[tuple[int, float]], steps: int, instance: str) -> None:
     """Drive joints to their aims, at an even speed in the first two thirds of the steps, so that no cube slips."""
     driven, begins = 2 * steps // (3 * PARTS), data.ctrl.copy()
     for part in range(1, PARTS + 1):
         for at, aim in aims:
             data.ctrl[at] = begins[at] + (aim - begins[at]) * part / PARTS
-        mujoco.mj_step(model, data, driven)
-    mujoco.mj_step(model, data, steps - PARTS * driven)
+        _step(model, data, driven, instance)
+    _step(model, data, steps - PARTS * driven, instance)
+
+
+def _step(model: Any, data: Any, steps: int, instance: str) -> None:
+    """Simulate; SimulationFailed for speeds above `MOST_SPEED` and all warnings, after which MuJoCo resets itself."""
+    mujoco.mj_step(model, data, steps)
+    if data.warning.number.any() or not np.abs(data.qvel).max() <= MOST_SPEED:  # neither is a NaN
+        raise SimulationFailed(
+            f"the simulation of the instance {instance} diverged; expected finite numbers and speeds up to"
+            f" {MOST_SPEED:g}. Report it: the episode is not scored."
+        )
 
 
 def _place(table: Table, data: Any, cube: int) -> int:
@@ -158,6 +162,7 @@ def _loaded(table: Table, state: bytes, cubes: int) -> tuple[Any, Any]:
     model, data = _simulator(table, cubes)
     mujoco.mj_setState(model, data, np.frombuffer(state), STATE)
     mujoco.mj_kinematics(model, data)
+    data.warning.number[:] = 0
     return model, data
 
 

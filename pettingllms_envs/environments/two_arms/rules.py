@@ -47,7 +47,7 @@ NUM_TRIALS, CENTRED = 3, 0.005
 PAPER, SHARED, CUBE, GOAL, ARM = "#f4f1ea", "#e2ddd0", "#2f6fde", "#3a9d5d", "#4a4e57"
 
 _SKILL = r"(?:(wait)|(pick|place) (-?[0-9]{1,6}))"
-_LINE = re.compile(rf"{_SKILL}\.?|left: {_SKILL}\.? +right: {_SKILL}\.?", re.I)
+_LINE = re.compile(rf"{_SKILL}\.?|left: {_SKILL}\.? +right: {_SKILL}\.?", re.I | re.A)
 
 
 class Level(NamedTuple):
@@ -72,7 +72,7 @@ class TwoArmsState(NamedTuple):
         most: Skills from the start to the goals.
         left: Skills from here, -1 if a cube has slipped.
         simulator: State of the simulator, empty in the twin.
-        build: Version of the simulator that wrote it.
+        build: Of the simulator that wrote it.
     """
 
     places: Places
@@ -96,7 +96,7 @@ class TwoArms(OpenTask[TwoArmsState]):
         columns: Columns of the table, an even number from 8 to 16.
         spare: Ticks of an episode beyond the fewest, 0 to 20.
         simulator: `"twin"`, or `"mujoco"` with the extra `robots`.
-        simulator_build: The simulator's version, which must be the installed one; empty for whatever is installed.
+        simulator_build: The simulator's version and machine, which must be those here; empty for whatever is here.
             Records of episodes name it, since another build computes other bits.
         communication_reward: Whether the planner is paid at once for the skills that it proposes.
     """
@@ -176,11 +176,15 @@ class TwoArms(OpenTask[TwoArmsState]):
 
     def parse(self, reply: str) -> Skills | Skill | Unreadable:
         """The skills of both arms in the last line, or the skill of one."""
-        return _parsed(reply)
+        found = match_last_line(_LINE, reply, "a skill, or 'Left:' and 'Right:' with a skill each")
+        if isinstance(found, Unreadable):
+            return found
+        one, left, right = (_skill(*found.groups()[at : at + 3]) for at in (0, 3, 6))
+        return one or (left or Skill(), right or Skill())
 
     def proposed(self, message: str) -> Skills | None:
         """The skills of both arms with which a message ends, if it does; other messages are not unreadable."""
-        move = _parsed(message)
+        move = self.parse(message)
         return None if isinstance(move, Skill | Unreadable) else move
 
     def read(self, reply: str, *, of_both: bool) -> Skills | Skill | Unreadable:
@@ -320,14 +324,6 @@ class TwoArms(OpenTask[TwoArmsState]):
             shape, fill = ("square", CUBE) if held else ("disc", ARM)
             rows[0][column] = Tile(held or "LR"[arm], paper[column], "#ffffff", shape, fill)
         return rows
-
-
-def _parsed(reply: str) -> Skills | Skill | Unreadable:
-    found = match_last_line(_LINE, reply, "a skill, or 'Left:' and 'Right:' with a skill each")
-    if isinstance(found, Unreadable):
-        return found
-    one, left, right = (_skill(*found.groups()[at : at + 3]) for at in (0, 3, 6))
-    return one or (left or Skill(), right or Skill())
 
 
 def _skill(waits: str | None, kind: str | None, target: str | None) -> Skill | None:

@@ -113,7 +113,7 @@ def _best(game: Game, arm: int | None = None) -> str:
 
 
 def _ticks_left(game: Game) -> str:
-    return f"Ticks left: {game.state.limit - game.state.ticks}."
+    return f"Ticks left: {min(game.num_turns, game.state.limit) - game.state.ticks}."
 
 
 def _shown(game: Game) -> str:

@@ -12,13 +12,16 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from math import inf
 from typing import Any
 
 from pyosys import libyosys as ys
 
 
 TOP, CLOCK = "TopModule", "clk"
-READ, SHAPE, PROOF = "it is no valid Verilog", "its ports are not those that are asked for", "different"
+READ = "it is no valid Verilog, or has return, break or inside, which are not read"
+SHAPE, PROOF = "its ports are not those that are asked for", "different"
 REGISTERS = "it has a latch, or a register that the clock's rising edge does not set"
 DIVISION = "it divides by what is not a constant"
 
@@ -41,14 +44,16 @@ _SIMPLE = (
     ("memory_map", "its memory is too large"),
     (_FREE, READ),
     (_ANY_START, READ),
-    ("opt -fast", READ),
+    ("opt_expr", READ),  # and not opt_dff, which chooses how a register starts
+    ("opt_merge", READ),
+    ("opt_clean", READ),
 )
 _DIVISIONS = frozenset({"$div", "$mod", "$divfloor", "$modfloor", "$pow"})
 _RESETS = {**dict.fromkeys(("rst", "reset", "areset"), 1), **dict.fromkeys(("rst_n", "resetn", "reset_n"), 0)}
 _CLOCKED = re.compile(r"\$(?:s|a|al)?dffc?e?|\$dffsre?")
 _MODEL = re.compile(r"^ +(?:(\d+) +)?\\in_(\w+) +(?:\d+|--) +[0-9a-f]+ +([01]+)\s*$", re.M)
 _HIGH_IMPEDANCE = re.compile(r"'[01x]*z")  # a constant of a netlist that has a z
-_MOST_STEPS = 64
+_MOST_STEPS, _MOST_INDEX = 64, (1 << 31) - 1
 
 Values = dict[str, int | None]
 """A number for each port; None where it is unknown."""
@@ -105,14 +110,15 @@ class Proof:
         self.run(_FLAT[:1])
         for whole in (False, True):
             self.stage(_DRIVERS)
-            if is_judged and any(map(_is_driven_twice, self.design.modules_.values())):
+            modules = list(self.design.modules_.values())
+            if is_judged and (any(map(_is_driven_twice, modules)) or (not whole and any(map(_names_inside, modules)))):
                 self.fail()
             self.run(() if whole else _FLAT[1:])
         module = self.design.module(_id(TOP))
         self.stage(PROOF)
         if _HIGH_IMPEDANCE.search(module.to_rtlil_str()):
             self.fail()
-        _guard_indices(module)
+        _guard(module)
         self.run(_SIMPLE)
         kinds = [(cell, cell.type.str()) for cell in module.cells_.values()]
         self.stage(DIVISION)
@@ -165,22 +171,44 @@ def _is_driven_twice(module: ys.Module) -> bool:
     return False
 
 
-def _guard_indices(module: ys.Module) -> None:
-    """Make what is read at an index out of range anything; the tool would choose what is simplest."""
+def _names_inside(module: ys.Module) -> bool:
+    """Whether a name is that of a net inside an instance, of which the tool makes another net."""
+    cells = {cell.name.str() for cell in module.cells_.values()}
+    return any(cells & set(accumulate(wire.name.str().split("."), "{}.{}".format)) for wire in module.wires_.values())
+
+
+def _guard(module: ys.Module) -> None:
+    """Make what is read out of range, or divided by 0, anything; the tool would choose what is simplest."""
     for number, cell in enumerate(list(module.cells_.values())):
-        if cell.type.str() != "$shiftx":
+        if (found := _domain(module, cell)) is None:
             continue
-        index, result = cell.getPort(_id("B")), cell.getPort(_id("Y"))
-        most, signed = cell.getPort(_id("A")).size() - result.size(), cell.getParam(_id("B_SIGNED")).as_bool()
-        if not signed and most >= (1 << index.size()) - 1:
+        name, index, signed, least, most = found
+        result = cell.getPort(_id(name))
+        if not signed and least == 0 and most >= (1 << index.size()) - 1:
             continue
-        names = [ys.IdString(f"$index${number}${part}") for part in range(6)]
-        bounds = [ys.SigSpec(ys.Const(each, 33)) for each in (0, max(0, most))]
+        names = [ys.IdString(f"$guard${number}${part}") for part in range(6)]
+        bounds = [ys.SigSpec(ys.Const(each, 33)) for each in (least, max(0, min(most, _MOST_INDEX)))]
         above = module.Ge(names[0], index, bounds[0], signed)
-        within = module.And(names[2], above, module.Le(names[1], index, bounds[1], signed))
+        within = module.And(names[2], above, module.Le(names[1], index, bounds[1], signed)) if most < inf else above
         read, free = ys.SigSpec(module.addWire(names[3], result.size())), module.Anyseq(names[4], result.size())
-        cell.setPort(_id("Y"), read)
+        cell.setPort(_id(name), read)
         module.addMux(names[5], free, read if most >= 0 else free, within, result)
+
+
+def _domain(module: ys.Module, cell: ys.Cell) -> tuple[str, ys.SigSpec, bool, int, float] | None:
+    """The output of a cell that not all values of an input give, that input, whether it is signed, and its range."""
+    kind = cell.type.str()
+    if kind == "$shiftx":
+        most = cell.getPort(_id("A")).size() - cell.getPort(_id("Y")).size()
+        return "Y", cell.getPort(_id("B")), cell.getParam(_id("B_SIGNED")).as_bool(), 0, most
+    if kind in _DIVISIONS:
+        signed = kind == "$pow" and cell.getParam(_id("B_SIGNED")).as_bool()
+        return "Y", cell.getPort(_id("B")), signed, int(kind != "$pow"), inf
+    if kind.startswith("$memrd"):
+        memory = module.memories[ys.IdString(cell.getParam(_id("MEMID")).decode_string())]
+        first = memory.start_offset
+        return "DATA", cell.getPort(_id("ADDR")), False, first, first + memory.size - 1
+    return None
 
 
 def _has_clock(cell: ys.Cell) -> bool:
