@@ -35,7 +35,7 @@ from rich.console import Console
 from rich.text import Text
 
 from pettingllms_envs.commands import INTERRUPTED, Parser, Refused, plug_ins, user_errors
-from pettingllms_envs.failures import Unavailable
+from pettingllms_envs.failures import ServiceFailed
 from pettingllms_envs.installing import POSIX, about_missing
 from pettingllms_envs.printable import printable
 from pettingllms_envs.suggestions import did_you_mean
@@ -123,7 +123,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             words = _unknown("unrecognized arguments:", " ".join(unknown), args.options, args.prog) + several
             raise Refused(_moved(argv, args.moved) or words)
         status: int = args.run(args, console)
-    except (Refused, Unavailable) as refused:
+    except (Refused, ServiceFailed) as refused:
         return _error(str(refused))
     except ModuleNotFoundError as error:
         if error.name not in POSIX:

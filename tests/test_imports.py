@@ -150,7 +150,7 @@ ALLOWED_IMPORTS = {
     | {"httpx2", "openenv", "pydantic", "uvicorn", "websockets", "pettingllms_envs.observations", PROMPTS}
     | {"pettingllms_envs.installing", "pettingllms_envs.remote", "pettingllms_envs.replies"}
     | {"pettingllms_envs.settings", "pettingllms_envs.spaces", "pettingllms_envs.tools.calls"}
-    | {"pettingllms_envs.registry"},
+    | {"pettingllms_envs.registry", "pettingllms_envs.pictures"},
     "reports/*.py": {"pettingllms_envs.reports"},
     "page/*.py": {
         CORE,

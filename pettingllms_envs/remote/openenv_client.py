@@ -7,10 +7,13 @@ A message is `{"type": "reset" | "step", "data"}`, its answer `{"type": "observa
 from __future__ import annotations
 
 import json
-import math
+import sys
+import threading
+import time
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, NoReturn
 from urllib.parse import urlsplit
 
@@ -24,6 +27,11 @@ from pettingllms_envs.tools.calls import strict_json
 
 
 MOST_BYTES = 16_000_000  # of a message of a server, and of its schema
+
+
+def is_finite(value: Any) -> bool:
+    """Whether JSON data is a number, or a truth value, that a float holds; `10**400` is none."""
+    return isinstance(value, int | float) and abs(value) <= sys.float_info.max
 
 
 class Answer(NamedTuple):
@@ -45,6 +53,8 @@ class OpenEnvClient:
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"the server is {self.url!r}; expected an address, such as openenv:http://localhost:8000")
+        if isinstance(self.timeout, bool) or not is_finite(self.timeout) or self.timeout <= 0:
+            raise ValueError(f"timeout is {self.timeout!r}; expected seconds above 0, such as 60.")
         self.url = self.url.rstrip("/")
         self._is_near = parts.hostname in ("localhost", "127.0.0.1", "::1")  # where no proxy leads
         self._open = ExitStack()
@@ -59,20 +69,33 @@ class OpenEnvClient:
 
     def schema(self) -> Mapping[str, Any]:
         """The JSON schemas of actions and observations, by these names."""
-        body = b""
+        got = SimpleQueue[Any]()
+        threading.Thread(target=lambda: got.put(self._schema()), daemon=True).start()
+        try:
+            found = got.get(timeout=self.timeout)  # HTTP's own limit is of each read, which may be of one byte
+        except Empty:
+            self.failed("its /schema did not come in time")
+        if isinstance(found, Exception):
+            self.failed(f"its /schema is none of OpenEnv 0.10: {type(found).__name__}: {found}")
+        return dict(found)
+
+    def _schema(self) -> Any:
+        """What the server says, or what is wrong with it; it may be late."""
+        body, until = b"", time.monotonic() + self.timeout
         try:
             get = httpx2.stream("GET", f"{self.url}/schema", timeout=self.timeout, trust_env=not self._is_near)
             with get as answer:
                 for chunk in answer.raise_for_status().iter_bytes():
                     body += chunk
-                    if len(body) > MOST_BYTES:
+                    if len(body) > MOST_BYTES or time.monotonic() > until:
                         raise ValueError("it does not end")
             found = json.loads(body)
-            if any(not isinstance(found[name]["properties"], dict) for name in ("action", "observation")):
+            fields = [found[name]["properties"] for name in ("action", "observation")]
+            if not all(isinstance(each, dict) for name in fields for each in (name, *name.values())):
                 raise TypeError("no fields")
         except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, LookupError, TypeError, RecursionError) as error:
-            self.failed(f"its /schema is none of OpenEnv 0.10: {type(error).__name__}: {error}")
-        return dict(found)
+            return error
+        return found
 
     def ask(self, kind: str, data: Mapping[str, Any]) -> Answer:
         """The answer to a message; `ServiceFailed` without one as of version 0.10 in time, `ValueError` for an action
@@ -80,6 +103,8 @@ class OpenEnvClient:
         with needs_extra("openenv", "websockets", "environments behind a URL"):
             from websockets.exceptions import ConnectionClosed, WebSocketException
             from websockets.sync.client import connect
+        if self._socket is None and kind == "step":  # another session has another episode
+            self.failed("the session was lost, and its episode with it")
         try:
             if self._socket is None:
                 how: Any = {"open_timeout": self.timeout, "max_size": MOST_BYTES, "compression": None}
@@ -98,10 +123,10 @@ class OpenEnvClient:
             if code != "EXECUTION_ERROR":
                 self.failed(f"{code}: {words}")
             raise RuntimeError(f"the OpenEnv server {self.url} raised: {words}")
-        observation, reward, done = said.get("observation"), said.get("reward") or 0, said.get("done", False)
-        is_number = isinstance(reward, int | float) and math.isfinite(reward)
-        if not (isinstance(observation, dict) and is_number and isinstance(done, bool)):
-            self.failed(f"it answered {said}; expected an observation, a finite reward, and done"[:300])
+        observation, reward, done = said.get("observation"), said.get("reward"), said.get("done", False)
+        reward = 0 if reward is None else reward
+        if not (isinstance(observation, dict) and is_finite(reward) and isinstance(done, bool)):
+            self.failed(f"it answered {said!s:.300}; expected an observation, a finite reward, and done")
         return Answer(observation, float(reward), done)
 
     def close(self) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import NoneType
@@ -18,10 +17,10 @@ from pettingzoo import AECEnv
 
 from pettingllms_envs.core import UNREADABLE_PENALTY, Unreadable, check_whole
 from pettingllms_envs.observations import Image
-from pettingllms_envs.prompts import read_observation
+from pettingllms_envs.prompts import encodable, read_observation
 from pettingllms_envs.quoting import escape
 from pettingllms_envs.registry import OPENENV
-from pettingllms_envs.remote.openenv_client import ActionForm, Answer, OpenEnvClient
+from pettingllms_envs.remote.openenv_client import ActionForm, Answer, OpenEnvClient, is_finite
 from pettingllms_envs.spaces import ChatText, observation_space
 
 
@@ -55,8 +54,21 @@ def fits(value: Any, kind: Any) -> bool:
     if isinstance(kind, dict):
         return isinstance(value, dict) and all(fits(each, kind[str]) for each in value.values())
     if kind is float:
-        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return isinstance(value, kind)
+        return is_finite(value) and not isinstance(value, bool)
+    return isinstance(value, kind) and (is_finite(value) or not isinstance(value, int | float))
+
+
+def quoted(value: Any) -> Any:
+    """JSON data in whose texts no control token is left."""
+    if isinstance(value, dict):
+        return {key: quoted(each) for key, each in value.items()}
+    return (
+        [quoted(each) for each in value]
+        if isinstance(value, list)
+        else escape(value)
+        if isinstance(value, str)
+        else value
+    )
 
 
 class OpenEnvEnv(AECEnv):  # type: ignore[misc]  # pettingzoo ships no types
@@ -75,16 +87,22 @@ class OpenEnvEnv(AECEnv):  # type: ignore[misc]  # pettingzoo ships no types
     ) -> None:
         super().__init__()
         check_whole("max_steps", max_steps, 1)
+        if not (isinstance(options or {}, Mapping) and isinstance(instructions, str)):
+            raise ValueError(
+                f"options are {options!r:.100} and instructions {instructions!r:.100}; expected a mapping, such as "
+                "{'size': 1}, and a text."
+            )
         self.client, self._options, self._max = OpenEnvClient(url, timeout), options or {}, max_steps
         self._instructions, self.render_mode, self.agents = instructions, None, list[str]()
         schema = self.client.schema()
         self._form, shown = ActionForm(schema["action"]), schema["observation"]["properties"].keys()
         self._is_team = shown >= TEAM and self._form.fields.keys() == {"text"}
         self._space, self._replies = observation_space("messages"), ChatText(replies=("0", "1", "{}"))
-        if "tool_name" in self._form.fields:  # a server of tools, each with its arguments
-            self._instructions += json.dumps(self.client.ask("step", {"type": "list_tools"}).observation.get("tools"))
         first, again = (self._ask("reset", {**self._options, "seed": 0}) for _ in range(2))
-        said: Any = first.observation.get("metadata", {}) if self._is_team else {"possible_agents": [LONE]}
+        if "tool_name" in self._form.fields:  # a server of tools, each with its arguments
+            tools = self.client.ask("step", {"type": "list_tools"}).observation.get("tools")
+            self._instructions += escape(json.dumps(tools))
+        said: Any = first.observation["metadata"] if self._is_team else {"possible_agents": [LONE]}
         self.possible_agents: Any = said.get("possible_agents")
         about: Any = said.get("about", {})
         if not (self.possible_agents and fits(self.possible_agents, NAMES) and isinstance(about, dict)):
@@ -129,15 +147,16 @@ class OpenEnvEnv(AECEnv):  # type: ignore[misc]  # pettingzoo ships no types
         if not isinstance(action, str):
             raise TypeError(f"step() got {type(action).__name__} for {agent}; expected a str. Any str is legal.")
         self._count, self._cumulative_rewards[agent] = self._count + 1, 0.0
-        found = {"text": action} if self._is_team else self._form.read(action)
+        found = {"text": encodable(action)} if self._is_team else self._form.read(action)
         try:
             if isinstance(found, Unreadable):
                 raise ValueError(found.reason)
             self._take(self._ask("step", found), agent)
         except ValueError as why:
+            if self._is_team:  # whose action is any text
+                self.client.failed(f"it refused a text: {why}")
             self._pay({agent: UNREADABLE_PENALTY}, {agent: {"rewards": {"format": UNREADABLE_PENALTY}}})
-            if not self._is_team:
-                self._show(f"Your last reply was not sent: {why}")
+            self._show(f"Your last reply was not sent: {why}")
         if self._count >= self._max and not any(self.terminations.values()):
             self.truncations = dict.fromkeys(self.agents, True)
         self._accumulate_rewards()
@@ -149,7 +168,8 @@ class OpenEnvEnv(AECEnv):  # type: ignore[misc]  # pettingzoo ships no types
         if not self._is_team:
             return answer
         found, said = answer.observation, answer.observation.get("metadata", {})
-        typed = {"others": {}, "infos": {}, **found, **(said if isinstance(said, dict) else {})}
+        said = said if isinstance(said, dict) else {}
+        typed = {"others": {}, "infos": {}, **found, **said, "metadata": said}
         wrong = [name for name, type_ in FIELDS.items() if not fits(typed.get(name), type_)]
         infos = [] if wrong else typed["infos"].values()
         wrong += [key for info in infos for key, type_ in INFO.items() if key in info and not fits(info[key], type_)]
@@ -166,7 +186,12 @@ class OpenEnvEnv(AECEnv):  # type: ignore[misc]  # pettingzoo ships no types
             self._pay({LONE: sum(parts.values())}, {LONE: {"rewards": parts}})
             self._show()
             return
-        live = [agent for agent in found["agents"] if agent in self.possible_agents]
+        named = {name for key in ("agents", "rewards", "others", "infos") for name in found[key]}
+        if named - {*self.possible_agents} or acted not in (None, *found["rewards"]):  # and no reward is lost
+            self.client.failed(
+                f"it names {sorted(named)!s:.200}; expected {self.possible_agents}, and {acted}'s reward"
+            )
+        live = found["agents"]
         self.agents += [agent for agent in live if agent not in self.agents]
         self._cumulative_rewards = {agent: self._cumulative_rewards.get(agent, 0.0) for agent in self.agents}
         is_cut = answer.done and found.get("truncated") is True
@@ -185,13 +210,17 @@ class OpenEnvEnv(AECEnv):  # type: ignore[misc]  # pettingzoo ships no types
 
     def _read(self, found: Mapping[str, Any], agent: str) -> dict[str, Any]:
         """What an agent of a team observes."""
+        from pettingllms_envs.pictures import opened  # Pillow is loaded only by those who look
+
         try:
-            images = [Image.of_url(each["url"], str(each["alt"])) for each in found.get("images", ())]
-            messages = [dict(each) for each in found["messages"]]
+            images = [Image.of_url(each["url"], escape(str(each["alt"]))) for each in found.get("images", ())]
+            for image in images:
+                opened(image)  # what is too large or none is this server's failure, not the trainer's
+            messages = quoted([dict(each) for each in found["messages"]])
             for each in messages:
                 if isinstance(each["content"], list):
                     each["content"] = [p if isinstance(p, str) else images[p["image"]] for p in each["content"]]
-            observation = {"messages": messages, "tools": found.get("tools", [])}
+            observation = {"messages": messages, "tools": quoted(found.get("tools", []))}
             read_observation(observation, agent=agent)
         except (TypeError, ValueError, LookupError) as error:
             self.client.failed(f"{type(error).__name__}: {error}")

@@ -6,7 +6,6 @@ An answer has all that is observable, and the snapshot. What would be branched b
 from __future__ import annotations
 
 import itertools
-import json
 import pickle
 import threading
 from collections.abc import Callable, Mapping
@@ -20,10 +19,10 @@ from pettingzoo import AECEnv
 from pettingllms_envs.branching import SavedState, branching_of
 from pettingllms_envs.failures import ServiceFailed
 from pettingllms_envs.installing import needs_extra
+from pettingllms_envs.remote.workers import options_of
 
 
 STARTUP = 120.0  # seconds in which all actors start
-OPTIONS: dict[str, Any] = {"max_restarts": -1, "max_concurrency": 128, "scheduling_strategy": "SPREAD"}  # of an actor
 PUBLIC = ("agents", "agent_selection", "rewards", "_cumulative_rewards", "terminations", "truncations", "infos")
 Makers = Mapping[str, Callable[[], AECEnv]]
 _NUMBERS = itertools.count()
@@ -87,6 +86,8 @@ class RayEnv(AECEnv):  # type: ignore[misc]  # pettingzoo ships no types
             if method == "reset":  # once a killed actor was restarted
                 ray.wait([self._actor.__ray_ready__.options(max_task_retries=-1).remote()], timeout=STARTUP)
             return ray.get(self._actor.call.remote(*self._place, method, *args))
+        except ray.exceptions.UnserializableException as error:  # a constructor with several arguments, say
+            raise RuntimeError(f"an error that cannot be sent: {str(error).rstrip().rpartition(chr(10))[2]}") from None
         except ray.exceptions.RayTaskError as error:
             raise error.cause from None
         except ray.exceptions.RayError as lost:
@@ -130,8 +131,7 @@ def ray_makers(makers: Makers, workers: str | Mapping[str, Any]) -> Makers:
     """
     with needs_extra("ray", "ray", "environments in other processes (env_workers)"):
         import ray
-    given: Any = json.loads(workers) if isinstance(workers, str) and workers.startswith("{") else workers
-    given = OPTIONS | ({"address": given} if isinstance(given, str) else dict(given))
+    given = options_of(workers)
     address, num = given.pop("address", "ray"), given.pop("actors", None)
     try:
         ray.cloudpickle.dumps(makers)

@@ -14,6 +14,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
+from pettingllms_envs.failures import ServiceFailed
 from pettingllms_envs.installing import POSIX, TRAINER, about_missing
 
 
@@ -47,7 +48,7 @@ def _run(name: str, argv: Sequence[str]) -> int:
         return refuse_missing(name, error)
     try:
         work = script.prepare(argv)
-    except (ValueError, TypeError, OSError, ImportError) as error:
+    except (ValueError, TypeError, OSError, ImportError, ServiceFailed) as error:
         return refused(str(error))
     work()
     return 0

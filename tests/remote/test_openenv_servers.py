@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from typing import Any
 
 import pytest
 
 import pettingllms_envs
+from pettingllms_envs.cli import main
 from pettingllms_envs.failures import ServiceFailed
+from pettingllms_envs.observations import PNG, Image
 from pettingllms_envs.remote.openenv_client import ActionForm
 
 
@@ -133,6 +136,9 @@ WRONG: dict[str, Any] = {
     "an endless body": lambda message: answered({**BOARD, "observation": {"board": "x" * 17_000_000}}),
     "a reward that is text": lambda message: answered({**BOARD, "reward": "1"}),
     "a reward that is infinite": lambda message: answered({**BOARD, "reward": float("inf")}),
+    "a reward that is an empty list": lambda message: answered({**BOARD, "reward": []}),
+    "a reward that is NaN": lambda message: answered({**BOARD, "reward": float("nan")}),
+    "a reward that no float holds": lambda message: answered({**BOARD, "reward": 10**400}),
     "an end that is text": lambda message: answered({**BOARD, "done": "yes"}),
     "an observation that is text": lambda message: answered({**BOARD, "observation": "board"}),
     "no room": lambda message: answered({"code": "CAPACITY_REACHED", "message": "1 of 1 sessions"}, "error"),
@@ -168,6 +174,7 @@ def test_what_its_environment_raises_is_an_error_as_of_any_environment() -> None
         env.close()
 
 
+HUGE = Image(PNG + b"\0\0\0\rIHDR" + 2 * (100_000).to_bytes(4, "big"), "")
 OTHER_TURNS: dict[str, dict[str, Any]] = {
     "another acting agent": {"agent": "third_0"},
     "agents that are no names": {"agents": [1, "first_0"]},
@@ -175,6 +182,14 @@ OTHER_TURNS: dict[str, dict[str, Any]] = {
     "infos that are no objects": {"metadata": {"infos": {"first_0": 3}}},
     "parts that are no numbers": {"metadata": {"infos": {"first_0": {"rewards": {"progress": None}}}}},
     "an outcome with an object": {"metadata": {"infos": {"first_0": {"outcome": {"success": {}}}}}},
+    "an outcome that is NaN": {"metadata": {"infos": {"first_0": {"outcome": {"success": float("nan")}}}}},
+    "another agent's name": {"agents": ["first_0", "third_0"]},
+    "other agents' names": {"agents": ["third_0"], "agent": "third_0", "rewards": {"third_0": 1.0}},
+    "a reward of another agent": {"rewards": {"first_0": 0.0, "third_0": 1.0}},
+    "no reward of the agent that acted": {"rewards": {}},
+    "rewards that no float holds": {"rewards": {"first_0": 10**400}},
+    "an image without a size": {"images": [{"url": Image(PNG, "").url, "alt": ""}]},
+    "an image of 10^10 pixels": {"images": [{"url": HUGE.url, "alt": ""}]},
     "messages without a role": {"messages": [{"content": "Go."}]},
     "an image that is none": {"images": [{"url": "http://elsewhere/a.png", "alt": ""}]},
     "an image that is missing": {"messages": [{"role": "user", "content": [{"image": 3}]}]},
@@ -196,13 +211,61 @@ def test_a_team_with_wrong_types_has_failed(other: str) -> None:
         env.close()
 
 
-@pytest.mark.parametrize("schema", ["<html>", "[]", "{}", '{"action": {}, "observation": {}}', "x" * 17_000_000])
+def test_a_team_whose_server_refuses_a_text_or_names_nobody_has_failed() -> None:
+    answers = [answered({"observation": TURN, "done": False})]
+    with served(lambda message: answers[0], TEAM_SCHEMA) as url:
+        env = made(url)
+        env.reset(seed=0)
+        answers[0] = answered({"code": "VALIDATION_ERROR", "message": "no"}, "error")
+        with pytest.raises(ServiceFailed, match="it refused a text: no"):
+            env.step("left")
+        with pytest.raises(ServiceFailed, match="the session was lost"):  # another session has another episode
+            env.step("left")
+        answers[0] = answered({"observation": {**TURN, "metadata": None}, "done": False})
+        with pytest.raises(ServiceFailed, match="it does not name its agents"):
+            made(url)
+
+
+@pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 200 OK\r\ncontent-length: 9999\r\n\r\n"])
+def test_a_server_that_sends_a_byte_at_a_time_is_late(sent: bytes) -> None:
+    def dripping(server: socket.socket) -> None:
+        with suppress(OSError), server.accept()[0] as client:
+            client.sendall(sent)
+            for byte in b"HTTP/1.1 200 OK" + bytes(9):
+                client.sendall(bytes([byte]))
+                time.sleep(0.1)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=dripping, args=(server,), daemon=True).start()
+        began = time.monotonic()
+        with pytest.raises(ServiceFailed, match=r"its /schema .*in time|does not end"):
+            made(f"http://127.0.0.1:{server.getsockname()[1]}", timeout=0.3)
+        assert time.monotonic() - began < 1.5  # of 2.4
+
+
+@pytest.mark.parametrize("settings", [{"timeout": 0}, {"timeout": "x"}, {"options": 3}, {"instructions": 3}])
+def test_settings_are_checked_before_a_server_is_asked(settings: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=f"{next(iter(settings))}.* expected"):
+        made("http://127.0.0.1:1", **settings)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        "<html>",
+        "[]",
+        "{}",
+        '{"action": {"properties": {"a": 3}}, "observation": {}}',
+        '{"action": {}, "observation": {}}',
+        "x" * 17_000_000,
+    ],
+)
 def test_another_server_is_none_of_openenv(schema: str) -> None:
     with served(board, schema) as url, pytest.raises(ServiceFailed, match=r"its /schema is none of OpenEnv 0\.10"):
-        made(url)
+        made(url, timeout=10)
 
 
-def test_an_address_is_checked_and_a_server_that_is_gone_is_named() -> None:
+def test_an_address_is_checked_and_a_server_that_is_gone_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ValueError, match=r"the server is 'file:///etc/passwd'; expected an address"):
         made("file:///etc/passwd")
     with served(board) as url:
@@ -212,6 +275,8 @@ def test_an_address_is_checked_and_a_server_that_is_gone_is_named() -> None:
         env.step("1")
     with pytest.raises(ServiceFailed, match=url):
         made(url)
+    assert main(["bench", f"openenv:{url}", "--agents", "random"]) == 2
+    assert f"error: the OpenEnv server {url} failed" in capsys.readouterr().err
 
 
 def test_control_tokens_of_a_server_are_broken_up() -> None:
@@ -220,6 +285,19 @@ def test_control_tokens_of_a_server_are_broken_up() -> None:
         env = made(url)
         env.reset(seed=0)
         assert hostile not in env.observe("agent_0")["messages"][1]["content"]
+        env.close()
+    tools = {"action": {"properties": {"tool_name": {}, "arguments": {}}}, "observation": {"properties": {}}}
+    with served(lambda message: answered({**BOARD, "observation": {"tools": [{"name": hostile}]}}), tools) as url:
+        env = made(url)
+        env.reset(seed=0)
+        assert hostile not in str(env.observe("agent_0"))
+        assert "im_start" in env.observe("agent_0")["messages"][0]["content"]
+        env.close()
+    turn = {**TURN, "messages": [{"role": "user", "content": hostile}], "tools": [{"function": {"name": hostile}}]}
+    with served(lambda message: answered({"observation": turn, "done": False}), TEAM_SCHEMA) as url:
+        env = made(url)
+        env.reset(seed=0)
+        assert hostile not in str(env.observe("first_0"))
         env.close()
 
 

@@ -124,6 +124,31 @@ def test_so_are_those_of_other_environments(case: str) -> None:
     assert found.episodes == rollout(CASES[case]).episodes
 
 
+class Two(Exception):
+    """Its message is of two arguments, so that it cannot be read where it is sent to."""
+
+    def __init__(self, one: str, two: str) -> None:
+        super().__init__(one + two)
+
+
+class Illegal(Relay):
+    """A reply that begins with a move is illegal."""
+
+    def step(self, action: Any) -> None:
+        if str(action).startswith("Moves"):
+            raise Two("an illegal ", "move")
+        super().step(action)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("cluster")
+def test_a_reply_that_crashes_is_charged_as_here_also_with_an_error_that_cannot_be_sent() -> None:
+    here, there = (rollout(each, crash_reward=-1.0) for each in (Illegal, on_workers(Illegal, WORKERS)))
+    assert (there.retried, there.dropped, len(there.crashed)) == (0, {}, len(here.crashed))
+    assert here.crashed
+    assert [episode.returns for episode in there.episodes] == [episode.returns for episode in here.episodes]
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("cluster")
 def test_what_an_environment_raises_is_raised_here() -> None:
@@ -142,9 +167,18 @@ def test_what_an_environment_raises_is_raised_here() -> None:
     for action, kind in {"known": ServiceFailed, "other": KeyError}.items():
         with pytest.raises(kind, match=r"no search today|other"):
             env.step(action)
-    with pytest.raises(Exception, match=r"Own|unpickl|serializ"):
+    with pytest.raises(RuntimeError, match=r"an error that cannot be sent: .*Own: 3$") as raised:
         env.step("own")
+    assert not isinstance(raised.value, ServiceFailed)  # so that `crash_reward` finds out whether it was the reply
     assert env.agent_selection == "opener_0"
+
+
+@pytest.mark.parametrize(
+    "workers", [5, [1], "", "{bad", b"ray", True, {"actors": 0}, {"actors": 2.5}, {"actors": "two"}, {"address": 5}]
+)
+def test_workers_of_a_wrong_type_are_an_error_before_ray_starts(workers: Any) -> None:
+    with pytest.raises(ValueError, match=r"env_workers is .*; expected 'ray', the address of a cluster, or a mapping"):
+        on_workers(Relay, workers)
 
 
 def test_what_cannot_be_sent_is_said_with_the_remedy() -> None:
