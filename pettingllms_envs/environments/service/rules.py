@@ -187,7 +187,7 @@ class Service(OpenTask[ServiceState]):
         line = match_last_line(_LINE, reply, "a call, 'Say:' with words or 'End:'")
         if isinstance(line, Unreadable):
             return line
-        kind, text = line[1].casefold(), line[2].strip()
+        kind, text = line[1].lower(), line[2].strip()
         return ServiceMove(kind, text) if text or kind == END else Unreadable("it has no words")
 
     def apply(self, state: ServiceState, move: ServiceMove) -> ServiceState:
