@@ -69,7 +69,7 @@ def served(answer: Answer, schema: Any = SCHEMA) -> Iterator[str]:
 
 
 def made(url: str, **settings: Any) -> Any:
-    return pettingllms_envs.make(f"openenv:{url}", **{"timeout": 0.5, **settings})
+    return pettingllms_envs.make(f"openenv:{url}", **{"timeout": 10.0, **settings})
 
 
 def test_a_reply_is_the_value_of_an_only_field_and_json_for_several() -> None:
@@ -152,10 +152,10 @@ def test_a_server_that_answers_wrongly_has_failed(wrong: str) -> None:
     with served(lambda message: answers[0](message)) as url:
         env = made(url)
         env.reset(seed=0)
-        answers[0] = WRONG[wrong]
+        answers[0], env.client.timeout = WRONG[wrong], 0.5
         with pytest.raises(ServiceFailed, match=f"the OpenEnv server {url} failed: ."):
             env.step("1")
-        answers[0] = board  # the session is another one now
+        answers[0], env.client.timeout = board, 10.0  # the session is another one now
         env.reset(seed=0)
         env.step("1")
         assert env.rewards == {"agent_0": 0.5}
