@@ -58,17 +58,6 @@ def env_makers(env: Env | Mapping[str, Env] | None) -> MakeEnv | dict[str, MakeE
     return {name: env_maker(each) for name, each in env.items()}
 
 
-def on_workers(make_env: Any, workers: str | Mapping[str, Any] | None) -> Any:
-    """The functions, so that the environments they make are in other processes; see `ray_makers`."""
-    if workers is None:
-        return make_env
-    from pettingllms_envs.remote.ray_envs import ray_makers
-
-    if isinstance(make_env, Mapping):
-        return dict(ray_makers(make_env, workers))
-    return ray_makers({DEFAULT_ENVIRONMENT: make_env}, workers)[DEFAULT_ENVIRONMENT]
-
-
 def env_maker(env: Env, settings: Mapping[str, Any] | None = None) -> MakeEnv:
     """A function that makes the environment, with these `settings` if it is given by name.
 

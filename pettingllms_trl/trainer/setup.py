@@ -27,7 +27,7 @@ from pettingllms_trl.records import NEVER, role_of
 from pettingllms_trl.rollout import env_checks
 from pettingllms_trl.rollout.branch_probe import Branching
 from pettingllms_trl.rollout.curriculum import Curricula, by_environment
-from pettingllms_trl.rollout.env_pool import MakeEnv, unplayed_columns
+from pettingllms_trl.rollout.env_pool import DEFAULT_ENVIRONMENT, MakeEnv, unplayed_columns
 from pettingllms_trl.rollout.prompts import agents_with_history
 from pettingllms_trl.trainer.dataloading import check_num_rows, rows_left_out, several_rollouts, shifting_evaluation
 from pettingllms_trl.trainer.dataset_checks import by_argument, check_reward_columns, check_seeds, read_columns
@@ -83,8 +83,9 @@ class Setup:
         curriculum: Any,
         schedule: Any,
     ) -> Setup:
+        make_env = env_checks.env_makers(env)
         args = _config(args)
-        make_env = env_checks.on_workers(env_checks.env_makers(env), args.env_workers)
+        make_env = on_workers(make_env, args.env_workers)
         datasets = by_argument(train_dataset, eval_dataset)
         made = env_checks.make_envs(make_env)
         probes = list(made.values())
@@ -344,3 +345,14 @@ def _schedule(given: Schedule | None, args: MultiAgentGRPOConfig, trained: Seque
         check_windows(args.gradient_accumulation_steps, args.steps_per_generation * args.num_iterations)
         learners(given, 0, trained)
     return given
+
+
+def on_workers(make_env: Any, workers: str | Mapping[str, Any] | None) -> Any:
+    """The functions, so that the environments they make are in other processes; see `ray_makers`."""
+    if workers is None:
+        return make_env
+    from pettingllms_envs.remote.ray_envs import ray_makers
+
+    if isinstance(make_env, Mapping):
+        return dict(ray_makers(make_env, workers))
+    return ray_makers({DEFAULT_ENVIRONMENT: make_env}, workers)[DEFAULT_ENVIRONMENT]

@@ -35,7 +35,7 @@ OF_THE_ROWS = ("oracle", "rewards", "options", "no solution shown")
 @pytest.mark.parametrize(
     ("name", "workflow", "seeds", "only"),
     [
-        pytest.param("aime", "tool_reasoner", range(2), CHECKS, id="aime-tool_reasoner"),
+        pytest.param("aime", "tool_reasoner", range(2), CHECKS, id="aime-tool_reasoner", marks=pytest.mark.slow),
         pytest.param("aime", "ensemble", range(2), OF_ROUNDS, id="aime-ensemble"),
         *(pytest.param(name, "tool_reasoner", range(4), OF_THE_ROWS, id=f"{name}-rows") for name in NAMES[1:]),
         *(

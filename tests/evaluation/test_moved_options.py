@@ -64,4 +64,4 @@ def test_bench_has_as_many_options_as_are_listed_once() -> None:
     bench = cli._parser({}).parse_args(["bench", "plan_path"])
     own = {name for name in bench.options if name.startswith("--")} - {"--help"}
     assert not own & set(bench.moved)
-    assert len(own) == 27
+    assert len(own) == 28

@@ -57,7 +57,7 @@ def test_every_gold_of_olympiadbench_is_right_as_it_stands_and_rewritten(golds):
 def swapped(part):
     """A tuple with its first two numbers the other way round; None if that is the same one, or none."""
     shape = shapes.shape(part)
-    if not isinstance(shape, shapes.Row) or shape.parts[0].text == shape.parts[1].text:
+    if not isinstance(shape, shapes.Ordered) or shape.parts[0].text == shape.parts[1].text:
         return None
     texts = [each.text for each in shape.parts]
     return shape.opening + ",".join([texts[1], texts[0], *texts[2:]]) + shape.closing

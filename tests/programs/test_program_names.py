@@ -78,7 +78,7 @@ def test_bench_plays_a_program_and_replays_it_only_when_it_is_named(
     ]
     assert row["steps"][1]["parts"] == {"team": {"reward": 1.0}}
     assert cli.main(["replay", "out"]) == 2
-    assert f"If you trust the file, name it yourself: pettingllms replay ... --env {name}" in capsys.readouterr().err
+    assert f"If you trust it, name it yourself: pettingllms replay ... --env {name}" in capsys.readouterr().err
     assert cli.main(["replay", "out", "--env", name]) == 0
     assert "3 of 3 episodes are the same, byte for byte" in capsys.readouterr().out
 

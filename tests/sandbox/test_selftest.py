@@ -85,7 +85,8 @@ def test_a_confinement_that_is_undecided_is_not_taken_and_its_line_says_what_hel
     assert str(Probed("landlock", False, "x")).endswith("(boot option lsm=landlock,...)")
 
 
-@pytest.mark.parametrize("number", [0, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [0, 8])
 def test_memory_that_is_not_limited_is_found_and_refused_also_on_a_busy_machine(sandbox, monkeypatch, number):
     monkeypatch.setattr(selftest, "LIMITS", replace(selftest.LIMITS, memory=1 << 34))
     with Sandbox(num_slots=1) as box, busy(number), pytest.raises(SandboxUnavailable, match=f"{MEMORY}: "):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 
 CALL, SAY, ASK, END = "call", "say", "ask", "end"
+_WORD = re.compile(r"\w+")
 SIDES = USER, ASSISTANT, SPECIALIST = "user", "assistant", "specialist"
 
 
@@ -20,4 +21,4 @@ class ServiceMove(NamedTuple):
 
 def words_in(text: str) -> list[str]:
     """The whole words of a text, in lower case."""
-    return re.findall(r"\w+", text.lower())
+    return _WORD.findall(text.lower())

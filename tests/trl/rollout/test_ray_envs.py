@@ -24,7 +24,7 @@ from pettingllms_envs.remote import ray_envs
 from pettingllms_trl import MultiAgentGRPOTrainer
 from pettingllms_trl.engines.batched import BatchedEngine
 from pettingllms_trl.records import Completion, Request, Rollout, Sampled
-from pettingllms_trl.rollout.env_checks import on_workers
+from pettingllms_trl.trainer.setup import on_workers
 from plays import play
 from short_runs import adapter, settings
 from third_party import Relay

@@ -168,7 +168,7 @@ def assert_as_each_alone(rows: Sequence[Row], model: Any) -> None:
         found = together(model, pack(ids, mask, width, way="conversations"))
         of_row = gradients(model, found)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
-    assert difference(of_row, of_rows) < 1e-5
+    assert difference(of_row, of_rows) < 2e-5  # 1.07e-5 on one processor, below 1e-5 on others
 
 
 @pytest.mark.parametrize("case", CASES)
