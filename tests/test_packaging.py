@@ -150,16 +150,9 @@ def test_make_installs_under_the_constraints_only():
         rules[rules.index(begin) : rules.index(f"\n{end}: ")]
         for begin, end in (("VLLM :=", "test-bench"), ("TRL_NEXT :=", "bench"))
     ]
-    held = (
-        "constraints.txt",
-        "$(VLLM)/torch.txt",
-        "$(TRL_NEXT)/torch.txt",
-        ".bench/named.txt",
-        ".bench/openenv.txt",
-        ".bench/openenv.txt",
-    )
+    own = ("$(VLLM)/torch.txt", "$(TRL_NEXT)/torch.txt", ".bench/named.txt", ".bench/openenv.txt")
     for other in others:
-        named = [f"-c {file}" for file in held] + ["--no-deps"]  # which brings no torch
+        named = [f"-c {file}" for file in ("constraints.txt", *own)] + ["--no-deps"]  # which brings no torch
         assert other.count("pip install") == sum(other.count(each) for each in named)
         rules = rules.replace(other, "")
     definition, *uses = re.findall(r"(?:\$\(PIP_INSTALL\)|pip install).*", rules)
