@@ -275,7 +275,7 @@ def test_a_world_with_one_fact_is_the_one_of_the_same_seed_and_the_question_begi
 @pytest.mark.parametrize(
     ("order", "num"),
     [
-        ("question", 300),
+        ("question", 100),
         *(pytest.param(order, 2000, marks=pytest.mark.slow) for order in ("question", "seed")),
     ],
 )

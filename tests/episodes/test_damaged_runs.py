@@ -72,7 +72,16 @@ def one_line(command: str, capsys: Any) -> str | None:
     return None if status in (0, 1) else f"status {status}"
 
 
-@pytest.mark.parametrize(("command", "kind"), [(command, "bench") for command in COMMANDS] + [("audit a", "rollouts")])
+@pytest.mark.parametrize(
+    ("command", "kind"),
+    [
+        *(
+            pytest.param(each, "bench", marks=() if each.startswith("replay") else pytest.mark.slow)
+            for each in COMMANDS
+        ),
+        ("audit a", "rollouts"),
+    ],
+)
 def test_a_field_of_another_type_is_one_line_or_makes_no_difference(
     here: Path, command: str, kind: str, capsys: Any
 ) -> None:
