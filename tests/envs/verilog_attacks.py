@@ -474,7 +474,7 @@ ATTACKS = (
         "reg u; reg [3:0] r; always @(posedge clk) begin u<=u; if (rst) r<=0; else if (e) r<=r+d; end assign q=r^u;",
         DIFFERENT,
     ),
-    of_count("latch of a count", "reg [3:0] r; always @* if (clk) r=0; assign q=r;", DIFFERENT),
+    of_count("latch of a count", "reg [3:0] r; always @* if (clk) r=0; assign q=r;", REFUSED, REGISTERS),
     of_count(
         "ff x of a count",
         "reg [3:0] r; always @(posedge clk) if (rst) r<=4'bx; else if (e) r<=r+d; assign q=r;",

@@ -151,7 +151,10 @@ QUIET = ("--eval_strategy", "no", "--save_strategy", "no", "--log_completions", 
 TRAINED = [*(file for file in FILES if re.search(r"_L\d_(1\.7B|8B)$", file.stem) and "mixed" not in file.stem), DEBATE]
 
 
-OTHERS = r"\w+_tool_|archives|note_taking|two_arms|designed_code|verilog|service|laws|causal_graphs|benches|blocksworld|eight_queens"
+OTHERS = (
+    r"\w+_tool_|archives|note_taking|two_arms|designed_code|verilog|service|laws|causal_graphs|benches|blocksworld"
+    r"|eight_queens"
+)
 
 
 def is_quick(file: Path) -> bool:
