@@ -8,7 +8,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 # -c always: a plain `torch` pulled in by another package may be gigabytes of CUDA. pip shows what it downloads.
-PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
+# Compiling every file takes longer than installing it; what is imported is compiled then.
+PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-compile -c constraints.txt
 
 # Of the tests alone, whose models are so small that two threads only wait for each other.
 OMP_NUM_THREADS ?= 1
