@@ -27,12 +27,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--serve", action="store_true", help="serve it on this machine; it is rebuilt when the run has grown"
     )
-    parser.add_argument(
-        "--film",
-        type=Path,
-        metavar="FILE.gif",
-        help="write a film of one episode of a training instead",
-    )
+    parser.add_argument("--film", type=Path, metavar="FILE.gif", help="write a film of one training episode instead")
     parser.add_argument("--episode", type=int, metavar="N", help="of --film, from 1 (the longest success)")
     parser.add_argument(
         "--port", type=int, default=8000, metavar="N", help="port of --serve; 0 takes a free one (8000)"
@@ -45,6 +40,10 @@ def run(args: argparse.Namespace, console: Console) -> int:
     from pettingllms_envs.page import build, cooperation, page  # with numpy's random numbers, for the intervals
     from pettingllms_envs.page.serve import server
 
+    if args.film is None and args.episode is not None:
+        refuse(f"--episode {args.episode} got no --film; expected both. Add --film FILE.gif.")
+    if args.film is not None and (args.serve or args.output is not None):
+        refuse("--film got --serve or --output; expected it alone. Leave the others out.")
     with user_errors():
         if (args.run_folder / cooperation.NUMBERS).is_file() and not args.serve:
             return _written(console, cooperation.build(args.run_folder, args.output))

@@ -88,8 +88,10 @@ def _frame(
     chosen: bool = False,
 ) -> Image.Image:
     """The board at the left, and at the right what each candidate would make of it, with its reward."""
-    rows = 2
-    cell = SMALL + 44
+    cell, rows = SMALL + 44, 2
+    # The best one is shown, too, where there are more than have room.
+    pairs = sorted(zip(candidates, after, strict=False), key=lambda each: not each[0]["chosen"])[: rows * COLUMNS]
+    pairs.sort(key=lambda each: candidates.index(each[0]))
     page = Image.new("RGB", (BOARD + COLUMNS * (SMALL + GAP) + 3 * GAP, rows * cell + 64), rendering.PAPER)
     pen = ImageDraw.Draw(page)
     pen.text((GAP, GAP), title, fill=rendering.INK, font=rendering.font_of(20))
@@ -98,7 +100,7 @@ def _frame(
         best = ", the best is played on" if chosen else ", each on a branch of its own"
         words = f"{len(candidates)} candidates from one prompt{best}"
         pen.text((BOARD + 2 * GAP, GAP + 4), words, fill=SOFT, font=rendering.font_of(15))
-    for at, (candidate, picture) in enumerate(zip(candidates[: rows * COLUMNS], after, strict=False)):
+    for at, (candidate, picture) in enumerate(pairs):
         x, y = BOARD + 2 * GAP + at % COLUMNS * (SMALL + GAP), 52 + at // COLUMNS * cell
         is_best = chosen and candidate["chosen"]
         page.paste(picture, (x, y))

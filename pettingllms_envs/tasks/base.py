@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, ClassVar, Generic, Protocol
+from typing import Any, ClassVar, Generic
 
-from pettingllms_envs.core import SPLITS, State, Task, Unreadable
+from pettingllms_envs.core import SPLITS, State, Unreadable
 
 
 MAX_SHOWN = 200
@@ -81,13 +81,3 @@ class OpenTask(Generic[State]):
 
     def outcome(self, state: State) -> Mapping[str, bool | int | float]:
         return {"success": self.solved(state)}
-
-
-class AnsweringTask(Task[State, str], Protocol[State]):
-    """A task whose moves are answers, of which a later one replaces the one before."""
-
-    def read_output(self, printed: str) -> str | Unreadable:
-        """The answer that a program printed. Total and linear in its length."""
-
-    def agree(self, state: State, one: str, other: str) -> bool:
-        """Whether two answers are the same, with no look at the golden one."""

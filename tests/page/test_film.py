@@ -7,7 +7,7 @@ from PIL import Image
 
 from pettingllms_envs.cli import main
 from pettingllms_envs.episodes import files
-from pettingllms_envs.page.film import FRAMES_OF_CANDIDATES, film
+from pettingllms_envs.page.film import FRAMES_OF_CANDIDATES, _frame, film
 from pettingllms_envs.replies.moves import last_line
 
 
@@ -45,6 +45,24 @@ def test_an_episode_that_is_not_there_is_refused(
     assert main(["view", str(rollouts), "--film", str(tmp_path / "game.gif"), *options]) == 2
     assert message in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "game.gif").exists()
+
+
+@pytest.mark.parametrize(
+    "options", [["--episode", "1"], ["--film", "a.gif", "--serve"], ["--film", "a.gif", "--output", "b"]]
+)
+def test_options_that_do_not_go_together_are_refused(
+    rollouts: Path, options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["view", str(rollouts), *options]) == 2
+    assert capsys.readouterr().err.startswith("error: --")
+
+
+def test_of_more_candidates_than_have_room_the_best_one_is_shown() -> None:
+    board, tile = Image.new("RGB", (300, 300)), Image.new("RGB", (116, 116), "#123456")
+    candidates = [{"reply": f"Moves: {'U' * at}", "reward": 0.0, "chosen": at == 11} for at in range(12)]
+    pictures = [Image.new("RGB", (116, 116), "#ffffff")] * 11 + [tile]
+    shown = _frame(board, "", candidates, pictures, chosen=True)
+    assert (0x12, 0x34, 0x56) in {color for _, color in shown.getcolors(1 << 20)}
 
 
 def test_a_benchmark_has_no_candidates_and_no_film(bench: Path, tmp_path: Path) -> None:
