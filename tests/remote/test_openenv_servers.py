@@ -226,7 +226,6 @@ def test_a_team_whose_server_refuses_a_text_or_names_nobody_has_failed() -> None
             made(url)
 
 
-@pytest.mark.slow  # it leaves a thread and its socket behind
 @pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 200 OK\r\ncontent-length: 9999\r\n\r\n"])
 def test_a_server_that_sends_a_byte_at_a_time_is_late(sent: bytes) -> None:
     def dripping(server: socket.socket) -> None:
