@@ -47,8 +47,8 @@ def careless(rng: random.Random, prompt: str, reply: str) -> str:
 def demonstrations(number: int, carelessness: float, seed: int) -> Iterator[Row]:
     """Honest play, some of whose replies are replaced by careless ones in what is imitated.
 
-    Of the careless ones a third are also played, and what honest players say in the next decisions is imitated, so that
-    the model knows a reply where something went wrong before.
+    Of the careless ones a third are also played, and what honest players say in the next decisions is imitated, so
+    that the model knows a reply where something went wrong before.
     """
     rng, kept = random.Random(f"service {seed}"), 0
     envs: list[TextEnv] = [service_v0.env(**TASK, **form) for form in FORMS]
