@@ -246,7 +246,6 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
 
     @property
     def agent_selection(self) -> str:
-        """The acting agent."""
         return (self._now or self._missing("agent_selection")).selection
 
     @property

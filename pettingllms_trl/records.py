@@ -417,7 +417,6 @@ class RolloutOptions:
 
     @property
     def width(self) -> int:
-        """Candidates of a decision."""
         return self.num_candidates if self.sampling == "tree" else 1
 
     @property

@@ -55,7 +55,6 @@ class Suite:
 
     @cached_property
     def columns(self) -> Mapping[str, tuple[str, ...]]:
-        """The columns of each table."""
         database = sqlite3.connect(":memory:")
         database.executescript(self.schema)
         names = [name for (name,) in database.execute("select name from sqlite_master where type='table'")]

@@ -157,7 +157,6 @@ class Game:
 
     @property
     def solved(self) -> bool:
-        """Whether the task is solved."""
         return bool(self.task.solved(self.state))
 
     @property
@@ -531,7 +530,6 @@ class FunctionWorkflow:
         return game, script, ask
 
     def _run(self, state: FunctionState) -> _Run:
-        """The function that waits in a state."""
         try:
             return state.runs.pop()
         except IndexError:

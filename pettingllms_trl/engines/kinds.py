@@ -28,7 +28,6 @@ class Group:
 
     @property
     def name(self) -> str:
-        """Of the group, in errors."""
         return " and ".join(map(repr, self.names))
 
 

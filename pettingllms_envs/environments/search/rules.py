@@ -195,7 +195,6 @@ class Search(DataTask[SearchState]):
         return state._replace(queries=(*state.queries, move.text), passages=(*before, *found))
 
     def retriever_of(self, problem: QuestionProblem) -> Retriever:
-        """What is searched for a question."""
         if self.retriever is not None:
             return self.retriever
         if self.url is not None:

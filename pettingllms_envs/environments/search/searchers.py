@@ -98,7 +98,6 @@ def _best(game: Game, kinds: tuple[str, ...]) -> str:
 
 
 def _found(state: SearchState, max_passages: int) -> list[str]:
-    """The searches, and the latest passages."""
     if not state.queries:
         return ["Nothing was searched yet."]
     lines = ["Searches so far:", *map(quote, state.queries)]

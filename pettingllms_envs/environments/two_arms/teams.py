@@ -101,7 +101,6 @@ def _asked(game: Game, arm: int, shown: str, keeps: Any) -> Questions:
 
 
 def _charge(game: Game, arm: int, before: Any, move: Skills) -> None:
-    """Charge an arm for a skill that failed."""
     if game.task.table.failures(before.places, move)[arm]:
         game.pay(ARMS[arm], "failed", FAILED)
 

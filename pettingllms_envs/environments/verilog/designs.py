@@ -29,7 +29,6 @@ class Design(NamedTuple):
 
     @property
     def clocked(self) -> bool:
-        """Whether it has a clock."""
         return any(port.name == CLOCK for port in self.ports)
 
 

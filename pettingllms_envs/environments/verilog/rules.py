@@ -147,7 +147,6 @@ class Verilog(OpenTask[VerilogState]):
         return state._replace(design=move, proved=prove(asked.golden, move, clocked=asked.clocked))
 
     def try_vectors(self, state: VerilogState, lines: Lines) -> VerilogState:
-        """With the review of vectors."""
         asked = state.problem
         golden, *wrong = simulate([asked.golden, *wrong_designs(asked)], inputs_of(lines), clocked=asked.clocked)
         return state._replace(review=reviewed(lines, golden, wrong))
@@ -189,7 +188,6 @@ class Verilog(OpenTask[VerilogState]):
         )
 
     def reply_format(self) -> str:
-        """One block of Verilog."""
         return (
             f"Write the design as exactly one block of Verilog, like this:\n{fence(f'module {TOP}(...);', 'verilog')}"
         )
@@ -206,7 +204,6 @@ class Verilog(OpenTask[VerilogState]):
         return f"{self.question(state)}{verdict}"
 
     def oracle(self, state: VerilogState) -> str:
-        """The golden design."""
         return state.problem.golden
 
     def write(self, move: str) -> str:

@@ -66,7 +66,6 @@ class Method:
     supervised: Mapping[str, Any] | None = None
 
     def is_in(self, environment: str) -> bool:
-        """Whether the environment is one of its own."""
         return self.only is None or environment in self.only
 
 
@@ -88,7 +87,6 @@ class Tuning:
     primary_seeds: tuple[int, ...] = ()
 
     def settings_of(self, method: str) -> tuple[Mapping[str, Any], ...]:
-        """Those that are tried for a method."""
         return self.per_method.get(method, self.settings)
 
 
@@ -119,7 +117,6 @@ class Run:
 
     @property
     def digest(self) -> str:
-        """Of the configuration."""
         return digest_of(self.config)
 
 
@@ -162,7 +159,6 @@ class Study:
     secondary: tuple[Mapping[str, Any], ...] = ()
 
     def methods_of(self, environment: str) -> list[str]:
-        """The methods that an environment is part of."""
         return [name for name, method in self.methods.items() if method.is_in(environment)]
 
     def compared_in(self, environment: str) -> list[str]:
