@@ -92,7 +92,6 @@ def episode(
     Args:
         env: Any AEC environment. For ours, `state_hash`, the scopes of rewards and the outcome are recorded, too.
         sample: Number of the episode on this instance, from 0.
-        agents: The player of each agent, by the agent's name.
         keep: Called with every image of a prompt, of which the row has the digest.
 
     Raises:

@@ -145,7 +145,6 @@ def grade(suite: Suite, golden: str, ordered: bool, query: str) -> Graded:
 
     Args:
         golden: The golden query; `ValueError` if it can be no question.
-        ordered: Whether the order of the rows counts.
         query: Without lone surrogates.
     """
     key = suite.digest, golden, ordered, query

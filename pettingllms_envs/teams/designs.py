@@ -88,9 +88,6 @@ class Limits(NamedTuple):
     """What a design may ask for.
 
     Args:
-        members: Most members.
-        rounds: Most rounds.
-        job_chars: Most characters of a job.
         palette: The names of the tools that there are.
         member_tools: Most tools of a member.
     """

@@ -323,7 +323,6 @@ class FunctionState(NamedTuple):
         seen: Of each agent that has been asked so far: its last question, and the task's state then.
         runs: The function, unless it has gone on to another state; every two are equal.
         reported: How many messages were quoted, their characters in total, and what the function reported.
-        feedback: The words about the last turn.
         begin: Where `replies` begin, if with a turn from which the function can be run: its task's state, turn,
             feedback, figures, numbers of tool calls and of questions, and what was kept. `None`: with the episode.
     """

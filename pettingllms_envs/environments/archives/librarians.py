@@ -61,7 +61,6 @@ def library(
 
     Args:
         answers_last: Whether the one who searches last answers instead of telling.
-        delivers: Whether messages arrive.
         one_archive: Whether each search is in the archive of the turn alone.
         is_told: Whether a request to search names the archive that has the fact of the turn's step.
     """
@@ -164,7 +163,6 @@ def librarians(
     """`function_workflow` for the team of that name.
 
     Args:
-        of: Its librarians.
         late: What they are told of the additional turn if the seed draws who begins.
     """
 

@@ -55,8 +55,6 @@ class BlocksState(NamedTuple):
 
     Args:
         most: The distance at the start.
-        left: The distance.
-        moves: Moves played.
     """
 
     placed: Placement

@@ -57,8 +57,6 @@ class QueensState(NamedTuple):
     Args:
         fixed: Bit r is set when the queen of row r is fixed.
         most: The distance at the start.
-        left: The distance.
-        moves: Queens moved.
     """
 
     placed: Placement

@@ -80,7 +80,6 @@ class Kind(NamedTuple):
     """What the hypotheses of a task are, and how they and the experiments are written.
 
     Args:
-        space: The class of a level, as a table.
         form: What equivalent hypotheses have in common, for splits.
         describe: The class of a level for a prompt, with its experiments and its size.
         readers: By kind of move: what names the experiment or hypothesis that some words say, of the class or not.

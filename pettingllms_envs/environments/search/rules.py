@@ -69,9 +69,7 @@ class SearchState(NamedTuple):
 
     Args:
         problem: The question; in a `repr` its digest stands for it.
-        queries: The searches so far.
         passages: The passages shown so far, each once, those of the latest search last.
-        answer: The answer; empty if there is none.
     """
 
     problem: QuestionProblem

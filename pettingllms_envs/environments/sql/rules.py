@@ -54,11 +54,7 @@ logger = logging.getLogger(__name__)
 
 
 class SqlState(NamedTuple):
-    """A question, and the query so far.
-
-    Args:
-        graded: What came of the query.
-    """
+    """A question, and the query so far."""
 
     problem: QueryProblem
     query: str = ""

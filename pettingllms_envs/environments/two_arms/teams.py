@@ -52,11 +52,7 @@ def _pays(delivers: bool) -> Any:
 
 
 def team_ticks(game: Game, *, delivers: bool = True) -> Questions:
-    """The ticks of a planner and two arms.
-
-    Args:
-        delivers: Whether the planner's messages arrive.
-    """
+    """The ticks of a planner and two arms."""
     task, told = game.task, ("", "")
     pays_planner = task.communication_reward and delivers
     while game.turns_left and not task.is_over(game.state):

@@ -66,12 +66,7 @@ _NO_TEXT = re.compile("[\0\ud800-\udfff]")
 
 
 class VerilogState(NamedTuple):
-    """A design that is asked for, and the one so far.
-
-    Args:
-        proved: What is known of it.
-        review: What is known of the last vectors.
-    """
+    """A design that is asked for, and the one so far."""
 
     problem: Design
     design: str = ""

@@ -74,7 +74,6 @@ class Tuning:
     """The choice of settings before the evaluation.
 
     Args:
-        settings: The settings that are tried, each a mapping of fields.
         per_method: Those of the methods that have fields of their own.
         primary_seeds: Of the methods that primary comparisons name: `seeds`, and more.
     """
@@ -95,7 +94,6 @@ class FidelityOptions:
     """How credit fidelity is measured.
 
     Args:
-        continuations: Continuations of each candidate in an estimate.
         seed: Of the run and its prepared folder; `None`: the first of the study's seeds.
     """
 
@@ -126,8 +124,6 @@ class Study:
 
     Args:
         base: Fields of a `pettingllms train` configuration.
-        methods: By name, in the order of the report.
-        reference: The method that others are compared with.
         compare: The methods that it is compared with; the fewer they are, the narrower are the intervals.
         tuning: How settings are chosen; `None`: they are not.
         prepare: A command that makes models, run once for each folder; `None`: nothing is made.
