@@ -8,7 +8,9 @@ gives, of this checkout over the commit, the median ratio of the pairs with an i
 * rollout: CPU seconds of five rollouts of 24 trees of Plan-Path, K = 4, of an engine that answers at once;
 * memory: what Python allocated at the peak of a rollout of 512 rows, in a process of its own each;
 * env: CPU seconds of 2,000 steps of its environment;
-* step: CPU seconds of an optimizer step of two LoRA adapters of the quickstart's model.
+* step: CPU seconds of an optimizer step of two LoRA adapters of the quickstart's model;
+* branch, with `--only branch`: CPU seconds of four candidates in the states of the last turn of 4 and of 12, of eight
+  teams, where the episode came to these states in play.
 
 Then the functions that a rollout (without threads, and on two) and a step with its checkpoint enter, and the moves
 from one file to another, as `architecture.py` counts them.
@@ -30,6 +32,7 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -103,6 +106,50 @@ def env_steps() -> Callable[[], Any]:
             env.step(REPLIES[i % 2])
 
     return run
+
+
+BRANCHED: Mapping[str, tuple[str, Mapping[str, Any], tuple[str, str]]] = {
+    "plan_path draft_plan": ("plan_path_v0", {"size": 8}, ("Moves: U", "Moves: L")),
+    "plan_path single": ("plan_path_v0", {"size": 8, "workflow": "single"}, ("Moves: U", "Moves: L")),
+    "sokoban draft_plan": ("sokoban_v0", {}, ("Moves: U", "Moves: L")),
+    "sokoban single": ("sokoban_v0", {"workflow": "single"}, ("Moves: U", "Moves: L")),
+    "sudoku draft_plan": ("sudoku_v0", {}, ("Fill: r1c1=1", "Fill: r1c2=2")),
+    "archives team": ("archives_v0", {}, ("Search: Bela", "Answer: Bela")),
+    "search team": ("search_v0", {}, ("Search: river", "Ask: river")),
+    "math debate": ("math_v0", {"workflow": "debate"}, ("I think \\boxed{3}", "so \\boxed{4}")),
+}
+
+
+def branches(team: str, num_turns: int) -> Iterator[float]:
+    """CPU seconds of the branches of 20 episodes, which are played as long as the one of 20 seeds that is longest."""
+    name, settings, replies = BRANCHED[team]
+    env: Any = import_module(f"pettingllms_envs.{name}").env(num_turns=num_turns, **settings)
+
+    def course(seed: int) -> int:
+        env.reset(seed=seed)
+        for number in range(1000):
+            if env.last(observe=False)[2] or env.last(observe=False)[3]:
+                return number
+            env.step(replies[number % 2])
+        raise AssertionError(team)
+
+    length, seed = max((course(seed), -seed) for seed in range(20))
+    core, first = env.unwrapped, length - len(env.possible_agents)
+    while True:
+        spent = 0.0
+        for _ in range(20):
+            env.reset(seed=-seed)
+            for number in range(length):
+                here = core.snapshot()
+                if number >= first:
+                    begin = time.process_time()
+                    for candidate in range(4):
+                        core.restore(here)
+                        core.step(replies[candidate % 2])
+                    spent += time.process_time() - begin
+                    core.restore(here)
+                core.step(replies[number % 2])
+        yield spent
 
 
 def cpu_seconds(run: Callable[[], Any]) -> Iterator[float]:
@@ -181,6 +228,7 @@ def serve(what: str) -> None:
             "rollout": lambda: cpu_seconds(rollout(24)),
             "env": lambda: cpu_seconds(env_steps()),
             "memory": peak_bytes,
+            **{f"branch {team}, {n}": partial(branches, team, n) for team in BRANCHED for n in (4, 12)},
         }
         for value in kinds[what]():
             say(value)
@@ -280,7 +328,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("commit", help="another commit of this repository")
     parser.add_argument("--pairs", type=int, default=20)
-    parser.add_argument("--only", nargs="*", default=[*LIMITS, "counts"], choices=[*LIMITS, "counts"])
+    parser.add_argument("--only", nargs="*", default=[*LIMITS, "counts"], choices=[*LIMITS, "counts", "branch"])
     parser.add_argument("--json", type=Path)
     parser.add_argument("--strict", action="store_true")
     args = parser.parse_args(argv)
@@ -293,6 +341,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             met = is_met(what, median, low, high)
             found[what] = {"pairs": pairs, "ratio": median, "interval": [low, high], "met": met}
             print(f"{what:20} {median:.3f} [{low:.3f}, {high:.3f}]{'' if met else '  MISSED'}", flush=True)
+        for what in [f"branch {team}, {n}" for team in BRANCHED for n in (4, 12)] if "branch" in args.only else ():
+            median, low, high = ratio(pairs_of(roots, what, args.pairs))
+            found[what] = {"ratio": median, "interval": [low, high], "met": median <= 3 or what.endswith("12")}
+            print(f"{what:32} {median:.2f} [{low:.2f}, {high:.2f}]", flush=True)
         for what in COUNTED if "counts" in args.only else ():
             before, now = (_of_one(root, f"count {what}") for root in roots)
             values = [(each["moves between files"], each["functions"]) for each in (before, now)]

@@ -58,9 +58,7 @@ class Snapshot(NamedTuple):
     Args:
         env: The environment's own name with its version, such as `"plan_path_v0"`; not its task's.
         config: The settings of workflow, task and rewards, in words.
-        play: The workflow's state.
         agents: The agents that are still there, in order; those that `left` until their dead steps.
-        selection: The agent to act.
         rewards: Of the last step, one for each agent.
         cumulative: Since each agent's own last step, one for each agent.
         parts: The named parts of the last step's reward, by scope; to be read only.
@@ -246,7 +244,6 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
 
     @property
     def agent_selection(self) -> str:
-        """The acting agent."""
         return (self._now or self._missing("agent_selection")).selection
 
     @property

@@ -128,7 +128,6 @@ def _check_keys(observation: Mapping[str, Any], known: Sequence[str], agent: str
 
 
 def _messages_of(observation: Mapping[str, Any], agent: str) -> list[Message]:
-    """The messages of an observation `{"messages": [...]}`."""
     if others := sorted(map(str, set(observation) - {"messages", "tools", "limits"})):
         raise ValueError(
             f"agent {agent!r} observes 'messages' beside {', '.join(map(repr, others))}; expected 'messages' alone, "

@@ -42,7 +42,6 @@ class Entry(NamedTuple):
     """An available environment.
 
     Args:
-        name: Its name without the version, such as `"sokoban"`.
         version: Its version: the N of `_vN`.
         origin: The distribution that provides it: `"pettingllms"` or another package's name.
     """

@@ -112,7 +112,6 @@ class ImageInputs:
         return (*self._processor.all_special_multimodal_tokens, *places)
 
     def pixels(self, image: Image) -> Pixels:
-        """What the processor makes of an image."""
         with self._lock:
             return self._cache.of((id(self), image.digest), lambda: self._made_of(opened(image)))
 

@@ -141,7 +141,6 @@ class Decision:
         episode: Index of the episode within its instance: 0 in a tree, 0..K-1 in parallel sampling.
         turn: How many decisions this agent had taken before in the episode, from 0.
         prompt: What the agent was shown, as the sampler received it.
-        chosen: Index of the candidate that was played on.
         state: Digest of the state in which the agent acted, or `None`.
         environment: Name of the environment in a run with several; else empty.
         episode_return: Sum of the agent's rewards over the whole episode, along the chosen branch.
@@ -372,7 +371,6 @@ class RolloutOptions:
 
     Args:
         num_candidates: K, there `num_generations`: candidates of a decision (`sampling="tree"`), or episodes of a row.
-        keep_continuations: Whether `Episode.continuations` has the decisions of continuations.
         default_env_seed: Seed of the environment for rows without one.
         max_envs: Most environments in play at the same time, and so left in a pool. `None`: all episodes; with a tree
             K times as many, so that the engine is as busy with continuations as with candidates, and replays have
@@ -417,7 +415,6 @@ class RolloutOptions:
 
     @property
     def width(self) -> int:
-        """Candidates of a decision."""
         return self.num_candidates if self.sampling == "tree" else 1
 
     @property

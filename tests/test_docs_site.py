@@ -15,6 +15,7 @@ import environment_page
 import links
 import pettingllms_envs
 from pettingllms_trl.config_files import read
+from shipped_configs import FILES, OF_THE_PAPER
 
 
 ROOT = Path(__file__).parents[1]
@@ -139,25 +140,8 @@ def test_a_label_begins_a_paragraph_and_less_than_is_no_tag() -> None:
 PAPER = re.findall(r"^\| ([^|]+) \| ([^|]+) \| `(\w+)` \| `([^`|]+)` \|", PAGES["docs/paper.md"], re.M)
 
 
-OTHERS = (
-    "designed",
-    "service",
-    "silos",
-    "sql",
-    "verilog",
-    "two_arms",
-    "laws",
-    "causal_graphs",
-    "benches",
-    "blocksworld",
-    "eight_queens",
-)
-"""What has configurations that are not the paper's."""
-
-
 def test_the_table_of_the_papers_settings_says_what_the_configurations_say() -> None:
-    paths = (ROOT / "examples" / "configs").glob("*_L1_1.7B.yaml")
-    configs = [read(path).values for path in paths if not path.stem.startswith(OTHERS)]
+    configs = [read(path).values for path in FILES if re.fullmatch(rf"({OF_THE_PAPER})_L1_1\.7B", path.stem)]
     assert len(configs) == 9  # three games with two teams each, programs, mathematics, and both together
     assert len(PAPER) >= 12
     for config in configs:

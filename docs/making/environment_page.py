@@ -11,6 +11,7 @@ import io
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pettingllms_envs
@@ -25,31 +26,16 @@ from pettingllms_envs.sandbox import SandboxUnavailable
 
 SEED = 0
 GUIDES = {
-    "apps": "coding.md",
-    "archives": "cooperation.md",
-    "benches": "discovery.md",
-    "blocksworld": "puzzles.md",
-    "causal_graphs": "discovery.md",
-    "code_contests": "coding.md",
-    "conversation": "training.md",
-    "eight_queens": "puzzles.md",
-    "hanabi": "hanabi.md",
-    "hidden_bench": "search.md",
-    "kuhn_poker": "competition.md",
-    "laws": "discovery.md",
-    "live_code_bench": "coding.md",
-    "aime": "mathematics.md",
-    "math": "mathematics.md",
-    "note_taking": "cooperation.md",
-    "olympiad_bench": "mathematics.md",
-    "search": "search.md",
-    "service": "service.md",
-    "silos": "silos.md",
-    "sql": "sql.md",
-    "two_arms": "two_arms.md",
-    "verilog": "verilog.md",
+    **dict.fromkeys(("apps", "code_contests", "live_code_bench"), "coding"),
+    **dict.fromkeys(("aime", "math", "olympiad_bench"), "mathematics"),
+    **dict.fromkeys(("archives", "note_taking"), "cooperation"),
+    **dict.fromkeys(("laws", "causal_graphs", "benches"), "discovery"),
+    **dict.fromkeys(("blocksworld", "eight_queens"), "puzzles"),
+    "conversation": "training",
+    "hidden_bench": "search",
+    "kuhn_poker": "competition",
 }
-"""Pages written by hand that say more, by the environment's name."""
+"""Pages written by hand that say more, of environments that do not have one of their own name."""
 
 
 def own_entries() -> list[Entry]:
@@ -91,8 +77,9 @@ def page(entry: Entry, *, board: str = "") -> str:
         f'v{entry.version}")`. Published test set: {info.published(entry.full_name)}.',
         "",
     ]
-    if entry.name in GUIDES:
-        lines += [f"[More about environments of this kind](../{GUIDES[entry.name]}).", ""]
+    guide = GUIDES.get(entry.name, entry.name)
+    if (Path(__file__).parents[1] / f"{guide}.md").is_file():
+        lines += [f"[More about environments of this kind](../{guide}.md).", ""]
     lines += [*prose(modules(task)), "", "## Settings", ""]
     lines += [*table(("name", "default", "meaning"), info.settings(module, task, None)), ""]
     lines += ["Options of `reset`:", ""]

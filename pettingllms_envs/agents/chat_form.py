@@ -88,7 +88,6 @@ def text_with_calls(text: str, calls: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _without_system(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Messages for a template without a system role."""
     first, *rest = messages
     if first["role"] != "system":
         return list(messages)

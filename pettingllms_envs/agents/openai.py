@@ -101,7 +101,6 @@ class Endpoint:
 
     @property
     def key(self) -> str:
-        """The key, or an empty string."""
         return os.environ.get(self.key_env, "").strip() if self.key_env is not None else ""
 
     @property

@@ -35,7 +35,6 @@ class Instance:
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Instance:
-        """The problem of a row."""
         return cls(row["instance"]["index"], row["instance"]["seed"], row["instance"]["options"])
 
     @property
@@ -93,7 +92,6 @@ def episode(
     Args:
         env: Any AEC environment. For ours, `state_hash`, the scopes of rewards and the outcome are recorded, too.
         sample: Number of the episode on this instance, from 0.
-        agents: The player of each agent, by the agent's name.
         keep: Called with every image of a prompt, of which the row has the digest.
 
     Raises:
@@ -202,7 +200,6 @@ class EpisodeRecorder:
         return {**fields, **recorded(prompt.messages), **with_tools(prompt.tools, self._tools)}
 
     def play(self, reply: str, step: dict[str, Any]) -> None:
-        """Play a reply, and record the step with its result."""
         env = self.env
         self.asked, self.replied = env.agent_selection, reply
         env.step(_with_counts(reply, step) if isinstance(env.unwrapped, TakesReply) else reply)

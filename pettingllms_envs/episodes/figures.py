@@ -25,11 +25,7 @@ class PlayedReply(NamedTuple):
 
 
 class AgentEpisode(NamedTuple):
-    """What there is to know of an agent in an episode.
-
-    Args:
-        returns: Sum of the rewards of each agent.
-    """
+    """What there is to know of an agent in an episode."""
 
     agent: str
     replies: Sequence[PlayedReply]

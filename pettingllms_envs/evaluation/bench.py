@@ -51,7 +51,6 @@ class Bench:
 
     Args:
         env: Name of the environment with its version.
-        samples: Episodes on each problem.
     """
 
     env: str

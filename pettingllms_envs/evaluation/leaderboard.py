@@ -293,7 +293,6 @@ def _num_planned(config: Mapping[str, Any]) -> int | None:
 def _newest(
     runs: Sequence[RunRows], reports: Mapping[str, Mapping[str, Any]], left_out: list[tuple[str, str]]
 ) -> list[RunRows]:
-    """One run of each configuration."""
     kept: dict[str, RunRows] = {}
     for run in sorted(runs, key=lambda run: (_began(run, reports), run.name)):
         key = json.dumps(run.header["config"], sort_keys=True)

@@ -46,7 +46,6 @@ class Plan:
 
     Args:
         make_env: Makes an environment; called once for each thread.
-        samples: Episodes on each problem.
         chosen: The problem and the number of each episode; None: `samples` on each problem, from 0.
     """
 
@@ -68,9 +67,6 @@ class Plan:
 
 class Folder:
     """The locked folder of a run, so that no other process writes its files.
-
-    Args:
-        header: The content of `run.json`.
 
     Raises:
         ValueError: The folder has a run of another configuration, or one that is in progress.
@@ -175,7 +171,6 @@ def run(
     """Play all episodes of a plan that the folder does not have yet.
 
     Args:
-        agents: The player of each agent, by the agent's name.
         on_row: Called with each row; existing rows come first.
 
     Raises:

@@ -162,7 +162,6 @@ def spec_of(spec: AgentSpec, agent: str, role: str, given: Mapping[str, Any]) ->
 
 
 def _weights(team: Team, policy: Mapping[str, Any], base: str | None) -> tuple[str, dict[str, Any]]:
-    """The model of a policy, and its options."""
     here = None if policy["folder"] is None else team.folder / policy["folder"]
     if here is not None:
         wanted = ADAPTER if policy["kind"] == "adapter" else "config.json"

@@ -66,7 +66,6 @@ class Proved(NamedTuple):
 
     @property
     def equal(self) -> bool:
-        """Whether it is proved to be the golden design."""
         return self.verdict == EQUAL
 
 

@@ -55,7 +55,6 @@ class Suite:
 
     @cached_property
     def columns(self) -> Mapping[str, tuple[str, ...]]:
-        """The columns of each table."""
         database = sqlite3.connect(":memory:")
         database.executescript(self.schema)
         names = [name for (name,) in database.execute("select name from sqlite_master where type='table'")]
@@ -146,7 +145,6 @@ def grade(suite: Suite, golden: str, ordered: bool, query: str) -> Graded:
 
     Args:
         golden: The golden query; `ValueError` if it can be no question.
-        ordered: Whether the order of the rows counts.
         query: Without lone surrogates.
     """
     key = suite.digest, golden, ordered, query

@@ -16,7 +16,6 @@ class Reading:
     Args:
         text: All of it, in the one spelling.
         items: The answers that it lists; one, as a rule.
-        percent: Whether it says per cent.
         unit: Its unit, in one name (`units.canonical`); may be empty.
     """
 

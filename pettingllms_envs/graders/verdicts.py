@@ -48,7 +48,6 @@ class Grade:
 
     @property
     def correct(self) -> bool:
-        """Whether it is worth a reward."""
         return self.verdict == Verdict.CORRECT
 
 

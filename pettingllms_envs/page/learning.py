@@ -30,7 +30,6 @@ class Look(NamedTuple):
 
     Args:
         when: Such as `"step 40"`.
-        success: Rate of success with its interval; None without one.
         figures: Means by name, such as `"reward of planner_0"`.
     """
 

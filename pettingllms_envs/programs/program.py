@@ -109,7 +109,6 @@ class Program:
 
     @property
     def words(self) -> str:
-        """The program, for messages."""
         if callable(self.target):
             return f"the program {getattr(self.target, '__qualname__', repr(self.target))}"
         return f"the program {self.target if isinstance(self.target, str) else shlex.join(self.target):.80}"

@@ -186,5 +186,4 @@ def _read(given: Any, session: Session) -> Ended:
 
 
 def _last(lines: Sequence[str]) -> str:
-    """What a program wrote last."""
     return "\n".join(line[:LAST_CHARACTERS] for line in lines[-LAST_LINES:])

@@ -41,7 +41,6 @@ class Call:
         prompt: What the agent asks; nothing once it has a reply, which is kept for a second try of its client.
         place: Its place among calls that are open at the same time: the agent, then a digest of the request.
         request: Identifies the request; a client's second try has the same.
-        is_connected: Whether its client still waits for the answer.
         number: Which of the run's calls it is, in the order in which they are taken.
     """
 

@@ -159,7 +159,6 @@ class Slot:
 
     @property
     def pid(self) -> int:
-        """The supervisor's."""
         assert self._process is not None
         return self._process.pid
 

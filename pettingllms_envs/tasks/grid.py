@@ -32,7 +32,6 @@ class MovesTask(OpenTask[State]):
 
     @property
     def max_moves(self) -> int:
-        """Most moves in one reply."""
         return 4 * self.size
 
     @property
@@ -41,7 +40,6 @@ class MovesTask(OpenTask[State]):
         return blind_moves(self.max_moves)
 
     def cost_ranges(self) -> Mapping[str, tuple[float, float]]:
-        """Of the costs of a move."""
         return {"bump": (BUMP, 0.0), "steps": (STEP * self.max_moves, 0.0)}
 
     def parse(self, reply: str) -> str | Unreadable:

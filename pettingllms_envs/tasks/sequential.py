@@ -36,5 +36,4 @@ class SequentialTask(OpenTask[State]):
         raise NotImplementedError
 
     def show(self, state: State) -> str:
-        """What everybody knows."""
         raise NotImplementedError

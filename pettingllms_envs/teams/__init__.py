@@ -18,5 +18,4 @@ class Later(NamedTuple):
     kind: str
 
     def load(self) -> type[Any]:
-        """The class."""
         return getattr(importlib.import_module(self.module), self.kind)  # type: ignore[no-any-return]

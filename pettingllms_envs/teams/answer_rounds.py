@@ -52,9 +52,9 @@ def rounds(
         ends: Whether an agreement of all ends the episode.
         confirms: Whether it must be also the answers of the turn before.
     """
-    task, last, unread = game.task, tuple[Answered, ...](), dict[str, str]()
-    for turn in range(1, game.num_turns + 1):
-        game.turn = turn
+    task, (kept, _, reasons) = game.task, game.kept or ((), (), ())
+    last, unread = tuple(Answered(Sent(*sent), *worth) for sent, *worth in kept), dict(reasons)
+    for turn in game.turns():
         replies = tuple[Answered, ...]()
         for member in game.members:
             shown = partial(_shown, game, unread.get(member), heard(member, last, replies))
@@ -119,6 +119,7 @@ COMMON: dict[str, Any] = {
     "cyclic": True,
     "reported": Reported(),
     "bonuses": (),
+    "turns_apart": True,
     "meanings": {
         "capacity": "Most characters of a reply that others read; its answer is shown besides.",
         "until_agreed": "Whether the episode ends early, after a turn in which all have the same answer.",

@@ -71,7 +71,6 @@ class TurnState(NamedTuple, Generic[State]):
     """A moment of an episode.
 
     Args:
-        feedback: The words about the last turn.
         messages: The messages of this turn so far, one from each agent that has acted.
         reported: How many messages were sent in the episode, and their characters.
     """

@@ -77,7 +77,6 @@ class CooperativeTeam(SeatWorkflow, Generic[State]):
 
     @property
     def bots(self) -> tuple[str, ...]:
-        """The bots of the game."""
         return self.task.bots
 
     def start(self, task_state: State) -> TableState[State]:
@@ -160,7 +159,6 @@ class AdHoc(CooperativeTeam[State]):
 
     @property
     def num_agents(self) -> int:
-        """One."""
         return 1
 
     def start(self, task_state: State) -> TableState[State]:

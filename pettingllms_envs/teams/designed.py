@@ -106,7 +106,6 @@ class Designed(DesignTeam):
 
     @cached_property
     def limits(self) -> Limits:
-        """What a design may ask for."""
         names = tuple(spec.name for spec in self.specs)
         return Limits(self.max_members, self.max_rounds, self.job_chars, names, self.member_tools)
 
@@ -117,7 +116,6 @@ class Designed(DesignTeam):
 
     @property
     def own_ranges(self) -> Mapping[str, tuple[float, float]]:  # type: ignore[override]
-        """The cost of a design."""
         return {"size": (-self.member_cost * self.max_members, 0.0)}
 
     @cached_property

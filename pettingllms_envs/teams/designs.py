@@ -88,9 +88,6 @@ class Limits(NamedTuple):
     """What a design may ask for.
 
     Args:
-        members: Most members.
-        rounds: Most rounds.
-        job_chars: Most characters of a job.
         palette: The names of the tools that there are.
         member_tools: Most tools of a member.
     """
@@ -138,7 +135,6 @@ def read_design(reply: str, limits: Limits) -> Design | Unreadable:
 
 
 def _read_json(text: str, limits: Limits) -> Any:
-    """What a text is, alone or in a block."""
     if len(text) > limits.chars:
         return Unreadable(f"its design is longer than {limits.chars} characters")
     fenced = _FENCED.fullmatch(text)
@@ -149,7 +145,6 @@ def _read_json(text: str, limits: Limits) -> Any:
 
 
 def _read_member(found: Any, number: int, limits: Limits) -> Member | Unreadable:
-    """A member, the number-th from 0."""
     if not isinstance(found, dict) or set(found) != {"job", "reads", "tools"}:
         return Unreadable("a member has other fields than job, reads and tools")
     job, reads, tools = found["job"], found["reads"], found["tools"]

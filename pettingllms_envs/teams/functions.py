@@ -29,10 +29,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import inspect
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from pettingllms_envs.core import (
     TEAM,
@@ -59,21 +59,13 @@ from pettingllms_envs.teams.channels import NO_MESSAGES, Channel, Sent
 
 T = TypeVar("T")
 
-NOTHING: tuple[()] = ()
 NO_CHANNEL = Channel()
+PLAIN = (str, int, float, bytes, type(None))
 LONG = 4_000
 """Characters of a prompt above which its digest stands for it where states are written."""
 
 
-class _Question(NamedTuple):
-    role: str
-    text: Any
-    oracle: Any
-    keeps: Any
-    private: tuple[str, ...]
-
-
-class Ask(_Question):
+class Ask(NamedTuple):
     """A question to an agent.
 
     Args:
@@ -86,34 +78,30 @@ class Ask(_Question):
             numbers, texts, None, and lists, tuples and dictionaries of them; `()` for nothing. A function gives it in
             all of its questions or in none; `...`: it does not say, and its states are its histories.
         private: Texts in it that no other agent may be shown unless somebody says them; `pettingllms check` looks.
-
-    Raises:
-        TypeError: `keeps` has something else in it.
     """
 
-    __slots__ = ()
+    role: str
+    text: Observation | Callable[[], Observation]
+    oracle: Callable[[], str] | None = None
+    keeps: Any = ...
+    private: Sequence[str] = ()
 
-    def __new__(
-        cls,
-        role: str,
-        text: Observation | Callable[[], Observation],
-        oracle: Callable[[], str] | None = None,
-        keeps: Any = ...,
-        private: Sequence[str] = (),
-    ) -> Self:
-        """A question that keeps a copy of what it is to keep."""
-        kept = keeps if keeps is ... or keeps is NOTHING or type(keeps) is float else _frozen(keeps)
-        return tuple.__new__(cls, (role, text, oracle, kept, tuple(private) if private else NOTHING))
+
+def _asked(ask: Ask) -> Ask:
+    """A question as it was asked, which nobody can change: with its text, and without its oracle."""
+    role, text, _, keeps, private = ask
+    kept = keeps if keeps is ... or keeps == () else _frozen(keeps)
+    return tuple.__new__(Ask, (role, text() if callable(text) else text, None, kept, tuple(private)))
 
 
 def _frozen(value: Any) -> Any:
-    """What a question keeps, as a value that nobody can change."""
-    if value is None or isinstance(value, str | int | float | bytes):
+    if isinstance(value, PLAIN):
         return value
-    if isinstance(value, list | tuple):
-        return tuple(map(_frozen, value)) if value else ()
+    if isinstance(value, (list, tuple)):  # in half the time of `list | tuple`, which is made anew
+        return tuple([_frozen(each) for each in value])
     if isinstance(value, Mapping):
-        return tuple(sorted(((_frozen(key), _frozen(each)) for key, each in value.items()), key=repr))
+        pairs = [(_frozen(key), _frozen(each)) for key, each in value.items()]
+        return tuple(sorted(pairs, key=repr) if len(pairs) > 1 else pairs)
     raise TypeError(
         f"a question keeps a {type(value).__name__}; expected numbers, texts, None, and lists, tuples, dictionaries "
         "of them. Keep what is needed of it, such as its text."
@@ -136,6 +124,16 @@ class Game:
         reported: The figures that the outcome has from the start; without `messages`, messages are not counted.
     """
 
+    turn = 1
+    kept: Any = None
+    """What the question kept with which this turn began, where the function is run from there."""
+    num_asked = 0  # in this turn
+    feedback = ""
+    _num_calls = _calls_before = 0  # and before the turn
+    _has_ended_turn = False
+    _unread = ""
+    _pays = True  # not while replies are repeated, which were paid when they came
+
     def __init__(
         self,
         task: Any,
@@ -152,21 +150,13 @@ class Game:
         self.num_turns = num_turns
         self.channel = channel
         self.members = members
-        self.turn = 1
-        self.num_asked = 0  # in this turn
-        self.feedback = ""
         self.results = results
-        self._num_calls = self._calls_before = 0  # and before the turn
-        self._has_ended_turn = False
-        self._unread = ""
+        self.reported = reported
         self._unreadable: set[str] = set()  # of this turn, charged already
         self._parts: dict[str, Mapping[str, float]] = {}
-        self._pays = True  # not while replies are repeated, which were paid when they came
-        self.reported = reported
 
     @property
     def solved(self) -> bool:
-        """Whether the task is solved."""
         return bool(self.task.solved(self.state))
 
     @property
@@ -184,6 +174,12 @@ class Game:
         self.turn, self.num_asked, self._has_ended_turn = self.turn + 1, 0, False
         self._calls_before = self._num_calls
         return True
+
+    def turns(self) -> Iterator[int]:
+        """The turns to the last, solved or not, from the first; or from the one from which the function is run."""
+        for turn in range(self.turn, self.num_turns + 1):
+            self.turn, self._calls_before = turn, self._num_calls
+            yield turn
 
     def show(self, *notes: str) -> str:
         """The usual prompt: the turn if there are several, the task's state, what came of the last turn, the notes.
@@ -327,9 +323,8 @@ class FunctionState(NamedTuple):
         seen: Of each agent that has been asked so far: its last question, and the task's state then.
         runs: The function, unless it has gone on to another state; every two are equal.
         reported: How many messages were quoted, their characters in total, and what the function reported.
-        feedback: The words about the last turn.
-        begin: Where `replies` begin, if with a turn before which nothing but `game` counted: its task's state, turn,
-            feedback, figures and number of tool calls. `None`: they begin with the episode.
+        begin: Where `replies` begin, if with a turn from which the function can be run: its task's state, turn,
+            feedback, figures, numbers of tool calls and of questions, and what was kept. `None`: with the episode.
     """
 
     task: Any
@@ -374,8 +369,9 @@ class FunctionWorkflow:
     channel: ClassVar[Channel | None]
     cyclic: ClassVar[bool] = False
     turns_apart: ClassVar[bool] = False
-    """Whether nothing but `game` counts where a question of `keeps=()` begins a turn, so that the function, run from
-    there, goes on as from its beginning, in oracles, reports and tool calls, too. A branch then repeats no more."""
+    """Whether the function can be run from the beginning of a turn: it reads `game.turn`, and in `game.kept` what its
+    first question of that turn kept (tuples for lists, and pairs for dictionaries), and goes on as it would have, in
+    oracles, reports and tool calls, too. A branch then repeats no more than its turn."""
     state_form: ClassVar[int] = 2
     reported: ClassVar[Reported] = NO_MESSAGES
     unwritten: ClassVar[Sequence[str]] = ()
@@ -418,7 +414,7 @@ class FunctionWorkflow:
         """The function's first question on this instance."""
         run = self._first(task_state, ())
         run[0].take_parts()
-        return self._waiting(run, (task_state, (), (), None))
+        return self._waiting(run, (task_state, (), (), None), 1)
 
     def actor(self, state: FunctionState) -> str:
         """The agent that was asked."""
@@ -444,6 +440,7 @@ class FunctionWorkflow:
         """Send the reply to the function, and let it run to its next question.
 
         Raises:
+            TypeError: A question keeps something else than numbers, texts, None, lists, tuples and dictionaries.
             ValueError: It is run again, and does not ask the same as before: it depends on something else than the
                 game and the replies.
         """
@@ -454,8 +451,8 @@ class FunctionWorkflow:
         except StopIteration as stop:
             end, results = stop.value, game.results
             history = (state.start, replies, results) if ask.keeps is ... else ()
-            now = {"task": game.state, "turn": game.turn, "reported": game.reported, "feedback": game.feedback}
-            after = state._replace(rest=history, replies=replies, results=results, runs=_Runs(), **now)
+            last = state.start, replies, state.ask, state.seen, _Runs(), results, game.reported, game.feedback
+            after = tuple.__new__(FunctionState, (game.state, game.turn, history, *last, state.begin))
             terminated = bool(game.solved if end is None else end)
             return after, game.take_parts(), terminated, not terminated
         game.num_asked += 1
@@ -463,7 +460,7 @@ class FunctionWorkflow:
             self._check(ask, state)
         parts = game.take_parts()
         episode = state.start, replies, state.seen, state.begin
-        return self._waiting((game, script, ask), episode), parts, False, False
+        return self._waiting((game, script, ask), episode, state.turn), parts, False, False
 
     def oracle(self, state: FunctionState) -> str:
         """The best reply to the question, as it says itself; else the task's best move."""
@@ -494,16 +491,14 @@ class FunctionWorkflow:
         """How many messages were quoted, their characters in total, and what the function reported."""
         return dict(state.reported)
 
-    def _waiting(self, run: _Run, episode: tuple[Any, ...]) -> FunctionState:
-        """The state in which a function waits for the reply to a question."""
-        (game, _, ask), (start, replies, seen, begin) = run, episode
-        role, text, oracle, keeps, private = ask
-        if callable(text) or oracle is not None:
-            text = text() if callable(text) else text
-            ask = tuple.__new__(Ask, (role, text, None, keeps, private))
+    def _waiting(self, run: _Run, episode: tuple[Any, ...], turn: int) -> FunctionState:
+        """The state in which a function waits for the reply to a question; `turn` is that of the state before."""
+        game, (start, replies, seen, begin), ask = run[0], episode, _asked(run[2])
+        role, text, _, keeps, _ = ask
         others = seen[1:] if seen and seen[0][0] == role else [each for each in seen if each[0] != role]
-        if self.turns_apart and keeps == () and game.num_asked == 1 and game.turn > 1:
-            begin, replies = (game.state, game.turn, game.feedback, game.reported, game._calls_before), ()
+        if game.turn != turn and self.turns_apart:
+            counted = game._calls_before, game.num_asked
+            begin, replies = (game.state, game.turn, game.feedback, game.reported, *counted, keeps), ()
         if keeps is ...:
             rest: tuple[Any, ...] = (start, replies, game.results)
         else:  # what the rest of the episode depends on, beside the task's state and the turn
@@ -518,8 +513,9 @@ class FunctionWorkflow:
         """The function, run to its first question, or to that of a later turn."""
         channel = self.channel or NO_CHANNEL
         game = Game(self.task, start, self.num_turns, results, channel, members=self.members, reported=self.reported)
+        num_asked = 1
         if begin is not None:
-            game.state, game.turn, game.feedback, game.reported, num_calls = begin
+            game.state, game.turn, game.feedback, game.reported, num_calls, num_asked, game.kept = begin
             game._num_calls = game._calls_before = num_calls
         script = self.questions(game)
         try:
@@ -528,12 +524,11 @@ class FunctionWorkflow:
             raise ValueError(
                 f"the workflow {self.name!r} ends before it asks anybody; expected a first `yield Ask`."
             ) from None
-        game.num_asked = 1
+        game.num_asked = num_asked
         self._check(ask)
         return game, script, ask
 
     def _run(self, state: FunctionState) -> _Run:
-        """The function that waits in a state."""
         try:
             return state.runs.pop()
         except IndexError:
@@ -576,14 +571,6 @@ class FunctionWorkflow:
                 f"keeps={ask.keeps!r} in the next one, to {ask.role}; expected it in all of its questions or in none. "
                 "Write keeps=() where nothing is needed later."
             )
-
-
-def _asked(ask: Ask) -> Ask:
-    """A question as it was asked: with its text, and without its oracle."""
-    role, text, oracle, keeps, private = ask
-    if type(text) is str and oracle is None:
-        return ask
-    return tuple.__new__(Ask, (role, text() if callable(text) else text, None, keeps, private))
 
 
 _OWN_FIELDS = frozenset({"task", "num_turns"})

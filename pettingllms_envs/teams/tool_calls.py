@@ -74,12 +74,10 @@ class ToolCallState(NamedTuple):
 
     @property
     def task(self) -> Any:
-        """The task's state."""
         return self.play.task
 
     @property
     def turn(self) -> int:
-        """The workflow's turn."""
         turn: int = self.play.turn
         return turn
 
@@ -129,12 +127,10 @@ class ToolCalls:
 
     @property
     def name(self) -> str:
-        """The workflow's name."""
         return self.workflow.name
 
     @property
     def task(self) -> Task[Any, Any]:
-        """The task."""
         return self.workflow.task
 
     @property
@@ -165,7 +161,6 @@ class ToolCalls:
         return inner.present(state.play) if isinstance(inner, ChangingTeam) else tuple(self._of_member)
 
     def actor(self, state: ToolCallState) -> str:
-        """The workflow's actor."""
         return self.workflow.actor(state.play)
 
     def system(self, role: str) -> str:
@@ -234,7 +229,6 @@ class ToolCalls:
 
     @property
     def bonuses(self) -> Sequence[str]:
-        """The workflow's."""
         return self.workflow.bonuses if isinstance(self.workflow, HasBonuses) else ()
 
     @property
@@ -243,7 +237,6 @@ class ToolCalls:
         return 1 + (self.workflow.state_form if isinstance(self.workflow, HasStateForm) else 1)
 
     def is_history(self, state: ToolCallState) -> bool:
-        """Whether the workflow's state is one."""
         return isinstance(self.workflow, HasHistories) and self.workflow.is_history(state.play)
 
     def outcome(self, state: ToolCallState) -> Mapping[str, Any]:
@@ -254,7 +247,6 @@ class ToolCalls:
 
     @property
     def leaves_rewards(self) -> bool:
-        """Whether the workflow does."""
         return isinstance(self.workflow, LeavesRewards) and self.workflow.leaves_rewards
 
     def judged(self, state: ToolCallState) -> bool:

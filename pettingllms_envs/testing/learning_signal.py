@@ -32,8 +32,6 @@ class Trial:
     """The result of changing one agent's replies.
 
     Args:
-        pays: Whether the reward of its own step changed.
-        later: Whether its rewards after that step changed.
         known: Its replies so far, the oracle's first.
         example: Description of a play that leads to one of the decisions.
     """

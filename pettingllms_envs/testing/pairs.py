@@ -49,7 +49,6 @@ class Cheat(NamedTuple):
     """A way of cheating.
 
     Args:
-        name: Which agents cheat, when and how.
         make: Makes the policy that plays all agents in one episode.
     """
 

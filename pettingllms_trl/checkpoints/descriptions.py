@@ -89,7 +89,6 @@ def _code_of(code: CodeType) -> str:
 
 
 def _closure_of(function: Any) -> dict[str, Any]:
-    """What a function holds of the functions around it."""
     held = {}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         with suppress(ValueError):  # it is assigned later, as the trainer is that is given the function

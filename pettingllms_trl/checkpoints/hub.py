@@ -20,7 +20,6 @@ class Result:
     Args:
         name: Name of the evaluation data, such as `"eval"`.
         share: Share of successful episodes, from 0 to 1.
-        step: The optimizer step after which it was measured.
     """
 
     name: str

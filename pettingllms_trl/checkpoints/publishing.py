@@ -246,7 +246,6 @@ class Publisher:
         """Write a model card with the policy of each agent and how to load it.
 
         Args:
-            name: Name of the team; `None`: that of its folder.
             eval_dataset: Rows that were evaluated, or several sets by name.
         """
         from pettingllms_trl.checkpoints.hub import team_card

@@ -394,7 +394,6 @@ class _Parser(TrlParser):
         return config, keys, options
 
     def print_help_of_all(self) -> None:
-        """The help with every field."""
         for action, words in self._hidden.items():
             action.help = words
         self.print_help()

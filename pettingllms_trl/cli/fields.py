@@ -25,7 +25,6 @@ class Environment:
     Args:
         env_id: An id of PettingZoo's AEC registry.
         train_levels: Values of its reset option `level` in training, used in turn. `None` leaves it out.
-        eval_levels: The same for evaluations.
     """
 
     env_id: str

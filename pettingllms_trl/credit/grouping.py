@@ -204,7 +204,6 @@ class GroupExactness:
 
     Args:
         frac_exact: The share of an agent's groups of two or more whose members have one prompt; `None`: there is none.
-        frac_without_peers: The share of its candidates that are compared with no other.
     """
 
     frac_exact: float | None

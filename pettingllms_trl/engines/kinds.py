@@ -28,7 +28,6 @@ class Group:
 
     @property
     def name(self) -> str:
-        """Of the group, in errors."""
         return " and ".join(map(repr, self.names))
 
 
@@ -60,7 +59,6 @@ class GroupOfTrainer:
     """A group and what the trainer holds of it.
 
     Args:
-        of_agent: Name of the policy of each agent of the group.
         adapters: Per policy that is an adapter, its name in the trainer's model.
     """
 

@@ -144,7 +144,6 @@ def read_once(
 
 
 def _inputs_of(rows: Sequence[int], inputs: Mapping[str, torch.Tensor], images: Sequence[Images]) -> dict[str, Any]:
-    """The inputs of some rows' images."""
     split = split_pixel_values_by_grid({**inputs, "num_images": list(map(len, images))})
     del split["num_images"]
     own: dict[str, Any] = {

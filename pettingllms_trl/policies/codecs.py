@@ -251,7 +251,6 @@ class TurnBridge:
         render: Renders messages to the text of a prompt with the chat template.
         encode: Encodes text to token ids, without adding special ones.
         special: Special token ids, with which a turn can end.
-        longest: Most tokens of a prompt.
     """
 
     render: Callable[[list[Message]], str]

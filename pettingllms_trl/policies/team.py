@@ -254,7 +254,6 @@ class Team:
         return weights.weights_of(self.model, self.policies[name])
 
     def parameters_of(self, policy: Policy) -> list[nn.Parameter]:
-        """The trainable parameters of a policy."""
         return weights.parameters_of(self.model, policy)
 
     @contextmanager

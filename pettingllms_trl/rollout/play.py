@@ -49,7 +49,6 @@ class EnvironmentSource:
 
     @property
     def play(self) -> Callable[..., Rollout]:
-        """[`play`] with these arguments."""
         return partial(
             play, make_env=self.make_env, pool=self.pool, weigh=self.weigh, follow=self.follow, unplayed=self.unplayed
         )

@@ -255,5 +255,4 @@ def check_adapters(folder: str | Path, names: Sequence[str]) -> None:
 
 
 def _with_adapter(model: Any, folder: str | Path, name: str) -> PeftModel:
-    """The model with one of the folder's adapters, to be trained on."""
     return PeftModel.from_pretrained(model, str(Path(folder) / name), adapter_name=name, is_trainable=True)

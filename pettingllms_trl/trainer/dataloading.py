@@ -83,11 +83,9 @@ class GenerationPlan:
         self.num_repeats = self.micro_steps * num_processes
 
     def begins(self, micro_step: int) -> bool:
-        """Whether a generation begins with this micro-step."""
         return micro_step % self.micro_steps == 0
 
     def place(self, micro_step: int) -> int:
-        """The place of a micro-step within its generation, from 0."""
         return micro_step % self.micro_steps
 
     def number(self, step: int) -> int:

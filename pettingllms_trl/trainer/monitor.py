@@ -88,7 +88,6 @@ class ReplyLimit:
     """The limits of an agent's replies.
 
     Args:
-        max_length: Most tokens of a reply.
         can_stop_thinking: Whether the chat template has a switch `enable_thinking` that is not off.
     """
 

@@ -43,7 +43,6 @@ class Assignment:
         passes: For each micro-step the number of its rows in each forward pass, the same for each process. The rows
             after those of the last pass go through none. `None`: not decided yet.
         num_tokens: Of the rows that go through a pass, each with its prompt, if the passes were bounded by tokens.
-        num_tokens_read: That the model reads for these, padding included.
     """
 
     rows: tuple[tuple[tuple[int | None, ...], ...], ...]

@@ -28,7 +28,6 @@ class ShardInfo:
     """Sizes of a batch that is one process's shard, and of the whole batch, for each micro-step.
 
     Args:
-        num_processes: Number of processes, over which gradients are averaged.
         num_here: Rows of this shard in each micro-step, in their order.
         num_rows: Rows of all processes in each micro-step, without padding rows.
         num_tokens: Trained tokens of all processes in each micro-step.

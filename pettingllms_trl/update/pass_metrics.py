@@ -202,7 +202,6 @@ class TrainingLog:
         """Log scored rows in their own order, without padding rows: TRL has appended them process after process.
 
         Args:
-            rows: As they were scored.
             group_size: Consecutive rows that are a group.
             ends: Token ids with which a completion comes to its end.
         """

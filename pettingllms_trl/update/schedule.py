@@ -32,7 +32,6 @@ class Alternate:
 
     Args:
         order: Names of policies, in the order of their turns.
-        every: Generations of a turn.
         rest: Factor of the learning rates of those whose turn it is not; 0: they do not learn.
 
     Raises:

@@ -15,7 +15,7 @@ from pettingllms_envs.assembly import assemble
 from pettingllms_envs.core import Role, ToolResult, Unreadable
 from pettingllms_envs.environments.plan_path.rules import PlanPath
 from pettingllms_envs.observations import Prompt
-from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
+from pettingllms_envs.teams.functions import Ask, FunctionState, Game, Questions, function_workflow
 from pettingllms_envs.testing import conforms
 
 
@@ -277,6 +277,34 @@ def test_a_branch_repeats_no_more_than_the_turn_where_turns_are_apart(apart: boo
     assert called == [*"123456789", "9"]  # what was called before is kept
 
 
+def test_a_function_that_reads_what_it_kept_repeats_its_turn_alone() -> None:
+    played: list[int] = []
+
+    def script(game: Game) -> Questions:
+        said, told = list(game.kept[0] if game.kept else ()), dict(game.kept[1] if game.kept else ())
+        for turn in game.turns():
+            played.append(turn)
+            told[turn] = yield Ask("solver", game.situation(*said), keeps=(said, told))
+            reply = yield Ask("solver", game.situation(str(told)), keeps=(said, told))
+            said = [*said[-1:], reply]
+        return bool(said)
+
+    def made(*, apart: bool) -> Any:
+        return assemble(PlanPath, "own_v0", (function_workflow(LONE, turns_apart=apart)(script),)).env(num_turns=4)
+
+    shown = []
+    for env in (made(apart=True), made(apart=False)):
+        env.reset(seed=0)
+        for reply in "abcde":
+            env.step(reply)
+        here = copy.deepcopy(env.unwrapped.snapshot())  # without the function that waits
+        played.clear()
+        env.unwrapped.restore(here)
+        shown.append((_played_from(env, "fgh"), env.state_hash()))
+        assert played == ([3, 4] if not shown[1:] else [1, 2, 3, 4])
+    assert shown[0] == shown[1]
+
+
 def test_workflows_with_functions_that_wait_are_copied_and_pickled_without_them() -> None:
     env = debate_v0.env(size=4)
     env.reset(seed=0)
@@ -503,15 +531,25 @@ def test_an_environment_whose_agents_join_and_have_oracles_of_their_own_conforms
     ],
 )
 def test_what_a_question_keeps_is_frozen(given: Any, kept: Any) -> None:
-    ask = Ask("solver", "Go on.", keeps=given)
+    state = _asking(given)
     if given:
         given.clear()
-    assert ask.keeps == kept
+    assert state.ask.keeps == kept
 
 
 def test_what_has_no_text_of_its_own_cannot_be_kept() -> None:
     with pytest.raises(TypeError, match="a question keeps a object; expected numbers, texts, None, and lists"):
-        Ask("solver", "Go on.", keeps=(1, object()))
+        _asking((1, object()))
+
+
+def _asking(keeps: Any) -> FunctionState:
+    """The first state of a function whose question keeps this."""
+
+    def script(game: Game) -> Questions:
+        yield Ask("solver", "Go on.", keeps=keeps)
+
+    task = PlanPath(size=4)
+    return function_workflow(LONE)(script)(task).start(task.generate(0))
 
 
 def test_a_function_says_what_it_keeps_in_all_of_its_questions_or_in_none() -> None:

@@ -30,15 +30,9 @@ from pettingllms_envs.spaces import ChatText
 from pettingllms_envs.testing import check
 
 
-FORMS = {
-    **dict.fromkeys(["aime", "apps", "code_contests", "live_code_bench", "math", "olympiad_bench"], "single"),
-    **dict.fromkeys(["plan_path", "search", "service", "sokoban", "sql", "sudoku", "verilog"], "single"),
-    **dict.fromkeys(["blocksworld", "causal_graphs", "eight_queens", "laws"], "single"),
-    **dict.fromkeys(["archives", "benches", "hidden_bench", "note_taking", "silos", "two_arms"], "full"),
-    "hanabi": "ad_hoc",
-}
 WITHOUT = ("conversation", "kuhn_poker")
-of_each = pytest.mark.parametrize("name", sorted(FORMS))
+WITH = sorted(name for name, _, _ in doors() if name not in WITHOUT)
+of_each = pytest.mark.parametrize("name", WITH)
 
 
 def made(name: str, **settings: Any) -> Any:
@@ -124,7 +118,7 @@ TEAMS = [
 ]
 
 
-@pytest.mark.parametrize("name", sorted(FORMS.keys() - {"code_contests", "live_code_bench"}))  # as apps
+@pytest.mark.parametrize("name", sorted({*WITH} - {"code_contests", "live_code_bench"}))  # as apps
 def test_episodes_are_the_same_as_pettingzoos_and_rewards_add_up_to_the_last_digit(name: str) -> None:
     assert play_both_ways(name, 2 if name == "apps" else 5) > 0
 
@@ -183,7 +177,8 @@ def test_an_id_makes_the_declared_form_passes_check_env_and_can_be_pickled_and_v
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     env = made(name)
-    assert env.unwrapped.env.metadata["settings"]["workflow"] == FORMS[name]
+    declared = pettingllms_envs.make(name).unwrapped.workflow.task.single_agent
+    assert env.unwrapped.env.metadata["settings"]["workflow"] == declared
     assert env.observation_space == env.action_space == ChatText()
     check_env(env.unwrapped)  # warnings are errors here
     env.reset(seed=3)
@@ -223,13 +218,10 @@ def test_asynchronous_vectors_of_every_id(name: str, context: str) -> None:
     check_shared_memory_is_an_error(name)
 
 
-def test_each_environment_of_the_package_has_a_form_or_says_that_it_has_none() -> None:
-    assert sorted([*FORMS, *WITHOUT]) == sorted(name for name, _, _ in doors())
-    for name in WITHOUT:
-        with pytest.raises(
-            ValueError, match=rf"{name}-v0 has no form for one agent, but the agents \w+, \w+; expected"
-        ):
-            made(name)
+@pytest.mark.parametrize("name", WITHOUT)
+def test_an_environment_without_a_form_for_one_agent_says_so(name: str) -> None:
+    with pytest.raises(ValueError, match=rf"{name}-v0 has no form for one agent, but the agents \w+, \w+; expected"):
+        made(name)
 
 
 def test_ids_take_settings_a_workflow_with_others_and_the_module_form() -> None:

@@ -34,20 +34,6 @@ ROOT = Path(__file__).parents[2]
 Run = Callable[..., tuple[int, str, str]]
 
 
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    """The exit status, the output with single spaces, and the error output, of a command in an empty folder."""
-    monkeypatch.setenv("COLUMNS", "160")
-    monkeypatch.chdir(tmp_path)
-
-    def command(line: str) -> tuple[int, str, str]:
-        status = cli.main(line.split())
-        out, err = capsys.readouterr()
-        return status, "\n".join(" ".join(each.split()) for each in out.splitlines()), err
-
-    return command
-
-
 def test_the_oracle_solves_the_published_test_set(run: Run) -> None:
     status, out, _ = run("bench plan_path --agents oracle --limit 10 --output a")
     assert status == 0

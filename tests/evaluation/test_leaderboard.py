@@ -31,20 +31,6 @@ from pettingllms_envs.evaluation.statistics import paired_interval, wilson
 Command = Callable[..., tuple[int, str, str]]
 
 
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Command:
-    """The exit status, the output with single spaces, and the error output, of a command in an empty folder."""
-    monkeypatch.setenv("COLUMNS", "160")
-    monkeypatch.chdir(tmp_path)
-
-    def command(line: str) -> tuple[int, str, str]:
-        status = cli.main(line.split())
-        out, err = capsys.readouterr()
-        return status, "\n".join(" ".join(each.split()) for each in out.splitlines()), err
-
-    return command
-
-
 def agent(target: str | None, kind: str = "api", **options: Any) -> dict[str, Any]:
     return {"planner_0": {"kind": kind, "target": target, **options}}
 

@@ -22,7 +22,6 @@ import yaml
 
 import pettingllms_envs
 from chat_server import serving
-from pettingllms_envs import cli
 from pettingllms_envs.agents.servers import with_server
 from pettingllms_envs.agents.spec import AgentSpec
 from pettingllms_envs.commands.runs import asked
@@ -36,23 +35,6 @@ from pettingllms_envs.teams.designs import Design, Limits, read_design
 ROOT = Path(__file__).parents[2]
 
 Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    """The exit status, the output with single spaces, and the error output, of a command in an empty folder."""
-    monkeypatch.setenv("COLUMNS", "160")
-    monkeypatch.chdir(tmp_path)
-    for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY", "PETTINGLLMS_SERVERS"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-
-    def command(line: str) -> tuple[int, str, str]:
-        status = cli.main(line.split())
-        out, err = capsys.readouterr()
-        return status, "\n".join(" ".join(each.split()) for each in out.splitlines()), err
-
-    return command
 
 
 # ---- Suite files ----------------------------------------------------------------------------------------------------

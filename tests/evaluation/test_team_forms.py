@@ -38,20 +38,6 @@ TINY = "--set size=4 --set wording=symbols"
 CONFIG: dict[str, Any] = {"settings": {}, "agents": {"a_0": {"kind": "api", "target": "m"}}}
 
 
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    """The exit status, the output with single spaces, and the error output, of a command in an empty folder."""
-    monkeypatch.setenv("COLUMNS", "160")
-    monkeypatch.chdir(tmp_path)
-
-    def command(line: str) -> tuple[int, str, str]:
-        status = cli.main(line.split())
-        out, err = capsys.readouterr()
-        return status, "\n".join(" ".join(each.split()) for each in out.splitlines()), err
-
-    return command
-
-
 def shares(**arms: str) -> dict[str, list[Fraction]]:
     """`team="110"`: solved, solved, not solved; `_` in a name stands for a hyphen."""
     return {name.replace("_", "-", 1): [Fraction(int(each)) for each in own] for name, own in arms.items()}

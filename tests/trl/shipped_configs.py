@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pettingllms_trl import MultiAgentGRPOTrainer
-from pettingllms_trl.cli import arguments
-from pettingllms_trl.cli.train import KINDS
 from pettingllms_trl.config_files import read
+
+
+if TYPE_CHECKING:
+    from pettingllms_trl import MultiAgentGRPOTrainer
 
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CONFIGS = EXAMPLES / "configs"
 FILES = sorted(CONFIGS.glob("*.yaml"))
+OF_THE_PAPER = r"(plan_path|sokoban|sudoku)(_tool)?|code|math|code_math"
+"""The teams of which the paper has results, in names of files; all other environments are ours."""
 
 
 def values(file: Path) -> dict[str, Any]:
@@ -23,6 +26,9 @@ def values(file: Path) -> dict[str, Any]:
 
 def parsed(file: Path, model_path: str, output: Path, *more: str) -> tuple[Any, ...]:
     """The file's arguments, on this machine: the tiny model, on a CPU."""
+    from pettingllms_trl.cli import arguments
+    from pettingllms_trl.cli.train import KINDS
+
     here = ["--model_name_or_path", model_path, "--output_dir", str(output), "--use_cpu", "--bf16", "false"]
     return arguments.parse(["--config", str(file), *here, *more], KINDS, prog="test")
 

@@ -61,14 +61,14 @@ def library(
 
     Args:
         answers_last: Whether the one who searches last answers instead of telling.
-        delivers: Whether messages arrive.
         one_archive: Whether each search is in the archive of the turn alone.
         is_told: Whether a request to search names the archive that has the fact of the turn's step.
     """
     task, names = game.task, tuple(librarians)
     relations = task.world(game.state).chain.relations
     begins = _begins(task, game.state, order)
-    results, messages, unread = dict[str, tuple[str, ...]](), tuple[Sent, ...](), dict[str, str]()
+    found, sent_before, reasons = game.kept or ((), (), ())
+    results, messages, unread = dict(found), tuple(Sent(*each) for each in sent_before), dict(reasons)
     move: ArchivesMove | None
 
     def asked(role: str, kind: str, request: str, oracle: Callable[[], str] | None = None) -> Questions:
@@ -81,8 +81,7 @@ def library(
             game.pay(role, "format", UNREADABLE_PENALTY)
         return move
 
-    for turn in range(1, game.num_turns + 1):
-        game.turn, is_last = turn, turn == game.num_turns
+    for turn in game.turns():
         archive = ARCHIVES[(ARCHIVES.index(begins) + turn - 1) % len(ARCHIVES)]  # they take turns
         role = names[ARCHIVES.index(archive) % len(names)]
         own = (archive,) if one_archive else librarians[role]
@@ -98,11 +97,11 @@ def library(
         results.pop(role, None)
         if move is not None:
             before = game.state
-            game.state, passages = task.search(before, own, move.text)
+            game.state, passages = game.once(task.search, before, own, move.text)
             results[role] = tuple(each.text for each in passages)
             if task.communication_reward:
                 game.pay(role, "found", (sum(game.state.found) - sum(before.found)) / task.hops)
-        if is_last and answers_last:
+        if turn == game.num_turns and answers_last:
             break
         move = yield from asked(role, SAY, "Tell what you know now.", partial(best, SAY))
         if move is not None:
@@ -164,7 +163,6 @@ def librarians(
     """`function_workflow` for the team of that name.
 
     Args:
-        of: Its librarians.
         late: What they are told of the additional turn if the seed draws who begins.
     """
 
@@ -212,7 +210,7 @@ def librarians(
         "state_form": 3,
         "bonuses": (),
     }
-    return function_workflow(roles, name=name, num_turns=0, **{**made, **others})
+    return function_workflow(roles, name=name, num_turns=0, turns_apart=True, **{**made, **others})
 
 
 def _forms(team: Any) -> Forms:

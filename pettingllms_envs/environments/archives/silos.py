@@ -65,7 +65,6 @@ class Silos(Archives):
         return blind_policies(self.facts, self._about)
 
     def table(self, relation: int) -> str:
-        """The name of a relation's table."""
         each = RELATIONS[relation]
         return each.name.replace(" ", "_") if self.wording == "english" else each.symbol
 

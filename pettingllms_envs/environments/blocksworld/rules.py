@@ -55,8 +55,6 @@ class BlocksState(NamedTuple):
 
     Args:
         most: The distance at the start.
-        left: The distance.
-        moves: Moves played.
     """
 
     placed: Placement
@@ -87,7 +85,6 @@ class Blocksworld(OpenTask[BlocksState]):
         return tuple(self.write(tuple(each)) for each in (down, up, down + up, [(0, 1), (0, ON_TABLE)] * 2))
 
     def ranges(self) -> Mapping[str, tuple[float, float]]:
-        """Of the potential and of the costs."""
         return {"value": (-1.0, 1.0), "bump": (BUMP, 0.0), "steps": (STEP * MAX_MOVES, 0.0)}
 
     def generate(self, seed: int, split: str = "train", level: int = 1) -> BlocksState:

@@ -80,8 +80,8 @@ def CoderTester(game: Game, order: tuple[str, str] = ORDERS[0], max_cases: int =
     def best_cases() -> str:
         return write_cases(task.best_cases(game.state, max_cases))
 
-    for turn in range(1, game.num_turns + 1):
-        game.turn, fresh, unread = turn, False, dict[str, str]()
+    for turn in game.turns():
+        fresh, unread = False, dict[str, str]()
         for role in order:
             now = "\n".join(["The tester's test cases of this turn:", *map(case_text, cases)]) if fresh else ""
             shown = game.situation(_unread("The", unread), now)

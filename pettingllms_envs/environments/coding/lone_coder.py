@@ -44,7 +44,13 @@ REFINING = Role(
 )
 
 
-COMMON: dict[str, Any] = {"ranges": {"tests": (-1.0, 1.0)}, "cyclic": True, "channel": None, "bonuses": ()}
+COMMON: dict[str, Any] = {
+    "ranges": {"tests": (-1.0, 1.0)},
+    "cyclic": True,
+    "channel": None,
+    "bonuses": (),
+    "turns_apart": True,
+}
 
 
 def programs(
@@ -60,9 +66,8 @@ def programs(
         is_handed_in: Whether a program that was run on nothing, after the one before, is the coder's last word.
         oracle: Makes the best reply; None for a right program.
     """
-    task, ran = game.task, ""
-    for turn in range(1, game.num_turns + 1):
-        game.turn = turn
+    task, ran = game.task, game.kept or ""
+    for turn in game.turns():
         reply = yield Ask("coder", game.situation(ran), oracle, ran)
         program, cases, before, done = task.parse(reply), cases_in(reply), game.state, False
         game.feedback = ""

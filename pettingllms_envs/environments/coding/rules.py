@@ -152,7 +152,6 @@ class Coding(DataTask[CodingState]):
         return RULES.format(besides=f" and {', '.join(self.packages)}" if self.packages else "")
 
     def reply_format(self) -> str:
-        """One block of Python."""
         return PROGRAM_FORMAT
 
     def show(self, state: CodingState) -> str:

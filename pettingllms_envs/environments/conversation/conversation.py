@@ -186,7 +186,6 @@ def _followed(content: str | Sequence[Part], *notes: str) -> str | list[Part]:
 
 
 def _checked(names: Sequence[Any]) -> tuple[str, ...]:
-    """The names of roles, validated."""
     names = tuple(names) if not isinstance(names, str) else ()
     if not names:
         raise ValueError("roles has no names; expected those of roles in the order in which they speak: ['solver'].")

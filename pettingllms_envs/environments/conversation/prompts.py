@@ -102,7 +102,6 @@ class Prompts(RowTask):
         return state.problem.statement
 
     def parse(self, reply: str) -> str:
-        """Every reply is an answer."""
         return reply
 
     def apply(self, state: RowState, move: str) -> RowState:

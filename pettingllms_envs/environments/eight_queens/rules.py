@@ -57,8 +57,6 @@ class QueensState(NamedTuple):
     Args:
         fixed: Bit r is set when the queen of row r is fixed.
         most: The distance at the start.
-        left: The distance.
-        moves: Queens moved.
     """
 
     placed: Placement
@@ -85,7 +83,6 @@ class EightQueens(OpenTask[QueensState]):
         return (*(self.write(tuple(enumerate(each))) for each in whole), "Queens: r1c1", "Queens: r4c5 r5c2")
 
     def ranges(self) -> Mapping[str, tuple[float, float]]:
-        """Of the potential and of the costs."""
         return {"value": (-1.0, 1.0), "fixed": (FIXED, 0.0), "steps": (STEP * SIZE, 0.0)}
 
     def generate(self, seed: int, split: str = "train", level: int = 1) -> QueensState:

@@ -72,17 +72,14 @@ class Knowledge(NamedTuple):
     ranks: int
 
     def allows(self, card: Card) -> bool:
-        """Whether it may be this card."""
         return bool(self.colors >> card.color & 1 and self.ranks >> (card.rank - 1) & 1)
 
     @property
     def color(self) -> int | None:
-        """The color, if it is known."""
         return None if self.colors & (self.colors - 1) else self.colors.bit_length() - 1
 
     @property
     def rank(self) -> int | None:
-        """The rank, if it is known."""
         return None if self.ranks & (self.ranks - 1) else self.ranks.bit_length()
 
     def __str__(self) -> str:

@@ -67,7 +67,6 @@ class HanabiState(NamedTuple):
         fireworks: The highest rank that was played of each color, 0 for none.
         discards: Cards that were discarded, or played without success, in that order.
         last_turns: Turns that are left once the deck is empty.
-        events: The last moves, at most one of each player.
     """
 
     level: int

@@ -25,6 +25,7 @@ COMMON: dict[str, Any] = {
     "ranges": {"correct": (0.0, 1.0)},
     "cyclic": True,
     "state_form": 3,
+    "turns_apart": True,
     "bonuses": (),
     "system": lambda team, role: "\n".join([team.task.rules(), f"{MESSAGE_FORMAT}.", team.task.reply_format()]),
     "present": lambda team, state: team.members[: state.task.num_members],  # as many as there are hidden facts
@@ -33,9 +34,9 @@ COMMON: dict[str, Any] = {
 
 def discussion(game: Game, *, delivers: bool) -> Questions:
     """The members write in turn, and vote in the last turn; the episode ends with the last vote."""
-    task, said = game.task, dict[str, Sent]()
-    for turn in range(1, game.num_turns + 1):
-        game.turn, is_vote = turn, turn == game.num_turns
+    task, said = game.task, {member: Sent(*sent) for member, sent in game.kept or ()}
+    for turn in game.turns():
+        is_vote = turn == game.num_turns
         for index, member in enumerate(game.members[: game.state.num_members]):
             shown = partial(_shown, game, index, dict(said))
             own = str(game.state.problem.hidden[game.state.order[index]])

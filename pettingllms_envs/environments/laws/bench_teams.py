@@ -55,8 +55,7 @@ def discovery(game: Game, holders: Holders, *, delivers: bool = True) -> Questio
             game.pay(role, "format", UNREADABLE_PENALTY)
         return move
 
-    for turn in range(1, game.num_turns + 1):
-        game.turn = turn
+    for _ in game.turns():
         for role, bench in [(role, bench) for role, benches in holders.items() for bench in benches]:
             if not task.is_open(game.state, bench):
                 continue

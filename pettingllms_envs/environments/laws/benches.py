@@ -88,13 +88,11 @@ class Benches(OpenTask[BenchesState]):
         return BenchesState(split, (first, second))
 
     def half(self, state: BenchesState, bench: int) -> DiscoveryState:
-        """What is known of a bench."""
         half, by = state.halves[bench], self.turned[bench]
         rows = rows_of(half.level, state.split)
         return half._replace(truth=rows[(rows.index(half.truth) + by) % len(rows)]) if by else half
 
     def experiment(self, state: BenchesState, bench: int, move: DiscoveryMove) -> BenchesState:
-        """The state after an experiment at a bench."""
         half = state.halves[bench]
         after = half._replace(tried=_LAWS.apply(half, move).tried)
         return state._replace(halves=(after, state.halves[1]) if bench == 0 else (state.halves[0], after))
@@ -158,7 +156,6 @@ class Benches(OpenTask[BenchesState]):
         )
 
     def show(self, state: BenchesState) -> str:
-        """The class, which is that of both benches."""
         return f"At each bench: {_LAWS.kind.describe(state.halves[0].level)}"
 
     def readings(self, state: BenchesState, bench: int) -> str:

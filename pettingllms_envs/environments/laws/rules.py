@@ -80,7 +80,6 @@ class Kind(NamedTuple):
     """What the hypotheses of a task are, and how they and the experiments are written.
 
     Args:
-        space: The class of a level, as a table.
         form: What equivalent hypotheses have in common, for splits.
         describe: The class of a level for a prompt, with its experiments and its size.
         readers: By kind of move: what names the experiment or hypothesis that some words say, of the class or not.
@@ -107,7 +106,6 @@ class Discovery(OpenTask[DiscoveryState]):
     kind: ClassVar[Kind]
 
     def space(self, level: int) -> Space:
-        """The class of a level, as a table."""
         return self.kind.space(level)
 
     def generate(self, seed: int, split: str = "train", level: int = 1) -> DiscoveryState:
@@ -153,7 +151,6 @@ class Discovery(OpenTask[DiscoveryState]):
         return state.is_found
 
     def bits(self, state: DiscoveryState) -> float:
-        """The bits found."""
         return self.space(state.level).bits - math.log2(self.left(state))
 
     def value(self, state: DiscoveryState) -> float:
@@ -163,11 +160,9 @@ class Discovery(OpenTask[DiscoveryState]):
         return 1.0 if state.is_found else OF_BITS * found / (space.bits - space.planned)
 
     def ranges(self) -> Mapping[str, tuple[float, float]]:
-        """Of the potential and of the costs."""
         return {"value": (0.0, 1.0), "wasted": (WASTED, 0.0), "wrong": (REFUTED, 0.0)}
 
     def costs(self, before: DiscoveryState, move: DiscoveryMove, after: DiscoveryState) -> Mapping[str, float]:
-        """`wasted`, or `wrong`."""
         if move.kind == TRY:
             return {} if self.left(after) < self.left(before) else {"wasted": WASTED}
         if move.kind == SAY or after.is_found:

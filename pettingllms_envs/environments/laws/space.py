@@ -47,7 +47,6 @@ class Space:
 
     @property
     def bits(self) -> float:
-        """The entropy of the class."""
         return math.log2(len(self))
 
     @cached_property

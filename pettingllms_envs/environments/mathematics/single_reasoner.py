@@ -42,7 +42,7 @@ def _reasoner(team: Any) -> tuple[Role, ...]:
     )
 
 
-@function_workflow(_reasoner, name="single", cyclic=True, completed=_checked, channel=None)
+@function_workflow(_reasoner, name="single", cyclic=True, completed=_checked, channel=None, turns_apart=True)
 def SingleReasoner(
     game: Game, tools: bool = False, imports: tuple[str, ...] = (), executor: Executor | None = None
 ) -> Questions:
@@ -55,8 +55,7 @@ def SingleReasoner(
             `tools`.
     """
     task = game.task
-    for turn in range(1, game.num_turns + 1):
-        game.turn = turn
+    for _ in game.turns():
         reply = yield Ask(REASONER.name, game.situation(), keeps=())
         # A box that a program prints is no answer yet.
         answer = task.parse(read_blocks(reply, PYTHON).rest if tools else reply)

@@ -91,8 +91,8 @@ def ToolReasoner(game: Game, imports: tuple[str, ...] = (), executor: Executor |
     def program_of_best() -> str:
         return fence(f"print({best_reply(task, game.state)!r})", "python")
 
-    for turn in range(1, game.num_turns + 1):
-        game.turn, before = turn, computed
+    for turn in game.turns():
+        before = computed
         kept = computed.correct, computed.runs
         program = only_program((yield Ask(tool, game.situation(), program_of_best, kept)))
         if isinstance(program, Unreadable):

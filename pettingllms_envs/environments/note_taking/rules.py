@@ -77,7 +77,6 @@ class NoteTakingState(NamedTuple):
         question: The index of the reading that is asked for.
         notes: Digits, of each note taker.
         message: What was told about the reading asked for; empty if nothing was.
-        answer: The answer; empty if there is none.
     """
 
     readings: tuple[int, ...]

@@ -74,7 +74,6 @@ def _stem(*settings: object) -> str:
 
 
 def _free(rng: random.Random, num_cells: int, blocked: int) -> int:
-    """A cell that is not blocked."""
     while True:
         cell = int(rng.random() * num_cells)
         if not blocked >> cell & 1:

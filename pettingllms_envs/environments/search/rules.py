@@ -69,9 +69,7 @@ class SearchState(NamedTuple):
 
     Args:
         problem: The question; in a `repr` its digest stands for it.
-        queries: The searches so far.
         passages: The passages shown so far, each once, those of the latest search last.
-        answer: The answer; empty if there is none.
     """
 
     problem: QuestionProblem
@@ -195,7 +193,6 @@ class Search(DataTask[SearchState]):
         return state._replace(queries=(*state.queries, move.text), passages=(*before, *found))
 
     def retriever_of(self, problem: QuestionProblem) -> Retriever:
-        """What is searched for a question."""
         if self.retriever is not None:
             return self.retriever
         if self.url is not None:

@@ -19,7 +19,7 @@ from pettingllms_envs.environments.search.rules import ANSWER, ASK, MOST_QUERY, 
 from pettingllms_envs.quoting import quote
 from pettingllms_envs.replies.moves import move_of_kind
 from pettingllms_envs.retrieval.passages import Passage
-from pettingllms_envs.teams.channels import Channel
+from pettingllms_envs.teams.channels import Channel, Sent
 from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
 
 
@@ -48,24 +48,25 @@ COMMON: dict[str, Any] = {
     "channel": CHANNEL,
     "state_form": 3,
     "bonuses": (),
+    "turns_apart": True,
     "meanings": {"max_passages": "Most passages in a prompt, the latest ones, 1 to 50."},
 }
 
 
 def searches(game: Game, kinds: Mapping[str, tuple[str, ...]], max_passages: int) -> Questions:
     """Each agent in turn makes a move of one of its kinds, until one answers."""
-    task, message, unread = game.task, None, dict.fromkeys(kinds, "")
-    for turn in range(1, game.num_turns + 1):
-        game.turn = turn
+    task, (sent, reasons) = game.task, game.kept or (None, ())
+    message, unread = sent and Sent(*sent), {**dict.fromkeys(kinds, ""), **dict(reasons)}
+    for _ in game.turns():
         for role, own in kinds.items():
-            notes = [*_found(game.state, max_passages), "" if message is None else message.shown, unread[role]]
-            reply = yield Ask(role, partial(game.situation, *notes), partial(_best, game, own), (message, unread))
+            shown = partial(_prompt, game, max_passages, message, unread[role])
+            reply = yield Ask(role, shown, partial(_best, game, own), (message, unread))
             move, why = move_of_kind(task.parse(reply), own)
             unread[role] = f"Your last reply was unreadable: {why}." if why else ""
             if move is None:
                 game.pay(role, "format", UNREADABLE_PENALTY)
                 continue
-            before, game.state = game.state, task.apply(game.state, move)
+            before, game.state = game.state, game.once(task.apply, game.state, move)
             if move.kind == ANSWER:
                 if game.solved:
                     game.pay_team("progress", 1.0)
@@ -78,6 +79,10 @@ def searches(game: Game, kinds: Mapping[str, tuple[str, ...]], max_passages: int
             else:
                 message = game.send(role, move.text)
     return False
+
+
+def _prompt(game: Game, max_passages: int, message: Sent | None, unread: str) -> str:
+    return game.situation(*_found(game.state, max_passages), message.shown if message else "", unread)
 
 
 def _best(game: Game, kinds: tuple[str, ...]) -> str:
@@ -93,7 +98,6 @@ def _best(game: Game, kinds: tuple[str, ...]) -> str:
 
 
 def _found(state: SearchState, max_passages: int) -> list[str]:
-    """The searches, and the latest passages."""
     if not state.queries:
         return ["Nothing was searched yet."]
     lines = ["Searches so far:", *map(quote, state.queries)]

@@ -78,7 +78,6 @@ class Domain(NamedTuple):
     user_plan: Callable[[Mapping[str, str]], tuple[Call, ...]]
 
     def allows(self, outcome: str, row: Row) -> bool:
-        """Whether the policy allows an outcome, given the row."""
         flag, value = self.outcomes[outcome]
         return row[flag] == value
 

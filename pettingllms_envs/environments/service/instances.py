@@ -66,7 +66,6 @@ class Instance(NamedTuple):
         return tuple(self.domain.kinds)[NUM_KNOWN:]
 
     def row(self, rows: Rows, key: str) -> dict[str, str]:
-        """A row by its name, which is there."""
         return next(dict(zip(self.columns, row, strict=True)) for row in rows if row[0] == key)
 
 

@@ -127,7 +127,6 @@ class Service(OpenTask[ServiceState]):
 
     @property
     def words(self) -> Domain:
-        """The domain."""
         return DOMAINS[self.domain]
 
     @property
@@ -168,7 +167,6 @@ class Service(OpenTask[ServiceState]):
         return ServiceState(split, seed, instance.rows, instance.things, (nothing,) * len(SIDES))
 
     def instance(self, state: ServiceState) -> Instance:
-        """What the seed decides."""
         return instance_of(self.domain, self.values, self.wording, state.split, state.seed, self.alike)
 
     def parse(self, reply: str) -> ServiceMove | Unreadable:
@@ -241,7 +239,6 @@ class Service(OpenTask[ServiceState]):
         return self.words.tools.get(name) or self.words.user_tools[name]
 
     def legal_words(self, kind: str) -> tuple[str, ...]:
-        """The words of a kind."""
         return words_of(self.domain, self.values, self.wording)[kind]
 
     def shown(self, state: ServiceState, side: str, text: str) -> tuple[ServiceState, int]:
@@ -336,7 +333,6 @@ class Service(OpenTask[ServiceState]):
         return fence(move.text, f"call {move.name}")
 
     def call_move(self, call: Call) -> ServiceMove:
-        """The move of a call."""
         name, *words = call
         if self.wording == SYMBOLS:
             return ServiceMove(CALL, " ".join(words), name)

@@ -183,7 +183,6 @@ def _goal(task: Service, state: Any) -> str:
 
 
 def _shown(entry: tuple[str, str, str]) -> str:
-    """An entry, for a prompt."""
     kind, name, text = entry
     if kind == HEARD:
         return Sent(name, text).shown

@@ -151,7 +151,6 @@ def facts_read(domain: Domain, view: View) -> dict[str, tuple[str, str]]:
 
 
 def _columns(text: str) -> dict[str, str]:
-    """A result by column."""
     return {column: cell for column, _, cell in (each.rpartition(" ") for each in text.split(", "))}
 
 

@@ -25,7 +25,6 @@ class Position(NamedTuple):
     """Where everything is. All cells that the player could never reach are walls.
 
     Args:
-        width: Columns.
         walls: The wall cells; the outermost cells are all walls.
         boxes: The cells with a box, as many as goals.
         player: The player's cell, as a number.
@@ -85,8 +84,6 @@ class Room:
     """What the search knows of a room without its boxes.
 
     Args:
-        width: Columns.
-        floor: All other cells.
         live: The cells from which a box alone in the room can be pushed to a goal.
         dead_cells: The other cells of the floor, walls not counted.
         prices: Per cell of a box, the sets of cells that the player can walk between, and for each the least pushes

@@ -90,7 +90,6 @@ def _rows(lines: list[str]) -> list[str]:
 
 
 def _position(rows: list[str], where: str, line: int) -> Position:
-    """The position of rows that begin on a line of the text."""
     height, width = len(rows), max(map(len, rows), default=0)
     if not 3 <= height <= MAX_SIDE or not 3 <= width <= MAX_SIDE:
         raise ValueError(

@@ -111,7 +111,6 @@ class Sokoban(MovesTask[SokobanState]):
             _check_split(self.size, self._wanted(None), split)
 
     def ranges(self) -> Mapping[str, tuple[float, float]]:
-        """Of the potential and of the costs."""
         return {"value": (-1.0, 1.0), **self.cost_ranges()}
 
     def generate(

@@ -54,7 +54,6 @@ class Table(NamedTuple):
     rows: list[tuple[Any, ...]]
 
     def place(self, column: str) -> int:
-        """The place of a column."""
         return [name.lower() for name, *_ in self.columns].index(column.lower())
 
     @property

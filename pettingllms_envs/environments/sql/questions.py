@@ -17,11 +17,7 @@ from pettingllms_envs.environments.sql.families import AMOUNTS, DAYS, SIZES, Fam
 
 
 class Question(NamedTuple):
-    """A question and its golden query; of a form both have places for words and values.
-
-    Args:
-        ordered: Whether the order of the rows counts.
-    """
+    """A question and its golden query; of a form both have places for words and values."""
 
     level: int
     ordered: bool

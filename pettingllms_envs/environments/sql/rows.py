@@ -37,7 +37,6 @@ class QueryProblem(Problem):
 
     Args:
         database: The name of the database: a family of ours, or that of a file.
-        golden: The golden query.
         ordered: Whether the order of the rows counts.
         evidence: What the data set says to help, such as what a value means; may be empty.
     """

@@ -54,11 +54,7 @@ logger = logging.getLogger(__name__)
 
 
 class SqlState(NamedTuple):
-    """A question, and the query so far.
-
-    Args:
-        graded: What came of the query.
-    """
+    """A question, and the query so far."""
 
     problem: QueryProblem
     query: str = ""
@@ -138,7 +134,6 @@ class Sql(DataTask[SqlState]):
         return suite_in(str(Path(self.databases).expanduser().resolve()), problem.database)
 
     def golden(self, problem: QueryProblem) -> Golden:
-        """What is known of its golden query."""
         return golden_of(self.suite(problem), problem.golden, problem.ordered)
 
     def why_not(self, problem: QueryProblem) -> str:
@@ -152,7 +147,6 @@ class Sql(DataTask[SqlState]):
         return why
 
     def parse(self, reply: str) -> str | Unreadable:
-        """The text of the one block of SQL."""
         query = query_of(reply, MOST_QUERY)
         return Unreadable("it has no blocks of SQL, and one is expected") if query is None else query
 
@@ -180,11 +174,9 @@ class Sql(DataTask[SqlState]):
         )
 
     def reply_format(self) -> str:
-        """One block of SQL."""
         return f"Write the query as exactly one block of SQL, like this:\n{fence('select 6 * 7', 'sql')}"
 
     def question(self, state: SqlState) -> str:
-        """The question, without its tables."""
         lines = [f"Question: {quote_headings(state.problem.statement)}"]
         return "\n".join(lines + [f"Hint: {quote_headings(each)}" for each in (state.problem.evidence,) if each])
 
@@ -195,7 +187,6 @@ class Sql(DataTask[SqlState]):
         return f"{self.question(state)}\n{tables}\nTheir first rows:\n{quote_block(_examples(suite))}"
 
     def oracle(self, state: SqlState) -> str:
-        """The golden query."""
         return state.problem.golden
 
     def write(self, move: str) -> str:
@@ -209,7 +200,6 @@ class Sql(DataTask[SqlState]):
 
     @property
     def data_set(self) -> DataSet:
-        """Where the questions are from."""
         return DataSet(str(self.data)) if self.data else DataSet(self.own, self.benchmark, self.remedy)
 
 

@@ -52,9 +52,6 @@ class Shape:
     """The tables of one size.
 
     Args:
-        size: Digits, rows, columns and boxes.
-        rows: Rows of a box.
-        columns: Columns of a box.
         every: All candidates.
         kinds: The sets of which one bit must stay, by kind: cells; places in rows, columns and boxes.
         units: The cells of each row, then of each column, then of each box.

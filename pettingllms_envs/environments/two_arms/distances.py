@@ -49,7 +49,6 @@ def distances(reach: tuple[range, range], columns: int, goals: tuple[int, ...]) 
     """For each placement, the fewest skills to the goals if one arm acts at a time, and the fewest ticks, or `NEVER`.
 
     Args:
-        reach: The columns of each arm.
         goals: Columns of the cubes, in ascending order.
     """
     (left, left_at), (right, right_at) = _skills(reach, columns, len(goals))

@@ -137,7 +137,6 @@ def _step(model: Any, data: Any, steps: int, instance: str) -> None:
 
 
 def _place(table: Table, data: Any, cube: int) -> int:
-    """Where a cube is, as measured."""
     x, y, z = data.body(f"cube_{cube}").xpos
     if z > HELD_AT:
         return next(

@@ -138,7 +138,6 @@ class TwoArms(OpenTask[TwoArmsState]):
 
     @property
     def table(self) -> Table:
-        """The table, on which the arms move."""
         return Table(self.columns)
 
     def lone_bound(self) -> Fraction:

@@ -48,7 +48,6 @@ class Proof(NamedTuple):
 
     Args:
         left_cannot: Cubes that the left arm alone cannot bring to their goals, as it does not reach start or goal.
-        right_cannot: The same of the right arm.
         fewest: Fewest ticks if both arms act.
         one_at_a_time: Fewest ticks if in each of them one arm waits.
     """

@@ -52,11 +52,7 @@ def _pays(delivers: bool) -> Any:
 
 
 def team_ticks(game: Game, *, delivers: bool = True) -> Questions:
-    """The ticks of a planner and two arms.
-
-    Args:
-        delivers: Whether the planner's messages arrive.
-    """
+    """The ticks of a planner and two arms."""
     task, told = game.task, ("", "")
     pays_planner = task.communication_reward and delivers
     while game.turns_left and not task.is_over(game.state):
@@ -101,7 +97,6 @@ def _asked(game: Game, arm: int, shown: str, keeps: Any) -> Questions:
 
 
 def _charge(game: Game, arm: int, before: Any, move: Skills) -> None:
-    """Charge an arm for a skill that failed."""
     if game.task.table.failures(before.places, move)[arm]:
         game.pay(ARMS[arm], "failed", FAILED)
 

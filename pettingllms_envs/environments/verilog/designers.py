@@ -263,7 +263,6 @@ def _plan(game: Game) -> str:
 
 
 def _block(game: Game, name: str) -> str:
-    """The golden design as a block."""
     return str(game.task.write(renamed(game.state.problem.golden, TOP, name)))
 
 

@@ -13,9 +13,7 @@ class Design(NamedTuple):
 
     Args:
         family: What it is one of; empty for a design of a data set.
-        text: What the design does, sentences.
         ports: In the order of the header.
-        golden: The whole module.
         other: The same, written in another way; empty where there is one form only.
         structure: What it shares with designs that are alike but for names and order; the name of one of a data set.
     """
@@ -29,7 +27,6 @@ class Design(NamedTuple):
 
     @property
     def clocked(self) -> bool:
-        """Whether it has a clock."""
         return any(port.name == CLOCK for port in self.ports)
 
 

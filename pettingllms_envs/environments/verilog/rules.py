@@ -66,12 +66,7 @@ _NO_TEXT = re.compile("[\0\ud800-\udfff]")
 
 
 class VerilogState(NamedTuple):
-    """A design that is asked for, and the one so far.
-
-    Args:
-        proved: What is known of it.
-        review: What is known of the last vectors.
-    """
+    """A design that is asked for, and the one so far."""
 
     problem: Design
     design: str = ""
@@ -147,7 +142,6 @@ class Verilog(OpenTask[VerilogState]):
         return state._replace(design=move, proved=prove(asked.golden, move, clocked=asked.clocked))
 
     def try_vectors(self, state: VerilogState, lines: Lines) -> VerilogState:
-        """With the review of vectors."""
         asked = state.problem
         golden, *wrong = simulate([asked.golden, *wrong_designs(asked)], inputs_of(lines), clocked=asked.clocked)
         return state._replace(review=reviewed(lines, golden, wrong))
@@ -189,7 +183,6 @@ class Verilog(OpenTask[VerilogState]):
         )
 
     def reply_format(self) -> str:
-        """One block of Verilog."""
         return (
             f"Write the design as exactly one block of Verilog, like this:\n{fence(f'module {TOP}(...);', 'verilog')}"
         )
@@ -206,7 +199,6 @@ class Verilog(OpenTask[VerilogState]):
         return f"{self.question(state)}{verdict}"
 
     def oracle(self, state: VerilogState) -> str:
-        """The golden design."""
         return state.problem.golden
 
     def write(self, move: str) -> str:

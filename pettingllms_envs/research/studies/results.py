@@ -66,7 +66,6 @@ class CellResult:
     Args:
         config: All that determines it, as JSON: the training configuration, the budget, what it was evaluated on.
         success: One character per evaluated instance, `"1"` if the episode succeeded, else `"0"`.
-        tokens: Tokens that were generated in training.
         seconds: Spent in optimizer steps, rollouts included.
         curve: Success on held-out instances during training: lists `tokens` and `success` of equal length.
         training: Means of logged metrics over a few portions of the training, a list for each with one of `tokens`.
@@ -115,8 +114,6 @@ class Fidelity:
         interval: Of the correlation, at 95%, by a bootstrap over decisions.
         ceiling: The correlation that exact counterfactual advantages would have, by that of two independent estimates.
         num_candidates: Candidates of these decisions that the scheme gave an advantage.
-        num_continuations: Continuations of each candidate in an estimate.
-        tokens: Tokens that were generated for all of it.
     """
 
     cell: Cell
@@ -139,8 +136,6 @@ class Outline:
 
     Args:
         methods: The methods of each environment, in the order of the report.
-        reference: The method that others are compared with.
-        compared: The methods that it is compared with, of each environment.
         tokens: Budget of a run, in generated tokens.
         spread: Assumed standard deviation of a seed's difference between two methods, beyond what instances explain.
         tuning: `seeds`, `split`, `num_instances`, `tokens` and `settings` (labels) of the tuning, `per_method`, the

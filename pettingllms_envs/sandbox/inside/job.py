@@ -156,7 +156,6 @@ def _fork_each(
     test_filter: bytes,
     group: Group | None,
 ) -> None:
-    """A process for each test."""
     for index in range(progress.test, job.num_tests):
         for fd in streams:
             fcntl.fcntl(fd, fcntl.F_SETFL, 0)  # the test before this one may have set O_APPEND, which sendfile refuses

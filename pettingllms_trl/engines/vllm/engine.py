@@ -114,7 +114,6 @@ class VllmEngine(ABC):
         self._send(asked, self._serving.get(policy))
 
     def _agent_of(self, policy: str) -> str:
-        """One of the agents that a policy decides for."""
         return next(agent for agent, name in self._of_agent.items() if name == policy)
 
     # ---- What each does in its own way ------------------------------------------------------------------------------

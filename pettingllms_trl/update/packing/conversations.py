@@ -61,7 +61,6 @@ class Trunk:
     """A prompt that is read once, and the sequences that need it.
 
     Args:
-        row: The first sequence with that prompt.
         inside: Sequences whose completions are tokens of the trunk.
         branches: Sequences whose prompts it begins with, and whose completions are read after those.
     """

@@ -23,7 +23,7 @@ from pettingllms_trl.engines.batched import BatchedEngine
 from pettingllms_trl.estimate.activations import PassBytes
 from pettingllms_trl.records import Completion, Request, Sampled
 from plays import play
-from shipped_configs import CONFIGS, EXAMPLES, FILES, in_the_papers_settings, parsed, values
+from shipped_configs import CONFIGS, EXAMPLES, FILES, OF_THE_PAPER, in_the_papers_settings, parsed, values
 
 
 MIXED, TURNS = CONFIGS / "mixed_L2_1.7B.yaml", CONFIGS / "sokoban_L2_1.7B_turns.yaml"
@@ -45,18 +45,11 @@ GRID = [file for file in FILES if re.fullmatch(r"(plan_path|sokoban|sudoku)_L[0-
 LAYOUTS = {"L0": {"base"}, "L1": {"base"}, "L2": {"drafter", "planner"}, "L3": {"drafter", "planner"}}
 
 
-OURS = {
-    "laws": (["scientist_0"], ["experimenter_0", "theorist_0"]),
-    "causal_graphs": (["scientist_0"], ["experimenter_0", "theorist_0"]),
-    "benches": (["experimenter_0"], ["experimenter_0", "experimenter_1", "theorist_0"]),
-    "blocksworld": (["planner_0"], ["drafter_0", "planner_0"]),
-    "eight_queens": (["planner_0"], ["drafter_0", "planner_0"]),
-    "service": (["assistant_0"], ["user_0", "assistant_0"]),
-    "sql": (["writer_0"], ["linker_0", "writer_0"]),
-    "silos": (["analyst_0"], ["analyst_0", "analyst_1", "answerer_0"]),
-    "two_arms": (["planner_0"], ["planner_0", "left_0", "right_0"]),
-    "verilog": (["designer_0"], ["designer_0", "tester_0"]),
-}
+OURS = sorted(
+    file.stem.removesuffix("_L0_1.7B")
+    for file in CONFIGS.glob("*_L0_1.7B.yaml")
+    if not re.fullmatch(rf"({OF_THE_PAPER})_L0_1\.7B", file.stem)
+)
 
 
 @pytest.mark.parametrize("task", OURS)
@@ -74,10 +67,12 @@ OURS = {
 def test_a_configuration_that_is_ours_has_its_team_in_the_papers_settings(
     task: str, level: str, size: str, model_path: str, tmp_path: Path
 ) -> None:
-    trainer = make_trainer(*parsed(CONFIGS / f"{task}_{level}_{size}.yaml", model_path, tmp_path))
-    agents = OURS[task][level != "L0"]
-    assert list(trainer.routing.of_agent) == agents
-    roles = {agent.rpartition("_")[0] for agent in agents}
+    given, *others = parsed(CONFIGS / f"{task}_{level}_{size}.yaml", model_path, tmp_path)
+    trainer, env = make_trainer(given, *others), makers(given)()
+    assert env.metadata["name"] == f"{task}_v0"
+    assert list(trainer.routing.of_agent) == env.possible_agents
+    assert (len(env.possible_agents) == 1) == (level == "L0")
+    roles = set(env.metadata["roles"].values())
     assert {policy.name for policy in trainer.routing.policies} == ({"base"} if level in ("L0", "L1") else roles)
     in_the_papers_settings(trainer)
 

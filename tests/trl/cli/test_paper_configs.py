@@ -12,7 +12,7 @@ from pettingllms_envs import cli
 from pettingllms_trl.cli.datasets import makers
 from pettingllms_trl.cli.train import make_trainer
 from pettingllms_trl.credit import name_of
-from shipped_configs import CONFIGS, FILES, in_the_papers_settings, parsed, values
+from shipped_configs import CONFIGS, FILES, OF_THE_PAPER, in_the_papers_settings, parsed, values
 
 
 OF_DATA = sorted(file for file in FILES if re.match(r"(code|math)_L\d", file.stem))
@@ -151,17 +151,11 @@ QUIET = ("--eval_strategy", "no", "--save_strategy", "no", "--log_completions", 
 TRAINED = [*(file for file in FILES if re.search(r"_L\d_(1\.7B|8B)$", file.stem) and "mixed" not in file.stem), DEBATE]
 
 
-OTHERS = (
-    r"\w+_tool_|archives|note_taking|two_arms|designed_code|verilog|service|laws|causal_graphs|benches|blocksworld"
-    r"|eight_queens"
-)
-
-
 def is_quick(file: Path) -> bool:
     """Whether the file is the one of its environments that trains by default: of each role's own adapter."""
     of_size = "8B" if file.stem.startswith("code_L") and file.stem.endswith("8B") else "1.7B"
-    is_of_the_paper = not re.match(OTHERS, file.stem)
-    return file in (DEBATE, CODE_MATH) or (file.stem.endswith(f"_L2_{of_size}") and is_of_the_paper)
+    quick = rf"({OF_THE_PAPER}|designed_math|failing_code)_L2_{of_size}"
+    return file == DEBATE or bool(re.fullmatch(quick, file.stem) and "_tool_" not in file.stem)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import numpy as np
 import pytest
 from pettingzoo import AECEnv
 
@@ -364,18 +363,6 @@ def test_an_observation_that_is_not_text_is_refused(observation: Any, given: str
 
     with pytest.raises(TypeError, match=rf"agent 'opener_0' {given}; expected text: .* Wrap the environment"):
         tree(ROWS, Mute, babble)
-
-
-@pytest.mark.parametrize(
-    ("observation", "given"),
-    [
-        ({"text": "hi", "image": np.zeros((2, 2, 3))}, r"observes 'image', a ndarray"),
-        ({"text": "hi", "system": 3}, r"observes 'system', a int"),
-    ],
-)
-def test_what_no_prompt_carries_raises_and_is_never_dropped(observation: Any, given: str) -> None:
-    with pytest.raises(TypeError, match=rf"agent 'a' {given}; expected text under 'system', .* Wrap the environment"):
-        read_observation(observation, agent="a")
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,6 @@ class Method:
     supervised: Mapping[str, Any] | None = None
 
     def is_in(self, environment: str) -> bool:
-        """Whether the environment is one of its own."""
         return self.only is None or environment in self.only
 
 
@@ -75,7 +74,6 @@ class Tuning:
     """The choice of settings before the evaluation.
 
     Args:
-        settings: The settings that are tried, each a mapping of fields.
         per_method: Those of the methods that have fields of their own.
         primary_seeds: Of the methods that primary comparisons name: `seeds`, and more.
     """
@@ -88,7 +86,6 @@ class Tuning:
     primary_seeds: tuple[int, ...] = ()
 
     def settings_of(self, method: str) -> tuple[Mapping[str, Any], ...]:
-        """Those that are tried for a method."""
         return self.per_method.get(method, self.settings)
 
 
@@ -97,7 +94,6 @@ class FidelityOptions:
     """How credit fidelity is measured.
 
     Args:
-        continuations: Continuations of each candidate in an estimate.
         seed: Of the run and its prepared folder; `None`: the first of the study's seeds.
     """
 
@@ -119,7 +115,6 @@ class Run:
 
     @property
     def digest(self) -> str:
-        """Of the configuration."""
         return digest_of(self.config)
 
 
@@ -129,8 +124,6 @@ class Study:
 
     Args:
         base: Fields of a `pettingllms train` configuration.
-        methods: By name, in the order of the report.
-        reference: The method that others are compared with.
         compare: The methods that it is compared with; the fewer they are, the narrower are the intervals.
         tuning: How settings are chosen; `None`: they are not.
         prepare: A command that makes models, run once for each folder; `None`: nothing is made.
@@ -162,7 +155,6 @@ class Study:
     secondary: tuple[Mapping[str, Any], ...] = ()
 
     def methods_of(self, environment: str) -> list[str]:
-        """The methods that an environment is part of."""
         return [name for name, method in self.methods.items() if method.is_in(environment)]
 
     def compared_in(self, environment: str) -> list[str]:
