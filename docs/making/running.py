@@ -9,6 +9,7 @@ import re
 import shlex
 import tokenize
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from blocks import Block, blocks, commands
@@ -44,7 +45,7 @@ def run_page(
     """Run a page's blocks from top to bottom in one namespace, which is returned.
 
     What a page has in comments to be run first may use two names besides: `closing`, and `instead`, a dictionary from
-    words of the page's commands to what stands for them here, such as a server's address.
+    words of the page's commands to what stands for them here, such as a server's address; it has `benchmarks/results`.
 
     Args:
         page: Its path from the root of the repository.
@@ -55,7 +56,8 @@ def run_page(
     Raises:
         AssertionError: Something printed or evaluated to anything else than the page says.
     """
-    namespace: dict[str, Any] = {"__name__": "__main__", "closing": closing, "instead": {}}
+    results = {"benchmarks/results": str(Path(__file__).parents[2] / "benchmarks" / "results")}
+    namespace: dict[str, Any] = {"__name__": "__main__", "closing": closing, "instead": results}
     for block in blocks(text):
         if runs(page, block):
             run_block(block, f"{page}:{block.line}", namespace, shorter)

@@ -1,4 +1,4 @@
-"""What counts as the same answer: the tables of docs/grading.md are checked here, row by row."""
+"""What counts as the same answer: the tables of docs/grading.md and same_answers.md are checked here, row by row."""
 
 import re
 from pathlib import Path
@@ -14,16 +14,18 @@ from pettingllms_envs.sandbox import ProgramResult
 from pettingllms_envs.sandbox import Verdict as Ending
 
 
-PAGE = Path(__file__).parents[2] / "docs" / "grading.md"
+PAGES = (Path(__file__).parents[2] / "docs" / "grading.md", Path(__file__).parent / "same_answers.md")
 ANSWER = re.compile(r"`([^`]*)`(?: \((unparsed)\))?")
 SETTING = re.compile(r"`(kind|multiple|unit|tolerance)=([^`]+)`")
 VALUES = {"True": True, '"integer"': "integer", "(0.1,)": (0.1,), "(0.1, 0.0)": (0.1, 0.0), '"km"': "km", '"%"': "%"}
 
 
 def documented() -> list[tuple[str, str, str, dict[str, object]]]:
-    """The page's table: a gold, an answer, its verdict, and the settings of the gold."""
-    (table,) = re.findall(r"^\| gold \| the same .*?\n\n", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[2:] if line]
+    """The pages' tables: a gold, an answer, its verdict, and the settings of the gold."""
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    tables = re.findall(r"^\| gold \| the same .*?\n\n", text, re.MULTILINE | re.DOTALL)
+    lines = [line for table in tables for line in table.splitlines()[2:] if line]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
     return [
         (gold.strip("`"), answer, special or verdict, {name: VALUES[value] for name, value in SETTING.findall(rest)})
         for gold, same, other, rest in rows

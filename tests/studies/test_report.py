@@ -1,6 +1,8 @@
 """The report of a study: what it compares, what it says where the data cannot tell, and its curves."""
 
 import dataclasses
+import random
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -475,3 +477,20 @@ def test_the_results_page_has_the_best_constant_answer_to_the_note_taking_of_the
     ((reply, times),) = right.most_common(1)
     assert (reply, times / 500) == ("Answer: 5", 0.114)
     assert "| 11.4% |" in (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+
+
+def test_the_results_page_has_the_success_of_a_walker_who_does_not_see_the_walls() -> None:
+    env = pettingllms_envs.make("plan_path", workflow="draft_plan", size=5, min_distance=2, max_distance=8)
+    rng, solved = random.Random(0), 0
+    for seed in range(1000, 1500):
+        env.reset(seed=seed, options={"split": "test"})
+        while not env.standing():
+            words = env.observe(env.agent_selection)["text"]
+            places = re.search(r"You are at row (\d), column (\d)\. The goal is at row (\d), column (\d)", words)
+            assert places is not None
+            row, column, goal_row, goal_column = map(int, places.groups())
+            steps = ["D" if goal_row > row else "U"] * abs(goal_row - row)
+            steps += ["R" if goal_column > column else "L"] * abs(goal_column - column)
+            env.step(f"Moves: {' '.join(rng.sample(steps, len(steps))) or 'U'}")
+        solved += env.standing() == "solved"
+    assert f"| {solved / 500:.1%} |" in (ROOT / "docs" / "results.md").read_text(encoding="utf-8")

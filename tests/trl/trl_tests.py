@@ -1,9 +1,9 @@
 """TRL's own tests of GRPOTrainer, one line each: what our trainer does in its place, with one agent and one turn.
 
 The list is tests/test_grpo_trainer.py of huggingface/trl at f2cd57710 (2026-07-24, 1.10.0.dev0), the newest that could
-be had: the source archive of 1.16.0 has no tests. test_as_trl_tests_it.py runs it; docs/trl_tests.md is made from it:
+be had: the source archive of 1.16.0 has no tests. test_as_trl_tests_it.py runs it, and a page is made from it:
 
-    PYTHONPATH=.:tests/trl python tests/trl/trl_tests.py > docs/trl_tests.md
+    PYTHONPATH=.:tests/trl python tests/trl/trl_tests.py > benchmarks/results/trl_tests.md
 """
 
 from __future__ import annotations
@@ -440,7 +440,7 @@ CASES: tuple[Case, ...] = (
 
 
 def render() -> str:
-    """docs/trl_tests.md."""
+    """benchmarks/results/trl_tests.md."""
     numbers = {verdict: sum(case.verdict == verdict for case in CASES) for verdict in MEANING}
     groups: dict[tuple[Verdict, str], list[str]] = {}
     for case in CASES:
