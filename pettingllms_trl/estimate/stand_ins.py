@@ -19,7 +19,6 @@ from torch import nn
 from transformers import AutoConfig, AutoProcessor, AutoTokenizer, GenerationMixin, PreTrainedModel, Trainer
 
 from pettingllms_trl.engines import factory
-from pettingllms_trl.estimate.simulated_device import NAME
 from pettingllms_trl.estimate.simulated_shapes import META, ShapesDevice, Work
 from pettingllms_trl.policies import adapters
 from pettingllms_trl.testing import byte_tokenizer
@@ -46,7 +45,7 @@ def standing_in(device: ShapesDevice, note: Callable[[str], None], passing: Call
         note: Is told what stands in.
         passing: A context of a forward and backward pass.
     """
-    passes = _Passes(device, passing, Trainer.training_step)
+    passes = _Passes(device, passing)
     kinds = tuple(kind if kind.make is None else kind._replace(make=_no_engines, package="") for kind in factory.KINDS)
     by_name: Mapping[tuple[Any, str], Any] = {
         (PreTrainedModel, "from_pretrained"): classmethod(partial(_of_configuration, device)),
@@ -55,6 +54,7 @@ def standing_in(device: ShapesDevice, note: Callable[[str], None], passing: Call
         (AutoTokenizer, "from_pretrained"): partial(_tokenizer, AutoTokenizer.from_pretrained, note),
         (GenerationMixin, "generate"): _counted_generation(device, GenerationMixin.generate),
         (Trainer, "training_step"): passes.training_step,
+        (PackedScorer, "_packed"): passes.packed,
         (PackedScorer, "_compared"): lambda *_: _Equal,
         (PackedScorer, "_why_not_exact"): _price_of_a_gpu,
         (PackedScorer, "_check_positions"): lambda *_: None,
@@ -173,24 +173,36 @@ def _counted_generation(device: ShapesDevice, generate: Callable[..., Any]) -> C
 
 
 class _Passes:
-    """Runs equal passes of the update twice, and counts the others."""
+    """Runs equal passes of the update twice, and those that score once, and counts the others."""
 
-    def __init__(self, device: ShapesDevice, passing: Callable[[], Any], step: Callable[..., Any]) -> None:
-        self._device, self._passing, self._step = device, passing, step
-        self._seen: dict[Any, tuple[int, Work]] = {}
-        self.training_step = lambda trainer, *args: self._run(trainer, *args)
+    def __init__(self, device: ShapesDevice, passing: Callable[[], Any]) -> None:
+        self._device, self._passing = device, passing
+        self._seen: dict[Any, tuple[int, Work, Any]] = {}
+        step, packed = Trainer.training_step, PackedScorer._packed
 
-    def _run(self, trainer: Any, model: Any, batch: Mapping[str, Any], *more: Any) -> torch.Tensor:
-        tensors = {name: each for name, each in batch.items() if isinstance(each, torch.Tensor)}
-        key = (batch.get("policy"), *((name, tuple(each.shape)) for name, each in tensors.items()))
-        number, work = self._seen.get(key, (0, Work()))
-        if number < TWICE:
+        def training_step(trainer: Any, model: Any, batch: Mapping[str, Any], *more: Any) -> Any:
+            shapes = tuple(each.shape for each in batch.values() if isinstance(each, torch.Tensor))
+            return self._run((batch.get("policy"), shapes), TWICE, lambda: self._pass(step, trainer, model, batch, *more))
+
+        def scored(scorer: Any, model: Any, ids: torch.Tensor, mask: torch.Tensor, *more: Any) -> Any:
+            if torch.is_grad_enabled():
+                return packed(scorer, model, ids, mask, *more)
+            key = (scorer._team.active, model, ids.shape, int(mask.sum()))
+            return self._run(key, 1, lambda: packed(scorer, model, ids, mask, *more))
+
+        self.training_step, self.packed = training_step, scored
+
+    def _pass(self, step: Callable[..., Any], *args: Any) -> Any:
+        with self._passing():
+            return step(*args)
+
+    def _run(self, key: Any, times: int, call: Callable[[], Any]) -> Any:
+        number, work, found = self._seen.get(key, (0, Work(), None))
+        if number < times:
             before = self._device.work
-            with self._passing():
-                loss: torch.Tensor = self._step(trainer, model, batch, *more)
+            found = call()
             work = self._device.work.plus(before, -1)
         else:
             self._device.work = self._device.work.plus(work)
-            loss = torch.zeros((), device=NAME)
-        self._seen[key] = (number + 1, work)
-        return loss
+        self._seen[key] = (number + 1, work, found)
+        return found

@@ -59,14 +59,24 @@ class Phases:
             self.begin(then or before)
 
 
-def made_up(trainer: Any, *, prompt: int, turns: int) -> list[Decision]:
-    """A decision of each agent with weights here in each turn of each instance of a generation, with replies of
-    `max_completion_length` tokens that end by themselves.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lengths:
+    """Tokens of what is made up.
 
     Args:
-        prompt: Tokens of the first prompt.
+        prompt: Of the first prompt.
+        limit: Most of a prompt and its reply; `None`: there is no bound.
         turns: Of a conversation, whose next prompts go on from a reply; else 1.
     """
+
+    prompt: int
+    limit: int | None = None
+    turns: int = 1
+
+
+def made_up(trainer: Any, lengths: Lengths) -> list[Decision]:
+    """A decision of each agent with weights here in each turn of each instance of a generation, with replies of
+    `max_completion_length` tokens that end by themselves."""
     args, decisions = trainer.args, list[Decision]()
     siblings = 1 if args.sampling == "parallel" else args.num_generations
     for number in range(trainer.plan.rows * args.num_generations // siblings):
@@ -75,8 +85,11 @@ def made_up(trainer: Any, *, prompt: int, turns: int) -> list[Decision]:
                 continue
             profile = trainer.team.profiles[name]
             longest = trainer.team.overrides[agent].max_completion_length or args.max_completion_length
-            ids = _ids(prompt, number, len(decisions))
-            for turn in range(turns):
+            ids = _ids(lengths.prompt, number, len(decisions))
+            for turn in range(lengths.turns):
+                longest = min(longest, longest if lengths.limit is None else lengths.limit - len(ids))
+                if longest < 1:
+                    break
                 replies = [(*_ids(longest - 1, number, turn, k), profile.eos_token_ids[0]) for k in range(siblings)]
                 decisions.append(_decision(number // (args.num_generations // siblings), agent, turn, ids, replies))
                 ids = (*ids, *replies[0], *_ids(BETWEEN_TURNS, number, turn))
@@ -128,6 +141,7 @@ class Measured:
 
     Args:
         gradients, optimizer: Bytes of gradients, and of the states of the optimizer.
+        policies: Names of those with weights here.
         notes: What stood in.
     """
 
@@ -135,6 +149,7 @@ class Measured:
     held: list[Part]
     gradients: int
     optimizer: int
+    policies: frozenset[str]
     notes: list[str]
 
 
@@ -156,12 +171,13 @@ def parts_of(trainer: Any) -> list[Part]:
 
 
 def run_step(
-    make: Callable[[], Any], device: ShapesDevice, *, prompt: int, turns: Callable[[Any], int], samples: bool
+    make: Callable[[], Any], device: ShapesDevice, lengths: Callable[[Any], Lengths], *, samples: bool
 ) -> Measured:
     """Create a trainer, and run a generation and an optimizer step of it as they are after the first.
 
     Args:
         make: Creates the trainer.
+        lengths: Of what it is given.
         samples: Whether it samples with `generate`.
     """
     notes: dict[str, None] = {}
@@ -178,7 +194,7 @@ def run_step(
             for each in state.values()
             if isinstance(each, torch.Tensor) and each.device.type == NAME
         )
-        decisions = made_up(trainer, prompt=prompt, turns=turns(trainer))
+        decisions = made_up(trainer, lengths(trainer))
         sizes = []
 
         def prepare(rows: Any) -> Any:
@@ -197,7 +213,7 @@ def run_step(
         trainer.train()
         with phases.during("save"):
             trainer.save_model(trainer.args.output_dir)
-    return Measured(phases.of, held, max(sizes, default=0), optimizer, list(notes))
+    return Measured(phases.of, held, max(sizes, default=0), optimizer, frozenset(trainer.team.profiles), list(notes))
 
 
 class _At(TrainerCallback):
