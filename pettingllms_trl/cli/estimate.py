@@ -50,6 +50,7 @@ from pettingllms_trl.trainer.dataloading import several_rollouts
 
 RELEASE = "2.13"
 """Of torch, from which on the simulated device is there."""
+FAILS = "a step of this training fails on the simulated GPU: {}; expected it to run. Change what the error names."
 
 
 @with_help
@@ -99,7 +100,7 @@ class EstimatedConfig(MultiAgentGRPOConfig):
 KINDS = (TrainArguments, ScriptArguments, EstimatedConfig, arguments.TeamModelConfig)
 
 
-# ---- The command -----------------------------------------------------------------------------------------------------
+# ---- The command ----------------------------------------------------------------------------------------------------
 
 
 def prepare(argv: Sequence[str]) -> Callable[[], None]:
@@ -117,10 +118,7 @@ def prepare(argv: Sequence[str]) -> Callable[[], None]:
         run = subprocess.run(command, env=os.environ, capture_output=True, text=True, check=False)
         if not file.exists():
             said = run.stderr.strip().splitlines() or [f"it ended with status {run.returncode}"]
-            raise ValueError(
-                f"a step of this training fails on the simulated GPU: {said[-1]}; expected it to run. Change what it "
-                "names."
-            )
+            raise ValueError(FAILS.format(said[-1]))
         found = json.loads(file.read_text("utf-8"))
     if found["text"]:
         print(found["text"], flush=True)  # noqa: T201  # what the command is for
@@ -129,17 +127,18 @@ def prepare(argv: Sequence[str]) -> Callable[[], None]:
     return lambda: print("\nIt fits.")  # noqa: T201
 
 
-# ---- Its child ----------------------------------------------------------------------------------------------------------
+# ---- Its child ------------------------------------------------------------------------------------------------------
 
 
 def main(device: Any, file: str, *argv: str) -> None:
     """Write the estimate of a run of these arguments, or why there is none."""
     try:
         found = estimated(device, argv)
+        text, problems = report(found), list(found.problems)
     except (ValueError, TypeError, OSError, ImportError) as error:
         text, problems = "", [str(error)]
-    else:
-        text, problems = report(found), list(found.problems)
+    except RuntimeError as error:  # of PyTorch
+        text, problems = "", [FAILS.format(error)]
     Path(file).write_text(json.dumps({"text": text, "problems": problems}), "utf-8")
 
 
@@ -149,7 +148,11 @@ def estimated(device: Any, argv: Sequence[str]) -> Any:
     _check(args, config)
     arguments.import_packages(given.imports)
     gpu = find_gpu(args.gpu)
-    device.flops_a_second, device.bytes_a_second, device.launch = speed.PRODUCTS * gpu.flops, gpu.bandwidth, speed.LAUNCH
+    device.flops_a_second, device.bytes_a_second, device.launch = (
+        speed.PRODUCTS * gpu.flops,
+        gpu.bandwidth,
+        speed.LAUNCH,
+    )
     envs = {name: [env] for name, env in make_envs(makers(given)).items()}
     routing = route(given.policies, agents_of(envs), model=config.model_name_or_path)
     check_processes(routing, args)
@@ -157,6 +160,11 @@ def estimated(device: Any, argv: Sequence[str]) -> Any:
     models = _models(routing, args, config)
     sampler = next(iter(kind.places(routing, args) - {"server"}), "server")
     limit = (sampler != "generate" and setting(args, kind.options.max_length)) or min(each.context for each in models)
+    if args.prompt_tokens >= limit:
+        raise ValueError(
+            f"a prompt of {args.prompt_tokens:,} tokens leaves {models[0].name} no room for a completion: both together "
+            f"are {limit:,} tokens at most. Set --prompt_tokens."
+        )
     with tempfile.TemporaryDirectory() as folder:
         batches = _alone(given, args, config, folder, parallel)
         step = run_step(
@@ -199,6 +207,8 @@ def _check(args: EstimatedConfig, config: ModelConfig) -> None:
 
 def _models(routing: Routing, args: EstimatedConfig, config: ModelConfig) -> tuple[Sampled, ...]:
     """The trainer's model with the policies that stand on it, then each policy's own model."""
+    if not routing.trained:
+        raise ValueError("no policy is trained; expected one with weights here. Remove trainable: false from one.")
     found = []
     for group in groups_of(routing):
         first = group.policies[0]
@@ -250,7 +260,9 @@ def _alone(given: TrainArguments, args: EstimatedConfig, config: ModelConfig, fo
     args.log_completions = args.log_rollouts = args.push_to_hub = args.load_best_model_at_end = False
     given.num_trees = 0
     if args.sharding != "ddp" and args.bf16 and not arguments.has_adapters(given.policies):
-        config.dtype = "bfloat16"  # DeepSpeed and FSDP2 pass weights that are in bfloat16 already; autocast copies them
+        config.dtype = (
+            "bfloat16"  # DeepSpeed and FSDP2 pass weights that are in bfloat16 already; autocast copies them
+        )
     return whole
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pettingllms_trl.estimate import memory, speed
 from pettingllms_trl.estimate.engine_options import EngineOptions, Place
 from pettingllms_trl.estimate.gpus import Gpu
-from pettingllms_trl.estimate.step import Measured, Part
+from pettingllms_trl.estimate.step import Measured
 
 
 HEADROOM = 0.1
@@ -115,7 +115,7 @@ class Estimate:
     Args:
         memory: Bytes on each GPU of the trainer, at the peak of each phase.
         seconds: Of each phase, of a generation with one decision of each agent in each instance, and of an optimizer
-            step; `network` is of one. A phase without operations, such as a rollout on servers, has what `speed.py` assumes.
+            step; `network` is of one. A rollout of an engine has what `speed.py` assumes.
         problems: What does not fit.
     """
 
@@ -166,40 +166,31 @@ def estimate(run: Run, step: Measured) -> Estimate:
 def _state(run: Run, step: Measured, sharding: memory.Sharding, num_gpus: int | None = None) -> memory.TrainingState:
     trained = [part for part in step.held if part.is_trained]
     moments = round(step.optimizer / sum(part.parameters * part.width for part in trained))
+    is_wider = sharding == "fsdp2"
     held = [
-        memory.Weights(
-            parameters=part.parameters,
-            width=max(run.width, part.width) if part.is_trained and sharding == "fsdp2" else part.width,
-            is_trained=part.is_trained,
-        )
-        for part in step.held
+        replace(part, width=max(run.width, part.width)) if part.is_trained and is_wider else part for part in step.held
     ]
     return memory.training_state(held, sharding, num_gpus or run.num_gpus, moments=moments)
 
 
-def _held(
-    run: Run, step: Measured, state: memory.TrainingState, engines: Sequence[EnginePlan]
-) -> dict[str, float]:
+def _held(run: Run, step: Measured, state: memory.TrainingState, engines: Sequence[EnginePlan]) -> dict[str, float]:
     """The peak of each phase: what was measured, with the state of this sharding in the place of one process's own."""
     alone = _state(run, step, "ddp", 1)
     engine = sum(each.budget for each in engines if not each.model.on_server)
     found = {}
     for name, phase in step.phases.items():
-        if not phase.peak:
+        peak = phase.peak or (alone.total - alone.gradients if name == "rollout" else 0)  # where an engine samples
+        if not peak:
             continue
         with_gradients = name in ("backward", "optimizer step")
         sizes = [each.total - (0 if with_gradients else each.gradients) for each in (state, alone)]
         if name in ("creation", "references"):
             sizes = [state.weights, alone.weights]
-        found[name] = phase.peak + sizes[0] - sizes[1] + HEADROOM * run.gpu.memory
+        found[name] = peak + sizes[0] - sizes[1] + HEADROOM * run.gpu.memory
         if name != "creation" and not (run.sleeps and name != "rollout"):
             found[name] += engine
-    whole = memory.whole_weights(
-        [memory.Weights(parameters=p.parameters, width=p.width, is_trained=p.is_trained) for p in step.held],
-        run.sharding,
-        width=run.pass_width,
-    )
-    if run.num_gpus > 1 and run.sampler == "generate" and "rollout" in found:
+    whole = memory.whole_weights(step.held, run.sharding, width=run.pass_width)
+    if run.num_gpus > 1 and run.sampler == "generate":
         found["rollout"] += whole
     return found
 
@@ -247,7 +238,7 @@ def _sampling(run: Run, engines: Sequence[EnginePlan]) -> float:
     return seconds
 
 
-def _network(run: Run, held: Sequence[Part]) -> float:
+def _network(run: Run, held: Sequence[memory.Weights]) -> float:
     """Seconds of an optimizer step in which gradients, or sharded weights in each pass, are sent."""
     if run.num_gpus == 1:
         return 0.0
@@ -277,26 +268,25 @@ def _remedy(run: Run, step: Measured, engines: Sequence[EnginePlan]) -> str:
             fits.append(sharding)
     if fits:
         return f"It fits on {several} GPUs with {' or '.join(f'{each}.yaml (--sharding {each})' for each in fits)}."
+    less = {
+        "rollout": "fewer instances in play (max_envs)",
+        "scoring": "fewer rows in a pass (per_device_train_batch_size)",
+        "backward": "fewer rows in a pass (per_device_train_batch_size)",
+    }
+    held = _held(run, step, _state(run, step, run.sharding), engines)
+    largest = max(held, key=lambda name: held[name])
     share = f"a smaller {run.engine.memory_share}, " if run.sampler == "colocate" else ""
-    return (
-        f"Take {share}fewer rows in a pass (per_device_train_batch_size), shorter completions (max_completion_length), "
-        "fewer instances in play (max_envs), adapters (policies: lora), or a smaller model."
-    )
+    first = f"{less[largest]}, shorter completions (max_completion_length), " if largest in less else ""
+    return f"Take {share}{first}adapters (policies: lora), or a smaller model."
 
 
 def _too_long(run: Run, engines: Sequence[EnginePlan]) -> list[str]:
-    """Lengths that an engine refuses when it starts, or what samples when it is given a prompt."""
-    found = [
+    """Lengths that an engine refuses when it starts."""
+    return [
         f"{run.engine.max_length} is {run.max_length:,}, but {engine.model.name} takes {engine.model.context:,} "
         f"tokens at most; {run.engine.name} does not start."
         for engine in engines
         if run.max_length is not None and run.max_length > engine.model.context and not engine.model.on_server
-    ]
-    return found + [
-        f"a prompt of {run.prompt:,} tokens leaves {model.name} no room for a completion: both together are "
-        f"{run.limit(model):,} tokens at most."
-        for model in run.models
-        if run.prompt >= run.limit(model)
     ]
 
 

@@ -13,19 +13,18 @@ def report(found: Estimate) -> str:
         f"Run on a simulated GPU, none measured: {run.num_gpus} x {run.gpu.name} of {_gb(run.gpu.memory)} GB, "
         f"{run.sharding}.",
         *(["For 1 GPU; give --num_gpus (and --sharding) for several."] if run.num_gpus == 1 else []),
-        f"{run.agents} agents, {run.generation_batch // run.num_candidates} instances x {run.num_candidates} candidates "
-        f"of a decision of each; prompts of {run.prompt:,} tokens, replies of {run.completion:,}.",
+        f"{run.agents} agents, {run.generation_batch // run.num_candidates} instances x {run.num_candidates} "
+        f"candidates of a decision of each; prompts of {run.prompt:,} tokens, replies of {run.completion:,}.",
         *step.notes,
         "",
         f"{'':<16}{'GB':>9}{'TFLOP':>11}{'operations':>13}{'waits':>8}{'seconds':>10}",
     ]
-    for name, phase in step.phases.items():
-        if phase.peak:
-            work = phase.work
-            lines.append(
-                f"{name:<16}{_gb(found.memory[name]):>9}{work.flops / 1e12:>11,.1f}{work.operations:>13,.0f}"
-                f"{work.waits:>8,.0f}{found.seconds[name]:>10.3g}"
-            )
+    for name, size in found.memory.items():
+        work = step.phases[name].work
+        lines.append(
+            f"{name:<16}{_gb(size):>9}{work.flops / 1e12:>11,.1f}{work.operations:>13,.0f}{work.waits:>8,.0f}"
+            f"{found.seconds[name]:>10.3g}"
+        )
     lines += ["GB are each GPU's at the peak of a phase, and of them:", *_held(found), "", _batches(run)]
     lines += [_engine(found, place) for place in range(len(found.engines))]
     if sum(engine.model.on_server for engine in found.engines) > 1:

@@ -4,8 +4,8 @@ Token ids, masks and packing are what they are on a GPU, and 8B parameters take 
 its multiplications and additions, the bytes that it reads and writes, the bytes alive while it runs, and whether the
 host waits for it. `scaled_dot_product_attention` is one operation, as its flash kernel is: no matrix of scores.
 
-A number that the host asks for is 1, a comparison of floats is false, and what is asked whether it is finite is: checks
-of values pass without having been made. The caching allocator and kernels' workspaces are not simulated.
+A number that the host asks for is 1, and floats are finite and, but for that, compare as false: checks of values pass
+without having been made. The caching allocator and kernels' workspaces are not simulated.
 
     python -m pettingllms_trl.estimate.simulated_shapes FILE ARGUMENT...
 
@@ -16,16 +16,22 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
-from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.flop_counter import flop_registry
 
-from pettingllms_trl.estimate.simulated_device import NAME, SimulatedDevice, SimulatedTensor, aten, pytorch
+from pettingllms_trl.estimate.simulated_device import (
+    NAME,
+    SimulatedDevice,
+    SimulatedTensor,
+    aten,
+    mapped,
+    pytorch,
+    tensors_of,
+)
 
 
 META = torch.device("meta")
@@ -48,9 +54,8 @@ class Work:
         flops: Multiplications and additions of products and of attention, each counted as one.
         num_bytes: Read and written.
         operations: Kernels.
-        products: Of them, those with `flops`.
-        seconds: Of them on the GPU that was named.
         waits: How often the host waited for the device.
+        seconds: Of the operations, one after another, on the GPU whose speeds the device has.
     """
 
     flops: float = 0.0
@@ -60,6 +65,7 @@ class Work:
     seconds: float = 0.0
 
     def plus(self, other: Work, times: float = 1.0) -> Work:
+        """This and as many times the other."""
         return Work(*(getattr(self, name) + times * getattr(other, name) for name in self.__slots__))
 
 
@@ -69,7 +75,8 @@ class ShapesDevice(SimulatedDevice):
     Attributes:
         now: Bytes alive.
         peak: The most of them since `peak` was last set to `now`.
-        work: Of the operations since the start.
+        work: Of the operations since the start; it changes with each.
+        flops_a_second, bytes_a_second: Of the GPU; `launch`: the least seconds of an operation.
     """
 
     def __init__(self) -> None:
@@ -108,7 +115,7 @@ class ShapesDevice(SimulatedDevice):
         return super().run(func, args, kwargs)
 
     def compute(self, func: Any, args: Any, kwargs: Any) -> Any:
-        tensors = [each for each in tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)]
+        tensors = tensors_of((args, kwargs))
         packet, to_host = func.overloadpacket, self._goes_to_host
         has_shapes = any(each.device == META for each in tensors)
         self.work.waits += packet in WAITS or (to_host and bool(tensors) and not kwargs.get("non_blocking"))
@@ -146,8 +153,8 @@ class ShapesDevice(SimulatedDevice):
             args = (args[0], [part for each in args[1] for part in self._indices(each)], *args[2:])
         if "device" in kwargs:
             kwargs = {**kwargs, "device": META}
-        args, kwargs = tree_map_only(torch.Tensor, _shape_of, (args, kwargs))
-        return tree_map_only(torch.Tensor, lambda each: _real(func.overloadpacket, each), func(*args, **kwargs))
+        args, kwargs = mapped(torch.Tensor, _shape_of, (args, kwargs))
+        return mapped(torch.Tensor, lambda each: _real(func.overloadpacket, each), func(*args, **kwargs))
 
     def _indices(self, index: torch.Tensor | None) -> Iterable[torch.Tensor | None]:
         if index is None or index.dtype not in (torch.bool, torch.uint8):
@@ -156,27 +163,24 @@ class ShapesDevice(SimulatedDevice):
         return index.nonzero().unbind(1)
 
     def _count(self, func: Any, packet: Any, args: Any, kwargs: Any, given: list[torch.Tensor], made: Any) -> None:
-        results = [each for each in tree_leaves(made) if isinstance(each, torch.Tensor)]
         if not func._schema.is_mutable and any(each.alias_info for each in func._schema.returns):
             return  # a view
-        flops = 0.0
-        if packet in flop_registry:
-            shapes = tree_map_only(torch.Tensor, _shape_of, (args, kwargs, made))
-            flops = flop_registry[packet](*shapes[0], **shapes[1], out_val=shapes[2])
+        results = tensors_of(made)
+        flops = flop_registry[packet](*args, **kwargs, out_val=made) if packet in flop_registry else 0.0
         self.add(flops, (results if packet in PART_READ else given), results)
 
     def add(self, flops: float, read: Iterable[torch.Tensor], written: Iterable[torch.Tensor]) -> None:
         """Count an operation."""
         size = sum(min(each.numel() * each.itemsize, each.untyped_storage().nbytes()) for each in (*read, *written))
-        seconds = max(flops / self.flops_a_second, size / self.bytes_a_second, self.launch)
-        self.work = self.work.plus(Work(flops, size, 1, 0, seconds))
+        work = self.work
+        work.flops += flops
+        work.num_bytes += size
+        work.operations += 1
+        work.seconds += max(flops / self.flops_a_second, size / self.bytes_a_second, self.launch)
 
-    @contextmanager
-    def counting_instead(self, work: Work) -> Iterator[None]:
-        """What is run within counts as this."""
-        before = self.work
-        yield
-        self.work = before.plus(work)
+    def since(self, before: Work) -> Work:
+        """What was run after `work` was this, of which one keeps `since(Work())`."""
+        return self.work.plus(before, -1)
 
 
 def _shape_of(tensor: torch.Tensor) -> torch.Tensor:
@@ -208,7 +212,7 @@ class _Flash(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> Any:  # type: ignore[override]
-        query, key, value, found, sums = ctx.saved_tensors
+        query, key, value, found, _ = ctx.saved_tensors
         made = [each.new_empty(each.shape) for each in (query, key, value)]
         _count_attention(2.5 * ctx.flops, [query, key, value, found, gradient], made)
         return *made, None
@@ -220,8 +224,10 @@ def _count_attention(flops: float, read: list[Any], written: list[Any]) -> None:
 
 
 def _attention(
-    query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False, **_: Any
+    query: Any, key: Any, value: Any, attn_mask: Any = None, *_: Any, enable_gqa: bool = False, **__: Any
 ) -> Any:
+    if not enable_gqa:
+        torch.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])  # raises as the kernel does
     return _Flash.apply(query, key, value, attn_mask)
 
 

@@ -44,8 +44,7 @@ UPDATE_FLOPS = 0.4e15
 FLOPS_OF_TOKEN = 8
 """Operations for each parameter and token of the update: forward, backward, and a second forward for checkpoints."""
 PRODUCTS = 0.6
-"""Share of a GPU's published operations that products and attention reach; an operation takes no less than its reads and
-writes."""
+"""Share of a GPU's published operations that products and attention reach, if they do not wait for memory."""
 LAUNCH = 5e-6
 """Seconds that an operation takes at least, which Python launches."""
 INSIDE = 300e9

@@ -1,8 +1,8 @@
 """What stands in on the simulated device for files that a machine need not have, and for work that repeats.
 
 A model is made of its configuration, without weights; a tokenizer that cannot be loaded is one of bytes; `generate`
-runs the first steps and the last, and counts those between; equal passes of an update run twice and are counted; what
-is saved is not written. Checks that compare values are left out: floats have none here.
+runs its first steps and the last, and counts those between; one of equal passes is run; no weights are written. Checks
+that compare values are left out: floats have none here.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -33,13 +34,13 @@ UNCHECKED = (
     "that an engine has the trainer's weights",
 )
 """Checks of values that a training makes and an estimate cannot."""
-TWICE = 2
-"""How often equal passes are run: the second finds the gradients of the first."""
 
 
 @contextmanager
-def standing_in(device: ShapesDevice, note: Callable[[str], None], passing: Callable[[], Any]) -> Iterator[None]:
-    """Within, a training is made and run of what is on this machine.
+def standing_in(
+    device: ShapesDevice, note: Callable[[str], None], passing: Callable[[], Any]
+) -> Iterator[Callable[[Any, Callable[[], Any]], Any]]:
+    """Within, a training is made and run of what is on this machine; what is given runs one of equal calls.
 
     Args:
         note: Is told what stands in.
@@ -66,7 +67,7 @@ def standing_in(device: ShapesDevice, note: Callable[[str], None], passing: Call
     for patch in patches:
         patch.start()
     try:
-        yield
+        yield passes.run
     finally:
         for patch in patches:
             patch.stop()
@@ -130,7 +131,7 @@ def _not_written(model: Any, folder: Any, *_: Any, **__: Any) -> None:
 
 
 def _no_engines(groups: Any, args: Any, codecs: Any, parallel: Any) -> list[Any]:
-    return [None for _ in groups]
+    return [SimpleNamespace(can_load_base=False, is_batched=False, is_remote=False) for _ in groups]
 
 
 def _counted_generation(device: ShapesDevice, generate: Callable[..., Any]) -> Callable[..., Any]:
@@ -141,17 +142,19 @@ def _counted_generation(device: ShapesDevice, generate: Callable[..., Any]) -> C
         config = given.pop("generation_config", None) or self.generation_config
         most = given.get("max_new_tokens") or config.max_new_tokens
         if most is None or most <= 2:
-            return generate(self, input_ids=input_ids, attention_mask=attention_mask, generation_config=config, **given)
+            return generate(
+                self, input_ids=input_ids, attention_mask=attention_mask, generation_config=config, **given
+            )
         given.pop("max_new_tokens", None)
 
         def run(ids: torch.Tensor, number: int, cache: Any) -> tuple[Any, Work]:
-            before, mask = device.work, torch.ones_like(ids)
+            before, mask = device.since(Work()), torch.ones_like(ids)
             mask[:, : input_ids.shape[1]] = attention_mask
             short = type(config).from_dict({**config.to_dict(), "max_new_tokens": number, "min_new_tokens": number})
             short.return_dict_in_generate = True
             more = {} if cache is None else {"past_key_values": cache}
             found = generate(self, input_ids=ids, attention_mask=mask, generation_config=short, **given, **more)
-            return found, device.work.plus(before, -1)
+            return found, device.since(before)
 
         read, _ = run(input_ids, 1, given.pop("past_key_values", None))
         cache = read.past_key_values
@@ -172,37 +175,39 @@ def _counted_generation(device: ShapesDevice, generate: Callable[..., Any]) -> C
     return generated
 
 
+def alike(team: Any, policy: str) -> Any:
+    """Equal for policies of which a pass takes the same: adapters on one model."""
+    return "adapter" if team.policies[policy].adapter is not None else policy
+
+
 class _Passes:
-    """Runs equal passes of the update twice, and those that score once, and counts the others."""
+    """Runs one of equal passes, and counts the others."""
 
     def __init__(self, device: ShapesDevice, passing: Callable[[], Any]) -> None:
-        self._device, self._passing = device, passing
-        self._seen: dict[Any, tuple[int, Work, Any]] = {}
+        self._device = device
+        self._seen: dict[Any, tuple[Work, Any]] = {}
         step, packed = Trainer.training_step, PackedScorer._packed
 
         def training_step(trainer: Any, model: Any, batch: Mapping[str, Any], *more: Any) -> Any:
             shapes = tuple(each.shape for each in batch.values() if isinstance(each, torch.Tensor))
-            return self._run((batch.get("policy"), shapes), TWICE, lambda: self._pass(step, trainer, model, batch, *more))
+            key = (alike(trainer.team, batch["policy"]), shapes)
+            with passing():
+                return self.run(key, lambda: step(trainer, model, batch, *more))
 
         def scored(scorer: Any, model: Any, ids: torch.Tensor, mask: torch.Tensor, *more: Any) -> Any:
             if torch.is_grad_enabled():
                 return packed(scorer, model, ids, mask, *more)
-            key = (scorer._team.active, model, ids.shape, int(mask.sum()))
-            return self._run(key, 1, lambda: packed(scorer, model, ids, mask, *more))
+            key = (alike(scorer._team, scorer._team.active), model, ids.shape, int(mask.sum()))
+            return self.run(key, lambda: packed(scorer, model, ids, mask, *more))
 
         self.training_step, self.packed = training_step, scored
 
-    def _pass(self, step: Callable[..., Any], *args: Any) -> Any:
-        with self._passing():
-            return step(*args)
-
-    def _run(self, key: Any, times: int, call: Callable[[], Any]) -> Any:
-        number, work, found = self._seen.get(key, (0, Work(), None))
-        if number < times:
-            before = self._device.work
-            found = call()
-            work = self._device.work.plus(before, -1)
+    def run(self, key: Any, call: Callable[[], Any]) -> Any:
+        """What the first call with an equal key has returned."""
+        if key in self._seen:
+            self._device.work = self._device.work.plus(self._seen[key][0])
         else:
-            self._device.work = self._device.work.plus(work)
-        self._seen[key] = (number + 1, work, found)
-        return found
+            before = self._device.since(Work())
+            found = call()
+            self._seen[key] = self._device.since(before), found
+        return self._seen[key][1]

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from unittest import mock
 
 import torch
-from transformers import TrainerCallback
 
+from pettingllms_trl.estimate.memory import Weights
 from pettingllms_trl.estimate.simulated_device import NAME
 from pettingllms_trl.estimate.simulated_shapes import ShapesDevice, Work
-from pettingllms_trl.estimate.stand_ins import standing_in
+from pettingllms_trl.estimate.stand_ins import alike, standing_in
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.records import Candidate, Completion, Decision, Prompt
 
@@ -37,7 +39,7 @@ class Phases:
     """Which phase is running, and what each has taken."""
 
     def __init__(self, device: ShapesDevice) -> None:
-        self._device, self._begun = device, device.work
+        self._device, self._begun = device, device.since(Work())
         self.of = {name: Phase() for name in PHASES}
         self.current = "creation"
         device.peak = device.now
@@ -46,8 +48,8 @@ class Phases:
         """The phase until now ends, and is returned."""
         device, ended = self._device, self.current
         own = self.of[ended]
-        own.peak, own.work = max(own.peak, device.peak), own.work.plus(device.work.plus(self._begun, -1))
-        self.current, self._begun, device.peak = name, device.work, device.now
+        own.peak, own.work = max(own.peak, device.peak), own.work.plus(device.since(self._begun))
+        self.current, self._begun, device.peak = name, device.since(Work()), device.now
         return ended
 
     @contextmanager
@@ -96,10 +98,13 @@ def made_up(trainer: Any, lengths: Lengths) -> list[Decision]:
     return decisions
 
 
-def _decision(instance: int, agent: str, turn: int, ids: Sequence[int], replies: Sequence[tuple[int, ...]]) -> Decision:
+def _decision(
+    instance: int, agent: str, turn: int, ids: Sequence[int], replies: Sequence[tuple[int, ...]]
+) -> Decision:
     candidates = tuple(
         Candidate(
-            completion=Completion(ids=reply, text="", logprobs=(0.0,) * len(reply), finish="stop"), reward=float(k == 0)
+            completion=Completion(ids=reply, text="", logprobs=(0.0,) * len(reply), finish="stop"),
+            reward=float(k == 0),
         )
         for k, reply in enumerate(replies)
     )
@@ -121,39 +126,24 @@ def _ids(length: int, *numbers: int) -> tuple[int, ...]:
     return (*digits, *[FIRST_ID] * length)[:length]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """Parameters of one kind.
-
-    Args:
-        width: Bytes of each.
-    """
-
-    parameters: int
-    width: int
-    is_trained: bool
-    is_reference: bool = False
-
-
 @dataclass(slots=True)
 class Measured:
     """What came of a step.
 
     Args:
-        gradients, optimizer: Bytes of gradients, and of the states of the optimizer.
+        optimizer: Bytes of the states of the optimizer.
         policies: Names of those with weights here.
         notes: What stood in.
     """
 
     phases: dict[str, Phase]
-    held: list[Part]
-    gradients: int
+    held: list[Weights]
     optimizer: int
     policies: frozenset[str]
     notes: list[str]
 
 
-def parts_of(trainer: Any) -> list[Part]:
+def parts_of(trainer: Any) -> list[Weights]:
     """The parameters that the trainer's device holds."""
     found: dict[tuple[int, bool, bool], int] = {}
     seen: set[int] = set()
@@ -165,7 +155,7 @@ def parts_of(trainer: Any) -> list[Part]:
                 key = (each.itemsize, each.requires_grad, is_reference)
                 found[key] = found.get(key, 0) + each.numel()
     return [
-        Part(parameters=number, width=width, is_trained=trained, is_reference=reference)
+        Weights(parameters=number, width=width, is_trained=trained, is_reference=reference)
         for (width, trained, reference), number in found.items()
     ]
 
@@ -182,7 +172,8 @@ def run_step(
     """
     notes: dict[str, None] = {}
     phases = Phases(device)
-    with standing_in(device, lambda said: notes.update({said: None}), lambda: phases.during("backward", "optimizer step")):
+    passing = partial(phases.during, "backward", "optimizer step")
+    with standing_in(device, lambda said: notes.update({said: None}), passing) as run_once:
         attach = Team.attach
         with mock.patch.object(Team, "attach", lambda *a, **k: _within(phases.during("references"), attach, *a, **k)):
             trainer = make()
@@ -195,32 +186,23 @@ def run_step(
             if isinstance(each, torch.Tensor) and each.device.type == NAME
         )
         decisions = made_up(trainer, lengths(trainer))
-        sizes = []
 
         def prepare(rows: Any) -> Any:
+            trainer.sampling("estimate")  # so that TRL loads no engine
             if samples:
                 with phases.during("rollout"):
-                    _sample(trainer, decisions)
+                    _sample(trainer, decisions, run_once)
             with phases.during("scoring"):
                 advantages = [[1.0 - 2.0 * (k % 2) for k in range(len(each.candidates))] for each in decisions]
-                return trainer._passes_over(decisions, advantages, sampled=0, table=lambda _: {})
-
-        def zeroed(*args: Any, **kwargs: Any) -> None:
-            sizes.append(sum(p.grad.numel() * p.grad.itemsize for p in trainer.model.parameters() if p.grad is not None))
+                steps: Any = trainer._passes_over(decisions, advantages, sampled=0, table=lambda _: {})
+            _hold_gradients(trainer, steps)
+            return steps
 
         trainer.prepare_generation = prepare
-        trainer.add_callback(_At(zeroed))
         trainer.train()
         with phases.during("save"):
             trainer.save_model(trainer.args.output_dir)
-    return Measured(phases.of, held, max(sizes, default=0), optimizer, frozenset(trainer.team.profiles), list(notes))
-
-
-class _At(TrainerCallback):
-    """Calls a function when gradients are whole, before the optimizer's step."""
-
-    def __init__(self, call: Callable[[], None]) -> None:
-        self.on_pre_optimizer_step = lambda *_, **__: call()
+    return Measured(phases.of, held, optimizer, frozenset(trainer.team.profiles), list(notes))
 
 
 def _within(context: Any, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -238,7 +220,16 @@ def _fill_optimizer(trainer: Any) -> None:
     optimizer.zero_grad()
 
 
-def _sample(trainer: Any, decisions: Sequence[Decision]) -> None:
+def _hold_gradients(trainer: Any, steps: Sequence[Sequence[Any]]) -> None:
+    """The gradients that a pass finds, of those before it: one of equal passes is run."""
+    passes = Counter(each["policy"] for step in steps[: trainer.args.gradient_accumulation_steps] for each in step)
+    for policy in trainer.routing.trained:
+        if policy.adapter is not None or passes[policy.name] > 1:
+            for each in trainer.team.parameters_of(policy):
+                each.grad = torch.zeros_like(each)
+
+
+def _sample(trainer: Any, decisions: Sequence[Decision], run_once: Callable[[Any, Callable[[], Any]], Any]) -> None:
     """Sample for the last decision of each agent in as many instances as are in play together."""
     args = trainer.args
     siblings = len(decisions[0].candidates)
@@ -247,6 +238,8 @@ def _sample(trainer: Any, decisions: Sequence[Decision]) -> None:
         own = [each for (_, whose, _), each in last.items() if whose == agent]
         in_play = own[: args.max_envs or len(own)]
         prompts = [each.prompt.ids for each in in_play for _ in range(siblings)]
-        trainer.activate(trainer.routing.of_agent[agent])
+        policy, override = trainer.routing.of_agent[agent], trainer.team.overrides[agent]
+        trainer.activate(policy)
         with trainer.team.in_eval_mode():
-            trainer.generate(prompts, {}, trainer.team.overrides[agent])
+            key = ("rollout", alike(trainer.team, policy), str(override), *map(len, prompts))
+            run_once(key, partial(trainer.generate, prompts, {}, override))
