@@ -147,6 +147,7 @@ def estimated(device: Any, argv: Sequence[str]) -> Any:
     given, data, args, config = arguments.parse(argv, KINDS, prog="pettingllms train", description=train.__doc__)
     _check(args, config)
     arguments.import_packages(given.imports)
+    made_up = _rows_that_are_here(given, data)
     gpu = find_gpu(args.gpu)
     device.flops_a_second, device.bytes_a_second, device.launch = (
         speed.PRODUCTS * gpu.flops,
@@ -189,6 +190,7 @@ def estimated(device: Any, argv: Sequence[str]) -> Any:
         **batches,
     )
     found = planning.estimate(run, step)
+    step.notes += made_up
     return replace(found, notes=(*([f"Careful: {waits}"] if waits else []), *found.notes))
 
 
@@ -203,6 +205,20 @@ def _check(args: EstimatedConfig, config: ModelConfig) -> None:
             f"optim is {optim!r}, whose states of 8 bits and less the simulated GPU does not have; expected one of "
             "PyTorch's, such as adamw_torch. Set it, or leave --estimate out."
         )
+
+
+def _rows_that_are_here(given: TrainArguments, data: ScriptArguments) -> list[str]:
+    """Put rows of the package in the place of data that are not on this machine; returns what is said of it."""
+    names = []
+    for settings in (given.env_kwargs, *(each.env_kwargs for each in given.environments.values())):
+        name = str(settings.get("data", ""))
+        if name and not name.startswith("own:") and not Path(name).expanduser().exists():
+            names.append(name)
+            settings["data"] = f"own:{name.replace('/', '__')}"
+    if data.dataset_name is not None and not Path(data.dataset_name).exists():
+        names.append(data.dataset_name)
+        data.dataset_name, given.train_seeds = None, [0, 6400]
+    return [f"The data {name} are not on this machine: other rows stand in." for name in names]
 
 
 def _models(routing: Routing, args: EstimatedConfig, config: ModelConfig) -> tuple[Sampled, ...]:

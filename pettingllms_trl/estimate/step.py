@@ -178,7 +178,7 @@ def run_step(
         with mock.patch.object(Team, "attach", lambda *a, **k: _within(phases.during("references"), attach, *a, **k)):
             trainer = make()
         held = parts_of(trainer)
-        _fill_optimizer(trainer)
+        fill_optimizer(trainer)
         optimizer = sum(
             each.numel() * each.itemsize
             for state in trainer.optimizer.state.values()
@@ -188,13 +188,11 @@ def run_step(
         decisions = made_up(trainer, lengths(trainer))
 
         def prepare(rows: Any) -> Any:
-            trainer.sampling("estimate")  # so that TRL loads no engine
             if samples:
                 with phases.during("rollout"):
                     _sample(trainer, decisions, run_once)
             with phases.during("scoring"):
-                advantages = [[1.0 - 2.0 * (k % 2) for k in range(len(each.candidates))] for each in decisions]
-                steps: Any = trainer._passes_over(decisions, advantages, sampled=0, table=lambda _: {})
+                steps = passes_over(trainer, decisions)
             _hold_gradients(trainer, steps)
             return steps
 
@@ -210,7 +208,14 @@ def _within(context: Any, call: Callable[..., Any], *args: Any, **kwargs: Any) -
         return call(*args, **kwargs)
 
 
-def _fill_optimizer(trainer: Any) -> None:
+def passes_over(trainer: Any, decisions: Sequence[Decision]) -> Any:
+    """The forward passes of a generation's micro-steps, of all rows: each has an advantage."""
+    trainer.sampling("estimate")  # so that TRL loads no engine
+    advantages = [[1.0 - 2.0 * (k % 2) for k in range(len(each.candidates))] for each in decisions]
+    return trainer._passes_over(decisions, advantages, sampled=0, table=lambda _: {})
+
+
+def fill_optimizer(trainer: Any) -> None:
     """The states of the optimizer, which a training has from its first step on."""
     optimizer = trainer.create_optimizer()
     trained = [each for group in optimizer.param_groups for each in group["params"]]

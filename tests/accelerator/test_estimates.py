@@ -103,7 +103,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     changed = {
         "qwen": QWEN,
         "llama": LLAMA,
-        "wide": {"hidden_size": 1024, "vocab_size": 6_000_000},
+        "wide": {"hidden_size": 1024, "intermediate_size": 700_000},
         "classifier": {"architectures": ["Qwen3ForSequenceClassification"]},
         "heads": {"num_key_value_heads": 3},
     }

@@ -15,7 +15,6 @@ from test_estimates import QWEN
 pytestmark = pytest.mark.slow
 FILES = sorted((ROOT / "examples" / "configs").glob("*.yaml"))
 WHY = {
-    "data": ("code", "math", "gsm8k", "failing_code", "designed_code", "designed_math"),
     "observes images": ("plan_path_image",),
 }
 """Words of what is told, and the first words of the names of those that are told it."""
