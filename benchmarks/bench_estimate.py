@@ -5,6 +5,8 @@
 * The peak of memory of an update: by shapes, and of the same update on the CPU as PyTorch's profiler counts what its
   allocator hands out; and by how much the process grew, as the operating system counts it.
 * Operations of a dense update beside 6ND and attention by hand.
+* With `--only sizes` the update of Qwen3 of 0.6B, 1.7B and 8B in each layout, of one decision of each agent and of
+  conversations, and TRL's `GRPOTrainer` beside it (minutes).
 * Tokens of the KV cache as vLLM says it has them, where vLLM is installed (`--only cache`).
 
 On small models, in float32, with the same made-up replies. What a GPU adds (a caching allocator, CUDA graphs, kernels'
@@ -14,13 +16,17 @@ workspaces) is not in it.
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
-import resource
+import re
 import tempfile
+import time
 import warnings
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from pettingllms_trl.estimate.simulated_shapes import ShapesDevice
 
@@ -32,12 +38,15 @@ from datasets import Dataset  # noqa: E402
 from figures import Figure, write  # noqa: E402
 from peft import LoraConfig  # noqa: E402
 from torch.profiler import ProfilerActivity, profile  # noqa: E402
-from transformers import AutoConfig, AutoModelForCausalLM, GPT2Config, LlamaConfig, Qwen3Config  # noqa: E402
+from transformers import AutoConfig, AutoModelForCausalLM, GPT2Config, LlamaConfig, Qwen3Config, Trainer  # noqa: E402
+from trl import GRPOConfig, GRPOTrainer  # noqa: E402
 
 import pettingllms_envs  # noqa: E402
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer  # noqa: E402
 from pettingllms_trl.estimate.memory import blocks_of_cache  # noqa: E402
 from pettingllms_trl.estimate.shapes import shape_of  # noqa: E402
+from pettingllms_trl.estimate.simulated_shapes import Work  # noqa: E402
+from pettingllms_trl.estimate.stand_ins import put_on_device, standing_in  # noqa: E402
 from pettingllms_trl.estimate.step import Lengths, fill_optimizer, made_up, passes_over, run_step  # noqa: E402
 from pettingllms_trl.testing import byte_tokenizer, save_tiny_model  # noqa: E402
 from pettingllms_trl.update.packing import cost  # noqa: E402
@@ -49,7 +58,9 @@ PLAIN = {"hidden_size": WIDTH, "intermediate_size": 3 * WIDTH, "num_hidden_layer
 MODELS = {
     "Qwen3": Qwen3Config(**SIZES, **PLAIN, num_key_value_heads=2, head_dim=64, tie_word_embeddings=True),
     "Llama": LlamaConfig(**SIZES, **PLAIN, num_key_value_heads=4, tie_word_embeddings=False),
-    "GPT-2": GPT2Config(**SIZES, n_embd=WIDTH, n_layer=LAYERS, n_head=4, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0),
+    "GPT-2": GPT2Config(
+        **SIZES, n_embd=WIDTH, n_layer=LAYERS, n_head=4, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0
+    ),
 }
 LAYOUTS = {"L1": "shared", "L2": "lora", "L3": "full"}
 LENGTHS = Lengths(prompt=200)
@@ -57,6 +68,7 @@ COMPLETION, ROWS = 100, 4
 
 
 def trainer_of(folder: str, layout: str, *, use_cpu: bool, checkpointing: bool) -> MultiAgentGRPOTrainer:
+    """The trainer of a small model in the folder."""
     return MultiAgentGRPOTrainer(
         str(Path(folder, "model")),
         lambda: pettingllms_envs.make("plan_path", size=4, num_turns=1, workflow="draft_plan"),
@@ -88,7 +100,8 @@ def measured(trainer: MultiAgentGRPOTrainer) -> tuple[float, float]:
     tensors = [*trainer.model.parameters(), *trainer.model.buffers()]
     states = [each for state in trainer.optimizer.state.values() for each in state.values()]
     alive = sum(each.nbytes for each in {id(each): each for each in (*tensors, *states)}.values())
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    Path("/proc/self/clear_refs").write_text("5")  # the most of the process begins anew
+    before = resident("VmHWM")
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
         trainer.train()
     events = [each for each in profiled.profiler.kineto_results.events() if each.name() == "[memory]"]
@@ -96,7 +109,13 @@ def measured(trainer: MultiAgentGRPOTrainer) -> tuple[float, float]:
     for each in sorted(events, key=lambda event: event.start_ns()):
         now += each.nbytes()
         most = max(most, now)
-    return alive + most, 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+    return alive + most, resident("VmHWM") - before
+
+
+def resident(name: str) -> float:
+    """Bytes of this process by the system's name for them."""
+    status = Path("/proc/self/status").read_text()
+    return 1024 * float(re.search(rf"{name}:\s+(\d+)", status)[1])
 
 
 def updates(checkpointing: bool) -> Iterator[tuple[str, float, float]]:
@@ -123,13 +142,11 @@ def updates(checkpointing: bool) -> Iterator[tuple[str, float, float]]:
 def operations() -> Iterator[tuple[str, float, float]]:
     """What, simulated and hand-counted operations of a forward and backward pass of 8 rows of 512 tokens."""
     rows, length = 8, 512
-    from pettingllms_trl.estimate.stand_ins import put_on_device
-
     for name in ("Qwen3", "Llama"):
         with torch.device("meta"):
             model: Any = AutoModelForCausalLM.from_config(MODELS[name])
         put_on_device(model, DEVICE)
-        before = DEVICE.since(DEVICE.work.plus(DEVICE.work, -1))
+        before = DEVICE.since(Work())
         ids = torch.zeros((rows, length), dtype=torch.long).to("mlu")
         model(input_ids=ids, use_cache=False).logits.float().sum().backward()
         found = DEVICE.since(before).flops
@@ -137,6 +154,90 @@ def operations() -> Iterator[tuple[str, float, float]]:
         # Scores and their sums over values, forward, and two and a half as much backward.
         attention = 3.5 * 4 * LAYERS * rows * length**2 * 4 * MODELS[name].head_dim
         yield f"{name}, operations", found, 6 * products * rows * length + attention
+
+
+QWEN3 = {  # hidden, intermediate, layers, heads, whether the head is the embeddings
+    "0.6B": (1024, 3072, 28, 16, True),
+    "1.7B": (2048, 6144, 28, 16, True),
+    "8B": (4096, 12_288, 36, 32, False),
+}
+"""Of Qwen/Qwen3-0.6B, 1.7B and 8B, so that nothing is loaded from the Hub."""
+HEADLINE = ("--max_completion_length", "4096", "--prompt_tokens", "500")
+ADAPTER = LoraConfig(r=16, target_modules="all-linear", task_type="CAUSAL_LM")
+CONVERSATION = ("--max_completion_length", "256", "--prompt_tokens", "500", "--history", "conversation")
+
+
+def save_qwen3(size: str, folder: str) -> None:
+    """Save the configuration of a Qwen3."""
+    hidden, intermediate, layers, heads, is_tied = QWEN3[size]
+    Qwen3Config(
+        vocab_size=151_936,
+        hidden_size=hidden,
+        intermediate_size=intermediate,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=8,
+        head_dim=128,
+        max_position_embeddings=40_960,
+        tie_word_embeddings=is_tied,
+        architectures=["Qwen3ForCausalLM"],
+    ).save_pretrained(folder)
+
+
+def sizes() -> None:
+    """Print peak memory and operations of an update, 8 rows a pass, which another GPU samples for."""
+    from pettingllms_trl.cli.estimate import estimated
+
+    configs = Path(__file__).parents[1] / "examples" / "configs"
+    for size in QWEN3:
+        with tempfile.TemporaryDirectory() as folder:
+            save_qwen3(size, folder)
+            for (layout, given), (kind, shape) in itertools.product(
+                {"L1": "shared", "L2": "lora", "L3": "full"}.items(),
+                {"headline": HEADLINE, "six turns": (*CONVERSATION, "env_kwargs.num_turns=6")}.items(),
+            ):
+                argv = ("--config", str(configs / f"plan_path_{layout}_1.7B.yaml"), "--model_name_or_path", folder)
+                began = time.process_time()
+                found = estimated(DEVICE, (*argv, *shape, "--use_vllm", "true", "--vllm_mode", "server"))
+                phases, seconds = found.step.phases, time.process_time() - began
+                peaks = " ".join(
+                    f"{name} {phases[name].peak / 1e9:.2f}" for name in ("creation", "scoring", "backward")
+                )
+                flops = phases["backward"].work.flops / 1e12
+                print(f"{size} {given} {kind}: GB {peaks}; {flops:,.0f} TFLOP; {seconds:.0f} s", flush=True)
+            if size != "8B":
+                for layout in ("L1", "L2"):
+                    peak, flops = of_trl(folder, layout)
+                    print(f"{size} {layout} TRL, one pass: GB {peak / 1e9:.2f}; {flops / 1e12:,.0f} TFLOP", flush=True)
+
+
+def of_trl(folder: str, layout: str) -> tuple[float, float]:
+    """Bytes at the peak of a pass of TRL's own trainer, of 8 rows of the headline's lengths, and its operations."""
+    kept: dict[str, Any] = {}
+    loss, step = GRPOTrainer._compute_loss, Trainer.training_step
+
+    def compute_loss(*args: Any, **kwargs: Any) -> Any:
+        DEVICE.peak, kept["before"] = DEVICE.now, DEVICE.since(Work())
+        return loss(*args, **kwargs)
+
+    args = GRPOConfig(
+        str(Path(folder, "out")), num_generations=4, per_device_train_batch_size=8, max_completion_length=4096,
+        max_steps=1, save_strategy="no", report_to="none", disable_tqdm=True, bf16=True, logging_strategy="no",
+        model_init_kwargs={"dtype": "bfloat16" if layout == "L2" else "float32"},
+    )  # fmt: skip
+    with standing_in(DEVICE, lambda said: None, nullcontext):
+        trainer = GRPOTrainer(
+            folder, [lambda completions, **_: [float(i % 2) for i in range(len(completions))]], args,
+            Dataset.from_dict({"prompt": ["x" * 500] * 8}), processing_class=byte_tokenizer(),
+            peft_config=ADAPTER if layout == "L2" else None,
+        )  # fmt: skip
+        fill_optimizer(trainer)
+        with (
+            mock.patch.object(GRPOTrainer, "_compute_loss", compute_loss),
+            mock.patch.object(Trainer, "training_step", step),
+        ):
+            trainer.train()
+    return DEVICE.peak, DEVICE.since(kept["before"]).flops
 
 
 def cache_tokens() -> Iterator[tuple[str, float, float]]:
@@ -162,7 +263,7 @@ def main() -> None:
     """Compare and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
-    parser.add_argument("--only", choices=("updates", "operations", "cache"), help="one part")
+    parser.add_argument("--only", choices=("updates", "operations", "sizes", "cache"), help="one part")
     given = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
@@ -172,6 +273,8 @@ def main() -> None:
     if given.only in (None, "updates"):
         found += updates(checkpointing=False)
         found += [(f"{what}, checkpoints", *sizes) for what, *sizes in updates(checkpointing=True)]
+    if given.only == "sizes":
+        sizes()
     if given.only == "cache":
         found += cache_tokens()
     print(f"{'':44}{'estimate':>15}{'measured':>15}{'error':>9}")

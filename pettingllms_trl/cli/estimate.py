@@ -163,8 +163,8 @@ def estimated(device: Any, argv: Sequence[str]) -> Any:
     limit = (sampler != "generate" and setting(args, kind.options.max_length)) or min(each.context for each in models)
     if args.prompt_tokens >= limit:
         raise ValueError(
-            f"a prompt of {args.prompt_tokens:,} tokens leaves {models[0].name} no room for a completion: both together "
-            f"are {limit:,} tokens at most. Set --prompt_tokens."
+            f"a prompt of {args.prompt_tokens:,} tokens leaves {models[0].name} no room for a completion: both "
+            f"together are {limit:,} tokens at most. Set --prompt_tokens."
         )
     with tempfile.TemporaryDirectory() as folder:
         batches = _alone(given, args, config, folder, parallel)

@@ -178,7 +178,10 @@ def run_step(
         with mock.patch.object(Team, "attach", lambda *a, **k: _within(phases.during("references"), attach, *a, **k)):
             trainer = make()
         held = parts_of(trainer)
-        fill_optimizer(trainer)
+        with phases.during("optimizer step"):
+            before = device.since(Work())
+            fill_optimizer(trainer)
+            device.work = before
         optimizer = sum(
             each.numel() * each.itemsize
             for state in trainer.optimizer.state.values()

@@ -11,7 +11,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
 from pettingllms_trl.cli import estimate
+from pettingllms_trl.estimate.simulated_shapes import Work
+from pettingllms_trl.estimate.stand_ins import put_on_device
 
 
 def outcome(device: Any, argv: list[str], folder: Path) -> dict[str, Any]:
@@ -32,15 +37,29 @@ def outcome(device: Any, argv: list[str], folder: Path) -> dict[str, Any]:
             "state": asdict(each.state),
             "rate": each.trained_rate,
             "work": {name: asdict(phase.work) for name, phase in each.step.phases.items()},
-            "alive": {name: phase.peak for name, phase in each.step.phases.items()},
             "held": [asdict(part) for part in each.step.held],
-            "run": {name: getattr(each.run, name) for name in ("sampler", "sequences", "tensor_parallel", "pass_width")},
+            "run": {
+                name: getattr(each.run, name) for name in ("sampler", "sequences", "tensor_parallel", "pass_width")
+            },
             "tokens": [engine.tokens for engine in each.engines],
         }
     return found
 
 
+def operations(device: Any, folder: Path) -> float:
+    """Of a forward and backward pass of 2 rows of 50 tokens."""
+    with torch.device("meta"):
+        model: Any = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder))
+    put_on_device(model, device)
+    before = device.since(Work())
+    ids = torch.zeros((2, 50), dtype=torch.long).to("mlu")
+    model(input_ids=ids, use_cache=False).logits.sum().backward()
+    return float(device.since(before).flops)
+
+
 def main(device: Any, file: str) -> None:
     path = Path(file)
     cases = json.loads(path.read_text("utf-8"))
-    path.write_text(json.dumps({name: outcome(device, argv, path.parent) for name, argv in cases.items()}), "utf-8")
+    found: dict[str, Any] = {name: outcome(device, argv, path.parent) for name, argv in cases.items()}
+    found["operations"] = {name: operations(device, path.parent / name) for name in ("qwen", "llama")}
+    path.write_text(json.dumps(found), "utf-8")

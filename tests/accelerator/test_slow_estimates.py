@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +28,10 @@ ON_GPUS = {"gpus_8x80_L2_8B": 8, "gpus_8x80_L1_8B": 8, "gpus_2x8x80_L2_8B": 16, 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("estimates")
-    type(QWEN)(**{**QWEN.to_dict(), "max_position_embeddings": 40_960}).save_pretrained(folder / "model")
-    model = ["--model_name_or_path", str(folder / "model"), "--use_cpu", "false"]
+    long = {**QWEN.to_dict(), "max_position_embeddings": 40_960}
+    for name in ("qwen", "llama"):  # the second for the count of operations
+        type(QWEN)(**long).save_pretrained(folder / name)
+    model = ["--model_name_or_path", str(folder / "qwen"), "--use_cpu", "false"]
     gpus = {path.stem: ["--num_gpus", str(ON_GPUS.get(path.stem, 1))] for path in FILES}
     cases = {path.stem: ["--config", str(path), *model, *gpus[path.stem]] for path in FILES}
     file = folder / "cases.json"
@@ -33,6 +39,21 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     launched("estimates", str(file), timeout=7200)
     found: dict[str, Any] = json.loads(file.read_text("utf-8"))
     return found
+
+
+def test_memory_of_an_update_is_what_the_profiler_counts_on_the_cpu(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        str(ROOT / "benchmarks" / "bench_estimate.py"),
+        "--json",
+        str(tmp_path / "figures.json"),
+    ]
+    path = os.pathsep.join((str(ROOT), str(ROOT / "benchmarks")))
+    subprocess.run(command, env={**os.environ, "PYTHONPATH": path, "HF_HUB_OFFLINE": "1"}, check=True, timeout=3600)
+    figures = json.loads(file.read_text("utf-8"))
+    found = re.findall(r'"ours": \[\s*([\d.]+)', json.dumps(figures))
+    assert len(found) == 2 + 2 * 9
+    assert all(abs(float(ratio) - 1) < 0.05 for ratio in found)
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

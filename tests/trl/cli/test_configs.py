@@ -13,7 +13,6 @@ from pathlib import Path
 import pettingzoo
 import pytest
 from accelerate.commands.config.config_args import load_config_from_file
-from transformers import Qwen3Config
 
 from pettingllms_trl.cli.datasets import makers
 from pettingllms_trl.cli.train import make_trainer

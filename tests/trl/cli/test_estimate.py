@@ -1,4 +1,4 @@
-"""`pettingllms train --estimate`, as a person in a terminal meets it; `tests/accelerator/test_estimates.py` runs it."""
+"""`pettingllms train --estimate`, as a person in a terminal meets it; its child is in `tests/accelerator`."""
 
 from __future__ import annotations
 

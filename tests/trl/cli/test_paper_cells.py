@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import runpy
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 import pettingllms_envs
 from pettingllms_envs.commands import setting
 from pettingllms_envs.evaluation.suites import read_suite
-from pettingllms_trl.cli import estimate
 from pettingllms_trl.research.study.cells import check
 from pettingllms_trl.research.study.plans.study_file import read_study
 from shipped_configs import CONFIGS, EXAMPLES, values

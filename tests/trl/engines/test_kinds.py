@@ -12,12 +12,9 @@ import pytest
 import torch
 from accelerate.utils import DistributedType
 from datasets import Dataset
-from trl import ScriptArguments
 
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 from pettingllms_trl.checkpoints import atomic
-from pettingllms_trl.cli import arguments, estimate
-from pettingllms_trl.cli.train import TrainArguments
 from pettingllms_trl.engines import factory
 from pettingllms_trl.engines.factory import check_served, processes_of_engine
 from pettingllms_trl.engines.kinds import EngineKind, Group, GroupOfTrainer, PromptCodec
