@@ -1,118 +1,243 @@
-"""What `pettingllms train --estimate` computes beside what can be measured without a GPU.
+"""What `pettingllms train --estimate` says beside what can be measured without a GPU.
 
     PYTHONPATH=. python benchmarks/bench_estimate.py
 
-* Bytes of weights, gradients and optimizer states of a real training run, for each layout.
-* The peak of a pass of the update: tensors alive, and the process's memory as the operating system counts it.
-* Tokens of the KV cache as vLLM says it has them, where vLLM is installed.
+* The peak of memory of an update: by shapes, and of the same update on the CPU as PyTorch's profiler counts what its
+  allocator hands out; and by how much the process grew, as the operating system counts it.
+* Operations of a dense update beside 6ND and attention by hand.
+* With `--only sizes` the update of Qwen3 of 0.6B, 1.7B and 8B in each layout, of one decision of each agent and of
+  conversations, and TRL's `GRPOTrainer` beside it (minutes).
+* Tokens of the KV cache as vLLM says it has them, where vLLM is installed (`--only cache`).
 
-On tiny models, on a CPU, in float32. What a GPU adds (a caching allocator, CUDA graphs, kernels' workspaces) is not in
-it.
+On small models, in float32, with the same made-up replies. What a GPU adds (a caching allocator, CUDA graphs, kernels'
+workspaces) is not in it.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
-import subprocess
-import sys
+import re
 import tempfile
+import time
+import warnings
 from collections.abc import Iterator
-from importlib.util import find_spec
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
-import torch
-from bench_update import MODELS
-from datasets import Dataset
-from figures import Figure, write
-from peft import LoraConfig
-from transformers import AutoConfig, Qwen3Config, Qwen3ForCausalLM
-
-import pettingllms_envs
-from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
-from pettingllms_trl.estimate.activations import measured_pass, pass_bytes
-from pettingllms_trl.estimate.memory import Weights, blocks_of_cache, logits_bytes, training_state
-from pettingllms_trl.estimate.shapes import shape_of
-from pettingllms_trl.testing import byte_tokenizer, save_tiny_model
+from pettingllms_trl.estimate.simulated_shapes import ShapesDevice
 
 
-LORA = LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM")
-SHAPES = ((512, 64, 8), (1024, 64, 8), (64, 512, 8))
-"""Tokens of a prompt and of a completion, and sequences of a pass, as `bench_update.py` has them."""
+DEVICE = ShapesDevice.install()  # before transformers
+
+import torch  # noqa: E402
+from datasets import Dataset  # noqa: E402
+from figures import Figure, write  # noqa: E402
+from peft import LoraConfig  # noqa: E402
+from torch.profiler import ProfilerActivity, profile  # noqa: E402
+from transformers import AutoConfig, AutoModelForCausalLM, GPT2Config, LlamaConfig, Qwen3Config, Trainer  # noqa: E402
+from trl import GRPOConfig, GRPOTrainer  # noqa: E402
+
+import pettingllms_envs  # noqa: E402
+from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer  # noqa: E402
+from pettingllms_trl.estimate.memory import blocks_of_cache  # noqa: E402
+from pettingllms_trl.estimate.shapes import shape_of  # noqa: E402
+from pettingllms_trl.estimate.simulated_shapes import Work  # noqa: E402
+from pettingllms_trl.estimate.stand_ins import put_on_device, standing_in  # noqa: E402
+from pettingllms_trl.estimate.step import Lengths, fill_optimizer, made_up, passes_over, run_step  # noqa: E402
+from pettingllms_trl.testing import byte_tokenizer, save_tiny_model  # noqa: E402
+from pettingllms_trl.update.packing import cost  # noqa: E402
 
 
-def trained_bytes(layout: str) -> Iterator[tuple[str, float, float]]:
-    """What, computed and measured bytes, of a training run of two steps."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = save_tiny_model(Path(folder, "model"), byte_tokenizer())
-        trainer = MultiAgentGRPOTrainer(
-            path,
-            lambda: pettingllms_envs.make("plan_path", size=4, num_turns=1),
-            MultiAgentGRPOConfig(
-                folder,
-                num_generations=2,
-                per_device_train_batch_size=2,
-                max_completion_length=4,
-                max_steps=2,
-                save_strategy="no",
-                report_to="none",
-                disable_tqdm=True,
-                use_cpu=True,
-                bf16=False,
-                beta=0.1,  # so that there is a gradient whatever the rewards
-            ),
-            Dataset.from_dict({"seed": range(2)}),
-            policies={"shared": "shared", "lora": "lora", "full": "full"}[layout],
-            peft_config=LORA if layout == "lora" else None,
-        )
-        kept: dict[int, int] = {}
-        step = trainer.create_optimizer().step
-        trainer.optimizer.step = lambda *a, **k: (kept.update(gradients(trainer.model)), step(*a, **k))[1]
+WIDTH, LAYERS, VOCABULARY = 256, 4, 8192
+SIZES = {"vocab_size": VOCABULARY, "eos_token_id": 1, "pad_token_id": 0, "bos_token_id": None}
+PLAIN = {"hidden_size": WIDTH, "intermediate_size": 3 * WIDTH, "num_hidden_layers": LAYERS, "num_attention_heads": 4}
+MODELS = {
+    "Qwen3": Qwen3Config(**SIZES, **PLAIN, num_key_value_heads=2, head_dim=64, tie_word_embeddings=True),
+    "Llama": LlamaConfig(**SIZES, **PLAIN, num_key_value_heads=4, tie_word_embeddings=False),
+    "GPT-2": GPT2Config(
+        **SIZES, n_embd=WIDTH, n_layer=LAYERS, n_head=4, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0
+    ),
+}
+LAYOUTS = {"L1": "shared", "L2": "lora", "L3": "full"}
+LENGTHS = Lengths(prompt=200)
+COMPLETION, ROWS = 100, 4
+
+
+def trainer_of(folder: str, layout: str, *, use_cpu: bool, checkpointing: bool) -> MultiAgentGRPOTrainer:
+    """The trainer of a small model in the folder."""
+    return MultiAgentGRPOTrainer(
+        str(Path(folder, "model")),
+        lambda: pettingllms_envs.make("plan_path", size=4, num_turns=1, workflow="draft_plan"),
+        MultiAgentGRPOConfig(
+            str(Path(folder, "out")),
+            num_generations=4,
+            per_device_train_batch_size=ROWS,
+            gradient_accumulation_steps=2,
+            max_completion_length=COMPLETION,
+            max_steps=1,
+            save_strategy="no",
+            report_to="none",
+            disable_tqdm=True,
+            gradient_checkpointing=checkpointing,
+            use_cpu=use_cpu,
+            bf16=False,
+        ),
+        Dataset.from_dict({"seed": range(8)}),
+        policies=LAYOUTS[layout],
+        peft_config=LoraConfig(r=8, target_modules="all-linear", task_type="CAUSAL_LM") if layout == "L2" else None,
+    )
+
+
+def measured(trainer: MultiAgentGRPOTrainer) -> tuple[float, float]:
+    """The most bytes that the allocator had handed out in an update, and by how many the process grew."""
+    fill_optimizer(trainer)
+    decisions = made_up(trainer, LENGTHS)
+    trainer.prepare_generation = lambda rows: passes_over(trainer, decisions)
+    tensors = [*trainer.model.parameters(), *trainer.model.buffers()]
+    states = [each for state in trainer.optimizer.state.values() for each in state.values()]
+    alive = sum(each.nbytes for each in {id(each): each for each in (*tensors, *states)}.values())
+    Path("/proc/self/clear_refs").write_text("5")  # the most of the process begins anew
+    before = resident("VmHWM")
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
         trainer.train()
-        shape = shape_of(AutoConfig.from_pretrained(path), LORA if layout == "lora" else None)
-        held = {
-            "shared": [Weights(parameters=shape.parameters, width=4, is_trained=True)],
-            "lora": [
-                Weights(parameters=shape.parameters, width=4, is_trained=False),
-                Weights(parameters=2 * shape.adapter, width=4, is_trained=True),
-            ],
-            "full": [Weights(parameters=2 * shape.parameters, width=4, is_trained=True)],
-        }[layout]
-        state = training_state(held, "ddp", 1)
-        states = [t for one in trainer.optimizer.state.values() for t in one.values() if t.dim()]
-        yield "weights", state.weights, sum(p.nbytes for p in set(trainer.model.parameters()))
-        yield "gradients", state.gradients, sum(kept.values())
-        yield "optimizer states", state.optimizer, sum(t.nbytes for t in states)
+    events = [each for each in profiled.profiler.kineto_results.events() if each.name() == "[memory]"]
+    most = now = 0
+    for each in sorted(events, key=lambda event: event.start_ns()):
+        now += each.nbytes()
+        most = max(most, now)
+    return alive + most, resident("VmHWM") - before
 
 
-def gradients(model: torch.nn.Module) -> dict[int, int]:
-    """Bytes of each gradient that there is."""
-    return {id(p): p.grad.nbytes for p in model.parameters() if p.grad is not None}
+def resident(name: str) -> float:
+    """Bytes of this process by the system's name for them."""
+    status = Path("/proc/self/status").read_text()
+    return 1024 * float(re.search(rf"{name}:\s+(\d+)", status)[1])
 
 
-def passes() -> Iterator[tuple[str, float, float]]:
-    """What, computed and measured bytes, of a pass: first of tensors alive, then of the whole process."""
-    config = Qwen3Config(**MODELS["25M"], tie_word_embeddings=True)
-    for checkpointing in (False, True):
-        options = {"rows": 2, "length": 128, "in_bfloat16": False, "checkpointing": checkpointing}
-        computed = pass_bytes(config, dtype=torch.float32, **options)
-        kind = "with checkpoints" if checkpointing else "without checkpoints"
-        yield f"a pass, tensors alive, {kind}", computed.peak, measured_pass(Qwen3ForCausalLM(config), **options).peak
-    for prompt, completion, rows in SHAPES:
-        layers = pass_bytes(
-            config, rows=rows, length=prompt + completion, dtype=torch.float32, in_bfloat16=False, checkpointing=False
-        )
-        tokens, hidden, vocabulary = rows * completion, config.hidden_size, config.vocab_size
-        logits = logits_bytes(tokens, hidden, vocabulary, width=4, trained_head=hidden * vocabulary)
-        command = [sys.executable, str(Path(__file__).with_name("bench_update.py")), "--peak", "trl"]
-        shown = subprocess.run(
-            [*command, "--shapes", f"{prompt}x{completion}x{rows}"], capture_output=True, text=True, check=True
-        )
-        yield (
-            f"TRL's pass, process, {prompt}x{completion}x{rows}",
-            max(layers.peak, layers.kept + logits),
-            float(shown.stdout.split()[-1]),
-        )
+def updates(checkpointing: bool) -> Iterator[tuple[str, float, float]]:
+    """What, simulated and measured bytes."""
+    cost.TOKEN_PRICES = {"cpu": 8.0, "cuda": 8.0}  # prompts are shared in the same way on both
+    for name, config in MODELS.items():
+        for layout in LAYOUTS:
+            with tempfile.TemporaryDirectory() as folder:
+                AutoModelForCausalLM.from_config(config).save_pretrained(Path(folder, "model"))
+                byte_tokenizer().save_pretrained(Path(folder, "model"))
+                options: Any = {"checkpointing": checkpointing}
+                step = run_step(
+                    lambda: trainer_of(folder, layout, use_cpu=False, **options),  # noqa: B023  # called at once
+                    DEVICE,
+                    lambda _: LENGTHS,
+                    samples=False,
+                )
+                most = max(step.phases[phase].peak for phase in ("scoring", "backward", "optimizer step"))
+                counted, grown = measured(trainer_of(folder, layout, use_cpu=True, **options))
+            yield f"{name}, {layout}", most, counted
+            print(f"  the process grew by {grown / 1e6:.0f} MB")
+
+
+def operations() -> Iterator[tuple[str, float, float]]:
+    """What, simulated and hand-counted operations of a forward and backward pass of 8 rows of 512 tokens."""
+    rows, length = 8, 512
+    for name in ("Qwen3", "Llama"):
+        with torch.device("meta"):
+            model: Any = AutoModelForCausalLM.from_config(MODELS[name])
+        put_on_device(model, DEVICE)
+        before = DEVICE.since(Work())
+        ids = torch.zeros((rows, length), dtype=torch.long).to("mlu")
+        model(input_ids=ids, use_cache=False).logits.float().sum().backward()
+        found = DEVICE.since(before).flops
+        products = sum(each.weight.numel() for each in model.modules() if isinstance(each, torch.nn.Linear))
+        # Scores and their sums over values, forward, and two and a half as much backward.
+        attention = 3.5 * 4 * LAYERS * rows * length**2 * 4 * MODELS[name].head_dim
+        yield f"{name}, operations", found, 6 * products * rows * length + attention
+
+
+QWEN3 = {  # hidden, intermediate, layers, heads, whether the head is the embeddings
+    "0.6B": (1024, 3072, 28, 16, True),
+    "1.7B": (2048, 6144, 28, 16, True),
+    "8B": (4096, 12_288, 36, 32, False),
+}
+"""Of Qwen/Qwen3-0.6B, 1.7B and 8B, so that nothing is loaded from the Hub."""
+HEADLINE = ("--max_completion_length", "4096", "--prompt_tokens", "500")
+ADAPTER = LoraConfig(r=16, target_modules="all-linear", task_type="CAUSAL_LM")
+CONVERSATION = ("--max_completion_length", "256", "--prompt_tokens", "500", "--history", "conversation")
+
+
+def save_qwen3(size: str, folder: str) -> None:
+    """Save the configuration of a Qwen3."""
+    hidden, intermediate, layers, heads, is_tied = QWEN3[size]
+    Qwen3Config(
+        vocab_size=151_936,
+        hidden_size=hidden,
+        intermediate_size=intermediate,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=8,
+        head_dim=128,
+        max_position_embeddings=40_960,
+        tie_word_embeddings=is_tied,
+        architectures=["Qwen3ForCausalLM"],
+    ).save_pretrained(folder)
+
+
+def sizes() -> None:
+    """Print peak memory and operations of an update, 8 rows a pass, which another GPU samples for."""
+    from pettingllms_trl.cli.estimate import estimated
+
+    configs = Path(__file__).parents[1] / "examples" / "configs"
+    for size in QWEN3:
+        with tempfile.TemporaryDirectory() as folder:
+            save_qwen3(size, folder)
+            for (layout, given), (kind, shape) in itertools.product(
+                {"L1": "shared", "L2": "lora", "L3": "full"}.items(),
+                {"headline": HEADLINE, "six turns": (*CONVERSATION, "env_kwargs.num_turns=6")}.items(),
+            ):
+                argv = ("--config", str(configs / f"plan_path_{layout}_1.7B.yaml"), "--model_name_or_path", folder)
+                began = time.process_time()
+                found = estimated(DEVICE, (*argv, *shape, "--use_vllm", "true", "--vllm_mode", "server"))
+                phases, seconds = found.step.phases, time.process_time() - began
+                peaks = " ".join(
+                    f"{name} {phases[name].peak / 1e9:.2f}" for name in ("creation", "scoring", "backward")
+                )
+                flops = phases["backward"].work.flops / 1e12
+                print(f"{size} {given} {kind}: GB {peaks}; {flops:,.0f} TFLOP; {seconds:.0f} s", flush=True)
+            if size != "8B":
+                for layout in ("L1", "L2"):
+                    peak, flops = of_trl(folder, layout)
+                    print(f"{size} {layout} TRL, one pass: GB {peak / 1e9:.2f}; {flops / 1e12:,.0f} TFLOP", flush=True)
+
+
+def of_trl(folder: str, layout: str) -> tuple[float, float]:
+    """Bytes at the peak of a pass of TRL's own trainer, of 8 rows of the headline's lengths, and its operations."""
+    kept: dict[str, Any] = {}
+    loss, step = GRPOTrainer._compute_loss, Trainer.training_step
+
+    def compute_loss(*args: Any, **kwargs: Any) -> Any:
+        DEVICE.peak, kept["before"] = DEVICE.now, DEVICE.since(Work())
+        return loss(*args, **kwargs)
+
+    args = GRPOConfig(
+        str(Path(folder, "out")), num_generations=4, per_device_train_batch_size=8, max_completion_length=4096,
+        max_steps=1, save_strategy="no", report_to="none", disable_tqdm=True, bf16=True, logging_strategy="no",
+        model_init_kwargs={"dtype": "bfloat16" if layout == "L2" else "float32"},
+    )  # fmt: skip
+    with standing_in(DEVICE, lambda said: None, nullcontext):
+        trainer = GRPOTrainer(
+            folder, [lambda completions, **_: [float(i % 2) for i in range(len(completions))]], args,
+            Dataset.from_dict({"prompt": ["x" * 500] * 8}), processing_class=byte_tokenizer(),
+            peft_config=ADAPTER if layout == "L2" else None,
+        )  # fmt: skip
+        fill_optimizer(trainer)
+        with (
+            mock.patch.object(GRPOTrainer, "_compute_loss", compute_loss),
+            mock.patch.object(Trainer, "training_step", step),
+        ):
+            trainer.train()
+    return DEVICE.peak, DEVICE.since(kept["before"]).flops
 
 
 def cache_tokens() -> Iterator[tuple[str, float, float]]:
@@ -138,25 +263,28 @@ def main() -> None:
     """Compare and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
-    parser.add_argument("--only", choices=("state", "passes", "cache"), help="one part")
+    parser.add_argument("--only", choices=("updates", "operations", "sizes", "cache"), help="one part")
     given = parser.parse_args()
     torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
     found: list[tuple[str, float, float]] = []
-    if given.only in (None, "state"):
-        for layout in ("shared", "lora", "full"):
-            found += [(f"{layout}, {what}", *sizes) for what, *sizes in trained_bytes(layout)]
-    if given.only in (None, "passes"):
-        found += passes()
-    if given.only == "cache" or (given.only is None and find_spec("vllm")):
+    if given.only in (None, "operations"):
+        found += operations()
+    if given.only in (None, "updates"):
+        found += updates(checkpointing=False)
+        found += [(f"{what}, checkpoints", *sizes) for what, *sizes in updates(checkpointing=True)]
+    if given.only == "sizes":
+        sizes()
+    if given.only == "cache":
         found += cache_tokens()
-    print(f"{'':44}{'computed':>15}{'measured':>15}{'error':>9}")
-    for what, computed, measured in found:
-        print(f"{what:44}{computed:15,.0f}{measured:15,.0f}{computed / measured - 1:9.1%}")
+    print(f"{'':44}{'estimate':>15}{'measured':>15}{'error':>9}")
+    for what, computed, counted in found:
+        print(f"{what:44}{computed:15,.0f}{counted:15,.0f}{computed / counted - 1:9.1%}")
     write(
         given.json,
         [
-            Figure(name=f"estimate, {what}", unit="of measured", ours=(computed / measured,), better="neither")
-            for what, computed, measured in found
+            Figure(name=f"estimate, {what}", unit="of measured", ours=(computed / counted,), better="neither")
+            for what, computed, counted in found
         ],
     )
 

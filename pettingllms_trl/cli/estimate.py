@@ -1,45 +1,56 @@
-"""What a run would take, without running it: `pettingllms train --config run.yaml --estimate`.
+"""What a run would take, without a GPU: `pettingllms train --config run.yaml --estimate`.
 
     pettingllms train --config examples/configs/plan_path_L2_8B.yaml --estimate --gpu h100 --num_gpus 8
 
-The options of a run are those of `pettingllms train`, and four more are of the estimate. Only the model's
-configuration is read, no weights; no GPU is needed. Exit status 2 and a line that begins with "error:" say that it
-does not fit.
+A child process creates the trainer on a simulated GPU (`estimate/simulated_shapes.py`), at its real size, and runs a
+generation and an optimizer step. The options of a run are those of `pettingllms train`, and some more are of the
+estimate. Of a model its config.json is enough, and a tokenizer and data that are not on this machine are made up. Exit
+status 2 and a line that begins with "error:" say that the run does not fit, cannot be created, or fails in its step.
 """
 
 from __future__ import annotations
 
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
-import torch
-from peft import PeftConfig
-from transformers import AutoConfig, PretrainedConfig
+from packaging.version import Version
+from transformers import AutoConfig
+from transformers.trainer_utils import IntervalStrategy, SaveStrategy
 from trl import ModelConfig, ScriptArguments
 
 from pettingllms_trl.cli import arguments, train
 from pettingllms_trl.cli.datasets import makers
 from pettingllms_trl.cli.train import TrainArguments
 from pettingllms_trl.config import MultiAgentGRPOConfig, with_help
-from pettingllms_trl.credit.delayed_rewards import choose_credit, delayed_agents
+from pettingllms_trl.engines.batched import context_of
 from pettingllms_trl.engines.factory import kind_of, processes_of_engine
 from pettingllms_trl.engines.kinds import groups_of, setting
-from pettingllms_trl.estimate.activations import PassBytes, pass_bytes
-from pettingllms_trl.estimate.engine_options import Place
+from pettingllms_trl.estimate import planning, speed
 from pettingllms_trl.estimate.gpus import find_gpu
-from pettingllms_trl.estimate.memory import MOMENTS, find_sharding
-from pettingllms_trl.estimate.planning import Estimate
-from pettingllms_trl.estimate.remedies import advise
+from pettingllms_trl.estimate.memory import find_sharding
+from pettingllms_trl.estimate.planning import Sampled
 from pettingllms_trl.estimate.report import report
-from pettingllms_trl.estimate.runs import ModelPlan, Passes, RunPlan
-from pettingllms_trl.estimate.shapes import Shape, shape_of
-from pettingllms_trl.estimate.speed import PROMPT
+from pettingllms_trl.estimate.shapes import shape_of
+from pettingllms_trl.estimate.step import Lengths, run_step
 from pettingllms_trl.policies.routing import Routing, route
 from pettingllms_trl.processes.distributed import check_processes
 from pettingllms_trl.rollout.env_checks import agents_of, make_envs
+from pettingllms_trl.rollout.prompts import agents_with_history
 from pettingllms_trl.trainer.dataloading import several_rollouts
+
+
+RELEASE = "2.13"
+"""Of torch, from which on the simulated device is there."""
+FAILS = "a step of this training fails on the simulated GPU: {}; expected it to run. Change what the error names."
 
 
 @with_help
@@ -50,7 +61,7 @@ class EstimatedConfig(MultiAgentGRPOConfig):
 
     Args:
         estimate (`bool`, *optional*, defaults to `False`):
-            Print what the run would take of GPUs that are not here, and train nothing.
+            Run a step on a simulated GPU, print what it takes, and train nothing.
         gpu (`str`, *optional*, defaults to `"h100"`):
             With --estimate: which GPU, a100 or h100 of 80 GB, h200, l40s or rtx4090.
         num_gpus (`int`, *optional*, defaults to `1`):
@@ -58,17 +69,14 @@ class EstimatedConfig(MultiAgentGRPOConfig):
         sharding (`str`, *optional*, defaults to `"ddp"`):
             With --estimate: which of `examples/accelerate_configs` it is launched with, ddp, zero2, zero3 or fsdp2.
         prompt_tokens (`int`, *optional*, defaults to `500`):
-            With --estimate: tokens of the longest prompt, those of its images included.
-        image_tokens (`int`, *optional*, defaults to `0`):
-            With --estimate: of these, tokens of images: of Qwen2.5-VL one for each 28 x 28 pixels.
+            With --estimate: tokens of the longest prompt; in a conversation, of its first.
     """
 
     estimate: bool = False
     gpu: str = "h100"
     num_gpus: int = 1
     sharding: str = "ddp"
-    prompt_tokens: int = PROMPT
-    image_tokens: int = 0
+    prompt_tokens: int = 500
 
     def __post_init__(self) -> None:
         for name in ("num_gpus", "prompt_tokens"):
@@ -81,7 +89,6 @@ class EstimatedConfig(MultiAgentGRPOConfig):
                 "use_cpu is True, so the run would be on a CPU; expected one on GPUs, of which the estimate is. Add "
                 "--use_cpu false to see what it would take there, or leave --estimate out."
             )
-        self.use_cpu: bool = True  # transformers looks for a GPU that computes in bfloat16
         super().__post_init__()
 
     @property
@@ -93,138 +100,190 @@ class EstimatedConfig(MultiAgentGRPOConfig):
 KINDS = (TrainArguments, ScriptArguments, EstimatedConfig, arguments.TeamModelConfig)
 
 
+# ---- The command ----------------------------------------------------------------------------------------------------
+
+
 def prepare(argv: Sequence[str]) -> Callable[[], None]:
     """Estimate, and return a function that prints it; printed here, before the `ValueError`, if it does not fit."""
-    found = estimated(argv)
-    if found.problems:
-        print(report(found), end="\n\n", flush=True)  # noqa: T201  # what the command is for
-        raise ValueError(" ".join(found.problems))
+    if {"--help", "--help-all", "-h", "--show"} & {*argv}:
+        arguments.parse(argv, KINDS, prog="pettingllms train", description=train.__doc__)
+    if Version(version("torch")) < Version(RELEASE):
+        raise ImportError(
+            f"torch {version('torch')} is installed; --estimate expects {RELEASE} or later, which has devices in "
+            f"Python. pip install 'torch>={RELEASE}'."
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "estimate.json")
+        command = [sys.executable, "-m", "pettingllms_trl.estimate.simulated_shapes", str(file), *argv]
+        run = subprocess.run(command, env=os.environ, capture_output=True, text=True, check=False)
+        if not file.exists():
+            said = run.stderr.strip().splitlines() or [f"it ended with status {run.returncode}"]
+            raise ValueError(FAILS.format(said[-1]))
+        found = json.loads(file.read_text("utf-8"))
+    if found["text"]:
+        print(found["text"], flush=True)  # noqa: T201  # what the command is for
+    if found["problems"]:
+        raise ValueError(" ".join(found["problems"]))
+    return lambda: print("\nIt fits.")  # noqa: T201
 
-    def show() -> None:
-        print(report(found), end="\n\nIt fits.\n")  # noqa: T201
 
-    return show
+# ---- Its child ------------------------------------------------------------------------------------------------------
 
 
-def estimated(argv: Sequence[str]) -> Estimate:
-    """The estimate of a run whose arguments these are. Raises as `prepare` does."""
-    given, _, args, config = arguments.parse(argv, KINDS, prog="pettingllms train", description=train.__doc__)
-    arguments.check_model(config)
+def main(device: Any, file: str, *argv: str) -> None:
+    """Write the estimate of a run of these arguments, or why there is none."""
+    try:
+        found = estimated(device, argv)
+        text, problems = report(found), list(found.problems)
+    except (ValueError, TypeError, OSError, ImportError) as error:
+        text, problems = "", [str(error)]
+    except RuntimeError as error:  # of PyTorch
+        text, problems = "", [FAILS.format(error)]
+    Path(file).write_text(json.dumps({"text": text, "problems": problems}), "utf-8")
+
+
+def estimated(device: Any, argv: Sequence[str]) -> Any:
+    """The estimate of a run of these arguments, in a process that has the simulated device."""
+    given, data, args, config = arguments.parse(argv, KINDS, prog="pettingllms train", description=train.__doc__)
+    _check(args, config)
     arguments.import_packages(given.imports)
-    found = advise(plan_of(given, args, config))
-    waits = several_rollouts(args)
-    return replace(found, notes=(*([f"Careful: {waits}"] if waits else []), *found.notes))
-
-
-def plan_of(given: TrainArguments, args: EstimatedConfig, config: ModelConfig) -> RunPlan:
-    """What of the arguments memory and speed depend on."""
-    if config.load_in_4bit or config.load_in_8bit:
-        raise ValueError("load_in_4bit or load_in_8bit is set; expected neither: their memory is not known here.")
-    if (optim := str(getattr(args.optim, "value", args.optim))) not in MOMENTS:
-        raise ValueError(f"optim is {optim!r}; expected one whose states are known: {', '.join(MOMENTS)}. Set it.")
-    assert given.policies is not None
+    made_up = _rows_that_are_here(given, data)
+    gpu = find_gpu(args.gpu)
+    device.flops_a_second, device.bytes_a_second, device.launch = (
+        speed.PRODUCTS * gpu.flops,
+        gpu.bandwidth,
+        speed.LAUNCH,
+    )
     envs = {name: [env] for name, env in make_envs(makers(given)).items()}
     routing = route(given.policies, agents_of(envs), model=config.model_name_or_path)
-    delayed = [agent for agent in delayed_agents(envs) if agent not in routing.partners]
     check_processes(routing, args)
-    kind = kind_of(args)
-    sampler: Place = next(iter(kind.places(routing, args) - {"server"}), "server")
-    return RunPlan(
-        gpu=find_gpu(args.gpu),
-        num_gpus=args.num_gpus,
+    parallel, kind, waits = processes_of_engine(routing, args), kind_of(args), several_rollouts(args)
+    models = _models(routing, args, config)
+    sampler = next(iter(kind.places(routing, args) - {"server"}), "server")
+    limit = (sampler != "generate" and setting(args, kind.options.max_length)) or min(each.context for each in models)
+    if args.prompt_tokens >= limit:
+        raise ValueError(
+            f"a prompt of {args.prompt_tokens:,} tokens leaves {models[0].name} no room for a completion: both "
+            f"together are {limit:,} tokens at most. Set --prompt_tokens."
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        batches = _alone(given, args, config, folder, parallel)
+        step = run_step(
+            lambda: train.make_trainer(given, data, args, config),
+            device,
+            lambda trainer: _lengths(trainer, args, given, limit),
+            samples=sampler == "generate",
+        )
+    run = planning.Run(
+        gpu=gpu,
         sharding=find_sharding(args.sharding),
-        moments=MOMENTS[optim],
-        models=_models(routing, args, config, arguments.peft_config(config, given.policies)),
+        models=models,
         sampler=sampler,
         engine=kind.options,
         utilization=setting(args, kind.options.memory_share, 0.0),
         sleeps=setting(args, kind.options.sleeps, False),
-        tensor_parallel=processes_of_engine(routing, args),
-        max_model_length=setting(args, kind.options.max_length),
-        generation_batch=args.generation_batch_size,
-        num_candidates=args.num_generations,
-        max_envs=args.max_envs,
-        is_parallel=choose_credit(given.credit, args, delayed).sampling == "parallel",
+        tensor_parallel=parallel,
+        max_length=setting(args, kind.options.max_length),
+        agents=sum(name in step.policies for name in routing.of_agent.values()),
         prompt=args.prompt_tokens,
-        completion=args.max_completion_length or PROMPT,
-        rows=args.per_device_train_batch_size,
-        accumulation=args.gradient_accumulation_steps,
-        num_iterations=args.num_iterations,
-        sampling_width=2 if args.bf16 or args.fp16 else 4,
-        max_steps=max(args.max_steps, 0),
-        image_tokens=args.image_tokens,
+        completion=min(args.max_completion_length or limit, max(limit - args.prompt_tokens, 1)),
+        **batches,
     )
+    found = planning.estimate(run, step)
+    step.notes += made_up
+    return replace(found, notes=(*([f"Careful: {waits}"] if waits else []), *found.notes))
 
 
-def _models(
-    routing: Routing, args: EstimatedConfig, config: ModelConfig, peft_config: PeftConfig | None
-) -> tuple[ModelPlan, ...]:
+def _check(args: EstimatedConfig, config: ModelConfig) -> None:
+    """Raise `ValueError` for what the simulated device does not know."""
+    arguments.check_model(config)
+    if config.load_in_4bit or config.load_in_8bit:
+        raise ValueError("load_in_4bit or load_in_8bit is set; expected neither: their memory is not known here.")
+    optim = str(getattr(args.optim, "value", args.optim))
+    if any(word in optim for word in ("8bit", "4bit", "bnb", "paged", "torchao")):
+        raise ValueError(
+            f"optim is {optim!r}, whose states of 8 bits and less the simulated GPU does not have; expected one of "
+            "PyTorch's, such as adamw_torch. Set it, or leave --estimate out."
+        )
+
+
+def _rows_that_are_here(given: TrainArguments, data: ScriptArguments) -> list[str]:
+    """Put rows of the package in the place of data that are not on this machine; returns what is said of it."""
+    names = []
+    for settings in (given.env_kwargs, *(each.env_kwargs for each in given.environments.values())):
+        name = str(settings.get("data", ""))
+        if name and not name.startswith("own:") and not Path(name).expanduser().exists():
+            names.append(name)
+            settings["data"] = f"own:{name.replace('/', '__')}"
+    if data.dataset_name is not None and not Path(data.dataset_name).exists():
+        names.append(data.dataset_name)
+        data.dataset_name, given.train_seeds = None, [0, 6400]
+    return [f"The data {name} are not on this machine: other rows stand in." for name in names]
+
+
+def _models(routing: Routing, args: EstimatedConfig, config: ModelConfig) -> tuple[Sampled, ...]:
     """The trainer's model with the policies that stand on it, then each policy's own model."""
-    count = cache(partial(_counted, args, config, peft_config))
+    if not routing.trained:
+        raise ValueError("no policy is trained; expected one with weights here. Remove trainable: false from one.")
     found = []
     for group in groups_of(routing):
-        first, is_standing = group.policies[0], group.policies[0].model is None
+        first = group.policies[0]
         source = first.model or config.model_name_or_path
         adapters = [policy for policy in group.policies if policy.adapter is not None]
-        if is_standing and not adapters and peft_config is not None:  # `policies="shared"` with use_peft
-            adapters = [first]
-        num_trained = sum(policy.is_trained for policy in adapters)
-        is_trained = not adapters and first.is_trained
-        shape, passes, width = count(source, bool(adapters))
+        own = {"revision": config.model_revision} if source == config.model_name_or_path else {}
+        try:
+            model = AutoConfig.from_pretrained(source, trust_remote_code=args.trust_remote_code, **own)
+        except OSError as error:
+            raise OSError(
+                f"the configuration of {source!r} cannot be loaded: {error} Without a network, give a folder that has "
+                "the model's config.json as model_name_or_path; the estimate reads nothing else."
+            ) from error
+        shape = shape_of(model, arguments.peft_config(config, dict.fromkeys("a", "a")) if adapters else None)
         found.append(
-            ModelPlan(
-                name=str(source) if is_standing else f"{source} of {first.name!r}",
-                shape=shape,
-                width=width,
-                is_trained=is_trained,
-                passes=passes,
-                num_adapters=num_trained,
-                num_frozen_adapters=len(adapters) - num_trained,
-                num_references=int(is_trained and (args.beta if first.beta is None else first.beta) > 0),
+            Sampled(
+                name=str(source) if first.model is None else f"{source} of {first.name!r}",
+                parameters=shape.parameters + len(adapters) * shape.adapter,
+                kv_values=shape.kv_values,
+                context=context_of(model.get_text_config()) or shape.context,
                 on_server=kind_of(args).place_of(group, args) == "server",
             )
         )
-    if not any(model.trained for model in found):
-        raise ValueError("no policy is trained; expected one with weights here. Remove trainable: false from one.")
     return tuple(found)
 
 
-def _counted(
-    args: EstimatedConfig, config: ModelConfig, adapter: PeftConfig | None, source: str, has_adapter: bool
-) -> tuple[Shape, Passes, int]:
-    """A model's shape, what measures a pass of the update, and the bytes of a weight in the trainer."""
-    peft_config = adapter if has_adapter else None
-    own = {"revision": config.model_revision} if source == config.model_name_or_path else {}
-    try:
-        model = AutoConfig.from_pretrained(source, trust_remote_code=args.trust_remote_code, **own)
-    except OSError as error:
-        raise OSError(
-            f"the configuration of {source!r} cannot be loaded: {error} Without a network, give a folder that has the "
-            "model's config.json as model_name_or_path; the estimate reads nothing else."
-        ) from error
-    dtype, shape = _dtype(config, model), shape_of(model, peft_config)
-
-    @cache
-    def passes(rows: int, length: int, is_sharded: bool) -> PassBytes:
-        return pass_bytes(
-            model,
-            rows=rows,
-            length=length,
-            # DeepSpeed and FSDP2 pass weights that are in bfloat16 already; autocast copies them.
-            dtype=torch.bfloat16 if args.bf16 and is_sharded else dtype,
-            in_bfloat16=args.bf16,
-            checkpointing=args.gradient_checkpointing,
-            peft_config=peft_config,
-            patches=args.image_tokens * shape.patches,
+def _alone(given: TrainArguments, args: EstimatedConfig, config: ModelConfig, folder: str, parallel: int) -> Any:
+    """Make of the arguments those of one process's share, and of one step; returns the batches of the whole run."""
+    assert args.generation_batch_size is not None
+    players = args.num_gpus // parallel
+    instances = max(-(-args.generation_batch_size // (args.num_generations * players)), 1)
+    dtype = {"auto": 2, "bfloat16": 2, "float16": 2}.get(str(config.dtype), 4)
+    whole = {
+        "num_gpus": args.num_gpus,
+        "width": dtype,
+        "pass_width": 2 if args.bf16 or args.fp16 else 4,
+        "sequences": min(args.max_envs or instances, instances) * args.num_generations,
+        "generation_batch": args.generation_batch_size,
+        "mini_batch": args.gradient_accumulation_steps * args.per_device_train_batch_size * args.num_gpus,
+        "num_iterations": args.num_iterations,
+        "num_candidates": args.num_generations,
+        "max_steps": max(args.max_steps, 0),
+    }
+    share = args.generation_batch_size // args.num_gpus
+    args.generation_batch_size = math.lcm(share, args.num_generations)
+    args.steps_per_generation = args.generation_batch_size // args.per_device_train_batch_size
+    args.num_gpus, args.max_steps, args.output_dir, args.report_to = 1, 1, folder, []
+    args.save_strategy, args.eval_strategy, args.disable_tqdm = SaveStrategy.NO, IntervalStrategy.NO, True
+    args.log_completions = args.log_rollouts = args.push_to_hub = args.load_best_model_at_end = False
+    given.num_trees = 0
+    if args.sharding != "ddp" and args.bf16 and not arguments.has_adapters(given.policies):
+        config.dtype = (
+            "bfloat16"  # DeepSpeed and FSDP2 pass weights that are in bfloat16 already; autocast copies them
         )
+    return whole
 
-    return shape, passes, dtype.itemsize
 
-
-def _dtype(config: ModelConfig, model: PretrainedConfig) -> torch.dtype:
-    """Of the trainer's weights: float32 unless the configuration says otherwise, as in TRL."""
-    named = config.dtype or "float32"
-    found: Any = model.dtype or torch.float32 if named == "auto" else getattr(torch, named, None)
-    if not isinstance(found, torch.dtype):
-        raise ValueError(f"dtype is {named!r}; expected auto, bfloat16, float16 or float32.")
-    return found
+def _lengths(trainer: Any, args: EstimatedConfig, given: TrainArguments, limit: int) -> Lengths:
+    """Of what is made up; a conversation has as many turns as the environment's `num_turns`, or 4."""
+    talks = agents_with_history(args.history, list(trainer.routing.of_agent))
+    turns = (given.env_kwargs.get("num_turns") or 4) if talks else 1
+    return Lengths(prompt=args.prompt_tokens, limit=limit, turns=turns)

@@ -16,17 +16,19 @@ Sharding: TypeAlias = Literal["ddp", "zero2", "zero3", "fsdp2"]
 SHARDINGS: Sequence[Sharding] = ("ddp", "zero2", "zero3", "fsdp2")
 """Configurations of `examples/accelerate_configs`."""
 
-MOMENTS = {"adamw_torch": 2, "adamw_torch_fused": 2, "sgd": 0}
-"""Numbers that an optimizer keeps for each trained parameter, by its name in `optim`. SGD is without momentum."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """Parameters with one fate: their number, bytes each, and whether they have gradients and optimizer states."""
+    """Parameters with one fate: their number, bytes each, and whether they have gradients and optimizer states.
+
+    Args:
+        is_reference: Whether they are a frozen copy for a KL term.
+    """
 
     parameters: int
     width: int
     is_trained: bool
+    is_reference: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +68,7 @@ def training_state(held: Sequence[Weights], sharding: Sharding, num_gpus: int, *
     moments in its optimizer, so 2 + 2 + 4 + 8 = 16 whatever the width. ZeRO-2 leaves the bfloat16 weights whole.
 
     Args:
-        moments: Numbers that the optimizer keeps for each parameter, from `MOMENTS`.
+        moments: Numbers that the optimizer keeps for each parameter, 2 of AdamW.
     """
     weights = gradients = optimizer = buckets = 0.0
     for part in held:
@@ -108,21 +110,6 @@ def gathered_in_a_pass(parameters: float, trained: float, num_gpus: int) -> floa
     """Bytes that each GPU sends or receives in one pass of one policy with ZeRO-3 or FSDP2: all weights are gathered,
     forward and backward, and the gradients of what is trained are scattered, in bfloat16."""
     return (num_gpus - 1) / num_gpus * 2 * (2 * parameters + trained)
-
-
-def logits_bytes(tokens: int, hidden: int, vocabulary: int, *, width: int, trained_head: int) -> float:
-    """Bytes that the loss takes above the hidden states, at its peak in the backward pass.
-
-    TRL's kernel (`trl/kernels/chunked_logprob.py`) never holds all logits: one tile of at most 4,096 tokens by 32,768
-    ids, gradients of the hidden states and of a trained head in float32, and the head's again as it is added to.
-
-    Args:
-        tokens: Whose logits are computed: those of completions.
-        width: Bytes of a number in the pass.
-        trained_head: Parameters of the head, if it is trained; else 0.
-    """
-    tile = min(tokens, 4096) * min(vocabulary, 32768) * width
-    return tile + 4 * tokens * hidden + 2 * 4 * trained_head
 
 
 def blocks_of_cache(num_bytes: float, token_bytes: int, *, block: int = 16) -> int:

@@ -1,39 +1,107 @@
-"""Puts a run's memory and speed together, and says what does not fit. Pure."""
+"""What GPUs hold and how long they take, from a step that was simulated on one, and what does not fit. Pure.
+
+The step says what one process holds and runs. Sharding, an engine's share and the network are added by arithmetic.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pettingllms_trl.estimate import memory, speed
-from pettingllms_trl.estimate.runs import ModelPlan, RunPlan
+from pettingllms_trl.estimate.engine_options import EngineOptions, Place
+from pettingllms_trl.estimate.gpus import Gpu
+from pettingllms_trl.estimate.step import Measured
 
 
 HEADROOM = 0.1
 """Share of a GPU's memory for CUDA's context, NCCL and a fragmented allocator: assumed."""
-_OPTIMIZER: Mapping[memory.Sharding, str] = {
-    "ddp": "optimizer states",
-    "fsdp2": "optimizer states",
-    "zero2": "optimizer states, float32 weights",  # DeepSpeed's optimizer has them; a pass has them in bfloat16
-    "zero3": "optimizer states, float32 weights",
-}
 SERVER_UTILIZATION = 0.9
 """Share of its GPU that a server takes, as `vllm serve` does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EnginePlan:
-    """An engine's memory for a model.
+class Sampled:
+    """Policies that share a model of what samples.
 
     Args:
-        budget: Bytes that it may take on each GPU.
-        weights: Of them, weights and adapters.
-        cache: What is left for keys and values; negative if not even the weights fit.
-        tokens: How many tokens that cache holds.
+        parameters: Of the model and its adapters.
+        kv_values: Numbers that the KV cache holds for a token.
+        context: Longest sequence that the model was made for.
+    """
+
+    name: str
+    parameters: int
+    kv_values: int
+    context: int
+    on_server: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A run, as far as memory and speed depend on it beyond its step.
+
+    Args:
+        num_gpus: Trainer processes, one for each GPU; servers are on others.
+        width: Bytes of a trained weight that optimizers change under FSDP2, and 2 or 4 in a pass (`pass_width`).
+        models: Of what samples.
+        sampler: What samples, unless a model is on a server.
+        engine: The options of its kind of engine, of which the next four are values.
+        utilization: Share of a GPU's memory that engines take.
+        sleeps: Whether they give it back during the update.
+        tensor_parallel: Trainer processes that an engine of theirs is divided over; a divisor of their number.
+        max_length: Longest sequence that an engine is to hold; `None`: the model's context.
+        sequences: Most in play on each process, or on each group that an engine is divided over.
+        generation_batch: Sequences of a generation of all processes for a decision of each agent, and `mini_batch`
+            those of an optimizer step.
+        agents: Agents with weights here.
+        max_steps: Optimizer steps of the run; 0 if epochs decide.
+    """
+
+    gpu: Gpu
+    num_gpus: int
+    sharding: memory.Sharding
+    width: int
+    pass_width: int
+    models: tuple[Sampled, ...]
+    sampler: Place
+    engine: EngineOptions
+    utilization: float
+    sleeps: bool
+    tensor_parallel: int
+    max_length: int | None
+    sequences: int
+    generation_batch: int
+    mini_batch: int
+    num_iterations: int
+    num_candidates: int
+    agents: int
+    prompt: int
+    completion: int
+    max_steps: int = 0
+
+    @property
+    def num_updates(self) -> float:
+        """Optimizer steps for each generation; below 1 if one waits for several."""
+        return self.generation_batch * self.num_iterations / self.mini_batch
+
+    def limit(self, model: Sampled) -> int:
+        """Most tokens of a sequence of what samples; of a server `max_length` is all that is known."""
+        by_engine = self.sampler != "generate" or model.on_server
+        return (by_engine and self.max_length) or model.context
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnginePlan:
+    """An engine's memory for a model, in bytes on each GPU.
+
+    Args:
+        budget: What it may take, and of it `weights`, and `cache` for keys and values.
+        tokens: That the cache holds.
         needed: Tokens of the longest sequence, without which the engine does not start.
     """
 
-    model: ModelPlan
+    model: Sampled
     budget: float
     weights: float
     cache: float
@@ -43,225 +111,192 @@ class EnginePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """Memory in bytes on each of the trainer's GPUs, and speed.
-
+    """
     Args:
-        state: What stays for the whole run.
-        update: Bytes in an update, by what they are for.
-        rollout: Bytes in a rollout.
-        sampled_rate: Tokens that are sampled a second by all GPUs, while all sequences are in play. At most that with
-            transformers' `generate`.
-        update_rate: Tokens a second that go through the update on all GPUs, prompts included.
-        network: Seconds for gradients (DDP: an update; ZeRO-3 and FSDP2: a pass).
-        problems: What does not fit, and what to change, if `advise` made it.
-        notes: What fits and may not be meant.
+        memory: Bytes on each GPU of the trainer, at the peak of each phase.
+        seconds: Of each phase, of a generation with one decision of each agent in each instance, and of an optimizer
+            step; `network` is of one. A rollout of an engine has what `speed.py` assumes.
+        problems: What does not fit.
     """
 
-    plan: RunPlan
+    run: Run
+    step: Measured
     state: memory.TrainingState
-    update: Mapping[str, float]
-    rollout: Mapping[str, float]
     engines: tuple[EnginePlan, ...]
-    sampled_rate: float
-    update_rate: float
-    network: float
+    memory: Mapping[str, float]
+    seconds: Mapping[str, float]
     problems: tuple[str, ...]
     notes: tuple[str, ...] = ()
 
     @property
-    def peak(self) -> float:
-        """The larger of both phases."""
-        return max(sum(self.update.values()), sum(self.rollout.values()))
+    def of_generation(self) -> float:
+        """Seconds of a generation and its updates."""
+        once = self.seconds["rollout"] + self.seconds["scoring"]
+        update = sum(self.seconds[name] for name in ("backward", "optimizer step", "network"))
+        return once + self.run.num_updates * update
 
     @property
     def trained_rate(self) -> float:
-        """Completion tokens sampled and trained a second, with `PROMPT` and `COMPLETION` tokens, prompts shared."""
-        tokens = 1 + speed.PROMPT / (speed.COMPLETION * (1 if self.plan.image_tokens else self.plan.num_candidates))
-        return 1 / (1 / self.sampled_rate + tokens / self.update_rate)
+        """Completion tokens sampled and trained a second by all GPUs."""
+        return self.run.generation_batch * self.run.agents * self.run.completion / self.of_generation
 
 
-def estimate(plan: RunPlan) -> Estimate:
-    """Memory and speed of a run, and what does not fit; `remedies.advise` adds what to change."""
-    state = memory.training_state(
-        [each for model in plan.models for each in model.weights()],
-        plan.sharding,
-        plan.num_gpus,
-        moments=plan.moments,
-    )
-    engines = tuple(_engines(plan))
-    stays = {
-        "weights": state.weights,
-        "gradients": state.gradients,
-        _OPTIMIZER[plan.sharding]: state.optimizer,
-        "buckets of DDP": state.buckets,
-        "CUDA, NCCL, fragments (assumed)": HEADROOM * plan.gpu.memory,
-    }
-    here = [engine for engine in engines if not engine.model.on_server]
-    in_update = stays | _of_pass(plan)
-    in_rollout = stays | _of_sampling(plan, engines)
-    if here:
-        kept = 0.0 if plan.sleeps else 1.0
-        of_engines = _of_engines(plan.engine.name, here)
-        in_update |= {name: size * kept for name, size in of_engines.items()}
-        in_rollout |= of_engines
+def estimate(run: Run, step: Measured) -> Estimate:
+    """Memory and speed of a run, and what does not fit."""
+    state, engines = _state(run, step, run.sharding), tuple(_engines(run))
+    held = _held(run, step, state, engines)
+    seconds = {name: phase.work.seconds for name, phase in step.phases.items()}
+    if run.sampler != "generate":
+        seconds["rollout"] = _sampling(run, engines)
+    seconds["network"] = _network(run, step.held)
+    problems = [*_too_large(run, held), *_too_long(run, engines), *_too_short(engines, run)]
+    if any(size > run.gpu.memory for size in held.values()):
+        problems.append(_remedy(run, step, engines))
     return Estimate(
-        plan=plan,
+        run=run,
+        step=step,
         state=state,
-        update=in_update,
-        rollout=in_rollout,
         engines=engines,
-        sampled_rate=_sampled_rate(plan, engines),
-        update_rate=plan.num_gpus
-        * speed.update_rate(plan.gpu, max(_read_by_a_token(plan, m) for m in _trained(plan))),
-        network=_network(plan),
-        problems=(*_too_large(plan, in_update, in_rollout), *_too_long(plan, engines), *_too_short(plan, engines)),
+        memory=held,
+        seconds=seconds,
+        problems=tuple(problems),
     )
 
 
-def _trained(plan: RunPlan) -> list[ModelPlan]:
-    return [model for model in plan.models if model.trained]
+def _state(run: Run, step: Measured, sharding: memory.Sharding, num_gpus: int | None = None) -> memory.TrainingState:
+    trained = [part for part in step.held if part.is_trained]
+    moments = round(step.optimizer / sum(part.parameters * part.width for part in trained))
+    is_wider = sharding == "fsdp2"
+    held = [
+        replace(part, width=max(run.width, part.width)) if part.is_trained and is_wider else part for part in step.held
+    ]
+    return memory.training_state(held, sharding, num_gpus or run.num_gpus, moments=moments)
 
 
-def _read_by_a_token(plan: RunPlan, model: ModelPlan) -> float:
-    """Parameters that a token of the update goes through on average; of the vision tower its patches do."""
-    patches = plan.image_tokens * model.shape.patches / (speed.PROMPT + speed.COMPLETION)
-    return model.shape.parameters - model.shape.vision + model.shape.vision * patches
-
-
-def _of_pass(plan: RunPlan) -> dict[str, float]:
-    """Of the policy whose pass takes most: the others have none at that time."""
-    found = 0.0
-    for model in _trained(plan):
-        longest = plan.longest(model)
-        update = model.passes(plan.rows, longest, plan.is_sharded)
-        logits = memory.logits_bytes(
-            plan.rows * max(longest - plan.prompt, 0),
-            model.shape.hidden,
-            model.shape.vocabulary,
-            width=plan.sampling_width,
-            trained_head=model.shape.head if model.is_trained else 0,
-        )
-        found = max(found, update.peak, update.kept + logits)
-    return {"activations and logits": found}
-
-
-def _of_sampling(plan: RunPlan, engines: Sequence[EnginePlan]) -> dict[str, float]:
-    if plan.sampler == "generate":
-        cache = max(plan.sequences * plan.longest(m) * m.shape.kv_values * plan.sampling_width for m in plan.models)
-        logits = max(2 * 4 * plan.sequences * model.shape.vocabulary for model in plan.models)
-        held = [each for model in plan.models for each in model.weights()]
-        whole = memory.whole_weights(held, plan.sharding, width=plan.sampling_width) if plan.num_gpus > 1 else 0.0
-        return {"weights gathered whole": whole, "logits": float(logits), "KV cache": float(cache)}
-    # An engine is given one tensor at a time, of which the largest is the embeddings or the head.
-    largest = max(4 * engine.model.shape.head for engine in engines) if plan.sharding in ("zero3", "fsdp2") else 0
-    return {"weights gathered, one tensor": float(largest)}
-
-
-def _of_engines(name: str, engines: Sequence[EnginePlan]) -> dict[str, float]:
-    weights = sum(engine.weights for engine in engines)
-    cache = sum(max(engine.cache, 0.0) for engine in engines)
-    budget = sum(engine.budget for engine in engines)
-    other = max(budget - weights - cache, 0.0)
-    return {f"{name}: weights": weights, f"{name}: KV cache": cache, f"{name}: other": other}
-
-
-def _engines(plan: RunPlan) -> list[EnginePlan]:
-    here = [model.shape.parameters for model in plan.models if not model.on_server]
-    found = []
-    for model in plan.models:
-        if plan.sampler == "generate" and not model.on_server:
+def _held(run: Run, step: Measured, state: memory.TrainingState, engines: Sequence[EnginePlan]) -> dict[str, float]:
+    """The peak of each phase: what was measured, with the state of this sharding in the place of one process's own."""
+    alone = _state(run, step, "ddp", 1)
+    engine = sum(each.budget for each in engines if not each.model.on_server)
+    found = {}
+    for name, phase in step.phases.items():
+        peak = phase.peak or (alone.total - alone.gradients if name == "rollout" else 0)  # where an engine samples
+        if not peak:
             continue
-        share = SERVER_UTILIZATION if model.on_server else plan.utilization * model.shape.parameters / sum(here)
-        parallel = 1 if model.on_server else plan.tensor_parallel
-        budget = share * plan.gpu.memory
-        weights = model.sampling_weights(plan.sampling_width) / parallel
-        cache = budget - weights - plan.engine.overhead
-        token_bytes = model.shape.kv_values * plan.sampling_width
+        with_gradients = name in ("backward", "optimizer step")
+        sizes = [each.total - (0 if with_gradients else each.gradients) for each in (state, alone)]
+        if name in ("creation", "references"):
+            sizes = [state.weights, alone.weights]
+        found[name] = peak + sizes[0] - sizes[1] + HEADROOM * run.gpu.memory
+        if name != "creation" and not (run.sleeps and name != "rollout"):
+            found[name] += engine
+    whole = memory.whole_weights(step.held, run.sharding, width=run.pass_width)
+    if run.num_gpus > 1 and run.sampler == "generate":
+        found["rollout"] += whole
+    return found
+
+
+def _engines(run: Run) -> list[EnginePlan]:
+    here = sum(model.parameters for model in run.models if not model.on_server)
+    found = []
+    for model in run.models:
+        if run.sampler == "generate" and not model.on_server:
+            continue
+        parallel = 1 if model.on_server else run.tensor_parallel
+        budget = run.gpu.memory * (
+            SERVER_UTILIZATION if model.on_server else run.utilization * model.parameters / here
+        )
+        weights = run.pass_width * model.parameters / parallel
+        cache = budget - weights - run.engine.overhead
+        tokens = memory.blocks_of_cache(cache * parallel, model.kv_values * run.pass_width)
         found.append(
             EnginePlan(
-                model=model,
-                budget=budget,
-                weights=weights,
-                cache=cache,
-                tokens=memory.blocks_of_cache(cache * parallel, token_bytes),
-                needed=plan.limit(model),
+                model=model, budget=budget, weights=weights, cache=cache, tokens=tokens, needed=run.limit(model)
             )
         )
     return found
 
 
-def _sampled_rate(plan: RunPlan, engines: Sequence[EnginePlan]) -> float:
-    """Several models on one GPU take their decoding steps one after another, each with its share of the sequences.
+def _sampling(run: Run, engines: Sequence[EnginePlan]) -> float:
+    """Seconds in which engines sample a decision of each agent. What the GPUs of one send each other is left out.
 
-    What GPUs of a divided engine send each other in each layer is left out.
+    Models on one GPU take their decoding steps one after another, each for its share of the agents.
     """
-    in_play = plan.sequences
+    length = run.prompt + run.completion
+    each = run.generation_batch * run.agents / len(engines) / (run.num_gpus / run.tensor_parallel)
+    seconds = 0.0
     for engine in engines:
-        in_play = min(in_play, max(engine.tokens // (speed.PROMPT + speed.COMPLETION), 1) * len(engines))
-    each = min(max(in_play // len(plan.models), 1), speed.MAX_SEQUENCES)
-    seconds = sum(
-        speed.decoding_step(
-            plan.gpu,
-            (model.shape.parameters - model.shape.vision) / plan.tensor_parallel,
-            model.shape.kv_values * plan.sampling_width / plan.tensor_parallel,
-            sequences=each,
-            context=speed.CONTEXT,
+        at_once = min(run.sequences, each, speed.MAX_SEQUENCES, max(engine.tokens // length, 1))
+        step = speed.decoding_step(
+            run.gpu,
+            engine.model.parameters / run.tensor_parallel,
+            engine.model.kv_values * run.pass_width / run.tensor_parallel,
+            sequences=at_once,
+            context=run.prompt + run.completion / 2,
         )
-        for model in plan.models
-    )
-    return plan.num_players * each * len(plan.models) / seconds
+        read = 2 * engine.model.parameters * run.prompt / run.num_candidates / run.tensor_parallel
+        seconds += each * (run.completion * step / at_once + read / (speed.PRODUCTS * run.gpu.flops))
+    return seconds
 
 
-def _network(plan: RunPlan) -> float:
-    if plan.num_gpus == 1:
+def _network(run: Run, held: Sequence[memory.Weights]) -> float:
+    """Seconds of an optimizer step in which gradients, or sharded weights in each pass, are sent."""
+    if run.num_gpus == 1:
         return 0.0
-    link = speed.INSIDE if plan.num_gpus <= speed.PER_NODE else speed.BETWEEN
-    if plan.sharding in ("ddp", "zero2"):
-        return memory.all_reduced(sum(model.trained for model in plan.models), plan.num_gpus) / link
-    largest = max(_trained(plan), key=lambda model: model.shape.parameters)
-    return memory.gathered_in_a_pass(largest.shape.parameters, largest.trained, plan.num_gpus) / link
+    link = speed.INSIDE if run.num_gpus <= speed.PER_NODE else speed.BETWEEN
+    trained = sum(part.parameters for part in held if part.is_trained)
+    if run.sharding in ("ddp", "zero2"):
+        return memory.all_reduced(trained, run.num_gpus) / link
+    parameters = sum(part.parameters for part in held if not part.is_reference)
+    return memory.gathered_in_a_pass(parameters, trained, run.num_gpus) / link
 
 
-def _too_large(plan: RunPlan, update: Mapping[str, float], rollout: Mapping[str, float]) -> list[str]:
-    found = []
-    for phase, parts in (("an update", update), ("a rollout", rollout)):
-        if (total := sum(parts.values())) > plan.gpu.memory:
-            largest = max(parts, key=lambda name: parts[name])
-            found.append(
-                f"{phase} takes {total / 1e9:.1f} GB on each GPU, of which {largest} {parts[largest] / 1e9:.1f}; "
-                f"{plan.gpu.name} has {plan.gpu.memory / 1e9:.0f}."
-            )
-    return found
+def _too_large(run: Run, held: Mapping[str, float]) -> list[str]:
+    name = max(held, key=lambda each: held[each])
+    if held[name] <= run.gpu.memory:
+        return []
+    return [f"{name} takes {held[name] / 1e9:.1f} GB on each GPU; {run.gpu.name} has {run.gpu.memory / 1e9:.0f}."]
 
 
-def _too_long(plan: RunPlan, engines: Sequence[EnginePlan]) -> list[str]:
-    """Lengths that an engine refuses when it starts, or what samples when it is given a prompt."""
-    here = [engine.model for engine in engines if not engine.model.on_server]
-    found = [
-        f"{plan.engine.max_length} is {plan.max_model_length:,}, but {model.name} takes {model.shape.context:,} "
-        f"tokens at most; {plan.engine.name} does not start."
-        for model in here
-        if plan.max_model_length is not None and plan.max_model_length > model.shape.context
-    ]
-    found += [
-        f"a prompt of {plan.prompt:,} tokens leaves {model.name} no room for a completion: both together are "
-        f"{plan.limit(model):,} tokens at most."
-        for model in plan.models
-        if plan.prompt >= plan.limit(model)
-    ]
-    found += [
-        f"a prompt of {plan.prompt:,} tokens does not hold {plan.image_tokens:,} of images; prompt_tokens counts both."
-    ] * (plan.image_tokens > plan.prompt)
-    return found
+def _remedy(run: Run, step: Measured, engines: Sequence[EnginePlan]) -> str:
+    """Shardings on these GPUs or on eight with which all phases fit, or what takes less."""
+    several = run.num_gpus if run.num_gpus > 1 else speed.PER_NODE
+    fits = []
+    for sharding in memory.SHARDINGS:
+        changed = replace(run, sharding=sharding, num_gpus=several)
+        held = _held(changed, step, _state(changed, step, sharding), engines)
+        if max(held.values()) <= run.gpu.memory:
+            fits.append(sharding)
+    if fits:
+        return f"It fits on {several} GPUs with {' or '.join(f'{each}.yaml (--sharding {each})' for each in fits)}."
+    less = {
+        "rollout": "fewer instances in play (max_envs)",
+        "scoring": "fewer rows in a pass (per_device_train_batch_size)",
+        "backward": "fewer rows in a pass (per_device_train_batch_size)",
+    }
+    held = _held(run, step, _state(run, step, run.sharding), engines)
+    largest = max(held, key=lambda name: held[name])
+    share = f"a smaller {run.engine.memory_share}, " if run.sampler == "colocate" else ""
+    first = f"{less[largest]}, shorter completions (max_completion_length), " if largest in less else ""
+    return f"Take {share}{first}adapters (policies: lora), or a smaller model."
 
 
-def _too_short(plan: RunPlan, engines: Sequence[EnginePlan]) -> list[str]:
-    """What an engine refuses when it starts: a cache that does not hold one sequence of the longest allowed length."""
-    more = f" (on a server of one GPU; more: {plan.engine.server_processes})"
+def _too_long(run: Run, engines: Sequence[EnginePlan]) -> list[str]:
+    """Lengths that an engine refuses when it starts."""
     return [
-        f"{plan.engine.name}'s KV cache for {engine.model.name} has {max(engine.cache, 0) / 1e9:.1f} GB, which hold "
+        f"{run.engine.max_length} is {run.max_length:,}, but {engine.model.name} takes {engine.model.context:,} "
+        f"tokens at most; {run.engine.name} does not start."
+        for engine in engines
+        if run.max_length is not None and run.max_length > engine.model.context and not engine.model.on_server
+    ]
+
+
+def _too_short(engines: Sequence[EnginePlan], run: Run) -> list[str]:
+    """What an engine refuses when it starts: a cache that does not hold one sequence of the longest allowed length."""
+    more = f" (on a server of one GPU; more: {run.engine.server_processes})"
+    return [
+        f"{run.engine.name}'s KV cache for {engine.model.name} has {max(engine.cache, 0) / 1e9:.1f} GB, which hold "
         f"{engine.tokens:,} tokens; it does not start with less than one sequence of {engine.needed:,}"
-        f"{more * engine.model.on_server}."
+        f"{more * engine.model.on_server}. Set {run.engine.max_length}, or a larger {run.engine.memory_share}."
         for engine in engines
         if engine.tokens < engine.needed
     ]

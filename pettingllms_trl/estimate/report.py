@@ -2,68 +2,50 @@
 
 from __future__ import annotations
 
-from pettingllms_trl.estimate.planning import Estimate
-from pettingllms_trl.estimate.runs import ModelPlan, RunPlan
-from pettingllms_trl.estimate.speed import COMPLETION, PROMPT
+from pettingllms_trl.estimate.planning import Estimate, Run
+from pettingllms_trl.estimate.stand_ins import UNCHECKED
 
 
 def report(found: Estimate) -> str:
-    """Memory by phase, then speed, as lines for a terminal."""
-    plan = found.plan
-    of_several = f"group of {plan.tensor_parallel} processes" if plan.tensor_parallel > 1 else ""
+    """What a step takes in each phase, then speed, as lines for a terminal."""
+    run, step = found.run, found.step
     lines = [
-        f"Computed, not measured: {plan.num_gpus} x {plan.gpu.name} of {_gb(plan.gpu.memory)} GB, {plan.sharding}.",
-        *(["For 1 GPU; give --num_gpus (and --sharding) for several."] if plan.num_gpus == 1 else []),
-        *(_model_line(model) for model in plan.models),
+        f"Run on a simulated GPU, none measured: {run.num_gpus} x {run.gpu.name} of {_gb(run.gpu.memory)} GB, "
+        f"{run.sharding}.",
+        *(["For 1 GPU; give --num_gpus (and --sharding) for several."] if run.num_gpus == 1 else []),
+        f"{run.agents} agents, {run.generation_batch // run.num_candidates} instances x {run.num_candidates} "
+        f"candidates of a decision of each; prompts of {run.prompt:,} tokens, replies of {run.completion:,}.",
+        *step.notes,
         "",
-        f"{'GB on each GPU of the trainer':<38}{'update':>9}{'rollout':>9}",
+        f"{'':<16}{'GB':>9}{'TFLOP':>11}{'operations':>13}{'waits':>8}{'seconds':>10}",
     ]
-    for name in dict.fromkeys((*found.update, *found.rollout)):
-        sizes = found.update.get(name, 0.0), found.rollout.get(name, 0.0)
-        if any(sizes):
-            lines.append(f"  {name:<36}{_gb(sizes[0]):>9}{_gb(sizes[1]):>9}")
-    totals = sum(found.update.values()), sum(found.rollout.values())
-    lines.append(f"  {'together':<36}{_gb(totals[0]):>9}{_gb(totals[1]):>9}")
-    lines += [
-        "",
-        _batches(plan),
-        f"A pass of the update: {plan.rows} sequences of {_longest(plan)} tokens at most.",
-        f"A rollout: {plan.sequences} sequences in play on each {of_several or 'process'} at most.",
-    ]
-    for engine in found.engines:
-        here = f"over each {of_several}" if of_several else "in each process"
-        where = (
-            "on a server (a GPU of its own; speeds are as if each process had one)" if engine.model.on_server else here
-        )
+    for name, size in found.memory.items():
+        work = step.phases[name].work
         lines.append(
-            f"{plan.engine.name} {where}, {engine.model.name}: {_gb(engine.weights)} GB of weights, "
-            f"{_gb(max(engine.cache, 0))} GB of KV cache for {engine.tokens:,} tokens."
+            f"{name:<16}{_gb(size):>9}{work.flops / 1e12:>11,.1f}{work.operations:>13,.0f}{work.waits:>8,.0f}"
+            f"{found.seconds[name]:>10.3g}"
         )
+    lines += ["GB are each GPU's at the peak of a phase, and of them:", *_held(found), "", _batches(run)]
+    lines += [_engine(found, place) for place in range(len(found.engines))]
     if sum(engine.model.on_server for engine in found.engines) > 1:
         lines.append("Each of these models needs a server of its own, which vllm_server_urls names by policy.")
-    lines += found.notes
+    lines += [f"Not checked: {'; '.join(UNCHECKED)}.", *found.notes]
     if found.problems:
         return "\n".join(lines)
-    most = "at most " if plan.sampler == "generate" else ""
-    lines += [
-        "",
-        f"Tokens a second, all GPUs ({PROMPT} tokens a prompt, {COMPLETION} a completion; without the network; see "
-        "docs/gpus.md for what is assumed):",
-        f"  sampled, while all sequences are in play{most + format(found.sampled_rate, ',.0f'):>20}",
-        f"  through the update, prompts included    {found.update_rate:>20,.0f}",
-        f"  sampled and trained, one after the other{most + format(found.trained_rate, ',.0f'):>20}",
-    ]
-    if plan.max_steps:
-        rollouts = plan.max_steps / plan.num_updates
-        tokens = rollouts * plan.generation_batch * COMPLETION
+    if run.sampler != "generate":
+        lines.append(f"{run.engine.name} samples for {found.seconds['rollout']:.3g} s, as `speed.py` assumes.")
+    if run.num_gpus > 1:
+        lines.append(f"The network: {found.seconds['network']:.2g} s for an optimizer step's weights and gradients.")
+    lines.append(
+        f"A generation and its updates: {found.of_generation:,.3g} s, {found.trained_rate:,.0f} tokens of replies "
+        "sampled and trained a second by all GPUs (docs/gpus.md says what is assumed)."
+    )
+    if run.max_steps:
+        generations = run.max_steps / run.num_updates
         lines.append(
-            f"max_steps {plan.max_steps:,}: {rollouts:,.0f} rollouts; for each decision of an episode "
-            f"{tokens / 1e6:,.1f} M completion tokens, {tokens / found.trained_rate / 3600:.2g} hours "
-            "or more (two agents that both act in each of num_turns 4 decide 8 times at most)."
+            f"max_steps {run.max_steps:,}: {generations:,.0f} generations, "
+            f"{generations * found.of_generation / 3600:.2g} hours for each decision of an agent in an episode."
         )
-    if found.network:
-        what = "an update's gradients" if plan.sharding in ("ddp", "zero2") else "a pass's weights and gradients"
-        lines.append(f"  the network: {found.network:.2g} s for {what}")
     return "\n".join(lines)
 
 
@@ -72,31 +54,38 @@ def _gb(size: float) -> str:
     return f"{size / 1e9:.1f}" if size >= 1e8 or size == 0 else f"{size / 1e9:.2g}"
 
 
-def _batches(plan: RunPlan) -> str:
-    """The sizes that change with the number of GPUs, by the options that they follow from."""
-    several = f" x {plan.num_iterations} (num_iterations)" if plan.num_iterations > 1 else ""
+def _held(found: Estimate) -> list[str]:
+    """What stays in all phases, or in those that its name says."""
+    run, references = found.run, [part for part in found.step.held if part.is_reference]
+    engine = sum(each.budget for each in found.engines if not each.model.on_server)
+    sizes = {
+        "weights": found.state.weights,
+        "of them references": sum(part.parameters * part.width for part in references),
+        "gradients, in the update": found.state.gradients,
+        "optimizer states": found.state.optimizer,
+        "buckets of DDP": found.state.buckets,
+        f"{run.engine.name}{', in the rollout' if run.sleeps else ''}": engine,
+        "CUDA, NCCL, fragments (10%, assumed)": run.gpu.memory / 10,
+    }
+    return [f"  {name:<38}{_gb(size):>9}" for name, size in sizes.items() if size]
+
+
+def _engine(found: Estimate, place: int) -> str:
+    run, engine = found.run, found.engines[place]
+    here = f"over {run.tensor_parallel} processes" if run.tensor_parallel > 1 else "in each process"
+    where = "on a server (a GPU of its own)" if engine.model.on_server else here
     return (
-        f"Mini-batch: {plan.rows} (per_device_train_batch_size) x {plan.accumulation} (gradient_accumulation_steps) x "
-        f"{plan.num_gpus} GPU{'s' * (plan.num_gpus > 1)} = {plan.mini_batch} sequences.\n"
-        f"Updates for each rollout: {plan.generation_batch} (generation_batch_size){several} / {plan.mini_batch} = "
-        f"{plan.num_updates:.3g}."
+        f"{run.engine.name} {where}, {engine.model.name}: {_gb(engine.weights)} GB of weights, "
+        f"{_gb(max(engine.cache, 0))} GB of KV cache for {engine.tokens:,} tokens."
     )
 
 
-def _longest(plan: RunPlan) -> str:
-    longest = max(plan.longest(model) for model in plan.models if model.trained)
-    prompt = min(plan.prompt, longest)
-    return f"{prompt:,} + {longest - prompt:,}"
-
-
-def _model_line(model: ModelPlan) -> str:
-    policies = []
-    if model.is_trained:
-        policies.append("all trained")
-    if model.num_adapters:
-        policies.append(f"{model.num_adapters} adapters of {model.shape.adapter / 1e6:.1f} M trained")
-    if model.num_references:
-        policies.append(f"{model.num_references} frozen copies for KL terms")
-    if not model.trained:
-        policies.append("frozen")
-    return f"{model.name}: {model.shape.parameters:,} parameters, {', '.join(policies)}."
+def _batches(run: Run) -> str:
+    """The sizes that change with the number of GPUs."""
+    several = f" x {run.num_iterations} (num_iterations)" if run.num_iterations > 1 else ""
+    return (
+        f"A rollout: {run.sequences} sequences in play on each "
+        f"{'process' if run.tensor_parallel == 1 else f'group of {run.tensor_parallel} processes'} at most. Optimizer "
+        f"steps for each: {run.generation_batch} (generation_batch_size){several} / {run.mini_batch} "
+        f"(per_device_train_batch_size x gradient_accumulation_steps x GPUs) = {run.num_updates:.3g}."
+    )

@@ -7,8 +7,7 @@ from typing import Any
 
 import torch
 from peft import PeftConfig, get_peft_model
-from torch import nn
-from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, PretrainedConfig, PreTrainedModel
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, PretrainedConfig
 
 
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
@@ -25,8 +24,6 @@ class Shape:
         adapter: Trainable parameters of one adapter; 0 if no adapter was asked for.
         kv_values: Numbers that the KV cache holds for a token: a key and a value in every layer.
         context: Longest sequence that the model was made for.
-        vision: Parameters of the tower that reads images; 0 of a model without one.
-        patches: Patches of an image for each of its tokens.
     """
 
     parameters: int
@@ -36,33 +33,11 @@ class Shape:
     vocabulary: int
     kv_values: int
     context: int
-    vision: int = 0
-    patches: int = 0
 
 
 def auto_class(config: PretrainedConfig) -> Any:
     """The class of transformers that makes a model of a configuration, as `create_model_from_path` of TRL does."""
     return AutoModelForImageTextToText if hasattr(config, "vision_config") else AutoModelForCausalLM
-
-
-def vision_tower(model: nn.Module, config: PretrainedConfig) -> nn.Module | None:
-    """The part of a model that reads images; `None`: it reads texts only."""
-    kind = config.vision_config.model_type if hasattr(config, "vision_config") else None
-    parts = (part for part in model.modules() if isinstance(part, PreTrainedModel))
-    return next((part for part in parts if part.config.model_type == kind), None)
-
-
-def _patches(config: PretrainedConfig) -> int:
-    vision = config.vision_config
-    if hasattr(vision, "spatial_merge_size"):  # of Qwen: neighbours become a token
-        return int(vision.spatial_merge_size) ** 2
-    if hasattr(config, "mm_tokens_per_image"):  # of Gemma: all images have as many
-        return int(vision.image_size // vision.patch_size) ** 2 // int(config.mm_tokens_per_image)
-    raise ValueError(
-        f"the model {config.name_or_path or config.model_type!r} does not say how many patches of an image become a "
-        "token; expected a vision_config with spatial_merge_size, as of Qwen's models, or mm_tokens_per_image, as of "
-        "Gemma 3. Leave --estimate out."
-    )
 
 
 def shape_of(config: PretrainedConfig, peft_config: PeftConfig | None = None) -> Shape:
@@ -87,8 +62,6 @@ def shape_of(config: PretrainedConfig, peft_config: PeftConfig | None = None) ->
     kv_heads = getattr(text, "num_key_value_heads", None) or heads
     with torch.device("meta"):
         model = auto_class(config).from_config(config)
-        tower = vision_tower(model, config)
-        vision = 0 if tower is None else sum(parameter.numel() for parameter in tower.parameters())
         parameters = model.num_parameters()
         head = model.get_output_embeddings().weight.numel()
         adapter = 0
@@ -102,6 +75,4 @@ def shape_of(config: PretrainedConfig, peft_config: PeftConfig | None = None) ->
         vocabulary=text.vocab_size,
         kv_values=text.num_hidden_layers * 2 * kv_heads * head_dim,
         context=text.max_position_embeddings,
-        vision=vision,
-        patches=_patches(config) if vision else 0,
     )

@@ -30,6 +30,8 @@ def register_autocast(device: str, results: Results) -> None:
         device: The name of PrivateUse1.
         results: Is given the name of each operation that ran under autocast, and the type of its result.
     """
+    clear = torch.clear_autocast_cache
+    torch.clear_autocast_cache = lambda: (_WEIGHTS.clear(), clear())[1]
     _OTHERWISE.fallback(torch.library.fallthrough_kernel)
     for name in torch._C._dispatch_get_registrations_for_dispatch_key("AutocastCUDA"):
         own = name.removeprefix("aten::")
@@ -50,7 +52,14 @@ def _cast_and_call(func: Any, name: str, device: str, results: Results, *args: A
         dtype = torch.get_autocast_dtype(device) if is_lower else torch.float32
 
         def cast(tensor: torch.Tensor) -> torch.Tensor:
-            return tensor.to(dtype) if is_cast(tensor) else tensor
+            if not is_cast(tensor):
+                return tensor
+            is_weight = tensor.requires_grad and tensor.is_leaf and tensor.dtype == torch.float32 != dtype
+            if not (is_weight and torch.is_autocast_cache_enabled()):
+                return tensor.to(dtype)
+            if id(tensor) not in _WEIGHTS:
+                _WEIGHTS[id(tensor)] = tensor.to(dtype)
+            return _WEIGHTS[id(tensor)]
 
         args, kwargs = tree_map_only(torch.Tensor, cast, (args, kwargs))
         found = func(*args, **kwargs)
@@ -58,6 +67,8 @@ def _cast_and_call(func: Any, name: str, device: str, results: Results, *args: A
     return found
 
 
+_WEIGHTS: dict[int, torch.Tensor] = {}
+"""What weights were cast to, by their addresses, until autocast ends."""
 pytorch: Any = torch
 _OTHERWISE = pytorch.library.Library("_", "IMPL", "AutocastPrivateUse1")
 _LIBRARY = pytorch.library.Library("aten", "IMPL", "AutocastPrivateUse1")

@@ -24,7 +24,6 @@ from typing import Any, ClassVar, Self
 
 import torch
 from torch.utils._device import _device_constructors
-from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 from pettingllms_trl.estimate.simulated_autocast import register_autocast
@@ -173,24 +172,53 @@ class SimulatedDevice:
 
     def run(self, func: Any, args: Any, kwargs: Any) -> Any:
         """An operation that has a tensor on the device, or makes one there."""
-        tensors = [each for each in tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)]
+        tensors = tensors_of((args, kwargs))
         self.check(func, args, kwargs, tensors)
         own, target = {name: value for name, value in kwargs.items() if name != "pin_memory"}, kwargs.get("device")
         if target is not None:
             own["device"] = torch.device("cpu")
-        result = self.compute(func, *tree_map_only(SimulatedTensor, lambda each: each.held, (args, own)))
+        result = self.compute(func, *mapped(SimulatedTensor, _held, (args, own)))
         if func._schema.is_mutable:
             names = [each.name for each in func._schema.arguments if each.alias_info and each.alias_info.is_write]
             given = {each.name: value for each, value in zip(func._schema.arguments, args, strict=False)} | kwargs
             written = [given[name] for name in names if name in given]
-            for each in tree_leaves(written):
+            for each in tensors_of(written):
                 assert not hasattr(each, "held") or each.held.shape == each.shape, f"{func} changes a shape"
             several = tuple(written) if len(func._schema.returns) > 1 else written[0]
             return several if func._schema.returns else None
         is_here = any(isinstance(each, SimulatedTensor) for each in tensors)
         if not (is_here if target is None else torch.device(target).type == NAME):
             return result
-        return tree_map_only(torch.Tensor, self.hold, result)
+        return mapped(torch.Tensor, self.hold, result)
+
+
+def tensors_of(given: Any) -> list[torch.Tensor]:
+    """The tensors in lists, tuples and dicts, in their order. PyTorch's own way takes as long as an operation."""
+    if isinstance(given, torch.Tensor):
+        return [given]
+    if isinstance(given, dict):
+        given = given.values()
+    elif not isinstance(given, list | tuple):
+        return []
+    return [tensor for each in given if not isinstance(each, _PLAIN) for tensor in tensors_of(each)]
+
+
+def mapped(kind: Any, change: Callable[[Any], Any], given: Any) -> Any:
+    """The same with each tensor of a kind changed."""
+    if isinstance(given, kind):
+        return change(given)
+    if isinstance(given, dict):
+        return {name: mapped(kind, change, each) for name, each in given.items()}
+    if isinstance(given, list | tuple) and not isinstance(given, torch.Size):
+        return type(given)([mapped(kind, change, each) for each in given])
+    return given
+
+
+def _held(tensor: SimulatedTensor) -> torch.Tensor:
+    return tensor.held
+
+
+_PLAIN = (int, float, str, torch.dtype, torch.device, type(None))
 
 
 def _on_device(index: Any) -> Any:
@@ -205,7 +233,7 @@ def _through_the_host(make: Callable[..., Any]) -> Callable[..., Any]:
         kwargs |= {"requires_grad": True} if requires_grad else {}
         if isinstance(data, SimulatedTensor) or device is None or torch.device(device).type != NAME:
             return make(data, *args, **({} if device is None else {"device": device}), **kwargs)
-        plain = tree_map_only(SimulatedTensor, SimulatedTensor.tolist, data)  # a list may have some
+        plain = mapped(SimulatedTensor, SimulatedTensor.tolist, data)  # a list may have some
         return make(plain, *args, **kwargs).detach().to(device).requires_grad_(requires_grad)
 
     return made

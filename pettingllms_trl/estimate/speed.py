@@ -43,6 +43,10 @@ UPDATE_FLOPS = 0.4e15
 """Operations a second that an update reaches on an H100: 40% of the published."""
 FLOPS_OF_TOKEN = 8
 """Operations for each parameter and token of the update: forward, backward, and a second forward for checkpoints."""
+PRODUCTS = 0.6
+"""Share of a GPU's published operations that products and attention reach, if they do not wait for memory."""
+LAUNCH = 5e-6
+"""Seconds that an operation takes at least, which Python launches."""
 INSIDE = 300e9
 """Bytes a second between GPUs of a node, one way: two thirds of an H100 SXM's NVLink, 450 GB/s."""
 BETWEEN = 35e9
@@ -66,8 +70,3 @@ def decoding_step(gpu: Gpu, parameters: float, kv_bytes: float, *, sequences: in
     row += max(context - CONTEXT, 0.0) * kv_bytes / gpu.bandwidth
     reads = (2 * parameters + sequences * context * kv_bytes) / gpu.bandwidth
     return max(launches + slope * parameters * ratio + row * sequences, reads)
-
-
-def update_rate(gpu: Gpu, parameters: float) -> float:
-    """Tokens a second, prompts' included, that go through an update on one GPU."""
-    return UPDATE_FLOPS * gpu.flops / GPUS["h100"].flops / (FLOPS_OF_TOKEN * parameters)

@@ -2,6 +2,8 @@
 
     python on_device.py MODULE ARGUMENT...
 
+`estimates` has one whose floats are shapes, the others one that keeps waits.
+
 The device is there before the module, and with it accelerate and transformers, is imported.
 """
 
@@ -13,6 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from pettingllms_trl.estimate.simulated_shapes import ShapesDevice
 from watched_device import WatchedDevice
 
 
@@ -41,5 +44,5 @@ def launched(module: str, *arguments: str, timeout: float = 900) -> None:
 
 
 if __name__ == "__main__":
-    device = WatchedDevice.install()
+    device = (ShapesDevice if sys.argv[1] == "estimates" else WatchedDevice).install()
     importlib.import_module(sys.argv[1]).main(device, *sys.argv[2:])

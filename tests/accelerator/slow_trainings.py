@@ -30,8 +30,9 @@ from pettingllms_trl.sft.warm_up import warm_up
 from pettingllms_trl.testing import byte_tokenizer
 from picture_books import PictureBook
 from short_runs import adapter, around_generation
+from third_party import OneShot
 from tiny_vlms import FAMILIES
-from trainings import SAVED, Case, mixture
+from trainings import SAVED, Case, mixture, resumed
 from twin_teams import PAIR, sequence
 
 
@@ -140,9 +141,13 @@ def reward_model(folder: Path) -> Mapping[str, Any]:
 
 
 SLOW: dict[str, Case] = {
+    "L0": Case(env=OneShot, policies="shared", has_adapters=False),
     "L1": Case(policies="shared", has_adapters=False),
     "L3": Case(policies="full", has_adapters=False),
     "mixture": Case(policies=mixture),
+    "conversation": Case(options={"history": "conversation"}),
+    "save and resume": Case(policies=mixture, options=SAVED, run=resumed),
+    "autocast": Case(options={"bf16": True}, most=None),
     "a frozen partner": Case(policies=frozen_partner, has_adapters=False),
     "unpacked rows": Case(
         options={"shared_prefix": False, "per_device_train_batch_size": 2, "generation_batch_size": 8}

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from pettingllms_trl.estimate.simulated_autocast import LOWER_PRECISION, PROMOTED
 from training_checks import STEPS, check, check_waits, of_files, reports_of
 from trainings import MATRIX
 
@@ -21,26 +20,6 @@ def test_a_training_has_the_weights_that_it_has_on_the_cpu(name: str, reports: d
     check(MATRIX[name], reports[name])
 
 
-def test_under_autocast_products_are_in_bfloat16_and_what_cuda_lists_for_float32_is(reports: dict[str, Any]) -> None:
-    found: dict[str, set[str]] = {}
-    for name, dtype in reports["autocast"]["autocast"]:
-        found.setdefault(name, set()).add(dtype)
-    assert found.keys() >= {
-        "linear",
-        "scaled_dot_product_attention",
-        "pow.Tensor_Scalar",
-        "rsqrt",
-        "exp",
-        "log",
-        "sum",
-    }
-    for name, types in found.items():
-        if LOWER_PRECISION.fullmatch(name):
-            assert types == {"torch.bfloat16"}, name
-        elif not PROMOTED.fullmatch(name):
-            assert types <= {"torch.float32", "torch.int64"}, name  # a sum of whole numbers is one
-
-
 # ---- What the host waits for ----------------------------------------------------------------------------------------
 
 
@@ -50,17 +29,5 @@ def test_the_host_waits_in_no_pass_and_once_to_log_a_step(reports: dict[str, Any
     assert of_files(reports["L2"]) == {
         "engines/transformers.py": calls,  # which rows of a batch are equal
         "update/micro_batches.py": 2 * STEPS,  # of each policy's generation: ids and masks as TRL has padded them
-        "policies/optim.py": STEPS,
-    }
-
-
-def test_in_conversations_it_waits_three_times_more_for_each_batch_that_is_sampled(reports: dict[str, Any]) -> None:
-    check_waits(reports["conversation"], num_passes=2 * STEPS)
-    calls = len(reports["conversation"]["phases"]["sample to sampled"])
-    assert of_files(reports["conversation"]) == {
-        "engines/transformers.py": calls,
-        # What the prompts are, when equal ones are read once and when they are gone on from; and what was sampled.
-        "engines/prefix_cache.py": 3 * calls,
-        "update/micro_batches.py": 2 * STEPS,
         "policies/optim.py": STEPS,
     }

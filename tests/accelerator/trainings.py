@@ -26,7 +26,7 @@ from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.testing import byte_tokenizer, save_tiny_model
 from pettingllms_trl.update.packing import cost
 from short_runs import adapter
-from third_party import OneShot, Relay
+from third_party import Relay
 from watched_device import Wait, WatchedDevice
 
 
@@ -114,13 +114,7 @@ def resumed(trainer: MultiAgentGRPOTrainer, again: Callable[[], MultiAgentGRPOTr
 
 
 SAVED = {"save_strategy": "steps", "save_steps": 1}
-MATRIX: dict[str, Case] = {
-    "L0": Case(env=OneShot, policies="shared", has_adapters=False),
-    "L2": Case(),
-    "conversation": Case(options={"history": "conversation"}),
-    "save and resume": Case(policies=mixture, options=SAVED, run=resumed),
-    "autocast": Case(options={"bf16": True}, most=None),
-}
+MATRIX: dict[str, Case] = {"L2": Case()}
 
 
 def weights_of(trainer: MultiAgentGRPOTrainer) -> Weights:

@@ -13,14 +13,11 @@ from pathlib import Path
 import pettingzoo
 import pytest
 from accelerate.commands.config.config_args import load_config_from_file
-from transformers import Qwen3Config
 
-from pettingllms_trl.cli import estimate
 from pettingllms_trl.cli.datasets import makers
 from pettingllms_trl.cli.train import make_trainer
 from pettingllms_trl.credit import name_of
 from pettingllms_trl.engines.batched import BatchedEngine
-from pettingllms_trl.estimate.activations import PassBytes
 from pettingllms_trl.records import Completion, Request, Sampled
 from plays import play
 from shipped_configs import CONFIGS, EXAMPLES, FILES, OF_THE_PAPER, in_the_papers_settings, parsed, values
@@ -220,69 +217,13 @@ def test_accelerate_reads_its_configurations(name: str, kind: str, stage: int | 
 
 
 @pytest.mark.parametrize("name", ON_GPUS)
-def test_a_configuration_for_gpus_shares_its_batch_out_over_their_processes(
-    name: str, model_path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(estimate, "pass_bytes", lambda *_, **__: PassBytes(0, 0))  # of the tiny model; slow for 8B
-    num_gpus, sharding = ON_GPUS[name]
-    launched = ["--num_gpus", str(num_gpus), "--sharding", sharding, "--model_name_or_path", model_path]
-    plan = estimate.estimated(["--config", str(CONFIGS / f"{name}.yaml"), *launched]).plan
-    assert (plan.sampler, plan.max_model_length, plan.utilization) == ("colocate", 4608, 0.45)
-    assert plan.sequences == 4 * (32 if num_gpus == 1 else 8)  # K for each instance of a process
-    given = values(CONFIGS / f"{name}.yaml")
+def test_a_configuration_for_gpus_shares_its_batch_out_over_their_processes(name: str) -> None:
+    given, (num_gpus, _) = values(CONFIGS / f"{name}.yaml"), ON_GPUS[name]
+    assert (given["vllm_mode"], given["vllm_max_model_length"]) == ("colocate", 4608)
     mini_batch = given["gradient_accumulation_steps"] * given["per_device_train_batch_size"] * num_gpus
     assert 2 * mini_batch == given["generation_batch_size"]  # two updates a rollout
     # 200 rollouts, no instance twice.
     assert given["train_seeds"] == [0, 200 * given["generation_batch_size"] // 4]
-
-
-def test_the_configuration_without_a_gpu_is_for_two_processes(model_path: str) -> None:
-    on_gpus = ["--use_cpu", "false", "--model_name_or_path", model_path, "--num_gpus", "2"]
-    plan = estimate.estimated(["--config", str(NO_GPU), *on_gpus]).plan
-    assert (plan.sequences, plan.sampler, plan.sampling_width) == (2 * 4, "colocate", 4)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ON_GPUS)
-def test_a_configuration_for_gpus_fits_them(name: str, tmp_path: Path) -> None:
-    runpy.run_path(str(EXAMPLES / "recipes.py"))["CONFIGS"]["8B"].save_pretrained(tmp_path)
-    num_gpus, sharding = ON_GPUS[name]
-    launched = ["--num_gpus", str(num_gpus), "--sharding", sharding, "--model_name_or_path", str(tmp_path)]
-    found = estimate.estimated(["--config", str(CONFIGS / f"{name}.yaml"), *launched, "--gpu", "h100"])
-    assert found.problems == ()
-    page = (EXAMPLES.parent / "docs" / "gpus.md").read_text("utf-8")
-    line = next(line for line in page.splitlines() if line.startswith("| `" + name))
-    update, rollout = (sum(phase.values()) / 1e9 for phase in (found.update, found.rollout))
-    assert f"| {update:.1f} | {rollout:.1f} | {found.engines[0].tokens:,} | {found.trained_rate:,.0f} |" in line
-    recipes = (EXAMPLES.parent / "docs" / "recipes.md").read_text("utf-8")
-    shown = next(line for line in recipes.splitlines() if "through the 8B" in line).partition("through the 8B")[2]
-    assert f"{found.update['activations and logits'] / 1e9:.1f}" in re.findall(r"\d+\.\d", shown)
-
-
-@pytest.mark.slow
-def test_a_model_for_several_gpus_is_proposed_the_command_of_the_page(tmp_path: Path) -> None:
-    Qwen3Config(
-        vocab_size=151_936,
-        hidden_size=5120,
-        intermediate_size=25_600,
-        num_hidden_layers=64,
-        num_attention_heads=64,
-        num_key_value_heads=8,
-        head_dim=128,
-        max_position_embeddings=40_960,
-        tie_word_embeddings=False,
-    ).save_pretrained(tmp_path)
-    model = ["--model_name_or_path", str(tmp_path)]
-    alone = estimate.estimated(["--config", str(CONFIGS / "gpus_1x80_L2_8B.yaml"), *model])
-    options = "--num_gpus 8 --sharding zero3 --generation_batch_size 128 --gradient_accumulation_steps 2"
-    proposed = f"8 GPUs with zero3.yaml and vllm_tensor_parallel_size: 4 ({options})"
-    assert alone.problems[-1] == f"It fits with {proposed}."
-    options = ["--num_gpus", "8", "--sharding", "zero3", "--vllm_tensor_parallel_size", "4"]
-    found = estimate.estimated(["--config", str(CONFIGS / "gpus_8x80_L2_8B.yaml"), *model, *options])
-    update, rollout = (sum(phase.values()) / 1e9 for phase in (found.update, found.rollout))
-    page = (EXAMPLES.parent / "docs" / "gpus.md").read_text("utf-8")
-    assert f"{update:.1f} GB in an update and {rollout:.1f} in a rollout" in page
-    assert f"each engine's cache holds {found.engines[0].tokens:,} tokens" in page
 
 
 def test_the_recipes_show_the_tables_that_the_arithmetic_gives() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import runpy
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 import pettingllms_envs
 from pettingllms_envs.commands import setting
 from pettingllms_envs.evaluation.suites import read_suite
-from pettingllms_trl.cli import estimate
 from pettingllms_trl.research.study.cells import check
 from pettingllms_trl.research.study.plans.study_file import read_study
 from shipped_configs import CONFIGS, EXAMPLES, values
@@ -94,18 +92,6 @@ def test_each_level_and_size_has_a_command_for_eight_gpus_with_the_papers_batch(
         own = values(CONFIGS / f"{name}.yaml") | dict(zip(words[::2], words[1::2], strict=True))
         rows = own.get("--per_device_train_batch_size", own["per_device_train_batch_size"])
         assert int(rows) * int(own["--gradient_accumulation_steps"]) * 8 == 64
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "level", "size", "sharding", "line"), LINES, ids=[line[0] for line in LINES])
-def test_a_command_for_eight_gpus_fits_them_by_the_estimate(
-    name: str, level: str, size: str, sharding: str, line: str, tmp_path: Path
-) -> None:
-    runpy.run_path(str(EXAMPLES / "recipes.py"))["CONFIGS"][size].save_pretrained(tmp_path)
-    launched = ["--num_gpus", "8", "--sharding", sharding, "--model_name_or_path", str(tmp_path), "--gpu", "h100"]
-    config = ["--config", str(CONFIGS / f"{name}.yaml")]
-    found = estimate.estimated([*config, *options_of(line), *launched, "--prompt_tokens", "8192"])
-    assert (found.problems, found.notes, found.plan.num_updates) == ((), (), 2)
 
 
 def test_the_rows_without_training_are_the_suites_environments() -> None:

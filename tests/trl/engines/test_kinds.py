@@ -12,17 +12,13 @@ import pytest
 import torch
 from accelerate.utils import DistributedType
 from datasets import Dataset
-from trl import ScriptArguments
 
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 from pettingllms_trl.checkpoints import atomic
-from pettingllms_trl.cli import arguments, estimate
-from pettingllms_trl.cli.train import TrainArguments
 from pettingllms_trl.engines import factory
 from pettingllms_trl.engines.factory import check_served, processes_of_engine
 from pettingllms_trl.engines.kinds import EngineKind, Group, GroupOfTrainer, PromptCodec
 from pettingllms_trl.estimate.engine_options import EngineOptions
-from pettingllms_trl.estimate.report import report
 from pettingllms_trl.policies.routing import route
 from pettingllms_trl.records import Completion, Request, Sampled
 from shadow import Shadow
@@ -167,32 +163,3 @@ def test_an_engine_is_split_over_a_divisor_of_the_processes_where_it_is_in_them(
         return
     with pytest.raises(ValueError, match=size):
         processes_of_engine(routing, args)
-
-
-@dataclass
-class NewEstimate(estimate.EstimatedConfig):
-    """The configuration of the command, with the options of the new engine."""
-
-    use_new: bool = False
-    new_context: int | None = None
-    new_processes: int = 1
-    new_share: float = 0.4
-
-
-def test_its_memory_is_estimated_and_what_does_not_fit_is_said_by_its_options(
-    model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kinds = (TrainArguments, ScriptArguments, NewEstimate, arguments.TeamModelConfig)
-    monkeypatch.setattr(estimate, "KINDS", kinds)
-    shared = ("--env_id", "plan_path", "--model_name_or_path", model_path, "--output_dir", str(tmp_path / "out"))
-    chosen = ("--train_seeds", "0", "8", "--num_gpus", "2", "--use_new", "true", "--new_processes", "2")
-    found = estimate.estimated([*shared, *chosen])
-    assert (found.plan.sampler, found.plan.utilization, found.plan.tensor_parallel) == ("colocate", 0.4, 2)
-    # 0.4 of 80 GB, all of it for weights and cache.
-    of_engine = {name: size for name, size in found.rollout.items() if name.startswith("New: ")}
-    assert sum(of_engine.values()) == pytest.approx(32e9)
-    assert "New over each group of 2 processes" in report(found)
-    small = estimate.estimated([*shared, *chosen, "--new_share", "1e-9"]).problems
-    assert small[0].startswith("New's KV cache for")
-    assert small[-1].startswith("It fits with new_share: 0.01")
-    assert "vllm" not in " ".join(small).lower()

@@ -16,17 +16,13 @@ from transformers import (
     Qwen3Config,
     Qwen3ForCausalLM,
 )
-from transformers.models.qwen2_5_vl.configuration_qwen2_5_vl import Qwen2_5_VLVisionConfig
-from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VisionTransformerPretrainedModel
 
-from pettingllms_trl.estimate.activations import OF_ENDS, OF_LAYER, LiveBytes, measured_pass, pass_bytes
 from pettingllms_trl.estimate.gpus import GPUS, find_gpu
 from pettingllms_trl.estimate.memory import (
     Weights,
     all_reduced,
     blocks_of_cache,
     gathered_in_a_pass,
-    logits_bytes,
     training_state,
     whole_weights,
 )
@@ -103,13 +99,6 @@ def test_traffic_is_that_of_rings() -> None:
     assert gathered_in_a_pass(MILLION, MILLION, 8) == 7 / 8 * 6 * MILLION
 
 
-def test_the_logits_are_never_held_whole() -> None:
-    # Tile 4,096 x 32,768 x 2 bytes, 10,000 hidden states of 8 in float32.
-    assert logits_bytes(10_000, 8, 150_000, width=2, trained_head=0) == 4096 * 32768 * 2 + 4 * 10_000 * 8
-    # 10 tokens and 300 ids; a trained head of 2,400 parameters has its gradient twice in float32.
-    assert logits_bytes(10, 8, 300, width=4, trained_head=2400) == 10 * 300 * 4 + 4 * 80 + 8 * 2400
-
-
 def test_a_cache_holds_whole_blocks() -> None:
     assert blocks_of_cache(1000, 10) == 96  # six blocks of 16 x 10 bytes
     assert blocks_of_cache(-1, 10) == 0
@@ -154,81 +143,7 @@ def test_the_bytes_of_a_training_step_are_those_computed() -> None:
     assert state.optimizer == sum(t.nbytes for t in states)
 
 
-# ---- Activations ----------------------------------------------------------------------------------------------------
-
-
-def test_live_bytes_are_counted_once_and_until_they_are_collected() -> None:
-    weights = torch.ones(1000)
-    with LiveBytes([weights]) as live:
-        a = weights + 1  # 4,000 bytes
-        b = a.view(10, 100)  # the same
-        c = b + 1  # 4,000 more
-        assert live.now == 8000
-        del a, b
-        assert (c.shape, live.now) == ((10, 100), 4000)
-        weights.add_(weights)  # in place
-    assert (live.now, live.peak) == (4000, 8000)
-
-
-@pytest.mark.parametrize(
-    ("adapter", "checkpointing"),
-    [
-        (False, False),
-        (True, True),
-        *(pytest.param(adapter, not adapter, marks=pytest.mark.slow) for adapter in (False, True)),
-    ],
-)
-def test_a_pass_without_storage_takes_what_a_real_one_takes(adapter: bool, checkpointing: bool) -> None:
-    dtype = torch.bfloat16 if adapter else torch.float32
-    model: Any = Qwen3ForCausalLM._from_config(tiny(), dtype=dtype)
-    peft_config = lora() if adapter else None
-    if peft_config is not None:
-        model = get_peft_model(model, peft_config)
-    options = {"rows": 2, "length": 96, "in_bfloat16": True, "checkpointing": checkpointing}
-    real = measured_pass(model, **options)
-    assert pass_bytes(tiny(), dtype=dtype, peft_config=peft_config, **options) == real
-
-
-def test_with_checkpoints_a_layer_keeps_its_input() -> None:
-    def kept(num_layers: int) -> int:
-        return pass_bytes(
-            tiny(num_layers), rows=2, length=96, dtype=torch.bfloat16, in_bfloat16=True, checkpointing=True,
-            peft_config=lora(),
-        ).kept  # fmt: skip
-
-    # 2 x 96 tokens of 64 numbers of 2 bytes.
-    assert kept(3) - kept(2) == 2 * 96 * 64 * 2
-
-
 # ---- GPUs -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("checkpointing", [False, True])
-def test_what_a_vision_tower_keeps_is_assumed_as_it_was_counted(checkpointing: bool) -> None:
-    vision = Qwen2_5_VLVisionConfig(
-        depth=4,
-        hidden_size=320,
-        intermediate_size=3420 // 4,
-        num_heads=4,
-        out_hidden_size=512,
-        fullatt_block_indexes=[1, 3],
-    )
-    tower = Qwen2_5_VisionTransformerPretrainedModel._from_config(vision, attn_implementation="sdpa").train()
-    if checkpointing:
-        tower.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-    for parameter in tower.parameters():
-        parameter.grad = torch.zeros_like(parameter)
-    known = [*tower.parameters(), *tower.buffers(), *(p.grad for p in tower.parameters() if p.grad is not None)]
-    patches = 2 * 16 * 16  # of two pictures with 224 x 224 pixels
-    with LiveBytes(known) as live:
-        read = tower(torch.randn(patches, 3 * 2 * 14 * 14), grid_thw=torch.tensor([[1, 16, 16]] * 2)).pooler_output
-        kept = live.now
-        torch.autograd.backward(read, torch.ones_like(read))
-    inputs = 4 * patches * 320
-    layers = 4 if checkpointing else 4 * OF_LAYER
-    assert kept == pytest.approx((layers + OF_ENDS) * inputs, rel=0.1)
-    again = OF_LAYER if checkpointing else 0  # the layer that is computed anew
-    assert live.peak == pytest.approx((layers + OF_ENDS + again) * inputs, rel=0.1)
 
 
 def test_gpus_are_found_as_people_write_them() -> None:

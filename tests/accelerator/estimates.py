@@ -1,0 +1,65 @@
+"""Estimates several configurations in one child process: `python on_device.py estimates FILE`.
+
+FILE has the arguments of each by its name, and is given what came of it.
+"""
+
+from __future__ import annotations
+
+import json
+import traceback
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from pettingllms_trl.cli import estimate
+from pettingllms_trl.estimate.simulated_shapes import Work
+from pettingllms_trl.estimate.stand_ins import put_on_device
+
+
+def outcome(device: Any, argv: list[str], folder: Path) -> dict[str, Any]:
+    kept: list[Any] = []
+    report = estimate.report
+    estimate.report = lambda found: (kept.append(found), report(found))[1]
+    try:
+        estimate.main(device, str(folder / "one.json"), *argv)
+    except Exception:  # noqa: BLE001  # reported
+        return {"problems": [traceback.format_exc()]}
+    finally:
+        estimate.report = report
+    found: dict[str, Any] = json.loads((folder / "one.json").read_text("utf-8"))
+    for each in kept:
+        found |= {
+            "memory": dict(each.memory),
+            "seconds": dict(each.seconds),
+            "state": asdict(each.state),
+            "rate": each.trained_rate,
+            "work": {name: asdict(phase.work) for name, phase in each.step.phases.items()},
+            "held": [asdict(part) for part in each.step.held],
+            "run": {
+                name: getattr(each.run, name) for name in ("sampler", "sequences", "tensor_parallel", "pass_width")
+            },
+            "tokens": [engine.tokens for engine in each.engines],
+        }
+    return found
+
+
+def operations(device: Any, folder: Path) -> float:
+    """Of a forward and backward pass of 2 rows of 50 tokens."""
+    with torch.device("meta"):
+        model: Any = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder))
+    put_on_device(model, device)
+    before = device.since(Work())
+    ids = torch.zeros((2, 50), dtype=torch.long).to("mlu")
+    model(input_ids=ids, use_cache=False).logits.sum().backward()
+    return float(device.since(before).flops)
+
+
+def main(device: Any, file: str) -> None:
+    path = Path(file)
+    cases = json.loads(path.read_text("utf-8"))
+    found: dict[str, Any] = {name: outcome(device, argv, path.parent) for name, argv in cases.items()}
+    found["operations"] = {name: operations(device, path.parent / name) for name in ("qwen", "llama")}
+    path.write_text(json.dumps(found), "utf-8")
