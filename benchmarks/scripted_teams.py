@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Callable
 from typing import Any
 
 from pettingllms_envs.environments.archives.world import RELATIONS
 from pettingllms_envs.environments.note_taking.rules import NoteTaking
+from pettingllms_envs.environments.plan_path.rules import PlanPath
 from pettingllms_envs.prompts import read_observation, text_of
 
 
@@ -98,3 +100,43 @@ def librarian(message: str = MESSAGES["a name"]) -> Policy:
         return f"Answer: {known if known[0] == kind else f'{kind}0'}"
 
     return policy
+
+
+def drafter(prompt: str) -> str:
+    """Proposes a shortest walk on the map of its prompt."""
+    task, board = PlanPath(), "\n".join(re.findall(r"^[@G#.](?: [@G#.])+$", prompt, re.M))
+    return f"Moves: {' '.join(task.oracle(task.generate(0, board=board)))}"
+
+
+def planner(prompt: str) -> str:
+    """Plays a draft that ends on the goal, else walks straight at the goal: it cannot search itself."""
+    if draft := re.search(r"The drafter proposes: ([UDLR ]+)\. It would end on the goal", prompt):
+        return f"Moves: {draft[1]}"
+    way = re.findall(r"(\d+) (up|down|left|right)", prompt[prompt.index("The goal is at") :].split("\n")[0])
+    return f"Moves: {' '.join(word[0].upper() for number, word in way for _ in range(int(number)))}"
+
+
+TREES = ("beech", "larch", "maple", "oak")
+
+
+def hidden_profile(seed: int) -> dict[str, Any]:
+    """A row of HiddenBench for three members: the shared fact praises a wrong tree, each hidden one rules one out."""
+    rng = random.Random(f"hidden profile {seed}")
+    answer, *wrong = rng.sample(TREES, len(TREES))
+    return {
+        "description": f"In the {rng.choice(('spring', 'autumn'))} of year {seed} a village chooses a tree.",
+        "shared_information": [f"The {wrong[0]} is the most beautiful one."],
+        "hidden_information": [f"The {tree} cannot be had." for tree in wrong],
+        "possible_answers": list(TREES),
+        "correct_answer": answer,
+    }
+
+
+def chooser(prompt: str) -> str:
+    """Tells the others which tree its own fact rules out, and votes for one that no fact and no message does."""
+    if "Vote now." not in prompt:
+        return re.findall(r"^- (The \w+ cannot be had\.)", prompt, re.M)[0]
+    ruled_out = re.findall(r"The (\w+) cannot be had", prompt)
+    praised = re.findall(r"The (\w+) is the most beautiful", prompt)
+    options = re.findall(r"The options: (.*)\.", prompt)[0].split("; ")
+    return f"Vote: {next((tree for tree in (*praised, *options) if tree not in ruled_out), options[0])}"
