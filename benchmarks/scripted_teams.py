@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from pettingllms_envs.environments.archives.world import RELATIONS
 from pettingllms_envs.environments.note_taking.rules import NoteTaking
+from pettingllms_envs.environments.plan_path.rules import PlanPath
 from pettingllms_envs.prompts import read_observation, text_of
 
 
@@ -98,3 +101,186 @@ def librarian(message: str = MESSAGES["a name"]) -> Policy:
         return f"Answer: {known if known[0] == kind else f'{kind}0'}"
 
     return policy
+
+
+def drafter(prompt: str) -> str:
+    """Proposes a shortest walk on the map of its prompt."""
+    task, board = PlanPath(), "\n".join(re.findall(r"^[@G#.](?: [@G#.])+$", prompt, re.M))
+    return f"Moves: {' '.join(task.oracle(task.generate(0, board=board)))}"
+
+
+def planner(prompt: str) -> str:
+    """Plays a draft that ends on the goal, else walks straight at the goal: it cannot search itself."""
+    if draft := re.search(r"The drafter proposes: ([UDLR ]+)\. It would end on the goal", prompt):
+        return f"Moves: {draft[1]}"
+    way = re.findall(r"(\d+) (up|down|left|right)", prompt[prompt.index("The goal is at") :].split("\n")[0])
+    return f"Moves: {' '.join(word[0].upper() for number, word in way for _ in range(int(number)))}"
+
+
+TREES = ("beech", "larch", "maple", "oak")
+
+
+def hidden_profile(seed: int) -> dict[str, Any]:
+    """A row of HiddenBench for three members: the shared fact praises a wrong tree, each hidden one rules one out."""
+    rng = random.Random(f"hidden profile {seed}")
+    answer, *wrong = rng.sample(TREES, len(TREES))
+    return {
+        "description": f"In the {rng.choice(('spring', 'autumn'))} of year {seed} a village chooses a tree.",
+        "shared_information": [f"The {wrong[0]} is the most beautiful one."],
+        "hidden_information": [f"The {tree} cannot be had." for tree in wrong],
+        "possible_answers": list(TREES),
+        "correct_answer": answer,
+    }
+
+
+def chooser(prompt: str) -> str:
+    """Tells the others which tree its own fact rules out, and votes for one that no fact and no message does."""
+    if "Vote now." not in prompt:
+        return re.findall(r"^- (The \w+ cannot be had\.)", prompt, re.M)[0]
+    ruled_out = re.findall(r"The (\w+) cannot be had", prompt)
+    praised = re.findall(r"The (\w+) is the most beautiful", prompt)
+    options = re.findall(r"The options: (.*)\.", prompt)[0].split("; ")
+    return f"Vote: {next((tree for tree in (*praised, *options) if tree not in ruled_out), options[0])}"
+
+
+Member = Callable[[str, random.Random], str]
+"""A reply to a prompt, with random numbers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Team:
+    """A team of scripted members.
+
+    Args:
+        members: Who is sound, by agent.
+        said: What of a reply is its content, which a wrong reply has another of.
+        other: A wrong content instead of a right one.
+        heard: Where a prompt has what a member said last, by member; its group is the content.
+        kind: What the prompts of one kind of instances have.
+        options: The reset options of a seed.
+    """
+
+    env: str
+    members: Mapping[str, Policy]
+    said: str
+    other: Callable[[str, random.Random], str]
+    heard: Mapping[str, str]
+    kind: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    options: Callable[[int], Mapping[str, Any]] = lambda seed: {"split": "test"}
+
+    def wrong(self, reply: str, rng: random.Random) -> str:
+        """The reply with another content."""
+        return re.sub(self.said, lambda found: self.other(found[0], rng), reply)
+
+    def partner(self, member: str) -> str:
+        """The member before it who is heard."""
+        names = [name for name in self.members if name in self.heard or name == member]
+        return names[names.index(member) - 1]
+
+
+def _digit(digit: str, rng: random.Random) -> str:
+    return rng.choice([each for each in "0123456789" if each != digit])
+
+
+def _name(name: str, rng: random.Random) -> str:
+    return rng.choice([f"{name[0]}{number}" for number in range(8) if f"{name[0]}{number}" != name])
+
+
+def _walk(walk: str, rng: random.Random) -> str:
+    return " ".join(rng.choice([each for each in "UDLR" if each != letter]) for letter in walk.split())
+
+
+def _tree(tree: str, rng: random.Random) -> str:
+    return rng.choice([each for each in TREES if each != tree])
+
+
+def _wrote(members: Sequence[str], content: str) -> dict[str, str]:
+    return {member: rf"The {member} wrote:\n> {content}.*\n" for member in members}
+
+
+LIBRARIANS, CHOOSERS = ("librarian_0", "librarian_1"), ("member_0", "member_1", "member_2")
+TEAMS = (
+    Team(
+        env="archives",
+        settings={"wording": "symbols", "hops": 2, "size": 8, "results": 2},
+        members=dict.fromkeys((*LIBRARIANS, "answerer_0"), librarian()),
+        said=r"\b[ptrg]\d+",
+        other=_name,
+        heard=_wrote(LIBRARIANS, r"([ptrg]\d+)"),
+        kind=r"Question: [pt]",
+    ),
+    Team(
+        env="note_taking",
+        settings={"readings": 4, "values": 10, "digits": 2},
+        members=dict.fromkeys(("left_0", "right_0"), note_taker(NoteTaking(4, 10, 2))),
+        said=r"\d",
+        other=_digit,
+        heard={"left_0": r"\nLeft tells you: (\d+)", "right_0": r"\nRight tells you: (\d+)"},
+        kind=r"reading 2\.",
+    ),
+    Team(
+        env="plan_path",
+        settings={"num_turns": 2},
+        members={"drafter_0": drafter, "planner_0": planner},
+        said=r"(?<=: )[UDLR].*",
+        other=_walk,
+        heard={
+            "drafter_0": r"\nThe drafter proposes: ([UDLR ]+)\..*",
+            "planner_0": r"\nLast turn the planner played: ([UDLR ]+)\..*",
+        },
+        kind=r"\d up",
+    ),
+    Team(
+        env="hidden_bench",
+        settings={"num_turns": 2},
+        members=dict.fromkeys(CHOOSERS, chooser),
+        said="|".join(TREES),
+        other=_tree,
+        heard=_wrote(CHOOSERS, r"The (\w+) cannot"),
+        kind="autumn",
+        options=lambda seed: {"row": hidden_profile(seed)},
+    ),
+)
+
+
+def _always_wrong(team: Team, name: str) -> Member:
+    return lambda prompt, rng: team.wrong(team.members[name](prompt), rng)
+
+
+def _wrong_in_half(team: Team, name: str) -> Member:
+    wrong = _always_wrong(team, name)
+    return lambda prompt, rng: wrong(prompt, rng) if rng.random() < 0.5 else team.members[name](prompt)
+
+
+def _mute(team: Team, name: str) -> Member:
+    return lambda prompt, rng: ""
+
+
+def _copies(team: Team, name: str) -> Member:
+    """Says what its partner said last, where it has heard it; a vote is its own, as those of others are not shown."""
+
+    def reply(prompt: str, rng: random.Random) -> str:
+        own, heard = team.members[name](prompt), re.search(team.heard[team.partner(name)], prompt)
+        return re.sub(team.said, heard[1], own) if heard and not own.startswith("Vote") else own
+
+    return reply
+
+
+def _ignores(team: Team, name: str) -> Member:
+    return lambda prompt, rng: team.members[name](re.sub(team.heard[team.partner(name)], "", prompt))
+
+
+def _wrong_in_a_kind(team: Team, name: str) -> Member:
+    wrong = _always_wrong(team, name)
+    return lambda prompt, rng: wrong(prompt, rng) if re.search(team.kind, prompt) else team.members[name](prompt)
+
+
+FAULTS: Mapping[str, Callable[[Team, str], Member]] = {
+    "always wrong": _always_wrong,
+    "wrong in half": _wrong_in_half,
+    "mute": _mute,
+    "copies its partner": _copies,
+    "ignores one partner": _ignores,
+    "wrong in one kind": _wrong_in_a_kind,
+}

@@ -80,7 +80,7 @@ from pettingllms_trl.update.step_guard import StepGuard
 class MultiAgentGRPOTrainer(TRLHooks):
     """
     Trainer for teams of language-model agents with agent- and turn-wise group-relative policy optimisation (AT-GRPO,
-    [Stronger Together](https://huggingface.co/papers/2510.11062)). `processing_class`, `callbacks`, `optimizers` and
+    [Stronger-MAS](https://huggingface.co/papers/2510.11062)). `processing_class`, `callbacks`, `optimizers` and
     `quantization_config` are as in [`~trl.GRPOTrainer`].
 
     Example:
@@ -158,7 +158,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
     _tag_names: ClassVar[list[str]] = ["trl", "grpo", "at-grpo", "multi-agent", "pettingllms"]
     _name = "AT-GRPO"
     _paper: ClassVar[dict[str, str]] = {
-        "title": "Stronger Together: On-Policy Reinforcement Learning for Collaborative LLMs",
+        "title": "Stronger-MAS: Multi-Agent Reinforcement Learning for Collaborative LLMs",
         "id": "2510.11062",
     }
     # Set by the constructors of TRL and transformers.

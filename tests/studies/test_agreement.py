@@ -35,7 +35,7 @@ def test_a_run_that_repeats_is_exact_whatever_it_took() -> None:
     found = agreement(finished(), finished(seconds=99.0, cpu_seconds=5.0))
     assert found.status == EXACT == 0
     assert found.lines == (
-        "log: the first 3 of 3 rows are equal (tokens 3, reward 3)",
+        "log: 3 of 3 rows are equal",
         "tokens: 1,000 in both",
         "steps: 10 in both",
         "curve: the first 2 of 2 points are equal",
@@ -73,6 +73,11 @@ def test_a_drift_is_counted_from_the_first_row_that_differs_and_judged_by_the_in
         "model: the same",
         'machine: processor: "AMD EPYC" there, "Intel" here',
     )
+
+
+def test_a_column_that_alone_differs_is_named() -> None:
+    here = finished(training={"tokens": [10.0, 20.0, 30.0], "reward": [0.5, 0.0, 0.25]})
+    assert agreement(finished(), here).lines[0] == "log: 3 of 3 rows are equal but for reward from row 2 on"
 
 
 def test_a_difference_that_instances_do_not_explain_does_not_agree() -> None:

@@ -25,7 +25,7 @@ from pettingllms_envs.research.studies.analysis import (
     tuned,
 )
 from pettingllms_envs.research.studies.curves import band
-from pettingllms_envs.research.studies.paired import student
+from pettingllms_envs.research.studies.paired import compare
 from pettingllms_envs.research.studies.report import blocks
 from pettingllms_envs.research.studies.results import CellResult, Outline, read, save, save_outline
 
@@ -455,14 +455,14 @@ def test_the_results_page_has_the_differences_from_step_to_step_over_the_seeds_t
     table = page.split("### Where the difference comes from")[1].split("\n\n")[2].splitlines()
     for (method, before), line in zip(STEPS, table[3:], strict=True):
         for environment, cell in zip(("reading", "archives"), line.split(" | ")[2::2], strict=True):
-            rates = ({run.cell.seed: run.rate for run in runs[environment, each]} for each in (method, before))
-            points = tuple(100 * (a - b) for a, b in zip(*map(first_five, rates), strict=True))
-            low, high = student(points, 0.95)
-            assert cell.rstrip(" |") == f"{sum(points) / 5:+.1f} [{low:+.1f}, {high:+.1f}]"
+            of_seed = ({run.cell.seed: run for run in runs[environment, each]} for each in (method, before))
+            found = compare(*map(first_five, of_seed), num_comparisons=1)
+            ends = " ".join(f"[{100 * low:+.1f}, {100 * high:+.1f}]" for low, high in (found.student, found.bootstrap))
+            assert cell.rstrip(" |") == f"{100 * found.mean:+.1f} {ends}"
 
 
-def first_five(rates: dict[int, float]) -> list[float]:
-    return [rates[seed] for seed in range(1, 6)]
+def first_five(runs: dict[int, CellResult]) -> np.ndarray:
+    return np.array([[float(each) for each in runs[seed].success] for seed in range(1, 6)])
 
 
 def test_the_results_page_has_the_best_constant_answer_to_the_note_taking_of_the_study() -> None:

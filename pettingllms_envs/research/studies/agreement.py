@@ -78,8 +78,11 @@ def _log_lines(there: CellResult, here: CellResult) -> list[str]:
     }
     if not counts:
         return ["log: none, as nothing was trained"]
-    each = ", ".join(f"{name} {equal}" for name, (equal, _) in counts.items())
     rows = max(number for _, number in counts.values())
+    but = [f"{name} from row {equal + 1} on" for name, (equal, number) in counts.items() if equal < number]
+    if len(but) < len(counts):
+        return [f"log: {rows} of {rows} rows are equal{' but for ' if but else ''}{', '.join(but)}"]
+    each = ", ".join(f"{name} {equal}" for name, (equal, _) in counts.items())
     return [f"log: the first {min(equal for equal, _ in counts.values())} of {rows} rows are equal ({each})"]
 
 
