@@ -255,6 +255,26 @@ class Game:
         self.feedback, self._has_ended_turn = words, True
         return words
 
+    def advance(self, state: Any) -> float:
+        """Take a state as the task's, and pay the team `progress`, the change of the potential, which is returned."""
+        change: float = self.task.value(state) - self.task.value(self.state)
+        self.state = state
+        self.pay_team("progress", change)
+        return change
+
+    def closes(self, over: bool) -> bool:
+        """Whether the episode ends, by `over` or with the last turn. The team is paid `success` if it ends solved."""
+        over = over or self.turn == self.num_turns
+        if over and self.solved:
+            self.pay_team("success", 1.0)
+        return over
+
+    def win(self) -> None:
+        """Pay the team `progress` and `success`, 1 each, if the task is solved, whose potential was 0 before."""
+        if self.solved:
+            self.pay_team("progress", 1.0)
+            self.pay_team("success", 1.0)
+
     def pay(self, scope: str, name: str, value: float) -> None:
         """Add a part to the reward of the last reply.
 

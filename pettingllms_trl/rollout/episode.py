@@ -114,7 +114,7 @@ def episode(
         is_branched = start is None and agent not in rules.partners
 
         yield WaitFor.ENGINE
-        if agent in history.follow:
+        if agent in history.extensions:
             prompt = history.prompt(agent, prompt, followup_of(observation))
         sampled = yield Request(agent, prompt, width if is_branched else 1, limits=limits_of(observation))
         if getattr(handle.env.unwrapped, "takes_reply", False):  # a TakesReply; isinstance takes 4% of a rollout
@@ -134,7 +134,7 @@ def episode(
         handle.crashes += [branch.crash for branch in branches if branch.crash is not None]
         turns[agent] += 1
         histories = [history] * len(branches)
-        if agent in history.follow:
+        if agent in history.extensions:
             histories = [history.replied(agent, sampled.prompt, each) for each in sampled.completions]
 
         at, repeats = len(decisions), options.num_continuations if is_branched else 0
