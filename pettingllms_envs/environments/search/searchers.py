@@ -11,7 +11,7 @@ may say the answer, so all roles are `informed`. An episode ends with the answer
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from pettingllms_envs.core import UNREADABLE_PENALTY, Role
@@ -106,6 +106,7 @@ def _found(state: SearchState, max_passages: int) -> list[str]:
     return [*lines, f"{which} that they found:", *map(_shown, latest)]
 
 
+@lru_cache(maxsize=1024)
 def _shown(passage: Passage) -> str:
     return quote(f"{passage.title}: {passage.text}" if passage.title else passage.text)
 
