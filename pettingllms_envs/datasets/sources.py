@@ -197,7 +197,7 @@ def verify(source: Source, path: Path) -> None:
     """Raise `ValueError` if a file has another digest than it was published or prepared with."""
     expected = source.digests.get(path)
     if expected is not None and digest(path) != expected:
-        raise ValueError(f"{path} was changed; expected the SHA-256 {expected}. Prepare it, or install it, anew.")
+        raise ValueError(f"{path} was changed; expected the SHA-256 {expected}. Prepare or install it again.")
 
 
 def digest(path: Path) -> str:

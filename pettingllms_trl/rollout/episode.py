@@ -61,7 +61,7 @@ class Rules:
 
 
 class WaitFor(Enum):
-    """What an episode waits for, besides answers."""
+    """What an episode yields to wait without a request of its own."""
 
     ENGINE = auto()
     CONTINUATIONS = auto()
