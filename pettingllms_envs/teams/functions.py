@@ -90,7 +90,7 @@ class Ask(NamedTuple):
 def _asked(ask: Ask) -> Ask:
     """A question as it was asked, which nobody can change: with its text, and without its oracle."""
     role, text, _, keeps, private = ask
-    kept = keeps if keeps is ... or keeps == () else _frozen(keeps)
+    kept = keeps if keeps is ... or keeps == () or type(keeps) is float else _frozen(keeps)
     return tuple.__new__(Ask, (role, text() if callable(text) else text, None, kept, tuple(private)))
 
 
@@ -124,16 +124,6 @@ class Game:
         reported: The figures that the outcome has from the start; without `messages`, messages are not counted.
     """
 
-    turn = 1
-    kept: Any = None
-    """What the question kept with which this turn began, where the function is run from there."""
-    num_asked = 0  # in this turn
-    feedback = ""
-    _num_calls = _calls_before = 0  # and before the turn
-    _has_ended_turn = False
-    _unread = ""
-    _pays = True  # not while replies are repeated, which were paid when they came
-
     def __init__(
         self,
         task: Any,
@@ -150,10 +140,18 @@ class Game:
         self.num_turns = num_turns
         self.channel = channel
         self.members = members
+        self.turn = 1
+        self.kept: Any = None  # by the question with which this turn began, where the function is run from there
+        self.num_asked = 0  # in this turn
+        self.feedback = ""
         self.results = results
-        self.reported = reported
+        self._num_calls = self._calls_before = 0  # and before the turn
+        self._has_ended_turn = False
+        self._unread = ""
         self._unreadable: set[str] = set()  # of this turn, charged already
         self._parts: dict[str, Mapping[str, float]] = {}
+        self._pays = True  # not while replies are repeated, which were paid when they came
+        self.reported = reported
 
     @property
     def solved(self) -> bool:
