@@ -100,7 +100,7 @@ def episode(
 
     The decisions of a continuation are left out of its record unless they are kept.
     """
-    options, width = rules.options, rules.options.width
+    options, num_siblings = rules.options, rules.options.num_siblings
     decisions, rewards, results = list[Decision](), list[Mapping[str, float]](), dict[ContinuationPlace, Episode]()
     outcome: Mapping[str, Any] = {}
     turns = Counter(() if start is None else start.turns)
@@ -116,7 +116,7 @@ def episode(
         yield WaitFor.ENGINE
         if agent in history.extensions:
             prompt = history.prompt(agent, prompt, followup_of(observation))
-        sampled = yield Request(agent, prompt, width if is_branched else 1, limits=limits_of(observation))
+        sampled = yield Request(agent, prompt, num_siblings if is_branched else 1, limits=limits_of(observation))
         if getattr(handle.env.unwrapped, "takes_reply", False):  # a TakesReply; isinstance takes 4% of a rollout
             sampled = _with_counts(sampled)
 

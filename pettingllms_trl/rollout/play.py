@@ -100,10 +100,10 @@ def play(
     own = range(len(rows)) if only is None else only
     if options.max_envs is None:
         own = list(own)
-        options = replace(options, max_envs=len(own) * options.num_episodes * options.width)
+        options = replace(options, max_envs=len(own) * options.num_episodes * options.num_siblings)
     score = partial(scored, judge=judge, weigh=weigh)
     rules = Rules(options=options, seed=seed, score=score, partners=partners, history=ChatHistory(extensions or {}))
-    branches = options.width > 1 or options.num_continuations > 0 or options.crash_reward is not None
+    branches = options.num_siblings > 1 or options.num_continuations > 0 or options.crash_reward is not None
     env_pool = EnvPool(make_env, pool, default_seed=options.default_env_seed, branches=branches, unplayed=unplayed)
     if workers is None:
         workers = ThreadPool(options.num_threads, options.env_timeout) if options.num_threads else InlinePool()
