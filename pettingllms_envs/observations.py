@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -117,3 +117,12 @@ class Limits(NamedTuple):
 
 Observation = str | Sequence[Part] | Prompt
 """What a workflow shows an agent: a text, texts and images in order, or a whole prompt."""
+
+
+def in_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """JSON data with every text in it changed, those of keys as well; tuples become lists."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {in_texts(key, change): in_texts(each, change) for key, each in value.items()}
+    return [in_texts(each, change) for each in value] if isinstance(value, list | tuple) else value

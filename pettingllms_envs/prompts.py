@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from pettingllms_envs.observations import Image, Limits, Message, Part, Prompt
+from pettingllms_envs.observations import Image, Limits, Message, Part, Prompt, in_texts
 
 
 CARRIED = ("system", "text", "followup")
@@ -185,7 +185,7 @@ def _call_of(call: Any, number: int, agent: str) -> dict[str, Any]:
             f"agent {agent!r} observes {call!r} as a tool call of message {number}; expected "
             '{"id": str, "type": "function", "function": {"name": str, "arguments": {...}}}.'
         )
-    return {key: _encodable_values(value) for key, value in call.items()}
+    return dict(in_texts(call, encodable))  # a model wrote the arguments of a call
 
 
 def _tools_of(observation: Mapping[str, Any], agent: str) -> list[Mapping[str, Any]]:
@@ -198,15 +198,6 @@ def _tools_of(observation: Mapping[str, Any], agent: str) -> list[Mapping[str, A
                 '{"type": "function", "function": {"name": str, "description": str, "parameters": {...}}}.'
             )
     return list(tools)
-
-
-def _encodable_values(value: Any) -> Any:
-    """JSON data with every text as `encodable`: a model wrote the arguments of a call."""
-    if isinstance(value, str):
-        return encodable(value)
-    if isinstance(value, Mapping):
-        return {_encodable_values(key): _encodable_values(each) for key, each in value.items()}
-    return [_encodable_values(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def encodable(text: str) -> str:

@@ -17,8 +17,8 @@ from pettingllms_trl.records import Decision
 Images = Sequence[Image]
 Swapped = tuple[Decision, Images]
 """A decision, and the images of another prompt."""
-Row = tuple[Sequence[int], Sequence[int]]
-Score = Callable[[str, Sequence[Row], Sequence[Images]], Sequence[float]]
+IdPair = tuple[Sequence[int], Sequence[int]]
+Score = Callable[[str, Sequence[IdPair], Sequence[Images]], Sequence[float]]
 
 
 def with_other_images(decisions: Iterable[Decision], num_tokens: Callable[[Decision], Iterable[int]]) -> list[Swapped]:

@@ -414,7 +414,8 @@ class RolloutOptions:
             )
 
     @property
-    def width(self) -> int:
+    def num_siblings(self) -> int:
+        """Candidates of a decision."""
         return self.num_candidates if self.sampling == "tree" else 1
 
     @property

@@ -43,7 +43,7 @@ _INSIDE = (
 """What is the same at every try, in an error's words, and the status that says so."""
 
 PASSING = (408, 409, 425, 429, 498)
-"""Statuses below 500 that another try may be spared: a time-out, a conflict, too many requests, no capacity."""
+"""Statuses below 500 after which a request is tried again: a timeout, a conflict, too many requests, no capacity."""
 NEVER = (501, 505)
 
 

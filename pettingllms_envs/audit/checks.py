@@ -66,7 +66,7 @@ class Audit:
         self._checks = [make(run) for make in of_episodes]
 
     def observe(self, episode: Episode) -> None:
-        """Take in an episode. Those of one step of the training come one after the other."""
+        """Check an episode. The episodes of a training step must be given one after another."""
         for check in self._checks:
             check.observe(episode)
         if self._of_series:

@@ -211,13 +211,13 @@ def digest_of(config: Mapping[str, Any]) -> str:
 
 
 def say_problems(args: argparse.Namespace, console: Console, bench: Any, env: Any) -> None:
-    """Say what must be known of the problems and the agents before they play."""
+    """Print the notes of `about_problems`."""
     for line in about_problems(args, bench, env):
         say(console, line)
 
 
 def about_problems(args: argparse.Namespace, bench: Any, env: Any) -> list[str]:
-    """What must be known of the problems and the agents before they play, a line each."""
+    """Notes on the problems and the agents of a run, a line each, such as which data and how many problems."""
     num = len(bench.chosen.instances)
     given, defaults = (to_json(env.metadata.get(name, {})) for name in ("settings", "defaults"))
     name = env.metadata.get("name", bench.env)  # of one from a file, as teams have it that were trained on it

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from pettingllms_envs.datasets.problems import Problem
-from pettingllms_envs.datasets.rows import Row
+from pettingllms_envs.datasets.rows import DataRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class Layout:
 
     name: str
     columns: tuple[tuple[str, ...], ...]
-    read: Callable[[Row], Problem]
+    read: Callable[[DataRow], Problem]
     benchmark: bool = False
     repeats: bool = False
 
@@ -43,7 +43,7 @@ def layout_of(name: str, reader: str, *columns: str | tuple[str, ...], **options
     return Layout(name=name, columns=named, read=partial(_read, reader), **options)
 
 
-def _read(reader: str, row: Row, **fixed: str) -> Problem:
+def _read(reader: str, row: DataRow, **fixed: str) -> Problem:
     module, _, function = reader.partition(":")
     found = getattr(importlib.import_module(f"pettingllms_envs.environments.{module}"), function)
     return found(row, **fixed)  # type: ignore[no-any-return]

@@ -15,7 +15,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from pettingllms_envs.datasets.rows import MAX_DIGITS, BadRow, Row
+from pettingllms_envs.datasets.rows import MAX_DIGITS, BadRow, DataRow
 from pettingllms_envs.installing import needs_extra
 
 
@@ -27,7 +27,7 @@ BATCH = 64
 """Rows of a parquet file that are in memory at a time, in addition to their row group."""
 
 
-def read_rows(path: Path, read: Callable[[int], None] | None = None) -> Iterator[Row | BadRow]:
+def read_rows(path: Path, read: Callable[[int], None] | None = None) -> Iterator[DataRow | BadRow]:
     """The rows of a file in their order, with a `BadRow` for each one that cannot be read.
 
     Args:
@@ -52,7 +52,7 @@ def stem(path: Path) -> str:
     return path.name.removesuffix(ending)
 
 
-def _json_lines(path: Path, read: Callable[[int], None]) -> Iterator[Row | BadRow]:
+def _json_lines(path: Path, read: Callable[[int], None]) -> Iterator[DataRow | BadRow]:
     zipped = path.name.endswith(".gz")
     with path.open("rb") as raw, gzip.GzipFile(fileobj=raw) if zipped else nullcontext(raw) as stream:
         before = 0
@@ -68,7 +68,7 @@ def _json_lines(path: Path, read: Callable[[int], None]) -> Iterator[Row | BadRo
             raise ValueError(f"{path} is damaged ({error}); expected a whole file. Get it again.") from error
 
 
-def _row(line: bytes) -> Row | BadRow:
+def _row(line: bytes) -> DataRow | BadRow:
     try:
         row = json.loads(line, parse_int=_integer)
     except BadRow as reason:
@@ -86,7 +86,7 @@ def _integer(digits: str) -> int:
     return int(digits)
 
 
-def _json_list(path: Path, read: Callable[[int], None]) -> Iterator[Row | BadRow]:
+def _json_list(path: Path, read: Callable[[int], None]) -> Iterator[DataRow | BadRow]:
     try:
         rows = json.loads(path.read_bytes(), parse_int=_integer)
     except (ValueError, RecursionError) as error:
@@ -98,7 +98,7 @@ def _json_list(path: Path, read: Callable[[int], None]) -> Iterator[Row | BadRow
         yield row if isinstance(row, dict) else BadRow(f"the entry is a {type(row).__name__}; expected an object")
 
 
-def _csv(path: Path, read: Callable[[int], None]) -> Iterator[Row | BadRow]:
+def _csv(path: Path, read: Callable[[int], None]) -> Iterator[DataRow | BadRow]:
     before = 0
     with path.open("rb") as raw, io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as text:
         table = csv.DictReader(text, strict=True)
@@ -114,7 +114,7 @@ def _csv(path: Path, read: Callable[[int], None]) -> Iterator[Row | BadRow]:
             raise ValueError(f"{path} is damaged ({error}); expected CSV in UTF-8. Get it again.") from error
 
 
-def _parquet(path: Path, read: Callable[[int], None]) -> Iterator[Row]:
+def _parquet(path: Path, read: Callable[[int], None]) -> Iterator[DataRow]:
     with needs_extra("data", "pyarrow", f"{path}, which is parquet"):
         import pyarrow
         from pyarrow import parquet

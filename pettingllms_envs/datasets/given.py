@@ -10,7 +10,7 @@ from typing import TypeVar
 from pettingllms_envs.datasets import normalization
 from pettingllms_envs.datasets.columns import Layout, find_layout
 from pettingllms_envs.datasets.problems import NO_ANSWER, MathProblem, Problem
-from pettingllms_envs.datasets.rows import BadRow, LeftOut, Row, missing, statement
+from pettingllms_envs.datasets.rows import BadRow, DataRow, LeftOut, missing, statement
 
 
 Kind = TypeVar("Kind", bound=Problem)
@@ -18,7 +18,7 @@ Kind = TypeVar("Kind", bound=Problem)
 
 def given_problem(row: object, kind: type[Kind], layout: Layout) -> Kind:
     """The problem of a row with the columns of the layout or of `Problem.simple`, or with `question` alone."""
-    columns: Row = row if isinstance(row, dict) else {}
+    columns: DataRow = row if isinstance(row, dict) else {}
     try:
         for each in (layout, find_layout(kind.simple) if kind.simple else layout):
             if columns and not missing(each.columns, columns):

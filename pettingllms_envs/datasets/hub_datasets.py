@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pettingllms_envs.datasets.rows import Row
+from pettingllms_envs.datasets.rows import DataRow
 
 
 SPLIT_NAMES = {
@@ -38,7 +38,7 @@ class KnownSet:
     layout: str
     config: str = ""
     files: Mapping[str, tuple[str, ...]]
-    gaps: Row = field(default_factory=dict)
+    gaps: DataRow = field(default_factory=dict)
 
     @property
     def stem(self) -> str:

@@ -15,7 +15,7 @@ from pettingllms_envs.datasets.columns import Layout
 from pettingllms_envs.datasets.files import read_rows
 from pettingllms_envs.datasets.hub import HubFile, local
 from pettingllms_envs.datasets.problems import MathProblem, Problem
-from pettingllms_envs.datasets.rows import BadRow, LeftOut, Row, missing
+from pettingllms_envs.datasets.rows import BadRow, DataRow, LeftOut, missing
 from pettingllms_envs.datasets.sources import Source, find_source, verify
 
 
@@ -60,7 +60,7 @@ class Entry:
 
     file: str
     index: int
-    row: Row
+    row: DataRow
     outcome: Problem | BadRow | LeftOut
 
 
@@ -183,14 +183,14 @@ def _of_files(
             yield Entry(file.name, index, row, outcome)
 
 
-def _fitting(source: Source, file: str, read: Iterator[Row | BadRow]) -> Iterator[tuple[int, Row | BadRow]]:
+def _fitting(source: Source, file: str, read: Iterator[DataRow | BadRow]) -> Iterator[tuple[int, DataRow | BadRow]]:
     """The rows of a file with their indices, once one of them has the columns of the layout.
 
     Raises:
         ValueError: None of the first `LOOKED_AT` rows has: it is another layout's file, and not a malformed row.
     """
-    held: list[tuple[int, Row | BadRow]] = []
-    strange: Row | None = None
+    held: list[tuple[int, DataRow | BadRow]] = []
+    strange: DataRow | None = None
     rows = enumerate(read)
     for index, row in rows:
         held.append((index, row))
@@ -208,7 +208,7 @@ def _fitting(source: Source, file: str, read: Iterator[Row | BadRow]) -> Iterato
     yield from rows
 
 
-def _outcome(layout: Layout, row: Row) -> Problem | BadRow | LeftOut:
+def _outcome(layout: Layout, row: DataRow) -> Problem | BadRow | LeftOut:
     try:
         return layout.read(row)
     except (BadRow, LeftOut) as reason:
@@ -235,7 +235,7 @@ def _of_its_own_name(problem: Problem, ids: dict[str, str]) -> Problem | BadRow 
     return BadRow(f"its id {problem.id!r} is an earlier row's; expected one of its own")
 
 
-def _refuse_columns(source: Source, file: str, row: Row) -> NoReturn:
+def _refuse_columns(source: Source, file: str, row: DataRow) -> NoReturn:
     lacking = missing(source.layout.columns, row)
     raise ValueError(
         f"{file} has the columns {', '.join(map(repr, row))} and lacks {', '.join(lacking)}; expected those of the"

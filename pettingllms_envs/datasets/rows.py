@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 
-Row = Mapping[str, Any]
+DataRow = Mapping[str, Any]
 
 MAX_DIGITS = 4300
 """Most digits of an integer: neither the sandbox nor Python's parser accepts longer ones."""
@@ -26,7 +26,7 @@ class LeftOut(ValueError):
     """A row matches its layout, but is not a gradable problem. The message is the reason."""
 
 
-def text(row: Row, *names: str, default: str | None = None) -> str:
+def text(row: DataRow, *names: str, default: str | None = None) -> str:
     """The text in the first of the columns that the row has. An absent or null one is `default`, or else an error."""
     name = next((name for name in names if row.get(name) is not None), None)
     if name is None:
@@ -39,7 +39,7 @@ def text(row: Row, *names: str, default: str | None = None) -> str:
     return value
 
 
-def statement(row: Row, *names: str) -> str:
+def statement(row: DataRow, *names: str) -> str:
     """`text`, which must not be blank."""
     value = text(row, *names).strip()
     if not value:
@@ -47,7 +47,7 @@ def statement(row: Row, *names: str) -> str:
     return value
 
 
-def words(row: Row, *names: str) -> str:
+def words(row: DataRow, *names: str) -> str:
     """The value of a column with an id or a label, a text or a number, as text; `""` if it is absent or null."""
     value = next((row[name] for name in names if row.get(name) is not None), "")
     if isinstance(value, bool) or not isinstance(value, str | int | float):
@@ -72,7 +72,7 @@ def texts(value: object, what: str) -> list[str]:
     return found
 
 
-def table(value: object, what: str) -> Row:
+def table(value: object, what: str) -> DataRow:
     """A mapping; `BadRow` if it is something else."""
     if isinstance(value, Mapping):
         return value
@@ -113,6 +113,6 @@ def _no_constant(name: str) -> NoReturn:
     raise BadRow(f"a JSON column has {name}, which is no number")
 
 
-def missing(columns: Sequence[tuple[str, ...]], row: Row) -> list[str]:
+def missing(columns: Sequence[tuple[str, ...]], row: DataRow) -> list[str]:
     """The columns that a row lacks; each may have any of its names."""
     return [" or ".join(names) for names in columns if not set(names) & row.keys()]

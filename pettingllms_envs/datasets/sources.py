@@ -19,7 +19,7 @@ from pettingllms_envs.datasets.columns import LAYOUTS, Layout, find_layout
 from pettingllms_envs.datasets.files import ENDINGS, stem
 from pettingllms_envs.datasets.hub import HubFile
 from pettingllms_envs.datasets.hub_datasets import KNOWN, KnownSet, by_file_name, known_sets, split_in
-from pettingllms_envs.datasets.rows import Row
+from pettingllms_envs.datasets.rows import DataRow
 
 
 ENVIRONMENTS = Path(__file__).parents[1] / "environments"
@@ -46,7 +46,7 @@ class Source:
     files: Mapping[str, tuple[Path | HubFile, ...]]
     shares: Mapping[str, tuple[str, frozenset[str]]]
     revision: str = ""
-    gaps: Row = field(default_factory=dict)
+    gaps: DataRow = field(default_factory=dict)
     digests: Mapping[Path, str] = field(default_factory=dict)
 
 
@@ -197,7 +197,7 @@ def verify(source: Source, path: Path) -> None:
     """Raise `ValueError` if a file has another digest than it was published or prepared with."""
     expected = source.digests.get(path)
     if expected is not None and digest(path) != expected:
-        raise ValueError(f"{path} was changed; expected the SHA-256 {expected}. Prepare it, or install it, anew.")
+        raise ValueError(f"{path} was changed; expected the SHA-256 {expected}. Prepare or install it again.")
 
 
 def digest(path: Path) -> str:

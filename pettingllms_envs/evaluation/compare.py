@@ -83,7 +83,7 @@ class Comparison:
     Args:
         num_problems: Number of problems for which every run has a result.
         left_out: Number of further problems of each run, by name.
-        without: By a run's name, the number of problems for which all others have a result, where it is larger.
+        without: Problems that all other runs have in common, by the name of the run, if these are more.
         num_uneven: Problems of which two runs have different numbers of samples. With equal success rates the mean
             of such a difference is 0, but its distribution is not symmetric, so the tests are exact only if these are
             few.

@@ -211,7 +211,7 @@ def _tell_apart(columns: Sequence[Sequence[RunRows]], players: Sequence[list[str
 
 
 def _are_same(one: RunRows, other: RunRows, names: Mapping[str, str]) -> bool:
-    """Whether a player played both. A suite may give it other options in a column; its runs are in one folder."""
+    """Whether two runs are of one player. Runs of a suite are in one folder, and may differ in options by column."""
     is_of_suite = one.name in names and other.name in names and dirname(one.name) == dirname(other.name)
     return is_same_player(one.header["config"], other.header["config"], may_differ_in_options=is_of_suite)
 

@@ -63,7 +63,7 @@ class Call:
 
 @dataclass(slots=True, eq=False)
 class ProgramState:
-    """What the runs of a program have found out of it, such as how long they wait for calls. Thread-safe.
+    """What is known of a program from its runs, such as how long to wait for its next call. Thread-safe.
 
     Args:
         wait: Seconds without a further call. 0: no two calls of a run have been open at the same time so far.

@@ -16,7 +16,7 @@ from typing import Any
 from pettingzoo import AECEnv
 
 from pettingllms_envs.core import UNREADABLE_PENALTY, Unreadable, check_whole
-from pettingllms_envs.observations import Image
+from pettingllms_envs.observations import Image, in_texts
 from pettingllms_envs.prompts import encodable, read_observation
 from pettingllms_envs.quoting import escape
 from pettingllms_envs.registry import OPENENV
@@ -56,19 +56,6 @@ def fits(value: Any, kind: Any) -> bool:
     if kind is float:
         return is_finite(value) and not isinstance(value, bool)
     return isinstance(value, kind) and (is_finite(value) or not isinstance(value, int | float))
-
-
-def quoted(value: Any) -> Any:
-    """JSON data in whose texts no control token is left."""
-    if isinstance(value, dict):
-        return {key: quoted(each) for key, each in value.items()}
-    return (
-        [quoted(each) for each in value]
-        if isinstance(value, list)
-        else escape(value)
-        if isinstance(value, str)
-        else value
-    )
 
 
 class OpenEnvEnv(AECEnv):  # type: ignore[misc]  # pettingzoo ships no types
@@ -216,11 +203,11 @@ class OpenEnvEnv(AECEnv):  # type: ignore[misc]  # pettingzoo ships no types
             images = [Image.of_url(each["url"], escape(str(each["alt"]))) for each in found.get("images", ())]
             for image in images:
                 opened(image)  # what is too large or none is this server's failure, not the trainer's
-            messages = quoted([dict(each) for each in found["messages"]])
+            messages = in_texts([dict(each) for each in found["messages"]], escape)
             for each in messages:
                 if isinstance(each["content"], list):
                     each["content"] = [p if isinstance(p, str) else images[p["image"]] for p in each["content"]]
-            observation = {"messages": messages, "tools": quoted(found.get("tools", []))}
+            observation = {"messages": messages, "tools": in_texts(found.get("tools", []), escape)}
             read_observation(observation, agent=agent)
         except (TypeError, ValueError, LookupError) as error:
             self.client.failed(f"{type(error).__name__}: {error}")

@@ -34,6 +34,7 @@ class DataTask(OpenTask[State]):
     data: str | None = None
     layout: str | None = None
 
+    problem_kind: ClassVar[type[Problem]]
     own: ClassVar[str]
     """Name of the package's rows."""
     benchmark: ClassVar[str]
@@ -53,6 +54,33 @@ class DataTask(OpenTask[State]):
         """Where the problems are from; the rows of this package are told from the benchmark."""
         is_own = self.data is None or str(self.data).startswith("own:")
         return DataSet(str(self.data or self.own), *((self.benchmark, self.remedy) if is_own else ()))
+
+    def generate(
+        self,
+        seed: int,
+        split: str | None = None,
+        level: int | None = None,
+        problem: str | None = None,
+        row: Mapping[str, Any] | None = None,
+    ) -> State:
+        """The problem of a seed in a split.
+
+        Args:
+            split: `"train"` (also for None), `"validation"` or `"test"`. Data of a benchmark have the last one only.
+            problem: The id of a problem of the split; the seed is not used then.
+            row: The problem itself, see `drawn`.
+        """
+        split = self.instance_fields["split"][0] if split is None else split  # type: ignore[assignment]
+        fields = {"level": level, **self.narrowing()}
+        return self.begin(self.drawn(self.problem_kind, seed, split, problem=problem, row=row, **fields), seed, split)
+
+    def begin(self, problem: Any, seed: int, split: str | None) -> State:
+        """The start state of a problem, where a split has it."""
+        raise NotImplementedError
+
+    def narrowing(self) -> Mapping[str, Any]:
+        """Further fields of the problems to be drawn, see `sampling_order.draw`."""
+        return {}
 
     def drawn(
         self, kind: type[Kind], seed: int, split: str | None, *, row: Mapping[str, Any] | None = None, **fields: Any

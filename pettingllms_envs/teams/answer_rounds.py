@@ -54,7 +54,7 @@ def rounds(
     """
     task, (kept, _, reasons) = game.task, game.kept or ((), (), ())
     last, unread = tuple(Answered(Sent(*sent), *worth) for sent, *worth in kept), dict(reasons)
-    for turn in game.turns():
+    for _ in game.turns():
         replies = tuple[Answered, ...]()
         for member in game.members:
             shown = partial(_shown, game, unread.get(member), heard(member, last, replies))
@@ -69,18 +69,13 @@ def rounds(
                 now = Answered(now.sent, answer, task.value(task.apply(game.state, answer)))
                 game.pay(member, "correct", now.value - before.value)
             replies = (*replies, now)
-        before_turn, chosen = task.value(game.state), choose(replies)
-        if chosen is not None:
-            game.state = task.apply(game.state, chosen)
-        game.pay_team("progress", task.value(game.state) - before_turn)
+        chosen = choose(replies)
+        game.advance(game.state if chosen is None else task.apply(game.state, chosen))
         compared = (*last, *replies) if confirms else replies
         agreed = ends and bool(last or not confirms) and _agree(game, compared)
-        if (agreed or turn == game.num_turns) and game.solved:
-            game.pay_team("success", 1.0)
-        if agreed:
-            return True
+        if game.closes(agreed):
+            return agreed
         last = replies
-    return False
 
 
 def _agree(game: Game, replies: Replies) -> bool:

@@ -1,8 +1,8 @@
 """Workflow `describer_solver`: a describer sees the board as a picture and writes it, a solver reads that and plays.
 
 Roles: `describer`, then `solver`, in every turn. The describer sees the picture, the turn and nothing else. The solver
-sees the turn, the message, and whether its last reply was unreadable: no prompt of its depends on the instance but by
-messages, so that alone it does as well as an agent that sees nothing.
+sees the turn, the message, and whether its last reply was unreadable. The messages are all that tells it of the
+instance, so that alone it does as well as an agent that sees nothing.
 Rewards: team `progress` and `success`, and to the solver `format` or the task's costs, as in `single`. To the
 describer `read`, by how many tiles its message has right: the lines of symbols at its end are compared with the board,
 and its score is the share of tiles that are right, less that of the best answer that ignores the picture (see

@@ -90,14 +90,14 @@ class Ask(NamedTuple):
 def _asked(ask: Ask) -> Ask:
     """A question as it was asked, which nobody can change: with its text, and without its oracle."""
     role, text, _, keeps, private = ask
-    kept = keeps if keeps is ... or keeps == () else _frozen(keeps)
+    kept = keeps if keeps is ... or keeps == () or type(keeps) is float else _frozen(keeps)
     return tuple.__new__(Ask, (role, text() if callable(text) else text, None, kept, tuple(private)))
 
 
 def _frozen(value: Any) -> Any:
     if isinstance(value, PLAIN):
         return value
-    if isinstance(value, (list, tuple)):  # in half the time of `list | tuple`, which is made anew
+    if isinstance(value, (list, tuple)):  # in half the time: `list | tuple` is an object of its own at each call
         return tuple([_frozen(each) for each in value])
     if isinstance(value, Mapping):
         pairs = [(_frozen(key), _frozen(each)) for key, each in value.items()]
@@ -124,16 +124,6 @@ class Game:
         reported: The figures that the outcome has from the start; without `messages`, messages are not counted.
     """
 
-    turn = 1
-    kept: Any = None
-    """What the question kept with which this turn began, where the function is run from there."""
-    num_asked = 0  # in this turn
-    feedback = ""
-    _num_calls = _calls_before = 0  # and before the turn
-    _has_ended_turn = False
-    _unread = ""
-    _pays = True  # not while replies are repeated, which were paid when they came
-
     def __init__(
         self,
         task: Any,
@@ -150,10 +140,18 @@ class Game:
         self.num_turns = num_turns
         self.channel = channel
         self.members = members
+        self.turn = 1
+        self.kept: Any = None  # by the question with which this turn began, where the function is run from there
+        self.num_asked = 0  # in this turn
+        self.feedback = ""
         self.results = results
-        self.reported = reported
+        self._num_calls = self._calls_before = 0  # and before the turn
+        self._has_ended_turn = False
+        self._unread = ""
         self._unreadable: set[str] = set()  # of this turn, charged already
         self._parts: dict[str, Mapping[str, float]] = {}
+        self._pays = True  # not while replies are repeated, which were paid when they came
+        self.reported = reported
 
     @property
     def solved(self) -> bool:
@@ -254,6 +252,26 @@ class Game:
             self._unreadable.clear()
         self.feedback, self._has_ended_turn = words, True
         return words
+
+    def advance(self, state: Any) -> float:
+        """Take a state as the task's, and pay the team `progress`, the change of the potential, which is returned."""
+        change: float = self.task.value(state) - self.task.value(self.state)
+        self.state = state
+        self.pay_team("progress", change)
+        return change
+
+    def closes(self, over: bool) -> bool:
+        """Whether the episode ends, by `over` or with the last turn. The team is paid `success` if it ends solved."""
+        over = over or self.turn == self.num_turns
+        if over and self.solved:
+            self.pay_team("success", 1.0)
+        return over
+
+    def win(self) -> None:
+        """Pay the team `progress` and `success`, 1 each, if the task is solved, whose potential was 0 before."""
+        if self.solved:
+            self.pay_team("progress", 1.0)
+            self.pay_team("success", 1.0)
 
     def pay(self, scope: str, name: str, value: float) -> None:
         """Add a part to the reward of the last reply.

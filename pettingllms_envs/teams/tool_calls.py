@@ -40,7 +40,7 @@ from pettingllms_envs.features import (
     LeavesRewards,
     ShowsEarlier,
 )
-from pettingllms_envs.observations import Message, Part, Prompt
+from pettingllms_envs.observations import Message, Part, Prompt, in_texts
 from pettingllms_envs.quoting import escape, quote_headings, quote_inline, shorten
 from pettingllms_envs.state_digest import Reported
 from pettingllms_envs.teams.tools import MAX_SHOWN, ran, shown
@@ -284,7 +284,7 @@ class ToolCalls:
             for key, call, result in zip(ids, each.calls, each.results, strict=True):
                 content = _result_content(result)
                 messages.append({"role": "tool", "tool_call_id": key, "name": call.name, "content": content})
-        as_functions = [{"type": "function", "function": _escaped(tool.spec._asdict())} for tool in tools]
+        as_functions = [{"type": "function", "function": in_texts(tool.spec._asdict(), escape)} for tool in tools]
         return Prompt(messages, as_functions)
 
 
@@ -305,15 +305,6 @@ def _result_content(result: ToolResult) -> str | list[Part]:
     if result.error:
         text = f"{text}\nError: {quote_inline(result.error)}.".lstrip("\n")
     return [text, *result.media] if result.media else text
-
-
-def _escaped(value: Any) -> Any:
-    """What a tool says of itself, with every text in it escaped."""
-    if isinstance(value, str):
-        return escape(value)
-    if isinstance(value, Mapping):
-        return {_escaped(key): _escaped(each) for key, each in value.items()}
-    return [_escaped(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _as_text(made: CallRound) -> str:

@@ -75,7 +75,7 @@ class AgainstOracle:
         won = [self._played(agent, policy_of, n).totals.get(agent, 0.0) for n in numbers]
         return [each - self._due(n).get(agent, 0.0) for each, n in zip(won, numbers, strict=True)]
 
-    def _played(self, agent: str, policy_of: Callable[[int], play.Policy], number: int) -> play.Episode:
+    def _played(self, agent: str, policy_of: Callable[[int], play.Policy], number: int) -> play.Course:
         return play.episode(self.env, self.starts[number], alone(agent, policy_of(number)), max_steps=self.max_steps)
 
     def _due(self, number: int) -> Mapping[str, float]:

@@ -178,7 +178,7 @@ def _maker(case: play.Case, env: Any) -> MakeForm:
         own = partial(own.func, *own.args, **resources)
 
     def make(settings: Mapping[str, Any]) -> Any:
-        made = play.made_with(own, **settings)
+        made = play.made_if_taken(own, **settings)
         if made is None:
             raise play.Skipped(f"make() does not accept the settings of its forms: {', '.join(settings)}")
         return made

@@ -125,7 +125,7 @@ def check_branches(case: play.Case) -> str:
     return f"{count} branches from {len(case.starts[:3])} episodes, {how}"
 
 
-def _branch(make: Callable[[], Any], whole: play.Episode, depth: int, replies: list[str]) -> None:
+def _branch(make: Callable[[], Any], whole: play.Course, depth: int, replies: list[str]) -> None:
     """Branch from one state, then visit the branches in the opposite order and go one step further."""
     follow = replies[::-1]
 
@@ -193,12 +193,12 @@ def check_global_random_state(case: play.Case) -> str:
 def _drawing(case: play.Case) -> Callable[[], Any]:
     """`make`, with a render mode that opens no window, if the environment has one."""
     modes = [mode for mode in case.make().metadata.get("render_modes", ()) if mode != "human"]
-    if modes and play.made_with(case.make, render_mode=modes[0]) is not None:
+    if modes and play.made_if_taken(case.make, render_mode=modes[0]) is not None:
         return partial(case.make, render_mode=modes[0])
     return case.make
 
 
-def _rest(env: Any, whole: play.Episode, i: int) -> list[dict[str, Any]]:
+def _rest(env: Any, whole: play.Course, i: int) -> list[dict[str, Any]]:
     """The views from step i on when the episode's own replies are played."""
     seen = [play.view(env)]
     for reply in whole.replies[i:]:
@@ -209,7 +209,7 @@ def _rest(env: Any, whole: play.Episode, i: int) -> list[dict[str, Any]]:
     return seen
 
 
-def _steps(played: list[play.Episode]) -> int:
+def _steps(played: list[play.Course]) -> int:
     return sum(len(each.replies) for each in played)
 
 

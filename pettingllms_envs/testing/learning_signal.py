@@ -90,7 +90,7 @@ def _declared(env: Any) -> set[str]:
     return {agent for agent, role in roles.items() if agent in names or role in names}
 
 
-def _course(env: Any, case: play.Case, start: play.Start) -> play.Episode:
+def _course(env: Any, case: play.Case, start: play.Start) -> play.Course:
     """Random play with some of the oracle's replies, with the acting agent and the oracle's reply at each step."""
 
     def look(env: Any) -> tuple[str, str | None] | None:
@@ -102,7 +102,7 @@ def _course(env: Any, case: play.Case, start: play.Start) -> play.Episode:
     return play.mixed_episode(case, start, env, look=look)
 
 
-def _decisions(course: play.Episode) -> Iterator[tuple[int, str]]:
+def _decisions(course: play.Course) -> Iterator[tuple[int, str]]:
     """The steps at which an agent's reply is replaced, and the agent."""
     steps: dict[str, list[int]] = {}
     for i, reply in enumerate(course.replies):
@@ -114,7 +114,7 @@ def _decisions(course: play.Episode) -> Iterator[tuple[int, str]]:
             yield own[round(k * stride)], agent
 
 
-def _vary(env: Any, case: play.Case, course: play.Episode, i: int, trial: Trial) -> None:
+def _vary(env: Any, case: play.Case, course: play.Course, i: int, trial: Trial) -> None:
     """Replace the i-th reply of an episode, until two replies have different rewards at their own step."""
     _, oracle = course.seen[i]
     given = [*([] if oracle is None else [oracle]), *filter(None, [course.replies[i]])]
@@ -136,7 +136,7 @@ def _vary(env: Any, case: play.Case, course: play.Episode, i: int, trial: Trial)
         trial.later = _differ([_later_steps(env, case, course, i, reply) for reply in readable])
 
 
-def _own_step(env: Any, course: play.Episode, i: int, reply: str) -> tuple[float, bool]:
+def _own_step(env: Any, course: play.Course, i: int, reply: str) -> tuple[float, bool]:
     """The reward of the acting agent's own step, and whether the reply was readable."""
     agent, _ = course.seen[i]
     play.episode(env, course.start, play.scripted([*course.replies[:i], reply]), max_steps=i + 1)
@@ -144,7 +144,7 @@ def _own_step(env: Any, course: play.Episode, i: int, reply: str) -> tuple[float
     return env.rewards.get(agent, 0.0), not (isinstance(parts, Mapping) and parts.get("format", 0.0) < 0)
 
 
-def _later_steps(env: Any, case: play.Case, course: play.Episode, i: int, reply: str) -> float:
+def _later_steps(env: Any, case: play.Case, course: play.Course, i: int, reply: str) -> float:
     """The agent's rewards after its own step, with all later replies unchanged."""
     agent, _ = course.seen[i]
     replies = [*course.replies[:i], reply, *course.replies[i + 1 :]]

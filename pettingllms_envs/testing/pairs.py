@@ -65,7 +65,7 @@ class Margin(NamedTuple):
     """
 
     cheat: Cheat
-    episode: play.Episode
+    episode: play.Course
     returns: Mapping[str, float]
 
     @property

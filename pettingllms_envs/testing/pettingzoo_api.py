@@ -15,7 +15,7 @@ from pettingzoo.utils import BaseWrapper
 from pettingzoo.utils.conversions import aec_to_parallel_wrapper
 
 from pettingllms_envs.single_agent import Seat
-from pettingllms_envs.testing.play import Case, Failed, Skipped, blaming, made_with
+from pettingllms_envs.testing.play import Case, Failed, Skipped, blaming, made_if_taken
 
 
 NUM_CYCLES = 50
@@ -48,12 +48,12 @@ def check_pettingzoo(case: Case) -> str:
         seed_test(lambda: _seeded(case.make()), num_cycles=NUM_CYCLES)
     passed = [f"api_test{' (each observation as the text of a dictionary)' if worded else ''}", "seed_test"]
     is_cyclic = env.metadata.get("cyclic", True)
-    if is_cyclic and made_with(case.make, max_cycles=4) is not None:
+    if is_cyclic and made_if_taken(case.make, max_cycles=4) is not None:
         with _counting("max_cycles_test"):
             max_cycles_test(_quiet_module(case.make))
         passed.append("max_cycles_test (of make, and of PettingZoo's aec_to_parallel_wrapper around it)")
     modes = case.make().metadata.get("render_modes")
-    if modes and made_with(case.make, render_mode=modes[0]) is not None:
+    if modes and made_if_taken(case.make, render_mode=modes[0]) is not None:
         with _counting("render_test"):
             render_test(lambda render_mode: _seeded(case.make(render_mode=render_mode)))
         passed.append(f"render_test ({', '.join(modes)})")

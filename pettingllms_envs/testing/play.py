@@ -62,7 +62,7 @@ class Case:
     max_steps: int
 
 
-class Episode(NamedTuple):
+class Course(NamedTuple):
     """An episode that was played.
 
     Args:
@@ -84,7 +84,7 @@ class Episode(NamedTuple):
 
 def episode(
     env: Any, start: Start, policy: Policy, *, max_steps: int, look: Callable[[Any], Any] = lambda env: None
-) -> Episode:
+) -> Course:
     """Play until no agents are left, or for `max_steps` steps. Errors of the environment get a note with the play."""
     replies: list[str | None] = []
     totals: dict[str, float] = {}
@@ -107,7 +107,7 @@ def episode(
                     team += sum(parts.get(TEAM, {}).values())
                 success = next((bool(info["outcome"]["success"]) for info in env.infos.values() if _says(info)), None)
             seen.append(look(env))
-    return Episode(start, tuple(replies), tuple(seen), team, totals, success, not env.agents)
+    return Course(start, tuple(replies), tuple(seen), team, totals, success, not env.agents)
 
 
 def over(env: Any) -> bool:
@@ -220,7 +220,7 @@ def _are_parts(value: Any) -> bool:
     return isinstance(value, list | tuple) and all(isinstance(part, str | Image) for part in value)
 
 
-def made_with(make: Callable[..., Any], **settings: Any) -> Any | None:
+def made_if_taken(make: Callable[..., Any], **settings: Any) -> Any | None:
     """The environment with these settings, or None if `make` does not accept them."""
     try:
         inspect.signature(make).bind(**settings)
@@ -286,13 +286,13 @@ def reply_pool(env: Any, blind: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*known, *blind, "", "perhaps", "\ud800\N{GRINNING FACE}\x00")))
 
 
-def mixed_episode(case: Case, start: Start, env: Any = None, *, look: Callable[[Any], Any] = view) -> Episode:
+def mixed_episode(case: Case, start: Start, env: Any = None, *, look: Callable[[Any], Any] = view) -> Course:
     """Play an episode with `mixed_play`, in this environment or in a new one."""
     made = case.make() if env is None else env
     return episode(made, start, mixed_play(case, start), max_steps=case.max_steps, look=look)
 
 
-def played_again(case: Case, first: Episode, env: Any = None, *, look: Callable[[Any], Any] = view) -> Sequence[Any]:
+def played_again(case: Case, first: Course, env: Any = None, *, look: Callable[[Any], Any] = view) -> Sequence[Any]:
     """The observations where the replies of an episode are given again, in this environment or in a new one."""
     made = case.make() if env is None else env
     return episode(made, first.start, scripted(first.replies), max_steps=case.max_steps, look=look).seen
@@ -310,7 +310,7 @@ def same(expected: Any, got: Any, what: str) -> None:
         raise Failed(f"{what}: {found}")
 
 
-def same_course(expected: Episode, seen: Sequence[Any], what: str, offset: int = 0) -> None:
+def same_course(expected: Course, seen: Sequence[Any], what: str, offset: int = 0) -> None:
     """Raise `Failed` with the first reply after which two episodes differ."""
     for i, (one, other) in enumerate(zip(expected.seen[offset:], seen, strict=False), offset):
         with blaming(lambda i=i: told(expected.start, expected.replies[:i])):  # type: ignore[misc]

@@ -221,7 +221,7 @@ def pieces(prompt: str) -> tuple[str, ...]:
     return tuple(piece for piece in dict.fromkeys(found) if piece)[:MOST_PIECES]
 
 
-def _course(case: play.Case, policy_of: Callable[[int], play.Policy]) -> list[play.Episode]:
+def _course(case: play.Case, policy_of: Callable[[int], play.Policy]) -> list[play.Course]:
     """An episode of each start."""
     return [
         play.episode(case.make(), start, policy_of(i), max_steps=case.max_steps) for i, start in enumerate(case.starts)
@@ -250,16 +250,16 @@ def _given(policy: play.Policy, i: int) -> play.Policy:
     return policy
 
 
-def _means(played: list[play.Episode]) -> tuple[float, float]:
+def _means(played: list[play.Course]) -> tuple[float, float]:
     return fmean(bool(each.success) for each in played), fmean(each.team for each in played)
 
 
-def _is_above(floor: float, played: list[play.Episode], bound: float | None) -> bool:
+def _is_above(floor: float, played: list[play.Course], bound: float | None) -> bool:
     success, returned = _means(played)
     return success > floor or (bound is not None and returned > floor * bound + TOLERANCE)
 
 
-def _expect_floor(floor: float, name: str, played: list[play.Episode], bound: float | None) -> None:
+def _expect_floor(floor: float, name: str, played: list[play.Course], bound: float | None) -> None:
     """Raise `Failed` if the mean success or return of a policy is too high."""
     success, returned = _means(played)
     lucky = next((each for each in played if each.success), played[0])
@@ -278,7 +278,7 @@ def _expect_floor(floor: float, name: str, played: list[play.Episode], bound: fl
             raise play.Failed(f"the policy {name} {words}. {remedy}")
 
 
-def _expect_no_more(name: str, played: list[play.Episode], oracles: list[play.Episode]) -> None:
+def _expect_no_more(name: str, played: list[play.Course], oracles: list[play.Course]) -> None:
     """Raise `Failed` if a policy has a higher return than the oracle."""
     for one, best_one in zip(played, oracles, strict=bool(oracles)):
         with play.blaming(partial(play.told, one.start, one.replies)):

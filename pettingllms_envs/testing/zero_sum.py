@@ -54,7 +54,7 @@ def _cheats(case: play.Case, env: Any) -> list[Callable[[], play.Policy]]:
     return random.Random("cheats").sample(ways, min(len(ways), MOST_CHEATS))
 
 
-def _expect_zero(played: play.Episode) -> None:
+def _expect_zero(played: play.Course) -> None:
     if not played.over:
         raise play.Failed("the episode is not over, so that its returns cannot be added up; expected an end")
     total, size = math.fsum(played.totals.values()), sum(map(abs, played.totals.values()))

@@ -85,9 +85,9 @@ def header(
     Args:
         metadata: Metadata of the environments, by the names that episodes have; `settings` and `data` are used.
     """
-    made_with = {name: _settings_of(each) for name, each in metadata.items()}
-    several = {name: {"env": str(metadata[name].get("name", name)), "settings": made_with[name]} for name in metadata}
-    settings = next(iter(made_with.values())) if len(made_with) == 1 else {}
+    own = {name: _settings_of(each) for name, each in metadata.items()}
+    several = {name: {"env": str(metadata[name].get("name", name)), "settings": own[name]} for name in metadata}
+    settings = next(iter(own.values())) if len(own) == 1 else {}
     named = {"environments": several} if len(several) > 1 else {}
     return files.header(
         "rollouts",

@@ -245,7 +245,7 @@ SECOND: Message = {"role": "user", "content": "QUESTION-a2b8e4"}
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TurnBridge:
-    """Extends a conversation by a message, in tokens; see `pettingllms_trl.rollout.prompts.Follow`.
+    """Extends a conversation by a message, in tokens; see `pettingllms_trl.rollout.prompts.ExtendPrompt`.
 
     Args:
         render: Renders messages to the text of a prompt with the chat template.

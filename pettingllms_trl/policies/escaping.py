@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -24,6 +24,7 @@ from typing import Any
 from jinja2 import TemplateError
 from tokenizers import NormalizedString
 
+from pettingllms_envs.observations import in_texts
 from pettingllms_trl.records import Message, Tools
 
 
@@ -64,7 +65,7 @@ def escape_of(
     def escape(messages: Sequence[Message]) -> Sequence[Message]:
         # Its content, and what a model wrote into tool calls.
         found = [
-            {key: value if key == "role" else _texts(value, escaped) for key, value in message.items()}
+            {key: value if key == "role" else in_texts(value, escaped) for key, value in message.items()}
             for message in messages
         ]
         return messages if found == list(messages) else found
@@ -96,14 +97,6 @@ class PromptEscape:
             is_marked = tools or any(message["role"] == "tool" or "tool_calls" in message for message in prompt)
             escaped.append((self._with_tools if is_marked else self.plain)(prompt))
         return escaped, self._with_tools([{"role": "system", "tools": list(tools)}])[0]["tools"] if tools else ()
-
-
-def _texts(value: Any, escaped: Callable[[str], str]) -> Any:
-    if isinstance(value, str):
-        return escaped(value)
-    if isinstance(value, Mapping):
-        return {_texts(key, escaped): _texts(each, escaped) for key, each in value.items()}
-    return [_texts(each, escaped) for each in value] if isinstance(value, list | tuple) else value
 
 
 @dataclass(frozen=True)

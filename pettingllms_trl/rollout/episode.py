@@ -61,7 +61,7 @@ class Rules:
 
 
 class WaitFor(Enum):
-    """What an episode waits for, besides answers."""
+    """What an episode yields to wait without a request of its own."""
 
     ENGINE = auto()
     CONTINUATIONS = auto()
@@ -100,7 +100,7 @@ def episode(
 
     The decisions of a continuation are left out of its record unless they are kept.
     """
-    options, width = rules.options, rules.options.width
+    options, num_siblings = rules.options, rules.options.num_siblings
     decisions, rewards, results = list[Decision](), list[Mapping[str, float]](), dict[ContinuationPlace, Episode]()
     outcome: Mapping[str, Any] = {}
     turns = Counter(() if start is None else start.turns)
@@ -114,9 +114,9 @@ def episode(
         is_branched = start is None and agent not in rules.partners
 
         yield WaitFor.ENGINE
-        if agent in history.follow:
+        if agent in history.extensions:
             prompt = history.prompt(agent, prompt, followup_of(observation))
-        sampled = yield Request(agent, prompt, width if is_branched else 1, limits=limits_of(observation))
+        sampled = yield Request(agent, prompt, num_siblings if is_branched else 1, limits=limits_of(observation))
         if getattr(handle.env.unwrapped, "takes_reply", False):  # a TakesReply; isinstance takes 4% of a rollout
             sampled = _with_counts(sampled)
 
@@ -134,7 +134,7 @@ def episode(
         handle.crashes += [branch.crash for branch in branches if branch.crash is not None]
         turns[agent] += 1
         histories = [history] * len(branches)
-        if agent in history.follow:
+        if agent in history.extensions:
             histories = [history.replied(agent, sampled.prompt, each) for each in sampled.completions]
 
         at, repeats = len(decisions), options.num_continuations if is_branched else 0

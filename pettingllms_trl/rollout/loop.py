@@ -210,7 +210,7 @@ class RolloutLoop:
         for start in task.new:
             decision, k, m = start.place
             options = self._rules.options
-            number = (decision * options.width + k) * options.num_continuations + m
+            number = (decision * options.num_siblings + k) * options.num_continuations + m
             ticket = task.ticket + (1 + number) * (1 + RETRIES) * self._num_places
             self._waiting_continuations.append(replace(task, ticket=ticket, attempt=0, parent=task, start=start))
         task.num_open += len(task.new)

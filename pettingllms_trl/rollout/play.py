@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from operator import attrgetter
 from typing import Protocol
@@ -16,7 +16,7 @@ from pettingllms_trl.rollout.branching import RewardWeigher, scored
 from pettingllms_trl.rollout.env_pool import EnvPool, MakeEnv
 from pettingllms_trl.rollout.episode import Rules
 from pettingllms_trl.rollout.loop import RolloutLoop, check_dropped
-from pettingllms_trl.rollout.prompts import ChatHistory, Follow
+from pettingllms_trl.rollout.prompts import ChatHistory, ExtendPrompt
 from pettingllms_trl.rollout.workers import InlinePool, ThreadPool, WorkerPool
 
 
@@ -44,14 +44,12 @@ class EnvironmentSource:
     make_env: MakeEnv | Mapping[str, MakeEnv]
     pool: Mapping[str, list[AECEnv]]
     weigh: RewardWeigher | None = None
-    follow: Mapping[str, Follow | None] | None = None
+    extensions: Mapping[str, ExtendPrompt | None] | None = None
     unplayed: Mapping[str, Collection[str]] | None = None
 
     @property
     def play(self) -> Callable[..., Rollout]:
-        return partial(
-            play, make_env=self.make_env, pool=self.pool, weigh=self.weigh, follow=self.follow, unplayed=self.unplayed
-        )
+        return partial(play, **{each.name: getattr(self, each.name) for each in fields(self)})
 
 
 def play(
@@ -65,7 +63,7 @@ def play(
     pool: list[AECEnv] | Mapping[str, list[AECEnv]] | None = None,
     judge: Judge | None = None,
     weigh: RewardWeigher | None = None,
-    follow: Mapping[str, Follow | None] | None = None,
+    extensions: Mapping[str, ExtendPrompt | None] | None = None,
     unplayed: Mapping[str, Collection[str]] | None = None,
     partners: Collection[str] = (),
     workers: WorkerPool | None = None,
@@ -88,7 +86,7 @@ def play(
         judge: Rewards added to the environment's before the best candidate is chosen. With `num_threads` it is called
             on several threads concurrently.
         weigh: Computes every agent's reward for a step, the judge's included, before the best candidate is chosen.
-        follow: For each agent with a history, the function that extends its prompt by a turn, see `prompts.py`.
+        extensions: For each agent with a history, the function that extends its prompt by a turn, see `prompts.py`.
         unplayed: Fields of rows that are no reset options, by the environment's name: the judge alone reads them.
         partners: Frozen agents, who answer once, as in evaluation, instead of having the best of K chosen for them.
         workers: A worker pool to use instead of `num_threads` threads; it is closed at the end.
@@ -102,10 +100,10 @@ def play(
     own = range(len(rows)) if only is None else only
     if options.max_envs is None:
         own = list(own)
-        options = replace(options, max_envs=len(own) * options.num_episodes * options.width)
+        options = replace(options, max_envs=len(own) * options.num_episodes * options.num_siblings)
     score = partial(scored, judge=judge, weigh=weigh)
-    rules = Rules(options=options, seed=seed, score=score, partners=partners, history=ChatHistory(follow or {}))
-    branches = options.width > 1 or options.num_continuations > 0 or options.crash_reward is not None
+    rules = Rules(options=options, seed=seed, score=score, partners=partners, history=ChatHistory(extensions or {}))
+    branches = options.num_siblings > 1 or options.num_continuations > 0 or options.crash_reward is not None
     env_pool = EnvPool(make_env, pool, default_seed=options.default_env_seed, branches=branches, unplayed=unplayed)
     if workers is None:
         workers = ThreadPool(options.num_threads, options.env_timeout) if options.num_threads else InlinePool()

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from pettingllms_trl.records import HISTORIES, Completion, Episode, Message, Prompt, role_of
 
 
-Follow = Callable[[Sequence[int], Message], tuple[int, ...] | None]
+ExtendPrompt = Callable[[Sequence[int], Message], tuple[int, ...] | None]
 """From the token ids so far and a user message to the ids of the extended prompt; `None` if it is too long."""
 
 
@@ -27,7 +27,7 @@ Follow = Callable[[Sequence[int], Message], tuple[int, ...] | None]
 class ChatHistory:
     """The conversations of an episode so far."""
 
-    follow: Mapping[str, Follow | None] = field(default_factory=dict)  # `None` for an agent behind an API
+    extensions: Mapping[str, ExtendPrompt | None] = field(default_factory=dict)  # `None` for an agent behind an API
     conversations: Mapping[str, Prompt] = field(default_factory=dict)  # each agent's last prompt, with its reply
 
     def prompt(self, agent: str, opening: Prompt, followup: str | None) -> Prompt:
@@ -47,8 +47,8 @@ class ChatHistory:
                 "from then on: conversations of several pictures are not supported. Have observe() describe them, "
                 "or set history to 'none' for this agent."
             )
-        follow = self.follow[agent]
-        ids = () if follow is None else follow(before.ids, message)
+        extend = self.extensions[agent]
+        ids = () if extend is None else extend(before.ids, message)
         return opening if ids is None else Prompt([*before.messages, message], ids, before.images)
 
     def replied(self, agent: str, prompt: Prompt, completion: Completion) -> ChatHistory:

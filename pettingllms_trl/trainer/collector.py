@@ -24,7 +24,7 @@ from pettingllms_trl.processes.row_sharing import RowSharing
 from pettingllms_trl.records import Completion, Decision, Engine, Episode, PendingDecision, Row
 from pettingllms_trl.rollout import Rollout, RolloutOptions, merge
 from pettingllms_trl.rollout.play import EpisodeSource
-from pettingllms_trl.rollout.prompts import Follow, check_conversations, num_restarted
+from pettingllms_trl.rollout.prompts import ExtendPrompt, check_conversations, num_restarted
 from pettingllms_trl.trainer.dataloading import RowsPlayed
 from pettingllms_trl.trainer.setup import Setup
 
@@ -70,7 +70,7 @@ class RolloutCollector:
     """Plays the rows of a generation or an evaluation, on all processes, and says which decisions are trained on.
 
     Args:
-        follow: How the conversations go on, of the agents that remember theirs.
+        extensions: How the conversations go on, of the agents that remember theirs.
         sampling: Opens the engine for a named rollout.
         reward_context: What the user's reward functions are given besides: `trainer_state`, `log_metric`.
         rows_per_generation: Rows that a generation plays, without further ones for what filters drop.
@@ -84,7 +84,7 @@ class RolloutCollector:
         *,
         source: EpisodeSource,
         sharing: RowSharing,
-        follow: Mapping[str, Follow | None],
+        extensions: Mapping[str, ExtendPrompt | None],
         sampling: Callable[[str], AbstractContextManager[Engine]],
         reward_context: Callable[[], Mapping[str, Any]],
         rows_per_generation: int,
@@ -93,7 +93,7 @@ class RolloutCollector:
         self._args = args = setup.args
         self._accelerator, self.source, self._routing = accelerator, source, setup.routing
         self.sharing = sharing
-        self._follow, self._sampling = dict(follow), sampling
+        self._extensions, self._sampling = dict(extensions), sampling
         self._rewards, self._reward_context, self.filters = setup.rewards, reward_context, setup.filters
         self.curricula, self.rows_played, self._rows_at = setup.curricula, RowsPlayed(), rows_at
         self._branched = setup.branched
@@ -164,7 +164,7 @@ class RolloutCollector:
         assert selection is not None
         self.curricula.advance(played, episodes)
         if self._args.audit == "stop":
-            check_conversations(episodes, [agent for agent, follow in self._follow.items() if follow])
+            check_conversations(episodes, [agent for agent, extend in self._extensions.items() if extend])
         continuations = [d for episode in episodes for d in episode.continuations if d.agent not in idle]
         unfiltered = [d for episode in episodes for d in episode.decisions if d.agent in idle - partners]
         continued = [*selection.kept.decisions, *unfiltered]
@@ -244,8 +244,8 @@ class RolloutCollector:
             counts["timed_out"] = rollout.timed_out
         if self._args.crash_reward is not None:
             counts["crashed_replies"] = len(rollout.crashed)
-        if self._follow:
-            counts["conversations_begun_anew"] = num_restarted(rollout.episodes, list(self._follow))
+        if self._extensions:
+            counts["conversations_begun_anew"] = num_restarted(rollout.episodes, list(self._extensions))
         return counts
 
     def _warn_of(self, rollout: Rollout) -> None:

@@ -33,7 +33,7 @@ from pettingllms_trl.records import Stateful
 from pettingllms_trl.role_sampling import SamplingOverrides
 from pettingllms_trl.rollout.env_checks import agents_with_images, agents_with_tools
 from pettingllms_trl.rollout.env_pool import DEFAULT_ENVIRONMENT
-from pettingllms_trl.rollout.prompts import Follow, agents_with_history
+from pettingllms_trl.rollout.prompts import ExtendPrompt, agents_with_history
 from pettingllms_trl.trainer.dataloading import GenerationPlan, RoundPlan
 from pettingllms_trl.trainer.setup import Setup
 from pettingllms_trl.update.schedule import rate_factors
@@ -148,14 +148,16 @@ def trained_parts(team: Team) -> dict[str, tuple[int, int]]:
     return numbers
 
 
-def bridges(args: MultiAgentGRPOConfig, team: Team, codecs: Mapping[str, PolicyCodec]) -> dict[str, Follow | None]:
+def bridges(
+    args: MultiAgentGRPOConfig, team: Team, codecs: Mapping[str, PolicyCodec]
+) -> dict[str, ExtendPrompt | None]:
     """What continues the conversations of the agents that remember theirs; `None`: an API does."""
     of_agent = team.routing.of_agent
     keys = {
         agent: (of_agent[agent], team.overrides[agent].enable_thinking)
         for agent in agents_with_history(args.history, list(of_agent))
     }
-    bridges: dict[tuple[str, bool | None], Follow | None] = {}
+    bridges: dict[tuple[str, bool | None], ExtendPrompt | None] = {}
     for name, thinks in dict.fromkeys(keys.values()):
         if name not in codecs:
             bridges[name, thinks] = None

@@ -87,3 +87,13 @@ class Relay(AECEnv):
         if len(self.written) == 2 * self.num_turns:
             self.truncations = dict.fromkeys(self.agents, True)
         self.agent_selection = self.possible_agents[len(self.written) % 2]
+
+
+class Monologue(Relay):
+    """Two agents, of which only one ever acts."""
+
+    def step(self, action: str | None) -> None:
+        actor = self.agent_selection
+        super().step(action)
+        if action is not None:
+            self.agent_selection = actor

@@ -12,7 +12,7 @@ from typing import Any
 
 from pettingllms_envs.datasets import judging, normalization, rows
 from pettingllms_envs.datasets.code_problems import CodeProblem
-from pettingllms_envs.datasets.rows import BadRow, LeftOut, Row
+from pettingllms_envs.datasets.rows import BadRow, DataRow, LeftOut
 from pettingllms_envs.environments.coding.examples import public_first
 from pettingllms_envs.sandbox.prelude import LEETCODE_PRELUDE
 from pettingllms_envs.sandbox.values import CallTest, StdinTest
@@ -25,7 +25,7 @@ LEVELS = {"introductory": 1, "interview": 2, "competition": 3}
 _RETURNS, _LIST = re.compile(r"->([^:>]+):"), re.compile(r"\b[Ll]ist\b")
 
 
-def read(row: Row) -> CodeProblem:
+def read(row: DataRow) -> CodeProblem:
     """A row of APPS as a problem."""
     statement = rows.statement(row, "question")
     written = rows.text(row, "input_output", default="")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pettingllms_envs.datasets import judging, rows
 from pettingllms_envs.datasets.code_problems import CodeProblem
-from pettingllms_envs.datasets.rows import BadRow, LeftOut, Row
+from pettingllms_envs.datasets.rows import BadRow, DataRow, LeftOut
 from pettingllms_envs.environments.coding.apps_rows import MAX_SOLUTIONS
 from pettingllms_envs.sandbox.values import StdinTest
 
@@ -20,7 +20,7 @@ MAX_WRONG = 32
 """Wrong programs of a problem that are kept, the first ones."""
 
 
-def read(row: Row) -> CodeProblem:
+def read(row: DataRow) -> CodeProblem:
     """A row of CodeContests as a problem."""
     statement = rows.statement(row, "description")
     reads = rows.text(row, "input_file", default="") or rows.text(row, "output_file", default="")
@@ -46,7 +46,7 @@ def read(row: Row) -> CodeProblem:
     )
 
 
-def _tests(row: Row, column: str) -> tuple[StdinTest, ...]:
+def _tests(row: DataRow, column: str) -> tuple[StdinTest, ...]:
     if row.get(column) is None:
         return ()
     lists = rows.table(row[column], f"{column!r}")
@@ -54,7 +54,7 @@ def _tests(row: Row, column: str) -> tuple[StdinTest, ...]:
     return tuple(StdinTest(*rows.texts(pair, repr(column))) for pair in found)
 
 
-def _programs(row: Row, column: str) -> tuple[str, ...]:
+def _programs(row: DataRow, column: str) -> tuple[str, ...]:
     if row.get(column) is None:
         return ()
     lists = rows.table(row[column], f"{column!r}")
@@ -67,7 +67,7 @@ def _programs(row: Row, column: str) -> tuple[str, ...]:
     )
 
 
-def _level(row: Row) -> int:
+def _level(row: DataRow) -> int:
     """From 1: a step for each 400 points of Codeforces' rating; without one, the problem's letter."""
     rating = row.get("cf_rating") or 0
     if not isinstance(rating, int):
@@ -78,7 +78,7 @@ def _level(row: Row) -> int:
     return ord(letter) - ord("A") + 1 if "A" <= letter <= "Z" else 1
 
 
-def _seconds(row: Row) -> float | None:
+def _seconds(row: DataRow) -> float | None:
     if row.get("time_limit") is None:
         return None
     limit = rows.table(row["time_limit"], "'time_limit'")
@@ -88,7 +88,7 @@ def _seconds(row: Row) -> float | None:
     return seconds + nanos * 1e-9 or None
 
 
-def _memory(row: Row) -> int | None:
+def _memory(row: DataRow) -> int | None:
     limit = row.get("memory_limit_bytes") or 0
     if not isinstance(limit, int) or limit < 0:
         raise BadRow(f"'memory_limit_bytes' is {limit!r}; expected a whole number of bytes")

@@ -80,20 +80,17 @@ def CoderTester(game: Game, order: tuple[str, str] = ORDERS[0], max_cases: int =
     def best_cases() -> str:
         return write_cases(task.best_cases(game.state, max_cases))
 
-    for turn in game.turns():
+    for _ in game.turns():
         fresh, unread = False, dict[str, str]()
         for role in order:
             now = "\n".join(["The tester's test cases of this turn:", *map(case_text, cases)]) if fresh else ""
             shown = game.situation(_unread("The", unread), now)
             reply = yield Ask(role, shown, None if role == CODER.name else best_cases, (cases, fresh, unread, right))
             if role == CODER.name:
-                read, before = task.parse(reply), game.state
+                read = task.parse(reply)
                 if not isinstance(read, Unreadable):
-                    game.state = game.once(task.apply, before, read)
+                    game.pay(role, "tests", game.advance(game.once(task.apply, game.state, read)))
                     right = read if game.solved else right
-                    change = task.value(game.state) - task.value(before)
-                    game.pay_team("progress", change)
-                    game.pay(role, "tests", change)
             else:
                 blocks, earlier = fenced_blocks(reply, BLOCKS), game.state.review
                 read = blocks if isinstance(blocks, Unreadable) else read_cases(blocks, game.state.problem, max_cases)
@@ -110,12 +107,9 @@ def CoderTester(game: Game, order: tuple[str, str] = ORDERS[0], max_cases: int =
             runs = game.once(task.run, game.state, cases)
             agree = fresh and all(run.passed for run in runs)
             report = f"Last turn's program was run on the tester's test cases.\n{runs_text(cases, runs, 'Case')}"
-        if (agree or turn == game.num_turns) and game.solved:
-            game.pay_team("success", 1.0)
-        if agree:
-            return True
+        if game.closes(agree):
+            return agree
         game.feedback = "\n".join(filter(None, (_unread("Last turn the", unread), report)))
-    return False
 
 
 def _unread(when: str, unread: Mapping[str, str]) -> str:

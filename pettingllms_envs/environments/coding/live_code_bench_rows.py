@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pettingllms_envs.datasets import judging, normalization, rows
 from pettingllms_envs.datasets.code_problems import CodeProblem
-from pettingllms_envs.datasets.rows import BadRow, LeftOut, Row
+from pettingllms_envs.datasets.rows import BadRow, DataRow, LeftOut
 from pettingllms_envs.environments.coding.blobs import unpacked
 from pettingllms_envs.sandbox.prelude import LEETCODE_PRELUDE
 from pettingllms_envs.sandbox.values import CallTest, StdinTest
@@ -18,7 +18,7 @@ from pettingllms_envs.sandbox.values import CallTest, StdinTest
 LEVELS = {"easy": 1, "medium": 2, "hard": 3}
 
 
-def read(row: Row) -> CodeProblem:
+def read(row: DataRow) -> CodeProblem:
     """A row of LiveCodeBench as a problem.
 
     Raises:
@@ -52,20 +52,20 @@ def read(row: Row) -> CodeProblem:
     )
 
 
-def _tests(written: str, what: str) -> list[Row]:
+def _tests(written: str, what: str) -> list[DataRow]:
     return [rows.table(test, f"a test of {what}") for test in rows.items(rows.parsed(written, what), what)]
 
 
-def _stdin(test: Row) -> StdinTest:
+def _stdin(test: DataRow) -> StdinTest:
     return StdinTest(rows.text(test, "input"), rows.text(test, "output"))
 
 
-def _call(test: Row) -> CallTest:
+def _call(test: DataRow) -> CallTest:
     lines = [line for line in rows.text(test, "input").split("\n") if line.strip()]
     args = [rows.parsed(line, "an argument of a test") for line in lines]
     return CallTest(args, rows.parsed(rows.text(test, "output"), "the result of a test"))
 
 
-def _function(row: Row) -> str:
+def _function(row: DataRow) -> str:
     metadata = rows.table(rows.parsed(rows.text(row, "metadata"), "'metadata'"), "'metadata'")
     return rows.text(metadata, "func_name")

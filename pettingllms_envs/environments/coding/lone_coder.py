@@ -67,7 +67,7 @@ def programs(
         oracle: Makes the best reply; None for a right program.
     """
     task, ran = game.task, game.kept or ""
-    for turn in game.turns():
+    for _ in game.turns():
         reply = yield Ask("coder", game.situation(ran), oracle, ran)
         program, cases, before, done = task.parse(reply), cases_in(reply), game.state, False
         game.feedback = ""
@@ -77,18 +77,12 @@ def programs(
             game.pay("coder", "format", UNREADABLE_PENALTY)
             game.feedback = f"Your last reply was unreadable: {why.reason}. Nothing came of it."
         else:
-            game.state = game.once(task.apply, before, program)
-            change = task.value(game.state) - task.value(before)
-            game.pay_team("progress", change)
-            game.pay("coder", "tests", change)
+            game.pay("coder", "tests", game.advance(game.once(task.apply, before, program)))
             runs = game.once(task.run, game.state, cases) if cases else ()
             done = all(run.passed for run in runs) if runs else is_handed_in(before, game.state)
             ran = f"Your program was run.\n{runs_text(cases, runs, 'Case')}" if runs else ""
-        if (done or turn == game.num_turns) and game.solved:
-            game.pay_team("success", 1.0)
-        if done:
-            return True
-    return False
+        if game.closes(done):
+            return done
 
 
 def _single(team: Any) -> tuple[Role, ...]:

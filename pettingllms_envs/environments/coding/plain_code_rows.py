@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from pettingllms_envs.datasets import normalization, rows
 from pettingllms_envs.datasets.code_problems import CodeProblem
-from pettingllms_envs.datasets.rows import Row
+from pettingllms_envs.datasets.rows import DataRow
 from pettingllms_envs.environments.coding.apps_rows import LEVELS as APPS_LEVELS
 from pettingllms_envs.environments.coding.apps_rows import code_problem
 from pettingllms_envs.environments.coding.live_code_bench_rows import LEVELS
 
 
-def read(row: Row) -> CodeProblem:
+def read(row: DataRow) -> CodeProblem:
     """A row: `question`, `inputs`, `outputs`; `id`, `fn_name`, `starter_code`, `solutions`, `difficulty`, `date`."""
     statement = rows.statement(row, "question")
     solutions = row.get("solutions")

@@ -70,6 +70,7 @@ class Coding(DataTask[CodingState]):
     packages: tuple[str, ...] = ()
 
     single_agent: ClassVar[str] = "single"
+    problem_kind: ClassVar[type[CodeProblem]] = CodeProblem
     blind_replies: ClassVar[tuple[str, ...]] = blind_replies()
 
     def __post_init__(self) -> None:
@@ -79,28 +80,15 @@ class Coding(DataTask[CodingState]):
             Limits(cpu=self.cpu)
         object.__setattr__(self, "packages", installed(self.packages))
 
-    def generate(
-        self,
-        seed: int,
-        *,
-        split: str = SPLITS[0],
-        level: int | None = None,
-        problem: str | None = None,
-        row: Mapping[str, Any] | None = None,
-    ) -> CodingState:
-        """The problem of a seed in a split, and no program yet.
+    def narrowing(self) -> Mapping[str, Any]:
+        return {"include_unjudged": self.include_unjudged}
 
-        Args:
-            split: `"train"`, `"validation"` or `"test"`.
-            problem: The id of a problem of the split; the seed is not used then.
-            row: The problem itself, see `DataTask.drawn`.
-        """
-        fields = {"level": level, "problem": problem, "include_unjudged": self.include_unjudged}
-        chosen = self.drawn(CodeProblem, seed, split, row=row, **fields)
+    def begin(self, problem: CodeProblem, seed: int, split: str | None) -> CodingState:
+        """The problem, and no program yet."""
         if self.packages:
-            chosen = replace(chosen, packages=self.packages)
-        counted = self.counted_tests(chosen) if split == SPLITS[0] else None
-        return CodingState(chosen, len(chosen.tests if counted is None else counted), sampled=counted is not None)
+            problem = replace(problem, packages=self.packages)
+        counted = self.counted_tests(problem) if split == SPLITS[0] else None
+        return CodingState(problem, len(problem.tests if counted is None else counted), sampled=counted is not None)
 
     def counted_tests(self, problem: CodeProblem) -> tuple[int, ...] | None:
         """Indices of the golden tests that count in training; None for all of them."""

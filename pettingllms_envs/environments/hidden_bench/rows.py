@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from pettingllms_envs.datasets import normalization, rows
 from pettingllms_envs.datasets.problems import Problem
-from pettingllms_envs.datasets.rows import BadRow, LeftOut, Row
+from pettingllms_envs.datasets.rows import BadRow, DataRow, LeftOut
 
 
 MOST_MEMBERS = 4
@@ -34,7 +34,7 @@ class HiddenProfile(Problem):
     answer: str
 
 
-def read(row: Row) -> HiddenProfile:
+def read(row: DataRow) -> HiddenProfile:
     """A row of HiddenBench as a problem.
 
     Raises:
@@ -61,7 +61,7 @@ def read(row: Row) -> HiddenProfile:
     )
 
 
-def _texts(row: Row, column: str, least: int, most: int) -> tuple[str, ...]:
+def _texts(row: DataRow, column: str, least: int, most: int) -> tuple[str, ...]:
     found = rows.items(row.get(column), repr(column))
     if not all(isinstance(each, str) and each.strip() for each in found) or not least <= len(found) <= most:
         raise BadRow(f"{column!r} is {str(found)[:200]}; expected {least} to {most} texts")

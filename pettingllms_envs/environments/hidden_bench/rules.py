@@ -23,7 +23,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from pettingllms_envs.core import Unreadable
 from pettingllms_envs.datasets.normalization import short_answer
@@ -67,6 +67,7 @@ class HiddenBench(DataTask[ProfileState]):
     """The task. Its state is a `ProfileState`, its move the text of a vote."""
 
     name: ClassVar[str] = "hidden_bench"
+    problem_kind: ClassVar[type[HiddenProfile]] = HiddenProfile
     single_agent: ClassVar[str] = "full"
     own: ClassVar[str] = "own:hidden_bench"
     benchmark: ClassVar[str] = "HiddenBench"
@@ -81,22 +82,13 @@ class HiddenBench(DataTask[ProfileState]):
         "Vote: A",
     )
 
-    def generate(
-        self, seed: int, split: str | None = None, problem: str | None = None, row: Mapping[str, Any] | None = None
-    ) -> ProfileState:
-        """The task of a seed.
-
-        Args:
-            split: `"test"`, also for None.
-            problem: The id of a task; the seed then decides only who knows which fact and the order of the options.
-            row: The task itself, see `DataTask.drawn`.
-        """
-        drawn = self.drawn(HiddenProfile, seed, split, problem=problem, row=row)
-        num = len(drawn.hidden)
-        rng = seeded("hidden_bench", "v0", seed, drawn.digest)
+    def begin(self, problem: HiddenProfile, seed: int, split: str | None) -> ProfileState:
+        """The start state of a problem; the seed decides who knows which fact, and the order of the options."""
+        num = len(problem.hidden)
+        rng = seeded("hidden_bench", "v0", seed, problem.digest)
         order = rng.sample(range(num), num)
-        options = rng.sample(range(len(drawn.options)), len(drawn.options))
-        return ProfileState(drawn, tuple(order), tuple(options), num)
+        options = rng.sample(range(len(problem.options)), len(problem.options))
+        return ProfileState(problem, tuple(order), tuple(options), num)
 
     def facts(self, state: ProfileState, member: int) -> tuple[str, ...]:
         """What a member knows, one alone everything, in an order that does not tell which facts are hidden."""

@@ -62,12 +62,8 @@ def discovery(game: Game, holders: Holders, *, delivers: bool = True) -> Questio
             move = yield from asked(
                 role, TRY, f"Make an experiment at bench {bench} now.", partial(_best, game, bench, TRY)
             )
-            if move is not None:
-                before, game.state = game.state, task.experiment(game.state, bench, move)
-                gain = task.value(game.state) - task.value(before)
-                game.pay_team("progress", gain)
-                if not gain:
-                    game.pay(role, "wasted", WASTED)
+            if move is not None and not game.advance(task.experiment(game.state, bench, move)):
+                game.pay(role, "wasted", WASTED)
     for role, (bench,) in holders.items() if is_team else ():
         move = yield from asked(
             role, SAY, "Tell the theorist the law of your bench now.", partial(_best, game, bench, SAY)

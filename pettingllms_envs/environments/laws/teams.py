@@ -68,13 +68,12 @@ def play_part(game: Game, role: str, reply: str, *kinds: str) -> tuple[Discovery
     if move is None:
         game.pay(role, "format", UNREADABLE_PENALTY)
         return None, f"The {role}'s reply was unreadable: {why}."
-    game.state = after = task.apply(before, move)
-    game.pay_team("progress", task.value(after) - task.value(before))
-    if task.solved(after):
+    game.advance(task.apply(before, move))
+    if game.solved:
         game.pay_team("success", 1.0)
-    for name, cost in task.costs(before, move, after).items():
+    for name, cost in task.costs(before, move, game.state).items():
         game.pay(role, name, cost)
-    return move, f"The {role} played: {task.describe(before, move, after)}"
+    return move, f"The {role} played: {task.describe(before, move, game.state)}"
 
 
 def _best_reply(game: Game) -> str:

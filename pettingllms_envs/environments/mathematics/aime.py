@@ -58,6 +58,6 @@ class Aime(Answering):
     def reply_format(self) -> str:
         return r"End your reply with the answer in a box, and nothing else in it: \boxed{N}, where N is the number."
 
-    def _also(self) -> Mapping[str, Any]:
+    def narrowing(self) -> Mapping[str, Any]:
         """Only problems of the year."""
         return {"year": self.year}

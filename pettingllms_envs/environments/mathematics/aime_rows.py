@@ -10,7 +10,7 @@ import re
 
 from pettingllms_envs.datasets import normalization, rows
 from pettingllms_envs.datasets.problems import MathProblem
-from pettingllms_envs.datasets.rows import BadRow, Row
+from pettingllms_envs.datasets.rows import BadRow, DataRow
 from pettingllms_envs.replies.boxes import boxed
 
 
@@ -20,7 +20,7 @@ _EXAM = re.compile(r"\b((?:19|20)\d\d)-(II?)-(\d{1,2})\b")
 _AIME_URL = re.compile(r"\b((?:19|20)\d\d)_AIME_(II?)_Problems/Problem_(\d{1,2})\b")
 
 
-def read(row: Row) -> MathProblem:
+def read(row: DataRow) -> MathProblem:
     """A row of any copy of AIME as a problem."""
     statement = rows.statement(row, "problem", "Problem", "question")
     solution = rows.text(row, "solution", "Solution", default="")
@@ -53,6 +53,6 @@ def _answer(written: str) -> str:
     return str(int(digits))
 
 
-def _year(row: Row) -> int | None:
+def _year(row: DataRow) -> int | None:
     year = rows.words(row, "year")
     return int(year) if _YEAR.fullmatch(year) else None

@@ -10,7 +10,7 @@ import re
 
 from pettingllms_envs.datasets import normalization, rows
 from pettingllms_envs.datasets.problems import MathProblem
-from pettingllms_envs.datasets.rows import BadRow, Row
+from pettingllms_envs.datasets.rows import BadRow, DataRow
 from pettingllms_envs.replies.boxes import boxed
 
 
@@ -25,7 +25,7 @@ DAPO_INSTRUCTION = re.compile(
 DAPO_REMINDER = re.compile(r"(?:(?<!\s)\s+)?Remember to put your answer on its own line after \"Answer:\"\.\s*\Z")
 
 
-def read(row: Row, *, source: str, problem: str = "problem", answer: str = "answer") -> MathProblem:
+def read(row: DataRow, *, source: str, problem: str = "problem", answer: str = "answer") -> MathProblem:
     """A row with a column for the problem and one for its answer.
 
     Args:
@@ -47,7 +47,7 @@ def read(row: Row, *, source: str, problem: str = "problem", answer: str = "answ
     )
 
 
-def polaris(row: Row) -> MathProblem:
+def polaris(row: DataRow) -> MathProblem:
     """A row of Polaris, whose `difficulty` is how many of 8 answers of a 7B model were right: 8/8 is level 1."""
     right = _EIGHTHS.fullmatch(rows.text(row, "difficulty", default="8/8"))
     if right is None:
@@ -55,7 +55,7 @@ def polaris(row: Row) -> MathProblem:
     return read({**row, "difficulty": 9 - int(right[1])}, source="polaris")
 
 
-def dapo(row: Row) -> MathProblem:
+def dapo(row: DataRow) -> MathProblem:
     """A row of DAPO-Math-17k: a prompt with an instruction around the problem, and the answer as a ground truth."""
     messages = [rows.table(message, "a message") for message in rows.items(row.get("prompt"), "'prompt'")]
     asked = [rows.text(message, "content") for message in messages if message.get("role") == "user"]
@@ -66,7 +66,7 @@ def dapo(row: Row) -> MathProblem:
     return read({"problem": problem, "answer": truth}, source="dapo")
 
 
-def gsm8k(row: Row) -> MathProblem:
+def gsm8k(row: DataRow) -> MathProblem:
     """A row of GSM8K (arXiv:2110.14168): a question, and a worked solution whose last line is `#### 1,234`."""
     solution = rows.text(row, "answer")
     _, mark, answer = solution.rpartition("####")
@@ -85,7 +85,7 @@ def plain(answer: str) -> str:
     return _DOLLAR.sub("", answer).strip().removesuffix(".").strip()
 
 
-def _level(row: Row) -> int:
+def _level(row: DataRow) -> int:
     """The first number in the level or difficulty, such as 5 in "Level 5", at least 1."""
     number = _FIRST_NUMBER.search(rows.words(row, "level", "difficulty"))
     return max(1, int(float(number[0]))) if number else 1

@@ -10,11 +10,11 @@ import math
 
 from pettingllms_envs.datasets import normalization, rows
 from pettingllms_envs.datasets.problems import MathProblem
-from pettingllms_envs.datasets.rows import BadRow, LeftOut, Row
+from pettingllms_envs.datasets.rows import BadRow, DataRow, LeftOut
 from pettingllms_envs.environments.mathematics.answer_rows import plain
 
 
-def read(row: Row) -> MathProblem:
+def read(row: DataRow) -> MathProblem:
     """A row of OlympiadBench as a problem.
 
     Raises:
@@ -46,7 +46,7 @@ def read(row: Row) -> MathProblem:
     )
 
 
-def _named(row: Row, column: str) -> str:
+def _named(row: DataRow, column: str) -> str:
     """A text that some copies have as null, NaN or `"None"`; these are `""`."""
     text = rows.words(row, column)
     return "" if text.lower() in ("none", "nan") else text

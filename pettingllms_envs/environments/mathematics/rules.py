@@ -20,9 +20,9 @@ import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
-from pettingllms_envs.core import SPLITS, Unreadable
+from pettingllms_envs.core import Unreadable
 from pettingllms_envs.datasets.problems import MathProblem
 from pettingllms_envs.graders import math
 from pettingllms_envs.instances import seeded
@@ -54,6 +54,7 @@ class Answering(DataTask[AnswerState]):
     """The task; its state is an `AnswerState`, its move the text of an answer."""
 
     single_agent: ClassVar[str] = "single"
+    problem_kind: ClassVar[type[MathProblem]] = MathProblem
     golden_kind: ClassVar[str | None] = None
 
     @property
@@ -63,25 +64,10 @@ class Answering(DataTask[AnswerState]):
         boxes = tuple(map(self.write, plain))
         return (*boxes, *(f"```python\nprint({number})\n```\n{self.write(number)}" for number in ("0", "1", "42")))
 
-    def generate(
-        self,
-        seed: int,
-        split: str = SPLITS[0],
-        level: int | None = None,
-        problem: str | None = None,
-        row: Mapping[str, Any] | None = None,
-    ) -> AnswerState:
-        """The problem of a seed in a split.
-
-        Args:
-            split: `"train"`, `"validation"` or `"test"`. A benchmark's own data have the last one only.
-            problem: The id of a problem of the split; the seed is not used then.
-            row: The problem itself, see `DataTask.drawn`.
-        """
-        drawn = self.drawn(MathProblem, seed, split, level=level, problem=problem, row=row, **self._also())
-        if drawn.has_answer and self.golden_kind not in (None, drawn.kind):
-            raise ValueError(f"{self.name} got data={self.data!r} with {drawn}; expected problems of {self.name}.")
-        return AnswerState(drawn)
+    def begin(self, problem: MathProblem, seed: int, split: str | None) -> AnswerState:
+        if problem.has_answer and self.golden_kind not in (None, problem.kind):
+            raise ValueError(f"{self.name} got data={self.data!r} with {problem}; expected problems of {self.name}.")
+        return AnswerState(problem)
 
     def parse(self, reply: str) -> str | Unreadable:
         """The content of the last balanced box."""
@@ -153,10 +139,6 @@ class Answering(DataTask[AnswerState]):
             "answered": state.answer is not None,
             "timeout": state.verdict == math.Verdict.TIMEOUT,
         }
-
-    def _also(self) -> Mapping[str, Any]:
-        """Further fields of the problems to be drawn."""
-        return {}
 
 
 def _other_digits(rng: random.Random, number: str) -> str:

@@ -60,11 +60,8 @@ def SingleReasoner(
         # A box that a program prints is no answer yet.
         answer = task.parse(read_blocks(reply, PYTHON).rest if tools else reply)
         if not isinstance(answer, Unreadable):
-            before, game.state = task.value(game.state), task.apply(game.state, answer)
-            game.pay_team("progress", task.value(game.state) - before)
-            if game.solved:
-                game.pay_team("success", 1.0)
-            return True
+            game.advance(task.apply(game.state, answer))
+            return game.closes(True)
         program = only_program(reply) if tools else answer
         if isinstance(program, Unreadable):
             also = f", and {program.reason}" if tools else ""

@@ -91,7 +91,7 @@ def ToolReasoner(game: Game, imports: tuple[str, ...] = (), executor: Executor |
     def program_of_best() -> str:
         return fence(f"print({best_reply(task, game.state)!r})", "python")
 
-    for turn in game.turns():
+    for _ in game.turns():
         before = computed
         kept = computed.correct, computed.runs
         program = only_program((yield Ask(tool, game.situation(), program_of_best, kept)))
@@ -116,12 +116,9 @@ def ToolReasoner(game: Game, imports: tuple[str, ...] = (), executor: Executor |
             agreed = computed.answer is not None and task.agree(game.state, answer, computed.answer)
             game.state, words = after, f"The reasoner answered {quote_inline(task.write(answer))}."
         game.pay_team("progress", change)
-        if (agreed or turn == game.num_turns) and game.solved:
-            game.pay_team("success", 1.0)
-        if agreed:
-            return True
+        if game.closes(agreed):
+            return agreed
         game.feedback = f"Last turn:\n{computed.words}\n{words}"
-    return False
 
 
 def _computed(game: Game, executor: Executor, program: str) -> Computed:

@@ -128,9 +128,7 @@ def readings(game: Game, *, tells: bool = False, delivers: bool = True, remember
     yield from asked(
         answerer, ANSWER, f"All readings have passed. You are asked for {whose} reading {number + 1}.", message
     )
-    if game.solved:
-        game.pay_team("progress", 1.0)
-        game.pay_team("success", 1.0)
+    game.win()
     return True
 
 

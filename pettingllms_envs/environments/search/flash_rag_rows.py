@@ -9,11 +9,11 @@ Source: Jin et al. 2024, arXiv:2405.13576 (CC BY-SA 4.0).
 from __future__ import annotations
 
 from pettingllms_envs.datasets import rows
-from pettingllms_envs.datasets.rows import Row
+from pettingllms_envs.datasets.rows import DataRow
 from pettingllms_envs.environments.search.questions import QuestionProblem, question_problem
 
 
-def read(row: Row) -> QuestionProblem:
+def read(row: DataRow) -> QuestionProblem:
     """A row as a problem without passages."""
     return question_problem(
         source="flash_rag",

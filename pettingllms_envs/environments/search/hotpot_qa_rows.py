@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from pettingllms_envs.datasets import rows
-from pettingllms_envs.datasets.rows import BadRow, LeftOut, Row
+from pettingllms_envs.datasets.rows import BadRow, DataRow, LeftOut
 from pettingllms_envs.environments.search.questions import QuestionProblem, question_problem, text_of
 from pettingllms_envs.retrieval.passages import Passage
 
@@ -23,7 +23,7 @@ from pettingllms_envs.retrieval.passages import Passage
 LEVELS = {"easy": 1, "medium": 2, "hard": 3}
 
 
-def read(row: Row, *, source: str = "hotpot_qa") -> QuestionProblem:
+def read(row: DataRow, *, source: str = "hotpot_qa") -> QuestionProblem:
     """A row of either set as a problem; all rows of 2WikiMultihopQA are of level 1.
 
     Raises:
@@ -55,7 +55,7 @@ def read(row: Row, *, source: str = "hotpot_qa") -> QuestionProblem:
 two_wiki = partial(read, source="two_wiki")
 
 
-def _pairs(row: Row, column: str, *names: str) -> list[tuple[str, object]]:
+def _pairs(row: DataRow, column: str, *names: str) -> list[tuple[str, object]]:
     """Titles with what belongs to them, from any form of a column; `names` are its names where that is a mapping."""
     value = row.get(column)
     if isinstance(value, str):

@@ -9,12 +9,12 @@ Source: Trivedi et al. 2022, arXiv:2108.00573 (CC BY 4.0).
 from __future__ import annotations
 
 from pettingllms_envs.datasets import rows
-from pettingllms_envs.datasets.rows import BadRow, LeftOut, Row
+from pettingllms_envs.datasets.rows import BadRow, DataRow, LeftOut
 from pettingllms_envs.environments.search.questions import QuestionProblem, question_problem
 from pettingllms_envs.retrieval.passages import Passage
 
 
-def read(row: Row) -> QuestionProblem:
+def read(row: DataRow) -> QuestionProblem:
     """A row of MuSiQue as a problem; its level is the number of hops, less one.
 
     Raises:
@@ -41,7 +41,7 @@ def read(row: Row) -> QuestionProblem:
     )
 
 
-def _flag(row: Row, column: str, *, default: bool = False) -> bool:
+def _flag(row: DataRow, column: str, *, default: bool = False) -> bool:
     value = row.get(column, default)
     if not isinstance(value, bool):
         raise BadRow(f"{column!r} is a {type(value).__name__}; expected true or false")

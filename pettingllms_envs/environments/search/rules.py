@@ -28,7 +28,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from pettingllms_envs.core import Unreadable, check_whole
 from pettingllms_envs.environments.search.questions import MAX_ANSWER, QuestionProblem
@@ -107,6 +107,7 @@ class Search(DataTask[SearchState]):
     retriever: Retriever | None = field(default=None, repr=False, compare=False)
 
     name: ClassVar[str] = "search"
+    problem_kind: ClassVar[type[QuestionProblem]] = QuestionProblem
     single_agent: ClassVar[str] = "single"
     own: ClassVar[str] = "own:hotpot_qa"
     benchmark: ClassVar[str] = "HotpotQA"
@@ -141,30 +142,15 @@ class Search(DataTask[SearchState]):
         if self.url is not None:
             _remote(self.url, self.corpus_digest, self.patience)  # raises ValueError for one that is none
 
-    def generate(
-        self,
-        seed: int,
-        split: str | None = None,
-        level: int | None = None,
-        problem: str | None = None,
-        row: Mapping[str, Any] | None = None,
-    ) -> SearchState:
-        """The question of a seed in a split.
-
-        Args:
-            split: `"train"` (also for None), `"validation"` or `"test"`.
-            problem: The id of a question of the split; the seed is not used then.
-            row: The question itself, see `DataTask.drawn`.
-        """
-        drawn = self.drawn(QuestionProblem, seed, split, problem=problem, level=level, row=row)
-        if not drawn.passages and self._is_own_row:
-            raise ValueError(f"{drawn} has no passages; expected a corpus or a url to search. Give one of them.")
-        if drawn.has_answer and not drawn.support and self.support_reward:
+    def begin(self, problem: QuestionProblem, seed: int, split: str | None) -> SearchState:
+        if not problem.passages and self._is_own_row:
+            raise ValueError(f"{problem} has no passages; expected a corpus or a url to search. Give one of them.")
+        if problem.has_answer and not problem.support and self.support_reward:
             raise ValueError(
-                f"{drawn} does not name the passages that it needs; expected them for support_reward. Give"
+                f"{problem} does not name the passages that it needs; expected them for support_reward. Give"
                 " support_reward=False."
             )
-        return SearchState(drawn)
+        return SearchState(problem)
 
     def parse(self, reply: str) -> SearchMove | Unreadable:
         """The words after `Search:`, `Ask:` or `Answer:` in the last line; of a query the first 64 characters."""

@@ -11,7 +11,7 @@ may say the answer, so all roles are `informed`. An episode ends with the answer
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from pettingllms_envs.core import UNREADABLE_PENALTY, Role
@@ -68,9 +68,7 @@ def searches(game: Game, kinds: Mapping[str, tuple[str, ...]], max_passages: int
                 continue
             before, game.state = game.state, game.once(task.apply, game.state, move)
             if move.kind == ANSWER:
-                if game.solved:
-                    game.pay_team("progress", 1.0)
-                    game.pay_team("success", 1.0)
+                game.win()
                 return True
             if move.kind == SEARCH:
                 game.pay(role, "searches", SEARCH_COST)
@@ -108,6 +106,7 @@ def _found(state: SearchState, max_passages: int) -> list[str]:
     return [*lines, f"{which} that they found:", *map(_shown, latest)]
 
 
+@lru_cache(maxsize=1024)
 def _shown(passage: Passage) -> str:
     return quote(f"{passage.title}: {passage.text}" if passage.title else passage.text)
 

@@ -17,7 +17,7 @@ MOST_VALUES = 8
 NUM_KNOWN = 2
 """Kinds of facts that the user knows."""
 
-Row = Mapping[str, str]
+DatabaseRow = Mapping[str, str]
 Call = tuple[str, ...]
 """A call: the tool's name, and its arguments as words."""
 
@@ -73,11 +73,11 @@ class Domain(NamedTuple):
     expert: str
     outcomes: Mapping[str, tuple[str, str]]
     begins: Callable[[Mapping[str, tuple[str, ...]]], Mapping[str, str]]
-    permits: Callable[[Call, Row], bool]
-    plan: Callable[[str, Row, Mapping[str, str]], tuple[Call, ...]]
+    permits: Callable[[Call, DatabaseRow], bool]
+    plan: Callable[[str, DatabaseRow, Mapping[str, str]], tuple[Call, ...]]
     user_plan: Callable[[Mapping[str, str]], tuple[Call, ...]]
 
-    def allows(self, outcome: str, row: Row) -> bool:
+    def allows(self, outcome: str, row: DatabaseRow) -> bool:
         flag, value = self.outcomes[outcome]
         return row[flag] == value
 
@@ -92,14 +92,14 @@ def _rule(takes: str, does: str, topic: str = "", **sets: str) -> Rule:
     return Rule({pair[0]: pair[-1] for pair in pairs}, does, sets, tuple(topic.split()))
 
 
-def _shop_permits(call: Call, row: Row) -> bool:
+def _shop_permits(call: Call, row: DatabaseRow) -> bool:
     name, _, *rest = call
     argument = {"exchange": [row["spare"]], "refund": [row["paid"]], "cancel": []}.get(name)
     is_next = row["address"] != NONE and row["done"] == OPEN
     return argument is None or (is_next and rest == argument and SHOP.allows(name, row))
 
 
-def _shop_plan(outcome: str, row: Row, facts: Mapping[str, str]) -> tuple[Call, ...]:
+def _shop_plan(outcome: str, row: DatabaseRow, facts: Mapping[str, str]) -> tuple[Call, ...]:
     order = facts["order"]
     rest = {"exchange": (row["spare"],), "refund": (row["paid"],), "cancel": ()}[outcome]
     return ("change_address", order, facts["address"]), (outcome, order, *rest)
@@ -141,13 +141,13 @@ SHOP = Domain(
 )
 
 
-def _library_permits(call: Call, row: Row) -> bool:
+def _library_permits(call: Call, row: DatabaseRow) -> bool:
     if call[0] == "waive_fine":
         return row["student"] == YES
     return (row["student"] == NO or row["fine"] == NONE) and row["done"] == OPEN and LIBRARY.allows(call[0], row)
 
 
-def _library_plan(outcome: str, row: Row, facts: Mapping[str, str]) -> tuple[Call, ...]:
+def _library_plan(outcome: str, row: DatabaseRow, facts: Mapping[str, str]) -> tuple[Call, ...]:
     waived = (("waive_fine", facts["card"]),) if row["student"] == YES else ()
     return *waived, (outcome, facts["card"], facts["title"])
 
@@ -187,7 +187,7 @@ LIBRARY = Domain(
 )
 
 
-def _phone_permits(call: Call, row: Row) -> bool:
+def _phone_permits(call: Call, row: DatabaseRow) -> bool:
     if call[0] == "unblock":
         return row["code"] == NONE
     return row["code"] != NONE and row["done"] == OPEN and PHONE.allows(call[2], row)

@@ -16,8 +16,8 @@ from pettingllms_envs.environments.service.domains import (
     NUM_KNOWN,
     YES,
     Call,
+    DatabaseRow,
     Domain,
-    Row,
 )
 from pettingllms_envs.instances import seeded
 
@@ -112,7 +112,7 @@ def changed(instance: Instance, things: Things, call: Call) -> Things:
     return tuple((name, values.get(name, value)) for name, value in things)
 
 
-def _golden(instance: Instance, row: Row) -> Iterator[tuple[Rows, Things]]:
+def _golden(instance: Instance, row: DatabaseRow) -> Iterator[tuple[Rows, Things]]:
     """The pairs of states that the planner's calls lead to, of each outcome that is accepted and allowed."""
     domain, things = instance.domain, instance.things
     for call in domain.user_plan(instance.facts):

@@ -64,9 +64,7 @@ class Talk:
             if ended:
                 break
         game.state = game.state._replace(ended=True)
-        if game.solved:
-            game.pay_team("progress", 1.0)
-            game.pay_team("success", 1.0)
+        game.win()
         return ended
 
     def turn(self, seat: str, other: str) -> Questions:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from pettingllms_envs.datasets import normalization, rows
 from pettingllms_envs.datasets.problems import Problem
-from pettingllms_envs.datasets.rows import BadRow, LeftOut, Row
+from pettingllms_envs.datasets.rows import BadRow, DataRow, LeftOut
 from pettingllms_envs.graders.inside.queries import MOST_QUERY
 
 
@@ -57,13 +57,13 @@ def is_ordered(query: str) -> bool:
     return _ORDER.search(bare) is not None
 
 
-def spider(row: Row) -> QueryProblem:
+def spider(row: DataRow) -> QueryProblem:
     """A row of Spider; its level is the number of tables that it joins, at most 4."""
     golden = rows.statement(row, "query")
     return _problem(row, "spider", golden, min(4, 1 + len(_JOIN.findall(_HIDDEN.sub(" ", golden)))))
 
 
-def bird(row: Row) -> QueryProblem:
+def bird(row: DataRow) -> QueryProblem:
     """A row of BIRD, with its evidence."""
     level = LEVELS.get(rows.words(row, "difficulty").lower(), 1)
     return _problem(
@@ -75,13 +75,13 @@ def bird(row: Row) -> QueryProblem:
     )
 
 
-def synsql(row: Row) -> QueryProblem:
+def synsql(row: DataRow) -> QueryProblem:
     """A row of SynSQL, with its external knowledge."""
     level = LEVELS.get(rows.words(row, "sql_complexity").lower(), 1)
     return _problem(row, "synsql", rows.statement(row, "sql"), level, rows.text(row, "external_knowledge", default=""))
 
 
-def _problem(row: Row, source: str, golden: str, level: int, evidence: str = "") -> QueryProblem:
+def _problem(row: DataRow, source: str, golden: str, level: int, evidence: str = "") -> QueryProblem:
     database, question = rows.statement(row, "db_id"), rows.statement(row, "question")
     if not _NAME.fullmatch(database):
         raise BadRow(f"'db_id' is {database!r}; expected the name of a database")

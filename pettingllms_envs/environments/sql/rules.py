@@ -74,6 +74,7 @@ class Sql(DataTask[SqlState]):
 
     name: ClassVar[str] = "sql"
     single_agent: ClassVar[str] = "single"
+    problem_kind: ClassVar[type[QueryProblem]] = QueryProblem
     own: ClassVar[str] = "own:sql"
     benchmark: ClassVar[str] = "Spider or BIRD"
     remedy: ClassVar[str] = "--set data=xlangai__spider --set databases=FOLDER for them"
@@ -97,8 +98,7 @@ class Sql(DataTask[SqlState]):
     def generate(
         self,
         seed: int,
-        *,
-        split: str = SPLITS[0],
+        split: str | None = None,
         level: int | None = None,
         problem: str | None = None,
         row: Mapping[str, Any] | None = None,
@@ -107,9 +107,8 @@ class Sql(DataTask[SqlState]):
 
         Args:
             level: How many tables are joined, 1 to 4; None for any. Of a data set one of its own levels.
-            problem: The id of a problem of a data set; the seed is not used then.
-            row: The question itself, see `DataTask.drawn`.
         """
+        split = SPLITS[0] if split is None else split
         check_choice("split", split, SPLITS)
         if self.data is None:
             check_choice("level", level, (None, *LEVELS))
@@ -120,7 +119,7 @@ class Sql(DataTask[SqlState]):
             return SqlState(_own(seed, split, level))
         is_free, why, drawn = row is None and problem is None, "", None
         for at in range(len(problems(str(self.data), split, self.layout)) if is_free else 1):
-            drawn = self.drawn(QueryProblem, seed + at, split, row=row, level=level, problem=problem)
+            drawn = self.drawn(self.problem_kind, seed + at, split, row=row, level=level, problem=problem)
             if not (why := self.why_not(drawn)):
                 return SqlState(drawn)
         raise ValueError(f"no question of {self.data!r} can be played; of {drawn} {why}. Choose others.")

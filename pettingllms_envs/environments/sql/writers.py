@@ -65,24 +65,14 @@ _COLUMNS = re.compile(r"columns:(.*)", re.I)
 def written(game: Game, shown: Callable[[], str], keeps: Any) -> Questions:
     """Ask the writer; returns whether it hands its query in."""
     reply = yield Ask(WRITER, shown, None, keeps)
-    query, before = game.task.parse(reply), game.state
+    query, before = game.task.parse(reply), game.state.query
     if isinstance(query, Unreadable):
         game.pay(WRITER, "format", UNREADABLE_PENALTY)
         game.feedback = f"The writer's last reply was unreadable: {query.reason}."
         return False
-    game.state, game.feedback = game.once(game.task.apply, before, query), ""
-    change = game.task.value(game.state) - game.task.value(before)
-    game.pay_team("progress", change)
-    game.pay(WRITER, "suite", change)
-    return query == before.query
-
-
-def ends(game: Game, over: bool) -> bool:
-    """Whether the episode ends; pays for success if it does."""
-    over = over or game.turn == game.num_turns
-    if over and game.solved:
-        game.pay_team("success", 1.0)
-    return over
+    game.feedback = ""
+    game.pay(WRITER, "suite", game.advance(game.once(game.task.apply, game.state, query)))
+    return bool(query == before)
 
 
 def last_query(game: Game) -> str:
@@ -112,11 +102,10 @@ def schema_text(game: Game, columns: tuple[tuple[str, str], ...] | None = None) 
 @function_workflow(WRITES, name="single", ranges={"suite": CHANGE}, **COMMON)
 def SingleWriter(game: Game) -> Questions:
     """The writer alone; see the module."""
-    over = False
-    while not over:
+    for _ in game.turns():
         shown = partial(prompt, game, game.task.show(game.state), last_query(game))
-        over = ends(game, (yield from written(game, shown, ())))
-        game.turn += not over
+        if game.closes((yield from written(game, shown, ()))):
+            break
     return True
 
 
@@ -135,12 +124,12 @@ def LinkerWriter(game: Game, max_columns: int = 12) -> Questions:
     """
     known, needed = _columns_of(game), _needed(game)
     named: tuple[tuple[str, str], ...] = ()
-    worth, over = 0.0, False
+    worth = 0.0
 
     def oracle() -> str:
         return f"Columns: {', '.join('.'.join(each) for each in needed[:max_columns])}"
 
-    while not over:
+    for _ in game.turns():
         keeps = (named, worth)
         shown = partial(prompt, game, game.task.show(game.state), last_query(game))
         reply = yield Ask(LINKER, shown, oracle, keeps)
@@ -152,8 +141,8 @@ def LinkerWriter(game: Game, max_columns: int = 12) -> Questions:
             worth = len({*named} & {*needed}) / max(1, len({*named} | {*needed}))
             game.pay(LINKER, "linked", worth - before)
         shown = partial(prompt, game, schema_text(game, named), last_query(game))
-        over = ends(game, (yield from written(game, shown, (named, worth))))
-        game.turn += not over
+        if game.closes((yield from written(game, shown, (named, worth)))):
+            break
     return True
 
 
@@ -166,12 +155,12 @@ def LinkerWriter(game: Game, max_columns: int = 12) -> Questions:
 )
 def WriterChecker(game: Game) -> Questions:
     """A writer and a checker; see the module."""
-    worth, reason, over = 0.0, "", False
+    worth, reason = 0.0, ""
 
     def oracle() -> str:
         return "Approve: yes" if game.solved else "Refuse: its rows are wrong."
 
-    while not over:
+    for _ in game.turns():
         note = f"The checker refused it:\n> {quote_inline(reason)}" if reason else ""
         shown = partial(prompt, game, game.task.show(game.state), last_query(game), note)
         yield from written(game, shown, (worth, reason))
@@ -185,8 +174,8 @@ def WriterChecker(game: Game) -> Questions:
             reason = "" if approves else verdict[2].strip()[:MOST_REASON] or "no reason given"
             before, worth = worth, 1.0 if approves == game.solved else -1.0
             game.pay(CHECKER, "verdict", worth - before)
-        over = ends(game, approves)
-        game.turn += not over
+        if game.closes(approves):
+            break
     return True
 
 
@@ -200,10 +189,10 @@ def WriterChecker(game: Game) -> Questions:
 )
 def ExplorerWriter(game: Game, capacity: int = 300) -> Questions:
     """An explorer and a writer; see the module."""
-    tool, note, over = QueryTool(game.task.suite(game.state.problem)), "", False
+    tool, note = QueryTool(game.task.suite(game.state.problem)), ""
     table = next(iter(game.task.suite(game.state.problem).columns))
     look, say = partial(game.task.write, f'select * from "{table}"'), partial(str, "The tables are as they are shown.")
-    while not over:
+    for _ in game.turns():
         asked = "Query the database now."
         shown = partial(prompt, game, schema_text(game), last_query(game), asked)
         reply = yield Ask(EXPLORER, shown, look, (note,))
@@ -217,8 +206,8 @@ def ExplorerWriter(game: Game, capacity: int = 300) -> Questions:
         reply = yield Ask(EXPLORER, shown, say, (note, found))
         note = game.quote(EXPLORER, reply)
         shown = partial(prompt, game, schema_text(game), last_query(game), note)
-        over = ends(game, (yield from written(game, shown, (note,))))
-        game.turn += not over
+        if game.closes((yield from written(game, shown, (note,)))):
+            break
     return True
 
 

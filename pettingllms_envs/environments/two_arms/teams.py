@@ -136,8 +136,7 @@ def lone_ticks(game: Game, arm: int | None = None) -> Questions:
         reply = yield Ask(role, partial(_shown, game), partial(_best, game, arm), ())
         found = game.read(reply, role, partial(task.read, of_both=arm is None))
         move = (Skill(), Skill()) if found is None else found if arm is None else (found, Skill())[:: 1 - 2 * arm]
-        game.state = game.once(task.apply, before, move)
-        game.pay_team("progress", task.value(game.state) - task.value(before))
+        game.advance(game.once(task.apply, before, move))
         if game.solved:
             game.pay_team("success", 1.0)
         for name, value in task.costs(before, move, game.state).items():

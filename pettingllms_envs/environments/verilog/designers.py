@@ -85,11 +85,7 @@ def _format(most: int) -> str:
 
 def judged(game: Game, role: str, design: str) -> None:
     """Put a design in the place of the one before, and pay for what is proved."""
-    before = game.state
-    game.state = game.once(game.task.apply, before, design)
-    change = game.task.value(game.state) - game.task.value(before)
-    game.pay_team("progress", change)
-    game.pay(role, "equal", change)
+    game.pay(role, "equal", game.advance(game.once(game.task.apply, game.state, design)))
     game.feedback = f"The last design was refused: {game.state.proved.reason}." if _refused(game) else ""
 
 
@@ -103,14 +99,6 @@ def unread(game: Game, role: str, found: Unreadable) -> None:
     game.feedback = f"The {role}'s last reply was unreadable: {found.reason}."
 
 
-def ends(game: Game, agrees: bool) -> bool:
-    """Whether the episode ends; pays for success if it does."""
-    over = agrees or game.turn == game.num_turns
-    if over and game.solved:
-        game.pay_team("success", 1.0)
-    return over
-
-
 def prompt(game: Game, *notes: str) -> str:
     """The turn, the circuit, the design so far, what was refused or unreadable, and the notes."""
     design = game.state.design
@@ -122,16 +110,15 @@ def prompt(game: Game, *notes: str) -> str:
 @function_workflow(ALONE, name="single", ranges={"equal": CHANGE}, bonuses=(), channel=None, cyclic=True)
 def SingleDesigner(game: Game) -> Questions:
     """The designer alone; see the module."""
-    over = False
-    while not over:
+    for _ in game.turns():
         reply = yield Ask(DESIGNER, partial(prompt, game), None, ())
         design = game.task.parse(reply)
         if isinstance(design, Unreadable):
             unread(game, DESIGNER, design)
         else:
             judged(game, DESIGNER, design)
-        over = ends(game, not isinstance(design, Unreadable) and not _refused(game))
-        game.turn += not over
+        if game.closes(not isinstance(design, Unreadable) and not _refused(game)):
+            break
     return True
 
 
@@ -146,12 +133,12 @@ def SingleDesigner(game: Game) -> Questions:
 )
 def DesignerTester(game: Game) -> Questions:
     """A designer and a tester; see the module."""
-    vectors, report, over = tuple[Vector | None, ...](), "", False
+    vectors, report = tuple[Vector | None, ...](), ""
 
     def best() -> str:
         return write_vectors(game.task.best_vectors(game.state))
 
-    while not over:
+    for _ in game.turns():
         reply = yield Ask(DESIGNER, partial(prompt, game, report), None, (vectors, report))
         design = game.task.parse(reply)
         if isinstance(design, Unreadable):
@@ -171,8 +158,8 @@ def DesignerTester(game: Game) -> Questions:
         if outputs is not None:
             report = _report(vectors, outputs)
             agrees = not isinstance(read, Unreadable) and all(map(_agrees, vectors, outputs))
-        over = ends(game, agrees)
-        game.turn += not over
+        if game.closes(agrees):
+            break
     return True
 
 
@@ -209,14 +196,12 @@ def ArchitectImplementer(game: Game, max_blocks: int = 3, capacity: int = 800) -
     Args:
         max_blocks: Blocks into which the architect may divide the circuit, 1 to 8.
     """
-    over = False
-    while not over:
+    for _ in game.turns():
         reply = yield Ask(ARCHITECT, partial(prompt, game), partial(_plan, game), ())
         plan = read_plan(reply, max_blocks)
         if isinstance(plan, Unreadable):
             unread(game, ARCHITECT, plan)
-            over = ends(game, False)
-            game.turn += not over
+            game.closes(False)
             continue
         top, blocks = plan
         parts = [top]
@@ -233,8 +218,8 @@ def ArchitectImplementer(game: Game, max_blocks: int = 3, capacity: int = 800) -
             judged(game, IMPLEMENTER, "\n".join(parts))
         else:
             game.feedback = "An implementer's last reply was unreadable."
-        over = ends(game, len(parts) > len(blocks) and not _refused(game))
-        game.turn += not over
+        if game.closes(len(parts) > len(blocks) and not _refused(game)):
+            break
     return True
 
 

@@ -12,6 +12,7 @@ from huggingface_hub import ModelCard
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from mortal import equal
+from moved_weights import weights as weights_of
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 from pettingllms_trl.checkpoints.hub import team_card
 from pettingllms_trl.policies.routing import route
@@ -41,10 +42,6 @@ def trainer_of(family: str, output_dir: Path, policies: str, **options: Any) -> 
         args=MultiAgentGRPOConfig(**arguments(output_dir, **{**OPTIONS, **options})),
         train_dataset=Dataset.from_dict({"seed": range(12)}),
     )
-
-
-def weights_of(trainer: MultiAgentGRPOTrainer) -> dict[str, torch.Tensor]:
-    return {name: parameter.detach().clone() for name, parameter in trainer.model.named_parameters()}
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import torch
 from datasets import Dataset
 from transformers import AutoModelForCausalLM, TrainerCallback
 
+from moved_weights import weights
 from pettingllms_envs.programs import program
 from pettingllms_trl import Decision, Episode, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.imitation.rounds import NothingToImitate
@@ -73,10 +74,6 @@ def team(model: Any, path: Path, imitate: str = "success", **options: Any) -> Te
         peft_config=adapter() if adapters else None,
         **own,
     )
-
-
-def weights(trainer: Team) -> dict[str, torch.Tensor]:
-    return {name: parameter.detach().clone() for name, parameter in trainer.model.named_parameters()}
 
 
 Reply = tuple[tuple[int, ...], tuple[int, ...]]

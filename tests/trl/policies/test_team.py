@@ -27,10 +27,11 @@ from transformers import (
 )
 
 from mortal import forget_configuration
+from moved_weights import moved, part_of, weights
 from pettingllms_envs import apps_v0
 from pettingllms_trl import Completion, Decision, MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from short_runs import KeepsBatches, KeepsRollouts, adapter, around_generation, keep_all_rows, settings
-from third_party import Relay
+from third_party import Monologue, Relay
 
 
 SEEDS = Dataset.from_dict({"seed": range(24)})
@@ -96,22 +97,6 @@ def is_adapter(policy: str | Policy) -> bool:
     return isinstance(policy, str) or policy.adapter is not None
 
 
-def part_of(name: str) -> str:
-    """The policy that a parameter belongs to: its adapter, its model in the container, or "base"."""
-    if "lora_" in name:
-        return name.split("lora_")[1].split(".")[1]
-    return name.split(".")[1] if name.startswith("models.") else "base"
-
-
-def weights(trainer: Team) -> dict[str, torch.Tensor]:
-    return {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
-
-
-def moved(before: dict[str, torch.Tensor], after: dict[str, torch.Tensor]) -> set[str]:
-    assert before.keys() == after.keys()
-    return {part_of(name) for name in before if not torch.equal(before[name], after[name])}
-
-
 def layout(name: str, granite: str) -> dict[str, Any]:
     """`policies=` of the layouts that every test below goes through."""
     return {
@@ -146,16 +131,6 @@ def test_going_from_one_layout_to_another_is_one_argument(
     assert moved(before, weights(trainer)) == LAYOUTS[name]
     assert trainer.state.global_step == STEPS
     assert {batch["policy"] for batch in trainer.batches} == LAYOUTS[name]
-
-
-class Monologue(Relay):
-    """Two agents, of which only one ever acts."""
-
-    def step(self, action: str | None) -> None:
-        actor = self.agent_selection
-        super().step(action)
-        if action is not None:
-            self.agent_selection = actor
 
 
 @EVERY_LAYOUT

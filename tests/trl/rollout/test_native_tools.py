@@ -103,7 +103,7 @@ def test_demonstrations_with_calls_survive_a_file(tmp_path: Path) -> None:
 
 def test_a_conversation_with_tools_is_not_supported_and_says_so() -> None:
     with pytest.raises(ValueError, match="'planner_0' has history='conversation' and observes tools, which is not"):
-        episodes(follow={"planner_0": None})
+        episodes(extensions={"planner_0": None})
 
 
 def test_a_function_behind_an_api_is_given_tools_if_it_takes_them() -> None:

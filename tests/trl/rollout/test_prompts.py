@@ -74,11 +74,11 @@ class Speaks:
 
 
 def rollout(
-    make_env: Any, engine: Any = None, *, num_rows: int = 3, follow: Any = EVERYBODY, **options: Any
+    make_env: Any, engine: Any = None, *, num_rows: int = 3, extensions: Any = EVERYBODY, **options: Any
 ) -> Rollout:
     options = {"sampling": "tree", "num_candidates": 3, **options}
     rows = [{"seed": seed} for seed in range(num_rows)]
-    return play(rows, make_env=make_env, engine=engine or Speaks(Tidal), seed="s", follow=follow, **options)
+    return play(rows, make_env=make_env, engine=engine or Speaks(Tidal), seed="s", extensions=extensions, **options)
 
 
 def of(episode: Episode, agent: str) -> list[Decision]:
@@ -145,21 +145,21 @@ def test_a_siblings_reply_and_anothers_are_in_nobodys_conversation() -> None:
 
 
 def test_who_remembers_and_who_does_not_sit_at_one_table() -> None:
-    for episode in rollout(partial(Relay, 3), follow={"closer_0": after}).episodes:
+    for episode in rollout(partial(Relay, 3), extensions={"closer_0": after}).episodes:
         assert [len(d.prompt.messages) for d in of(episode, "opener_0")] == [1, 1, 1]
         assert [len(d.prompt.messages) for d in of(episode, "closer_0")] == [1, 3, 5]
 
 
 def test_without_conversations_everything_is_as_it_was() -> None:
     engine = Speaks(Tidal)
-    found = rollout(Relay, engine, follow=None)
+    found = rollout(Relay, engine, extensions=None)
     assert all(not request.prompt.ids and len(request.prompt.messages) == 1 for request in engine.requests)
-    assert found == rollout(Relay, follow={})
+    assert found == rollout(Relay, extensions={})
 
 
 def test_an_api_partner_is_given_messages_and_no_tokens() -> None:
     engine = Speaks(Tidal)
-    rollout(Relay, engine, follow={"opener_0": None})
+    rollout(Relay, engine, extensions={"opener_0": None})
     own = [request for request in engine.requests if request.agent == "opener_0"]
     assert [len(request.prompt.messages) for request in own] == [1, 1, 1, 3, 3, 3]
     assert all(request.prompt.ids == () for request in own)
@@ -170,7 +170,7 @@ def test_an_environment_may_say_less_to_who_remembers() -> None:
         def observe(self, agent: str) -> Any:
             return {**super().observe(agent), "system": "Be brief.", "followup": f"then {self.written[-1:]}"}
 
-    (episode,) = rollout(partial(Brief, 2), num_rows=1, follow={"opener_0": after}).episodes
+    (episode,) = rollout(partial(Brief, 2), num_rows=1, extensions={"opener_0": after}).episodes
     first, second = of(episode, "opener_0")
     assert [message["role"] for message in second.prompt.messages] == ["system", "user", "assistant", "user"]
     assert second.prompt.messages[:2] == first.prompt.messages
@@ -186,7 +186,7 @@ def test_a_conversation_that_does_not_fit_is_begun_anew_from_the_present_observa
         ids = after(spoken, message)
         return ids if ids.count(NEXT) <= 4 else None
 
-    found = rollout(partial(Relay, 5), follow={"opener_0": at_most_one_reply})
+    found = rollout(partial(Relay, 5), extensions={"opener_0": at_most_one_reply})
     for episode in found.episodes:
         assert [len(d.prompt.messages) for d in of(episode, "opener_0")] == [1, 3, 1, 3, 1]
         begun = of(episode, "opener_0")[2]
@@ -202,7 +202,7 @@ def test_a_conversation_whose_system_message_has_changed_is_begun_anew() -> None
         def observe(self, agent: str) -> Any:
             return {**super().observe(agent), "system": "Lead." if len(self.written) >= 4 else "Help."}
 
-    (episode,) = rollout(partial(Promoted, 4), num_rows=1, follow={"opener_0": after}).episodes
+    (episode,) = rollout(partial(Promoted, 4), num_rows=1, extensions={"opener_0": after}).episodes
     assert [len(d.prompt.messages) for d in of(episode, "opener_0")] == [2, 4, 2, 4]
     assert of(episode, "opener_0")[2].prompt.messages[0]["content"] == "Lead."
 
@@ -286,7 +286,7 @@ def test_a_prompt_of_other_tokens_than_were_sampled_is_found_by_the_check() -> N
     def forgetful(spoken: Sequence[int], message: Mapping[str, str]) -> tuple[int, ...]:
         return after((spoken[0], *spoken[2:]), message)
 
-    found = rollout(Relay, follow={"closer_0": forgetful})
+    found = rollout(Relay, extensions={"closer_0": forgetful})
     with pytest.raises(AssertionError, match="instance 0, closer_0, turn 1: not the tokens that were sampled before"):
         check_conversations(found.episodes, ["closer_0"])
 

@@ -77,7 +77,7 @@ def collector_of(path: Path, *, rewards: RewardFunctions | None = None, filters:
         ONE_PROCESS,
         source=EnvironmentSource(make_env=partial(Dull, 1), pool={"": []}),
         sharing=RowSharing(1, 0),
-        follow={},
+        extensions={},
         sampling=sampling,
         reward_context=lambda: {"trainer_state": None, "log_metric": lambda name, value: None},
         rows_per_generation=2,

@@ -14,6 +14,7 @@ from datasets import Dataset
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
+from moved_weights import weights as weights_of
 from pettingllms_envs import plan_path_v0
 from pettingllms_trl import MultiAgentGRPOTrainer
 from pettingllms_trl.engines.prefix_cache import PrefixCache
@@ -46,10 +47,6 @@ def trainer_of(path: Path, family: str = "qwen", *, env: Any = PictureBook, **op
         processing_class=processor,
         **{"policies": "shared", **more},
     )
-
-
-def weights_of(trainer: Any) -> dict[str, torch.Tensor]:
-    return {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
 
 
 def log_probs(trainer: Book, batch: dict[str, Any], pictures: Any = None) -> torch.Tensor:

@@ -17,6 +17,7 @@ from peft import PeftModel
 from transformers import AutoModelForCausalLM, TrainerCallback
 
 import pettingllms_trl.update.builder
+from moved_weights import moved, part_of, weights
 from pettingllms_envs import plan_path_v0
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.credit import at_grpo, grpo
@@ -24,7 +25,7 @@ from pettingllms_trl.trainer.dataloading import rows_left_out, shifting_evaluati
 from pettingllms_trl.update.entropy import EntropyBonus
 from pettingllms_trl.update.micro_batches import split
 from short_runs import KeepsBatches, KeepsRollouts, adapter, around_generation, keep_all_rows, settings
-from third_party import Relay
+from third_party import Monologue, Relay
 
 
 SEEDS = Dataset.from_dict({"seed": range(24)})
@@ -67,20 +68,6 @@ def team(model: Any, path: Path, *, env: Any = Relay, train_dataset: Any = SEEDS
         peft_config=adapter() if adapters else None,
         **own,
     )
-
-
-def weights(trainer: Team) -> dict[str, torch.Tensor]:
-    return {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
-
-
-def part_of(name: str) -> str:
-    """The adapter that a parameter belongs to, or "base"."""
-    return name.split("lora_")[1].split(".")[1] if "lora_" in name else "base"
-
-
-def moved(before: dict[str, torch.Tensor], after: dict[str, torch.Tensor]) -> set[str]:
-    assert before.keys() == after.keys()
-    return {part_of(name) for name in before if not torch.equal(before[name], after[name])}
 
 
 def norm_of(gradients: dict[str, torch.Tensor], part: str) -> float:
@@ -179,16 +166,6 @@ def test_a_groups_advantages_reach_the_rows_of_its_own_candidates(env: Any, mode
 
 
 # ---- What moves ---------------------------------------------------------------------------------------------------
-
-
-class Monologue(Relay):
-    """Two agents, of which only one ever acts."""
-
-    def step(self, action: str | None) -> None:
-        actor = self.agent_selection
-        super().step(action)
-        if action is not None:
-            self.agent_selection = actor
 
 
 def test_rows_of_one_role_move_its_adapter_and_nothing_else(model_path: str, tmp_path: Path) -> None:

@@ -11,9 +11,10 @@ import torch
 from datasets import Dataset
 
 from mortal import equal, mortal, weights
+from moved_weights import moved, part_of
 from pettingllms_trl import Alternate, MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.update.schedule import check_windows, learners
-from third_party import Relay
+from third_party import Monologue, Relay
 
 
 # ---- The value ------------------------------------------------------------------------------------------------------
@@ -63,16 +64,6 @@ def test_an_optimizer_step_may_not_reach_over_two_generations() -> None:
 
 
 # ---- A run ----------------------------------------------------------------------------------------------------------
-
-
-def part_of(name: str) -> str:
-    if "lora_" in name:
-        return name.split("lora_")[1].split(".")[1]
-    return name.split(".")[1] if name.startswith("models.") else "base"
-
-
-def moved(before: dict[str, torch.Tensor], after: dict[str, torch.Tensor]) -> set[str]:
-    return {part_of(name) for name in before if not torch.equal(before[name], after[name])}
 
 
 def moments(run: Any) -> dict[str, dict[str, torch.Tensor]]:
@@ -241,15 +232,6 @@ def test_a_function_is_asked_for_each_generation(model_path: str, tmp_path: Path
 
 
 def test_learners_that_play_nowhere_in_a_generation_leave_all_as_it_was(model_path: str, tmp_path: Path) -> None:
-    class Monologue(Relay):
-        """Only the opener ever acts."""
-
-        def step(self, action: str | None) -> None:
-            actor = self.agent_selection
-            super().step(action)
-            if action is not None:
-                self.agent_selection = actor
-
     schedule = Alternate(("closer",))
     run = mortal(model_path, tmp_path, steps=1, env=Monologue, save_strategy="no", schedule=schedule)
     before = weights(run)
