@@ -44,7 +44,6 @@ from trl import GRPOConfig, GRPOTrainer  # noqa: E402
 import pettingllms_envs  # noqa: E402
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer  # noqa: E402
 from pettingllms_trl.estimate.memory import blocks_of_cache  # noqa: E402
-from pettingllms_trl.estimate.shapes import shape_of  # noqa: E402
 from pettingllms_trl.estimate.simulated_shapes import Work  # noqa: E402
 from pettingllms_trl.estimate.stand_ins import put_on_device, standing_in  # noqa: E402
 from pettingllms_trl.estimate.step import Lengths, fill_optimizer, made_up, passes_over, run_step  # noqa: E402
@@ -253,9 +252,9 @@ def cache_tokens() -> Iterator[tuple[str, float, float]]:
             path, dtype="float32", enforce_eager=True, kv_cache_memory_bytes=2**26, enable_prefix_caching=True
         )
         cache = engine.llm_engine.vllm_config.cache_config
-        computed = blocks_of_cache(
-            2**26, 4 * shape_of(AutoConfig.from_pretrained(path)).kv_values, block=cache.block_size
-        )
+        config = AutoConfig.from_pretrained(path)
+        values = 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim
+        computed = blocks_of_cache(2**26, 4 * values, block=cache.block_size)
         yield "tokens of a KV cache of 64 MiB", computed, cache.num_gpu_blocks * cache.block_size
 
 

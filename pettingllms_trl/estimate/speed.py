@@ -55,7 +55,7 @@ PER_NODE = 8
 """GPUs of a node."""
 
 
-def decoding_step(gpu: Gpu, parameters: float, kv_bytes: float, *, sequences: int, context: float) -> float:
+def decoding_step(gpu: Gpu, parameters: float, kv_bytes: float, *, sequences: float, context: float) -> float:
     """Seconds of a decoding step in bfloat16, with `kv_bytes` a token and `context` tokens a sequence on average.
 
     Between the two engines that are assumed, and beyond them, times are linear in the number of parameters. What comes

@@ -132,15 +132,16 @@ class Measured:
 
     Args:
         optimizer: Bytes of the states of the optimizer.
-        policies: Names of those with weights here.
+        completion: Tokens of the longest reply.
         notes: What stood in.
     """
 
     phases: dict[str, Phase]
     held: list[Weights]
     optimizer: int
-    policies: frozenset[str]
     notes: list[str]
+    completion: int
+    trainer: Any = None
 
 
 def parts_of(trainer: Any) -> list[Weights]:
@@ -178,7 +179,7 @@ def run_step(
         with mock.patch.object(Team, "attach", lambda *a, **k: _within(phases.during("references"), attach, *a, **k)):
             trainer = make()
         held = parts_of(trainer)
-        with phases.during("optimizer step"):
+        with phases.during("optimizer step", then="scoring"):
             before = device.since(Work())
             fill_optimizer(trainer)
             device.work = before
@@ -203,7 +204,10 @@ def run_step(
         trainer.train()
         with phases.during("save"):
             trainer.save_model(trainer.args.output_dir)
-    return Measured(phases.of, held, optimizer, frozenset(trainer.team.profiles), list(notes))
+    if trainer.image_inputs:
+        notes["No pictures are made up: what their tower keeps in a pass is not counted."] = None
+    longest = max(len(each.completion.ids) for decision in decisions for each in decision.candidates)
+    return Measured(phases.of, held, optimizer, list(notes), longest, trainer)
 
 
 def _within(context: Any, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -42,12 +42,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def test_memory_of_an_update_is_what_the_profiler_counts_on_the_cpu(tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        str(ROOT / "benchmarks" / "bench_estimate.py"),
-        "--json",
-        str(tmp_path / "figures.json"),
-    ]
+    script, file = ROOT / "benchmarks" / "bench_estimate.py", tmp_path / "figures.json"
+    command = [sys.executable, str(script), "--json", str(file)]
     path = os.pathsep.join((str(ROOT), str(ROOT / "benchmarks")))
     subprocess.run(command, env={**os.environ, "PYTHONPATH": path, "HF_HUB_OFFLINE": "1"}, check=True, timeout=3600)
     figures = json.loads(file.read_text("utf-8"))

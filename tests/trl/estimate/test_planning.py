@@ -33,7 +33,7 @@ def step(held: list[Weights], *, alive: float = 30e9) -> Measured:
     phases["scoring"] = Phase(int(20e9), Work(seconds=3.0))
     phases["backward"] = Phase(int(alive), Work(seconds=8.0))
     trained = sum(part.parameters * part.width for part in held if part.is_trained)
-    return Measured(phases, held, 2 * trained, frozenset({"a", "b"}), [])
+    return Measured(phases, held, 2 * trained, [], 3596)
 
 
 def run(**more: Any) -> Run:
