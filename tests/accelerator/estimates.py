@@ -5,6 +5,7 @@ FILE has the arguments of each by its name, and is given what came of it.
 
 from __future__ import annotations
 
+import gc
 import json
 import traceback
 from dataclasses import asdict
@@ -20,6 +21,7 @@ from pettingllms_trl.estimate.stand_ins import put_on_device
 
 
 def outcome(device: Any, argv: list[str], folder: Path) -> dict[str, Any]:
+    gc.collect()  # of what was before
     kept: list[Any] = []
     report = estimate.report
     estimate.report = lambda found: (kept.append(found), report(found))[1]
