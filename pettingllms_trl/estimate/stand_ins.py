@@ -8,7 +8,7 @@ that compare values are left out: floats have none here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -63,14 +63,10 @@ def standing_in(
         (adapters, "check_equal"): lambda *_, **__: None,
         (factory, "KINDS"): kinds,
     }
-    patches = [mock.patch.object(owner, name, new) for (owner, name), new in by_name.items()]
-    for patch in patches:
-        patch.start()
-    try:
+    with ExitStack() as stack:
+        for (owner, name), new in by_name.items():
+            stack.enter_context(mock.patch.object(owner, name, new))
         yield passes.run
-    finally:
-        for patch in patches:
-            patch.stop()
 
 
 class _Equal:
