@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -242,16 +242,21 @@ def _hold_gradients(trainer: Any, steps: Sequence[Sequence[Any]]) -> None:
 
 
 def _sample(trainer: Any, decisions: Sequence[Decision], run_once: Callable[[Any, Callable[[], Any]], Any]) -> None:
-    """Sample for the last decision of each agent in as many instances as are in play together."""
-    args = trainer.args
+    """Sample for the last decision of each agent, in as many instances together as may be in play."""
+    args, team = trainer.args, trainer.team
     siblings = len(decisions[0].candidates)
     last = {(each.instance, each.agent, each.episode): each for each in decisions}
     for agent in dict.fromkeys(each.agent for each in decisions):
         own = [each for (_, whose, _), each in last.items() if whose == agent]
-        in_play = own[: args.max_envs or len(own)]
-        prompts = [each.prompt.ids for each in in_play for _ in range(siblings)]
-        policy, override = trainer.routing.of_agent[agent], trainer.team.overrides[agent]
-        trainer.activate(policy)
-        with trainer.team.in_eval_mode():
-            key = ("rollout", alike(trainer.team, policy), str(override), *map(len, prompts))
-            run_once(key, partial(trainer.generate, prompts, {}, override))
+        policy, override = team.policies[trainer.routing.of_agent[agent]], team.overrides[agent]
+        with nullcontext() if policy.is_trained else team.as_frozen(policy):
+            trainer.activate(policy.name)
+            for in_play in batched(own, args.max_envs or len(own)):
+                prompts = [each.prompt.ids for each in in_play for _ in range(siblings)]
+                key = ("rollout", alike(team, policy.name), str(override), *map(len, prompts))
+                run_once(key, partial(trainer.generate, prompts, {}, override))
+
+
+def batched(values: Sequence[Decision], most: int) -> Iterator[Sequence[Decision]]:
+    """As itertools' of Python 3.12."""
+    return (values[start : start + most] for start in range(0, len(values), most))
