@@ -22,7 +22,7 @@ import re
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -183,14 +183,18 @@ def save_qwen3(size: str, folder: str) -> None:
     ).save_pretrained(folder)
 
 
-def sizes() -> None:
+def sizes(chosen: Sequence[str]) -> None:
     """Print peak memory and operations of an update, 8 rows a pass, which another GPU samples for."""
     from pettingllms_trl.cli.estimate import estimated
 
     configs = Path(__file__).parents[1] / "examples" / "configs"
-    for size in QWEN3:
+    for size in chosen:
         with tempfile.TemporaryDirectory() as folder:
             save_qwen3(size, folder)
+            if size != "8B":
+                for layout in ("L1", "L2"):
+                    peak, flops = of_trl(folder, layout)
+                    print(f"{size} {layout} TRL, one pass: GB {peak / 1e9:.2f}; {flops / 1e12:,.0f} TFLOP", flush=True)
             for (layout, given), (kind, shape) in itertools.product(
                 {"L1": "shared", "L2": "lora", "L3": "full"}.items(),
                 {"headline": HEADLINE, "six turns": (*CONVERSATION, "env_kwargs.num_turns=6")}.items(),
@@ -204,10 +208,6 @@ def sizes() -> None:
                 )
                 flops = phases["backward"].work.flops / 1e12
                 print(f"{size} {given} {kind}: GB {peaks}; {flops:,.0f} TFLOP; {seconds:.0f} s", flush=True)
-            if size != "8B":
-                for layout in ("L1", "L2"):
-                    peak, flops = of_trl(folder, layout)
-                    print(f"{size} {layout} TRL, one pass: GB {peak / 1e9:.2f}; {flops / 1e12:,.0f} TFLOP", flush=True)
 
 
 def of_trl(folder: str, layout: str) -> tuple[float, float]:
@@ -263,6 +263,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
     parser.add_argument("--only", choices=("updates", "operations", "sizes", "cache"), help="one part")
+    parser.add_argument("--sizes", nargs="+", choices=QWEN3, default=list(QWEN3), help="of --only sizes")
     given = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
@@ -273,7 +274,7 @@ def main() -> None:
         found += updates(checkpointing=False)
         found += [(f"{what}, checkpoints", *sizes) for what, *sizes in updates(checkpointing=True)]
     if given.only == "sizes":
-        sizes()
+        sizes(given.sizes)
     if given.only == "cache":
         found += cache_tokens()
     print(f"{'':44}{'estimate':>15}{'measured':>15}{'error':>9}")

@@ -65,7 +65,7 @@ def test_a_configuration_is_estimated_or_it_is_told_why_not(file: Path, found: d
 
 PAPER, GPUS = ((ROOT / "docs" / name).read_text("utf-8") for name in ("paper.md", "gpus.md"))
 VARIABLES = dict(re.findall(r'^(\w+)="([^"]*)"$', PAPER, re.M))
-ROW = r"^\| [^|]+ \| `([\w.]+)`(?: `([^`]*)`)? \| (\d+) \| `(\w+)\.yaml` \| ([\d.]+) \| ([\d.]+) \| ([\d,]+) \|$"
+ROW = r"^\| ([^|]+) \| `([\w.]+)`(?: `([^`]*)`)? \| (\d+) \| `(\w+)\.yaml` \| ([\d.]+) \| ([\d.]+) \| ([\d,]+) \|$"
 ROWS = re.findall(ROW, GPUS, re.M)
 
 
@@ -78,7 +78,9 @@ def of_pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     for name in ("qwen", "llama"):
         QWEN.save_pretrained(folder / name)
     lines = [(name, options, "8", sharding) for name, sharding, options in paper_lines()]
-    lines += [(name, options, number, sharding) for name, options, number, sharding, *_ in ROWS]
+    lines += [
+        (name, with_prompts(task, options), number, sharding) for task, name, options, number, sharding, *_ in ROWS
+    ]
     cases = {
         f"{name} {options}": [
             *("--config", str(ROOT / "examples" / "configs" / f"{name}.yaml"), *options.split()),
@@ -94,6 +96,11 @@ def of_pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return found
 
 
+def with_prompts(task: str, options: str) -> str:
+    prompt = re.search(r"prompts of ([\d,]+)", task)
+    return f"{options} --prompt_tokens {prompt[1].replace(',', '')}" if prompt else options
+
+
 def paper_lines() -> list[tuple[str, str, str]]:
     """Name, sharding and options of each command for eight GPUs, with the paper's longest prompt."""
     lines = re.findall(r"^train (\w+_L\d_[\d.]+B) (\w+)\.yaml (.*)$", PAPER, re.M)
@@ -107,8 +114,8 @@ def test_each_line_of_the_pages_fits_its_gpus_with_the_figures_that_are_shown(of
     assert ROWS
     for name, _, options in paper_lines():
         assert of_pages[f"{name} {options}"]["problems"] == [], name
-    for name, options, _, _, update, rollout, rate in ROWS:
-        found = of_pages[f"{name} {options}"]
+    for task, name, options, _, _, update, rollout, rate in ROWS:
+        found = of_pages[f"{name} {with_prompts(task, options)}"]
         assert found["problems"] == []
         shown = found["memory"]["backward"] / 1e9, found["memory"]["rollout"] / 1e9, found["rate"]
         assert (f"{shown[0]:.1f}", f"{shown[1]:.1f}", f"{shown[2]:,.0f}") == (update, rollout, rate), name
