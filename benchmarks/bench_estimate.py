@@ -22,7 +22,7 @@ import re
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,6 @@ from trl import GRPOConfig, GRPOTrainer  # noqa: E402
 import pettingllms_envs  # noqa: E402
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer  # noqa: E402
 from pettingllms_trl.estimate.memory import blocks_of_cache  # noqa: E402
-from pettingllms_trl.estimate.shapes import shape_of  # noqa: E402
 from pettingllms_trl.estimate.simulated_shapes import Work  # noqa: E402
 from pettingllms_trl.estimate.stand_ins import put_on_device, standing_in  # noqa: E402
 from pettingllms_trl.estimate.step import Lengths, fill_optimizer, made_up, passes_over, run_step  # noqa: E402
@@ -184,14 +183,18 @@ def save_qwen3(size: str, folder: str) -> None:
     ).save_pretrained(folder)
 
 
-def sizes() -> None:
+def sizes(chosen: Sequence[str]) -> None:
     """Print peak memory and operations of an update, 8 rows a pass, which another GPU samples for."""
     from pettingllms_trl.cli.estimate import estimated
 
     configs = Path(__file__).parents[1] / "examples" / "configs"
-    for size in QWEN3:
+    for size in chosen:
         with tempfile.TemporaryDirectory() as folder:
             save_qwen3(size, folder)
+            if size != "8B":
+                for layout in ("L1", "L2"):
+                    peak, flops = of_trl(folder, layout)
+                    print(f"{size} {layout} TRL, one pass: GB {peak / 1e9:.2f}; {flops / 1e12:,.0f} TFLOP", flush=True)
             for (layout, given), (kind, shape) in itertools.product(
                 {"L1": "shared", "L2": "lora", "L3": "full"}.items(),
                 {"headline": HEADLINE, "six turns": (*CONVERSATION, "env_kwargs.num_turns=6")}.items(),
@@ -205,10 +208,6 @@ def sizes() -> None:
                 )
                 flops = phases["backward"].work.flops / 1e12
                 print(f"{size} {given} {kind}: GB {peaks}; {flops:,.0f} TFLOP; {seconds:.0f} s", flush=True)
-            if size != "8B":
-                for layout in ("L1", "L2"):
-                    peak, flops = of_trl(folder, layout)
-                    print(f"{size} {layout} TRL, one pass: GB {peak / 1e9:.2f}; {flops / 1e12:,.0f} TFLOP", flush=True)
 
 
 def of_trl(folder: str, layout: str) -> tuple[float, float]:
@@ -253,9 +252,9 @@ def cache_tokens() -> Iterator[tuple[str, float, float]]:
             path, dtype="float32", enforce_eager=True, kv_cache_memory_bytes=2**26, enable_prefix_caching=True
         )
         cache = engine.llm_engine.vllm_config.cache_config
-        computed = blocks_of_cache(
-            2**26, 4 * shape_of(AutoConfig.from_pretrained(path)).kv_values, block=cache.block_size
-        )
+        config = AutoConfig.from_pretrained(path)
+        values = 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim
+        computed = blocks_of_cache(2**26, 4 * values, block=cache.block_size)
         yield "tokens of a KV cache of 64 MiB", computed, cache.num_gpu_blocks * cache.block_size
 
 
@@ -264,6 +263,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
     parser.add_argument("--only", choices=("updates", "operations", "sizes", "cache"), help="one part")
+    parser.add_argument("--sizes", nargs="+", choices=QWEN3, default=list(QWEN3), help="of --only sizes")
     given = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
@@ -274,7 +274,7 @@ def main() -> None:
         found += updates(checkpointing=False)
         found += [(f"{what}, checkpoints", *sizes) for what, *sizes in updates(checkpointing=True)]
     if given.only == "sizes":
-        sizes()
+        sizes(given.sizes)
     if given.only == "cache":
         found += cache_tokens()
     print(f"{'':44}{'estimate':>15}{'measured':>15}{'error':>9}")

@@ -19,10 +19,16 @@ from functools import cache
 from shared_rows import ENV_THREADS, rollout_seconds
 from simulation import Speed, Workload
 
-from pettingllms_trl.estimate.speed import BETWEEN, FLOPS_OF_TOKEN, INSIDE, PER_NODE, PROMPT, UPDATE_FLOPS
+from pettingllms_trl.estimate.speed import BETWEEN, INSIDE, PER_NODE, PROMPT
 from pettingllms_trl.update.assignment import Assignment, assign_by_tokens, cost
 from pettingllms_trl.update.packing.conversations import Size
 from pettingllms_trl.update.packing.cost import token_price_of
+
+
+UPDATE_FLOPS = 0.4e15
+"""Operations a second that an update reaches on an H100: 40% of the published."""
+FLOPS_OF_TOKEN = 8
+"""Operations for each parameter and token of the update: forward, backward, and a second forward for checkpoints."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

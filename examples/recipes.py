@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cache
+from typing import NamedTuple
 
-from peft import LoraConfig
-from transformers import Qwen3Config
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from pettingllms_trl.estimate.memory import Sharding, Weights, all_reduced, gathered_in_a_pass, training_state
-from pettingllms_trl.estimate.shapes import Shape, shape_of
 
 
 GB = 1e9
@@ -48,10 +49,26 @@ CONFIGS = {
 POLICIES = {"L1": 1, "L2": 2, "L3": 2}
 
 
+class Shape(NamedTuple):
+    """A model's counts: parameters, those of an adapter, and numbers that the KV cache holds for a token."""
+
+    parameters: int
+    adapter: int
+    kv_values: int
+
+
 @cache
 def shapes() -> dict[str, Shape]:
     """The counts of both models, with an adapter of rank 16 on every matrix of the layers."""
-    return {size: shape_of(config, LORA) for size, config in CONFIGS.items()}
+    found = {}
+    for size, config in CONFIGS.items():
+        with torch.device("meta"):
+            model = Qwen3ForCausalLM(config)
+            number = model.num_parameters()
+            adapter = get_peft_model(model, LORA).get_nb_trainable_parameters()[0]
+        values = 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim
+        found[size] = Shape(number, adapter, values)
+    return found
 
 
 def trained(model: Shape, layout: str) -> int:

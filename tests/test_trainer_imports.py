@@ -37,7 +37,7 @@ ALLOWED = {
     "gguf": set(),  # a file of weights, before any team
     "image_gain": {"records"},  # what images are worth to a policy
     "pixels": {"records"},  # what processors make of pictures
-    "estimate": set(),  # arithmetic on a model's configuration, for the command and for the benchmarks
+    "estimate": DATA | {"testing", "policies", "engines", "update"},  # runs a step of the trainer that it is given
     "trainer": DATA
     | {
         "rollout",

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 from packaging.version import Version
-from transformers import AutoConfig
 from transformers.trainer_utils import IntervalStrategy, SaveStrategy
 from trl import ModelConfig, ScriptArguments
 
@@ -35,13 +34,13 @@ from pettingllms_trl.engines.batched import context_of
 from pettingllms_trl.engines.factory import kind_of, processes_of_engine
 from pettingllms_trl.engines.kinds import groups_of, setting
 from pettingllms_trl.estimate import planning, speed
+from pettingllms_trl.estimate.engine_options import Place
 from pettingllms_trl.estimate.gpus import find_gpu
 from pettingllms_trl.estimate.memory import find_sharding
 from pettingllms_trl.estimate.planning import Sampled
 from pettingllms_trl.estimate.report import report
-from pettingllms_trl.estimate.shapes import shape_of
 from pettingllms_trl.estimate.step import Lengths, run_step
-from pettingllms_trl.policies.routing import Routing, route
+from pettingllms_trl.policies.routing import route
 from pettingllms_trl.processes.distributed import check_processes
 from pettingllms_trl.rollout.env_checks import agents_of, make_envs
 from pettingllms_trl.rollout.prompts import agents_with_history
@@ -50,6 +49,13 @@ from pettingllms_trl.trainer.dataloading import several_rollouts
 
 RELEASE = "2.13"
 """Of torch, from which on the simulated device is there."""
+CHILD = """
+import sys
+from pettingllms_trl.estimate.simulated_shapes import ShapesDevice
+device = ShapesDevice.install()  # before transformers
+from pettingllms_trl.cli import estimate
+estimate.main(device, *sys.argv[1:])
+"""
 FAILS = "a step of this training fails on the simulated GPU: {}; expected it to run. Change what the error names."
 
 
@@ -114,7 +120,7 @@ def prepare(argv: Sequence[str]) -> Callable[[], None]:
         )
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "estimate.json")
-        command = [sys.executable, "-m", "pettingllms_trl.estimate.simulated_shapes", str(file), *argv]
+        command = [sys.executable, "-c", CHILD, str(file), *argv]
         run = subprocess.run(command, env=os.environ, capture_output=True, text=True, check=False)
         if not file.exists():
             said = run.stderr.strip().splitlines() or [f"it ended with status {run.returncode}"]
@@ -149,44 +155,37 @@ def estimated(device: Any, argv: Sequence[str]) -> Any:
     arguments.import_packages(given.imports)
     made_up = _rows_that_are_here(given, data)
     gpu = find_gpu(args.gpu)
-    device.flops_a_second, device.bytes_a_second, device.launch = (
-        speed.PRODUCTS * gpu.flops,
-        gpu.bandwidth,
-        speed.LAUNCH,
-    )
+    device.flops_a_second, device.bytes_a_second = speed.PRODUCTS * gpu.flops, gpu.bandwidth
+    device.launch = speed.LAUNCH
     envs = {name: [env] for name, env in make_envs(makers(given)).items()}
     routing = route(given.policies, agents_of(envs), model=config.model_name_or_path)
     check_processes(routing, args)
     parallel, kind, waits = processes_of_engine(routing, args), kind_of(args), several_rollouts(args)
-    models = _models(routing, args, config)
-    sampler = next(iter(kind.places(routing, args) - {"server"}), "server")
-    limit = (sampler != "generate" and setting(args, kind.options.max_length)) or min(each.context for each in models)
-    if args.prompt_tokens >= limit:
-        raise ValueError(
-            f"a prompt of {args.prompt_tokens:,} tokens leaves {models[0].name} no room for a completion: both "
-            f"together are {limit:,} tokens at most. Set --prompt_tokens."
-        )
+    if not routing.trained:
+        raise ValueError("no policy is trained; expected one with weights here. Remove trainable: false from one.")
+    sampler: Place = next(iter(kind.places(routing, args) - {"server"}), "server")
+    most = setting(args, kind.options.max_length) if sampler != "generate" else None
     with tempfile.TemporaryDirectory() as folder:
         batches = _alone(given, args, config, folder, parallel)
         step = run_step(
             lambda: train.make_trainer(given, data, args, config),
             device,
-            lambda trainer: _lengths(trainer, args, given, limit),
+            lambda trainer: _lengths(trainer, args, given, most),
             samples=sampler == "generate",
         )
     run = planning.Run(
         gpu=gpu,
         sharding=find_sharding(args.sharding),
-        models=models,
+        models=_models(step.trainer, args),
         sampler=sampler,
         engine=kind.options,
         utilization=setting(args, kind.options.memory_share, 0.0),
         sleeps=setting(args, kind.options.sleeps, False),
         tensor_parallel=parallel,
         max_length=setting(args, kind.options.max_length),
-        agents=sum(name in step.policies for name in routing.of_agent.values()),
+        agents=sum(name in step.trainer.team.profiles for name in routing.of_agent.values()),
         prompt=args.prompt_tokens,
-        completion=min(args.max_completion_length or limit, max(limit - args.prompt_tokens, 1)),
+        completion=step.completion,
         **batches,
     )
     found = planning.estimate(run, step)
@@ -210,6 +209,8 @@ def _check(args: EstimatedConfig, config: ModelConfig) -> None:
 def _rows_that_are_here(given: TrainArguments, data: ScriptArguments) -> list[str]:
     """Put rows of the package in the place of data that are not on this machine; returns what is said of it."""
     names = []
+    assert isinstance(given.env_kwargs, dict)
+    assert isinstance(given.environments, dict)
     for settings in (given.env_kwargs, *(each.env_kwargs for each in given.environments.values())):
         name = str(settings.get("data", ""))
         if name and not name.startswith("own:") and not Path(name).expanduser().exists():
@@ -221,30 +222,21 @@ def _rows_that_are_here(given: TrainArguments, data: ScriptArguments) -> list[st
     return [f"The data {name} are not on this machine: other rows stand in." for name in names]
 
 
-def _models(routing: Routing, args: EstimatedConfig, config: ModelConfig) -> tuple[Sampled, ...]:
-    """The trainer's model with the policies that stand on it, then each policy's own model."""
-    if not routing.trained:
-        raise ValueError("no policy is trained; expected one with weights here. Remove trainable: false from one.")
+def _models(trainer: Any, args: EstimatedConfig) -> tuple[Sampled, ...]:
+    """What samples for each group of policies: the trainer's model and the adapters on it, then each policy's own."""
     found = []
-    for group in groups_of(routing):
-        first = group.policies[0]
-        source = first.model or config.model_name_or_path
-        adapters = [policy for policy in group.policies if policy.adapter is not None]
-        own = {"revision": config.model_revision} if source == config.model_name_or_path else {}
-        try:
-            model = AutoConfig.from_pretrained(source, trust_remote_code=args.trust_remote_code, **own)
-        except OSError as error:
-            raise OSError(
-                f"the configuration of {source!r} cannot be loaded: {error} Without a network, give a folder that has "
-                "the model's config.json as model_name_or_path; the estimate reads nothing else."
-            ) from error
-        shape = shape_of(model, arguments.peft_config(config, dict.fromkeys("a", "a")) if adapters else None)
+    for group in groups_of(trainer.routing):
+        model = trainer.team.weights_of(group.names[0])
+        text = model.config.get_text_config()
+        head = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+        key_heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
+        name = model.config.name_or_path
         found.append(
             Sampled(
-                name=str(source) if first.model is None else f"{source} of {first.name!r}",
-                parameters=shape.parameters + len(adapters) * shape.adapter,
-                kv_values=shape.kv_values,
-                context=context_of(model.get_text_config()) or shape.context,
+                name=name if group.policies[0].model is None else f"{name} of {group.names[0]!r}",
+                parameters=sum(each.numel() for each in model.parameters()),
+                kv_values=2 * text.num_hidden_layers * key_heads * head,
+                context=context_of(text) or text.max_position_embeddings,
                 on_server=kind_of(args).place_of(group, args) == "server",
             )
         )
@@ -268,6 +260,7 @@ def _alone(given: TrainArguments, args: EstimatedConfig, config: ModelConfig, fo
         "num_candidates": args.num_generations,
         "max_steps": max(args.max_steps, 0),
     }
+    assert given.policies is not None
     share = args.generation_batch_size // args.num_gpus
     args.generation_batch_size = math.lcm(share, args.num_generations)
     args.steps_per_generation = args.generation_batch_size // args.per_device_train_batch_size
@@ -282,8 +275,19 @@ def _alone(given: TrainArguments, args: EstimatedConfig, config: ModelConfig, fo
     return whole
 
 
-def _lengths(trainer: Any, args: EstimatedConfig, given: TrainArguments, limit: int) -> Lengths:
-    """Of what is made up; a conversation has as many turns as the environment's `num_turns`, or 4."""
+def _lengths(trainer: Any, args: EstimatedConfig, given: TrainArguments, most: int | None) -> Lengths:
+    """Of what is made up; a conversation has as many turns as the environment's `num_turns`, or 4.
+
+    Args:
+        most: Tokens that an engine takes; `None`: as many as the models.
+    """
+    limit, name = min((each.context, each.name) for each in _models(trainer, args))
+    if args.prompt_tokens >= (limit := most or limit):
+        raise ValueError(
+            f"a prompt of {args.prompt_tokens:,} tokens leaves {name} no room for a completion: both together are "
+            f"{limit:,} tokens at most. Set --prompt_tokens."
+        )
+    assert isinstance(given.env_kwargs, dict)
     talks = agents_with_history(args.history, list(trainer.routing.of_agent))
     turns = (given.env_kwargs.get("num_turns") or 4) if talks else 1
     return Lengths(prompt=args.prompt_tokens, limit=limit, turns=turns)

@@ -109,7 +109,7 @@ class EnginePlan:
     needed: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Estimate:
     """
     Args:
@@ -149,18 +149,8 @@ def estimate(run: Run, step: Measured) -> Estimate:
     if run.sampler != "generate":
         seconds["rollout"] = _sampling(run, engines)
     seconds["network"] = _network(run, step.held)
-    problems = [*_too_large(run, held), *_too_long(run, engines), *_too_short(engines, run)]
-    if any(size > run.gpu.memory for size in held.values()):
-        problems.append(_remedy(run, step, engines))
-    return Estimate(
-        run=run,
-        step=step,
-        state=state,
-        engines=engines,
-        memory=held,
-        seconds=seconds,
-        problems=tuple(problems),
-    )
+    problems = [*_too_large(run, step, held, engines), *_too_long(run, engines), *_too_short(engines, run)]
+    return Estimate(run, step, state, engines, held, seconds, tuple(problems))
 
 
 def _state(run: Run, step: Measured, sharding: memory.Sharding, num_gpus: int | None = None) -> memory.TrainingState:
@@ -250,14 +240,16 @@ def _network(run: Run, held: Sequence[memory.Weights]) -> float:
     return memory.gathered_in_a_pass(parameters, trained, run.num_gpus) / link
 
 
-def _too_large(run: Run, held: Mapping[str, float]) -> list[str]:
-    name = max(held, key=lambda each: held[each])
-    if held[name] <= run.gpu.memory:
+def _too_large(run: Run, step: Measured, held: Mapping[str, float], engines: Sequence[EnginePlan]) -> list[str]:
+    largest = max(held, key=lambda each: held[each])
+    if held[largest] <= run.gpu.memory:
         return []
-    return [f"{name} takes {held[name] / 1e9:.1f} GB on each GPU; {run.gpu.name} has {run.gpu.memory / 1e9:.0f}."]
+    size, whole = held[largest] / 1e9, run.gpu.memory / 1e9
+    said = f"{largest} takes {size:.1f} GB on each GPU; {run.gpu.name} has {whole:.0f}."
+    return [said, _remedy(run, step, engines, largest)]
 
 
-def _remedy(run: Run, step: Measured, engines: Sequence[EnginePlan]) -> str:
+def _remedy(run: Run, step: Measured, engines: Sequence[EnginePlan], largest: str) -> str:
     """Shardings on these GPUs or on eight with which all phases fit, or what takes less."""
     several = run.num_gpus if run.num_gpus > 1 else speed.PER_NODE
     fits = []
@@ -268,16 +260,9 @@ def _remedy(run: Run, step: Measured, engines: Sequence[EnginePlan]) -> str:
             fits.append(sharding)
     if fits:
         return f"It fits on {several} GPUs with {' or '.join(f'{each}.yaml (--sharding {each})' for each in fits)}."
-    less = {
-        "rollout": "fewer instances in play (max_envs)",
-        "scoring": "fewer rows in a pass (per_device_train_batch_size)",
-        "backward": "fewer rows in a pass (per_device_train_batch_size)",
-    }
-    held = _held(run, step, _state(run, step, run.sharding), engines)
-    largest = max(held, key=lambda name: held[name])
     share = f"a smaller {run.engine.memory_share}, " if run.sampler == "colocate" else ""
-    first = f"{less[largest]}, shorter completions (max_completion_length), " if largest in less else ""
-    return f"Take {share}{first}adapters (policies: lora), or a smaller model."
+    rows = "max_envs" if largest == "rollout" else "per_device_train_batch_size"
+    return f"Take {share}a smaller {rows} or max_completion_length, adapters (policies: lora), or a smaller model."
 
 
 def _too_long(run: Run, engines: Sequence[EnginePlan]) -> list[str]:

@@ -30,8 +30,7 @@ def register_autocast(device: str, results: Results) -> None:
         device: The name of PrivateUse1.
         results: Is given the name of each operation that ran under autocast, and the type of its result.
     """
-    clear = torch.clear_autocast_cache
-    torch.clear_autocast_cache = lambda: (_WEIGHTS.clear(), clear())[1]
+    torch.clear_autocast_cache = partial(_forget_weights, torch.clear_autocast_cache)
     _OTHERWISE.fallback(torch.library.fallthrough_kernel)
     for name in torch._C._dispatch_get_registrations_for_dispatch_key("AutocastCUDA"):
         own = name.removeprefix("aten::")
@@ -39,6 +38,11 @@ def register_autocast(device: str, results: Results) -> None:
             packet, _, overload = own.partition(".")
             func = getattr(getattr(torch.ops.aten, packet), overload or "default")
             _LIBRARY.impl(func, partial(_cast_and_call, func, own, device, results))
+
+
+def _forget_weights(clear: Any) -> None:
+    _WEIGHTS.clear()
+    clear()
 
 
 def _cast_and_call(func: Any, name: str, device: str, results: Results, *args: Any, **kwargs: Any) -> Any:

@@ -6,15 +6,10 @@ host waits for it. `scaled_dot_product_attention` is one operation, as its flash
 
 A number that the host asks for is 1, and floats are finite and, but for that, compare as false: checks of values pass
 without having been made. The caching allocator and kernels' workspaces are not simulated.
-
-    python -m pettingllms_trl.estimate.simulated_shapes FILE ARGUMENT...
-
-installs it and estimates a training of these arguments; FILE is given what came of it (`cli/estimate.py`).
 """
 
 from __future__ import annotations
 
-import sys
 import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -197,11 +192,11 @@ def _real(packet: Any, found: torch.Tensor) -> torch.Tensor:
     return torch.full(found.shape, value, dtype=found.dtype)
 
 
-class _Flash(torch.autograd.Function):
+class _Flash(pytorch.autograd.Function):
     """Attention as one operation, which keeps its inputs, its result and a number for each row of scores."""
 
     @staticmethod
-    def forward(ctx: Any, query: Any, key: Any, value: Any, mask: Any) -> Any:  # type: ignore[override]
+    def forward(ctx: Any, query: Any, key: Any, value: Any, mask: Any) -> Any:
         found = query.new_empty(*query.shape[:-1], value.shape[-1])
         sums = query.new_empty(query.shape[:-1], dtype=torch.float32)
         ctx.save_for_backward(query, key, value, found, sums)
@@ -211,7 +206,7 @@ class _Flash(torch.autograd.Function):
         return found
 
     @staticmethod
-    def backward(ctx: Any, gradient: Any) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Any) -> Any:
         query, key, value, found, _ = ctx.saved_tensors
         made = [each.new_empty(each.shape) for each in (query, key, value)]
         _count_attention(2.5 * ctx.flops, [query, key, value, found, gradient], made)
@@ -227,12 +222,5 @@ def _attention(
     query: Any, key: Any, value: Any, attn_mask: Any = None, *_: Any, enable_gqa: bool = False, **__: Any
 ) -> Any:
     if not enable_gqa:
-        torch.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])  # raises as the kernel does
+        pytorch.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])  # raises as the kernel does
     return _Flash.apply(query, key, value, attn_mask)
-
-
-if __name__ == "__main__":
-    installed = ShapesDevice.install()
-    from pettingllms_trl.cli import estimate
-
-    estimate.main(installed, *sys.argv[1:])

@@ -39,10 +39,6 @@ CONTEXT = PROMPT + COMPLETION // 2
 """Tokens that a sequence has on average while it is decoded."""
 MAX_SEQUENCES = 256
 """Sequences that an engine decodes at a time: vLLM's usual `max_num_seqs`."""
-UPDATE_FLOPS = 0.4e15
-"""Operations a second that an update reaches on an H100: 40% of the published."""
-FLOPS_OF_TOKEN = 8
-"""Operations for each parameter and token of the update: forward, backward, and a second forward for checkpoints."""
 PRODUCTS = 0.6
 """Share of a GPU's published operations that products and attention reach, if they do not wait for memory."""
 LAUNCH = 5e-6
@@ -55,7 +51,7 @@ PER_NODE = 8
 """GPUs of a node."""
 
 
-def decoding_step(gpu: Gpu, parameters: float, kv_bytes: float, *, sequences: int, context: float) -> float:
+def decoding_step(gpu: Gpu, parameters: float, kv_bytes: float, *, sequences: float, context: float) -> float:
     """Seconds of a decoding step in bfloat16, with `kv_bytes` a token and `context` tokens a sequence on average.
 
     Between the two engines that are assumed, and beyond them, times are linear in the number of parameters. What comes

@@ -8,7 +8,7 @@ that compare values are left out: floats have none here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +18,7 @@ from unittest import mock
 import torch
 from torch import nn
 from transformers import AutoConfig, AutoProcessor, AutoTokenizer, GenerationMixin, PreTrainedModel, Trainer
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from pettingllms_trl.engines import factory
 from pettingllms_trl.estimate.simulated_shapes import META, ShapesDevice, Work
@@ -63,14 +64,10 @@ def standing_in(
         (adapters, "check_equal"): lambda *_, **__: None,
         (factory, "KINDS"): kinds,
     }
-    patches = [mock.patch.object(owner, name, new) for (owner, name), new in by_name.items()]
-    for patch in patches:
-        patch.start()
-    try:
+    with ExitStack() as stack:
+        for (owner, name), new in by_name.items():
+            stack.enter_context(mock.patch.object(owner, name, new))
         yield passes.run
-    finally:
-        for patch in patches:
-            patch.stop()
 
 
 class _Equal:
@@ -161,12 +158,12 @@ def _counted_generation(device: ShapesDevice, generate: Callable[..., Any]) -> C
         _, first = run(read.sequences, 1, cache)
         rest = torch.full((len(input_ids), most - 1), int(read.sequences[0, -1]), device=input_ids.device)
         whole = torch.cat([input_ids, rest], dim=1)
-        for layer in cache.layers:
-            width = whole.shape[1] - 1 - layer.keys.shape[-2]
-            if width > 0:
-                parts = (layer.keys, layer.values)
-                longer = (part.new_empty((*part.shape[:2], part.shape[2] + width, part.shape[3])) for part in parts)
-                layer.keys, layer.values = longer
+        for layer in (each for each in cache.layers if isinstance(each, DynamicLayer)):
+            width = whole.shape[1] - 1
+            if isinstance(layer, DynamicSlidingWindowLayer):
+                layer.cumulative_length, width = width, min(width, layer.sliding_window - 1)
+            parts = (layer.keys, layer.values)
+            layer.keys, layer.values = (each.new_empty((*each.shape[:2], width, each.shape[3])) for each in parts)
         _, last = run(whole, 1, cache)
         between = Work().plus(first, (most - 3) / 2).plus(last, (most - 3) / 2)
         device.work = device.work.plus(between)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -132,15 +132,16 @@ class Measured:
 
     Args:
         optimizer: Bytes of the states of the optimizer.
-        policies: Names of those with weights here.
+        completion: Tokens of the longest reply.
         notes: What stood in.
     """
 
     phases: dict[str, Phase]
     held: list[Weights]
     optimizer: int
-    policies: frozenset[str]
     notes: list[str]
+    completion: int
+    trainer: Any = None
 
 
 def parts_of(trainer: Any) -> list[Weights]:
@@ -178,7 +179,7 @@ def run_step(
         with mock.patch.object(Team, "attach", lambda *a, **k: _within(phases.during("references"), attach, *a, **k)):
             trainer = make()
         held = parts_of(trainer)
-        with phases.during("optimizer step"):
+        with phases.during("optimizer step", then="scoring"):
             before = device.since(Work())
             fill_optimizer(trainer)
             device.work = before
@@ -203,7 +204,10 @@ def run_step(
         trainer.train()
         with phases.during("save"):
             trainer.save_model(trainer.args.output_dir)
-    return Measured(phases.of, held, optimizer, frozenset(trainer.team.profiles), list(notes))
+    if trainer.image_inputs:
+        notes["No pictures are made up: what their tower keeps in a pass is not counted."] = None
+    longest = max(len(each.completion.ids) for decision in decisions for each in decision.candidates)
+    return Measured(phases.of, held, optimizer, list(notes), longest, trainer)
 
 
 def _within(context: Any, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -238,16 +242,21 @@ def _hold_gradients(trainer: Any, steps: Sequence[Sequence[Any]]) -> None:
 
 
 def _sample(trainer: Any, decisions: Sequence[Decision], run_once: Callable[[Any, Callable[[], Any]], Any]) -> None:
-    """Sample for the last decision of each agent in as many instances as are in play together."""
-    args = trainer.args
+    """Sample for the last decision of each agent, in as many instances together as may be in play."""
+    args, team = trainer.args, trainer.team
     siblings = len(decisions[0].candidates)
     last = {(each.instance, each.agent, each.episode): each for each in decisions}
     for agent in dict.fromkeys(each.agent for each in decisions):
         own = [each for (_, whose, _), each in last.items() if whose == agent]
-        in_play = own[: args.max_envs or len(own)]
-        prompts = [each.prompt.ids for each in in_play for _ in range(siblings)]
-        policy, override = trainer.routing.of_agent[agent], trainer.team.overrides[agent]
-        trainer.activate(policy)
-        with trainer.team.in_eval_mode():
-            key = ("rollout", alike(trainer.team, policy), str(override), *map(len, prompts))
-            run_once(key, partial(trainer.generate, prompts, {}, override))
+        policy, override = team.policies[trainer.routing.of_agent[agent]], team.overrides[agent]
+        with nullcontext() if policy.is_trained else team.as_frozen(policy):
+            trainer.activate(policy.name)
+            for in_play in batched(own, args.max_envs or len(own)):
+                prompts = [each.prompt.ids for each in in_play for _ in range(siblings)]
+                key = ("rollout", alike(team, policy.name), str(override), *map(len, prompts))
+                run_once(key, partial(trainer.generate, prompts, {}, override))
+
+
+def batched(values: Sequence[Decision], most: int) -> Iterator[Sequence[Decision]]:
+    """As itertools' of Python 3.12."""
+    return (values[start : start + most] for start in range(0, len(values), most))

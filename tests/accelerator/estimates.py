@@ -5,30 +5,36 @@ FILE has the arguments of each by its name, and is given what came of it.
 
 from __future__ import annotations
 
+import gc
 import json
 import traceback
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from pettingllms_trl.cli import estimate
+from pettingllms_trl.estimate.report import report
 from pettingllms_trl.estimate.simulated_shapes import Work
 from pettingllms_trl.estimate.stand_ins import put_on_device
 
 
 def outcome(device: Any, argv: list[str], folder: Path) -> dict[str, Any]:
+    gc.collect()  # of what was before
     kept: list[Any] = []
-    report = estimate.report
-    estimate.report = lambda found: (kept.append(found), report(found))[1]
+
+    def kept_report(found: Any) -> str:
+        kept.append(found)
+        return report(found)
+
     try:
-        estimate.main(device, str(folder / "one.json"), *argv)
+        with mock.patch.object(estimate, "report", kept_report):
+            estimate.main(device, str(folder / "one.json"), *argv)
     except Exception:  # noqa: BLE001  # reported
         return {"problems": [traceback.format_exc()]}
-    finally:
-        estimate.report = report
     found: dict[str, Any] = json.loads((folder / "one.json").read_text("utf-8"))
     for each in kept:
         found |= {

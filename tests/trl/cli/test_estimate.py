@@ -35,7 +35,7 @@ def test_what_fits_is_printed_with_the_options_that_a_child_is_given(
     commands = child(monkeypatch, {"text": "A table.", "problems": []})
     assert cli.main(["train", "--config", "run.yaml", "--estimate"]) == 0
     assert capsys.readouterr().out == "A table.\n\nIt fits.\n"
-    assert commands[0][1:3] == ["-m", "pettingllms_trl.estimate.simulated_shapes"]
+    assert commands[0][1:3] == ["-c", estimate.CHILD]
     assert commands[0][4:] == ["--config", "run.yaml", "--estimate"]
 
 

@@ -6,13 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from peft import LoraConfig, get_peft_model
+from peft import LoraConfig
 from transformers import (
-    AutoModelForCausalLM,
-    GPT2Config,
-    LlamaConfig,
-    MixtralConfig,
-    PretrainedConfig,
     Qwen3Config,
     Qwen3ForCausalLM,
 )
@@ -26,7 +21,6 @@ from pettingllms_trl.estimate.memory import (
     training_state,
     whole_weights,
 )
-from pettingllms_trl.estimate.shapes import shape_of
 
 
 MILLION = 1_000_000
@@ -107,37 +101,13 @@ def test_a_cache_holds_whole_blocks() -> None:
 # ---- Counts ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("config", "kv_values", "context"),
-    [
-        (tiny(), 3 * 2 * 2 * 16, 32768),
-        (LlamaConfig(vocab_size=90, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
-                     num_key_value_heads=4), 2 * 2 * 32, 2048),
-        (GPT2Config(vocab_size=90, n_embd=32, n_layer=2, n_head=4, n_positions=64), 2 * 2 * 32, 64),
-    ],
-    ids=lambda given: getattr(given, "model_type", ""),
-)  # fmt: skip
-def test_a_shape_counts_what_the_model_and_its_adapter_have(
-    config: PretrainedConfig, kv_values: int, context: int
-) -> None:
-    peft_config = lora(fan_in_fan_out=config.model_type == "gpt2")
-    shape, model = shape_of(config, peft_config), AutoModelForCausalLM.from_config(config)
-    assert (shape.parameters, shape.kv_values, shape.context) == (model.num_parameters(), kv_values, context)
-    assert shape.adapter == get_peft_model(model, peft_config).get_nb_trainable_parameters()[0]
-
-
-def test_a_model_with_experts_is_refused() -> None:
-    with pytest.raises(ValueError, match="num_experts=8; expected a dense decoder"):
-        shape_of(MixtralConfig(num_hidden_layers=1))
-
-
 def test_the_bytes_of_a_training_step_are_those_computed() -> None:
     model = Qwen3ForCausalLM(tiny())
     optimizer = torch.optim.AdamW(model.parameters())
     model(input_ids=torch.zeros(1, 4, dtype=torch.long)).logits.sum().backward()
     optimizer.step()
     states = [t for state in optimizer.state.values() for t in state.values() if t.dim()]  # without counts of steps
-    state = training_state([Weights(parameters=shape_of(tiny()).parameters, width=4, is_trained=True)], "ddp", 1)
+    state = training_state([Weights(parameters=model.num_parameters(), width=4, is_trained=True)], "ddp", 1)
     assert state.weights == sum(p.nbytes for p in model.parameters())
     assert state.gradients == sum(p.grad.nbytes for p in model.parameters() if p.grad is not None)
     assert state.optimizer == sum(t.nbytes for t in states)
