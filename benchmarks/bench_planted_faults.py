@@ -32,7 +32,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from figures import table
 from machine import machine
 from scripted_teams import FAULTS, TEAMS, Member, Team
 
@@ -305,26 +304,36 @@ def tables(planted: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, list[tup
             of_few = asked(planted, method, few), percent(fewer[method], "all")
             rows.append((method, asked(planted, method, many), *(percent(own, each) for each in columns), *of_few))
         yield f"Named rightly in %, by {key}", rows
-    rows = [("", "fault", "member", "success without", "points that it costs")]
-    for each in planted:
-        points = f"{100 * each['cost']:.1f}" + ("" if each["methods"] else ", not scored")
-        rows.append((each["env"], each["fault"], each["member"], f"{100 * each['sound']:.1f}%", points))
+    rows = [("", "fault", "points of success that it costs, by member; in brackets: not scored")]
+    for (env, fault), own in itertools.groupby(planted, key=lambda each: (each["env"], each["fault"])):
+        costs = ((each["member"], f"{100 * each['cost']:.1f}", each["methods"]) for each in own)
+        cells = (f"{member} {cost}" if methods else f"({member} {cost})" for member, cost, methods in costs)
+        rows.append((env, fault, ", ".join(cells)))
     yield "Planted", rows
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, save and print."""
+    """Measure and save, or read what was saved, and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=3, help="in which each fault is sought (3)")
+    parser.add_argument("--runs", type=int, default=4, help="in which each fault is sought (4)")
     parser.add_argument("--episodes", type=int, default=200, help="that say what a fault costs (200)")
     parser.add_argument("--slip", type=float, default=SLIP, help="share of replies that are wrong anyway (0.05)")
     parser.add_argument("--only", choices=[team.env for team in TEAMS], help="one team")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="save what was found")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="save what was found after each run")
+    parser.add_argument("--saved", type=Path, metavar="FILE", help="print this file's tables instead")
     given = parser.parse_args(arguments)
-    teams = [team for team in TEAMS if given.only in (None, team.env)]
+    saved = measure(given) if given.saved is None else json.loads(given.saved.read_text("ascii"))
+    for title, (head, *rows) in tables(saved["planted"]):
+        lines = (" | ".join(row) for row in (head, ["---"] * len(head), *rows))
+        print(f"## {title}\n", *(f"| {line} |" for line in lines), "", sep="\n")
+    return 0
+
+
+def measure(given: argparse.Namespace) -> dict[str, Any]:
+    """Plant and seek as the options say."""
     settings = {"episodes": given.episodes, "slip": given.slip, "problems": PROBLEMS}
     saved: dict[str, Any] = {"machine": machine(), "settings": settings, "planted": []}
-    players = {team.env: Players(team, given.slip) for team in teams}
+    players = {team.env: Players(team, given.slip) for team in TEAMS if given.only in (None, team.env)}
     for own in players.values():
         saved["planted"] += planted_in(own, given.episodes)
     for number in range(given.runs):
@@ -332,11 +341,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if each["cost"] >= LEAST_COST:
                 seek(players[each["env"]], each, number)
         if given.json is not None:
-            given.json.write_text(json.dumps(saved, indent=None, separators=(",", ":")) + "\n", "ascii")
+            given.json.write_text(json.dumps(saved, separators=(",", ":")) + "\n", "ascii")
         print(f"{number + 1} of {given.runs} runs", file=sys.stderr, flush=True)
-    for title, rows in tables(saved["planted"]):
-        print(f"{title}\n\n{table(rows)}\n")
-    return 0
+    return saved
 
 
 if __name__ == "__main__":

@@ -240,3 +240,58 @@ def test_an_environment_that_cannot_be_played_again_is_refused_before_anything_i
     assert cli.main(line) == 2
     assert "the same replies need not lead to the same episode" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def tables_of(page: str) -> list[list[list[str]]]:
+    """The rows of the tables below the heading of planted faults, and their heads."""
+    section = (ROOT / page).read_text("utf-8").split("# Planted faults\n")[1].split("\n## ")[0]
+    blocks = re.findall(r"(?:^\|.*\n)+", section, re.M)
+    return [[line[2:-2].split(" | ") for line in block.splitlines() if "---" not in line] for block in blocks]
+
+
+def test_the_pages_have_what_the_saved_benchmark_of_planted_faults_says() -> None:
+    saved = json.loads((ROOT / "benchmarks/results/planted_faults.json").read_text("ascii"))
+    planted = saved["planted"]
+    scored = [each for each in planted if each["methods"]]
+    assert {each["cost"] >= 0.1 for each in scored} == {True} != {each["cost"] >= 0.1 for each in planted}
+
+    def shown(method: str, column: str, problems: str) -> str:
+        own = [each for each in scored if column in ("all", each["env"], each["fault"])]
+        guesses = [(each["methods"][problems][method]["named"], each["member"]) for each in own]
+        right, num = (sum(map(f, guesses)) for f in (lambda each: each[0].count(each[1]), lambda each: len(each[0])))
+        low, high = wilson(right, num)
+        return f"{100 * right / num:.0f} [{100 * low:.0f}, {100 * high:.0f}]"
+
+    pages = ("docs/benchmarking.md", "benchmarks/results/benchmarking.md")
+    (by_env,), (by_fault, costs) = map(tables_of, pages)
+    for (_, _, *columns), *rows in (by_env, by_fault):
+        named = {row[0]: row for row in rows}
+        assert set(named) == {*scored[0]["methods"]["20"], "most often at fault"}
+        for method, row in named.items():
+            if method in scored[0]["methods"]["20"]:
+                assert row[2:-2] == [shown(method, column, "20") for column in columns[:-2]]
+                assert row[-1] == shown(method, "all", "5")
+                for calls, problems in ((row[1], "20"), (row[-2], "5")):
+                    asked = [num for each in scored for num in each["methods"][problems][method]["calls"]]
+                    assert calls == f"{sum(asked) / len(asked):,.0f}"
+    said = {(env, fault): cell for env, fault, cell in costs[1:]}
+    for each in planted:
+        cell = f"{each['member']} {100 * each['cost']:.1f}"
+        assert (cell if each["methods"] else f"({cell})") in said[each["env"], each["fault"]].split(", ")
+    page = (ROOT / pages[0]).read_text("utf-8")
+    runs = len(scored[0]["methods"]["20"]["blame"]["named"])
+    assert f"{len(scored)} faults, sought in {runs} runs each" in " ".join(page.split())
+    assert f"{len(planted) - len(scored)} more cost" in " ".join(page.split())
+    assert saved["machine"]["date"][:10] in page
+    teams = {each["env"]: {own["member"] for own in planted if own["env"] == each["env"]} for each in planted}
+    guess = sum(1 / len(teams[each["env"]]) for each in scored) / len(scored)
+    assert f"no more than a guess does ({100 * guess:.0f}%)" in page
+    constant = [each for each in scored if each["fault"] != "wrong in half"]
+    named = [each["methods"]["20"]["blame"]["named"].count(each["member"]) for each in constant]
+    low, high = wilson(sum(named), runs * len(constant))
+    assert low <= guess <= high
+    assert shown("blame", "wrong in half", "20").startswith("100 ")
+    assert shown("most unreadable", "mute", "20").startswith("100 ")
