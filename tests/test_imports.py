@@ -1,6 +1,7 @@
 """The import graph of both packages as a rule: an import in the other direction fails here."""
 
 import ast
+import functools
 import importlib
 import os
 import re
@@ -203,10 +204,13 @@ ALLOWED_IMPORTS = {
 }
 
 
+parsed = functools.cache(ast.parse)
+
+
 def imported(source: str) -> set[str]:
     """Every module that a source imports anywhere in it; a relative one keeps its dots."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -254,7 +258,7 @@ def imported_of(modules: Collection[str], file: Path, *, when_loaded: bool = Fal
     With `when_loaded` those of functions, which are imported when they are called, are left out.
     """
     found: set[str] = set()
-    tree = ast.parse(file.read_text(encoding="utf-8"))
+    tree = parsed(file.read_text(encoding="utf-8"))
     functions = [node for node in ast.walk(tree) if when_loaded and isinstance(node, ast.FunctionDef)]
     later = {id(inner) for function in functions for inner in ast.walk(function)}
     for node in ast.walk(tree):
@@ -271,10 +275,10 @@ def imported_of(modules: Collection[str], file: Path, *, when_loaded: bool = Fal
 @pytest.mark.parametrize("package", ["pettingllms_envs", "pettingllms_trl"])
 def test_nothing_imports_research_but_research_itself(package: str) -> None:
     # What others need of it is found by an entry point: `commands.of_research`.
-    outside = [file for file in sources(package) if RESEARCH not in file.parts]
+    modules, outside = modules_of(package), [file for file in sources(package) if RESEARCH not in file.parts]
     assert len(outside) < len(sources(package))
     for file in outside:
-        assert not [name for name in imported_of(modules_of(package), file) if RESEARCH in name.split(".")], file
+        assert not [name for name in imported_of(modules, file) if RESEARCH in name.split(".")], file
         assert not [name for name in imported(file.read_text("utf-8")) if RESEARCH in name.split(".")], file
 
 

@@ -10,6 +10,7 @@ forthcoming script.
 from __future__ import annotations
 
 import argparse
+import math
 import random
 import re
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ from pettingllms_envs.aec import TextEnv
 TASK = {"domain": "shop", "values": 4, "wording": "symbols", "num_turns": 8}
 APART = r"\n| ?(?<![A-Za-z0-9])(?:[0-9]{2}|[a-z]|first|second|yes|no|exchange|refund|cancel)(?![A-Za-z0-9])"
 FORMS = ({"workflow": "team"}, {"workflow": "team"}, {"workflow": "scripted", "manner": "forthcoming"})
-DEMONSTRATIONS, CARELESSNESS = 48_000, 0.5
+DEMONSTRATIONS, CARELESSNESS = 48_000, 0.3
 FIRST_SEED = 10_000_000
 NUMBER, LETTER, LABEL = (
     re.compile(words) for words in (r"\b4[0-9]\b", r"(?<![A-Za-z0-9])[a-z](?![A-Za-z0-9])", r"\b(?:first|second)\b")
@@ -44,21 +45,32 @@ def careless(rng: random.Random, prompt: str, reply: str) -> str:
 
 
 def demonstrations(number: int, carelessness: float, seed: int) -> Iterator[Row]:
-    """Honest play, some of whose replies are replaced by careless ones in what is imitated."""
+    """Honest play, some of whose replies are replaced by careless ones in what is imitated.
+
+    Of the careless ones a third are also played, and what honest players say in the next decisions is imitated, so
+    that the model knows a reply where something went wrong before.
+    """
     rng, kept = random.Random(f"service {seed}"), 0
     envs: list[TextEnv] = [service_v0.env(**TASK, **form) for form in FORMS]
     while True:
         for env in envs:
             env.reset(seed=FIRST_SEED + rng.randrange(10 * FIRST_SEED))
-            while not env.standing():
+            left = math.inf
+            while not env.standing() and left > 0:
                 shown, right = env.observe(env.agent_selection), env.oracle()
+                is_careless = rng.random() < carelessness
+                reply = careless(rng, shown["text"], right) if is_careless else right
+                left -= 1
                 if rng.random() < (0.3 if right in ("call read_letter", "End:") else 1.0):
-                    is_careless = rng.random() < carelessness
-                    yield shown["system"], shown["text"], careless(rng, shown["text"], right) if is_careless else right
+                    yield shown["system"], shown["text"], reply
                     kept += 1
                     if kept == number:
                         return
-                env.step(right)
+                if reply == right or rng.random() < 2 / 3:
+                    reply = right
+                else:
+                    left = min(left, 6)
+                env.step(reply)
 
 
 def main() -> None:

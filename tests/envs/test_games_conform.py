@@ -54,6 +54,7 @@ def test_a_game_passes_every_check(name: str, workflow: str) -> None:
     report = check(
         partial(pettingllms_envs.make, name, **settings(workflow)),
         make_parallel=partial(parallel_env, **settings(workflow)),
+        seeds=range(12),
     )
     assert report.ok, str(report)
     skipped = sorted(result.name for result in report if result.status == "skipped")

@@ -76,11 +76,12 @@ def trained(folder: Path, model: str, layout: str) -> MultiAgentGRPOTrainer:
 
 def main(folder: Path) -> None:
     model = tiny(folder)
-    trained(folder / "saved", model, "shared").save_model()
+    shared = trained(folder / "shared", model, "shared")
+    shared.save_model(str(folder / "saved"))
     print("saved", flush=True)
     sys.stdin.readline()
-    for name, layout in (("team", "lora"), ("shared", "shared")):
-        trained(folder / name, model, layout).push_to_hub()
+    shared.push_to_hub()
+    trained(folder / "team", model, "lora").push_to_hub()
 
 
 if __name__ == "__main__":
