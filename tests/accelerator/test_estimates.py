@@ -75,14 +75,6 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "heads that do not divide": ({"model": "heads"}, "a step of this training fails on the simulated GPU:"),
     "an optimizer of 8 bits": ({"optim": "adamw_8bit"}, "optim is 'adamw_8bit', whose states of 8 bits and less"),
     "weights in 4 bits": ({"load_in_4bit": True}, "load_in_4bit or load_in_8bit is set"),
-    "an engine too small": (
-        {**VLLM, "vllm_gpu_memory_utilization": 0.001},
-        "it does not start with less than one sequence of 60. Set vllm_max_model_length",
-    ),
-    "a longer sequence than the model's": (
-        {**VLLM, "vllm_max_model_length": 600},
-        "vllm_max_model_length is 600, but MODEL takes 512 tokens at most; vLLM does not start.",
-    ),
     "an engine over processes that it does not divide": (
         {**VLLM, "num_gpus": 4, "vllm_tensor_parallel_size": 3},
         "vllm_tensor_parallel_size=3 with 4 processes; expected a divisor",

@@ -90,6 +90,8 @@ def test_a_cache_is_what_weights_and_overhead_leave_of_the_engines_share() -> No
     assert [first.budget, second.budget] == pytest.approx([32e9, 8e9])
     said = estimate(run(utilization=0.25, max_length=20_000), step(ADAPTERS)).problems
     assert "hold 15,968 tokens; it does not start with less than one sequence of 20,000" in said[0]
+    (said,) = estimate(run(max_length=50_000), step(ADAPTERS)).problems
+    assert said == "vllm_max_model_length is 50,000, but 8B takes 40,000 tokens at most; vLLM does not start."
     served = estimate(run(models=(replace(BASE, on_server=True),), sampler="server"), step(ADAPTERS))
     assert served.engines[0].budget == pytest.approx(72e9)  # 0.9 of a GPU of its own
     assert served.memory["backward"] == pytest.approx(38e9)
