@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+from slow_trainings import SLOW
 from training_checks import check_waits, of_files, reports_of
 from trainings import MATRIX, phases_of, trained
 from watched_device import Wait, place
@@ -57,7 +58,7 @@ def test_on_a_gpu_the_host_waits_in_no_pass_as_on_the_simulated_device(
     name: str, cuda: Cuda, simulated: dict[str, Any], tmp_path: Path, record_property: Callable[[str, Any], None]
 ) -> None:
     torch.cuda.reset_peak_memory_stats()
-    _, _, trainer = trained(MATRIX[name], tmp_path, cuda, on_cpu=False)
+    _, _, trainer = trained({**SLOW, **MATRIX}[name], tmp_path, cuda, on_cpu=False)
     waits = [(wait.kind, wait.place, number) for wait, number in Counter(trainer.waits).items()]
     report = {"waits": waits, "phases": phases_of(trainer.marks, trainer.waits)}
     found = {
