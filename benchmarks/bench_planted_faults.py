@@ -315,7 +315,7 @@ def tables(planted: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, list[tup
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and save, or read what was saved, and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=4, help="in which each fault is sought (4)")
+    parser.add_argument("--runs", type=int, default=2, help="in which each fault is sought (2)")
     parser.add_argument("--episodes", type=int, default=200, help="that say what a fault costs (200)")
     parser.add_argument("--slip", type=float, default=SLIP, help="share of replies that are wrong anyway (0.05)")
     parser.add_argument("--only", choices=[team.env for team in TEAMS], help="one team")

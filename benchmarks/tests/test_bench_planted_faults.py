@@ -134,6 +134,8 @@ def test_the_command_saves_what_it_prints(tmp_path: Path, capsys: pytest.Capture
     assert saved["settings"]["problems"] == list(PROBLEMS)
     assert saved["machine"]["date"]
     printed = capsys.readouterr().out
+    assert main(["--saved", str(file)]) == 0
+    assert capsys.readouterr().out == printed
     assert all(cell in printed for _, rows in tables(saved["planted"]) for row in rows for cell in row)
 
 

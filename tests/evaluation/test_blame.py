@@ -293,5 +293,5 @@ def test_the_pages_have_what_the_saved_benchmark_of_planted_faults_says() -> Non
     named = [each["methods"]["20"]["blame"]["named"].count(each["member"]) for each in constant]
     low, high = wilson(sum(named), runs * len(constant))
     assert low <= guess <= high
-    assert shown("blame", "wrong in half", "20").startswith("100 ")
+    assert f"wrong in half ({shown('blame', 'wrong in half', '20')})" in page
     assert shown("most unreadable", "mute", "20").startswith("100 ")
