@@ -1,6 +1,7 @@
 """The report of a study: what it compares, what it says where the data cannot tell, and its curves."""
 
 import dataclasses
+import json
 import random
 import re
 import subprocess
@@ -494,3 +495,18 @@ def test_the_results_page_has_the_success_of_a_walker_who_does_not_see_the_walls
             env.step(f"Moves: {' '.join(rng.sample(steps, len(steps))) or 'U'}")
         solved += env.standing() == "solved"
     assert f"| {solved / 500:.1%} |" in (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+
+
+def test_the_page_on_service_has_the_means_of_the_committed_study_and_of_the_plays_with_scripts() -> None:
+    runs = read_results(ROOT / "benchmarks" / "results" / "study" / "assistant_user").evaluation
+    scripts = json.loads((ROOT / "benchmarks" / "results" / "service_manners.json").read_text(encoding="utf-8"))[
+        "methods"
+    ]
+    page = (ROOT / "docs" / "service.md").read_text(encoding="utf-8")
+    lines = page.split("### Who is trained")[1].split("| trained |")[1].splitlines()[2:7]
+    for method, line in zip(("both", "assistant", "user", "supervised", "untrained"), lines, strict=True):
+        each = [100 * run.success.count("1") / len(run.success) for run in runs["shop", method]]
+        played = [scripts.get(method, {}).get(manner, {}).get("success") for manner in ("terse", "confused")]
+        cells = [f"{np.mean(each):.1f}", ", ".join(f"{success:.1f}" for success in each)]
+        cells += [f"{100 * np.mean(successes):.1f}" if successes else "" for successes in played]
+        assert [cell.strip() for cell in line.split("|")[2:6]] == cells
