@@ -22,7 +22,6 @@ from typing import Any
 import torch
 from datasets import Dataset
 from peft import LoraConfig
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
     Gemma3Config,
     Gemma3ForConditionalGeneration,
@@ -34,15 +33,11 @@ from transformers import (
 from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
 
 from pettingllms_envs.prompts import images_of, read_observation
+from pettingllms_trl.byte_tokenizers import byte_tokenizer, tokenizer_of_bytes
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.trainer.trainer import MultiAgentGRPOTrainer
 
 
-CHAT_TEMPLATE = (
-    "{% for message in messages %}{{ '<|' + message['role'] + '|>' + message['content'] + '<|end|>' }}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
-)
-SPECIAL_TOKENS = ("<|pad|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>")
 GEMMA_TOKENS = (
     *("<pad>", "<start_of_turn>", "<end_of_turn>"),
     *("<start_of_image>", "<end_of_image>", "<image_soft_token>"),
@@ -107,27 +102,6 @@ def _replies(env: Any, num_instances: int) -> list[str]:
         if env.metadata.get("has_oracle"):
             replies.append(env.unwrapped.oracle())
     return replies
-
-
-def tokenizer_of_bytes(special: Sequence[str], template: str, **tokens: Any) -> PreTrainedTokenizerFast:
-    """A tokenizer with a token for each byte, after the special ones."""
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocabulary = {token: i for i, token in enumerate([*special, *alphabet])}
-    inner = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
-    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    inner.decoder = decoders.ByteLevel()
-    inner.add_special_tokens(list(special))
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, padding_side="left", **tokens)
-    tokenizer.chat_template = template
-    return tokenizer
-
-
-def byte_tokenizer() -> PreTrainedTokenizerFast:
-    """A tokenizer with a token for each byte, and a chat template."""
-    others = list(SPECIAL_TOKENS[2:])
-    return tokenizer_of_bytes(
-        SPECIAL_TOKENS, CHAT_TEMPLATE, pad_token="<|pad|>", eos_token="<|end|>", additional_special_tokens=others
-    )
 
 
 def gemma_processor() -> Gemma3Processor:

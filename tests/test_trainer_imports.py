@@ -21,23 +21,24 @@ ALLOWED = {
     # Rewards weighed anew are put back into branches; a reward model reads texts as text, like a policy.
     "credit": {"records", "config", "rollout.branching", "policies.escaping"},
     "policies": DATA | {"pixels"},
-    # What an engine takes of a GPU is a part of its row, in the terms of the estimate.
-    "engines": DATA | {"policies", "processes", "structure", "estimate.engine_options", "pixels"},
+    "engines": DATA | {"policies", "processes", "structure", "pixels"},
     # A row of the engines' table, made of what engines share.
     "engines/vllm": DATA
     | {"policies", "processes", "engines.batched", "engines.kinds", "engines.router", "engines.weight_store"}
-    | {"estimate.engine_options", "pixels"},
+    | {"pixels"},
     "sft": DATA | {"policies", "pixels"},
     "imitation": DATA | {"update.token_budget"},
     "update": DATA | {"policies", "structure", "pixels"},
     "update/packing": set[str](),  # tokens and lengths alone
     "checkpoints": DATA | {"policies", "processes"},
-    "testing": {"config", "trainer"},
+    "byte_tokenizers": set(),
+    "testing": {"config", "trainer", "byte_tokenizers"},
     "structure": set(),  # of any model of transformers
     "gguf": set(),  # a file of weights, before any team
     "image_gain": {"records"},  # what images are worth to a policy
     "pixels": {"records"},  # what processors make of pictures
-    "estimate": DATA | {"testing", "policies", "engines", "update"},  # runs a step of the trainer that it is given
+    "estimate": DATA
+    | {"byte_tokenizers", "policies", "engines", "update"},  # runs a step of the trainer that it is given
     "trainer": DATA
     | {
         "rollout",

@@ -32,9 +32,8 @@ from pettingllms_trl.cli.train import TrainArguments
 from pettingllms_trl.config import MultiAgentGRPOConfig, with_help
 from pettingllms_trl.engines.batched import context_of
 from pettingllms_trl.engines.factory import kind_of, processes_of_engine
-from pettingllms_trl.engines.kinds import groups_of, setting
+from pettingllms_trl.engines.kinds import Place, groups_of, setting
 from pettingllms_trl.estimate import planning, speed
-from pettingllms_trl.estimate.engine_options import Place
 from pettingllms_trl.estimate.gpus import find_gpu
 from pettingllms_trl.estimate.memory import find_sharding
 from pettingllms_trl.estimate.planning import Sampled

@@ -25,11 +25,18 @@ from peft import PeftModel
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.engines.batched import BatchedEngine
-from pettingllms_trl.engines.kinds import EngineKind, Group, GroupOfTrainer, PromptCodec, groups_of, setting
+from pettingllms_trl.engines.kinds import (
+    EngineKind,
+    EngineOptions,
+    Group,
+    GroupOfTrainer,
+    PromptCodec,
+    groups_of,
+    setting,
+)
 from pettingllms_trl.engines.transformers import check_continuous_batching
 from pettingllms_trl.engines.vllm.kind import VLLM
 from pettingllms_trl.engines.weight_store import ServedPolicies, WeightsVersion, check_one_version
-from pettingllms_trl.estimate.engine_options import EngineOptions
 from pettingllms_trl.policies import sampling
 from pettingllms_trl.policies.routing import Routing
 from pettingllms_trl.policies.weights import weights_of

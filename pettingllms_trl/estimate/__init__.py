@@ -13,7 +13,6 @@ No weights are loaded, and no GPU is needed. `pettingllms train --config run.yam
 | `memory.py`             | weights, gradients and optimizer states on each GPU, by how they are sharded: exact      |
 | `speed.py`              | seconds of an engine's step and of the network, and what products reach: assumptions     |
 | `gpus.py`               | memory, bandwidth and operations a second of GPUs, as published                          |
-| `engine_options.py`     | what a kind of engine says of itself: the names of its options                           |
 | `report.py`             | the text that is printed                                                                 |
 
 The device cannot be taken out of a process, so it is used in child processes, and training never imports it.

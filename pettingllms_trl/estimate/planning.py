@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from pettingllms_trl.engines.kinds import EngineOptions, Place
 from pettingllms_trl.estimate import memory, speed
-from pettingllms_trl.estimate.engine_options import EngineOptions, Place
 from pettingllms_trl.estimate.gpus import Gpu
 from pettingllms_trl.estimate.step import Measured
 

@@ -20,10 +20,10 @@ from torch import nn
 from transformers import AutoConfig, AutoProcessor, AutoTokenizer, GenerationMixin, PreTrainedModel, Trainer
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
+from pettingllms_trl.byte_tokenizers import byte_tokenizer
 from pettingllms_trl.engines import factory
 from pettingllms_trl.estimate.simulated_shapes import META, ShapesDevice, Work
 from pettingllms_trl.policies import adapters
-from pettingllms_trl.testing import byte_tokenizer
 from pettingllms_trl.update.packed_logprobs import PackedScorer
 from pettingllms_trl.update.packing.cost import token_price_of
 

@@ -22,12 +22,12 @@ from pettingllms_envs.observations import Limits
 from pettingllms_envs.programs import program
 from pettingllms_envs.teams.designs import write_design
 from pettingllms_trl import MultiAgentGRPOTrainer, Policy
+from pettingllms_trl.byte_tokenizers import byte_tokenizer
 from pettingllms_trl.cli.transformers_agents import open_transformers
 from pettingllms_trl.policies.routing import route
 from pettingllms_trl.records import Prompt
 from pettingllms_trl.sft.demonstrations import Demonstration
 from pettingllms_trl.sft.warm_up import warm_up
-from pettingllms_trl.testing import byte_tokenizer
 from picture_books import PictureBook
 from short_runs import adapter, around_generation
 from third_party import OneShot

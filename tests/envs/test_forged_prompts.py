@@ -122,6 +122,9 @@ def without(site: Site) -> tuple[Any, Any]:
     (inner,) = (each for each in code.co_consts if getattr(each, "co_name", "") == site.function)
     found = vars(vars(module)[site.owner])[site.function] if site.owner else vars(module)[site.function]
     found = getattr(found, "script", found)  # of a workflow that is a function
+    if hasattr(found, "cache_clear"):
+        found.cache_clear()
+        found = found.__wrapped__
     return getattr(found, "fget", getattr(found, "func", found)), inner  # of a property, or one that is cached
 
 

@@ -8,7 +8,7 @@ import gguf
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from pettingllms_trl.testing import CHAT_TEMPLATE, SPECIAL_TOKENS, byte_tokenizer
+from pettingllms_trl.byte_tokenizers import CHAT_TEMPLATE, SPECIAL_TOKENS, byte_tokenizer
 
 
 F32, Q8_0 = gguf.GGMLQuantizationType.F32, gguf.GGMLQuantizationType.Q8_0

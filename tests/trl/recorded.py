@@ -90,7 +90,7 @@ def random_case(number: int) -> dict[str, Any]:
         "partners": draw.choice([(), (), ("a_0",)]),
         "judge": draw.choice([None, by_length]),
         "weigh": draw.choice([None, doubled]),
-        "follow": draw.choice([None, {"a_0": follow, "b_0": None}]) if number % 2 else None,
+        "extensions": draw.choice([None, {"a_0": follow, "b_0": None}]) if number % 2 else None,
         "num_rows": 12,
     }
     if options["sampling"] == "tree" and options["num_continuations"] and draw.random() < 0.5:

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
 from gguf_files import Q8_0, tiny_llama, write_gguf
 from pettingllms_trl import load_gguf
-from pettingllms_trl.testing import CHAT_TEMPLATE, byte_tokenizer
+from pettingllms_trl.byte_tokenizers import CHAT_TEMPLATE, byte_tokenizer
 
 
 @pytest.fixture(scope="module")

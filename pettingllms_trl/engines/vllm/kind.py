@@ -19,8 +19,7 @@ from trl.trainer.utils import get_config_model_id
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.engines.batched import context_of
-from pettingllms_trl.engines.kinds import EngineKind, Group, GroupOfTrainer, PromptCodec
-from pettingllms_trl.estimate.engine_options import EngineOptions, Place
+from pettingllms_trl.engines.kinds import EngineKind, EngineOptions, Group, GroupOfTrainer, Place, PromptCodec
 from pettingllms_trl.pixels import ImageInputs
 from pettingllms_trl.processes.tensor_parallel import TensorParallelGroup
 from pettingllms_trl.records import PolicyEngine

@@ -17,8 +17,7 @@ from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 from pettingllms_trl.checkpoints import atomic
 from pettingllms_trl.engines import factory
 from pettingllms_trl.engines.factory import check_served, processes_of_engine
-from pettingllms_trl.engines.kinds import EngineKind, Group, GroupOfTrainer, PromptCodec
-from pettingllms_trl.estimate.engine_options import EngineOptions
+from pettingllms_trl.engines.kinds import EngineKind, EngineOptions, Group, GroupOfTrainer, PromptCodec
 from pettingllms_trl.policies.routing import route
 from pettingllms_trl.records import Completion, Request, Sampled
 from shadow import Shadow

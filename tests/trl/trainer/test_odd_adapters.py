@@ -12,8 +12,8 @@ from peft import LoraConfig, PrefixTuningConfig, PromptTuningConfig, get_peft_mo
 from transformers import AutoModelForCausalLM, DeepseekV4Config, FalconConfig, Llama4TextConfig, PhimoeConfig
 
 from pettingllms_trl import MultiAgentGRPOTrainer
+from pettingllms_trl.byte_tokenizers import byte_tokenizer
 from pettingllms_trl.policies.adapters import acting_as, check_layers, scores
-from pettingllms_trl.testing import byte_tokenizer
 from short_runs import settings
 from third_party import Relay
 
