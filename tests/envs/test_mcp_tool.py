@@ -141,7 +141,11 @@ def test_a_server_that_cannot_be_used_raises_when_the_tool_is_made(settings: Any
 
 
 HOSTILE = str(Path(__file__).parent / "hostile_mcp_server.py")
-BUSY = 2  # Times the bound, which a busy machine may take.
+
+
+def busy() -> float:
+    """Times the bound that a machine may take: twice on one of its own, more as its load makes everything longer."""
+    return 2.0 * max(1.0, os.getloadavg()[0] / len(os.sched_getaffinity(0)))
 
 
 def numbers_of_processes(file: Path) -> list[int]:
@@ -163,7 +167,7 @@ def test_a_server_that_never_lists_its_tools_is_given_up_within_a_second_of_the_
     start = time.monotonic()
     with pytest.raises(ValueError, match=r"failed or did not answer in time; .* Start it by hand"):
         make_tool({"tool": "mcp", "command": [sys.executable, HOSTILE, way, str(file)], "timeout": 1.0})
-    assert time.monotonic() - start < BUSY * (1.0 + 1.0)
+    assert time.monotonic() - start < busy() * (1.0 + 1.0)
     assert all(has_ended(each) for each in numbers_of_processes(file))
 
 
@@ -173,7 +177,7 @@ def test_a_call_that_a_server_never_reads_is_given_up_within_a_second_of_the_tim
     failed = ToolResult("", "the tool's server failed or did not answer in time")
     start = time.monotonic()
     assert tool('{"x": "' + 10**6 * "x" + '"}') == failed  # more than a pipe holds
-    assert time.monotonic() - start < BUSY * (4.0 + 1.0)
+    assert time.monotonic() - start < busy() * (4.0 + 1.0)
     assert all(has_ended(each) for each in numbers_of_processes(file))
 
 
@@ -184,7 +188,7 @@ def test_a_server_that_does_not_end_is_killed_within_a_second(tmp_path: Path) ->
     assert not any(has_ended(each) for each in processes)
     start = time.monotonic()
     tool.close()
-    assert time.monotonic() - start < BUSY * 1.0
+    assert time.monotonic() - start < busy() * 1.0
     assert all(has_ended(each) for each in processes)
 
 
@@ -193,4 +197,4 @@ def test_an_address_that_accepts_and_says_nothing_is_given_up_within_a_second_of
         start = time.monotonic()
         with pytest.raises(ValueError, match="failed or did not answer in time"):
             make_tool({"tool": "mcp", "url": f"http://127.0.0.1:{listening.getsockname()[1]}/mcp", "timeout": 1.0})
-        assert time.monotonic() - start < BUSY * (1.0 + 1.0)
+        assert time.monotonic() - start < busy() * (1.0 + 1.0)
