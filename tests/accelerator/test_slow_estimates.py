@@ -21,6 +21,7 @@ pytestmark = pytest.mark.slow
 FILES = sorted((ROOT / "examples" / "configs").glob("*.yaml"))
 WHY = {
     "observes images": ("plan_path_image",),
+    "no rows of our own": ("gsm8k",),
 }
 """Words of what is told, and the first words of the names of those that are told it."""
 ON_GPUS = {"gpus_8x80_L2_8B": 8, "gpus_8x80_L1_8B": 8, "gpus_2x8x80_L2_8B": 16, "gpus_none": 2}
