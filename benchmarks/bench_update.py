@@ -18,6 +18,7 @@ processor's on a CPU (one thread), the clock's on a GPU. Weights are random: no 
 from __future__ import annotations
 
 import argparse
+import gc
 import math
 import os
 import random
@@ -113,8 +114,9 @@ class Setting:
             bos_token_id=None,
             attn_implementation=self.attention,
         )
-        model: PreTrainedModel = Qwen3ForCausalLM(config).to(self.dtype)
-        return model.to(self.device)
+        with torch.device(self.device):
+            model: PreTrainedModel = Qwen3ForCausalLM(config)
+        return model.to(self.dtype)
 
     def arguments(self, folder: str) -> dict[str, Any]:
         """Of both trainers."""
@@ -299,8 +301,8 @@ def summarized(
 
 
 def peak(setting: Setting, shape: Shape | Tree, which: str) -> int | None:
-    """Bytes that an update takes above its model and gradients; `None` where the GPU has not so many. In a process of
-    its own, whose peak it is."""
+    """Bytes that an update takes above its model and gradients; `None` where the GPU has not so many. On a CPU in a
+    process of its own, whose peak it is."""
     with tempfile.TemporaryDirectory() as folder:
         update, model = (of_trl if which == "trl" else of_ours)(setting, folder)
     if isinstance(shape, Tree):
@@ -327,10 +329,15 @@ def _status(name: str) -> int:
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(name + ":"))
 
 
-def peaks(given: argparse.Namespace, shape: Shape | Tree) -> dict[str, int]:
-    """Of all, each measured in a process of its own; without one for which there was no room."""
+def peaks(setting: Setting, given: argparse.Namespace, shape: Shape | Tree) -> dict[str, int]:
+    """Of all, on a CPU each measured in a process of its own; without one for which there was no room."""
     found = {}
     for which in SIDES if isinstance(shape, Tree) else ("trl", "ours"):
+        if given.device == "cuda":
+            gc.collect()
+            if (taken := peak(setting, shape, which)) is not None:
+                found[which] = taken
+            continue
         command = [sys.executable, __file__, "--peak", which]
         command += ["--tree" if isinstance(shape, Tree) else "--shapes", shape.text]
         command += ["--device", given.device, "--dtype", given.dtype, "--model", given.model]
@@ -571,7 +578,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if trees:
         for tree in trees:
             found = compare_tree(setting, tree, given.rounds)
-            figures += report_tree(setting, tree, found, peaks(given, tree) if given.memory else {})
+            figures += report_tree(setting, tree, found, peaks(setting, given, tree) if given.memory else {})
         write(given.json, figures)
         return
     all_met = _compare_shapes(setting, given, figures)
@@ -589,7 +596,7 @@ def _compare_shapes(setting: Setting, given: argparse.Namespace, figures: list[F
     for shape in given.shapes:
         found = compare(setting, shape, given.rounds)
         if given.memory:
-            taken = peaks(given, shape)
+            taken = peaks(setting, given, shape)
             found |= {"peak": taken, "memory": taken["trl"] / taken["ours"] if len(taken) == 2 else math.nan}
         has_goal = given.model == "25M" and given.device == "cpu"
         goal = GOALS.get(shape) if has_goal else None

@@ -38,7 +38,7 @@ HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 REFERENCE = peers.FOLDER / "PettingLLMs"
 NOT_RUN = "not run"
-GPU_SHAPES = ("512x64x8", "1024x128x8", "2048x512x8", "300x1500x8")
+GPU_SHAPES = ("300x128x4", "512x64x8", "1024x128x8", "2048x512x8", "300x1500x8")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,6 +237,14 @@ SUITES = (
         gpu=True,
     ),
     Suite(
+        name="estimate_gpu",
+        what="a step's memory and seconds beside what --estimate says of it",
+        command=("bench_estimate_gpu.py",),
+        minutes=8,
+        needs="trl",
+        gpu=True,
+    ),
+    Suite(
         name="step_gpu",
         what="what a training step spends outside the model, 0.6B in bf16",
         command=("bench_step.py", "--size", "0.6B", "--steps", "2"),
@@ -306,10 +314,11 @@ def plan(suites: Sequence[Suite]) -> list[str]:
         variables = " ".join(f"{name}={value}" for name, value in always(suite).items())
         python = "the peers' python" if suite.peers else sys.executable
         script, *arguments = suite.command
+        command = " ".join([python, str(HERE / script), *arguments])
         lines += [
             f"{suite.name}: {suite.what}; some {suite.minutes:g} minutes",
             f"  needs {'; '.join(needs(suite)) or 'nothing else'}",
-            f"  OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 {variables} {python} {HERE / script} {' '.join(arguments)}{times}",
+            f"  OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 {variables} {command}{times}",
         ]
     return lines
 

@@ -134,7 +134,7 @@ def test_some_are_chosen_by_name_and_those_for_a_gpu_only_with_one() -> None:
     assert [each.name for each in chosen("update, envs", gpu=False)] == ["envs", "update"]
     assert not any(each.gpu for each in chosen("", gpu=False))
     scripts = ["bench_update.py"] * 11 + ["bench_two_processes.py"] * 2
-    scripts += ["bench_vision.py", "bench_step.py"]
+    scripts += ["bench_vision.py", "bench_estimate_gpu.py", "bench_step.py"]
     assert [each.command[0] for each in chosen("", gpu=True)] == scripts
     with pytest.raises(ValueError, match="'chess'; expected some of envs, "):
         chosen("envs,chess", gpu=False)

@@ -249,5 +249,8 @@ def test_a_peak_for_which_there_was_no_room_is_left_out(setting: Any, monkeypatc
         return subprocess.CompletedProcess(command, 0, stdout=said[command[command.index("--peak") + 1]])
 
     monkeypatch.setattr(bench_update.subprocess, "run", run)
-    given = argparse.Namespace(device="cuda", dtype="bfloat16", model="tiny", attention="sdpa", checkpointing=True)
-    assert bench_update.peaks(given, bench_update.Shape(9, 9, 9)) == {"ours": 2_000_000}
+    monkeypatch.setattr(bench_update, "peak", lambda _, __, which: {"trl": None, "ours": 3_000_000}[which])
+    shape = bench_update.Shape(9, 9, 9)
+    for device, taken in (("cpu", 2_000_000), ("cuda", 3_000_000)):
+        given = argparse.Namespace(device=device, dtype="bfloat16", model="tiny", attention="sdpa", checkpointing=True)
+        assert bench_update.peaks(setting, given, shape) == {"ours": taken}

@@ -24,7 +24,6 @@ from typing import Any, ClassVar, Self
 
 import torch
 from torch.utils._device import _device_constructors
-from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 from pettingllms_trl.estimate.simulated_autocast import register_autocast
 
@@ -118,6 +117,8 @@ class SimulatedDevice:
                 f"{' and '.join(sorted(early))} imported before the simulated device, of which they would not know; "
                 "expected it to be the first. Call install() before you import them."
             )
+        from torch.utils.backend_registration import _setup_privateuseone_for_python_backend  # from PyTorch 2.13 on
+
         device = SimulatedTensor.machine = cls()
         _setup_privateuseone_for_python_backend(NAME, backend_module=device.backend())
         _FALLBACK.fallback(lambda func, *args, **kwargs: device.run(func, args, kwargs), "PrivateUse1")

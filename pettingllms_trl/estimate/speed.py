@@ -1,4 +1,4 @@
-"""How long sampling, an update and the network take: what is assumed, in one place. Nothing here was measured.
+"""How long sampling, an update and the network take: what is assumed, in one place. `LAUNCH` alone was measured.
 
 `benchmarks/cluster.py` simulates a training step on many GPUs with the same assumptions, and docs say "computed" where
 they show what follows. They are of an H100; another GPU is scaled by its published bandwidth and operations.
@@ -41,8 +41,9 @@ MAX_SEQUENCES = 256
 """Sequences that an engine decodes at a time: vLLM's usual `max_num_seqs`."""
 PRODUCTS = 0.6
 """Share of a GPU's published operations that products and attention reach, if they do not wait for memory."""
-LAUNCH = 5e-6
-"""Seconds that an operation takes at least, which Python launches."""
+LAUNCH = 16e-6
+"""Seconds that an operation takes at least, which Python launches: of an H200 and a Xeon beside it, in `generate` of a
+0.6B (docs/gpus.md)."""
 INSIDE = 300e9
 """Bytes a second between GPUs of a node, one way: two thirds of an H100 SXM's NVLink, 450 GB/s."""
 BETWEEN = 35e9

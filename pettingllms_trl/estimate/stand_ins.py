@@ -1,8 +1,9 @@
 """What stands in on the simulated device for files that a machine need not have, and for work that repeats.
 
 A model is made of its configuration, without weights; a tokenizer that cannot be loaded is one of bytes; `generate`
-runs its first steps and the last, and counts those between; one of equal passes is run; no weights are written. Checks
-that compare values are left out: floats have none here.
+runs its first steps and the last, and counts those between; one of equal passes is run; no weights are written. TRL's
+Triton kernels of the head are one operation for each of their tiles. Checks that compare values are left out: floats
+have none here.
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ import torch
 from torch import nn
 from transformers import AutoConfig, AutoProcessor, AutoTokenizer, GenerationMixin, PreTrainedModel, Trainer
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
+from trl.kernels import chunked_logprob
 
 from pettingllms_trl.byte_tokenizers import byte_tokenizer
 from pettingllms_trl.engines import factory
+from pettingllms_trl.estimate.simulated_device import NAME
 from pettingllms_trl.estimate.simulated_shapes import META, ShapesDevice, Work
 from pettingllms_trl.policies import adapters
+from pettingllms_trl.update import segment_attention
 from pettingllms_trl.update.packed_logprobs import PackedScorer
-from pettingllms_trl.update.packing.cost import token_price_of
 
 
 UNCHECKED = (
@@ -63,6 +66,9 @@ def standing_in(
         (adapters, "check_layers"): lambda *_: None,
         (adapters, "check_equal"): lambda *_, **__: None,
         (factory, "KINDS"): kinds,
+        (segment_attention, "KINDS"): {NAME},
+        (chunked_logprob, "_forward_tile"): lambda tile, *_, **__: device.add(0.0, [tile.held], []),
+        (chunked_logprob, "_backward_tile"): lambda tile, *_, **__: device.add(0.0, [tile.held], [tile.held]),
     }
     with ExitStack() as stack:
         for (owner, name), new in by_name.items():
@@ -77,9 +83,7 @@ class _Equal:
 
 
 def _price_of_a_gpu(scorer: Any) -> None:
-    team = scorer._team
-    width = team.weights_of(team.active).config.get_text_config().hidden_size
-    scorer.token_prices[team.active] = token_price_of("cuda", width)
+    scorer.token_prices[scorer._team.active] = scorer.token_price()
 
 
 def _of_configuration(device: ShapesDevice, cls: Any, source: Any, *_: Any, **given: Any) -> PreTrainedModel:

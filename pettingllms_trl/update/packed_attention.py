@@ -2,8 +2,9 @@
 
 It is registered with transformers as an attention implementation, like "sdpa" and "flash_attention_2", so that it
 works with any model that uses transformers' attention interface. The layout is passed in the forward's keyword
-arguments, so that gradient checkpointing has it when it recomputes a layer. There are two ways, and the cheaper one is
-used (`Layout.prompts`):
+arguments, so that gradient checkpointing has it when it recomputes a layer. Where a GPU has a kernel for segments of
+different lengths (`segment_attention.py`), that is all. Else there are two ways, and the cheaper one is used
+(`Layout.prompts`):
 
 * sequence by sequence: queries, keys and values are gathered into whole sequences, under a causal kernel;
 * split: each prompt once under a causal kernel, then every branch attends to its prompt and itself, under a mask.
@@ -24,6 +25,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, PretrainedC
 from transformers.masking_utils import causal_mask_function
 
 from pettingllms_trl.update.packing.pack import Layout
+from pettingllms_trl.update.segment_attention import attend_by_segments, takes
 
 
 NAME = "pettingllms_shared_prefix"
@@ -99,6 +101,8 @@ def attend(
         raise NotPackable("has a sliding window of which its layers are given no mask")
     query, key, value = (heads.transpose(1, 2)[0] for heads in (query, key, value))  # (T, H, D)
     run = _Kernel(dropout, scaling, attention_mask, softcap)
+    if not dropout and run.is_causal(shared_prefix.segments.most_keys) and takes(query, value):
+        return attend_by_segments(query, key, value, shared_prefix.segments, scaling)[None], None
     rows, prompts, branches = shared_prefix.rows, shared_prefix.prompts, shared_prefix.branches
     if prompts is None:
         found = run(_at(query, rows), _at(key, rows), _at(value, rows)).flatten(0, 1)
@@ -153,13 +157,20 @@ class _Kernel:
         )
         return found.transpose(1, 2)
 
+    def is_causal(self, num_keys: int) -> bool:
+        """Whether attention is causal and nothing more, in sequences of this many tokens."""
+        return self.softcap is None and self._restriction_of(num_keys) is None
+
+    def _restriction_of(self, num_keys: int) -> Restriction | None:
+        """The restriction, if it affects sequences of this many tokens."""
+        hidden = self.restriction
+        return None if hidden is None or (hidden.reach is not None and num_keys <= hidden.reach) else hidden
+
     def _mask(
         self, num_queries: int, num_keys: int, branches: Layout | None, device: torch.device
     ) -> torch.Tensor | None:
         """(sequences or 1, 1, Q, K) which keys each query sees; `None`: causal attention with Q = K."""
-        hidden = self.restriction
-        if hidden is not None and hidden.reach is not None and num_keys <= hidden.reach:
-            hidden = None
+        hidden = self._restriction_of(num_keys)
         if hidden is None:
             return None if branches is None else branches.visible
         keys = torch.arange(num_keys, device=device)

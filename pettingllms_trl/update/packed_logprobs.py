@@ -38,6 +38,7 @@ from pettingllms_trl.update.packed_attention import attending
 from pettingllms_trl.update.packing.cost import token_price_of
 from pettingllms_trl.update.packing.pack import pack
 from pettingllms_trl.update.positions import counts_padding, with_positions
+from pettingllms_trl.update.segment_attention import is_for
 
 
 if TYPE_CHECKING:
@@ -163,8 +164,7 @@ class PackedScorer:
 
         model = self._team.wrapped
         config = self._team.weights_of(self._team.active).config.get_text_config()
-        price = token_price_of(self._accelerator.device.type, config.hidden_size)
-        self.token_prices[self._team.active] = price
+        self.token_prices[self._team.active] = self.token_price()
         numbers = [(7919 * number + 13) % config.vocab_size for number in range(37)]  # any that differ
         prompts = {8: numbers[:8], 5: numbers[8:13]}
         rows = [(prompts[start], numbers[13 + 6 * row :][:size]) for row, (start, size) in enumerate(PROBE)]
@@ -187,6 +187,14 @@ class PackedScorer:
             return None
         off, by = float(error) / len(ALONE), float(noise) / len(ALONE)
         return f"would give other log-probabilities, by {off:.2g} nats where padding changes them by {by:.2g}"
+
+    def token_price(self) -> float:
+        """What a token costs in the active policy's model here."""
+        weights, device = self._team.weights_of(self._team.active), self._accelerator.device
+        own = next(each.dtype for each in weights.parameters() if each.is_floating_point())
+        dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self._accelerator.mixed_precision, own)
+        width = weights.config.get_text_config().hidden_size
+        return token_price_of(device.type, width, in_segments=is_for(device, dtype))
 
     def _check_positions(self, name: str) -> None:
         """Check whether a model needs position ids on TRL's path; warn if it does and does not get them."""

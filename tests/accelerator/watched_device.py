@@ -35,7 +35,7 @@ WAITING = {
 """Operations whose result, or its size, the host waits for."""
 CALLED = (
     *("/torch/", "/accelerate/", "/peft/", "/trl/trainer/utils.py", "/contextlib.py", "/functools.py", "<"),
-    *("/estimate/simulated_", __file__),
+    *("/estimate/simulated_", "/warnings.py", "/test_gpu.py", __file__),
 )
 """Parts of paths of what waits on behalf of its caller."""
 
@@ -133,9 +133,9 @@ def place() -> str:
     """`FILE:LINE` of the innermost frame that is not of what waits on behalf of its caller."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        name = frame.f_code.co_filename
-        if not any(part in name for part in CALLED):
-            return f"{name.rpartition('site-packages/')[2]}:{frame.f_lineno}"
+        _, is_installed, name = frame.f_code.co_filename.rpartition("site-packages/")
+        if not any(part in ("/" if is_installed else "") + name for part in CALLED):
+            return f"{name}:{frame.f_lineno}"
         frame = frame.f_back
     return "backward"
 

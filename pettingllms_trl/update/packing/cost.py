@@ -9,6 +9,7 @@ The choice is a pure function, so that it is the same in all processes that read
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -25,6 +26,9 @@ TOKEN_PRICES: Mapping[str, float] = {"cpu": 8.0, "cuda": 6.0}
 """What a token costs in everything but attention, by kind of device: in pairs of query and key, for each unit of the
 model's hidden size. Of a CPU it was measured (2 to 10 by model, `benchmarks/bench_update.py --fit`); of a GPU it is
 the ratio of operations."""
+DEAR = math.inf
+"""The price of a token where attention is one kernel, which computes no other pairs than there are: what reads the
+fewest tokens costs least."""
 GATHERED = 64
 """What the copies of a sequence's keys and values cost where attention goes sequence by sequence: as if each of its
 tokens attended to half as many more. Measured on a CPU, as the prices."""
@@ -43,13 +47,17 @@ class Work:
     pairs: float
 
     def cost(self, token_price: float) -> float:
-        """In pairs of query and key."""
-        return self.tokens * token_price + self.pairs
+        """In pairs of query and key; in tokens, if they are all that counts."""
+        return self.tokens if token_price == DEAR else self.tokens * token_price + self.pairs
 
 
-def token_price_of(device: str, hidden_size: int) -> float:
-    """What a token costs, in pairs of query and key. A device that is not in the table is taken for a GPU."""
-    return TOKEN_PRICES.get(device, TOKEN_PRICES["cuda"]) * hidden_size
+def token_price_of(device: str, hidden_size: int, *, in_segments: bool = False) -> float:
+    """What a token costs, in pairs of query and key. A device that is not in the table is taken for a GPU.
+
+    Args:
+        in_segments: Whether attention is one kernel over the segments of a row.
+    """
+    return DEAR if in_segments else TOKEN_PRICES.get(device, TOKEN_PRICES["cuda"]) * hidden_size
 
 
 def work(sizes: Sequence[Size], trunks: Sequence[Trunk], way: Way) -> Work:

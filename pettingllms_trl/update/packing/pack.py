@@ -33,6 +33,29 @@ IGNORED = -100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Segments:
+    """A packed row as N segments, one after another: a prompt, or a sequence's own tokens after one. Each query sees
+    the keys of its sequence up to its own.
+
+    Args:
+        keys: (S,) positions in the row of the segments' keys, those of one after those of another.
+        queries_from, keys_from: (N + 1,) int32 where each begins in the row and in `keys`, and where the last ends.
+        most_queries, most_keys: Of a segment.
+    """
+
+    keys: torch.Tensor
+    queries_from: torch.Tensor
+    keys_from: torch.Tensor
+    most_queries: int
+    most_keys: int
+
+    @property
+    def lengths(self) -> tuple[torch.Tensor, torch.Tensor, int, int]:
+        """What kernels for sequences of different lengths are given, in their order."""
+        return self.queries_from, self.keys_from, self.most_queries, self.most_keys
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Layout:
     """The positions of each sequence in a packed row: R sequences of at most L tokens, each of which begins with one
     of G prompts or with a part of it. Sequences that lie inside a prompt are not among them.
@@ -45,6 +68,7 @@ class Layout:
         branches: (R, B) positions of each sequence's own tokens; padded.
         starts: (R,) how many tokens of a sequence are a prompt's.
         visible: (R, 1, B, L) with `prompts`: which tokens of a sequence each of its own sees. Used by every layer.
+        segments: The same row for a kernel that needs neither padding nor masks.
     """
 
     rows: torch.Tensor
@@ -53,6 +77,7 @@ class Layout:
     branches: torch.Tensor
     starts: torch.Tensor
     visible: torch.Tensor | None = None
+    segments: Segments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -121,6 +146,7 @@ def pack(
     shared: list[Indices] = []
     own: list[Indices] = []
     rows: list[Indices] = []
+    segments: list[tuple[int, Indices]] = []  # number of queries, keys
     places: dict[int, Indices] = {}  # of the labels of each sequence
     end = 0
     for trunk in trunks:
@@ -129,6 +155,7 @@ def pack(
         of_trunk = np.full(len(common), IGNORED)
         pieces.append((common, np.arange(len(common)), of_trunk))
         end += len(common)
+        segments += [(len(common), shared[-1])] if len(common) else []
         for row in trunk.inside:
             first = len(prompts[row]) - 1
             of_trunk[first : first + len(completions[row])] = completions[row]
@@ -140,21 +167,26 @@ def pack(
             pieces.append((branch, before + place - end, completion if len(completion) else np.array([IGNORED])))
             own.append(place)
             rows.append(np.append(shared[-1][:before], place))
+            segments.append((len(place), rows[-1]))
             places[row] = place[: len(completion)]
             end += len(branch)
 
     split = way != "rows"
-    packed_ids, positions, labels, target_positions, targets, starts, of_rows, back, of_branches, *of_prompts = _moved(
+    packed_ids, positions, labels, target_positions, targets, starts, keys, queries_from, keys_from, *more = _moved(
         ids.device if device is None else device,
         *(np.concatenate(part)[None] for part in zip(*pieces, strict=True)),
         np.concatenate([*places.values()]),
         np.concatenate([row * width + columns[row] for row in places]),
         np.array([len(row) - len(branch) for row, branch in zip(rows, own, strict=True)]),
+        np.concatenate([keys for _, keys in segments]),
+        np.cumsum([0, *(number for number, _ in segments)]),
+        np.cumsum([0, *(len(keys) for _, keys in segments)]),
         _filled(rows),
         _back(end, shared, own) if split else _back(end, rows),
         _filled(own),
         *([_filled(shared)] if split else []),
     )
+    of_rows, back, of_branches, *of_prompts = more
     seen = torch.arange(of_rows.size(1), device=of_rows.device)
     layout = Layout(
         rows=of_rows,
@@ -163,6 +195,13 @@ def pack(
         branches=of_branches,
         starts=starts,
         visible=seen <= (starts[:, None] + seen[: of_branches.size(1)])[:, None, :, None] if split else None,
+        segments=Segments(
+            keys=keys,
+            queries_from=queries_from.int(),
+            keys_from=keys_from.int(),
+            most_queries=max(number for number, _ in segments),
+            most_keys=max(len(keys) for _, keys in segments),
+        ),
     )
     return Packed(
         ids=packed_ids,
