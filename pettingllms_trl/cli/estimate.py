@@ -206,7 +206,7 @@ def _check(args: EstimatedConfig, config: ModelConfig) -> None:
 
 
 def _rows_that_are_here(given: TrainArguments, data: ScriptArguments) -> list[str]:
-    """Put rows of the package in the place of data that are not on this machine; returns what is said of it."""
+    """Put an environment's own rows in the place of data that are not on this machine; returns what is said of it."""
     names = []
     assert isinstance(given.env_kwargs, dict)
     assert isinstance(given.environments, dict)
@@ -214,7 +214,7 @@ def _rows_that_are_here(given: TrainArguments, data: ScriptArguments) -> list[st
         name = str(settings.get("data", ""))
         if name and not name.startswith("own:") and not Path(name).expanduser().exists():
             names.append(name)
-            settings["data"] = f"own:{name.replace('/', '__')}"
+            settings["data"] = None  # the environment's own
     if data.dataset_name is not None and not Path(data.dataset_name).exists():
         names.append(data.dataset_name)
         data.dataset_name, given.train_seeds = None, [0, 6400]
