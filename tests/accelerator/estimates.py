@@ -1,11 +1,11 @@
-"""Estimates several configurations in one child process: `python on_device.py estimates FILE`.
+"""Estimates several configurations in child processes: `python on_device.py estimates FILE`.
 
-FILE has the arguments of each by its name, and is given what came of it.
+FILE has the arguments of each by its name, and is given what came of it. Each runs in a process of its own: trainers
+that are still alive would count in the peaks of the next.
 """
 
 from __future__ import annotations
 
-import gc
 import json
 import traceback
 from dataclasses import asdict
@@ -14,6 +14,7 @@ from typing import Any
 from unittest import mock
 
 import torch
+from children import in_child
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from pettingllms_trl.cli import estimate
@@ -23,7 +24,6 @@ from pettingllms_trl.estimate.stand_ins import put_on_device
 
 
 def outcome(device: Any, argv: list[str], folder: Path) -> dict[str, Any]:
-    gc.collect()  # of what was before
     kept: list[Any] = []
 
     def kept_report(found: Any) -> str:
@@ -66,6 +66,6 @@ def operations(device: Any, folder: Path) -> float:
 def main(device: Any, file: str) -> None:
     path = Path(file)
     cases = json.loads(path.read_text("utf-8"))
-    found: dict[str, Any] = {name: outcome(device, argv, path.parent) for name, argv in cases.items()}
+    found: dict[str, Any] = {name: in_child(outcome, device, argv, path.parent) for name, argv in cases.items()}
     found["operations"] = {name: operations(device, path.parent / name) for name in ("qwen", "llama")}
     path.write_text(json.dumps(found), "utf-8")
