@@ -20,9 +20,11 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 from bench_step import CANDIDATES, SIZES, arguments, make_base
@@ -33,11 +35,14 @@ from trl import GRPOConfig, GRPOTrainer
 
 import pettingllms_envs
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
+from pettingllms_trl.trainer import hooks
 
 
 PROMPTS = 8
 """Instances of a step, each with `CANDIDATES` completions."""
 OURS, NO_SHARING, TRL = "ours", "ours, shared_prefix=False", "TRL GRPOTrainer"
+ONE_SAMPLER = "ours, samples as TRL does"
+"""Each prompt is read for each of its candidates, and nothing is kept: what is left is the update's."""
 
 
 def make_env() -> Any:
@@ -148,7 +153,7 @@ def contenders(base: Path, *, num_steps: int, length: int) -> dict[str, Callable
         rows = Dataset.from_dict({"prompt": prompts(len(seeds)), "seed": seeds})
         return GRPOTrainer(str(base), reward_funcs=[Reward(), letters], args=GRPOConfig(**options), train_dataset=rows)
 
-    return {OURS: lambda: ours(True), NO_SHARING: lambda: ours(False), TRL: trls}
+    return {OURS: lambda: ours(True), ONE_SAMPLER: lambda: ours(True), NO_SHARING: lambda: ours(False), TRL: trls}
 
 
 def race(base: Path, *, rounds: int, num_steps: int, length: int) -> dict[str, list[Trained]]:
@@ -161,9 +166,14 @@ def race(base: Path, *, rounds: int, num_steps: int, length: int) -> dict[str, l
     made = contenders(base, num_steps=num_steps, length=length)
     for number in range(rounds):
         for name in made if number % 2 else reversed(made):
-            found.setdefault(name, []).append(trained(made[name]()))
+            with mock.patch.object(hooks, "prompts_read_once", _plainly) if name == ONE_SAMPLER else nullcontext():
+                found.setdefault(name, []).append(trained(made[name]()))
     check(found)
     return found
+
+
+def _plainly(*_: Any) -> AbstractContextManager[None]:
+    return nullcontext()
 
 
 def check(found: Mapping[str, list[Trained]]) -> None:
@@ -208,7 +218,7 @@ def main() -> None:
                 peer=rates[TRL],
                 better="more",
             )
-            for name in (OURS, NO_SHARING)
+            for name in (OURS, ONE_SAMPLER, NO_SHARING)
         ],
     )
 

@@ -9,10 +9,10 @@
 
 A shape is PxCxK: one decision, a prompt of P tokens and K candidates of C tokens each. A tree is TxPxOxCxK: a
 conversation of T turns, with O tokens observed between two (`conversation_updates.py`). Both trainers have the same
-random weights and are given the same batch; a round is `_compute_loss` and its backward of one, then of the other, in
-one process, and what is compared is the median of the rounds' ratios, with their range and, from a bootstrap over
-rounds, its 95% interval. Gradients are compared, too. Seconds are the
-processor's on a CPU (one thread), the clock's on a GPU. Weights are random: no network.
+random weights and are given the same batch, TRL's in the micro-batches of 8, 4, 2 or 1 rows that are fastest. A round
+is `_compute_loss` and its backward of one, then of the other, in one process. What is compared is the median of the
+rounds' ratios, with their range and, from a bootstrap over rounds, its 95% interval. Gradients are compared, too.
+Seconds are the processor's on a CPU (one thread), the clock's on a GPU. Weights are random: no network.
 """
 
 from __future__ import annotations
@@ -64,6 +64,10 @@ GOALS: Mapping[Shape, tuple[float, float | None]] = {
     Shape(64, 512, 8): (1.0, None),
 }
 """Of the 25M model on a CPU: how many times TRL's speed, and how many times less memory."""
+USUAL = (Shape(300, 128, 4), Shape(300, 512, 4), Shape(1000, 128, 4), Shape(1000, 512, 4))
+"""Without goals: what decisions of the shipped configurations have, K = 4."""
+MICRO_BATCHES = (8, 4, 2, 1)
+"""Rows of a pass of TRL's, of which the fastest is compared with."""
 
 MODELS: Mapping[str, dict[str, int]] = {
     "25M": {
@@ -185,6 +189,36 @@ def _update(
     return update
 
 
+def in_micro_batches(update: Update, rows: int) -> Update:
+    """The same loss and gradients, a pass for each `rows` rows."""
+
+    def parted(batch: Mapping[str, Any]) -> torch.Tensor:
+        number = len(batch["advantages"])
+        losses = [
+            update({name: _rows_of(value, number, slice(first, first + rows)) for name, value in batch.items()})
+            for first in range(0, number, rows)
+        ]
+        return torch.stack(losses).sum()
+
+    return parted
+
+
+def _rows_of(value: Any, number: int, rows: slice) -> Any:
+    return value[rows] if isinstance(value, torch.Tensor) and value.ndim and len(value) == number else value
+
+
+def fastest_micro_batch(setting: Setting, update: Update, model: PreTrainedModel, batch: Mapping[str, Any]) -> int:
+    """Rows of the passes in which an update is fastest, the second time each; the fewest if there is no room."""
+    seconds: dict[int, float] = {}
+    for rows in (each for each in MICRO_BATCHES if each <= len(batch["advantages"])):
+        for _ in range(2):
+            model.zero_grad(set_to_none=False)
+            began = setting.now()
+            if _has_room(in_micro_batches(update, rows), batch):
+                seconds[rows] = setting.now() - began
+    return min(seconds, key=seconds.__getitem__, default=MICRO_BATCHES[-1])
+
+
 def make_batch(setting: Setting, shape: Shape) -> dict[str, Any]:
     """One decision's rows, with all that either trainer reads."""
     generator = torch.Generator().manual_seed(1)
@@ -242,7 +276,9 @@ def compare(setting: Setting, shape: Shape, rounds: int) -> dict[str, Any]:
     """Rounds of both, in turn, after one that is not counted. What a GPU has no room for has no seconds."""
     batch = make_batch(setting, shape)
     with tempfile.TemporaryDirectory() as folder:
-        runs = {"trl": of_trl(setting, folder), "ours": of_ours(setting, folder)}
+        theirs, model = of_trl(setting, folder)
+        rows = fastest_micro_batch(setting, theirs, model, batch)
+        runs = {"trl": (in_micro_batches(theirs, rows), model), "ours": of_ours(setting, folder)}
         seconds: dict[str, list[float]] = {name: [] for name in runs}
         for _ in range(rounds + 1):
             for name, (update, model) in [*runs.items()]:
@@ -259,7 +295,7 @@ def compare(setting: Setting, shape: Shape, rounds: int) -> dict[str, Any]:
             error = max(float((b.grad - a.grad).norm() / a.grad.norm()) for a, b in pairs)
     rate = matrix_rate(setting)
     counted = {name: tuple(each[1:]) for name, each in seconds.items()}
-    return summarized(setting, shape, counted, rate) | {"gradient_error": error}
+    return summarized(setting, shape, counted, rate) | {"gradient_error": error, "rows": rows}
 
 
 def _has_room(update: Update, batch: Mapping[str, Any]) -> bool:
@@ -300,9 +336,13 @@ def summarized(
     }
 
 
-def peak(setting: Setting, shape: Shape | Tree, which: str) -> int | None:
+def peak(setting: Setting, shape: Shape | Tree, which: str, rows: int = ROWS) -> int | None:
     """Bytes that an update takes above its model and gradients; `None` where the GPU has not so many. On a CPU in a
-    process of its own, whose peak it is."""
+    process of its own, whose peak it is.
+
+    Args:
+        rows: Of a pass of TRL's, if it is the one, and the shape is not a tree.
+    """
     with tempfile.TemporaryDirectory() as folder:
         update, model = (of_trl if which == "trl" else of_ours)(setting, folder)
     if isinstance(shape, Tree):
@@ -310,6 +350,7 @@ def peak(setting: Setting, shape: Shape | Tree, which: str) -> int | None:
         update = packed_as(way)(update)
     else:
         batch = make_batch(setting, shape)
+        update = in_micro_batches(update, rows) if which == "trl" else update
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
     small = make_batch(setting, Shape(4, 4, 2))
@@ -329,16 +370,16 @@ def _status(name: str) -> int:
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(name + ":"))
 
 
-def peaks(setting: Setting, given: argparse.Namespace, shape: Shape | Tree) -> dict[str, int]:
+def peaks(setting: Setting, given: argparse.Namespace, shape: Shape | Tree, rows: int = ROWS) -> dict[str, int]:
     """Of all, on a CPU each measured in a process of its own; without one for which there was no room."""
     found = {}
     for which in SIDES if isinstance(shape, Tree) else ("trl", "ours"):
         if given.device == "cuda":
             gc.collect()
-            if (taken := peak(setting, shape, which)) is not None:
+            if (taken := peak(setting, shape, which, rows)) is not None:
                 found[which] = taken
             continue
-        command = [sys.executable, __file__, "--peak", which]
+        command = [sys.executable, __file__, "--peak", which, "--rows", str(rows)]
         command += ["--tree" if isinstance(shape, Tree) else "--shapes", shape.text]
         command += ["--device", given.device, "--dtype", given.dtype, "--model", given.model]
         command += ["--attention", given.attention, *(["--checkpointing"] if given.checkpointing else [])]
@@ -447,7 +488,7 @@ def report(setting: Setting, found: dict[str, Any], goal: tuple[float, float | N
         f"{found['shape']:22s}{found['trl']:9.3f}{found['ours']:9.3f}{found['ratio']:8.2f}x"
         f" [{found['interval'][0]:.2f}, {found['interval'][1]:.2f}]"
         f" ({found['least']:.2f}-{found['most']:.2f}){found['bound']:8.2f}x{found['of_matrix_rate']:9.1%}"
-        f"{found['gradient_error']:10.0e}{less}{verdict}",
+        f"{found['gradient_error']:10.0e}{less}{found['rows']:5d}{verdict}",
         flush=True,
     )
     return is_met
@@ -477,6 +518,9 @@ def to_save(setting: Setting, found: dict[str, Any], goal: tuple[float, float | 
             unit="%",
             ours=tuple(100 * share for share in found["shares"]),
             better="neither",
+        ),
+        Figure(
+            name=f"rows of TRL's fastest passes, {name}", unit="rows", ours=(float(found["rows"]),), better="neither"
         ),
         Figure(  # at every shape again: its rounds
             name=f"a matrix product, {str(setting.dtype).removeprefix('torch.')}, {setting.device}",
@@ -530,7 +574,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--attention", default="sdpa", help="TRL's: sdpa, flex_attention, ...")
     parser.add_argument("--checkpointing", action="store_true", help="gradient checkpointing, in both")
-    parser.add_argument("--shapes", nargs="+", type=Shape.parse, default=list(GOALS), metavar="PxCxK")
+    parser.add_argument("--shapes", nargs="+", type=Shape.parse, default=[*GOALS, *USUAL], metavar="PxCxK")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tree", nargs="+", type=Tree.parse, metavar="TxPxOxCxK", help="whole conversations instead")
     parser.add_argument("--no-history", action="store_true", help="prompts of a tree stand for themselves")
@@ -541,6 +585,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--flat", action="store_true", help="a generation of which some groups have no advantage")
     parser.add_argument("--strict", action="store_true", help="a goal that is missed is an error")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, with every round")
+    parser.add_argument("--rows", type=int, default=ROWS, help=argparse.SUPPRESS)
     parser.add_argument("--peak", choices=("ours", *SIDES), help=argparse.SUPPRESS)
     return parser
 
@@ -560,7 +605,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     setting = Setting(given.model, given.device, getattr(torch, given.dtype), given.checkpointing, given.attention)
     trees = [replace(tree, has_history=not given.no_history) for tree in given.tree or ()]
     if given.peak:
-        print(peak(setting, [*trees, *given.shapes][0], given.peak))
+        print(peak(setting, [*trees, *given.shapes][0], given.peak, given.rows))
         return
     print(f"{given.model}, {given.device}, {given.dtype}, checkpointing {'on' if given.checkpointing else 'off'}")
     if given.flat:
@@ -590,13 +635,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _compare_shapes(setting: Setting, given: argparse.Namespace, figures: list[Figure]) -> bool:
     """Print each shape, and add its figures. Whether all goals are met."""
     print(
-        f"{'':22s}{'TRL s':>9s}{'ours s':>9s}{'faster':>33s}{'bound':>11s}{'of peak':>9s}{'grad err':>10s}{'less':>7s}"
+        f"{'':22s}{'TRL s':>9s}{'ours s':>9s}{'faster':>33s}{'bound':>11s}{'of peak':>9s}{'grad err':>10s}"
+        f"{'less':>7s}{'rows':>5s}"
     )
     all_met = True
     for shape in given.shapes:
         found = compare(setting, shape, given.rounds)
         if given.memory:
-            taken = peaks(setting, given, shape)
+            taken = peaks(setting, given, shape, found["rows"])
             found |= {"peak": taken, "memory": taken["trl"] / taken["ours"] if len(taken) == 2 else math.nan}
         has_goal = given.model == "25M" and given.device == "cpu"
         goal = GOALS.get(shape) if has_goal else None

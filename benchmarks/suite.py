@@ -38,7 +38,7 @@ HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 REFERENCE = peers.FOLDER / "PettingLLMs"
 NOT_RUN = "not run"
-GPU_SHAPES = ("300x128x4", "512x64x8", "1024x128x8", "2048x512x8", "300x1500x8")
+GPU_SHAPES = ("300x128x4", "1000x512x4", "512x64x8", "1024x128x8", "2048x512x8", "300x1500x8")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +123,20 @@ SUITES = (
         name="update",
         what="loss and gradients with prompts shared, beside TRL's GRPOTrainer",
         command=("bench_update.py", "--rounds", "3", "--memory"),
+        minutes=9,
+        needs="trl",
+    ),
+    Suite(
+        name="update_flat",
+        what="the update of a generation in which groups have no advantage, beside one with all rows",
+        command=("bench_update.py", "--flat", "--shapes", "64x16x8"),
+        minutes=3,
+        needs="trl",
+    ),
+    Suite(
+        name="update_bf16",
+        what="loss and gradients in bfloat16 on a CPU, beside TRL's GRPOTrainer",
+        command=("bench_update.py", "--rounds", "3", "--dtype", "bfloat16", "--shapes", "300x128x4", "1000x512x4"),
         minutes=4,
         needs="trl",
     ),

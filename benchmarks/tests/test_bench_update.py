@@ -238,8 +238,41 @@ def test_the_share_of_the_cards_rate_is_ours_work_over_ours_seconds_over_the_rat
     found = bench_update.summarized(setting, shape, {"trl": (3.0, 4.0), "ours": (1.0, 2.0)}, rate=work)
     assert found["shares"] == (1.0, 0.5)
     assert (found["of_matrix_rate"], found["ratio"], found["least"], found["most"]) == (0.75, 2.5, 2.0, 3.0)
-    shares = bench_update.to_save(setting, found | {"gradient_error": math.nan}, None)[1]
+    shares = bench_update.to_save(setting, found | {"gradient_error": math.nan, "rows": 8}, None)[1]
     assert (shares.unit, shares.ours) == ("%", (100.0, 50.0))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_in_micro_batches_an_update_has_the_same_loss_and_gradients(rows: int, setting: Any, tmp_path: Path) -> None:
+    batch = bench_update.make_batch(setting, bench_update.Shape(6, 4, 3))
+    update, model = bench_update.of_trl(setting, str(tmp_path))
+    whole = update(batch)
+    expected = [parameter.grad.clone() for parameter in model.parameters()]
+    model.zero_grad()
+    torch.testing.assert_close(bench_update.in_micro_batches(update, rows)(batch), whole)
+    for parameter, gradient in zip(model.parameters(), expected, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-7)
+
+
+def test_trl_is_compared_with_in_the_rows_that_are_fastest_and_have_room(
+    setting: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = {8: 9.0, 4: 3.0, 2: 4.0, 1: 5.0}
+    clock = [0.0]
+
+    def update(batch: Any) -> torch.Tensor:
+        rows = len(batch["advantages"])
+        if rows == 8:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        clock[0] += seconds[rows] * rows / 8
+        return torch.zeros(())
+
+    monkeypatch.setattr(bench_update.Setting, "now", lambda _: clock[0])
+    batch = bench_update.make_batch(setting, bench_update.Shape(3, 2, 8))
+    model = torch.nn.Linear(1, 1)
+    assert bench_update.fastest_micro_batch(setting, update, model, batch) == 4
+    seconds[1] = 2.0
+    assert bench_update.fastest_micro_batch(setting, update, model, batch) == 1
 
 
 def test_a_peak_for_which_there_was_no_room_is_left_out(setting: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,7 +282,7 @@ def test_a_peak_for_which_there_was_no_room_is_left_out(setting: Any, monkeypatc
         return subprocess.CompletedProcess(command, 0, stdout=said[command[command.index("--peak") + 1]])
 
     monkeypatch.setattr(bench_update.subprocess, "run", run)
-    monkeypatch.setattr(bench_update, "peak", lambda _, __, which: {"trl": None, "ours": 3_000_000}[which])
+    monkeypatch.setattr(bench_update, "peak", lambda _, __, which, ___: {"trl": None, "ours": 3_000_000}[which])
     shape = bench_update.Shape(9, 9, 9)
     for device, taken in (("cpu", 2_000_000), ("cuda", 3_000_000)):
         given = argparse.Namespace(device=device, dtype="bfloat16", model="tiny", attention="sdpa", checkpointing=True)

@@ -1,0 +1,52 @@
+"""Pages that quote figures of `make bench` quote the newest saved ones."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+sys.path.append(str(BENCHMARKS))
+
+from quotes import MARKED, pages, quoted, table  # noqa: E402
+
+
+def saved(folder: Path, name: str, date: str, ours: float, commit: str = "0123456789") -> None:
+    figure = {"name": "a step", "unit": "s", "ours": [ours], "peer_name": "TRL", "peer": [4.0], "goal": ">= 1x"}
+    alone = {"name": "a share", "unit": "%", "ours": [ours]}
+    suite = {"date": date, "load": 1.04, "figures": [{**figure, "met": True}, alone]}
+    (folder / name).write_text(json.dumps({"machine": {"commit": commit}, "suites": {"step": suite}}))
+
+
+def test_a_table_has_the_newest_figures_of_the_machine_and_where_they_are_from(tmp_path: Path) -> None:
+    saved(tmp_path, "box-1.json", "2026-11-23T10:00:00", 2.0, "89abcdef01+changes")
+    saved(tmp_path, "box-2.json", "2026-11-22T10:00:00", 1.0)
+    saved(tmp_path, "other-1.json", "2026-11-24T10:00:00", 8.0)
+    assert table("box", "step", tmp_path / "docs", tmp_path) == (
+        "| [2026-11-23, 89abcdef with changes](../box-1.json), load 1.0 | ours | beside | theirs | times as good "
+        "(rounds) | goal |\n|---|---|---|---|---|---|\n"
+        "| a step | 2.00 s | TRL | 4.00 s | 2.00x (2.00-2.00) | >= 1x met |\n"
+    )
+    with pytest.raises(ValueError, match=r"box-\*\.json has 'update'; expected one. Run suite.py --only update."):
+        table("box", "update", tmp_path, tmp_path)
+
+
+def test_a_page_keeps_what_is_around_its_tables() -> None:
+    text = "Before.\n\n<!-- saved: amd-epyc-2-cores step -->\n| old |\n|---|\n\nAfter.\n"
+    found = quoted(text, BENCHMARKS)
+    assert found.startswith("Before.\n\n<!-- saved: amd-epyc-2-cores step -->\n| [2026-")
+    assert found.endswith(" |\n\nAfter.\n")
+    assert quoted(found, BENCHMARKS) == found
+
+
+def test_pages_quote_the_newest_figures_that_are_saved() -> None:
+    number = 0
+    for page in pages():
+        text = page.read_text("utf-8")
+        number += len(MARKED.findall(text))
+        assert quoted(text, page.parent) == text, f"{page}: python benchmarks/quotes.py writes its tables anew"
+    assert number >= 4
