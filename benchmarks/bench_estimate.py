@@ -3,7 +3,8 @@
     PYTHONPATH=. python benchmarks/bench_estimate.py
 
 * The peak of memory of an update: by shapes, and of the same update on the CPU as PyTorch's profiler counts what its
-  allocator hands out; and by how much the process grew, as the operating system counts it.
+  allocator hands out, both with the head as a CPU runs it; and by how much the process grew, as the operating system
+  counts it.
 * Operations of a dense update beside 6ND and attention by hand.
 * With `--only sizes` the update of Qwen3 of 0.6B, 1.7B and 8B in each layout, of one decision of each agent and of
   conversations, and TRL's `GRPOTrainer` beside it (minutes).
@@ -43,6 +44,7 @@ from qwen3 import QWEN3, save_qwen3  # noqa: E402
 from torch.profiler import ProfilerActivity, profile  # noqa: E402
 from transformers import AutoConfig, AutoModelForCausalLM, GPT2Config, LlamaConfig, Qwen3Config, Trainer  # noqa: E402
 from trl import GRPOConfig, GRPOTrainer  # noqa: E402
+from trl.kernels import chunked_logprob  # noqa: E402
 
 import pettingllms_envs  # noqa: E402
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer  # noqa: E402
@@ -64,6 +66,8 @@ MODELS = {
         **SIZES, n_embd=WIDTH, n_layer=LAYERS, n_head=4, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0
     ),
 }
+TILES = chunked_logprob._forward_tile, chunked_logprob._backward_tile
+"""What TRL's head runs on a CPU."""
 LAYOUTS = {"L1": "shared", "L2": "lora", "L3": "full"}
 LENGTHS = Lengths(prompt=200)
 COMPLETION, ROWS = 100, 4
@@ -135,7 +139,12 @@ def update(name: str, layout: str, checkpointing: bool) -> tuple[float, float, f
         AutoModelForCausalLM.from_config(MODELS[name]).save_pretrained(Path(folder, "model"))
         byte_tokenizer().save_pretrained(Path(folder, "model"))
         make = partial(trainer_of, folder, layout, checkpointing=checkpointing)
-        step = run_step(partial(make, use_cpu=False), DEVICE, lambda _: LENGTHS, samples=False)
+
+        def simulated() -> MultiAgentGRPOTrainer:
+            chunked_logprob._forward_tile, chunked_logprob._backward_tile = TILES  # in the place of a GPU's kernels
+            return make(use_cpu=False)
+
+        step = run_step(simulated, DEVICE, lambda _: LENGTHS, samples=False)
         most = max(step.phases[phase].peak for phase in ("scoring", "backward", "optimizer step"))
         return most, *measured(make(use_cpu=True))
 
@@ -264,9 +273,9 @@ def main() -> None:
         found += [*updates(checkpointing=False), *updates(checkpointing=True)]
     if given.only == "cache":
         found += cache_tokens()
-    print(f"{'':44}{'estimate':>15}{'measured':>15}{'error':>9}")
+    print(f"{'':40}{'estimate':>17}{'measured':>17}{'error':>9}")
     for what, computed, counted in found:
-        print(f"{what:44}{computed:15,.0f}{counted:15,.0f}{computed / counted - 1:9.1%}")
+        print(f"{what:40}{computed:17,.0f}{counted:17,.0f}{computed / counted - 1:9.1%}")
     write(
         given.json,
         [
