@@ -33,7 +33,7 @@ class DistanceTask(OpenTask[State]):
 
     def value(self, state: Any) -> float:
         """1 - distance / distance at the start, not below -1."""
-        return max(-1.0, 1 - state.left / state.most)
+        return float(max(-1.0, 1 - state.left / state.most))
 
     def outcome(self, state: Any) -> Mapping[str, bool | int | float]:
         """`success`, `regret`, `moves` made, the `optimal` number of them, the `distance` left."""

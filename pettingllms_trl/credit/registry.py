@@ -7,20 +7,19 @@ import inspect
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol, get_args
+from typing import Any, NamedTuple, get_args
 
 from pettingllms_envs.suggestions import did_you_mean
 from pettingllms_trl.credit.filters import Filter, check_kept, nonzero_variance, signal_to_noise
 from pettingllms_trl.credit.grouping import Advantages, Peers, Scale, Value, episodes, peers_of
 from pettingllms_trl.credit.rae import RunningBaseline  # noqa: F401  # which is one of SCHEMES by this
-from pettingllms_trl.credit.schemes import SCHEMES, Options, Sampling, Sums
+from pettingllms_trl.credit.schemes import SCHEMES, Options, Sums
+from pettingllms_trl.credit.schemes import Sampling as Sampling
 from pettingllms_trl.records import Candidate, Completion, Decision, Prompt, Stateful
 
 
-class Credit(Protocol):
-    """A credit scheme: computes advantages in the order of the decisions, one for each candidate."""
-
-    def __call__(self, decisions: Sequence[Decision], /) -> Advantages: ...
+Credit = Callable[[Sequence[Decision]], Advantages]
+"""A credit scheme: computes advantages in the order of the decisions, one for each candidate."""
 
 
 class SchemeFacts(NamedTuple):
@@ -53,7 +52,6 @@ class SchemeFacts(NamedTuple):
 
 
 _FILTERS: Mapping[str, Callable[..., Any]] = {each.__name__: each for each in (nonzero_variance, signal_to_noise)}
-
 
 Named = Mapping[str, Options]
 """A built-in scheme or filter with options, as in a configuration file: `{"at_grpo": {"value": "outcome"}}`."""
