@@ -35,7 +35,6 @@ __all__ = [
     "save_state",
 ]
 
-
 BranchingMode = Literal["snapshot", "copy", "replay", "none"]
 MODES: tuple[BranchingMode, ...] = get_args(BranchingMode)
 

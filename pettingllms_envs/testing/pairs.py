@@ -24,7 +24,6 @@ from pettingllms_envs.testing.competition import NUM_FIRST, against_oracle, alon
 
 _WORD, _DIGITS = re.compile(r"\S+\s*"), re.compile("[0-9]{1,18}")
 
-
 TOLERANCE = 1e-9  # of sums of rewards
 ROUNDING = 1e-12  # of a sum of returns that is to be 0, relative to their size
 MOST_BLIND = 6  # blind replies that are played, spread over those that there are
