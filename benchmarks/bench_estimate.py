@@ -180,7 +180,7 @@ def sizes(chosen: Sequence[str]) -> list[Figure]:
         (peak, flops), scoring = [(phase.peak / 1e9, phase.work.flops / 1e12) for phase in phases]
         label, of_scoring = f"{size} {layout}, {kind}", f"scoring {scoring[0]:.2f} GB, {scoring[1]:,.0f} TFLOP"
         print(f"{label:28}{peak:7.2f} GB{flops:10,.0f} TFLOP; {of_scoring}; {seconds:.0f} s", flush=True)
-        peer = {}
+        peer: dict[str, Any] = {}
         if kind == "headline" and layout != "L3" and size != "8B":
             of_peer, of_a_pass = in_child(of_trl, size, layout)
             print(f"{'  a pass of TRL':28}{of_peer / 1e9:7.2f} GB{of_a_pass / 1e12:10,.0f} TFLOP", flush=True)
