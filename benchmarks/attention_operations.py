@@ -22,8 +22,8 @@ import torch  # noqa: E402
 from transformers import AutoModelForCausalLM, Qwen3Config  # noqa: E402
 
 from pettingllms_trl.estimate.stand_ins import put_on_device  # noqa: E402
-from pettingllms_trl.update.packing import segment_attention  # noqa: E402
 from pettingllms_trl.update.packed_attention import attending  # noqa: E402
+from pettingllms_trl.update.packing import segment_attention  # noqa: E402
 from pettingllms_trl.update.packing.pack import pack  # noqa: E402
 
 

@@ -28,9 +28,9 @@ from pettingllms_trl.engines import factory
 from pettingllms_trl.estimate.simulated_device import NAME
 from pettingllms_trl.estimate.simulated_shapes import META, ShapesDevice, Work
 from pettingllms_trl.policies import adapters
-from pettingllms_trl.update.packing import segment_attention
 from pettingllms_trl.update.micro_batches import rows_on_host
 from pettingllms_trl.update.packed_logprobs import PackedScorer
+from pettingllms_trl.update.packing import segment_attention
 from pettingllms_trl.update.packing.pack import pack
 
 

@@ -14,8 +14,8 @@ import torch
 
 import flash_reference
 from packed_models import difference, gradients, made, one_by_one, together
-from pettingllms_trl.update.packing import segment_attention
 from pettingllms_trl.update.packed_attention import attending
+from pettingllms_trl.update.packing import segment_attention
 from pettingllms_trl.update.packing.conversations import sizes_of
 from pettingllms_trl.update.packing.cost import DEAR, Way, cheapest, token_price_of
 from pettingllms_trl.update.packing.pack import pack
