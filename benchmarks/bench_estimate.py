@@ -199,7 +199,7 @@ def size_of(size: str, layout: str, kind: str) -> tuple[list[Phase], float]:
     file = Path(__file__).parents[1] / "examples" / "configs" / f"plan_path_{layout}_1.7B.yaml"
     with tempfile.TemporaryDirectory() as folder:
         save_qwen3(size, folder)
-        argv = ("--config", str(file), "--model_name_or_path", folder, "--use_vllm", "true", "--vllm_mode", "server")
+        argv = ("--config", str(file), "--model_name_or_path", folder, "--use_vllm", "true", "--vllm_mode", "colocate")
         began = time.process_time()
         phases = estimated(DEVICE, (*argv, *SHAPES[kind])).step.phases
     return [phases["backward"], phases["scoring"]], time.process_time() - began
