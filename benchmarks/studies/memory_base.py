@@ -6,7 +6,7 @@ writes `benchmarks/studies/bases/memory`, which is committed. It has imitated as
 the seven limits, and of the team of two with 2 digits each. Its notes are made in one of four ways, each as often:
 the reading behind the old notes, in front of them, the old notes as they are, or as many digits of the prompt as have
 room. So it knows how notes of each length are written, and not which digits matter. Answers and messages are the digit
-in the place that is asked for half of the time, and else any digit that is remembered.
+in the place that is asked for three times of four, and else any digit that is remembered.
 """
 
 from __future__ import annotations
@@ -17,15 +17,19 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from pettingllms_envs import note_taking_v0
 from pettingllms_envs.aec import TextEnv
 
 
 LIMITS = range(2, 9)
-FORMS = (*({"workflow": "alone", "digits": digits} for digits in LIMITS), {"workflow": "team", "digits": 2})
+FORMS: tuple[Mapping[str, Any], ...] = (
+    *({"workflow": "alone", "digits": digits} for digits in LIMITS),
+    {"workflow": "team", "digits": 2},
+)
 TASK = {"readings": 4, "values": 10}
-DEMONSTRATIONS, FIRST_SEED = 48_000, 10_000_000
+DEMONSTRATIONS, FIRST_SEED = 160_000, 10_000_000
 READING = re.compile(r"Your reading \d of \d: (\d)")
 NOTES = re.compile(r"Your notes: (\d*)")
 ASKED = re.compile(r"reading (\d)\.")
@@ -56,7 +60,7 @@ def imitated(rng: random.Random, prompt: str, limit: int) -> str:
     told, place = TOLD.findall(prompt), int(ASKED.findall(prompt)[0])
     remembered = notes + "".join(told) or anew(rng, prompt, 1)
     right = told[0] if told else notes[place - 1 : place]
-    digit = right if right and rng.random() < 0.5 else rng.choice(remembered)
+    digit = right if right and rng.random() < 0.75 else rng.choice(remembered)
     return f"{'Say' if 'is asked for your' in prompt else 'Answer'}: {digit}"
 
 

@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
+from pettingllms_envs.environments.note_taking.rules import NoteTaking
 from pettingllms_envs.installing import needs_extra
-from pettingllms_envs.registry import make
 from pettingllms_envs.reports.blocks import Table, markdown
 from pettingllms_envs.research.studies.analysis import StudyResults, read_results
 from pettingllms_envs.research.studies.paired import student
@@ -29,7 +29,7 @@ Greedy = Mapping[str, Mapping[str, str]]
 
 def at_most(digits: int) -> float:
     """The bound of one agent with room for that many digits."""
-    return float(make("note_taking", **TASK, workflow="alone", digits=digits).workflow.task.lone_bound())
+    return float(NoteTaking(**TASK, digits=digits).lone_bound())
 
 
 def in_order(digits: int) -> float:

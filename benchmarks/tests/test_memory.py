@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pettingllms_envs import note_taking_v0
 from pettingllms_envs.research.studies.analysis import StudyResults, read_results
 from pettingllms_envs.research.studies.results import Cell, CellResult, Outline, save, save_outline
 from pettingllms_trl.research.study.plans.study_file import read_study
@@ -48,13 +49,13 @@ def test_full_notes_lose_their_oldest_or_newest_digit() -> None:
         ),
     ],
 )
-def test_an_answer_is_right_in_half_of_the_replies_or_any_digit_that_is_remembered(
+def test_an_answer_is_right_three_times_of_four_or_any_digit_that_is_remembered(
     prompt: str, right: str, others: set[str]
 ) -> None:
     rng = random.Random(0)
     found = Counter(memory_base.imitated(rng, prompt, 8) for _ in range(3000))
     assert set(found) == {right} | others
-    share = 0.5 + 0.5 / len(found)
+    share = 0.75 + 0.25 / len(found)
     assert found[right] / 3000 == pytest.approx(share, abs=0.05)
 
 
@@ -80,7 +81,7 @@ def test_the_study_plays_the_same_instances_with_each_limit(monkeypatch: pytest.
         train = study.run(Cell(phase="evaluation", environment="memory", method=method, seed=1)).config["train"]
         kwargs, digits = train["env_kwargs"], method.rpartition("_")[2]
         assert kwargs["digits"] == (2 if method == "team" else int(digits))
-        task = memory_base.note_taking_v0.env(**kwargs).workflow.task
+        task = note_taking_v0.env(**kwargs).workflow.task
         state = task.generate(train["eval_seeds"][0], train["eval_split"])
         asked.add((state.readings, state.question))
     assert len(asked) == 1
