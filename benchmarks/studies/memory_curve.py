@@ -21,7 +21,7 @@ from pettingllms_envs.research.studies.analysis import StudyResults, read_result
 from pettingllms_envs.research.studies.paired import student
 
 
-LIMITS, TASK, ENVIRONMENT = range(2, 9), {"readings": 4, "values": 10}, "memory"
+LIMITS, READINGS, VALUES, ENVIRONMENT = range(2, 9), 4, 10, "memory"
 HEAD = ("digits", "at most", "in order", "trained", "likeliest replies", "supervised", "untrained", "its likeliest")
 Rates = Sequence[float]
 Greedy = Mapping[str, Mapping[str, str]]
@@ -29,13 +29,13 @@ Greedy = Mapping[str, Mapping[str, str]]
 
 def at_most(digits: int) -> float:
     """The bound of one agent with room for that many digits."""
-    return float(NoteTaking(**TASK, digits=digits).lone_bound())
+    return float(NoteTaking(readings=READINGS, values=VALUES, digits=digits).lone_bound())
 
 
 def in_order(digits: int) -> float:
     """What one reaches that keeps the first readings."""
-    kept = min(digits, TASK["readings"])
-    return (kept + (TASK["readings"] - kept) / TASK["values"]) / TASK["readings"]
+    kept = min(digits, READINGS)
+    return (kept + (READINGS - kept) / VALUES) / READINGS
 
 
 def rates(results: StudyResults, method: str) -> Rates:
