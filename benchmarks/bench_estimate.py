@@ -3,14 +3,15 @@
     PYTHONPATH=. python benchmarks/bench_estimate.py
 
 * The peak of memory of an update: by shapes, and of the same update on the CPU as PyTorch's profiler counts what its
-  allocator hands out; and by how much the process grew, as the operating system counts it.
+  allocator hands out, both with the head as a CPU runs it; and by how much the process grew, as the operating system
+  counts it.
 * Operations of a dense update beside 6ND and attention by hand.
 * With `--only sizes` the update of Qwen3 of 0.6B, 1.7B and 8B in each layout, of one decision of each agent and of
   conversations, and TRL's `GRPOTrainer` beside it (minutes).
 * Tokens of the KV cache as vLLM says it has them, where vLLM is installed (`--only cache`).
 
-On small models, in float32, with the same made-up replies. What a GPU adds (a caching allocator, CUDA graphs, kernels'
-workspaces) is not in it.
+Each case runs in a process of its own, so that nothing is left of one in the next. On small models, in float32, with
+the same made-up replies. What a GPU adds (a caching allocator, CUDA graphs, kernels' workspaces) is not in it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -34,19 +36,22 @@ from pettingllms_trl.estimate.simulated_shapes import ShapesDevice
 DEVICE = ShapesDevice.install()  # before transformers
 
 import torch  # noqa: E402
+from children import in_child  # noqa: E402
 from datasets import Dataset  # noqa: E402
 from figures import Figure, write  # noqa: E402
 from peft import LoraConfig  # noqa: E402
+from qwen3 import QWEN3, save_qwen3  # noqa: E402
 from torch.profiler import ProfilerActivity, profile  # noqa: E402
 from transformers import AutoConfig, AutoModelForCausalLM, GPT2Config, LlamaConfig, Qwen3Config, Trainer  # noqa: E402
 from trl import GRPOConfig, GRPOTrainer  # noqa: E402
+from trl.kernels import chunked_logprob  # noqa: E402
 
 import pettingllms_envs  # noqa: E402
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer  # noqa: E402
 from pettingllms_trl.estimate.memory import blocks_of_cache  # noqa: E402
 from pettingllms_trl.estimate.simulated_shapes import Work  # noqa: E402
 from pettingllms_trl.estimate.stand_ins import put_on_device, standing_in  # noqa: E402
-from pettingllms_trl.estimate.step import Lengths, fill_optimizer, made_up, passes_over, run_step  # noqa: E402
+from pettingllms_trl.estimate.step import Lengths, Phase, fill_optimizer, made_up, passes_over, run_step  # noqa: E402
 from pettingllms_trl.testing import byte_tokenizer, save_tiny_model  # noqa: E402
 from pettingllms_trl.update.packing import cost  # noqa: E402
 
@@ -61,6 +66,8 @@ MODELS = {
         **SIZES, n_embd=WIDTH, n_layer=LAYERS, n_head=4, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0
     ),
 }
+TILES = chunked_logprob._forward_tile, chunked_logprob._backward_tile
+"""What TRL's head runs on a CPU."""
 LAYOUTS = {"L1": "shared", "L2": "lora", "L3": "full"}
 LENGTHS = Lengths(prompt=200)
 COMPLETION, ROWS = 100, 4
@@ -119,98 +126,86 @@ def resident(name: str) -> float:
 
 def updates(checkpointing: bool) -> Iterator[tuple[str, float, float]]:
     """What, simulated and measured bytes."""
+    for name, layout in itertools.product(MODELS, LAYOUTS):
+        most, counted, grown = in_child(update, name, layout, checkpointing)
+        yield f"{name}, {layout}{', checkpoints' * checkpointing}", most, counted
+        print(f"  the process grew by {grown / 1e6:.0f} MB", flush=True)
+
+
+def update(name: str, layout: str, checkpointing: bool) -> tuple[float, float, float]:
+    """The most bytes of an update on the simulated device and on the CPU, and by how many the process grew."""
     cost.TOKEN_PRICES = {"cpu": 8.0, "cuda": 8.0}  # prompts are shared in the same way on both
-    for name, config in MODELS.items():
-        for layout in LAYOUTS:
-            with tempfile.TemporaryDirectory() as folder:
-                AutoModelForCausalLM.from_config(config).save_pretrained(Path(folder, "model"))
-                byte_tokenizer().save_pretrained(Path(folder, "model"))
-                options: Any = {"checkpointing": checkpointing}
-                step = run_step(
-                    lambda: trainer_of(folder, layout, use_cpu=False, **options),  # noqa: B023  # called at once
-                    DEVICE,
-                    lambda _: LENGTHS,
-                    samples=False,
-                )
-                most = max(step.phases[phase].peak for phase in ("scoring", "backward", "optimizer step"))
-                counted, grown = measured(trainer_of(folder, layout, use_cpu=True, **options))
-            yield f"{name}, {layout}", most, counted
-            print(f"  the process grew by {grown / 1e6:.0f} MB")
+    with tempfile.TemporaryDirectory() as folder:
+        AutoModelForCausalLM.from_config(MODELS[name]).save_pretrained(Path(folder, "model"))
+        byte_tokenizer().save_pretrained(Path(folder, "model"))
+        make = partial(trainer_of, folder, layout, checkpointing=checkpointing)
+
+        def simulated() -> MultiAgentGRPOTrainer:
+            chunked_logprob._forward_tile, chunked_logprob._backward_tile = TILES  # in the place of a GPU's kernels
+            return make(use_cpu=False)
+
+        step = run_step(simulated, DEVICE, lambda _: LENGTHS, samples=False)
+        most = max(step.phases[phase].peak for phase in ("scoring", "backward", "optimizer step"))
+        return most, *measured(make(use_cpu=True))
 
 
-def operations() -> Iterator[tuple[str, float, float]]:
-    """What, simulated and hand-counted operations of a forward and backward pass of 8 rows of 512 tokens."""
+def operations(name: str) -> tuple[float, float]:
+    """Simulated and hand-counted operations of a forward and backward pass of 8 rows of 512 tokens."""
     rows, length = 8, 512
-    for name in ("Qwen3", "Llama"):
-        with torch.device("meta"):
-            model: Any = AutoModelForCausalLM.from_config(MODELS[name])
-        put_on_device(model, DEVICE)
-        before = DEVICE.since(Work())
-        ids = torch.zeros((rows, length), dtype=torch.long).to("mlu")
-        model(input_ids=ids, use_cache=False).logits.float().sum().backward()
-        found = DEVICE.since(before).flops
-        products = sum(each.weight.numel() for each in model.modules() if isinstance(each, torch.nn.Linear))
-        # Scores and their sums over values, forward, and two and a half as much backward.
-        attention = 3.5 * 4 * LAYERS * rows * length**2 * 4 * MODELS[name].head_dim
-        yield f"{name}, operations", found, 6 * products * rows * length + attention
+    with torch.device("meta"):
+        model: Any = AutoModelForCausalLM.from_config(MODELS[name])
+    put_on_device(model, DEVICE)
+    before = DEVICE.since(Work())
+    ids = torch.zeros((rows, length), dtype=torch.long).to("mlu")
+    model(input_ids=ids, use_cache=False).logits.float().sum().backward()
+    products = sum(each.weight.numel() for each in model.modules() if isinstance(each, torch.nn.Linear))
+    # Scores and their sums over values, forward, and two and a half as much backward.
+    attention = 3.5 * 4 * LAYERS * rows * length**2 * 4 * MODELS[name].head_dim
+    return DEVICE.since(before).flops, 6 * products * rows * length + attention
 
 
-QWEN3 = {  # hidden, intermediate, layers, heads, whether the head is the embeddings
-    "0.6B": (1024, 3072, 28, 16, True),
-    "1.7B": (2048, 6144, 28, 16, True),
-    "8B": (4096, 12_288, 36, 32, False),
+SHAPES = {
+    "headline": ("--max_completion_length", "4096"),
+    "six turns": ("--max_completion_length", "256", "--history", "conversation", "env_kwargs.num_turns=6"),
 }
-"""Of Qwen/Qwen3-0.6B, 1.7B and 8B, so that nothing is loaded from the Hub."""
-HEADLINE = ("--max_completion_length", "4096", "--prompt_tokens", "500")
 ADAPTER = LoraConfig(r=16, target_modules="all-linear", task_type="CAUSAL_LM")
-CONVERSATION = ("--max_completion_length", "256", "--prompt_tokens", "500", "--history", "conversation")
 
 
-def save_qwen3(size: str, folder: str) -> None:
-    """Save the configuration of a Qwen3."""
-    hidden, intermediate, layers, heads, is_tied = QWEN3[size]
-    Qwen3Config(
-        vocab_size=151_936,
-        hidden_size=hidden,
-        intermediate_size=intermediate,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        num_key_value_heads=8,
-        head_dim=128,
-        max_position_embeddings=40_960,
-        tie_word_embeddings=is_tied,
-        architectures=["Qwen3ForCausalLM"],
-    ).save_pretrained(folder)
+def sizes(chosen: Sequence[str]) -> list[Figure]:
+    """Print peak memory and operations of an update, 8 rows a pass, which another GPU samples for, and of a pass of
+    TRL's."""
+    figures = []
+    for size, layout, kind in itertools.product(chosen, LAYOUTS, SHAPES):
+        phases, seconds = in_child(size_of, size, layout, kind)
+        (peak, flops), scoring = [(phase.peak / 1e9, phase.work.flops / 1e12) for phase in phases]
+        label, of_scoring = f"{size} {layout}, {kind}", f"scoring {scoring[0]:.2f} GB, {scoring[1]:,.0f} TFLOP"
+        print(f"{label:28}{peak:7.2f} GB{flops:10,.0f} TFLOP; {of_scoring}; {seconds:.0f} s", flush=True)
+        peer: dict[str, Any] = {}
+        if kind == "headline" and layout != "L3" and size != "8B":
+            of_peer, of_a_pass = in_child(of_trl, size, layout)
+            print(f"{'  a pass of TRL':28}{of_peer / 1e9:7.2f} GB{of_a_pass / 1e12:10,.0f} TFLOP", flush=True)
+            peer = {"peer_name": "a pass of TRL's GRPOTrainer", "peer": (of_peer / 1e9,)}
+        figures += [
+            Figure(name=f"estimate, peak of {label}", unit="GB", ours=(peak,), better="neither", **peer),
+            Figure(name=f"estimate, operations of {label}", unit="TFLOP", ours=(flops,), better="neither"),
+        ]
+    return figures
 
 
-def sizes(chosen: Sequence[str]) -> None:
-    """Print peak memory and operations of an update, 8 rows a pass, which another GPU samples for."""
+def size_of(size: str, layout: str, kind: str) -> tuple[list[Phase], float]:
+    """The backward passes and the scoring of a generation, and the CPU seconds of their estimate."""
     from pettingllms_trl.cli.estimate import estimated
 
-    configs = Path(__file__).parents[1] / "examples" / "configs"
-    for size in chosen:
-        with tempfile.TemporaryDirectory() as folder:
-            save_qwen3(size, folder)
-            if size != "8B":
-                for layout in ("L1", "L2"):
-                    peak, flops = of_trl(folder, layout)
-                    print(f"{size} {layout} TRL, one pass: GB {peak / 1e9:.2f}; {flops / 1e12:,.0f} TFLOP", flush=True)
-            for (layout, given), (kind, shape) in itertools.product(
-                {"L1": "shared", "L2": "lora", "L3": "full"}.items(),
-                {"headline": HEADLINE, "six turns": (*CONVERSATION, "env_kwargs.num_turns=6")}.items(),
-            ):
-                argv = ("--config", str(configs / f"plan_path_{layout}_1.7B.yaml"), "--model_name_or_path", folder)
-                began = time.process_time()
-                found = estimated(DEVICE, (*argv, *shape, "--use_vllm", "true", "--vllm_mode", "server"))
-                phases, seconds = found.step.phases, time.process_time() - began
-                peaks = " ".join(
-                    f"{name} {phases[name].peak / 1e9:.2f}" for name in ("creation", "scoring", "backward")
-                )
-                flops = phases["backward"].work.flops / 1e12
-                print(f"{size} {given} {kind}: GB {peaks}; {flops:,.0f} TFLOP; {seconds:.0f} s", flush=True)
+    file = Path(__file__).parents[1] / "examples" / "configs" / f"plan_path_{layout}_1.7B.yaml"
+    with tempfile.TemporaryDirectory() as folder:
+        save_qwen3(size, folder)
+        argv = ("--config", str(file), "--model_name_or_path", folder, "--use_vllm", "true", "--vllm_mode", "server")
+        began = time.process_time()
+        phases = estimated(DEVICE, (*argv, *SHAPES[kind])).step.phases
+    return [phases["backward"], phases["scoring"]], time.process_time() - began
 
 
-def of_trl(folder: str, layout: str) -> tuple[float, float]:
+def of_trl(size: str, layout: str) -> tuple[float, float]:
     """Bytes at the peak of a pass of TRL's own trainer, of 8 rows of the headline's lengths, and its operations."""
     kept: dict[str, Any] = {}
     loss, step = GRPOTrainer._compute_loss, Trainer.training_step
@@ -219,12 +214,13 @@ def of_trl(folder: str, layout: str) -> tuple[float, float]:
         DEVICE.peak, kept["before"] = DEVICE.now, DEVICE.since(Work())
         return loss(*args, **kwargs)
 
-    args = GRPOConfig(
-        str(Path(folder, "out")), num_generations=4, per_device_train_batch_size=8, max_completion_length=4096,
-        max_steps=1, save_strategy="no", report_to="none", disable_tqdm=True, bf16=True, logging_strategy="no",
-        model_init_kwargs={"dtype": "bfloat16" if layout == "L2" else "float32"},
-    )  # fmt: skip
-    with standing_in(DEVICE, lambda said: None, nullcontext):
+    with tempfile.TemporaryDirectory() as folder, standing_in(DEVICE, lambda said: None, nullcontext):
+        save_qwen3(size, folder)
+        args = GRPOConfig(
+            str(Path(folder, "out")), num_generations=4, per_device_train_batch_size=8, max_completion_length=4096,
+            max_steps=1, save_strategy="no", report_to="none", disable_tqdm=True, bf16=True, logging_strategy="no",
+            model_init_kwargs={"dtype": "bfloat16" if layout == "L2" else "float32"},
+        )  # fmt: skip
         trainer = GRPOTrainer(
             folder, [lambda completions, **_: [float(i % 2) for i in range(len(completions))]], args,
             Dataset.from_dict({"prompt": ["x" * 500] * 8}), processing_class=byte_tokenizer(),
@@ -263,23 +259,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
     parser.add_argument("--only", choices=("updates", "operations", "sizes", "cache"), help="one part")
-    parser.add_argument("--sizes", nargs="+", choices=QWEN3, default=list(QWEN3), help="of --only sizes")
+    parser.add_argument("--sizes", nargs="+", choices=QWEN3, default=["0.6B", "1.7B", "8B"], help="of --only sizes")
     given = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
+    if given.only == "sizes":
+        write(given.json, sizes(given.sizes))
+        return
     found: list[tuple[str, float, float]] = []
     if given.only in (None, "operations"):
-        found += operations()
+        found += [(f"{name}, operations", *in_child(operations, name)) for name in ("Qwen3", "Llama")]
     if given.only in (None, "updates"):
-        found += updates(checkpointing=False)
-        found += [(f"{what}, checkpoints", *sizes) for what, *sizes in updates(checkpointing=True)]
-    if given.only == "sizes":
-        sizes(given.sizes)
+        found += [*updates(checkpointing=False), *updates(checkpointing=True)]
     if given.only == "cache":
         found += cache_tokens()
-    print(f"{'':44}{'estimate':>15}{'measured':>15}{'error':>9}")
+    print(f"{'':40}{'estimate':>17}{'measured':>17}{'error':>9}")
     for what, computed, counted in found:
-        print(f"{what:44}{computed:15,.0f}{counted:15,.0f}{computed / counted - 1:9.1%}")
+        print(f"{what:40}{computed:17,.0f}{counted:17,.0f}{computed / counted - 1:9.1%}")
     write(
         given.json,
         [

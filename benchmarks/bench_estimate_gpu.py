@@ -28,15 +28,9 @@ from typing import Any
 from unittest import mock
 
 from figures import Figure, write
+from qwen3 import save_qwen3
 
 
-QWEN3 = {  # hidden, intermediate, layers, heads, whether the head is the embeddings
-    "tiny": (64, 192, 2, 4, True),
-    "0.6B": (1024, 3072, 28, 16, True),
-    "1.7B": (2048, 6144, 28, 16, True),
-    "8B": (4096, 12_288, 36, 32, False),
-}
-"""Of Qwen/Qwen3-0.6B, 1.7B and 8B, so that nothing is loaded from the Hub; and one to try this on a CPU."""
 CONFIGS = Path(__file__).parents[1] / "examples" / "configs"
 COMMON = ("--gpu", "h200", "--generation_batch_size", "32", "--prompt_tokens", "500")
 UPDATE = (*COMMON, "--use_vllm", "true", "--vllm_mode", "colocate", "--max_completion_length", "1024")
@@ -61,24 +55,8 @@ PHASES = ("rollout", "scoring", "backward", "optimizer step")
 
 def argv_of(case: str, folder: str) -> tuple[str, ...]:
     """The command line, whose model's configuration is saved in the folder."""
-    from transformers import Qwen3Config
-
     size, layout, given = CASES[case]
-    hidden, intermediate, layers, heads, is_tied = QWEN3[size]
-    Qwen3Config(
-        vocab_size=151_936,
-        hidden_size=hidden,
-        intermediate_size=intermediate,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        num_key_value_heads=min(8, heads),
-        head_dim=128,
-        max_position_embeddings=40_960,
-        tie_word_embeddings=is_tied,
-        eos_token_id=1,
-        pad_token_id=0,
-        architectures=["Qwen3ForCausalLM"],
-    ).save_pretrained(folder)
+    save_qwen3(size, folder, eos_token_id=1, pad_token_id=0)
     return ("--config", str(CONFIGS / f"plan_path_{layout}_1.7B.yaml"), "--model_name_or_path", folder, *given)
 
 

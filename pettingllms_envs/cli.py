@@ -77,7 +77,6 @@ SUMMARIES = {
 }
 """Of the commands that entry points add: without importing them nothing says what they do."""
 
-
 WIDTH = 200
 """Columns of what goes into a file or to another program, unless COLUMNS is set: tables are seldom wrapped there."""
 

@@ -31,7 +31,6 @@ OBSERVATIONS = ("text", "parts", "messages")
 State = TypeVar("State")
 Move = TypeVar("Move")
 
-
 Parts = Mapping[str, Mapping[str, float]]
 """The named parts of a step's reward: by scope, then by name. The scope is `TEAM` for everybody, or the one
 agent they belong to as the workflow names it (see `Role.members`).
@@ -176,7 +175,6 @@ class Play(Protocol):
 
 
 WorkflowState = TypeVar("WorkflowState", bound=Play)
-
 
 Transition = tuple[WorkflowState, Parts, bool, bool]
 """The result of one reply: the next state, the parts of the reward, whether the episode is terminated by the workflow

@@ -14,7 +14,6 @@ REPOSITORY = "https://pettingllms.invalid/pettingllms"
 """Address of the repository. A placeholder until there is one: `.invalid` leads nowhere (RFC 2606), and `make release`
 refuses it."""
 
-
 ON_WINDOWS = "On Windows install WSL 2 (`wsl --install`), and pettingllms in it."
 
 POSIX = ("fcntl", "grp", "pwd", "resource", "termios")

@@ -261,7 +261,6 @@ Answer = Sampled | SamplingFailure
 Sample = Callable[[Sequence[Request]], Sequence[Answer]]
 """Samples completions for a batch of requests, in their order."""
 
-
 NEVER = 10**9
 """`max_steps` of a run that something else ends."""
 POLL_SECONDS = 0.02

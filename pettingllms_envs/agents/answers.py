@@ -17,7 +17,6 @@ from pettingllms_envs.agents.chat_form import text_with_calls
 
 _BETWEEN_WORDS = re.compile("[ -]+")
 
-
 Ending = Literal["finished", "cut", "failed", "refused"]
 
 _WORDS: Mapping[Ending, str] = {

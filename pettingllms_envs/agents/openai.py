@@ -38,7 +38,6 @@ _URL_WITH_KEY = re.compile(r"^https?://[^/?#]*@|[?&][^?=&]*(?:key|token|secret|s
 SENT = ("temperature", "top_p", "max_tokens", "stop", "top_k", "min_p", "repetition_penalty")
 OPTIONS = (*SENT, "base_url", "key_env", "timeout", "patience", "send_seed", "extra")
 
-
 _PATHS = re.compile(r"(?<!/)/+(?:(?:chat/)?(?:completions|responses|models)/*)?(?=\?|$)")
 
 

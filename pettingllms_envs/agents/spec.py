@@ -31,7 +31,6 @@ from pettingllms_envs.suggestions import did_you_mean
 _ROLE, _KIND = re.compile(r"([A-Za-z]\w*)=(?=[A-Za-z])"), re.compile(r"[A-Za-z]\w*")
 _PART, _ESCAPED = re.compile(r"(?:^|(?<=,))((?:\\.|[^,\\])*)(?:,|$)"), re.compile(r"\\(.)")
 
-
 NON_IDENTITY_OPTIONS = ("timeout", "patience")
 """Options that change how long the client waits, but not the replies."""
 

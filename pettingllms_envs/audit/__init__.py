@@ -5,12 +5,11 @@
     for finding in audit(run, episodes):
         print(finding.name, finding.status, finding.text)
 
-`rows.py` has what a check reads, `findings.py` what it says. The checks: `errors.py` (did the episodes end?),
-`completeness.py` (are the rows those that the run wrote?), `returns.py` (do returns follow from rewards?),
-`exchange.py` (may the candidates of a group be compared?), `siblings.py` (was each sampled alone, and one played?),
-`advantages.py` (do advantages follow from rewards?), `learning.py` (does every role learn?), `collapse.py` (is a
-collapse near?). `recorded.py` and `tables.py` make rows of this package's records and of TRL's completions tables,
-`history.py` reads the entropies that a trainer logged.
+`rows.py` has what a check reads, `findings.py` what it says. The checks: `completeness.py` (are the rows those that
+the run wrote, and do they add up?), `exchange.py` (may the candidates of a group be compared?), `siblings.py` (was
+each sampled alone, and one played?), `advantages.py` (do advantages follow from rewards?), `learning.py` (does every
+role learn?), `collapse.py` (is a collapse near?). `recorded.py` and `tables.py` make rows of this package's records
+and of TRL's completions tables, `history.py` reads the entropies that a trainer logged.
 Nothing here imports a model library, and the trainer runs the same checks. docs/audit.md is the user's page.
 """
 

@@ -7,12 +7,17 @@ from typing import Protocol
 
 from pettingllms_envs.audit.advantages import NonFiniteNumbers, WrongAdvantages, WrongSums
 from pettingllms_envs.audit.collapse import COLLAPSE
-from pettingllms_envs.audit.completeness import ChangedRows, MissingEpisodes, RepeatedEpisodes, WrongTurns
-from pettingllms_envs.audit.errors import EpisodesWithErrors
+from pettingllms_envs.audit.completeness import (
+    ChangedRows,
+    EpisodesWithErrors,
+    MissingEpisodes,
+    RepeatedEpisodes,
+    WrongReturns,
+    WrongTurns,
+)
 from pettingllms_envs.audit.exchange import ChangedState, MissingCandidates, MixedPrompts, MixedTurns, SwappedAgents
 from pettingllms_envs.audit.findings import Finding
 from pettingllms_envs.audit.learning import LazyRole, dead_role, uneven_learning
-from pettingllms_envs.audit.returns import WrongReturns
 from pettingllms_envs.audit.rows import Episode, RunFacts
 from pettingllms_envs.audit.series import Series
 from pettingllms_envs.audit.siblings import CopiedSiblings, WrongChoice

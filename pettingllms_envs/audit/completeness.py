@@ -1,8 +1,9 @@
-"""Are the rows of a file those that the run wrote: all of them, each once, unchanged, at the turns that they had?"""
+"""Are the rows those that the run wrote, each once, unchanged and at its turn? Did the episodes end and add up?"""
 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Hashable
 
@@ -12,6 +13,10 @@ from pettingllms_envs.audit.rows import Episode, Part, RunFacts
 
 
 RESTORE = "Every number of the run is of the rows that are left. Restore the file, or play the run again."
+TOLERANCE = 1e-6
+"""Absolute; of returns above 1000 relative, 1e-9."""
+MANY = 0.5
+"""Share of episodes with an error from which a run says nothing."""
 
 
 class MissingEpisodes(FaultCheck):
@@ -159,3 +164,61 @@ class WrongTurns(FaultCheck):
         if self._run.kind != "rollouts":
             return self._concluded("not applicable", "only a training's rollouts count an agent's decisions.")
         return super().conclude()
+
+
+class EpisodesWithErrors:
+    """Counts the episodes that ended with an error, by its kind."""
+
+    def __init__(self, run: RunFacts) -> None:
+        self._run = run
+        self._num = 0
+        self._kinds: Counter[str] = Counter()
+        self._first = ""
+
+    def observe(self, episode: Episode) -> None:
+        self._num += 1
+        if episode.error is not None:
+            self._kinds[episode.error] += 1
+            self._first = self._first or episode.where
+
+    def conclude(self) -> Finding:
+        name = "episodes with errors"
+        if self._run.kind == "completions":
+            return Finding(name, "not recorded", "a table of completions does not say how episodes ended.")
+        if not self._num:
+            return Finding(name, "not applicable", "there is no episode.")
+        num = self._kinds.total()
+        if not num:
+            return Finding(name, "passed", f"{counted(self._num, 'episode')}: none ended with an error.")
+        kinds = ", ".join(f"{kind} {count:,}" for kind, count in self._kinds.most_common())
+        text = f"{num:,} of {counted(self._num, 'episode')} ended with an error ({kinds}) and are in no rate."
+        remedy = "Read the error in the row, remove its cause, and run the command again: it plays these anew."
+        return Finding(name, "failed" if num >= MANY * self._num else "warning", text, self._first, remedy)
+
+
+class WrongReturns(FaultCheck):
+    """Each agent's return is the sum of its rewards."""
+
+    name = "wrong returns"
+    unit = "return"
+    lacking = "some rows do not have every agent's reward of every step."
+    bad = "are not the sums of their episodes' rewards"
+    good = "each is the sum of the agent's rewards"
+    remedy = (
+        "Rates and advantages that are made of returns are wrong with them. Look for what changes rewards "
+        "or returns after the step, or for steps that the row lacks; `pettingllms replay` plays it again."
+    )
+    nothing = ("not recorded", "the rows have no returns.")
+
+    def observe(self, episode: Episode) -> None:
+        if episode.error is not None:
+            return
+        self._missing |= not episode.returns
+        for agent, value in episode.returns.items():
+            total = episode.reward_sums.get(agent)
+            if value is None or total is None:
+                self._missing = True
+            elif math.isfinite(value) and math.isfinite(total):
+                right = math.isclose(value, total, rel_tol=1e-9, abs_tol=TOLERANCE)
+                fault = None if right else f"{agent} has {value:g}, its rewards sum to {total:g}"
+                self._judge(where_of(episode), fault)

@@ -24,7 +24,6 @@ class Candidate:
         reply: Its text, or its token ids: equal where the replies are.
         advantage: As trained on; `None` also where the candidate was not trained on.
         is_cut_off: Whether it reached its greatest length.
-        state: The state that it led to.
         prompt: What it was sampled after: the prompt's text, its ids, or a digest.
         agent: Whose it is; `None`: the decision's.
         turn: When it was sampled; `None`: the decision's.

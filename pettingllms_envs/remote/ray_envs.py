@@ -6,6 +6,7 @@ An answer has all that is observable, and the snapshot. What would be branched b
 from __future__ import annotations
 
 import itertools
+import json
 import pickle
 import threading
 from collections.abc import Callable, Mapping
@@ -19,7 +20,25 @@ from pettingzoo import AECEnv
 from pettingllms_envs.branching import SavedState, branching_of
 from pettingllms_envs.failures import ServiceFailed
 from pettingllms_envs.installing import needs_extra
-from pettingllms_envs.remote.workers import options_of
+
+
+OPTIONS: dict[str, Any] = {"max_restarts": -1, "max_concurrency": 128, "scheduling_strategy": "SPREAD"}  # of an actor
+
+
+def options_of(workers: Any) -> dict[str, Any]:
+    """The mapping that it says; `ValueError` if it is none, or its `address` or `actors` have other types."""
+    given = workers
+    with suppress(ValueError, RecursionError):
+        given = json.loads(workers) if isinstance(workers, str) and workers.startswith("{") else workers
+    given = {"address": given} if isinstance(given, str) and not given.startswith("{") else given
+    if isinstance(given, Mapping):
+        address, num = given.get("address", "ray"), given.get("actors", 1)
+        if isinstance(address, str) and address and type(num) is int and num > 0:
+            return OPTIONS | dict(given)
+    raise ValueError(
+        f"env_workers is {workers!r}; expected 'ray', the address of a cluster, or a mapping (JSON on a command line) "
+        'with a text and a number from 1, such as {"address": "auto", "actors": 16}.'
+    )
 
 
 STARTUP = 120.0  # seconds in which all actors start

@@ -22,7 +22,6 @@ _LAST_OF_MARKS = "*_`>]"
 
 T = TypeVar("T")
 
-
 Notes = list[tuple[str, str]]
 """Texts, and how each was read as a move: `"strictly"`, `"leniently"` (without its marks) or `"unreadable: why"`."""
 NOTES: ContextVar[Notes | None] = ContextVar("readings", default=None)

@@ -125,18 +125,14 @@ def same_values(value: Any, expected: Any, tolerance: float | None = None, kind:
                 return False
             left += zip(value, expected, strict=True)
         elif type(value) is dict and type(expected) is dict:
-            named = {_key(key): item for key, item in expected.items()}
+            # Keys as JSON has them: `true`, `null` and `1.5` as text.
+            named = {key if isinstance(key, str) else json.dumps(key): item for key, item in expected.items()}
             if value.keys() != named.keys():
                 return False
             left += [(value[key], named[key]) for key in named]
         elif not _same_leaves(value, expected, tolerance, kind):
             return False
     return True
-
-
-def _key(key: Any) -> str:
-    """A key as JSON has it: `true`, `null` and `1.5` as text."""
-    return key if isinstance(key, str) else json.dumps(key)
 
 
 def _same_leaves(value: Any, expected: Any, tolerance: float | None, kind: ToleranceKind) -> bool:

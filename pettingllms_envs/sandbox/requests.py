@@ -27,7 +27,6 @@ from pettingllms_envs.sandbox.verdicts import Compare, job_of, judge
 ISOLATIONS = ("per_test", "per_solution", "unsafe-subprocess")
 """A process for each test; one process for all tests, five times as fast; no sandbox at all."""
 
-
 KEPT_OUTPUT = 1 << 16
 
 

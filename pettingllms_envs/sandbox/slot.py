@@ -48,7 +48,6 @@ _ENVIRONMENT = {
 _START_SECONDS = 60.0
 _END_SECONDS = 2.0
 
-
 T = TypeVar("T")
 
 

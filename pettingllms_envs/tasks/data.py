@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 from pettingllms_envs.core import SPLITS, State, check_choice
-from pettingllms_envs.datasets import find_source, sampling_order
-from pettingllms_envs.datasets.given import given_problem
-from pettingllms_envs.datasets.problems import Problem
+from pettingllms_envs.datasets import find_source, normalization, sampling_order
+from pettingllms_envs.datasets.columns import Layout, find_layout
+from pettingllms_envs.datasets.problems import NO_ANSWER, MathProblem, Problem
+from pettingllms_envs.datasets.rows import BadRow, DataRow, LeftOut, missing, statement
 from pettingllms_envs.features import DataSet
 from pettingllms_envs.tasks.base import OpenTask
 
@@ -87,7 +88,7 @@ class DataTask(OpenTask[State]):
     ) -> Kind:
         """The problem of a seed, of this kind; `fields` narrow the choice, see `sampling_order.draw`.
 
-        With a `row` it is that problem, see `pettingllms_envs.datasets.given`.
+        With a `row` it is that problem, see `given_problem`.
         """
         if row is not None:
             return given_problem(row, kind, find_source(self.data or self.own, layout=self.layout).layout)
@@ -100,3 +101,25 @@ class DataTask(OpenTask[State]):
                 f"{self.name} got data={self.data!r} with {problem}; expected {kind.__name__}s. Name another set."
             )
         return problem
+
+
+def given_problem(row: object, kind: type[Kind], layout: Layout) -> Kind:
+    """The problem of a row with the columns of the layout or of `Problem.simple`, or with `question` alone, which
+    nothing is compared with, so that it has no verdict."""
+    columns: DataRow = row if isinstance(row, dict) else {}
+    try:
+        for each in (layout, find_layout(kind.simple) if kind.simple else layout):
+            if columns and not missing(each.columns, columns):
+                found = each.read(columns)
+                if isinstance(found, kind):
+                    return found
+        if set(columns) == {"question"} and kind.unanswered is not None:
+            asked = statement(columns, "question")
+            name = normalization.name(asked)
+            return kind(source="row", id=name, statement=asked, unjudged=NO_ANSWER, **kind.unanswered)
+    except (BadRow, LeftOut) as reason:
+        raise ValueError(f"the row is {row!r}: {reason}. Fix it.") from None
+    forms = [" and ".join(" or ".join(names) for names in layout.columns)]
+    forms += ["question and answer"] if kind is MathProblem else []
+    forms += ["question alone, for no verdict"] if kind.unanswered is not None else []
+    raise ValueError(f"the row is {row!r}; expected an object with the columns {', or '.join(forms)}. Fix it.")

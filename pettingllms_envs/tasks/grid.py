@@ -1,4 +1,4 @@
-"""What the tasks on square boards share: their reset options, moves by U D L R, and which ways from a cell are free.
+"""What games on boards share: reset options, outcomes by a distance, moves by U D L R, and which ways are free.
 
 Cells are numbered row by row from 0.
 """
@@ -19,6 +19,27 @@ OF_BOARDS: Mapping[str, tuple[object, ...]] = {"split": SPLITS, "level": (1, 2, 
 """The reset options: a split and a level of generated instances, or an instance written out."""
 BUMP = -0.1
 STEP = -0.01
+
+
+class DistanceTask(OpenTask[State]):
+    """A task of five levels, whose states say how far the goal is: `left`, of `most` at the start, after `moves`."""
+
+    __slots__ = ()
+
+    instance_fields: ClassVar[Mapping[str, tuple[object, ...]]] = {"split": SPLITS, "level": (1, 2, 3, 4, 5)}
+
+    def solved(self, state: Any) -> bool:
+        return not state.left
+
+    def value(self, state: Any) -> float:
+        """1 - distance / distance at the start, not below -1."""
+        return float(max(-1.0, 1 - state.left / state.most))
+
+    def outcome(self, state: Any) -> Mapping[str, bool | int | float]:
+        """`success`, `regret`, `moves` made, the `optimal` number of them, the `distance` left."""
+        left, most, moves = state.left, state.most, state.moves
+        regret = 1.0 if left else 1 - most / max(moves, most)
+        return {"success": not left, "regret": regret, "moves": moves, "optimal": most, "distance": left}
 
 
 class MovesTask(OpenTask[State]):

@@ -26,39 +26,89 @@ import io
 import traceback
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
 from pettingzoo import AECEnv
 
 from pettingllms_envs.episodes.observing import task_of
 from pettingllms_envs.failures import Unavailable
-from pettingllms_envs.testing.cooperation import check_cooperation
-from pettingllms_envs.testing.determinism import (
-    check_another_process,
-    check_branches,
-    check_determinism,
-    check_global_random_state,
-    check_snapshots,
+from pettingllms_envs.testing import (
+    cooperation,
+    determinism,
+    features,
+    forged_prompts,
+    learning_signal,
+    observations,
+    pairs,
+    pettingzoo_api,
+    potential,
+    questions,
+    replies,
+    rewards,
+    states,
 )
-from pettingllms_envs.testing.features import check_channel, check_images, check_tools, check_wrappers
-from pettingllms_envs.testing.forged_prompts import check_forged_prompts
-from pettingllms_envs.testing.learning_signal import check_learning_signal
-from pettingllms_envs.testing.observations import (
-    check_infos,
-    check_no_solution_shown,
-    check_observations,
-    check_options,
-)
-from pettingllms_envs.testing.pairs import check_pairs
-from pettingllms_envs.testing.pettingzoo_api import check_gymnasium, check_parallel, check_pettingzoo
 from pettingllms_envs.testing.play import Case, Failed, Skipped, Start, Warned, reply_pool
-from pettingllms_envs.testing.potential import check_potential
-from pettingllms_envs.testing.questions import check_questions
-from pettingllms_envs.testing.replies import check_fuzzed_replies, check_long_replies
-from pettingllms_envs.testing.report import Report, Result, Status
-from pettingllms_envs.testing.rewards import check_floors, check_oracle, check_rewards
-from pettingllms_envs.testing.states import check_states
-from pettingllms_envs.testing.zero_sum import check_zero_sum
+
+
+Status = Literal["passed", "warning", "failed", "skipped"]
+
+
+class Result(NamedTuple):
+    """The result of one check.
+
+    Args:
+        status: `"passed"`, `"warning"`, `"failed"` or `"skipped"`.
+        detail: What was played, with numbers; or the expected and actual values and the play that reproduces them; or
+            why the check does not apply.
+    """
+
+    name: str
+    status: Status
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All results of one environment; `str` of it is a table."""
+
+    env: str
+    results: tuple[Result, ...]
+
+    @property
+    def ok(self) -> bool:
+        return not self.failed
+
+    @property
+    def failed(self) -> tuple[Result, ...]:
+        return tuple(result for result in self.results if result.status == "failed")
+
+    def raise_if_failed(self) -> None:
+        """Raise AssertionError with the report as its message if a check failed."""
+        if not self.ok:
+            raise AssertionError(f"the environment does not conform.\n{self}")
+
+    def __getitem__(self, name: str) -> Result:
+        return {result.name: result for result in self.results}[name]
+
+    def __iter__(self) -> Iterator[Result]:
+        return iter(self.results)
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    def __str__(self) -> str:
+        width = max(len(result.name) for result in self.results)
+        rows = [f"Conformance of {self.env}"]
+        for name, status, detail in self.results:
+            first, *more = detail.splitlines() or [""]
+            word = status.upper() if status == "failed" else status
+            rows += [f"  {word:7}  {name:{width}}  {first}", *(f"  {'':7}  {'':{width}}  {line}" for line in more)]
+        counts = [f"{sum(r.status == status for r in self.results)} {status}" for status in ("passed", "failed")]
+        if warnings := sum(r.status == "warning" for r in self.results):
+            counts.append(f"{warnings} with a warning")
+        rows.append(f"{', '.join(counts)}, {sum(r.status == 'skipped' for r in self.results)} skipped")
+        return "\n".join(rows)
 
 
 __all__ = ["CHECKS", "Report", "Result", "check", "conforms"]
@@ -66,35 +116,35 @@ __all__ = ["CHECKS", "Report", "Result", "check", "conforms"]
 MOST_WORDS = 300  # characters of an environment's error message that are reported
 
 CHECKS: Mapping[str, Callable[[Case], str]] = {
-    "pettingzoo": check_pettingzoo,
-    "parallel": check_parallel,
-    "determinism": check_determinism,
-    "another process": check_another_process,
-    "snapshots": check_snapshots,
-    "branches": check_branches,
-    "states": check_states,
-    "global random state": check_global_random_state,
-    "observations": check_observations,
-    "infos": check_infos,
-    "options": check_options,
-    "fuzzed replies": check_fuzzed_replies,
-    "long replies": check_long_replies,
-    "oracle": check_oracle,
-    "floors": check_floors,
-    "rewards": check_rewards,
-    "learning signal": check_learning_signal,
-    "no solution shown": check_no_solution_shown,
-    "pairs of roles": check_pairs,
-    "potential": check_potential,
-    "wrappers": check_wrappers,
-    "gymnasium": check_gymnasium,
-    "images": check_images,
-    "tools": check_tools,
-    "channel": check_channel,
-    "forged prompts": check_forged_prompts,
-    "questions": check_questions,
-    "zero sum": check_zero_sum,
-    "cooperation": check_cooperation,
+    "pettingzoo": pettingzoo_api.check_pettingzoo,
+    "parallel": pettingzoo_api.check_parallel,
+    "determinism": determinism.check_determinism,
+    "another process": determinism.check_another_process,
+    "snapshots": determinism.check_snapshots,
+    "branches": determinism.check_branches,
+    "states": states.check_states,
+    "global random state": determinism.check_global_random_state,
+    "observations": observations.check_observations,
+    "infos": observations.check_infos,
+    "options": observations.check_options,
+    "fuzzed replies": replies.check_fuzzed_replies,
+    "long replies": replies.check_long_replies,
+    "oracle": rewards.check_oracle,
+    "floors": rewards.check_floors,
+    "rewards": rewards.check_rewards,
+    "learning signal": learning_signal.check_learning_signal,
+    "no solution shown": observations.check_no_solution_shown,
+    "pairs of roles": pairs.check_pairs,
+    "potential": potential.check_potential,
+    "wrappers": features.check_wrappers,
+    "gymnasium": pettingzoo_api.check_gymnasium,
+    "images": features.check_images,
+    "tools": features.check_tools,
+    "channel": features.check_channel,
+    "forged prompts": forged_prompts.check_forged_prompts,
+    "questions": questions.check_questions,
+    "zero sum": pairs.check_zero_sum,
+    "cooperation": cooperation.check_cooperation,
 }
 
 

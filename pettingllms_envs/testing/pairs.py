@@ -1,4 +1,4 @@
-"""Checks that sabotage and collusion do not pay: cheating agents never get more than with the oracle.
+"""Checks that sabotage and collusion do not pay, and that of a zero-sum game all returns add up to 0.
 
 A cheating agent replies differently from the oracle at some of its turns: what it says is one of `contents`, and when
 is one of `TIMES`. One agent cheats while the oracle plays the others, or all of them cheat, at the same turns or one
@@ -19,13 +19,13 @@ from pettingllms_envs.episodes.difference import short
 from pettingllms_envs.episodes.observing import workflow_of
 from pettingllms_envs.features import HasAttacks
 from pettingllms_envs.testing import play
-from pettingllms_envs.testing.competition import NUM_FIRST, against_oracle, competition
+from pettingllms_envs.testing.competition import NUM_FIRST, against_oracle, alone, competition
 
 
 _WORD, _DIGITS = re.compile(r"\S+\s*"), re.compile("[0-9]{1,18}")
 
-
 TOLERANCE = 1e-9  # of sums of rewards
+ROUNDING = 1e-12  # of a sum of returns that is to be 0, relative to their size
 MOST_BLIND = 6  # blind replies that are played, spread over those that there are
 MOST_CHEATS = 60  # that the conformance suite plays, of the 250 that there are with two agents
 MOST_STARTS = 2  # on which it plays them, each on one of them
@@ -236,3 +236,50 @@ def _expect_no_gain(margin: Margin, team: bool) -> None:
             raise play.Failed(
                 f"{name}: the sum of returns is {margin.total:g} above what it is when the oracle plays all"
             )
+
+
+def check_zero_sum(case: play.Case) -> str:
+    """The returns of all agents add up to 0 in every episode, whether they play well, cheat, or cannot be read.
+
+    In an environment with an oracle a sample of the cheats is played, each on one start; everything else on all.
+    """
+    env = case.make()
+    if competition(env) != "zero_sum":
+        raise play.Skipped("it does not declare metadata['competitive'] = 'zero_sum'")
+    cheating = _cheats(case, env)
+    count, largest = 0, 0.0
+    for i, start in enumerate(case.starts):
+        makes: list[Callable[[], play.Policy]] = [*_policies(case, env), *cheating[i :: len(case.starts)]]
+        makes.append(partial(play.mixed_play, case, start))
+        for make in makes:
+            played = play.episode(env, start, make(), max_steps=case.max_steps)
+            with play.blaming(partial(play.told, start, played.replies)):
+                _expect_zero(played)
+            count, largest = count + 1, max(largest, *map(abs, played.totals.values()))
+    return f"the returns add up to 0 in {count} episodes; the greatest is {largest:g}"
+
+
+def _policies(case: play.Case, env: Any) -> Iterator[Callable[[], play.Policy]]:
+    """Unreadable and blind play and, beside the oracle, an agent that never replies."""
+    yield from (partial(play.always, reply) for reply in ("", *case.blind))
+    if play.oracle_of(env) is not None:
+        yield lambda: play.best
+        yield from (partial(alone, agent, play.always("")) for agent in env.possible_agents)
+
+
+def _cheats(case: play.Case, env: Any) -> list[Callable[[], play.Policy]]:
+    if play.oracle_of(env) is None:
+        return []
+    elsewhere = play.first_replies(env, case.starts[-1], case.max_steps)
+    ways = [way.make for way in cheats(env.possible_agents, contents(case.blind, elsewhere))]
+    return random.Random("cheats").sample(ways, min(len(ways), MOST_CHEATS))
+
+
+def _expect_zero(played: play.Course) -> None:
+    if not played.over:
+        raise play.Failed("the episode is not over, so that its returns cannot be added up; expected an end")
+    total, size = math.fsum(played.totals.values()), sum(map(abs, played.totals.values()))
+    if abs(total) > ROUNDING * max(1.0, size):
+        raise play.Failed(
+            f"the returns add up to {total:g}; expected 0 of a zero-sum environment, got {played.totals}"
+        )

@@ -47,7 +47,6 @@ class Case:
     """The environment under test and what to play on it; see `pettingllms_envs.testing.check`.
 
     Args:
-        make_parallel: Makes its parallel form, or None.
         starts: How episodes are reset, each seed with each of the options.
         floor: Greatest mean success, and share of the best return, of a floor policy.
         blind: Replies that ignore the state, the caller's and the task's.

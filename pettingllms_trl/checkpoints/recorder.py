@@ -262,7 +262,7 @@ def _step(
         "parts": _parts(played, scope),
         **({} if played.reading is None else {"reading": played.reading}),
         "policy": policies[decision.agent],
-        "prompt_ids": _digest_of_ids(decision.prompt.ids),
+        "prompt_ids": hashlib.sha256(array("q", decision.prompt.ids).tobytes()).hexdigest()[:16],
         "candidates": [
             {
                 "reply": candidate.completion.text,
@@ -294,11 +294,6 @@ def _add_continuations(
                     {"return": value, "steps": kept.get(ContinuationPlace(i, k, repeat), [])}
                     for repeat, value in enumerate(candidate.continuations)
                 ]
-
-
-def _digest_of_ids(ids: Sequence[int]) -> str:
-    """A digest of token ids: 16 hex digits."""
-    return hashlib.sha256(array("q", ids).tobytes()).hexdigest()[:16]
 
 
 def _scopes(team: Sequence[str]) -> dict[str, str]:

@@ -26,6 +26,7 @@ from packaging.version import Version
 from transformers.trainer_utils import IntervalStrategy, SaveStrategy
 from trl import ModelConfig, ScriptArguments
 
+from pettingllms_envs.core import check_choice
 from pettingllms_trl.cli import arguments, train
 from pettingllms_trl.cli.datasets import makers
 from pettingllms_trl.cli.train import TrainArguments
@@ -35,7 +36,7 @@ from pettingllms_trl.engines.factory import kind_of, processes_of_engine
 from pettingllms_trl.engines.kinds import Place, groups_of, setting
 from pettingllms_trl.estimate import planning, speed
 from pettingllms_trl.estimate.gpus import find_gpu
-from pettingllms_trl.estimate.memory import find_sharding
+from pettingllms_trl.estimate.memory import SHARDINGS
 from pettingllms_trl.estimate.planning import Sampled
 from pettingllms_trl.estimate.report import report
 from pettingllms_trl.estimate.step import Lengths, run_step
@@ -88,7 +89,7 @@ class EstimatedConfig(MultiAgentGRPOConfig):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)}; expected 1 or more. Set --{name} 8, say.")
         find_gpu(self.gpu)
-        find_sharding(self.sharding)
+        check_choice("sharding", self.sharding, SHARDINGS)
         if self.use_cpu:
             raise ValueError(
                 "use_cpu is True, so the run would be on a CPU; expected one on GPUs, of which the estimate is. Add "
@@ -174,7 +175,7 @@ def estimated(device: Any, argv: Sequence[str]) -> Any:
         )
     run = planning.Run(
         gpu=gpu,
-        sharding=find_sharding(args.sharding),
+        sharding=next(each for each in SHARDINGS if each == args.sharding),
         models=_models(step.trainer, args),
         sampler=sampler,
         engine=kind.options,
@@ -206,7 +207,7 @@ def _check(args: EstimatedConfig, config: ModelConfig) -> None:
 
 
 def _rows_that_are_here(given: TrainArguments, data: ScriptArguments) -> list[str]:
-    """Put rows of the package in the place of data that are not on this machine; returns what is said of it."""
+    """Put an environment's own rows in the place of data that are not on this machine; returns what is said of it."""
     names = []
     assert isinstance(given.env_kwargs, dict)
     assert isinstance(given.environments, dict)
@@ -214,7 +215,7 @@ def _rows_that_are_here(given: TrainArguments, data: ScriptArguments) -> list[st
         name = str(settings.get("data", ""))
         if name and not name.startswith("own:") and not Path(name).expanduser().exists():
             names.append(name)
-            settings["data"] = f"own:{name.replace('/', '__')}"
+            settings["data"] = None  # the environment's own
     if data.dataset_name is not None and not Path(data.dataset_name).exists():
         names.append(data.dataset_name)
         data.dataset_name, given.train_seeds = None, [0, 6400]

@@ -15,8 +15,8 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from pettingllms_trl.credit.grouping import Peers, Value, numbers_of, siblings
 from pettingllms_trl.records import Decision
@@ -43,10 +43,8 @@ class Kept(NamedTuple):
         return cls(tuple(decisions[i] for i in chosen), chosen, dict(dropped))
 
 
-class Filter(Protocol):
-    """A group filter: selects the decisions worth training on."""
-
-    def __call__(self, decisions: Sequence[Decision], /) -> Kept: ...
+Filter = Callable[[Sequence[Decision]], Kept]
+"""A group filter: selects the decisions worth training on."""
 
 
 def nonzero_variance(

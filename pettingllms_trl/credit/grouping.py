@@ -107,9 +107,7 @@ Advantages = Sequence[Sequence[float]]
 
 EPSILON = 1e-4  # TRL's, so that one agent with one turn gets GRPOTrainer's advantages to the last bit
 
-
 TIES = 1e-6  # largest difference between numbers that count as equal: a reward is a sum of parts
-
 
 ROUNDING = 1e-4  # largest error of advantages in single precision, relative above 1; beyond it double is used
 

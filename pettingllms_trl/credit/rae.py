@@ -6,6 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from pettingllms_trl.credit.grouping import Advantages, Value, numbers_of
+from pettingllms_trl.credit.schemes import EITHER, scheme
 from pettingllms_trl.records import Decision, role_of
 
 
@@ -52,6 +53,7 @@ def rae(
     return advantages, after
 
 
+@scheme("rae", EITHER)
 class RunningBaseline:
     """[`rae`] as a credit scheme that keeps the roles' running means from one rollout to the next.
 

@@ -7,27 +7,19 @@ import inspect
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, NamedTuple, Protocol, get_args
+from typing import Any, NamedTuple, get_args
 
 from pettingllms_envs.suggestions import did_you_mean
-from pettingllms_trl.credit import schemes
 from pettingllms_trl.credit.filters import Filter, check_kept, nonzero_variance, signal_to_noise
-from pettingllms_trl.credit.grouping import Advantages, Peers, Scale, Value, episodes, peers_of, same_turn, siblings
-from pettingllms_trl.credit.rae import RunningBaseline
+from pettingllms_trl.credit.grouping import Advantages, Peers, Scale, Value, episodes, peers_of
+from pettingllms_trl.credit.rae import RunningBaseline  # noqa: F401  # which is one of SCHEMES by this
+from pettingllms_trl.credit.schemes import SCHEMES, Options, Sums
+from pettingllms_trl.credit.schemes import Sampling as Sampling
 from pettingllms_trl.records import Candidate, Completion, Decision, Prompt, Stateful
 
 
-Sampling = Literal["tree", "parallel"]
-
-
-class Credit(Protocol):
-    """A credit scheme: computes advantages in the order of the decisions, one for each candidate."""
-
-    def __call__(self, decisions: Sequence[Decision], /) -> Advantages: ...
-
-
-Sums = Literal["siblings", "turn", "episodes", "instance"]
-Options = Mapping[str, Any]
+Credit = Callable[[Sequence[Decision]], Advantages]
+"""A credit scheme: computes advantages in the order of the decisions, one for each candidate."""
 
 
 class SchemeFacts(NamedTuple):
@@ -59,84 +51,7 @@ class SchemeFacts(NamedTuple):
         return next((each for each in get_args(Scale) if each == self.scale), default)
 
 
-class _Scheme(NamedTuple):
-    """A built-in scheme.
-
-    Args:
-        function: That computes the advantages, or the class of such objects.
-        options: The kinds of sampling that it supports, the best first, with its default options for each.
-        scaled: Whether `scale_rewards` sets its scale; the others use that of their papers.
-        compares_episodes: Whether it does with `sampling="parallel"` and `value="outcome"`.
-        scale: What it divides by, if that is not an option.
-        value: The `value` by which it judges candidates, if that is not an option.
-        groups_states: Whether its groups are decisions in one state.
-    """
-
-    function: Callable[..., Any]
-    options: Mapping[Sampling, Options]
-    scaled: bool = False
-    sums: Mapping[Sampling, Sums] = {}
-    peers: Peers | None = None
-    has_group: bool = False
-    compares_episodes: bool = False
-    scale: str | None = None
-    needs_continuations: bool = False
-    value: Value | None = None
-    groups_states: bool = False
-    takes_negative: bool = True
-    has_baseline: bool = True
-
-
-_EITHER: Mapping[Sampling, Options] = {"tree": {}, "parallel": {"value": "outcome"}}
-_BY_TURN: Mapping[Sampling, Sums] = {"tree": "siblings", "parallel": "turn"}
-_SCHEMES: Mapping[str, _Scheme] = {
-    "at_grpo": _Scheme(schemes.at_grpo, {"tree": {}, "parallel": {}}, scaled=True, sums=_BY_TURN, has_group=True),
-    "grpo": _Scheme(schemes.grpo, {"parallel": {}}, scaled=True, sums={"parallel": "episodes"}),
-    "magrpo": _Scheme(
-        schemes.magrpo, {"tree": {}, "parallel": {}}, sums=_BY_TURN, peers=same_turn, value="return_to_go"
-    ),
-    "loo": _Scheme(schemes.loo, _EITHER, sums=_BY_TURN, peers=same_turn, compares_episodes=True),
-    "rae": _Scheme(RunningBaseline, _EITHER),
-    "gigpo": _Scheme(schemes.gigpo, {"parallel": {}}, scaled=True, groups_states=True),
-    "dr_mas": _Scheme(schemes.dr_mas, {"parallel": {}}, scaled=True, sums={"parallel": "instance"}),
-    "max_rl": _Scheme(
-        schemes.max_rl,
-        _EITHER,
-        sums=_BY_TURN,
-        peers=same_turn,
-        compares_episodes=True,
-        scale="mean",
-        takes_negative=False,
-    ),
-    "return_to_go": _Scheme(
-        schemes.at_grpo,
-        {"parallel": {"value": "return_to_go", "group": "turn"}, "tree": {"value": "return_to_go"}},
-        scaled=True,
-        sums=_BY_TURN,
-        has_group=True,
-    ),
-    "best": _Scheme(
-        schemes.best,
-        {"tree": {}, "parallel": {"value": "return_to_go", "group": "turn"}},
-        has_group=True,
-        scale="none",
-        has_baseline=False,
-    ),
-    "success": _Scheme(schemes.success, {"parallel": {}, "tree": {}}, scale="none", has_baseline=False),
-    "counterfactual": _Scheme(
-        schemes.counterfactual,
-        {"tree": {}},
-        scaled=True,
-        sums={"tree": "siblings"},
-        peers=siblings,
-        needs_continuations=True,
-    ),
-}
-_FILTERS: Mapping[str, Callable[..., Any]] = {
-    "nonzero_variance": nonzero_variance,
-    "signal_to_noise": signal_to_noise,
-}
-
+_FILTERS: Mapping[str, Callable[..., Any]] = {each.__name__: each for each in (nonzero_variance, signal_to_noise)}
 
 Named = Mapping[str, Options]
 """A built-in scheme or filter with options, as in a configuration file: `{"at_grpo": {"value": "outcome"}}`."""
@@ -174,16 +89,16 @@ def resolve(
     name: str | None
     if callable(credit):
         function, given = _taken_apart(credit)
-        name = next((name for name, scheme in _SCHEMES.items() if scheme.function is function), None)
+        name = next((name for name, scheme in SCHEMES.items() if scheme.function is function), None)
     else:
-        name, given = _named("credit", "credit scheme", credit, _SCHEMES)
+        name, given = _named("credit", "credit scheme", credit, SCHEMES)
     if name is None:
         scheme: Any = credit
     else:
-        _check_options(f"credit={name!r}", _SCHEMES[name].function, given)
+        _check_options(f"credit={name!r}", SCHEMES[name].function, given)
         scheme = _made(name, given, sampling=sampling, scale=scale)
     assert callable(scheme)
-    if name is not None and _SCHEMES[name].needs_continuations and num_continuations < 1:
+    if name is not None and SCHEMES[name].needs_continuations and num_continuations < 1:
         raise ValueError(
             f"credit={name!r} with {num_continuations} continuations of each candidate, expected at least 1: "
             "it judges a candidate by playing its branch on. Set num_continuations, or choose another credit."
@@ -201,9 +116,9 @@ def best_sampling(credit: str | Named | Credit) -> Sampling:
     """The kind of sampling that suits a credit scheme best: `"tree"` for a function of the user's."""
     if callable(credit):
         function, _ = _taken_apart(credit)
-        found = [scheme for scheme in _SCHEMES.values() if scheme.function is function]
+        found = [scheme for scheme in SCHEMES.values() if scheme.function is function]
     else:
-        found = [_SCHEMES[name] for name in ([credit] if isinstance(credit, str) else credit) if name in _SCHEMES]
+        found = [SCHEMES[name] for name in ([credit] if isinstance(credit, str) else credit) if name in SCHEMES]
     return next(iter(found[0].options)) if found else "tree"
 
 
@@ -256,7 +171,7 @@ def resolve_filter(
 def name_of(function: Callable[..., Any]) -> str:
     """Name of a scheme or filter in logs and errors; a built-in one's in configuration files."""
     base, given = _taken_apart(function)
-    for name, scheme in _SCHEMES.items():  # a scheme may be another's function with options
+    for name, scheme in SCHEMES.items():  # a scheme may be another's function with options
         own = scheme.options.values()
         if scheme.function is base and any(options and options.items() <= given.items() for options in own):
             return name
@@ -268,12 +183,12 @@ def facts_of(credit: Credit, sampling: Sampling) -> SchemeFacts:
     function, given = _taken_apart(credit)
     if not inspect.isroutine(function):  # an object, whose options are its attributes
         function, given = type(function), vars(function)
-    scheme = next((scheme for scheme in _SCHEMES.values() if scheme.function is function), None)
+    scheme = next((scheme for scheme in SCHEMES.values() if scheme.function is function), None)
     if scheme is None:
         return SchemeFacts()
     options = {name: given.get(name, parameter.default) for name, parameter in _keywords(function).items()}
     of_episodes = scheme.compares_episodes and sampling == "parallel" and options["value"] == "outcome"
-    peers = peers_of(options["group"]) if scheme.has_group else scheme.peers
+    peers = peers_of(options["group"]) if "group" in options else scheme.peers
     keys = peers.args[0] if isinstance(peers, partial) else {"turn"}
     is_by_turn = "role" not in keys and not keys.isdisjoint(("turn", "prompt"))
     return SchemeFacts(
@@ -371,7 +286,7 @@ def _taken_apart(given: Callable[..., Any]) -> tuple[Callable[..., Any], Mapping
 
 def _made(name: str, given: Mapping[str, Any], *, sampling: Sampling, scale: Scale) -> Credit:
     """A built-in scheme with the given options, and the defaults of its name for the rest."""
-    row = _SCHEMES[name]
+    row = SCHEMES[name]
     if sampling not in row.options:
         (needs,) = row.options
         raise ValueError(
@@ -379,8 +294,10 @@ def _made(name: str, given: Mapping[str, Any], *, sampling: Sampling, scale: Sca
             f"{'the candidates of a decision' if needs == 'tree' else 'whole episodes of an instance'}, which "
             f"sampling={needs!r} gives. Set sampling={needs!r} or choose another credit."
         )
-    filled = {**({"scale": scale} if row.scaled else {}), **row.options[sampling], **given}
-    if row.has_group and sampling == "parallel" and "group" not in filled:
+    own = _keywords(row.function)
+    is_scaled = "scale" in own and own["scale"].default == "group"
+    filled = {**({"scale": scale} if is_scaled else {}), **row.options[sampling], **given}
+    if "group" in own and sampling == "parallel" and "group" not in filled:
         raise ValueError(
             f"credit={name!r} with sampling='parallel': it compares the candidates of one prompt, of which an episode "
             "has one, expected sampling='tree'. Set sampling='tree' or choose another credit; or compare the episodes "

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
 
 from pettingllms_trl.credit.grouping import (
     Advantages,
+    Peers,
     Place,
     Scale,
     Value,
@@ -31,8 +33,62 @@ from pettingllms_trl.records import Decision
 
 Group = str | Sequence[str]
 """One or several of `prompt`, `turn`, `role` and `phase`."""
+Sampling = Literal["tree", "parallel"]
+Sums = Literal["siblings", "turn", "episodes", "instance"]
+Options = Mapping[str, Any]
 
 
+class Scheme(NamedTuple):
+    """A built-in scheme, and what is known of it besides its options.
+
+    With the option `group` it compares the candidates of one prompt, turn, ...; where its option `scale` is `"group"`
+    by default, `scale_rewards` sets it; the others use that of their papers.
+
+    Args:
+        function: That computes the advantages, or the class of such objects.
+        options: The kinds of sampling that it supports, the best first, with its default options for each.
+        compares_episodes: Whether it does with `sampling="parallel"` and `value="outcome"`.
+        scale: What it divides by, if that is not an option.
+        value: The `value` by which it judges candidates, if that is not an option.
+        groups_states: Whether its groups are decisions in one state.
+    """
+
+    function: Callable[..., Any]
+    options: Mapping[Sampling, Options]
+    sums: Mapping[Sampling, Sums] = {}
+    peers: Peers | None = None
+    compares_episodes: bool = False
+    scale: str | None = None
+    needs_continuations: bool = False
+    value: Value | None = None
+    groups_states: bool = False
+    takes_negative: bool = True
+    has_baseline: bool = True
+
+
+SCHEMES: dict[str, Scheme] = {}
+"""The built-in schemes by name: each says beside its function what is known of it."""
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def scheme(name: str, options: Mapping[Sampling, Options], **facts: Any) -> Callable[[Function], Function]:
+    """Make a function, or a class of such objects, the built-in scheme of a name; see `Scheme`."""
+
+    def named(function: Function) -> Function:
+        SCHEMES[name] = Scheme(function, options, **facts)
+        return function
+
+    return named
+
+
+EITHER: Mapping[Sampling, Options] = {"tree": {}, "parallel": {"value": "outcome"}}
+_AT_TURNS: Options = {"value": "return_to_go", "group": "turn"}
+_BY_TURN: Mapping[Sampling, Sums] = {"tree": "siblings", "parallel": "turn"}
+
+
+@scheme("return_to_go", {"parallel": _AT_TURNS, "tree": {"value": "return_to_go"}}, sums=_BY_TURN)
+@scheme("at_grpo", {"tree": {}, "parallel": {}}, sums=_BY_TURN)
 def at_grpo(
     decisions: Sequence[Decision],
     /,
@@ -76,6 +132,7 @@ def at_grpo(
     return compare(decisions, numbers_of(decisions, value, gamma), peers=peers_of(group), scale=scale)
 
 
+@scheme("best", {"tree": {}, "parallel": _AT_TURNS}, scale="none", has_baseline=False)
 def best(
     decisions: Sequence[Decision], /, *, value: Value = "reward", gamma: float = 1.0, group: Group = "prompt"
 ) -> Advantages:
@@ -101,6 +158,7 @@ def best(
     return over_groups(decisions, numbers_of(decisions, value, gamma), peers_of(group), best_of_peers)
 
 
+@scheme("success", {"parallel": {}, "tree": {}}, scale="none", has_baseline=False)
 def success(decisions: Sequence[Decision], /, *, keep_fraction: float | None = None) -> Advantages:
     r"""Success: `A = 1` for all of an agent's replies in an episode that succeeded, else 0.
 
@@ -132,6 +190,7 @@ def success(decisions: Sequence[Decision], /, *, keep_fraction: float | None = N
     return [[value * (k == decision.chosen) for k, value in enumerate(row)] for decision, row in pairs]
 
 
+@scheme("counterfactual", {"tree": {}}, sums={"tree": "siblings"}, peers=siblings, needs_continuations=True)
 def counterfactual(decisions: Sequence[Decision], /, *, scale: Scale = "group") -> Advantages:
     r"""Advantages from each candidate's sampled action value, `A_k = (Q_k - mean_j Q_j) / (std_j Q_j + 1e-4)`.
 
@@ -161,6 +220,7 @@ def counterfactual(decisions: Sequence[Decision], /, *, scale: Scale = "group") 
     return compare(decisions, numbers, peers=siblings, scale=scale)
 
 
+@scheme("grpo", {"parallel": {}}, sums={"parallel": "episodes"})
 def grpo(decisions: Sequence[Decision], /, *, scale: Scale = "group") -> Advantages:
     r"""Whole-trajectory GRPO for teams: every decision of an episode gets the episode's advantage.
 
@@ -177,6 +237,7 @@ def grpo(decisions: Sequence[Decision], /, *, scale: Scale = "group") -> Advanta
     return compare(decisions, _returns(decisions), peers=episodes, scale=scale)
 
 
+@scheme("dr_mas", {"parallel": {}}, sums={"parallel": "instance"})
 def dr_mas(decisions: Sequence[Decision], /, *, scale: Scale = "group") -> Advantages:
     r"""Dr. MAS: each agent normalised by the statistics of its own decisions (arXiv:2602.08847).
 
@@ -199,6 +260,7 @@ def dr_mas(decisions: Sequence[Decision], /, *, scale: Scale = "group") -> Advan
     return compare(decisions, _returns(decisions), peers=same_instance, scale=scale)
 
 
+@scheme("gigpo", {"parallel": {}}, groups_states=True)
 def gigpo(
     decisions: Sequence[Decision], /, *, scale: Scale = "group", step_weight: float = 1.0, gamma: float = 0.95
 ) -> Advantages:
@@ -238,6 +300,7 @@ def _returns(decisions: Sequence[Decision]) -> list[list[float]]:
 _ZERO = 1e-6  # a return is a sum, and one that should be 0 may be a rounding error, which must not be divided by
 
 
+@scheme("magrpo", {"tree": {}, "parallel": {}}, sums=_BY_TURN, peers=same_turn, value="return_to_go")
 def magrpo(decisions: Sequence[Decision], /, *, scale: Scale = "none", gamma: float = 1.0) -> Advantages:
     r"""MAGRPO: group Monte-Carlo returns, turn by turn, `A_k = G_k - mean_j G_j` (arXiv:2508.04652).
 
@@ -263,6 +326,7 @@ def magrpo(decisions: Sequence[Decision], /, *, scale: Scale = "none", gamma: fl
     return compare(decisions, numbers_of(decisions, "return_to_go", gamma), peers=same_turn, scale=scale)
 
 
+@scheme("loo", EITHER, sums=_BY_TURN, peers=same_turn, compares_episodes=True)
 def loo(
     decisions: Sequence[Decision], /, *, value: Value = "reward", scale: Scale = "none", gamma: float = 1.0
 ) -> Advantages:
@@ -286,6 +350,7 @@ def loo(
     return compare(decisions, numbers, peers=peers, baseline=mean_of_others, scale=scale)
 
 
+@scheme("max_rl", EITHER, sums=_BY_TURN, peers=same_turn, compares_episodes=True, scale="mean", takes_negative=False)
 def max_rl(decisions: Sequence[Decision], /, *, value: Value = "reward", gamma: float = 1.0) -> Advantages:
     r"""Maximum-likelihood RL, `A_k = (r_k - mean_j r_j) / mean_j r_j`, 0 where all are 0 (arXiv:2602.02710).
 

@@ -46,7 +46,6 @@ class AdapterVersion:
     """One version of an adapter's or a full model's weights on disk.
 
     Args:
-        name: Unique name of the version.
         path: Folder with `adapter_config.json` and `adapter_model.safetensors`, or with `model-*.safetensors`.
     """
 

@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from pettingllms_envs.suggestions import did_you_mean
-
 
 Sharding: TypeAlias = Literal["ddp", "zero2", "zero3", "fsdp2"]
 SHARDINGS: Sequence[Sharding] = ("ddp", "zero2", "zero3", "fsdp2")
@@ -49,15 +47,6 @@ class TrainingState:
     @property
     def total(self) -> float:
         return self.weights + self.gradients + self.optimizer + self.buckets
-
-
-def find_sharding(name: str) -> Sharding:
-    """The sharding of a name; `ValueError` if there is none."""
-    for known in SHARDINGS:
-        if name.lower() == known:
-            return known
-    hint = did_you_mean(name.lower(), SHARDINGS) or " Choose one."
-    raise ValueError(f"sharding={name!r}; expected one of {', '.join(SHARDINGS)}.{hint}")
 
 
 def training_state(held: Sequence[Weights], sharding: Sharding, num_gpus: int, *, moments: int = 2) -> TrainingState:

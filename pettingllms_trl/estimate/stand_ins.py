@@ -1,13 +1,14 @@
 """What stands in on the simulated device for files that a machine need not have, and for work that repeats.
 
 A model is made of its configuration, without weights; a tokenizer that cannot be loaded is one of bytes; `generate`
-runs its first steps and the last, and counts those between; one of equal passes is run; no weights are written. TRL's
-Triton kernels of the head are one operation for each of their tiles. Checks that compare values are left out: floats
-have none here.
+runs its first steps and the last, and counts those between; one of nearly equal passes is run; no weights are written.
+TRL's Triton kernels of the head are one operation for each of their tiles. Checks that compare values are left out:
+floats have none here.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -27,8 +28,10 @@ from pettingllms_trl.engines import factory
 from pettingllms_trl.estimate.simulated_device import NAME
 from pettingllms_trl.estimate.simulated_shapes import META, ShapesDevice, Work
 from pettingllms_trl.policies import adapters
-from pettingllms_trl.update import segment_attention
+from pettingllms_trl.update.micro_batches import rows_on_host
 from pettingllms_trl.update.packed_logprobs import PackedScorer
+from pettingllms_trl.update.packing import segment_attention
+from pettingllms_trl.update.packing.pack import pack
 
 
 UNCHECKED = (
@@ -50,7 +53,7 @@ def standing_in(
         note: Is told what stands in.
         passing: A context of a forward and backward pass.
     """
-    passes = _Passes(device, passing)
+    passes = _Passes(device, note, passing)
     kinds = tuple(kind if kind.make is None else kind._replace(make=_no_engines, package="") for kind in factory.KINDS)
     by_name: Mapping[tuple[Any, str], Any] = {
         (PreTrainedModel, "from_pretrained"): classmethod(partial(_of_configuration, device)),
@@ -182,33 +185,47 @@ def alike(team: Any, policy: str) -> Any:
 
 
 class _Passes:
-    """Runs one of equal passes, and counts the others."""
+    """Of passes of nearly as many tokens runs the first and those with more, and counts the others by their tokens."""
 
-    def __init__(self, device: ShapesDevice, passing: Callable[[], Any]) -> None:
-        self._device = device
-        self._seen: dict[Any, tuple[Work, Any]] = {}
+    def __init__(self, device: ShapesDevice, note: Callable[[str], None], passing: Callable[[], Any]) -> None:
+        self._device, self._note = device, note
+        self._seen: dict[Any, tuple[int, Work, Any]] = {}
         step, packed = Trainer.training_step, PackedScorer._packed
 
         def training_step(trainer: Any, model: Any, batch: Mapping[str, Any], *more: Any) -> Any:
-            shapes = tuple(each.shape for each in batch.values() if isinstance(each, torch.Tensor))
-            key = (alike(trainer.team, batch["policy"]), shapes)
+            name, rows = batch["policy"], rows_on_host(dict(batch))
+            assert rows is not None
+            tokens = rows[0].numel() or 1
+            if trainer.scorer.packable.get(name, False) and len(rows[0]):
+                tokens = _tokens_read(trainer.scorer, name, *rows, batch["completion_ids"].shape[1])
             with passing():
-                return self.run(key, lambda: step(trainer, model, batch, *more))
+                return self.run((alike(trainer.team, name),), lambda: step(trainer, model, batch, *more), tokens)
 
-        def scored(scorer: Any, model: Any, ids: torch.Tensor, mask: torch.Tensor, *more: Any) -> Any:
+        def scored(scorer: Any, model: Any, ids: torch.Tensor, mask: torch.Tensor, width: int, *more: Any) -> Any:
             if torch.is_grad_enabled():
-                return packed(scorer, model, ids, mask, *more)
-            key = (alike(scorer._team, scorer._team.active), model, ids.shape, int(mask.sum()))
-            return self.run(key, lambda: packed(scorer, model, ids, mask, *more))
+                return packed(scorer, model, ids, mask, width, *more)
+            name = scorer._team.active
+            key, tokens = (alike(scorer._team, name), model), _tokens_read(scorer, name, ids, mask, width)
+            found = self.run(key, lambda: packed(scorer, model, ids, mask, width, *more), tokens)
+            return [each if each is None else device.hold(each.held.new_empty((len(ids), width))) for each in found]
 
         self.training_step, self.packed = training_step, scored
 
-    def run(self, key: Any, call: Callable[[], Any]) -> Any:
-        """What the first call with an equal key has returned."""
-        if key in self._seen:
-            self._device.work = self._device.work.plus(self._seen[key][0])
-        else:
+    def run(self, key: Any, call: Callable[[], Any], tokens: int = 1) -> Any:
+        """What the last call has returned that was run of those with an equal key and nearly as many tokens."""
+        key = (*key, round(4 * math.log2(tokens)))
+        ran, work, found = self._seen.get(key, (0, Work(), None))
+        if tokens > ran:
             before = self._device.since(Work())
             found = call()
-            self._seen[key] = self._device.since(before), found
-        return self._seen[key][1]
+            self._seen[key] = tokens, self._device.since(before), found
+            return found
+        if tokens < ran:
+            self._note("Of passes of nearly as many tokens one is run, and the others are counted by their tokens.")
+        self._device.work = self._device.work.plus(work, tokens / ran)
+        return found
+
+
+def _tokens_read(scorer: PackedScorer, name: str, ids: torch.Tensor, mask: torch.Tensor, width: int) -> int:
+    """Of these rows in one packed row, (1, T)."""
+    return pack(ids, mask, width, token_price=scorer.token_prices[name]).ids.numel()

@@ -175,8 +175,7 @@ def run_step(
     phases = Phases(device)
     passing = partial(phases.during, "backward", "optimizer step")
     with standing_in(device, lambda said: notes.update({said: None}), passing) as run_once:
-        attach = Team.attach
-        with mock.patch.object(Team, "attach", lambda *a, **k: _within(phases.during("references"), attach, *a, **k)):
+        with mock.patch.object(Team, "attach", phases.during("references")(Team.attach)):
             trainer = make()
         held = parts_of(trainer)
         with phases.during("optimizer step", then="scoring"):
@@ -208,11 +207,6 @@ def run_step(
         notes["No pictures are made up: what their tower keeps in a pass is not counted."] = None
     longest = max(len(each.completion.ids) for decision in decisions for each in decision.candidates)
     return Measured(phases.of, held, optimizer, list(notes), longest, trainer)
-
-
-def _within(context: Any, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    with context:
-        return call(*args, **kwargs)
 
 
 def passes_over(trainer: Any, decisions: Sequence[Decision]) -> Any:
@@ -251,12 +245,8 @@ def _sample(trainer: Any, decisions: Sequence[Decision], run_once: Callable[[Any
         policy, override = team.policies[trainer.routing.of_agent[agent]], team.overrides[agent]
         with nullcontext() if policy.is_trained else team.as_frozen(policy):
             trainer.activate(policy.name)
-            for in_play in batched(own, args.max_envs or len(own)):
-                prompts = [each.prompt.ids for each in in_play for _ in range(siblings)]
+            most = args.max_envs or len(own)
+            for start in range(0, len(own), most):
+                prompts = [each.prompt.ids for each in own[start : start + most] for _ in range(siblings)]
                 key = ("rollout", alike(team, policy.name), str(override), *map(len, prompts))
                 run_once(key, partial(trainer.generate, prompts, {}, override))
-
-
-def batched(values: Sequence[Decision], most: int) -> Iterator[Sequence[Decision]]:
-    """As itertools' of Python 3.12."""
-    return (values[start : start + most] for start in range(0, len(values), most))

@@ -31,7 +31,6 @@ class PolicyProfile:
     Args:
         processing_class: The policy's tokenizer, or a processor that contains it and reads images.
         tokenizer: The tokenizer, with the chat template of its prompts.
-        eos_token_ids: Token ids that end a completion.
         generation_config: The trainer's, with the special tokens of this tokenizer.
         ref_model: The reference of the KL divergence; `None`: none, or the one that TRL determines.
         router_aux_loss_coef: Weight of a mixture of experts' load-balancing loss, 0 for other models.

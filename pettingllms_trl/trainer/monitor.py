@@ -36,7 +36,6 @@ MOST_SHOWN = 200
 MOST_CUT_OFF = 0.5
 """Greatest share of an agent's replies that may be truncated without a warning."""
 
-
 SILENT_GENERATIONS = 2
 """Number of generations in which a role that is trained must have acted."""
 FLAT_GENERATIONS = 10

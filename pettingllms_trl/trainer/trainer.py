@@ -367,7 +367,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
         if args.world_size > 1 and args.accelerator_config.dispatch_batches is None:
             args.accelerator_config.dispatch_batches = False  # a stream's rows are no tensors to be sent round
         self.envs, self.credit, self.schedule = setup.envs, setup.credit, setup.schedule
-        self.rate_factors = rate_factors(self.schedule, self._number_of_generation)
+        self.rate_factors = rate_factors(self.schedule, lambda: self.plan.number(self.state.global_step))
         self._can_train = setup.trains
         self.routing, self.team = setup.routing, parts.team_of(setup.routing, args, peft_config)
         given = self.team.prepare(
@@ -382,7 +382,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
                 train_dataset=setup.dataset,
                 eval_dataset=eval_dataset,
                 processing_class=given.processing_class,
-                callbacks=[CountsSteps(self._after_step), *(callbacks or [])],
+                callbacks=[CountsSteps(lambda: self.engines.after_step()), *(callbacks or [])],
                 optimizers=optimizers,
                 quantization_config=given.quantization_config,
                 peft_config=given.peft_config,
@@ -418,7 +418,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
             ),
             images=self.image_inputs,
             vision_policies=vision_policies,
-            wrapped=self._wrapped,
+            wrapped=lambda: self.model_wrapped,
         )
         kind = kind_of(args)
         if kind.has_weights:
@@ -439,7 +439,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
             sharing=row_sharing(self.engines.engine_set.tensor_parallel, is_seeded=kind.is_seeded),
             extensions=bridges,
             sampling=self.sampling,
-            reward_context=self._reward_context,
+            reward_context=lambda: {"trainer_state": self.state, "log_metric": self.report_reward_metric},
             rows_per_generation=self.plan.rows,
             rows_at=self._rows_at,
         )
@@ -472,7 +472,10 @@ class MultiAgentGRPOTrainer(TRLHooks):
         self.add_callback(self.token_budget)
         replaced = PrinterCallback if args.disable_tqdm else DEFAULT_PROGRESS_CALLBACK
         self.remove_callback(next(each for each in self.callback_handler.callbacks if type(each) is replaced))
-        self.add_callback(TrainingTable(list(self.routing.of_agent), self._num_generated, done=self._share_of_tokens))
+        budget = self.token_budget
+        self.add_callback(
+            TrainingTable(list(self.routing.of_agent), lambda: budget.num_generated, done=lambda: budget.done)
+        )
         self.rollout_times = RolloutTimes(args, warn_above_progress_bar if is_main else lambda message: None)
         self.add_callback(self.rollout_times)
         self.references = parts.references_of(args, self.team, self.accelerator)
@@ -511,26 +514,6 @@ class MultiAgentGRPOTrainer(TRLHooks):
         if self._can_train:
             self.team.check_start()
         self.activate(next(iter(self.team.profiles)))
-
-    # What parts ask for that exists later than they, or changes.
-
-    def _number_of_generation(self) -> int:
-        return self.plan.number(self.state.global_step)
-
-    def _after_step(self) -> None:
-        self.engines.after_step()
-
-    def _wrapped(self) -> Any:
-        return self.model_wrapped
-
-    def _reward_context(self) -> dict[str, Any]:
-        return {"trainer_state": self.state, "log_metric": self.report_reward_metric}
-
-    def _num_generated(self) -> int:
-        return self.token_budget.num_generated
-
-    def _share_of_tokens(self) -> Any:
-        return self.token_budget.done
 
     def _rows_at(self, start: int, number: int) -> list[Any]:
         return [self.train_dataset[i] for i in places(self.plan.sampler(self.train_dataset), start, number)]

@@ -3,7 +3,7 @@
 It is registered with transformers as an attention implementation, like "sdpa" and "flash_attention_2", so that it
 works with any model that uses transformers' attention interface. The layout is passed in the forward's keyword
 arguments, so that gradient checkpointing has it when it recomputes a layer. Where a GPU has a kernel for segments of
-different lengths (`segment_attention.py`), that is all. Else there are two ways, and the cheaper one is used
+different lengths (`packing/segment_attention.py`), that is all. Else there are two ways, and the cheaper one is used
 (`Layout.prompts`):
 
 * sequence by sequence: queries, keys and values are gathered into whole sequences, under a causal kernel;
@@ -25,7 +25,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, PretrainedC
 from transformers.masking_utils import causal_mask_function
 
 from pettingllms_trl.update.packing.pack import Layout
-from pettingllms_trl.update.segment_attention import attend_by_segments, takes
+from pettingllms_trl.update.packing.segment_attention import attend_by_segments, takes
 
 
 NAME = "pettingllms_shared_prefix"

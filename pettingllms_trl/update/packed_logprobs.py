@@ -37,8 +37,8 @@ from pettingllms_trl.update.micro_batches import Batch, rows_on_host
 from pettingllms_trl.update.packed_attention import attending
 from pettingllms_trl.update.packing.cost import token_price_of
 from pettingllms_trl.update.packing.pack import pack
+from pettingllms_trl.update.packing.segment_attention import is_for
 from pettingllms_trl.update.positions import counts_padding, with_positions
-from pettingllms_trl.update.segment_attention import is_for
 
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ ROOT = HERE.parents[1]
 
 def launched(module: str, *arguments: str, timeout: float = 900) -> None:
     """Run a module in a child process; what it prints is shown if it fails."""
-    path = os.pathsep.join(map(str, (ROOT, HERE, HERE.parent / "trl")))
+    path = os.pathsep.join(map(str, (ROOT, HERE, HERE.parent / "trl", ROOT / "benchmarks")))
     run = subprocess.run(
         [sys.executable, __file__, module, *arguments],
         env={

@@ -21,7 +21,7 @@ from on_device import ROOT
 from pettingllms_trl.cli.estimate import RELEASE
 from pettingllms_trl.cli.train import prepare
 from pettingllms_trl.testing import byte_tokenizer, save_tiny_model
-from pettingllms_trl.update import segment_attention
+from pettingllms_trl.update.packing import segment_attention
 from pettingllms_trl.update.packing.pack import pack
 from slow_trainings import SLOW
 from training_checks import check_waits, of_files, reports_of

@@ -510,3 +510,16 @@ def test_the_page_on_service_has_the_means_of_the_committed_study_and_of_the_pla
         cells = [f"{np.mean(each):.1f}", ", ".join(f"{success:.1f}" for success in each)]
         cells += [f"{100 * np.mean(successes):.1f}" if successes else "" for successes in played]
         assert [cell.strip() for cell in line.split("|")[2:6]] == cells
+
+
+def test_the_page_on_delayed_rewards_has_what_the_committed_study_has() -> None:
+    runs = read_results(ROOT / "benchmarks" / "results" / "study" / "paid_at_the_end").evaluation
+    page = (ROOT / "docs" / "delayed_rewards.md").read_text(encoding="utf-8")
+    lines = page.split("study/paid_at_the_end -->")[1].splitlines()[3:11]
+    methods = ("expert_iteration", "last_round", "one_round", "return_to_go", "best", "counterfactual", "supervised")
+    for method, line in zip((*methods, "untrained"), lines, strict=True):
+        found = runs["foreign", method]
+        assert len(found) == (10 if method in ("expert_iteration", "return_to_go", "best") else 5)
+        each = [100 * run.success.count("1") / len(run.success) for run in found]
+        cells = [f"{np.mean(each):.1f}%", f"{min(each):.1f}, {max(each):.1f}"]
+        assert [cell.strip(" *") for cell in line.split("|")[2:4]] == cells

@@ -36,7 +36,7 @@ BRANCHES = {
     "engines/vllm/colocated.py": HERE,  # sleep mode, memory by share, eager execution
     "engines/vllm/kind.py": "tests/trl/engines/vllm/test_training_with_vllm.py",  # weights over NCCL
     "update/packed_logprobs.py": HERE,  # TensorFloat-32 is not float32
-    "update/segment_attention.py": "tests/trl/update/test_segment_attention.py",  # FlashAttention's kernel
+    "update/packing/segment_attention.py": "tests/trl/update/test_segment_attention.py",  # FlashAttention's kernel
     "update/packing/cost.py": HERE,  # a token costs less beside its attention
     "checkpoints/checkpointer.py": HERE,  # a checkpoint is loaded to the process's own GPU
     "policies/weights.py": HERE,  # a model per process is not spread over all GPUs

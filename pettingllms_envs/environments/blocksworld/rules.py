@@ -35,8 +35,7 @@ from pettingllms_envs.environments.blocksworld.towers import (
 )
 from pettingllms_envs.instances import seeded
 from pettingllms_envs.replies.moves import match_last_line
-from pettingllms_envs.tasks.base import OpenTask
-from pettingllms_envs.tasks.grid import BUMP, STEP
+from pettingllms_envs.tasks.grid import BUMP, STEP, DistanceTask
 
 
 NAMES, TABLE = "abcdef", "table"
@@ -65,7 +64,7 @@ class BlocksState(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Blocksworld(OpenTask[BlocksState]):
+class Blocksworld(DistanceTask[BlocksState]):
     """The task. Its state is a `BlocksState`, its move a tuple of pairs: a block, and what it is put on."""
 
     name: ClassVar[str] = "blocksworld"
@@ -75,7 +74,6 @@ class Blocksworld(OpenTask[BlocksState]):
         "The towers are at the left, those of the goal at the right of the dark columns; blocks where the goal has "
         "them, with all below, are green."
     )
-    instance_fields: ClassVar[Mapping[str, tuple[object, ...]]] = {"split": SPLITS, "level": (1, 2, 3, 4, 5)}
 
     @property
     def blind_replies(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -115,13 +113,6 @@ class Blocksworld(OpenTask[BlocksState]):
                 break
             placed, moves = after, moves + 1
         return BlocksState(placed, state.goal, state.most, distance(placed, state.goal), moves)
-
-    def solved(self, state: BlocksState) -> bool:
-        return not state.left
-
-    def value(self, state: BlocksState) -> float:
-        """1 - distance / distance at the start, not below -1."""
-        return max(-1.0, 1 - state.left / state.most)
 
     def costs(self, before: BlocksState, move: tuple[Move, ...], after: BlocksState) -> Mapping[str, float]:
         """`bump` if the moves were cut short, `steps` for those played."""
@@ -164,12 +155,6 @@ class Blocksworld(OpenTask[BlocksState]):
     def oracle(self, state: BlocksState) -> tuple[Move, ...]:
         """A shortest solution; at the goal, one possible move."""
         return _plan(state.placed, state.goal)
-
-    def outcome(self, state: BlocksState) -> Mapping[str, bool | int | float]:
-        """`success`, `regret`, `moves`, the `optimal` number of them, and the `distance` left."""
-        _, _, most, left, moves = state
-        regret = 1.0 if left else 1 - most / max(moves, most)
-        return {"success": not left, "regret": regret, "moves": moves, "optimal": most, "distance": left}
 
     def rows(self, state: BlocksState) -> list[str]:
         """The towers side by side, then a gap, then those of the goal; the table is below the last row."""

@@ -9,19 +9,12 @@ Data: problems of this package in the same columns, or with `data` the set itsel
 Source: Hendrycks et al. 2021, arXiv:2105.09938.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import ClassVar
-
 from pettingllms_envs.environments.coding.rules import Coding
 
 
-@dataclass(frozen=True, slots=True)
 class Apps(Coding):
     """The task; its settings are those of `Coding`."""
 
-    name: ClassVar[str] = "apps"
-    own: ClassVar[str] = "own:apps"
-    benchmark: ClassVar[str] = "APPS"
-    remedy: ClassVar[str] = "pettingllms data prepare codeparrot/apps and --set data=codeparrot__apps for it"
+    __slots__ = ()
+    name, own, benchmark = "apps", "own:apps", "APPS"
+    remedy = "pettingllms data prepare codeparrot/apps and --set data=codeparrot__apps for it"

@@ -8,21 +8,12 @@ Data: problems of this package in the same columns, or with `data` the set itsel
 Source: Li et al. 2022, arXiv:2203.07814.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import ClassVar
-
 from pettingllms_envs.environments.coding.rules import Coding
 
 
-@dataclass(frozen=True, slots=True)
 class CodeContests(Coding):
     """The task; its settings are those of `Coding`."""
 
-    name: ClassVar[str] = "code_contests"
-    own: ClassVar[str] = "own:code_contests"
-    benchmark: ClassVar[str] = "CodeContests"
-    remedy: ClassVar[str] = (
-        "pettingllms data prepare deepmind/code_contests and --set data=deepmind__code_contests for it"
-    )
+    __slots__ = ()
+    name, own, benchmark = "code_contests", "own:code_contests", "CodeContests"
+    remedy = "pettingllms data prepare deepmind/code_contests and --set data=deepmind__code_contests for it"

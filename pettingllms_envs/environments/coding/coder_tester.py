@@ -52,7 +52,6 @@ TESTER = Role(
 BLOCKS = {"input": "input", "output": "output"}
 ORDERS = (("coder", "tester"), ("tester", "coder"))
 
-
 CHANGE = (-1.0, 1.0)
 
 

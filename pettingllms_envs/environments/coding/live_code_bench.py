@@ -11,22 +11,15 @@ Data: problems of this package in the same columns, or with `data` the set itsel
 Source: Jain et al. 2024, arXiv:2403.07974.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import ClassVar
-
 from pettingllms_envs.environments.coding.rules import Coding
 
 
-@dataclass(frozen=True, slots=True)
 class LiveCodeBench(Coding):
     """The task; its settings are those of `Coding`."""
 
-    name: ClassVar[str] = "live_code_bench"
-    own: ClassVar[str] = "own:live_code_bench"
-    benchmark: ClassVar[str] = "LiveCodeBench"
-    remedy: ClassVar[str] = (
+    __slots__ = ()
+    name, own, benchmark = "live_code_bench", "own:live_code_bench", "LiveCodeBench"
+    remedy = (
         "pettingllms data prepare livecodebench/code_generation_lite and "
         "--set data=livecodebench__code_generation_lite for it"
     )

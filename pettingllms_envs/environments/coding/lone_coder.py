@@ -43,7 +43,6 @@ REFINING = Role(
     " twice.",
 )
 
-
 COMMON: dict[str, Any] = {
     "ranges": {"tests": (-1.0, 1.0)},
     "cyclic": True,

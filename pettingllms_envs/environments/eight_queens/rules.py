@@ -34,8 +34,7 @@ from pettingllms_envs.environments.eight_queens.solutions import (
 )
 from pettingllms_envs.instances import seeded
 from pettingllms_envs.replies.moves import match_last_line
-from pettingllms_envs.tasks.base import OpenTask
-from pettingllms_envs.tasks.grid import STEP
+from pettingllms_envs.tasks.grid import STEP, DistanceTask
 
 
 FIXED = -0.1
@@ -67,14 +66,13 @@ class QueensState(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class EightQueens(OpenTask[QueensState]):
+class EightQueens(DistanceTask[QueensState]):
     """The task. Its state is a `QueensState`, its move a `QueensMove`."""
 
     name: ClassVar[str] = "eight_queens"
     single_agent: ClassVar[str] = "single"
     symbols: ClassVar[str] = ".QF"
     legend: ClassVar[str] = "'F', a fixed queen, is black, 'Q' blue, and red if it attacks another."
-    instance_fields: ClassVar[Mapping[str, tuple[object, ...]]] = {"split": SPLITS, "level": (1, 2, 3, 4, 5)}
 
     @property
     def blind_replies(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -114,13 +112,6 @@ class EightQueens(OpenTask[QueensState]):
         after = tuple(placed)
         left = distance(after, nearest(after, state.fixed))
         return QueensState(after, state.fixed, state.most, left, state.moves + distance(after, state.placed))
-
-    def solved(self, state: QueensState) -> bool:
-        return not state.left
-
-    def value(self, state: QueensState) -> float:
-        """1 - distance / distance at the start, not below -1."""
-        return max(-1.0, 1 - state.left / state.most)
 
     def costs(self, before: QueensState, move: QueensMove, after: QueensState) -> Mapping[str, float]:
         """`fixed` if a fixed queen is moved, `steps` for the queens that are."""
@@ -185,16 +176,8 @@ class EightQueens(OpenTask[QueensState]):
         return tuple(pair for pair in pairs if state.placed[pair[0]] != pair[1]) or pairs
 
     def outcome(self, state: QueensState) -> Mapping[str, bool | int | float]:
-        """`success`, `regret`, `moves`, the `optimal` number of them, the `distance` left, the `attacks`."""
-        placed, _, most, left, moves = state
-        return {
-            "success": not left,
-            "regret": 1.0 if left else 1 - most / max(moves, most),
-            "moves": moves,
-            "optimal": most,
-            "distance": left,
-            "attacks": len(attacks(placed)),
-        }
+        """That of `DistanceTask`, and the `attacks`."""
+        return {**DistanceTask.outcome(self, state), "attacks": len(attacks(state.placed))}
 
 
 def _broken(state: QueensState, move: QueensMove) -> list[int]:

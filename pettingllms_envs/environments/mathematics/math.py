@@ -6,21 +6,12 @@ Polaris (`POLARIS-Project/Polaris-Dataset-53K`), DAPO (`BytedTsinghua-SIA/DAPO-M
 that has a training split only is divided by digests of the statements, so that no problem is in two splits.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import ClassVar
-
 from pettingllms_envs.environments.mathematics.rules import Answering
 
 
-@dataclass(frozen=True, slots=True)
 class Math(Answering):
     """The task; its settings are those of `Answering`."""
 
-    name: ClassVar[str] = "math"
-    own: ClassVar[str] = "own:polaris"
-    benchmark: ClassVar[str] = "MATH or Polaris"
-    remedy: ClassVar[str] = (
-        "pettingllms data prepare HuggingFaceH4/MATH-500 and --set data=HuggingFaceH4__MATH-500 for MATH-500"
-    )
+    __slots__ = ()
+    name, own, benchmark = "math", "own:polaris", "MATH or Polaris"
+    remedy = "pettingllms data prepare HuggingFaceH4/MATH-500 and --set data=HuggingFaceH4__MATH-500 for MATH-500"

@@ -7,19 +7,12 @@ Data: the olympiad-like problems of this package, in three splits, or with `data
 Source: He et al. 2024, arXiv:2402.14008.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import ClassVar
-
 from pettingllms_envs.environments.mathematics.rules import Answering
 
 
-@dataclass(frozen=True, slots=True)
 class OlympiadBench(Answering):
     """The task; its settings are those of `Answering`."""
 
-    name: ClassVar[str] = "olympiad_bench"
-    own: ClassVar[str] = "own:olympiad_bench"
-    benchmark: ClassVar[str] = "OlympiadBench"
-    remedy: ClassVar[str] = "pettingllms data prepare Hothan/OlympiadBench and --set data=Hothan__OlympiadBench for it"
+    __slots__ = ()
+    name, own, benchmark = "olympiad_bench", "own:olympiad_bench", "OlympiadBench"
+    remedy = "pettingllms data prepare Hothan/OlympiadBench and --set data=Hothan__OlympiadBench for it"

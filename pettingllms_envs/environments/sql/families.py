@@ -20,7 +20,6 @@ from pettingllms_envs.instances import seeded
 NUM_HIDDEN = 64
 SMALL, SHOWN, LARGE = 11, 14, 60
 
-
 _WORDS = "place item event detail area real home kind size day amount fee flag".split()  # noqa: SIM905
 
 

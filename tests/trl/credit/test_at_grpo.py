@@ -16,7 +16,7 @@ from pettingllms_trl.records import Decision
 
 
 EPSILON = 1e-4
-NAMES = "at_grpo, grpo, magrpo, loo, rae, gigpo, dr_mas, max_rl, return_to_go, best, success, counterfactual"
+NAMES = "at_grpo, return_to_go, best, success, counterfactual, grpo, dr_mas, gigpo, magrpo, loo, max_rl, rae"
 
 
 # One agent's two groups, 1 0 and 4 0, beside another agent's 100 0. Means 0.5, 2 and 50.

@@ -14,8 +14,8 @@ import torch
 
 import flash_reference
 from packed_models import difference, gradients, made, one_by_one, together
-from pettingllms_trl.update import segment_attention
 from pettingllms_trl.update.packed_attention import attending
+from pettingllms_trl.update.packing import segment_attention
 from pettingllms_trl.update.packing.conversations import sizes_of
 from pettingllms_trl.update.packing.cost import DEAR, Way, cheapest, token_price_of
 from pettingllms_trl.update.packing.pack import pack
@@ -78,6 +78,29 @@ def test_log_probabilities_entropies_and_gradients_are_those_of_each_row_alone(
     assert calls.called
     torch.testing.assert_close(found[0], expected[0], rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(found[1], expected[1], rtol=1e-5, atol=1e-5)
+    assert difference(of_row, of_rows) < 1e-5
+
+
+def test_a_conversation_is_read_once_for_all_its_turns(calls: mock.Mock) -> None:
+    draw = torch.Generator().manual_seed(2)
+    first, *replies, observed = (torch.randint(2, 97, (number,), generator=draw) for number in (6, 4, 3, 4, 2, 2))
+    later = torch.cat([first, replies[0], observed])
+    rows = [(first, replies[0]), (later, replies[2]), (first, replies[1]), (later, replies[3])]
+    ids, mask = torch.zeros(4, 12 + 4, dtype=torch.long), torch.zeros(4, 12 + 4, dtype=torch.long)
+    for row, (prompt, reply) in enumerate(rows):
+        ids[row, 12 - len(prompt) : 12 + len(reply)] = torch.cat([prompt, reply])
+        mask[row, 12 - len(prompt) : 12 + len(reply)] = 1
+    packed = pack(ids, mask, 4, way="conversations")
+    assert packed.ids.size(1) == 11 + 4 + 3 + 2  # the first reply is inside the later prompt
+    assert packed.layout.segments.queries_from.diff().tolist() == [11, 4, 3, 2]
+    model = made("qwen3")
+    expected = one_by_one(model, ids, mask, 4)
+    of_rows = gradients(model, expected)
+    with attending(model):
+        found = together(model, packed)
+        of_row = gradients(model, found)
+    assert calls.called
+    torch.testing.assert_close(found[0], expected[0], rtol=1e-5, atol=1e-5)
     assert difference(of_row, of_rows) < 1e-5
 
 
