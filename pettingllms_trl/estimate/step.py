@@ -196,7 +196,8 @@ def run_step(
                     _sample(trainer, decisions, run_once)
             with phases.during("scoring"):
                 steps = passes_over(trainer, decisions)
-            _hold_gradients(trainer, steps)
+            with phases.during("backward"):
+                _hold_gradients(trainer, steps)
             return steps
 
         trainer.prepare_generation = prepare
