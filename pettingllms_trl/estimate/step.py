@@ -196,7 +196,7 @@ def run_step(
                     _sample(trainer, decisions, run_once)
             with phases.during("scoring"):
                 steps = passes_over(trainer, decisions)
-            with phases.during("backward"):
+            with phases.during("backward", then="backward"):
                 _hold_gradients(trainer, steps)
             return steps
 
