@@ -26,7 +26,7 @@ from packaging.version import Version
 from transformers.trainer_utils import IntervalStrategy, SaveStrategy
 from trl import ModelConfig, ScriptArguments
 
-from pettingllms_envs.core import check_choice
+from pettingllms_envs.suggestions import did_you_mean
 from pettingllms_trl.cli import arguments, train
 from pettingllms_trl.cli.datasets import makers
 from pettingllms_trl.cli.train import TrainArguments
@@ -89,7 +89,9 @@ class EstimatedConfig(MultiAgentGRPOConfig):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)}; expected 1 or more. Set --{name} 8, say.")
         find_gpu(self.gpu)
-        check_choice("sharding", self.sharding, SHARDINGS)
+        if self.sharding not in SHARDINGS:
+            hint = did_you_mean(self.sharding, SHARDINGS) or " Choose one."
+            raise ValueError(f"sharding={self.sharding!r}; expected one of {', '.join(SHARDINGS)}.{hint}")
         if self.use_cpu:
             raise ValueError(
                 "use_cpu is True, so the run would be on a CPU; expected one on GPUs, of which the estimate is. Add "
