@@ -113,6 +113,8 @@ def test_a_wrong_model_ends_the_run_at_once(tmp_path: Path) -> None:
     assert not (tmp_path / "a").exists()
 
 
+# The client keeps a connection to the server that is gone, which is closed when it is collected.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_server_that_is_gone_when_a_run_goes_on_ends_it_and_keeps_what_there_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
