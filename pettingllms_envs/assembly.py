@@ -46,7 +46,7 @@ DEFAULT_NUM_TURNS = 4
 
 RoleTools = Mapping[str, Sequence[str | Mapping[str, Any] | Tool]] | Sequence[str | Mapping[str, Any] | Tool]
 
-_OF_ALL = (
+_COMMON_SETTINGS = (
     *("workflow", "num_turns", "alpha", "view", "render_mode", "strict_format"),
     *("role_tools", "tool_calls", "max_tool_calls"),
 )
@@ -243,7 +243,7 @@ def _join(
                 f"the workflow {name!r} got {stray[0]}={settings[stray[0]]!r}, which is a setting of {other!r}."
                 f" Leave it out, or take workflow={other!r}."
             )
-    _refuse_unknown(settings, task, own={*_settings(kind), *_OF_ALL})
+    _refuse_unknown(settings, task, own={*_settings(kind), *_COMMON_SETTINGS})
     if "executor" in _settings(kind) and own.get("executor") is None:
         from pettingllms_envs.teams.tools import DefaultExecutor  # only those pay for it who need it
 

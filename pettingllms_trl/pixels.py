@@ -26,7 +26,7 @@ from pettingllms_trl.records import Message
 MOST_BYTES = 512 * 2**20
 PICTURE_INPUTS = ("pixel_values", "image_grid_thw", "image_sizes")
 """Inputs that can be split by pictures and joined: patches with their grids (Qwen), or a row for each picture."""
-OF_IDS = ("mm_token_type_ids", "token_type_ids")
+TYPE_INPUTS = ("mm_token_type_ids", "token_type_ids")
 BLANK = Picture.new("RGB", (1, 1))
 """Stands in messages for each picture, whose pixels are made already."""
 PLACE: Mapping[str, Any] = {"type": "image", "image": BLANK}
@@ -90,7 +90,7 @@ class ImageInputs:
         """The name of the input that says which ids are pictures'; `None`: the model needs none."""
         with self._answering([self._made_of(Picture.new("RGB", (64, 64)))]):
             written = self._processor(text=[self._processor.image_token], images=[[BLANK]])
-        return next((name for name in OF_IDS if name in written), None)
+        return next((name for name in TYPE_INPUTS if name in written), None)
 
     def check(self, who: str) -> None:
         """Validate that the processor makes inputs of pictures that can be split and joined.

@@ -15,7 +15,7 @@ import environment_page
 import links
 import pettingllms_envs
 from pettingllms_trl.config_files import read
-from shipped_configs import FILES, OF_THE_PAPER
+from shipped_configs import FILES, PAPER_CONFIGS
 
 
 ROOT = Path(__file__).parents[1]
@@ -141,7 +141,7 @@ PAPER = re.findall(r"^\| ([^|]+) \| ([^|]+) \| `(\w+)` \| `([^`|]+)` \|", PAGES[
 
 
 def test_the_table_of_the_papers_settings_says_what_the_configurations_say() -> None:
-    configs = [read(path).values for path in FILES if re.fullmatch(rf"({OF_THE_PAPER})_L1_1\.7B", path.stem)]
+    configs = [read(path).values for path in FILES if re.fullmatch(rf"({PAPER_CONFIGS})_L1_1\.7B", path.stem)]
     assert len(configs) == 9  # three games with two teams each, programs, mathematics, and both together
     assert len(PAPER) >= 12
     for config in configs:

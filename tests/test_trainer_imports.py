@@ -60,7 +60,7 @@ ALLOWED = {
     | {"rollout", "credit", "policies", "engines", "update", "checkpoints", "trainer", "cli"}
     | {"estimate", "sft", "processes.distributed", "pixels", "config_files"},
 }
-OF_TRL = {
+TRL_ATTRIBUTES = {
     *("_metrics", "_logs", "_buffered_inputs", "_signature_columns", "_last_loaded_step"),
     *("_generate_and_score_completions", "_generate_single_turn", "_tokenize_prompts", "_compute_loss"),
     *("_get_per_token_logps_and_entropies", "_log_completion_extra", "_log_metric", "_last_world_entropy"),
@@ -118,7 +118,7 @@ def test_only_the_hooks_name_private_attributes_of_trl(sub_package: str) -> None
             for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
             if isinstance(node, ast.Attribute)
         }
-        assert file == PACKAGE / "trainer" / "hooks.py" or not attributes & OF_TRL, file
+        assert file == PACKAGE / "trainer" / "hooks.py" or not attributes & TRL_ATTRIBUTES, file
 
 
 OPTIONS_OF_ENGINES = {

@@ -187,7 +187,7 @@ def episode(env: TextEnv) -> Iterator[str]:
     yield f"{env.standing().capitalize()} in turn {play.turn} of {env.workflow.num_turns}: {outcome}."
 
 
-OF_PLAY = ("pettingllms_envs.environments.", "pettingllms_envs.tasks.", "pettingllms_envs.teams.")
+PLAY_MODULES = ("pettingllms_envs.environments.", "pettingllms_envs.tasks.", "pettingllms_envs.teams.")
 FOR_AUTHORS = frozenset(
     f"pettingllms_envs.{kind}.{name}"
     for kind, names in {
@@ -204,7 +204,7 @@ def modules(*things: Any) -> list[str]:
     Without those of base classes for authors of environments, which say nothing about a game.
     """
     names = dict.fromkeys(kind.__module__ for thing in things for kind in type(thing).__mro__)
-    return [name for name in names if name.startswith(OF_PLAY) and name not in FOR_AUTHORS]
+    return [name for name in names if name.startswith(PLAY_MODULES) and name not in FOR_AUTHORS]
 
 
 def prose(names: Iterable[str]) -> list[str]:

@@ -16,7 +16,7 @@ from blocks import Block, blocks, commands
 from pettingllms_envs import cli
 
 
-OF_THE_README = {
+README_MARKS = {
     "make quickstart": ("tested by", "tests/examples/test_quickstart.py"),
     "pip install": ("not run", "it installs"),
     "pettingllms bench": ("not run", "needs a model behind a server"),
@@ -30,7 +30,7 @@ def marks_of(page: str, block: Block) -> dict[str, str]:
     """What a block's comments say, or for the README's the table."""
     if page == "README.md" and not block.marks:
         first = block.code.removeprefix("$ ")
-        return dict([mark for begin, mark in OF_THE_README.items() if first.startswith(begin)][:1])
+        return dict([mark for begin, mark in README_MARKS.items() if first.startswith(begin)][:1])
     return block.marks
 
 

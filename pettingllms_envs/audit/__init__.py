@@ -13,9 +13,9 @@ and of TRL's completions tables, `history.py` reads the entropies that a trainer
 Nothing here imports a model library, and the trainer runs the same checks. docs/audit.md is the user's page.
 """
 
-from pettingllms_envs.audit.checks import EXCHANGE, Audit, Check, audit
+from pettingllms_envs.audit.checks import Audit, Check, audit
 from pettingllms_envs.audit.findings import Finding, Status
 from pettingllms_envs.audit.rows import Candidate, Decision, Episode, RunFacts
 
 
-__all__ = ["EXCHANGE", "Audit", "Candidate", "Check", "Decision", "Episode", "Finding", "RunFacts", "Status", "audit"]
+__all__ = ["Audit", "Candidate", "Check", "Decision", "Episode", "Finding", "RunFacts", "Status", "audit"]

@@ -31,7 +31,7 @@ class Check(Protocol):
     def conclude(self) -> Finding: ...
 
 
-EXCHANGE: tuple[Callable[[RunFacts], Check], ...] = (
+GROUP_CHECKS: tuple[Callable[[RunFacts], Check], ...] = (
     MixedPrompts,
     MixedTurns,
     MissingCandidates,
@@ -43,18 +43,18 @@ EXCHANGE: tuple[Callable[[RunFacts], Check], ...] = (
     ChangedState,
     SwappedAgents,
 )
-"""Of groups; a training runs them, too."""
-OF_EPISODES: tuple[Callable[[RunFacts], Check], ...] = (
+"""A training runs them, too."""
+EPISODE_CHECKS: tuple[Callable[[RunFacts], Check], ...] = (
     EpisodesWithErrors,
     MissingEpisodes,
     RepeatedEpisodes,
     ChangedRows,
     WrongReturns,
     WrongTurns,
-    *EXCHANGE,
+    *GROUP_CHECKS,
     LazyRole,
 )
-OF_SERIES: tuple[Callable[[RunFacts, Series], Finding], ...] = (dead_role, uneven_learning, *COLLAPSE)
+SERIES_CHECKS: tuple[Callable[[RunFacts, Series], Finding], ...] = (dead_role, uneven_learning, *COLLAPSE)
 """Read nothing but counts by role and step."""
 
 
@@ -64,21 +64,22 @@ class Audit:
     def __init__(
         self,
         run: RunFacts,
-        of_episodes: Sequence[Callable[[RunFacts], Check]] = OF_EPISODES,
-        of_series: Sequence[Callable[[RunFacts, Series], Finding]] = OF_SERIES,
+        episode_checks: Sequence[Callable[[RunFacts], Check]] = EPISODE_CHECKS,
+        series_checks: Sequence[Callable[[RunFacts, Series], Finding]] = SERIES_CHECKS,
     ) -> None:
-        self._run, self._series, self._of_series = run, Series(), of_series
-        self._checks = [make(run) for make in of_episodes]
+        self._run, self._series, self._series_checks = run, Series(), series_checks
+        self._checks = [make(run) for make in episode_checks]
 
     def observe(self, episode: Episode) -> None:
         """Check an episode. The episodes of a training step must be given one after another."""
         for check in self._checks:
             check.observe(episode)
-        if self._of_series:
+        if self._series_checks:
             self._series.observe(episode)
 
     def conclude(self) -> list[Finding]:
-        return [check.conclude() for check in self._checks] + [of(self._run, self._series) for of in self._of_series]
+        of_series = [check(self._run, self._series) for check in self._series_checks]
+        return [*(check.conclude() for check in self._checks), *of_series]
 
 
 def audit(run: RunFacts, episodes: Iterable[Episode]) -> list[Finding]:

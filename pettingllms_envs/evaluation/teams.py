@@ -26,7 +26,7 @@ TEAM = "team.json"
 FORMAT = 1
 KIND = "team"
 ADAPTER = "adapter_config.json"
-OF_THE_WORKFLOW = ("workflow", "num_turns", "data")
+WORKFLOW_SETTINGS = ("workflow", "num_turns", "data")
 """Settings in which a team may well play another form of the task that it was trained on, or other rows."""
 
 
@@ -215,5 +215,5 @@ def notes(
 
 def _differences(trained: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
     """The settings of a training that are others here, such as `size=10 (here 40)`."""
-    compared = [name for name in trained if name in here and name not in OF_THE_WORKFLOW]
+    compared = [name for name in trained if name in here and name not in WORKFLOW_SETTINGS]
     return [f"{name}={trained[name]} (here {here[name]})" for name in compared if trained[name] != here[name]]

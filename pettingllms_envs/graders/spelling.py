@@ -105,7 +105,7 @@ _NAME = re.compile(
 _RAISED_CIRCLE = re.compile(r"\^\s*\{\s*\\circ\s*\}|\^\s*\\circ")
 _I = re.compile(r"(?:(?<!\s)\s+)?\*\s*I(?![A-Za-z])|(?<![A-Za-z\\])I\s*\*\s*")
 _ANGLE = r"\s*(\d+(?:\.\d+)?)\s*\^\\circ\s*"
-_OF_DEGREES = re.compile(
+_IN_DEGREES = re.compile(
     rf"(\\(?:sin|cos|tan|cot|sec|csc)\s*+(?:\^\s*(?:\d|\{{-?\d+\}})\s*+)?)(?:\({_ANGLE}\)|\{{{_ANGLE}\}}|{_ANGLE})"
 )
 _MIXED = re.compile(r"((?:^|[,(\[{=;])\s*[+-]?\d+)\s+([1-9]\d?)/(\d+)\s*(?=$|[,)\]};])")
@@ -131,7 +131,7 @@ def plain(text: str) -> str:
     text = _TEXT.sub(r"\\text{\1}", text)
     text = _RAISED_CIRCLE.sub(r"^\\circ ", text)
     text = _I.sub("i", _NAME.sub(_command, text))
-    text = _OF_DEGREES.sub(lambda match: rf"{match[1]}(\frac{{{match[2] or match[3] or match[4]}\pi}}{{180}})", text)
+    text = _IN_DEGREES.sub(lambda match: rf"{match[1]}(\frac{{{match[2] or match[3] or match[4]}\pi}}{{180}})", text)
     text = text.lstrip(_START).rstrip(_END)
     return _MIXED.sub(_mixed, text)
 

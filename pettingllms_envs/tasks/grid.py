@@ -15,7 +15,7 @@ from pettingllms_envs.replies.moves import LETTERS, blind_moves, read_moves, wri
 from pettingllms_envs.tasks.base import OpenTask
 
 
-OF_BOARDS: Mapping[str, tuple[object, ...]] = {"split": SPLITS, "level": (1, 2, 3, 4, 5), "board": ()}
+BOARD_FIELDS: Mapping[str, tuple[object, ...]] = {"split": SPLITS, "level": (1, 2, 3, 4, 5), "board": ()}
 """The reset options: a split and a level of generated instances, or an instance written out."""
 BUMP = -0.1
 STEP = -0.01
@@ -49,7 +49,7 @@ class MovesTask(OpenTask[State]):
 
     size: int
 
-    instance_fields: ClassVar[Mapping[str, tuple[object, ...]]] = OF_BOARDS
+    instance_fields: ClassVar[Mapping[str, tuple[object, ...]]] = BOARD_FIELDS
 
     @property
     def max_moves(self) -> int:

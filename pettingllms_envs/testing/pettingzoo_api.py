@@ -21,7 +21,7 @@ from pettingllms_envs.testing.play import Case, Failed, Skipped, blaming, made_i
 NUM_CYCLES = 50
 
 # What PettingZoo says of every environment whose observations and actions are texts.
-OF_TEXT = (
+TEXT_WARNINGS = (
     "Observation is not a NumPy array",
     "Observation space for each agent probably should be gymnasium.spaces.box or gymnasium.spaces.discrete",
     "Action space for each agent probably should be gymnasium.spaces.box or gymnasium.spaces.discrete",
@@ -97,7 +97,7 @@ def _counting(test: str, known: tuple[str, ...] = (), of: str = "PettingZoo") ->
         warnings.simplefilter("always")
         yield
     said = [str(each.message) for each in caught]
-    unexpected = [text for text in said if text not in OF_TEXT and text not in known]
+    unexpected = [text for text in said if text not in TEXT_WARNINGS and text not in known]
     if unexpected:
         raise Failed(f"{of}'s {test} warns: {unexpected[0]}")
 

@@ -35,7 +35,7 @@ from pettingllms_trl.records import Engine, Message, Prompt, Request, Sampled, T
 OWN_SAMPLING = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
 """What of a model's `generation_config.json` governs replies where an agent is told nothing, as with `vllm serve`."""
 SAMPLED = (*OWN_SAMPLING, "max_tokens", "stop", "extra")
-OF_POLICY = ("adapter", "tokenizer", "revision", "team")
+POLICY_OPTIONS = ("adapter", "tokenizer", "revision", "team")
 """Options that say what plays: a LoRA adapter, a tokenizer in place of the model's own, the commit of a model of the
 Hub. `team`, the folder in which they were found, is for the records alone."""
 

@@ -25,7 +25,7 @@ from transformers import (
 from trl.trainer.utils import create_model_from_path
 
 from pettingllms_envs.agents import AgentSpec
-from pettingllms_trl.cli.local_agents import OF_POLICY, SAMPLED, LocalModel, Models, open_models, sampling_of
+from pettingllms_trl.cli.local_agents import POLICY_OPTIONS, SAMPLED, LocalModel, Models, open_models, sampling_of
 from pettingllms_trl.engines.batched import BatchedEngine, before_stop
 from pettingllms_trl.engines.folder_sampling import without_folder_sampling
 from pettingllms_trl.engines.prefix_cache import MAX_BYTES, PrefixCache
@@ -36,7 +36,7 @@ from pettingllms_trl.policies.profiles import eos_token_ids
 from pettingllms_trl.records import Completion, Request, Sampled
 
 
-OPTIONS = (*SAMPLED, *OF_POLICY, "device", "dtype", "shared_prefix")
+OPTIONS = (*SAMPLED, *POLICY_OPTIONS, "device", "dtype", "shared_prefix")
 
 
 def open_transformers(specs: Mapping[str, AgentSpec], concurrency: int) -> Models:

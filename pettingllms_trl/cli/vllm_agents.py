@@ -14,7 +14,7 @@ from vllm import EngineArgs
 from vllm.platforms import current_platform
 
 from pettingllms_envs.agents import AgentSpec
-from pettingllms_trl.cli.local_agents import OF_POLICY, SAMPLED, LocalModel, Models, open_models, sampling_of
+from pettingllms_trl.cli.local_agents import POLICY_OPTIONS, SAMPLED, LocalModel, Models, open_models, sampling_of
 from pettingllms_trl.engines.kinds import PromptCodec
 from pettingllms_trl.engines.vllm.colocated import ColocatedVllm, image_arguments
 from pettingllms_trl.engines.vllm.params import VllmParams
@@ -28,7 +28,7 @@ ENGINE: Mapping[str, type] = {
     "max_lora_rank": int,
     "tensor_parallel_size": int,
 }
-OPTIONS = (*SAMPLED, *OF_POLICY, *ENGINE)
+OPTIONS = (*SAMPLED, *POLICY_OPTIONS, *ENGINE)
 
 
 def open_vllm(specs: Mapping[str, AgentSpec], concurrency: int) -> Models:

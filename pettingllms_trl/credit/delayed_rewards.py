@@ -20,7 +20,7 @@ REMEDIES = (
     "Set credit='return_to_go', or credit='counterfactual' with num_continuations=1, or "
     "sampling='parallel' with credit='grpo' (docs/delayed_rewards.md compares them)."
 )
-OF_OPPONENTS = (
+REMEDIES_IN_COMPETITION = (
     "Its agents compete: set sampling='parallel' with credit='rae' for self-play, or with credit='grpo' "
     "(docs/competition.md)."
 )
@@ -115,6 +115,6 @@ def check_delayed_roles(
         warnings.warn(
             f"the environment declares that {', '.join(agents)} {'is' if len(agents) == 1 else 'are'} paid at later "
             f"steps (metadata['delayed_roles']), but credit={name_of(credit)!r} compares replies by the reward of "
-            f"their own step, and would teach nothing there. {OF_OPPONENTS if competes else REMEDIES}",
+            f"their own step, and would teach nothing there. {REMEDIES_IN_COMPETITION if competes else REMEDIES}",
             stacklevel=3,
         )

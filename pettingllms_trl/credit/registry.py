@@ -309,7 +309,7 @@ def _made(name: str, given: Mapping[str, Any], *, sampling: Sampling, scale: Sca
 
 def _probe(sampling: Sampling, num_candidates: int, num_continuations: int) -> list[Decision]:
     """Two instances, two agents, two turns; one group of the four is constant, as happens in real rollouts."""
-    num_episodes, width = (1, num_candidates) if sampling == "tree" else (num_candidates, 1)
+    num_episodes, num_siblings = (1, num_candidates) if sampling == "tree" else (num_candidates, 1)
     return [
         Decision(
             instance=instance,
@@ -323,7 +323,7 @@ def _probe(sampling: Sampling, num_candidates: int, num_continuations: int) -> l
                     reward=float((k + episode) * instance),
                     continuations=(float(k * instance),) * num_continuations,
                 )
-                for k in range(width)
+                for k in range(num_siblings)
             ),
             chosen=0,
             episode_return=float(2 * instance * episode),

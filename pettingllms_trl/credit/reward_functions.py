@@ -54,7 +54,7 @@ RewardFunction: TypeAlias = Callable[..., Any] | nn.Module | str
 LogMetric = Callable[[str, float], None]
 ARGUMENTS = ("prompts", "completions", "completion_ids", "trainer_state", "log_metric", "log_extra")
 """What a reward function is given besides the row's columns, none of which may have such a name."""
-OF_DECISION = ("agent", "turn")
+DECISION_ARGUMENTS = ("agent", "turn")
 """What it is given in place of the row's columns of that name."""
 OWN_COLUMNS = (
     *("step", "prompt", "completion", "environment", "advantage"),

@@ -26,7 +26,7 @@ KEPT = (
 of new tokens, which the trainer gives."""
 DROPPED = tuple(name for name in vars(GenerationConfig()) if name not in KEPT and not name.startswith("_"))
 
-OF_OUTPUT = ("output_", "return_")
+OUTPUT_PREFIXES = ("output_", "return_")
 """Of those, what says which results `generate` returns."""
 
 
@@ -47,7 +47,7 @@ def without_folder_sampling(model: Any) -> Iterator[None]:
 def dropped_of(model: Any, given: GenerationConfig) -> dict[str, Any]:
     """What a model's folder says of sampling that is not neutral, where the trainer's settings say nothing."""
     neutral = GenerationConfig._get_default_generation_params()
-    own = {name: getattr(model.generation_config, name) for name in DROPPED if not name.startswith(OF_OUTPUT)}
+    own = {name: getattr(model.generation_config, name) for name in DROPPED if not name.startswith(OUTPUT_PREFIXES)}
     return {
         name: value
         for name, value in own.items()

@@ -197,7 +197,7 @@ def _begin(handle: EnvHandle, start: Continuation | None) -> list[str]:
         else:
             handle.reset()
             if start is not None and start.branch.saved is not None:  # after the reset, which some wrappers require
-                start.branch.saved.restore(handle.env, handle.tick)
+                start.branch.saved.restore(handle.env, handle.next_call)
         return list(handle.env.agents)
 
 
@@ -208,18 +208,18 @@ def _next_turn(
     most = rules.options.max_turns
     with handle:
         if branch is not None:
-            handle.spares.adopt(branch.saved)
+            handle.spares.switch_to(branch.saved)
             if branch.copy is not None:
                 handle.env = copy_env(branch.copy) if is_start else branch.copy
             elif branch.saved is not None:
-                branch.saved.restore(handle.env, handle.tick)
-            handle.tick()
+                branch.saved.restore(handle.env, handle.next_call)
+            handle.next_call()
         env = handle.env
         while env.agents:
             agent = env.agent_selection
             if env.terminations[agent] or env.truncations[agent]:
                 env.step(None)  # PettingZoo's dead step of a terminated or truncated agent
-                handle.tick()
+                handle.next_call()
                 continue
             if most is not None and turns.get(agent, 0) >= most:
                 return None

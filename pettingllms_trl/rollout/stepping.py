@@ -69,9 +69,9 @@ class EnvHandle:
             self.close()
             raise EnvironmentFailure("came back after it was abandoned")
 
-    def tick(self) -> float:
+    def next_call(self) -> float:
         """The next call begins; returns the seconds of the last one."""
-        assert self.since is not None, "tick() outside of `with`"
+        assert self.since is not None, "next_call() outside of `with`"
         before, self.since = self.since, self._now()
         return self.since - before
 
@@ -82,7 +82,7 @@ class EnvHandle:
 
     def reset(self) -> None:
         self.env.reset(seed=self.reset_args.seed, options=self.reset_args.options)
-        self.reset_seconds = self.tick()
+        self.reset_seconds = self.next_call()
 
     def replace(self) -> None:
         """Replace the environment by a fresh one, reset to the instance, after a call of it has failed."""
@@ -133,7 +133,7 @@ class Spares:
                 spare.acquire()
                 spare.saved, spare.since = saved, float("inf")  # until the job begins
                 self.waiting.append(spare)
-                yield spare, spare.env.send(saved.snapshot, spare.tick)
+                yield spare, spare.env.send(saved.snapshot, spare.next_call)
 
     def take(self) -> EnvHandle:
         """The one that has been on its way for longest, or a new one, which is not."""
@@ -143,7 +143,7 @@ class Spares:
         self._num_late += self._taken[-1].env.is_on_its_way
         return self._taken[-1]
 
-    def adopt(self, saved: SavedState | None) -> None:
+    def switch_to(self, saved: SavedState | None) -> None:
         """Let the episode go on in the one that a candidate has led to that state, if one has; release the others."""
         for spare in self._taken:
             if spare.saved is saved:
@@ -196,7 +196,7 @@ class Candidates:
                     handle.reset()
                 for k in indices:
                     stepped[k] = self._branch(k, handle)
-                    slowest = max(slowest, handle.tick())  # the time limit is that of each candidate
+                    slowest = max(slowest, handle.next_call())  # the time limit is that of each candidate
                     if while_quick and slowest >= SLOW:
                         break
         except EnvironmentFailure:
@@ -216,7 +216,7 @@ class Candidates:
         # What a reply without a saved state may crash is a copy, so that it can be repeated.
         in_place = k == 0 if self.start is not None else is_last and self.crash_reward is None
         try:
-            return branch_of(handle.env, self.agent, completion, self.start, handle.tick, in_place=in_place)
+            return branch_of(handle.env, self.agent, completion, self.start, handle.next_call, in_place=in_place)
         except (EpisodeRestart, ReplayError, ServiceFailed):  # before the step, or of a server
             raise
         except Exception as crash:  # third-party code may raise anything
@@ -232,7 +232,7 @@ class Candidates:
             if start is not None:  # else it was a copy that crashed
                 handle.replace()
             try:
-                branch_of(handle.env, self.agent, completion, start, handle.tick)
+                branch_of(handle.env, self.agent, completion, start, handle.next_call)
             except Exception as error:  # noqa: BLE001  # compared with the first
                 return error
             return None
@@ -243,7 +243,7 @@ class Candidates:
             raise refusal
         env = handle.env
         if start is not None:
-            start.restore(env, handle.tick)
+            start.restore(env, handle.next_call)
         where = f"at the instance {dict(handle.row)} after {completion.text[:200]!r}"
         return Branch(
             Candidate(completion=completion, reward=reward, parts={"crash": reward}),

@@ -20,7 +20,7 @@ from torch import nn
 from pettingllms_envs.branching.views import View, differences, look
 from pettingllms_trl.credit.reward_functions import (
     ARGUMENTS,
-    OF_DECISION,
+    DECISION_ARGUMENTS,
     RewardFunction,
     RewardFunctions,
     check_columns,
@@ -57,7 +57,7 @@ def check_reward_columns(rewards: RewardFunctions, datasets: Mapping[str, Any], 
     for where, dataset in datasets.items():
         columns = list(dataset.column_names or next(iter(dataset), ()))  # a stream may not know its columns
         check_columns(columns)
-        given = (*ARGUMENTS, *OF_DECISION, *columns, *(levels if where == TRAIN else ()))
+        given = (*ARGUMENTS, *DECISION_ARGUMENTS, *columns, *(levels if where == TRAIN else ()))
         for name, function in functions.items():
             missing = [each for each in required_arguments(function) if each not in given]
             if missing:

@@ -133,7 +133,7 @@ class LearningMonitor:
     def __init__(self, limits: Mapping[str, ReplyLimit], must_act: Collection[str] = ()) -> None:
         self._limits = limits
         self._silent = set(map(role_of, must_act))
-        self._num_generations = self._num_episodes = 0
+        self._num_observed = self._num_episodes = 0
         self._cut_off: set[str] = set()
         self._unreadable: set[str] = set()
         self._signals: dict[str, RoleSignal] = {}
@@ -165,10 +165,10 @@ class LearningMonitor:
     def _check_all_act(self, episodes: Sequence[Episode]) -> None:
         if not self._silent or not episodes:
             return
-        self._num_generations += 1
+        self._num_observed += 1
         self._num_episodes += len(episodes)
         self._silent -= {role_of(decision.agent) for episode in episodes for decision in episode.decisions}
-        if self._silent and self._num_generations == SILENT_GENERATIONS:
+        if self._silent and self._num_observed == SILENT_GENERATIONS:
             raise SilentRole(
                 f"{' and '.join(sorted(self._silent))} took no decision in the first {self._num_episodes} episodes "
                 "of the program, so nothing of it is trained; expected one at least. Give its client base_url and the "

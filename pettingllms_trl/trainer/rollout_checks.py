@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import pettingllms_envs.audit as audit
-from pettingllms_envs.audit import EXCHANGE, Audit, Finding, RunFacts
+from pettingllms_envs.audit import Audit, Finding, RunFacts
+from pettingllms_envs.audit.checks import GROUP_CHECKS
 from pettingllms_envs.audit.collapse import stopped_exploring
 from pettingllms_trl.records import Decision, Episode
 
@@ -27,16 +28,12 @@ class RolloutAudit:
     """
 
     def __init__(self, run: RunFacts, *, raises: bool, histories: Collection[str] = ()) -> None:
-        self._audit = Audit(run, EXCHANGE, (stopped_exploring,))
+        self._audit = Audit(run, GROUP_CHECKS, (stopped_exploring,))
         self._run, self._raises, self._histories = run, raises, histories
         self._told: set[tuple[str, str]] = set()
-        self._num_generations = 0
+        self._step = 0
 
-    def observe(
-        self,
-        episodes: Sequence[Episode],
-        advantages: Mapping[int, Sequence[float]],
-    ) -> list[str]:
+    def observe(self, episodes: Sequence[Episode], advantages: Mapping[int, Sequence[float]]) -> list[str]:
         """Check a generation, and return the warnings.
 
         Args:
@@ -45,15 +42,9 @@ class RolloutAudit:
         Raises:
             UnsoundRollouts: A check failed, and `raises` is set.
         """
-        self._num_generations += 1
-        observed = rows_of(
-            episodes,
-            advantages,
-            policies=self._run.policies,
-            step=self._num_generations,
-            histories=self._histories,
-        )
-        for episode in observed:
+        self._step += 1
+        policies, histories = self._run.policies, self._histories
+        for episode in rows_of(episodes, advantages, policies=policies, step=self._step, histories=histories):
             self._audit.observe(episode)
         found = [each for each in self._audit.conclude() if each.is_bad and (each.name, each.status) not in self._told]
         self._told |= {(each.name, each.status) for each in found}

@@ -16,7 +16,7 @@ Batch = dict[str, Any]
 """
 
 
-OF_TOKENS = ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask", "tool_mask")
+TOKEN_TENSORS = ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask", "tool_mask")
 HOST = "host_"
 """Before these names: a copy on the host."""
 OVER_GENERATION = frozenset({"cispo", "dapo", "vespo"})
@@ -145,7 +145,7 @@ def tokens(batch: Batch, rows: torch.Tensor) -> int:
 
 def with_copies(batch: Batch) -> Batch:
     """The batch and copies of its ids and masks on the host, which makes layouts of them. It waits once."""
-    names = [name for name in OF_TOKENS if name in batch]
+    names = [name for name in TOKEN_TENSORS if name in batch]
     copied = torch.cat([batch[name] for name in names], dim=1).cpu()
     parts = torch.split(copied, [batch[name].size(1) for name in names], dim=1)
     return {**batch, **{HOST + name: part for name, part in zip(names, parts, strict=True)}}

@@ -23,7 +23,7 @@ from pettingllms_trl.update.assignment import Assignment
 from pettingllms_trl.update.micro_batches import Batch
 
 
-OF_ROWS = ("vespo/phi_seq_mean", "aux_loss")
+ROW_METRICS = ("vespo/phi_seq_mean", "aux_loss")
 RATIOS = ("clip_ratio/", "cispo_clip_ratio")
 
 
@@ -70,7 +70,7 @@ def _joined(key: str, passes: Sequence[ForwardMetrics], ratios_of_rows: bool) ->
         return min(values)
     if key.endswith("_max"):
         return max(values)
-    of_rows = key in OF_ROWS or (ratios_of_rows and key.startswith(RATIOS))
+    of_rows = key in ROW_METRICS or (ratios_of_rows and key.startswith(RATIOS))
     weights = [p.num_rows if of_rows else p.num_tokens for p in passes]
     if not any(weights):  # all rows are masked: TRL logs 0 for such a pass
         return sum(values) / len(values)

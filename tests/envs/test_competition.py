@@ -20,11 +20,11 @@ from pettingllms_envs.testing.competition import alone
 from stag_hunt import HARE, STAG, Hunt, StagHunt
 
 
-OF_REWARDS = ("oracle", "floors", "rewards", "learning signal", "pairs of roles", "zero sum")
+REWARD_CHECKS = ("oracle", "floors", "rewards", "learning signal", "pairs of roles", "zero sum")
 
 
 def judged(task: Any, *only: str, workflow: type[Match[Any]] = Match) -> Report:
-    return check(lambda: TextEnv(workflow(task)), seeds=range(3), only=only or OF_REWARDS)
+    return check(lambda: TextEnv(workflow(task)), seeds=range(3), only=only or REWARD_CHECKS)
 
 
 def statuses(report: Report) -> Mapping[str, str]:

@@ -68,7 +68,7 @@ def outcome(env: TextEnv) -> dict[str, Any]:
 
 NOT_ONE = "it is not one JSON object"
 FIELDS = "its design has other fields than members and rounds"
-OF_MEMBER = "a member has other fields than job, reads and tools"
+MEMBER_FIELDS = "a member has other fields than job, reads and tools"
 READS = "what a member reads is no list of earlier members, each once"
 TOOLS = "the tools of a member are no list of up to 1 of those that there are"
 JOB = "a job is no text of 1 to 20 characters"
@@ -98,9 +98,9 @@ UNREADABLE = [
     (team(member(), rounds=True), ROUNDS),
     (team(member(), rounds=3), ROUNDS),
     (team(member(), rounds=1.0), ROUNDS),
-    (team("Draw."), OF_MEMBER),
-    (team({"job": "Draw.", "reads": []}), OF_MEMBER),
-    (team(member(reward=1)), OF_MEMBER),
+    (team("Draw."), MEMBER_FIELDS),
+    (team({"job": "Draw.", "reads": []}), MEMBER_FIELDS),
+    (team(member(reward=1)), MEMBER_FIELDS),
     (team(member(job="")), JOB),
     (team(member(job=" \n")), JOB),
     (team(member(job="x" * 21)), JOB),

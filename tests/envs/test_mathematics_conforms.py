@@ -22,13 +22,13 @@ WORKFLOWS: dict[str, dict[str, Any]] = {
     "debate": {"workflow": "debate", "num_turns": 2},
     "self_verification": {"workflow": "self_verification"},
 }
-OF_ROUNDS = ("snapshots", "learning signal", "potential", "channel")
+ROUND_CHECKS = ("snapshots", "learning signal", "potential", "channel")
 """Checks of `ensemble` by default; its base class has the other two of that kind, too."""
 BLIND_TEAM = tuple(f"```python\nprint({n})\n```\n\\boxed{{{n}}}" for n in ("2", "3", "10", "'1/2'"))
 FLOOR = 0.15  # of 20 problems a blind answer may hit 3
 
 
-OF_THE_ROWS = ("oracle", "rewards", "options", "no solution shown")
+ROW_CHECKS = ("oracle", "rewards", "options", "no solution shown")
 """Quick checks whose outcome depends on the problems; most others see the workflow, which the environments share."""
 
 
@@ -36,8 +36,8 @@ OF_THE_ROWS = ("oracle", "rewards", "options", "no solution shown")
     ("name", "workflow", "seeds", "only"),
     [
         pytest.param("aime", "tool_reasoner", range(2), CHECKS, id="aime-tool_reasoner", marks=pytest.mark.slow),
-        pytest.param("aime", "ensemble", range(2), OF_ROUNDS, id="aime-ensemble"),
-        *(pytest.param(name, "tool_reasoner", range(4), OF_THE_ROWS, id=f"{name}-rows") for name in NAMES[1:]),
+        pytest.param("aime", "ensemble", range(2), ROUND_CHECKS, id="aime-ensemble"),
+        *(pytest.param(name, "tool_reasoner", range(4), ROW_CHECKS, id=f"{name}-rows") for name in NAMES[1:]),
         *(
             pytest.param(name, workflow, range(20), CHECKS, marks=pytest.mark.slow, id=f"{name}-{workflow}-20")
             for name in NAMES

@@ -453,7 +453,7 @@ def in_parts(source: str, lines: list[dict[str, int]]) -> list[dict[str, int]]:
     return [outputs for part in parts for outputs in part]
 
 
-OF_TABLES = replace(LIMITS, cpu=4 * LIMITS.cpu)
+TABLE_LIMITS = replace(LIMITS, cpu=4 * LIMITS.cpu)
 """A table of 4,096 lines takes longer than a design."""
 
 
@@ -473,7 +473,7 @@ def test_what_vectors_tell_is_what_proofs_of_their_outputs_say() -> None:
         )
         assert reviewed(golden, found[0], found[1:]).num_told == len(wrong)  # all inputs tell all wrong designs
         for source, outputs in zip([design.golden, *wrong], found, strict=True):
-            assert prove(as_table(design, lines, outputs), source, clocked=False, limits=OF_TABLES).equal
+            assert prove(as_table(design, lines, outputs), source, clocked=False, limits=TABLE_LIMITS).equal
             compared += 1
     print(f"{compared} designs agree with the proof of their tables")
     assert compared >= 40

@@ -17,7 +17,7 @@ import patterns
 
 ROOT = Path(__file__).parents[2]
 # Patterns of words that are known at runtime only, all of them escaped, without a repeat.
-OF_WORDS = {"pettingllms_trl/policies/escaping.py": 1, "pettingllms_envs/commands/new.py": 1}
+ESCAPED_WORDS = {"pettingllms_trl/policies/escaping.py": 1, "pettingllms_envs/commands/new.py": 1}
 IMPORT = re.compile(r"^ *(?:import|from) re\b", re.M)
 ANCHORED = {"match", "fullmatch"}
 
@@ -118,7 +118,7 @@ def test_every_pattern_is_compiled_at_module_level() -> None:
         imported = {each for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for each in [node.module]}
         assert "re" not in imported, f"{path}: write `import re`, by which this test finds patterns"
         found[str(path.relative_to(ROOT))] = len(calls_elsewhere(tree))
-    assert {name: number for name, number in found.items() if number} == OF_WORDS
+    assert {name: number for name, number in found.items() if number} == ESCAPED_WORDS
 
 
 @pytest.mark.parametrize(

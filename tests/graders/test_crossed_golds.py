@@ -26,7 +26,7 @@ EQUAL_TO_FLOATS = (
     (r"k\ge e^{-40}", r"k\ge e^{-41}"),  # in a relation
 )
 
-OF_DIGITS = (
+DIGITS = (
     ("1011_2", "1011_3", False),
     (r"1011_{\text{two}}", "1011_3", False),
     ("1011_2+1", "1011_3+1", False),
@@ -52,7 +52,7 @@ def test_values_that_a_float_cannot_tell_apart_are_different(grader, gold, answe
     assert not grader.grade(gold, answer).correct
 
 
-@pytest.mark.parametrize(("gold", "answer", "correct"), OF_DIGITS)
+@pytest.mark.parametrize(("gold", "answer", "correct"), DIGITS)
 def test_a_base_and_a_space_between_digits_count(grader, gold, answer, correct):
     assert grader.grade(answer, gold).correct == correct
 

@@ -136,7 +136,7 @@ def test_the_page_is_usable_by_keyboard(training: str) -> None:
 
 
 PAGES = ("index", "quickstart", "training", "environments/index", "environments/plan_path_v0", "reference/trainer")
-OF_MATERIAL = ("scrollable-region-focusable",)  # boxes of the theme's, around wide tables
+THEME_FINDINGS = ("scrollable-region-focusable",)  # boxes of the theme's, around wide tables
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
@@ -146,7 +146,7 @@ def test_the_site_is_sound_from_the_disk(width: int, dark: bool) -> None:
         pytest.skip("needs the site: make docs")
     visits = [{"url": (SITE / f"{page}.html").as_uri(), "width": width, "dark": dark} for page in PAGES]
     for found in visit(*visits):
-        expect_sound(found, apart_from=OF_MATERIAL)
+        expect_sound(found, apart_from=THEME_FINDINGS)
 
 
 def test_the_search_of_the_site_works_from_the_disk_and_by_keyboard() -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CONFIGS = EXAMPLES / "configs"
 FILES = sorted(CONFIGS.glob("*.yaml"))
-OF_THE_PAPER = r"(plan_path|sokoban|sudoku)(_tool)?|code|math|code_math"
+PAPER_CONFIGS = r"(plan_path|sokoban|sudoku)(_tool)?|code|math|code_math"
 """The teams of which the paper has results, in names of files; all other environments are ours."""
 
 

@@ -24,7 +24,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from pettingllms_envs.core import SPLITS, Unreadable, check_choice
 from pettingllms_envs.environments.laws import formulas
-from pettingllms_envs.environments.laws.rules import LAW, OF_BITS, SAY, TRY, DiscoveryMove, DiscoveryState, Laws
+from pettingllms_envs.environments.laws.rules import BITS_SHARE, LAW, SAY, TRY, DiscoveryMove, DiscoveryState, Laws
 from pettingllms_envs.instances import seeded, split_of
 from pettingllms_envs.tasks.base import OpenTask
 
@@ -131,7 +131,7 @@ class Benches(OpenTask[BenchesState]):
     def value(self, state: BenchesState) -> float:
         """1 with the law, else half of the share of the bits that was found."""
         found = sum(_LAWS.bits(self.half(state, bench)) for bench in BENCHES)
-        return 1.0 if state.is_found else OF_BITS * found / self._entropy(state)
+        return 1.0 if state.is_found else BITS_SHARE * found / self._entropy(state)
 
     def _entropy(self, state: BenchesState) -> float:
         return sum(_LAWS.space(half.level).bits for half in state.halves)

@@ -37,7 +37,7 @@ from pettingllms_envs.tasks.base import OpenTask
 
 TRY, LAW, SAY = "try", "law", "say"
 LEVELS = (1, 2, 3, 4, 5)
-OF_BITS = 0.5
+BITS_SHARE = 0.5
 WASTED, WRONG, REFUTED = -0.02, -0.05, -0.1
 
 _LINE = re.compile(rf"({TRY}|{LAW}|{SAY}):(.*)", re.I | re.A)
@@ -157,7 +157,7 @@ class Discovery(OpenTask[DiscoveryState]):
         """1 with the law, else half of the share of the bits that was found, of those that are paid."""
         space = self.space(state.level)
         found = max(0.0, self.bits(state) - space.planned)
-        return 1.0 if state.is_found else OF_BITS * found / (space.bits - space.planned)
+        return 1.0 if state.is_found else BITS_SHARE * found / (space.bits - space.planned)
 
     def ranges(self) -> Mapping[str, tuple[float, float]]:
         return {"value": (0.0, 1.0), "wasted": (WASTED, 0.0), "wrong": (REFUTED, 0.0)}

@@ -71,7 +71,7 @@ def _twice(team: Any, state: Any) -> str:
     return "\n".join([team.task.write(call) for call in team.task.due(state.task, side)[:1] * 2])
 
 
-_OF_ALL: Mapping[str, Attack] = {
+_COMMON: Mapping[str, Attack] = {
     "says nothing": lambda team, state: "",
     "ends at once": lambda team, state: "End:",
     "names every value": _say(lambda task, state: " ".join(each.split()[1] for each in _values(task, state))),
@@ -84,19 +84,19 @@ _OF_ALL: Mapping[str, Attack] = {
 }
 ATTACKS: Mapping[str, Mapping[str, Attack]] = {
     USER: {
-        **_OF_ALL,
+        **_COMMON,
         "lists its facts": _say(lambda task, state: ", ".join(map(" ".join, task.instance(state).known.values()))),
         "tells the other facts": _say(_others),
         "wants what there is not": _say(lambda task, state: " and ".join(task.words.outcomes)),
         "accepts everything": _say(lambda task, state: "Yes, done."),
     },
     ASSISTANT: {
-        **_OF_ALL,
+        **_COMMON,
         "refuses": _say(lambda task, state: "No."),
         "breaks the policy and repairs it": _broken,
         "lists what the row shows": _say(_row),
         "says that it is done": _say(lambda task, state: "done"),
     },
-    SPECIALIST: _OF_ALL,
+    SPECIALIST: _COMMON,
 }
 """By role, and by name."""

@@ -33,7 +33,7 @@ from pettingllms_envs.environments.sudoku import digging, table, text
 from pettingllms_envs.environments.sudoku.solver import BOXES, candidates, solutions
 from pettingllms_envs.instances import seeded
 from pettingllms_envs.tasks.base import OpenTask
-from pettingllms_envs.tasks.grid import OF_BOARDS
+from pettingllms_envs.tasks.grid import BOARD_FIELDS
 
 
 CLUE = -0.1
@@ -91,7 +91,7 @@ class Sudoku(OpenTask[SudokuState]):
     single_agent: ClassVar[str] = "single"
     symbols: ClassVar[str] = ".123456789"
     legend: ClassVar[str] = "A cell without a digit is '.', and boxes are in two shades."
-    instance_fields: ClassVar[Mapping[str, tuple[object, ...]]] = OF_BOARDS
+    instance_fields: ClassVar[Mapping[str, tuple[object, ...]]] = BOARD_FIELDS
 
     def __post_init__(self) -> None:
         if not isinstance(self.size, int) or self.size not in BOXES:

@@ -45,7 +45,15 @@ from third_party import Relay
 from two_processes import FORKS, in_two_processes
 
 
-OF_TRAINER = ("policies", "credit", "filters", "reward_funcs", "peft_config", "train_dataset", "processing_class")
+TRAINER_PARTS = (
+    "policies",
+    "credit",
+    "filters",
+    "reward_funcs",
+    "peft_config",
+    "train_dataset",
+    "processing_class",
+)
 
 
 def of_length(completions: list[Any], scale: float = 1.0, **_: Any) -> list[float]:
@@ -62,7 +70,7 @@ class Brief(Relay):
 
 def team(model: Any, folder: Path, *, env: Any = Brief, **options: Any) -> MultiAgentGRPOTrainer:
     """An opener and a closer with an adapter each, of one step that is saved; `options` go where they belong."""
-    own = {name: options.pop(name) for name in OF_TRAINER if name in options}
+    own = {name: options.pop(name) for name in TRAINER_PARTS if name in options}
     own = {"policies": "lora", "peft_config": adapter(), "train_dataset": rows(range(12)), **own}
     args = settings(folder, **{"save_strategy": "steps", "save_steps": 1, "seed": 7, **options})
     return MultiAgentGRPOTrainer(model, env, args, **own)

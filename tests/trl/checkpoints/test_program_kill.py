@@ -27,7 +27,7 @@ PLAIN = {"sequence": sequence, "fan-out": fan_out}
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["pettingllms_trl.trainer.trainer"])
 
-OF_LANGGRAPH = [pytest.mark.frameworks, pytest.mark.filterwarnings("ignore")]
+LANGGRAPH_MARKS = [pytest.mark.frameworks, pytest.mark.filterwarnings("ignore")]
 
 
 def targets(library: str) -> Mapping[str, Any]:
@@ -75,7 +75,7 @@ def roles(name: str) -> tuple[str, ...]:
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", PLAIN)
 @pytest.mark.parametrize(
-    "library", [pytest.param("none", marks=pytest.mark.slow), pytest.param("langgraph", marks=OF_LANGGRAPH)]
+    "library", [pytest.param("none", marks=pytest.mark.slow), pytest.param("langgraph", marks=LANGGRAPH_MARKS)]
 )
 def test_a_run_killed_in_an_episode_of_a_program_ends_with_the_weights_of_one_never_killed(
     library: str, name: str, way: str, model_path: str, tmp_path: Path

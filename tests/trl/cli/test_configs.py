@@ -20,7 +20,7 @@ from pettingllms_trl.credit import name_of
 from pettingllms_trl.engines.batched import BatchedEngine
 from pettingllms_trl.records import Completion, Request, Sampled
 from plays import play
-from shipped_configs import CONFIGS, EXAMPLES, FILES, OF_THE_PAPER, in_the_papers_settings, parsed, values
+from shipped_configs import CONFIGS, EXAMPLES, FILES, PAPER_CONFIGS, in_the_papers_settings, parsed, values
 
 
 MIXED, TURNS = CONFIGS / "mixed_L2_1.7B.yaml", CONFIGS / "sokoban_L2_1.7B_turns.yaml"
@@ -45,7 +45,7 @@ LAYOUTS = {"L0": {"base"}, "L1": {"base"}, "L2": {"drafter", "planner"}, "L3": {
 OURS = sorted(
     file.stem.removesuffix("_L0_1.7B")
     for file in CONFIGS.glob("*_L0_1.7B.yaml")
-    if not re.fullmatch(rf"({OF_THE_PAPER})_L0_1\.7B", file.stem)
+    if not re.fullmatch(rf"({PAPER_CONFIGS})_L0_1\.7B", file.stem)
 )
 
 

@@ -12,11 +12,11 @@ from pettingllms_envs import cli
 from pettingllms_trl.cli.datasets import makers
 from pettingllms_trl.cli.train import make_trainer
 from pettingllms_trl.credit import name_of
-from shipped_configs import CONFIGS, FILES, OF_THE_PAPER, in_the_papers_settings, parsed, values
+from shipped_configs import CONFIGS, FILES, PAPER_CONFIGS, in_the_papers_settings, parsed, values
 
 
-OF_DATA = sorted(file for file in FILES if re.match(r"(code|math)_L\d", file.stem))
-OF_TOOLS = sorted(file for file in FILES if "_tool_" in file.stem)
+DATA_CONFIGS = sorted(file for file in FILES if re.match(r"(code|math)_L\d", file.stem))
+TOOL_CONFIGS = sorted(file for file in FILES if "_tool_" in file.stem)
 CODE_MATH, DEBATE = CONFIGS / "code_math_L1_1.7B.yaml", CONFIGS / "gsm8k_L2_3.8B.yaml"
 TEAMS = {
     "code": ("coder", "tester"),
@@ -58,13 +58,13 @@ def test_there_is_one_for_every_level_and_size() -> None:
         for level in LEVELS[1:]
         for size in SIZES
     }
-    assert ({file.stem for file in OF_DATA}, {file.stem for file in OF_TOOLS}) == (of_data, of_tools)
+    assert ({file.stem for file in DATA_CONFIGS}, {file.stem for file in TOOL_CONFIGS}) == (of_data, of_tools)
 
 
 LEVELS, SIZES = ("L0", "L1", "L2", "L3"), ("1.7B", "8B")
 
 
-@pytest.mark.parametrize("file", [*OF_DATA, *OF_TOOLS], ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", [*DATA_CONFIGS, *TOOL_CONFIGS], ids=lambda file: file.stem)
 def test_a_configuration_makes_a_trainer_of_the_papers_team_in_its_settings(
     file: Path, model_path: str, tmp_path: Path
 ) -> None:
@@ -77,7 +77,7 @@ def test_a_configuration_makes_a_trainer_of_the_papers_team_in_its_settings(
     in_the_papers_settings(trainer)
 
 
-@pytest.mark.parametrize("file", OF_DATA, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", DATA_CONFIGS, ids=lambda file: file.stem)
 def test_a_configuration_trains_on_the_problems_of_the_papers_code_at_its_size(file: Path) -> None:
     domain, _, size = file.stem.split("_")
     given = values(file)
@@ -154,7 +154,7 @@ TRAINED = [*(file for file in FILES if re.search(r"_L\d_(1\.7B|8B)$", file.stem)
 def is_quick(file: Path) -> bool:
     """Whether the file is the one of its environments that trains by default: of each role's own adapter."""
     of_size = "8B" if file.stem.startswith("code_L") and file.stem.endswith("8B") else "1.7B"
-    quick = rf"({OF_THE_PAPER}|designed_math|failing_code)_L2_{of_size}"
+    quick = rf"({PAPER_CONFIGS}|designed_math|failing_code)_L2_{of_size}"
     return file == DEBATE or bool(re.fullmatch(quick, file.stem) and "_tool_" not in file.stem)
 
 

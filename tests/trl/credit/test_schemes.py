@@ -339,8 +339,8 @@ LOOP = [
     choice("a", [0], state="s", episode=1, turn=0, to_go=0, total=0),
     choice("a", [0], state="t", episode=1, turn=1, to_go=0, total=0),
 ]
-OF_EPISODE = 0.5 / (math.sqrt(0.5) + EPSILON)
-OF_STATE = 0.5 / (0.5 + EPSILON)  # the deviation of 0.5, 1, 0 is sqrt((0 + 0.25 + 0.25) / 2) = 0.5
+EPISODE_PART = 0.5 / (math.sqrt(0.5) + EPSILON)
+STATE_PART = 0.5 / (0.5 + EPSILON)  # the deviation of 0.5, 1, 0 is sqrt((0 + 0.25 + 0.25) / 2) = 0.5
 
 
 @pytest.mark.parametrize(
@@ -352,7 +352,7 @@ OF_STATE = 0.5 / (0.5 + EPSILON)  # the deviation of 0.5, 1, 0 is sqrt((0 + 0.25
         ({"scale": "none", "step_weight": 0.0}, [0.5, 0.5, 0.5, -0.5, -0.5]),
         (
             {"scale": "group", "gamma": 0.5},
-            [OF_EPISODE, OF_EPISODE + OF_STATE, OF_EPISODE, -OF_EPISODE - OF_STATE, -OF_EPISODE],
+            [EPISODE_PART, EPISODE_PART + STATE_PART, EPISODE_PART, -EPISODE_PART - STATE_PART, -EPISODE_PART],
         ),
     ],
 )

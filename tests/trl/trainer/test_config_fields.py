@@ -70,7 +70,7 @@ UNTESTED = {
 # The effect depends on the row or the batch that a token is in. `OPTIONS` rule packing out; a router's loss does, too.
 BY_ROW = {*OPTIONS, "router_aux_loss_coef"}
 # TRL computes these of (B, C) tensors, packed or not; test_packed_logprobs.py compares both in each of these cases.
-OF_COMPLETIONS = {
+COMPLETION_FIELDS = {
     *("loss_type", "importance_sampling_level", "top_entropy_quantile", "off_policy_mask_threshold", "entropy_coef"),
     *("mask_truncated_completions", "use_bias_correction_kl", "scale_rewards", "pad_to_multiple_of", "num_iterations"),
 }
@@ -112,12 +112,12 @@ def test_every_field_of_transformers_is_classified_by_whether_the_row_matters() 
     found = {field.name for field in fields(_BaseConfig)}
     assert found - NOT_BY_ROW - BY_ROW == set(), "classify it: by row (then it is an option of properties.py), or not"
     assert NOT_BY_ROW - found == set(), "gone from transformers"
-    assert not NOT_BY_ROW & (BY_ROW | OF_COMPLETIONS)
+    assert not NOT_BY_ROW & (BY_ROW | COMPLETION_FIELDS)
 
 
 def test_what_is_measured_by_row_is_a_field_and_packed_rows_are_compared_with_it() -> None:
-    assert {field.name for field in fields(GRPOConfig)} >= BY_ROW | OF_COMPLETIONS
-    assert {name for case in test_equals_trl.CASES.values() for name in case} >= OF_COMPLETIONS
+    assert {field.name for field in fields(GRPOConfig)} >= BY_ROW | COMPLETION_FIELDS
+    assert {name for case in test_equals_trl.CASES.values() for name in case} >= COMPLETION_FIELDS
 
 
 def test_what_is_said_to_equal_trl_is_changed_in_a_test_of_equality() -> None:

@@ -158,16 +158,16 @@ def check_same(one: dict[str, Any], other: dict[str, Any], name: str, *, metrics
 
 
 CLOCKS = ("runtime", "per_second", "time", "flos")
-OF_PASSES = ("clip_ratio", "policy_loss", "entropy", "kl", "vespo", "skipped_steps", "frac_tokens_read")
+PASS_METRICS = ("clip_ratio", "policy_loss", "entropy", "kl", "vespo", "skipped_steps", "frac_tokens_read")
 """TRL's means over the processes' means, each of which counts as much whatever is in it."""
-OF_CALLS = ("sampled_tokens",)
+CALL_METRICS = ("sampled_tokens",)
 """The sampler of `ranks.py` tells equal prompts of one call apart, and continuations fall into other calls."""
 
 
 def check_metrics(one: Sequence[Mapping[str, float]], other: Sequence[Mapping[str, float]]) -> None:
     assert len(one) == len(other)
     for mine, theirs in zip(one, other, strict=True):
-        names = {name for name in mine if not any(clock in name for clock in (*CLOCKS, *OF_PASSES, *OF_CALLS))}
+        names = {name for name in mine if not any(clock in name for clock in (*CLOCKS, *PASS_METRICS, *CALL_METRICS))}
         assert names <= theirs.keys()
         assert {name: theirs[name] for name in names} == pytest.approx(
             {name: mine[name] for name in names}, rel=1e-4, abs=1e-6, nan_ok=True

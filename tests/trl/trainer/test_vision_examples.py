@@ -51,7 +51,7 @@ def test_the_configuration_of_a_model_with_vision_makes_a_trainer_whose_describe
     assert shown.alt == "the board"
 
 
-OF_TRL = {
+TRL_TESTS = {
     "test_train_vlm": {},
     "test_train_vlm_with_pad_to_multiple_of": {"pad_to_multiple_of": 7},
     "test_train_vlm_beta_non_zero": {"beta": 0.1},
@@ -62,9 +62,9 @@ OF_TRL = {
 }
 
 
-@pytest.mark.parametrize("name", OF_TRL)
+@pytest.mark.parametrize("name", TRL_TESTS)
 def test_a_training_with_pictures_moves_every_weight_as_trls_own_test_asks(name: str, tmp_path: Path) -> None:
-    options: dict[str, Any] = dict(OF_TRL[name])
+    options: dict[str, Any] = dict(TRL_TESTS[name])
     peft_config = options.pop("peft_config", None)
     qwen(processor := qwen_processor()).save_pretrained(tmp_path / "model")
     trainer = MultiAgentGRPOTrainer(

@@ -135,10 +135,10 @@ def judged_decisions(trainer: MultiAgentGRPOTrainer, number: int, *, seed: int) 
         The decisions, the tokens generated for all that were played, and the number of episodes.
     """
     rows = iter(trainer.train_dataset)
-    width = trainer.args.num_generations
+    num_candidates = trainer.args.num_generations
     found: list[Judged] = []
     tokens = num_episodes = num_instances = 0
-    while sum(len(each.advantages) for each in found) < 2 * number * width:
+    while sum(len(each.advantages) for each in found) < 2 * number * num_candidates:
         batch = list(islice(rows, trainer.plan.rows))
         if len(batch) < trainer.plan.rows:
             break
@@ -167,7 +167,7 @@ def judged_decisions(trainer: MultiAgentGRPOTrainer, number: int, *, seed: int) 
     order = np.random.default_rng(seed).permutation(len(found))
     drawn: list[Judged] = []
     for i in order:
-        if sum(len(each.advantages) for each in drawn) >= number * width:
+        if sum(len(each.advantages) for each in drawn) >= number * num_candidates:
             break
         drawn.append(found[i])
     return drawn, tokens, num_episodes

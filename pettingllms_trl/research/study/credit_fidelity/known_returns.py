@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from pettingllms_envs.research.studies.results import digest_of
 
 
-OF_CREDIT = (
+CREDIT_FIELDS = (
     "credit",
     "sampling",
     "num_generations",
@@ -63,5 +63,5 @@ class KnownReturns:
 
 def file_name(config: Mapping[str, Any]) -> str:
     """The same for runs that measure fidelity whose states have the same returns."""
-    train = {name: value for name, value in config["train"].items() if name not in OF_CREDIT}
+    train = {name: value for name, value in config["train"].items() if name not in CREDIT_FIELDS}
     return f"returns-{digest_of({**config, 'train': train})}.jsonl"
