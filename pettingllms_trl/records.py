@@ -466,7 +466,7 @@ HISTORIES: Mapping[str, tuple[str, str, bool]] = {
 }
 """The values of `history`: what a prompt is made of, where it may be used, and whether earlier turns are kept."""
 
-Row = Mapping[str, Any]
+DataRow = Mapping[str, Any]
 """A row of the data set: `seed` and whatever the environment's `reset(options=...)` takes."""
 
 
@@ -480,7 +480,7 @@ class PendingDecision:
         is_of_team: Whether the environment says that it is judged, for all agents (`infos[agent]["judged"]`).
     """
 
-    row: Row
+    row: DataRow
     agent: str
     turn: int
     prompt: Prompt

@@ -26,7 +26,7 @@ import torch
 from pettingllms_envs.research.studies.analysis import read_results
 from pettingllms_envs.research.studies.results import CellResult
 from pettingllms_trl.research.study.cells import run_cell
-from pettingllms_trl.research.study.plans.plan import Run
+from pettingllms_trl.research.study.plans.plan import PlannedRun
 
 
 def successes(result: CellResult, folder: Path, team: Path | None) -> str:
@@ -42,7 +42,7 @@ def successes(result: CellResult, folder: Path, team: Path | None) -> str:
         train["adapters"] = str(team)
     config = {**result.config, "train": train, "trained": False, "tokens": 0, "curve": {"points": 0, "instances": 1}}
     return run_cell(
-        Run(cell=replace(result.cell, method=f"{result.cell.method}-greedy"), config=config), folder, None
+        PlannedRun(cell=replace(result.cell, method=f"{result.cell.method}-greedy"), config=config), folder, None
     ).success
 
 

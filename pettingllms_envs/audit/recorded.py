@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pettingllms_envs.audit.rows import Candidate, Decision, Episode, Part, RunFacts, Written
-from pettingllms_envs.episodes.files import Row, digest
+from pettingllms_envs.episodes.files import JsonObject, digest
 
 
 NUMBER = int | float | None
@@ -16,7 +16,7 @@ TYPES: Mapping[str, Any] = {"reply": str, "reward": NUMBER, "advantage": NUMBER,
 """Of a candidate, as far as they are calculated with."""
 
 
-def run_of(header: Row, report: Row | None = None) -> RunFacts:
+def run_of(header: JsonObject, report: JsonObject | None = None) -> RunFacts:
     """What a `run.json` says of the run, and the `report.json` of a benchmark that came to its end."""
     config = header["config"]
     if header["kind"] != "rollouts":
@@ -44,7 +44,7 @@ def run_of(header: Row, report: Row | None = None) -> RunFacts:
     )
 
 
-def episode_of(run: RunFacts, row: Row, where: str = "") -> Episode:
+def episode_of(run: RunFacts, row: JsonObject, where: str = "") -> Episode:
     """A row of `episodes.jsonl`. In errors `where` is its place."""
     returns = [value for value in row["returns"].values() if value is not None]
     training = row.get("training") or {}
@@ -68,7 +68,7 @@ def episode_of(run: RunFacts, row: Row, where: str = "") -> Episode:
     )
 
 
-def _continued(run: RunFacts, row: Row, where: str) -> Iterator[Decision]:
+def _continued(run: RunFacts, row: JsonObject, where: str) -> Iterator[Decision]:
     """The decisions inside the continuations of an episode's candidates."""
     for step in row["steps"]:
         for candidate in step.get("candidates") or ():
@@ -83,7 +83,7 @@ def _part(training: Mapping[str, int]) -> Part | None:
     return Part(before=training["before"], episodes=training["episodes"])
 
 
-def _reward_sums(run: RunFacts, row: Row) -> dict[str, float]:
+def _reward_sums(run: RunFacts, row: JsonObject) -> dict[str, float]:
     """The sum of each agent's rewards. An earlier version wrote that of the agent that acted alone in a training."""
     steps = [step["rewards"] for step in row["steps"]]
     has_others = any(agent != step["agent"] for step in row["steps"] for agent in step["rewards"])
@@ -92,7 +92,7 @@ def _reward_sums(run: RunFacts, row: Row) -> dict[str, float]:
     return {agent: math.fsum(rewards.get(agent, 0.0) for rewards in steps) for agent in agents}
 
 
-def _decision(run: RunFacts, step: Row, where: str) -> Decision:
+def _decision(run: RunFacts, step: JsonObject, where: str) -> Decision:
     candidates = step.get("candidates")
     prompt = step.get("prompt_ids") if run.is_training else _digest(step)
     if candidates is None:
@@ -113,7 +113,7 @@ def _decision(run: RunFacts, step: Row, where: str) -> Decision:
     )
 
 
-def _check(candidate: Row, where: str) -> None:
+def _check(candidate: JsonObject, where: str) -> None:
     """Raise ValueError for what is no candidate of docs/records.md."""
     for name, types in TYPES.items():
         value = candidate.get(name)
@@ -124,7 +124,7 @@ def _check(candidate: Row, where: str) -> None:
             )
 
 
-def _candidate(each: Row, prompt: str | None) -> Candidate:
+def _candidate(each: JsonObject, prompt: str | None) -> Candidate:
     finish = each.get("finish")
     return Candidate(
         reply=each["reply"],
@@ -141,6 +141,6 @@ def _candidate(each: Row, prompt: str | None) -> Candidate:
     )
 
 
-def _digest(step: Row) -> str:
+def _digest(step: JsonObject) -> str:
     """Of what was shown, where the token ids are a server's."""
     return hashlib.sha256(repr((step["prompt"], step.get("messages"))).encode("utf-8", "surrogatepass")).hexdigest()

@@ -11,13 +11,12 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from pettingllms_envs.audit.rows import Candidate, Decision, Episode, RunFacts
-from pettingllms_envs.episodes.files import Row
 from pettingllms_envs.installing import needs_extra
 
 
@@ -26,6 +25,7 @@ PLACES = ("env", "agent", "instance", "episode", "turn")
 NOT_REWARDS = {*NEEDED, *PLACES, "chosen", "continuation", "completion_length"}
 AGENT = "model"
 """What the only agent of a plain `GRPOTrainer` is called."""
+TableRow = Mapping[str, Any]
 
 
 def table_files(folder: Path) -> list[Path]:
@@ -33,13 +33,13 @@ def table_files(folder: Path) -> list[Path]:
     return sorted(folder.glob("completions_*.parquet")) or sorted(folder.glob("completions/completions_*.parquet"))
 
 
-def read_table(file: Path) -> list[Row]:
+def read_table(file: Path) -> list[TableRow]:
     """The rows of a table, without decisions inside continuations, which have no groups of candidates."""
     with needs_extra("data", "pyarrow", f"{file}, which is parquet"):
         import pyarrow
         from pyarrow import parquet
     try:
-        rows: list[Row] = parquet.read_table(file).to_pylist()
+        rows: list[TableRow] = parquet.read_table(file).to_pylist()
     except (pyarrow.ArrowException, OSError) as error:
         what = str(error).splitlines()[0]
         raise ValueError(f"{file} is no parquet file ({what}); expected a table of TRL. Remove it.") from None
@@ -52,7 +52,7 @@ def read_table(file: Path) -> list[Row]:
     return [row for row in rows if row.get("continuation") is None]
 
 
-def fresh_tables(tables: Iterable[Sequence[Row]]) -> Iterator[Sequence[Row]]:
+def fresh_tables(tables: Iterable[Sequence[TableRow]]) -> Iterator[Sequence[TableRow]]:
     """Tables without those that only repeat the generation before: TRL writes one at every log."""
     before = ""
     for rows in tables:
@@ -65,7 +65,7 @@ def fresh_tables(tables: Iterable[Sequence[Row]]) -> Iterator[Sequence[Row]]:
         before = digest.hexdigest()
 
 
-def run_of_tables(rows: Sequence[Row], num_candidates: int | None = None) -> RunFacts:
+def run_of_tables(rows: Sequence[TableRow], num_candidates: int | None = None) -> RunFacts:
     """What the first table says of the run; without `num_candidates` (`num_generations`), that of most groups."""
     if num_candidates is None:
         sizes = Counter(len(group) for group in _groups(rows, None))
@@ -81,7 +81,7 @@ def run_of_tables(rows: Sequence[Row], num_candidates: int | None = None) -> Run
     )
 
 
-def episodes_of_table(run: RunFacts, rows: Sequence[Row], where: str = "") -> Iterator[Episode]:
+def episodes_of_table(run: RunFacts, rows: Sequence[TableRow], where: str = "") -> Iterator[Episode]:
     """Each group of a table as an episode of one decision."""
     for number, group in enumerate(_groups(rows, run.num_candidates)):
         first = group[0]
@@ -103,7 +103,7 @@ def episodes_of_table(run: RunFacts, rows: Sequence[Row], where: str = "") -> It
         )
 
 
-def _groups(rows: Sequence[Row], size: int | None) -> list[list[Row]]:
+def _groups(rows: Sequence[TableRow], size: int | None) -> list[list[TableRow]]:
     """Rows of one place; else as many as `size` says, if that divides them, or those that follow one another."""
     if "agent" in rows[0]:
         return [list(group) for _, group in groupby(rows, key=lambda row: tuple(row.get(name) for name in PLACES))]
@@ -112,7 +112,7 @@ def _groups(rows: Sequence[Row], size: int | None) -> list[list[Row]]:
     return [list(group) for _, group in groupby(rows, key=lambda row: _text(row["prompt"]))]
 
 
-def _candidate(row: Row) -> Candidate:
+def _candidate(row: TableRow) -> Candidate:
     rewards = [
         float(value)
         for name, value in row.items()

@@ -33,7 +33,7 @@ FORMAT = 1
 
 RUN, EPISODES, REPORT = "run.json", "episodes.jsonl", "report.json"
 
-Row = Mapping[str, Any]
+JsonObject = Mapping[str, Any]
 
 NOT_REPLAYED = ("timing", "reading")
 """Fields of a step that are no part of what a replay must reproduce."""
@@ -61,7 +61,7 @@ ANY_INSTANCE = frozenset(
 """Settings that do not change the problems: a seed is the same problem with any of them."""
 
 
-def digest(row: Row) -> str:
+def digest(row: JsonObject) -> str:
     """SHA-256, 64 hex digits, of all that a replay must reproduce: the row without `digest` and `NOT_REPLAYED`."""
     plain = {key: value for key, value in row.items() if key not in ("digest", "timing")}
     of_steps = [{key: value for key, value in step.items() if key not in NOT_REPLAYED} for step in row["steps"]]
@@ -69,7 +69,7 @@ def digest(row: Row) -> str:
     return hashlib.sha256(json.dumps(plain, sort_keys=True, separators=(",", ":")).encode("ascii")).hexdigest()
 
 
-def place(row: Row) -> tuple[int, int]:
+def place(row: JsonObject) -> tuple[int, int]:
     """Index of the row's instance in its run, and number of the sample: they identify the row in its run."""
     return row["instance"]["index"], row["sample"]
 
@@ -79,7 +79,7 @@ def distinct(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return list({place(row): row for row in rows}.values())
 
 
-def problem(row: Row) -> str:
+def problem(row: JsonObject) -> str:
     """A key that identifies a problem in and between runs: its id in the data set, else seed and options."""
     instance = row["instance"]
     if instance["problem"] is not None:
@@ -88,7 +88,7 @@ def problem(row: Row) -> str:
 
 
 def remade(
-    header: Mapping[str, Any], row: Row, other: Mapping[str, Any] = MappingProxyType({}), trusted: str | None = None
+    header: JsonObject, row: JsonObject, other: JsonObject = MappingProxyType({}), trusted: str | None = None
 ) -> tuple[str, dict[str, Any]]:
     """The name and settings with which `pettingllms_envs.make` makes the environment of a row again.
 
@@ -132,12 +132,12 @@ def check_starts_nothing(settings: Mapping[str, Any], env: str = "") -> None:
             )
 
 
-def write_line(row: Row) -> str:
+def write_line(row: JsonObject) -> str:
     """A row as a line of the file, in ASCII."""
     return json.dumps(row, allow_nan=False) + "\n"
 
 
-def light(row: Row) -> dict[str, Any]:
+def light(row: JsonObject) -> dict[str, Any]:
     """A row without prompts and replies, which take most of the space; of a reply it keeps whether it was empty,
     and of an unreadable one the end."""
     heavy = ("prompt", "messages", "reply", "reasoning", "candidates")
@@ -206,7 +206,7 @@ def stream(file: Path) -> Iterator[dict[str, Any]]:
     return (row for row, _, _ in _rows(file if file.suffix == ".jsonl" else find_run(file) / EPISODES))
 
 
-def tidy(file: Path, *, keep: Callable[[Row], bool] = lambda row: True) -> list[dict[str, Any]]:
+def tidy(file: Path, *, keep: Callable[[JsonObject], bool] = lambda row: True) -> list[dict[str, Any]]:
     """Sort the lines of a file by instance and sample, keep only the last one of each episode, and return them, light.
 
     The file may be larger than the memory.
@@ -319,7 +319,7 @@ def write_whole(file: Path, content: str | bytes) -> None:
         stream.write(content.encode("utf-8") if isinstance(content, str) else content)
 
 
-def write_rows(file: Path, rows: Iterable[Row]) -> None:
+def write_rows(file: Path, rows: Iterable[JsonObject]) -> None:
     """Write rows, sorted by instance and sample, atomically."""
     write_whole(file, "".join(map(write_line, sorted(rows, key=place))))
 

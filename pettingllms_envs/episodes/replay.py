@@ -9,7 +9,7 @@ from typing import Any
 from pettingllms_envs.branching import check_replayable
 from pettingllms_envs.episodes.difference import difference
 from pettingllms_envs.episodes.episode import EpisodeRecorder, Instance, RunLimits
-from pettingllms_envs.episodes.files import Row, digest, write_line
+from pettingllms_envs.episodes.files import JsonObject, digest, write_line
 from pettingllms_envs.episodes.observing import has_states_of, state_hash
 from pettingllms_envs.failures import EpisodeRestart
 from pettingllms_envs.observations import Image
@@ -58,7 +58,7 @@ class ReplayResult:
     has_states: bool = True
 
 
-def replay(env: Any, row: Row, *, keep: Callable[[Image], object] = lambda image: None) -> ReplayResult:
+def replay(env: Any, row: JsonObject, *, keep: Callable[[Image], object] = lambda image: None) -> ReplayResult:
     """Play an episode's replies again.
 
     If the environment ends sooner now, or another agent acts, the remaining replies are dropped and the row ends.
@@ -124,12 +124,12 @@ def replay(env: Any, row: Row, *, keep: Callable[[Image], object] = lambda image
     return ReplayResult(again_row, differences[0] if differences else None, off_prompt, has_states)
 
 
-def same_bytes(row: Row, again: Row) -> bool:
+def same_bytes(row: JsonObject, again: JsonObject) -> bool:
     """Whether a replayed row equals the recorded line byte for byte."""
     return write_line(row) == write_line(again)
 
 
-def changed(before: Sequence[Row], after: Iterable[Row]) -> Mapping[str, int]:
+def changed(before: Sequence[JsonObject], after: Iterable[JsonObject]) -> Mapping[str, int]:
     """How many episodes changed their success, `gained` or `lost`."""
     pairs = [(was["success"], now["success"]) for was, now in zip(before, after, strict=True)]
     return {
@@ -157,7 +157,7 @@ def _as_far(now: Any, was: Any) -> Any:
     return now
 
 
-def _finished(recorder: EpisodeRecorder, row: Row, over: str) -> dict[str, Any]:
+def _finished(recorder: EpisodeRecorder, row: JsonObject, over: str) -> dict[str, Any]:
     """The replayed row, with keys in the order of the record."""
     end = over or (row["end"] if row["end"] in ("cut", "budget", "error") else "cut")
     made = recorder.row(row["sample"], end, row["error"] if end == "error" else None)

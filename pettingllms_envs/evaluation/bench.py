@@ -15,7 +15,7 @@ import pettingllms_envs
 from pettingllms_envs.agents.base import Agent
 from pettingllms_envs.agents.spec import AgentSpec, from_identity
 from pettingllms_envs.episodes.episode import Instance, RunLimits
-from pettingllms_envs.episodes.files import ANY_INSTANCE, REPORT, Row, check_starts_nothing, header, write_json
+from pettingllms_envs.episodes.files import ANY_INSTANCE, REPORT, JsonObject, check_starts_nothing, header, write_json
 from pettingllms_envs.episodes.observing import content_of, problem_of, roles_of
 from pettingllms_envs.episodes.schema import of_bench_config
 from pettingllms_envs.evaluation import data_label, metrics
@@ -119,7 +119,7 @@ class Repetition(Protocol):
     def agents(self, agents: Mapping[str, Agent]) -> Mapping[str, Agent]:
         """The agents, perhaps changed."""
 
-    def effects(self, rows: Sequence[Row]) -> Mapping[str, Any]:
+    def effects(self, rows: Sequence[JsonObject]) -> Mapping[str, Any]:
         """What the rows of the episodes say of the change."""
 
 
@@ -128,7 +128,7 @@ def play(
     path: Path,
     *,
     concurrency: int,
-    on_row: Callable[[Row], None] = lambda row: None,
+    on_row: Callable[[JsonObject], None] = lambda row: None,
     again: Repetition | None = None,
     env_workers: str | Mapping[str, Any] | None = None,
 ) -> BenchResult:
@@ -263,7 +263,7 @@ def has_published(name: str) -> bool:
     return name in published_files()
 
 
-def of_run(head: Mapping[str, Any], rows: Sequence[Row], name: str) -> Bench:
+def of_run(head: Mapping[str, Any], rows: Sequence[JsonObject], name: str) -> Bench:
     """The benchmark of a recorded run.
 
     Args:

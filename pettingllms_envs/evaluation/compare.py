@@ -19,7 +19,7 @@ from fractions import Fraction
 from typing import Any
 
 import pettingllms_envs
-from pettingllms_envs.episodes.files import ANY_INSTANCE, Row, check_starts_nothing, problem
+from pettingllms_envs.episodes.files import ANY_INSTANCE, JsonObject, check_starts_nothing, problem
 from pettingllms_envs.episodes.observing import workflow_of
 from pettingllms_envs.evaluation import data_label, statistics
 from pettingllms_envs.evaluation.bench import without_defaults
@@ -287,7 +287,7 @@ def telling_settings(env: str | None, settings: Mapping[str, Any]) -> Mapping[st
     return {name: value for name, value in without_defaults(settings, made).items() if name not in own}
 
 
-def success_by_problem(rows: Sequence[Row]) -> dict[str, Fraction]:
+def success_by_problem(rows: Sequence[JsonObject]) -> dict[str, Fraction]:
     """The share of successful samples of each problem that has a result."""
     counts: dict[str, list[bool]] = {}
     for row in rows:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from pettingllms_envs.episodes.files import Row, problem
+from pettingllms_envs.episodes.files import JsonObject, problem
 from pettingllms_envs.episodes.players import player_of
 from pettingllms_envs.evaluation import metrics
 
@@ -24,7 +24,7 @@ VERSION = 2
 Json = dict[str, Any]
 
 
-def inspect_log(header: Row, rows: Sequence[Row], name: str, image: Callable[[str], bytes]) -> Json:
+def inspect_log(header: JsonObject, rows: Sequence[JsonObject], name: str, image: Callable[[str], bytes]) -> Json:
     """The log of a run, as plain JSON data; one that is not whole has no score, but its samples have theirs.
 
     `image` reads an image of a prompt as PNG, given its digest.
@@ -63,7 +63,7 @@ def inspect_log(header: Row, rows: Sequence[Row], name: str, image: Callable[[st
     }
 
 
-def _results(report: Row, *, is_whole: bool) -> Json:
+def _results(report: JsonObject, *, is_whole: bool) -> Json:
     success = report["success"] if is_whole else None
     values = {} if success is None else {"accuracy": success["mean"], "low": success["low"], "high": success["high"]}
     figures = {name: {"name": name, "value": value} for name, value in values.items()}
@@ -75,7 +75,7 @@ def _results(report: Row, *, is_whole: bool) -> Json:
     }
 
 
-def _sample(row: Row, player: str, image: Callable[[str], bytes]) -> Json:
+def _sample(row: JsonObject, player: str, image: Callable[[str], bytes]) -> Json:
     messages: list[Json] = []
     systems: dict[str, str] = {}
     for step in row["steps"]:
@@ -111,7 +111,7 @@ def _sample(row: Row, player: str, image: Callable[[str], bytes]) -> Json:
     }
 
 
-def _prompt(step: Row) -> Sequence[Row]:
+def _prompt(step: JsonObject) -> Sequence[JsonObject]:
     if "messages" in step:
         return list(step["messages"])
     prompt = step["prompt"]
@@ -119,7 +119,7 @@ def _prompt(step: Row) -> Sequence[Row]:
     return [*system, {"role": "user", "content": prompt["text"]}]
 
 
-def _message(message: Row, image: Callable[[str], bytes]) -> Json:
+def _message(message: JsonObject, image: Callable[[str], bytes]) -> Json:
     content = message.get("content") or ""
     if isinstance(content, list):
         content = [_part(part, image) for part in content]
@@ -139,7 +139,7 @@ def _message(message: Row, image: Callable[[str], bytes]) -> Json:
     return found
 
 
-def _part(part: Row, image: Callable[[str], bytes]) -> Json:
+def _part(part: JsonObject, image: Callable[[str], bytes]) -> Json:
     if part["type"] == "text":
         return {"type": "text", "text": part["text"]}
     return {
@@ -148,7 +148,7 @@ def _part(part: Row, image: Callable[[str], bytes]) -> Json:
     }
 
 
-def _reply(step: Row) -> Json:
+def _reply(step: JsonObject) -> Json:
     content: Any = step["reply"]
     if step.get("reasoning"):
         content = [{"type": "reasoning", "reasoning": step["reasoning"]}, {"type": "text", "text": step["reply"]}]
@@ -156,18 +156,18 @@ def _reply(step: Row) -> Json:
     return {"role": "assistant", "content": content, "model": step.get("model"), "metadata": metadata}
 
 
-def _stop(step: Row) -> str:
+def _stop(step: JsonObject) -> str:
     return {"stop": "stop", "length": "max_tokens", None: "stop"}.get(step.get("finish"), "unknown")
 
 
-def _scores(row: Row) -> Json | None:
+def _scores(row: JsonObject) -> Json | None:
     if row["success"] is None:
         return None
     answer = row.get("answer")
     return {"success": {"value": "C" if row["success"] else "I", "answer": None if answer is None else str(answer)}}
 
 
-def _error(error: Row) -> Json:
+def _error(error: JsonObject) -> Json:
     message = f"{error['kind']}: {error['message']}"
     return {"message": message, "traceback": message, "traceback_ansi": message}
 
@@ -178,12 +178,12 @@ def _usage(model: str, counts: tuple[int, int] | None) -> Mapping[str, Any]:
     return {model: {"input_tokens": counts[0], "output_tokens": counts[1], "total_tokens": sum(counts)}}
 
 
-def _sum(row: Row, kind: str) -> int | None:
+def _sum(row: JsonObject, kind: str) -> int | None:
     known = [step["tokens"][kind] for step in row["steps"] if step["tokens"][kind] is not None]
     return sum(known) if known else None
 
 
-def _end(row: Row) -> float:
+def _end(row: JsonObject) -> float:
     timing = row.get("timing") or {}
     return float(timing.get("began", 0.0)) + float(timing.get("seconds", 0.0))
 

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from pettingllms_envs.episodes.figures import AGENT_FIGURES, mean_by_problem, of_outcome, of_row
-from pettingllms_envs.episodes.files import FORMAT, Row, ending_of, is_empty, place, problem
+from pettingllms_envs.episodes.files import FORMAT, JsonObject, ending_of, is_empty, place, problem
 from pettingllms_envs.evaluation.statistics import Interval, majority, mean_interval, pass_at, studentized_bootstrap
 from pettingllms_envs.replies.reading_counts import counts_of
 
@@ -28,7 +28,7 @@ MOST_GROUPS = 12
 Figures = dict[str, Any]
 
 
-def report(header: Mapping[str, Any], rows: Sequence[Row], *, num_planned: int | None = None) -> Figures:
+def report(header: Mapping[str, Any], rows: Sequence[JsonObject], *, num_planned: int | None = None) -> Figures:
     """All numbers of a run; without a number of planned episodes, that of the rows is taken for it."""
     ended = [row for row in rows if row["error"] is None]
     errors = Counter(row["error"]["kind"] for row in rows if row["error"] is not None)
@@ -53,7 +53,7 @@ def report(header: Mapping[str, Any], rows: Sequence[Row], *, num_planned: int |
     }
 
 
-def success(rows: Sequence[Row], *, num_errors: int = 0) -> Figures:
+def success(rows: Sequence[JsonObject], *, num_errors: int = 0) -> Figures:
     """The success rate with its interval; each problem has the same weight, whatever its number of samples.
 
     `method` is `wilson`, or `bootstrap` over problems if they have several samples.
@@ -70,7 +70,7 @@ def success(rows: Sequence[Row], *, num_errors: int = 0) -> Figures:
     return figures
 
 
-def samples(rows: Sequence[Row]) -> Figures | None:
+def samples(rows: Sequence[JsonObject]) -> Figures | None:
     """avg@k, pass@j for j up to k, and majority@k if there are answers; None with one sample per problem.
 
     k is the least number of samples of a problem; avg@k uses all samples.
@@ -95,7 +95,7 @@ def samples(rows: Sequence[Row]) -> Figures | None:
     return figures
 
 
-def retries(rows: Iterable[Row]) -> dict[str, int]:
+def retries(rows: Iterable[JsonObject]) -> dict[str, int]:
     """Number of retries of each agent. They are in no report, since they would differ in a second run."""
     found: Counter[str] = Counter()
     for row in rows:
@@ -104,7 +104,7 @@ def retries(rows: Iterable[Row]) -> dict[str, int]:
     return dict(found)
 
 
-def timing(rows: Iterable[Row]) -> Figures | None:
+def timing(rows: Iterable[JsonObject]) -> Figures | None:
     """When the first episode began, in seconds since 1970, and the wall time: seconds in which any was being played.
 
     Pauses between a kill and the command that went on are not counted. None if no row has its times.
@@ -127,19 +127,19 @@ def sum_of_tokens(report: Mapping[str, Any]) -> tuple[int, int] | None:
     return None if sums == [None, None] else (sums[0] or 0, sums[1] or 0)
 
 
-def by_problem(rows: Iterable[Row], value: Callable[[Row], float]) -> list[float]:
+def by_problem(rows: Iterable[JsonObject], value: Callable[[JsonObject], float]) -> list[float]:
     """The mean of a value over the samples of each problem, in the order of problems."""
     return mean_by_problem((problem(row), value(row)) for row in sorted(rows, key=place))
 
 
-def tokens(row: Row) -> int | None:
+def tokens(row: JsonObject) -> int | None:
     """Prompt and completion tokens of all agents in an episode; None if those of an agent are unknown."""
     counts = [count for step in row["steps"] for count in step["tokens"].values()]
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
 
 
-def parts(rows: Sequence[Row]) -> dict[str, dict[str, Figures]]:
+def parts(rows: Sequence[JsonObject]) -> dict[str, dict[str, Figures]]:
     """For each named part of the rewards, by scope: its mean sum over an episode, and how many episodes had it."""
     sums: dict[tuple[str, str], dict[int, float]] = {}
     for i, row in enumerate(rows):
@@ -155,11 +155,11 @@ def parts(rows: Sequence[Row]) -> dict[str, dict[str, Figures]]:
     return found
 
 
-def by_options(rows: Sequence[Row]) -> dict[str, dict[str, Figures]]:
+def by_options(rows: Sequence[JsonObject]) -> dict[str, dict[str, Figures]]:
     """Success for each value of the options with few values, such as `level`."""
     found: dict[str, dict[str, Figures]] = {}
     for name in dict.fromkeys(name for row in rows for name in row["instance"]["options"]):
-        groups: dict[str, list[Row]] = {}
+        groups: dict[str, list[JsonObject]] = {}
         for row in rows:
             groups.setdefault(str(row["instance"]["options"].get(name)), []).append(row)
         if 1 < len(groups) <= MOST_GROUPS:
@@ -167,7 +167,7 @@ def by_options(rows: Sequence[Row]) -> dict[str, dict[str, Figures]]:
     return found
 
 
-def _agent(name: str, rows: Sequence[Row]) -> Figures:
+def _agent(name: str, rows: Sequence[JsonObject]) -> Figures:
     """An agent's costs, over all rows, and its returns, over rows without an error."""
     steps = [step for row in rows for step in row["steps"] if step["agent"] == name]
     ended = [row for row in rows if row["error"] is None and name in row["returns"]]
@@ -188,7 +188,7 @@ def _agent(name: str, rows: Sequence[Row]) -> Figures:
     return own | shown
 
 
-def _of_figures(figures: Mapping[tuple[int, int], Mapping[str, float]], name: str, row: Row) -> float | None:
+def _of_figures(figures: Mapping[tuple[int, int], Mapping[str, float]], name: str, row: JsonObject) -> float | None:
     return figures[place(row)].get(name)
 
 
@@ -197,23 +197,27 @@ def _sum(counts: Iterable[int | None]) -> int | None:
     return sum(known) if known else None
 
 
-def _numeric(rows: Sequence[Row]) -> list[str]:
+def _numeric(rows: Sequence[JsonObject]) -> list[str]:
     """Names of the outcome's values that are numbers or booleans, except `success`."""
     return list(dict.fromkeys(name for row in rows for name in of_outcome(row["outcome"] or {}) if name != "success"))
 
 
-def _outcome(name: str) -> Callable[[Row], float | None]:
+def _outcome(name: str) -> Callable[[JsonObject], float | None]:
     return lambda row: of_outcome(row["outcome"] or {}).get(name)
 
 
-def _is_share(rows: Sequence[Row], name: str) -> bool:
+def _is_share(rows: Sequence[JsonObject], name: str) -> bool:
     """Whether a value of the outcome is a boolean."""
     found = ((row["outcome"] or {}).get(name) for row in rows)
     return all(isinstance(value, bool) for value in found if value is not None)
 
 
 def _mean(
-    rows: Sequence[Row], value: Callable[[Row], float | None], *, is_share: bool = False, may_count: bool = True
+    rows: Sequence[JsonObject],
+    value: Callable[[JsonObject], float | None],
+    *,
+    is_share: bool = False,
+    may_count: bool = True,
 ) -> Figures | None:
     """The mean over problems of a value, with its interval; rows without it are left out.
 
@@ -236,9 +240,9 @@ def _figure(values: Sequence[float], interval: Callable[[Sequence[float]], Inter
     return {"mean": sum(values) / len(values), "low": low, "high": high}
 
 
-def _groups(rows: Iterable[Row]) -> dict[str, list[Row]]:
+def _groups(rows: Iterable[JsonObject]) -> dict[str, list[JsonObject]]:
     """Rows by problem, in the order of problems; two seeds of a data set may be the same problem."""
-    groups: dict[str, list[Row]] = {}
+    groups: dict[str, list[JsonObject]] = {}
     for row in sorted(rows, key=place):
         groups.setdefault(problem(row), []).append(row)
     return groups

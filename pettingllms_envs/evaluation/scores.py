@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Any
 
 import pettingllms_envs
-from pettingllms_envs.episodes.files import Row, check_starts_nothing, problem
+from pettingllms_envs.episodes.files import JsonObject, check_starts_nothing, problem
 
 
 SUCCESS, RETURN = "success", "return"
@@ -26,16 +26,16 @@ class RunRows:
 
     name: str
     header: Mapping[str, Any]
-    rows: Sequence[Row]
+    rows: Sequence[JsonObject]
     folder: str = ""
 
 
-def measure_of(rows: Iterable[Row]) -> str:
+def measure_of(rows: Iterable[JsonObject]) -> str:
     """`SUCCESS` if an episode says whether it was one, else `RETURN`."""
     return SUCCESS if any(row["success"] is not None for row in rows) else RETURN
 
 
-def returns_by_problem(rows: Iterable[Row]) -> dict[str, float]:
+def returns_by_problem(rows: Iterable[JsonObject]) -> dict[str, float]:
     """The mean return of each problem that has a result, over its samples and the agents of the team."""
     found: dict[str, list[float]] = defaultdict(list)
     for row in rows:
@@ -82,7 +82,7 @@ def is_pooled(run: RunRows) -> bool:
 
 def _joined(runs: Sequence[RunRows]) -> RunRows:
     first, config = runs[0], runs[0].header["config"]
-    rows: list[Row] = []
+    rows: list[JsonObject] = []
     for number, run in enumerate(runs):
         rows += [{**row, "sample": row["sample"] + number * config.get("samples", 1)} for row in run.rows]
     seeds = [run.header["config"].get("seed") for run in runs]

@@ -8,7 +8,7 @@ from typing import Any
 
 from pettingllms_envs.core import Unreadable
 from pettingllms_envs.episodes.figures import of_row
-from pettingllms_envs.episodes.files import Row
+from pettingllms_envs.episodes.files import JsonObject
 from pettingllms_envs.teams.designed import DESIGNER
 from pettingllms_envs.teams.designs import Limits, read_design
 
@@ -31,14 +31,14 @@ INDEX = (
 """The fields of every episode that the list and the summary use without unpacking it."""
 
 
-def group_of(row: Row) -> str:
+def group_of(row: JsonObject) -> str:
     """The group in which an episode is counted: its environment, and its level if it has one."""
     instance = row["instance"]
     level = (instance["options"] or {}).get("level")
     return instance["env"] if level is None else f"{instance['env']}, level {level}"
 
 
-def index_of(row: Row) -> list[Any]:
+def index_of(row: JsonObject) -> list[Any]:
     """An episode's values of `INDEX`."""
     instance, error = row["instance"], row["error"]
     name = instance.get("problem") or f"seed {instance['seed']}"
@@ -67,7 +67,7 @@ def index_of(row: Row) -> list[Any]:
 
 
 def episode_of(
-    row: Row, boards: Sequence[Any], systems: dict[str, int], limits: Limits | None = None
+    row: JsonObject, boards: Sequence[Any], systems: dict[str, int], limits: Limits | None = None
 ) -> dict[str, Any]:
     """An episode as the page unpacks it.
 
@@ -86,7 +86,7 @@ def episode_of(
     }
 
 
-def _step(step: Row, board: Any, systems: dict[str, int], limits: Limits | None) -> dict[str, Any]:
+def _step(step: JsonObject, board: Any, systems: dict[str, int], limits: Limits | None) -> dict[str, Any]:
     prompt, tokens = step["prompt"], step.get("tokens") or {}
     rewards = step.get("rewards") or {}
     candidates = step.get("candidates") or []
@@ -139,7 +139,7 @@ def _design(reply: str, limits: Limits | None) -> dict[str, Any] | None:
     return {"members": [member._asdict() for member in found.members], "rounds": found.rounds}
 
 
-def _after_text(messages: Sequence[Row]) -> tuple[list[Row], Sequence[Row]]:
+def _after_text(messages: Sequence[JsonObject]) -> tuple[list[JsonObject], Sequence[JsonObject]]:
     """The images of the user's last message, and the messages after it: tool calls and what they returned."""
     last = max((at for at, message in enumerate(messages) if message["role"] == "user"), default=None)
     if last is None:

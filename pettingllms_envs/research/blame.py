@@ -23,7 +23,7 @@ import numpy as np
 from pettingllms_envs.agents.base import CARRIES, Agent, Reply, Request
 from pettingllms_envs.episodes.episode import Instance
 from pettingllms_envs.episodes.figures import mean_by_problem
-from pettingllms_envs.episodes.files import Row, place, problem
+from pettingllms_envs.episodes.files import JsonObject, place, problem
 from pettingllms_envs.episodes.recorded import Recorded
 from pettingllms_envs.evaluation.statistics import difference_interval, studentized_bootstrap, wilson
 
@@ -37,7 +37,7 @@ class CallsAnew:
         num: How often each call is answered anew, at least 2.
     """
 
-    rows: Sequence[Row]
+    rows: Sequence[JsonObject]
     samples: int
     num: int
 
@@ -70,7 +70,7 @@ class CallsAnew:
         recorded = Recorded(self.rows)
         return {name: _FromACallOn(agent, recorded, self) for name, agent in agents.items()}
 
-    def effects(self, continuations: Sequence[Row]) -> dict[str, Any]:
+    def effects(self, continuations: Sequence[JsonObject]) -> dict[str, Any]:
         """The effect of each call, 0 in an episode without it, with a 95% interval by problems, or episodes of one.
 
         Where no answer changed the outcome the bootstrap would be the point 0, so that the upper end is at least
@@ -136,14 +136,14 @@ class CallsSubstituted(CallsAnew):
     def asks(self, agent: str) -> bool:
         return agent == self.member
 
-    def effects(self, continuations: Sequence[Row]) -> dict[str, Any]:
+    def effects(self, continuations: Sequence[JsonObject]) -> dict[str, Any]:
         """What the return and success gain, with 95% intervals by problems, or episodes of one.
 
         Returns:
             `member`, `episodes` that were played on, and `calls` in order: `call` from 1, `episodes` that have it, and
             `gains`, of `return` and, where it is known, `success`: `mean`, `low`, `high`.
         """
-        played: dict[tuple[int, int, int], list[Row]] = {}
+        played: dict[tuple[int, int, int], list[JsonObject]] = {}
         for row in continuations:
             if row["error"] is None:
                 call, sample = self.call_of(row["sample"])

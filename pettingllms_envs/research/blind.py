@@ -21,7 +21,7 @@ from pettingzoo.utils.wrappers import BaseWrapper
 from pettingllms_envs.agents.base import Agent
 from pettingllms_envs.episodes.episode import Instance
 from pettingllms_envs.episodes.figures import mean_by_problem
-from pettingllms_envs.episodes.files import Row, place, problem
+from pettingllms_envs.episodes.files import JsonObject, place, problem
 from pettingllms_envs.episodes.media import read_image
 from pettingllms_envs.episodes.prompts import digests_of
 from pettingllms_envs.evaluation.compare import difference_of_shares, success_by_problem
@@ -39,7 +39,7 @@ class BlindRole:
 
     role: str
     members: Sequence[str]
-    rows: Sequence[Row]
+    rows: Sequence[JsonObject]
     path: Path
 
     kind: ClassVar[str] = "blind"
@@ -89,7 +89,7 @@ class BlindRole:
             raise ValueError(f"no instance shows {agent} another picture than {digest[:16]}; raise --limit.")
         return read_image(self.path, found)
 
-    def effects(self, rows: Sequence[Row]) -> dict[str, Any]:
+    def effects(self, rows: Sequence[JsonObject]) -> dict[str, Any]:
         """What the role's pictures are worth, by the rows of the episodes of `places`, with 95% intervals by problems.
 
         Returns:

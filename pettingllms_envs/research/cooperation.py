@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from pettingllms_envs.episodes.files import Row
+from pettingllms_envs.episodes.files import JsonObject
 from pettingllms_envs.evaluation.compare import difference_of_shares, success_by_problem
 from pettingllms_envs.evaluation.guessers import GuesserResult
 from pettingllms_envs.evaluation.statistics import mean_interval, wilson
@@ -167,7 +167,7 @@ def differences(shares: Shares) -> list[Difference]:
 
 def compare(
     env: str,
-    runs: Mapping[str, tuple[Mapping[str, Any], Sequence[Row]]],
+    runs: Mapping[str, tuple[Mapping[str, Any], Sequence[JsonObject]]],
     *,
     generated_tokens: int | None = None,
     bound: Bound | None = None,
@@ -201,7 +201,7 @@ def compare(
     )
 
 
-def generated(row: Row) -> int | None:
+def generated(row: JsonObject) -> int | None:
     """Completion tokens of an episode; None if a reply of an agent that counts none is among its steps."""
     counts = [step["tokens"]["completion"] for step in row["steps"]]
     return None if None in counts else sum(counts)
@@ -289,7 +289,7 @@ def _difference(
 def _arm(
     name: str,
     config: Mapping[str, Any],
-    rows: Sequence[Row],
+    rows: Sequence[JsonObject],
     shares: Sequence[Fraction],
     num_problems: int,
     guesser: GuesserResult | None,
@@ -319,6 +319,6 @@ def _guesser(found: GuesserResult) -> Guesser:
     return Guesser(name=found.name, mean=num / total, low=low, high=high)
 
 
-def _judged(row: Row) -> Row:
+def _judged(row: JsonObject) -> JsonObject:
     """The row; a failure if all tokens were generated before the environment said how it ended."""
     return {**row, "success": False} if row["end"] == "budget" else row

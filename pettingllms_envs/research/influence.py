@@ -12,7 +12,7 @@ import pettingllms_envs
 from pettingllms_envs.agent_names import role_of
 from pettingllms_envs.branching import check_replayable
 from pettingllms_envs.episodes.episode import EpisodeRecorder, Instance, RunLimits
-from pettingllms_envs.episodes.files import Row, problem, remade
+from pettingllms_envs.episodes.files import JsonObject, problem, remade
 from pettingllms_envs.evaluation.statistics import Interval, bootstrap
 
 
@@ -51,7 +51,7 @@ class Influence:
 
 
 def of_roles(
-    header: Mapping[str, Any], rows: Callable[[], Iterable[Row]], *, num_replies: int, seed: int = 0
+    header: Mapping[str, Any], rows: Callable[[], Iterable[JsonObject]], *, num_replies: int, seed: int = 0
 ) -> Mapping[str, Influence] | str:
     """The influence of each role of a run, on the mean of all agents' returns of an episode.
 
@@ -114,7 +114,7 @@ def _summary(role: str, changes: list[tuple[str, float, float]]) -> Influence:
     )
 
 
-def _result(env: Any, row: Row, at: int | None, reply: str) -> dict[str, float]:
+def _result(env: Any, row: JsonObject, at: int | None, reply: str) -> dict[str, float]:
     """The returns of a replayed episode with the reply of one step replaced."""
     recorder = EpisodeRecorder(env, Instance.of(row))
     queues: dict[str, list[str]] = {}
@@ -133,7 +133,7 @@ def _result(env: Any, row: Row, at: int | None, reply: str) -> dict[str, float]:
     return returns
 
 
-def _replies_of(rows: Iterable[Row]) -> dict[str, list[str]]:
+def _replies_of(rows: Iterable[JsonObject]) -> dict[str, list[str]]:
     pools: dict[str, dict[str, None]] = {}
     for row in rows:
         for step in row["steps"]:
@@ -141,7 +141,7 @@ def _replies_of(rows: Iterable[Row]) -> dict[str, list[str]]:
     return {role: list(replies) for role, replies in pools.items()}
 
 
-def _sample(rows: Iterable[Row], number: int, rng: random.Random) -> list[Row]:
+def _sample(rows: Iterable[JsonObject], number: int, rng: random.Random) -> list[JsonObject]:
     """A uniform sample of `number` rows, taken in one pass; without their candidates."""
     stream = (_thin(row) for row in rows)
     kept = list(islice(stream, number))
@@ -152,7 +152,7 @@ def _sample(rows: Iterable[Row], number: int, rng: random.Random) -> list[Row]:
     return kept
 
 
-def _thin(row: Row) -> Row:
+def _thin(row: JsonObject) -> JsonObject:
     steps = [{key: step[key] for key in ("agent", "reply")} for step in row["steps"]]
     return {**row, "steps": steps}
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from pettingllms_envs.episodes.files import Row, problem
+from pettingllms_envs.episodes.files import JsonObject, problem
 from pettingllms_envs.evaluation.bench import Bench
 from pettingllms_envs.evaluation.statistics import studentized_bootstrap
 from pettingllms_envs.research.crossplay import check_alike
@@ -82,7 +82,7 @@ def cells(benches: Mapping[str, Bench]) -> dict[Seating, Bench]:
     }
 
 
-def payoffs(played: Mapping[Seating, Sequence[Row]], seats: Sequence[str], *, zero_sum: bool) -> Payoffs:
+def payoffs(played: Mapping[Seating, Sequence[JsonObject]], seats: Sequence[str], *, zero_sum: bool) -> Payoffs:
     """Returns and ratings from the rows of all `seatings`.
 
     Args:
@@ -124,7 +124,7 @@ def _seating(one: str, other: str, seat: int, num_seats: int) -> Seating:
     return tuple(one if i == seat else other for i in range(num_seats))
 
 
-def _table(played: Mapping[Seating, Sequence[Row]], seats: Sequence[str]) -> dict[Seating, Returns]:
+def _table(played: Mapping[Seating, Sequence[JsonObject]], seats: Sequence[str]) -> dict[Seating, Returns]:
     """The returns of each seating, (problem, seat): means over samples, of the problems that all seatings have."""
     found = {seating: _by_problem(rows, seats) for seating, rows in played.items()}
     first, *others = found.values()
@@ -137,7 +137,7 @@ def _table(played: Mapping[Seating, Sequence[Row]], seats: Sequence[str]) -> dic
     return {seating: np.array([own[key] for key in common]) for seating, own in found.items()}
 
 
-def _by_problem(rows: Sequence[Row], seats: Sequence[str]) -> dict[str, Returns]:
+def _by_problem(rows: Sequence[JsonObject], seats: Sequence[str]) -> dict[str, Returns]:
     """The returns of each seat by problem, without episodes that ended with an error."""
     samples: dict[str, list[list[float]]] = {}
     for row in rows:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pettingllms_trl.records import Episode, Row
+from pettingllms_trl.records import DataRow, Episode
 from pettingllms_trl.rollout.env_pool import DEFAULT_ENVIRONMENT, ENVIRONMENT_COLUMN
 
 
@@ -95,7 +95,7 @@ class Curricula:
                 assigned[i] = row
         return assigned
 
-    def advance(self, rows: Sequence[Row], episodes: Sequence[Episode]) -> None:
+    def advance(self, rows: Sequence[DataRow], episodes: Sequence[Episode]) -> None:
         """Count these episodes of these rows, each for its environment."""
         for name, curriculum in self.curricula.items():
             own = [episode for episode in episodes if episode.environment == name]

@@ -16,7 +16,7 @@ from pettingllms_envs.branching import branchable, branching_of
 from pettingllms_envs.pictures import with_known_images
 from pettingllms_envs.prompts import images_of, read_observation
 from pettingllms_envs.suggestions import did_you_mean
-from pettingllms_trl.records import Prompt, Row
+from pettingllms_trl.records import DataRow, Prompt
 from pettingllms_trl.rollout.branch_probe import Branching, check_branching
 from pettingllms_trl.rollout.curriculum import Curriculum
 from pettingllms_trl.rollout.env_pool import (
@@ -133,7 +133,7 @@ def check_envs(
     they were made before, and `reads` the columns that reward functions read. Each is returned as the first of a pool.
     """
     envs = make_envs(make_env) if made is None else made
-    first: dict[str, Row] = {}
+    first: dict[str, DataRow] = {}
     for dataset in datasets:
         for name, fields, row in _rows_by_name(dataset, envs):
             check_fields(envs[name], fields, name, reads)
@@ -155,7 +155,7 @@ def agents_of(envs: Mapping[str, Sequence[AECEnv]]) -> list[str]:
     return list(dict.fromkeys(agent for pool in envs.values() for agent in pool[0].possible_agents))
 
 
-def _rows_by_name(dataset: Any, known: Mapping[str, Any]) -> Iterator[tuple[str, list[str], Row]]:
+def _rows_by_name(dataset: Any, known: Mapping[str, Any]) -> Iterator[tuple[str, list[str], DataRow]]:
     """For each environment named in the rows: its name, the fields that its rows set, and the first of its rows."""
     if DEFAULT_ENVIRONMENT in known:
         columns = [column for column in columns_of(dataset) if column != "seed"]
@@ -188,7 +188,7 @@ def _check_filled(env: AECEnv, dataset: Any) -> None:
                 )
 
 
-def _try(env: AECEnv, env_pool: EnvPool, row: Row, branching: Branching | None) -> AECEnv:
+def _try(env: AECEnv, env_pool: EnvPool, row: DataRow, branching: Branching | None) -> AECEnv:
     """Reset the environment to a row's instance and validate it. Returns it as it is branched, or a fresh one."""
     env = branchable(env) if branching is not None else env
     reset_args = env_pool.reset_args(row)

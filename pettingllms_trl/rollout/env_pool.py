@@ -21,7 +21,7 @@ from typing import Any
 from pettingzoo import AECEnv
 
 from pettingllms_envs.branching import branchable
-from pettingllms_trl.records import Row
+from pettingllms_trl.records import DataRow
 
 
 MakeEnv = Callable[[], AECEnv]
@@ -67,7 +67,7 @@ class EnvPool:
                 inner = getattr(env, "unwrapped", env)
                 self._in_use[id(inner)] = weakref.ref(inner)
 
-    def reset_args(self, row: Row) -> ResetArgs:
+    def reset_args(self, row: DataRow) -> ResetArgs:
         """How to reset an environment to a row's instance. Raises `ValueError` for an unknown environment."""
         is_one = DEFAULT_ENVIRONMENT in self._makers
         name = DEFAULT_ENVIRONMENT if is_one else name_of(row, self._makers)
@@ -122,7 +122,7 @@ class EnvPool:
         self._idle[name].append(env)
 
 
-def name_of(row: Row, known: Mapping[str, Any]) -> str:
+def name_of(row: DataRow, known: Mapping[str, Any]) -> str:
     """Name of a row's environment. Raises `ValueError` if the row names none, or an unknown one."""
     name = row.get(ENVIRONMENT_COLUMN)
     if name not in known:

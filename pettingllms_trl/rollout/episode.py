@@ -34,13 +34,13 @@ from pettingllms_trl.records import (
     Candidate,
     Choose,
     ContinuationPlace,
+    DataRow,
     Decision,
     Episode,
     PendingDecision,
     Prompt,
     Request,
     RolloutOptions,
-    Row,
     Sampled,
 )
 from pettingllms_trl.rollout.branching import Branch, state_hash, sum_of, with_continuations, with_returns
@@ -94,7 +94,7 @@ Steps = Generator[Request | Candidates | Continuation | WaitFor, Any, Episode]
 
 
 def episode(
-    row: Row, instance: int, number: int, rules: Rules, handle: EnvHandle, start: Continuation | None = None
+    row: DataRow, instance: int, number: int, rules: Rules, handle: EnvHandle, start: Continuation | None = None
 ) -> Steps:
     """Play one episode of a row, the `number`-th of an instance, or the rest of one after a candidate, `start`.
 

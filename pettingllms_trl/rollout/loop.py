@@ -11,7 +11,7 @@ from operator import attrgetter, itemgetter
 from typing import Any
 
 from pettingllms_envs.failures import EpisodeRestart
-from pettingllms_trl.records import Engine, EnvironmentFailure, Episode, Rollout, Row, SamplingFailure
+from pettingllms_trl.records import DataRow, Engine, EnvironmentFailure, Episode, Rollout, SamplingFailure
 from pettingllms_trl.rollout import stepping
 from pettingllms_trl.rollout.env_pool import EnvPool
 from pettingllms_trl.rollout.episode import Continuation, Rules, Steps, WaitFor, episode
@@ -79,7 +79,7 @@ class RolloutLoop:
 
     def __init__(
         self,
-        rows: Sequence[Row],
+        rows: Sequence[DataRow],
         only: Iterable[int],
         rules: Rules,
         env_pool: EnvPool,

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from pettingzoo import AECEnv
 
-from pettingllms_trl.records import Engine, Judge, Rollout, RolloutOptions, Row
+from pettingllms_trl.records import DataRow, Engine, Judge, Rollout, RolloutOptions
 from pettingllms_trl.rollout.branching import RewardWeigher, scored
 from pettingllms_trl.rollout.env_pool import EnvPool, MakeEnv
 from pettingllms_trl.rollout.episode import Rules
@@ -25,7 +25,7 @@ class EpisodeSource(Protocol):
 
     def play(
         self,
-        rows: Sequence[Row],
+        rows: Sequence[DataRow],
         engine: Engine,
         options: RolloutOptions,
         *,
@@ -53,7 +53,7 @@ class EnvironmentSource:
 
 
 def play(
-    rows: Sequence[Row],
+    rows: Sequence[DataRow],
     engine: Engine,
     options: RolloutOptions,
     *,

@@ -31,7 +31,7 @@ from typing import Any
 
 from pettingllms_envs.branching import ReplayError, SavedState
 from pettingllms_envs.failures import EpisodeRestart, ServiceFailed
-from pettingllms_trl.records import Candidate, Completion, EnvironmentFailure, Row
+from pettingllms_trl.records import Candidate, Completion, DataRow, EnvironmentFailure
 from pettingllms_trl.rollout.branching import Branch, branch_of
 from pettingllms_trl.rollout.env_pool import EnvPool
 
@@ -42,7 +42,7 @@ class EnvHandle:
     If a call raises, the environment is closed, and an `EnvironmentFailure` raised. `now` is the worker pool's clock.
     """
 
-    def __init__(self, row: Row, env_pool: EnvPool, now: Callable[[], float], *, is_copied: bool = False) -> None:
+    def __init__(self, row: DataRow, env_pool: EnvPool, now: Callable[[], float], *, is_copied: bool = False) -> None:
         self.row, self.reset_args = row, env_pool.reset_args(row)
         self.is_copied = is_copied  # the environment is a copy of another episode's, which no pool takes
         self.branches = env_pool.branches  # whether several replies may be played from one state

@@ -21,7 +21,7 @@ from pettingllms_trl.credit.selection import Selection, continuations_of, select
 from pettingllms_trl.policies.routing import Policy
 from pettingllms_trl.processes.on_all import on_all
 from pettingllms_trl.processes.row_sharing import RowSharing
-from pettingllms_trl.records import Completion, Decision, Engine, Episode, PendingDecision, Row
+from pettingllms_trl.records import Completion, DataRow, Decision, Engine, Episode, PendingDecision
 from pettingllms_trl.rollout import Rollout, RolloutOptions, merge
 from pettingllms_trl.rollout.play import EpisodeSource
 from pettingllms_trl.rollout.prompts import ExtendPrompt, check_conversations, num_restarted
@@ -57,7 +57,7 @@ class Generation:
         kept_continuations: Indices of those that are trained on: where the decision that they continue is.
     """
 
-    rows: list[Row]
+    rows: list[DataRow]
     played: Played
     decisions: list[Decision]
     selection: Selection
@@ -88,7 +88,7 @@ class RolloutCollector:
         sampling: Callable[[str], AbstractContextManager[Engine]],
         reward_context: Callable[[], Mapping[str, Any]],
         rows_per_generation: int,
-        rows_at: Callable[[int, int], list[Row]],
+        rows_at: Callable[[int, int], list[DataRow]],
     ) -> None:
         self._args = args = setup.args
         self._accelerator, self.source, self._routing = accelerator, source, setup.routing
@@ -119,7 +119,7 @@ class RolloutCollector:
         """Whether the user's reward functions add to the environment's rewards."""
         return bool(self._rewards)
 
-    def collect(self, rows: Sequence[Row], *, name: str, learning: tuple[Policy, ...]) -> Generation:
+    def collect(self, rows: Sequence[DataRow], *, name: str, learning: tuple[Policy, ...]) -> Generation:
         """Play a generation's rows, and further ones for what the filters drop.
 
         Args:
@@ -136,7 +136,7 @@ class RolloutCollector:
         else:
             self.rows_played.next(self.rows_per_generation)
         episodes: list[Episode] = []
-        played: list[Row] = []
+        played: list[DataRow] = []
         scores: Scores = {}
         counts: dict[str, float] = {}
         decisions: list[Decision] = []
@@ -180,7 +180,7 @@ class RolloutCollector:
         )
 
     def play(
-        self, rows: Sequence[Row], *, num_episodes: int = 1, name: str = "play", max_envs: int | None = None
+        self, rows: Sequence[DataRow], *, num_episodes: int = 1, name: str = "play", max_envs: int | None = None
     ) -> Played:
         """Play each row `num_episodes` times. See [`MultiAgentGRPOTrainer.play`]."""
         options = replace(
@@ -195,7 +195,7 @@ class RolloutCollector:
         return self.play_rows(rows, options, name=name, partners=self._routing.partners)
 
     def play_rows(
-        self, rows: Sequence[Row], options: RolloutOptions, *, name: str, partners: Collection[str] = ()
+        self, rows: Sequence[DataRow], options: RolloutOptions, *, name: str, partners: Collection[str] = ()
     ) -> Played:
         """Play the rows of all processes, of which this plays its share; `partners` do not learn and answer once."""
         seed = f"{self._args.seed}/{name}"
@@ -274,7 +274,7 @@ class RolloutCollector:
                 stacklevel=2,
             )
 
-    def _next_rows(self, number: int) -> list[Row]:
+    def _next_rows(self, number: int) -> list[DataRow]:
         """The next rows of the training data, in the data loader's order, on into its next epochs."""
         return self._rows_at(self.rows_played.next(number), number)
 

@@ -13,7 +13,7 @@ from trl.trainer.utils import RepeatSampler, repeat_iterable_dataset
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.engines.factory import kind_of
 from pettingllms_trl.imitation.rounds import Rounds
-from pettingllms_trl.records import Row
+from pettingllms_trl.records import DataRow
 
 
 T = TypeVar("T")
@@ -153,7 +153,7 @@ NUMBER = "__number__"
 """Field of a stream's rows in evaluation by several processes."""
 
 
-def numbered(row: Row, number: int) -> Row:
+def numbered(row: DataRow, number: int) -> DataRow:
     """A row of a stream that says which it is."""
     return {**row, NUMBER: number}
 
@@ -168,11 +168,11 @@ class EvaluatedRows:
     def begin(self) -> None:
         self._numbers.clear()
 
-    def gather(self, rows: Sequence[Row]) -> list[Row]:
+    def gather(self, rows: Sequence[DataRow]) -> list[DataRow]:
         """The rows of all processes. Of a set with a length accelerate leaves out those that it has repeated until
         each process has as many; of a stream it does not know them, and they are left out by their numbers."""
-        gathered: list[Row] = self._accelerator.gather_for_metrics(rows, use_gather_object=True)
-        new: list[Row] = []
+        gathered: list[DataRow] = self._accelerator.gather_for_metrics(rows, use_gather_object=True)
+        new: list[DataRow] = []
         for row in gathered:
             number = row.get(NUMBER)
             if number is None or number not in self._numbers:

@@ -25,7 +25,7 @@ from pettingllms_trl.credit.reward_functions import (
     RewardFunctions,
     check_columns,
 )
-from pettingllms_trl.records import Row
+from pettingllms_trl.records import DataRow
 from pettingllms_trl.rollout.branch_states import same_random_numbers_afterwards
 from pettingllms_trl.rollout.curriculum import Curricula
 from pettingllms_trl.rollout.env_pool import DEFAULT_ENVIRONMENT, ENVIRONMENT_COLUMN, EnvPool, MakeEnv, ResetArgs
@@ -137,7 +137,7 @@ def check_seeds(
                     warnings.warn(warning, stacklevel=3)
 
 
-def _rows_of(dataset: Any, name: str) -> list[Row]:
+def _rows_of(dataset: Any, name: str) -> list[DataRow]:
     """Rows of an environment, spread over a data set from the first to the last."""
     if not isinstance(dataset, Dataset):
         return [row for row in islice(dataset, 1) if name in (DEFAULT_ENVIRONMENT, row.get(ENVIRONMENT_COLUMN))]

@@ -37,7 +37,7 @@ from pettingllms_trl.policies.routing import Policy, Routing
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.processes.distributed import accumulating
 from pettingllms_trl.processes.gradients import Gradients
-from pettingllms_trl.records import Engine, Row, Tools
+from pettingllms_trl.records import DataRow, Engine, Tools
 from pettingllms_trl.role_sampling import NOTHING, SamplingOverrides
 from pettingllms_trl.trainer.dataloading import EvaluatedRows, GenerationPlan, each_generation_once, numbered
 from pettingllms_trl.update.assignment import Assignment
@@ -112,7 +112,7 @@ class TRLHooks(GRPOTrainer):
         return self._get_dataloader(dataset, "Training", self.plan.rows, self._get_train_sampler, is_training=True)
 
     def get_batch_samples(
-        self, epoch_iterator: Iterator[list[Row]], num_batches: int, device: torch.device
+        self, epoch_iterator: Iterator[list[DataRow]], num_batches: int, device: torch.device
     ) -> tuple[list[Any], torch.Tensor | int | None]:
         """The batches of an optimizer step, which transformers holds all at once; each generation's rows once."""
         rows = each_generation_once(epoch_iterator, lambda number: self.plan.begins(self._step + number))
@@ -150,7 +150,7 @@ class TRLHooks(GRPOTrainer):
         if self._signature_columns is None:
             self._signature_columns = list(self.train_dataset.column_names or [])
 
-    def prepare_generation(self, rows: Sequence[Row]) -> list[list[Batch]]:
+    def prepare_generation(self, rows: Sequence[DataRow]) -> list[list[Batch]]:
         """Rows to the forward passes of each of a generation's micro-steps. `MultiAgentGRPOTrainer` says how."""
         raise NotImplementedError
 

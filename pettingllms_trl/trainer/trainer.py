@@ -56,7 +56,7 @@ from pettingllms_trl.policies.references import MoveReferencesCallback
 from pettingllms_trl.policies.routing import Policy
 from pettingllms_trl.processes.distributed import check_is_loaded, check_sharding
 from pettingllms_trl.processes.row_sharing import row_sharing
-from pettingllms_trl.records import Decision, Episode, Row, Stateful
+from pettingllms_trl.records import DataRow, Decision, Episode, Stateful
 from pettingllms_trl.rollout.curriculum import Curriculum
 from pettingllms_trl.rollout.env_checks import Env
 from pettingllms_trl.rollout.play import EnvironmentSource
@@ -166,7 +166,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
 
     # ---- The algorithm ----------------------------------------------------------------------------------------------
 
-    def prepare_generation(self, rows: Sequence[Row]) -> list[list[Batch]]:
+    def prepare_generation(self, rows: Sequence[DataRow]) -> list[list[Batch]]:
         """Rows to the forward passes of a generation's micro-steps: collect, credit, report, build."""
         if self.rounds is not None:
             return self._prepare_pass(self.rounds)
@@ -224,7 +224,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
     def _learning(self) -> tuple[Policy, ...]:
         return learning(self.schedule, self.plan.number(self.state.global_step), self.routing.trained)
 
-    def _play_generation(self, rows: Sequence[Row]) -> tuple[Generation, credits.Advantages, credits.Advantages]:
+    def _play_generation(self, rows: Sequence[DataRow]) -> tuple[Generation, credits.Advantages, credits.Advantages]:
         """Play and report a generation: what came of it, the advantages of its decisions, and its continuations'."""
         name = self.plan.name(self.state.global_step, self._step)
         with self.rollout_times.rollout():
@@ -266,7 +266,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
         return image_gains(swapped, lambda agent, *rows: self.scorer.totals(policy_of[agent], *rows))
 
     def play(
-        self, rows: Sequence[Row], *, num_episodes: int = 1, name: str = "play", max_envs: int | None = None
+        self, rows: Sequence[DataRow], *, num_episodes: int = 1, name: str = "play", max_envs: int | None = None
     ) -> list[Episode]:
         """Play each row `num_episodes` times with the current policies: training's sampling, dropout switched off.
 

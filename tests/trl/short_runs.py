@@ -11,7 +11,7 @@ from peft import LoraConfig
 
 from pettingllms_trl import Decision, Episode, MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 from pettingllms_trl.credit import at_grpo
-from pettingllms_trl.records import Row
+from pettingllms_trl.records import DataRow
 from pettingllms_trl.rollout import Rollout
 from pettingllms_trl.trainer.collector import RolloutCollector
 
@@ -60,12 +60,12 @@ class KeepsRollouts:
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.rollouts: list[list[Episode]] = []
-        self.rollout_rows: list[list[Row]] = []
+        self.rollout_rows: list[list[DataRow]] = []
         self.rollout_names: list[str] = []
         super().__init__(*args, **kwargs)
         self._play, self.collector.source = self.collector.source.play, SimpleNamespace(play=self._kept)
 
-    def _kept(self, rows: Sequence[Row], *args: Any, seed: str, **kwargs: Any) -> Rollout:
+    def _kept(self, rows: Sequence[DataRow], *args: Any, seed: str, **kwargs: Any) -> Rollout:
         rollout = self._play(rows, *args, seed=seed, **kwargs)
         self.rollout_rows.append(list(rows))
         self.rollout_names.append(seed.partition("/")[2])

@@ -27,7 +27,7 @@ from pettingllms_trl.cli.datasets import makers
 from pettingllms_trl.cli.train import KINDS, make_trainer
 from pettingllms_trl.records import Episode
 from pettingllms_trl.research.study.machine import CpuSeconds, machine_facts
-from pettingllms_trl.research.study.plans.plan import Run, filled
+from pettingllms_trl.research.study.plans.plan import PlannedRun, filled
 from pettingllms_trl.trainer.trainer import MultiAgentGRPOTrainer
 
 
@@ -40,7 +40,7 @@ class Stopped(Exception):
     """A signal ended the run; it goes on from its checkpoint when the study is started again."""
 
 
-def check(run: Run, folder: Path) -> None:
+def check(run: PlannedRun, folder: Path) -> None:
     """Raise as `pettingllms train` does where a run's configuration has a mistake. No model is loaded."""
     given, _, _, config = _parsed(run, folder, None)
     arguments.check_model(config)
@@ -51,7 +51,7 @@ def check(run: Run, folder: Path) -> None:
         arguments.choice("filters", one)
 
 
-def run_cell(run: Run, folder: Path, prepared: Path | None) -> CellResult:
+def run_cell(run: PlannedRun, folder: Path, prepared: Path | None) -> CellResult:
     """Train and evaluate. In the folder of the run, what an earlier start of it left there is used.
 
     Raises:
@@ -100,7 +100,7 @@ def run_cell(run: Run, folder: Path, prepared: Path | None) -> CellResult:
 
 
 @contextmanager
-def open_trainer(run: Run, folder: Path, prepared: Path | None, **more: Any) -> Iterator[MultiAgentGRPOTrainer]:
+def open_trainer(run: PlannedRun, folder: Path, prepared: Path | None, **more: Any) -> Iterator[MultiAgentGRPOTrainer]:
     """The trainer of a run, with further fields, whose memory is freed at the end."""
     trainer = make_trainer(*_parsed(run, folder, prepared, **more))
     try:
@@ -111,7 +111,7 @@ def open_trainer(run: Run, folder: Path, prepared: Path | None, **more: Any) -> 
         gc.collect()
 
 
-def fields_of(run: Run, prepared: Path | None) -> dict[str, Any]:
+def fields_of(run: PlannedRun, prepared: Path | None) -> dict[str, Any]:
     """The fields of a run's training, without what is the run's own."""
     cell = run.cell
     return as_recorded(
@@ -119,7 +119,7 @@ def fields_of(run: Run, prepared: Path | None) -> dict[str, Any]:
     )
 
 
-def _parsed(run: Run, folder: Path, prepared: Path | None, **more: Any) -> tuple[Any, ...]:
+def _parsed(run: PlannedRun, folder: Path, prepared: Path | None, **more: Any) -> tuple[Any, ...]:
     """The arguments of a run, by way of a file that `pettingllms train --config` would take."""
     fields = {
         **fields_of(run, prepared),
@@ -141,7 +141,7 @@ def as_recorded(train: Mapping[str, Any]) -> dict[str, Any]:
     return {**train, "env_kwargs": recorded_settings(train["env_id"], train.get("env_kwargs") or {}, trusted=True)}
 
 
-def _discard_other(run: Run, folder: Path) -> None:
+def _discard_other(run: PlannedRun, folder: Path) -> None:
     """Remove what a run of another configuration has left, and a training without a checkpoint."""
     marker, output = folder / "digest", folder / "output"
     same = marker.is_file() and marker.read_text("utf-8") == run.digest

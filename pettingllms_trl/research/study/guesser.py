@@ -18,11 +18,11 @@ from pettingllms_trl.cli import arguments
 from pettingllms_trl.cli.datasets import seeds_and_levels
 from pettingllms_trl.research.study.cells import as_recorded
 from pettingllms_trl.research.study.machine import cpu_time, machine_facts
-from pettingllms_trl.research.study.plans.plan import Run, filled
+from pettingllms_trl.research.study.plans.plan import PlannedRun, filled
 from pettingllms_trl.rollout.env_checks import env_maker
 
 
-def check(run: Run) -> None:
+def check(run: PlannedRun) -> None:
     """Raise where the environment cannot be made, or its task names nothing to play."""
     _, make_env = _environment(run)
     env = make_env()
@@ -33,7 +33,7 @@ def check(run: Run) -> None:
         )
 
 
-def run_guesser(run: Run, folder: Path, prepared: Path | None) -> CellResult:
+def run_guesser(run: PlannedRun, folder: Path, prepared: Path | None) -> CellResult:
     """Play them all. Folders are not used: nothing is loaded or saved."""
     began = cpu_time()
     train, make_env = _environment(run)
@@ -58,7 +58,7 @@ def run_guesser(run: Run, folder: Path, prepared: Path | None) -> CellResult:
     )
 
 
-def _environment(run: Run) -> tuple[Mapping[str, Any], Callable[[], Any]]:
+def _environment(run: PlannedRun) -> tuple[Mapping[str, Any], Callable[[], Any]]:
     """The run's fields, and a function that makes its environment."""
     cell = run.cell
     train = filled(run.config["train"], seed=cell.seed, environment=cell.environment, folder="")

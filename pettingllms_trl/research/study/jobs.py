@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
 from pettingllms_envs.research.studies.results import Cell
 from pettingllms_trl.research.study import preparation
-from pettingllms_trl.research.study.plans.plan import Run
+from pettingllms_trl.research.study.plans.plan import PlannedRun
 from pettingllms_trl.research.study.schedule import Job
 
 
@@ -26,7 +25,7 @@ def preparation_of(prepare: str | None, cell: Cell, work: Path, logs: Path) -> t
     return folder, Job(name=name, needs=(), request=partial(dict, request))
 
 
-def request_of(run: Run, *, folder: Path, prepared: Path | None, results: Path, log: Path) -> Mapping[str, object]:
+def request_of(run: PlannedRun, *, folder: Path, prepared: Path | None, results: Path, log: Path) -> dict[str, object]:
     """The request for a run, see `worker.py`."""
     return {
         "kind": "cell",

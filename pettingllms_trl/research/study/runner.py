@@ -13,7 +13,7 @@ from pettingllms_envs.research.studies.analysis import best_setting
 from pettingllms_envs.research.studies.results import Cell, CellResult, Fidelity, changed, label, read, read_all
 from pettingllms_trl.research.study import cost, schedule
 from pettingllms_trl.research.study.jobs import preparation_of, request_of
-from pettingllms_trl.research.study.plans.plan import Run, Study
+from pettingllms_trl.research.study.plans.plan import PlannedRun, Study
 
 
 class Runner:
@@ -54,14 +54,14 @@ class Runner:
             return True
         return {each.name for each in tuning_of(self._plan, cell.environment, cell.method)} <= finished
 
-    def _run(self, cell: Cell) -> Run:
+    def _run(self, cell: Cell) -> PlannedRun:
         """The run of a cell, with the setting that tuning chose."""
         setting = cell.setting
         if cell.phase == "evaluation":
             setting = chosen(self._plan, cell.environment, cell.method, self._results)
         return self._plan.run(replace(cell, setting=setting))
 
-    def _check_same(self, run: Run) -> None:
+    def _check_same(self, run: PlannedRun) -> None:
         path = run.cell.path(self._results)
         found = read(path, Fidelity) if run.cell.phase == "fidelity" else read(path, CellResult)
         if found.digest != run.digest:

@@ -26,7 +26,7 @@ from pettingllms_trl.cli.datasets import agents_of, makers
 from pettingllms_trl.policies.routing import Routing, route
 from pettingllms_trl.research.study import cells
 from pettingllms_trl.research.study.machine import cpu_time, machine_facts
-from pettingllms_trl.research.study.plans.plan import Run
+from pettingllms_trl.research.study.plans.plan import PlannedRun
 from pettingllms_trl.sft.demonstrations import Demonstration, by_oracle
 from pettingllms_trl.sft.warm_up import rows_of, warm_up
 
@@ -35,7 +35,7 @@ OTHERS = ("loss_type", "max_steps", "save_steps", "save_total_limit", "report_to
 """Fields of both trainers that mean something else there, or nothing."""
 
 
-def check(run: Run, folder: Path) -> None:
+def check(run: PlannedRun, folder: Path) -> None:
     """Raise where the demonstrations cannot be made, or what is trained cannot be evaluated. No model is loaded."""
     given, _, _, make_env, routing, seeds = _prepared(run, folder, None)
     if routing.base is None and not routing.adapters:
@@ -46,7 +46,7 @@ def check(run: Run, folder: Path) -> None:
     next(_episodes(_source(run), make_env(), seeds))
 
 
-def run_supervised(run: Run, folder: Path, prepared: Path | None) -> CellResult:
+def run_supervised(run: PlannedRun, folder: Path, prepared: Path | None) -> CellResult:
     """Imitate and evaluate; one that is stopped begins again, as it takes a minute where training takes many."""
     made, began = machine_facts(), cpu_time()
     given, args, config, make_env, routing, seeds = _prepared(run, folder, prepared)
@@ -105,7 +105,7 @@ def taken(
 
 
 def _prepared(
-    run: Run, folder: Path, prepared: Path | None
+    run: PlannedRun, folder: Path, prepared: Path | None
 ) -> tuple[sft.SFTArguments, SFTConfig, Any, Callable[[], Any], Routing, Sequence[int]]:
     """What `pettingllms sft` takes, of the run's fields: those that it knows."""
     given = cells.fields_of(run, prepared)
@@ -133,7 +133,7 @@ def _prepared(
     return parsed, args, config, make_env, routing, seeds
 
 
-def _source(run: Run) -> Callable[..., Iterator[Demonstration]]:
+def _source(run: PlannedRun) -> Callable[..., Iterator[Demonstration]]:
     source = run.config["supervised"]["demonstrations"]
     return (
         by_oracle

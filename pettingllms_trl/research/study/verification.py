@@ -10,7 +10,7 @@ from pettingllms_envs.research.studies.agreement import agreement
 from pettingllms_envs.research.studies.results import CellResult, digest_of, read
 from pettingllms_trl.research.study import schedule
 from pettingllms_trl.research.study.jobs import preparation_of, request_of
-from pettingllms_trl.research.study.plans.plan import Run
+from pettingllms_trl.research.study.plans.plan import PlannedRun
 
 
 def finished_run(name: str, results: Path) -> CellResult:
@@ -33,7 +33,7 @@ def finished_run(name: str, results: Path) -> CellResult:
 def verify(name: str, results: Path, work: Path) -> int:
     """Rerun it with its file's configuration, under `work/verify`; the exit status. Fails as `finished_run` does."""
     there = finished_run(name, results)
-    run, own = Run(cell=there.cell, config=there.config), work / "verify"
+    run, own = PlannedRun(cell=there.cell, config=there.config), work / "verify"
     folder = own.joinpath("runs", *run.cell.parts)
     shutil.rmtree(folder, ignore_errors=True)  # of an earlier rerun
     prepared, before = preparation_of(run.config["prepare"], run.cell, work, own / "logs")

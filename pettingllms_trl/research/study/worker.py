@@ -26,7 +26,7 @@ from typing import Any, NoReturn, TextIO
 
 from pettingllms_envs.research.studies.results import Cell, save
 from pettingllms_trl.research.study import preparation
-from pettingllms_trl.research.study.plans.plan import Run
+from pettingllms_trl.research.study.plans.plan import PlannedRun
 
 
 class Busy(Exception):
@@ -62,7 +62,7 @@ def _work(request: Mapping[str, Any], folder: Path) -> dict[str, str]:
     from pettingllms_trl.research.study import cells, guesser, supervision  # loads torch
     from pettingllms_trl.research.study.credit_fidelity import fidelity
 
-    run = Run(cell=Cell(**request["cell"]), config=request["config"])
+    run = PlannedRun(cell=Cell(**request["cell"]), config=request["config"])
     prepared = None if request["prepared"] is None else Path(request["prepared"])
     own = guesser.run_guesser if run.config.get("guesser") else cells.run_cell
     own = supervision.run_supervised if run.config.get("supervised") else own

@@ -18,7 +18,7 @@ from pettingllms_trl.records import Episode
 from pettingllms_trl.research.study import cells
 from pettingllms_trl.research.study.cells import Stopped, check, check_spent, held_out, portions, run_cell, successes
 from pettingllms_trl.research.study.machine import CpuSeconds, code, processor
-from pettingllms_trl.research.study.plans.plan import Run
+from pettingllms_trl.research.study.plans.plan import PlannedRun
 
 
 CELL = Cell(phase="evaluation", environment="grid", method="ours", seed=3)
@@ -47,7 +47,7 @@ TRAIN: dict[str, Any] = {
 }
 
 
-def run_of(*, tokens: int = 30, trained: bool = True, points: int = 2, **fields: Any) -> Run:
+def run_of(*, tokens: int = 30, trained: bool = True, points: int = 2, **fields: Any) -> PlannedRun:
     config = {
         "train": {**TRAIN, **fields},
         "trained": trained,
@@ -55,7 +55,7 @@ def run_of(*, tokens: int = 30, trained: bool = True, points: int = 2, **fields:
         "tokens": tokens if trained else 0,
         "curve": {"points": points if trained else 0, "instances": 3},
     }
-    return Run(cell=CELL, config=config)
+    return PlannedRun(cell=CELL, config=config)
 
 
 class StopsAt(TrainerCallback):

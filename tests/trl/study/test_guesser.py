@@ -9,13 +9,13 @@ import pytest
 
 from pettingllms_envs.research.studies.results import Cell
 from pettingllms_trl.research.study import guesser
-from pettingllms_trl.research.study.plans.plan import Run
+from pettingllms_trl.research.study.plans.plan import PlannedRun
 
 
 ONE_FACT = {"facts": 1, "order": "question"}
 
 
-def run_of(**fields: Any) -> Run:
+def run_of(**fields: Any) -> PlannedRun:
     train = {"env_id": "archives", "env_kwargs": {"wording": "symbols", "size": 10, "results": 1, **ONE_FACT}}
     config = {
         "train": {**train, "eval_seeds": [1000, 1006], "eval_split": "test", "seed": 3, **fields},
@@ -23,7 +23,7 @@ def run_of(**fields: Any) -> Run:
         "guesser": True,
         "prepare": None,
     }
-    return Run(cell=Cell(phase="evaluation", environment="archives", method="guesser", seed=3), config=config)
+    return PlannedRun(cell=Cell(phase="evaluation", environment="archives", method="guesser", seed=3), config=config)
 
 
 def test_with_one_fact_of_a_name_the_best_guesser_copies_and_is_always_right(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from transformers import AutoTokenizer
 from pettingllms_envs.research.studies.results import Cell
 from pettingllms_trl.records import Prompt
 from pettingllms_trl.research.study import supervision
-from pettingllms_trl.research.study.plans.plan import Run
+from pettingllms_trl.research.study.plans.plan import PlannedRun
 from pettingllms_trl.sft.demonstrations import Demonstration
 
 
@@ -35,7 +35,7 @@ NUMBER = 3
 '''
 
 
-def run_of(model: str, *, supervised: dict[str, Any], **fields: Any) -> Run:
+def run_of(model: str, *, supervised: dict[str, Any], **fields: Any) -> PlannedRun:
     train = {
         "model_name_or_path": model,
         "env_id": "plan_path",
@@ -62,7 +62,7 @@ def run_of(model: str, *, supervised: dict[str, Any], **fields: Any) -> Run:
     cell = Cell(phase="evaluation", environment="grid", method="supervised", seed=3)
     curve = {"points": 0, "instances": 0}
     more = {"supervised": supervised, "tokens": 0, "curve": curve}
-    return Run(cell=cell, config={"train": train, "trained": True, "prepare": None, **more})
+    return PlannedRun(cell=cell, config={"train": train, "trained": True, "prepare": None, **more})
 
 
 @pytest.mark.slow

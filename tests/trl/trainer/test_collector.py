@@ -17,7 +17,7 @@ from pettingllms_trl.credit.reward_functions import RewardFunctions
 from pettingllms_trl.engines.batched import BatchedEngine
 from pettingllms_trl.policies.routing import route
 from pettingllms_trl.processes.row_sharing import RowSharing
-from pettingllms_trl.records import Completion, Request, Row, Sampled
+from pettingllms_trl.records import Completion, DataRow, Request, Sampled
 from pettingllms_trl.rollout.curriculum import Curricula
 from pettingllms_trl.rollout.play import EnvironmentSource
 from pettingllms_trl.trainer.collector import RolloutCollector
@@ -60,7 +60,7 @@ def collector_of(path: Path, *, rewards: RewardFunctions | None = None, filters:
         names.append(name)
         return nullcontext(BatchedEngine(answer))
 
-    def rows_at(start: int, number: int) -> list[Row]:
+    def rows_at(start: int, number: int) -> list[DataRow]:
         return [{"seed": place} for place in range(start, start + number)]
 
     setup: Any = SimpleNamespace(

@@ -31,11 +31,11 @@ from pettingzoo.utils import BaseWrapper
 from transformers import set_seed
 
 from pettingllms_envs.research.studies.results import Fidelity, digest_of
-from pettingllms_trl.records import Decision, Row
+from pettingllms_trl.records import DataRow, Decision
 from pettingllms_trl.research.study.cells import open_trainer
 from pettingllms_trl.research.study.credit_fidelity.known_returns import KnownReturns, Returns, file_name
 from pettingllms_trl.research.study.credit_fidelity.rank_correlation import correlations
-from pettingllms_trl.research.study.plans.plan import Run
+from pettingllms_trl.research.study.plans.plan import PlannedRun
 from pettingllms_trl.rollout import RolloutOptions
 from pettingllms_trl.rollout.env_pool import MakeEnv
 from pettingllms_trl.rollout.play import EnvironmentSource
@@ -58,7 +58,7 @@ class Judged:
 
     decision: Decision
     advantages: Sequence[float]
-    row: Row
+    row: DataRow
     prefix: tuple[str, ...]
     instance: int
 
@@ -77,7 +77,7 @@ class State:
         return digest_of({"row": row, "agent": self.judged.decision.agent, "replies": self.replies})
 
 
-def measure(run: Run, folder: Path, prepared: Path | None) -> Fidelity:
+def measure(run: PlannedRun, folder: Path, prepared: Path | None) -> Fidelity:
     """The fidelity of a method's credit with the policies that it starts from.
 
     Args:

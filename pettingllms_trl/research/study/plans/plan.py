@@ -103,7 +103,7 @@ class FidelityOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class PlannedRun:
     """A run that can be started.
 
     Args:
@@ -224,7 +224,7 @@ class Study:
             secondary=self.secondary,
         )
 
-    def run(self, cell: Cell) -> Run:
+    def run(self, cell: Cell) -> PlannedRun:
         """The configuration of a run. The cell of an evaluation has the setting that tuning chose."""
         method = self.methods[cell.method]
         instances, tokens, points = self.evaluation, self.tokens, self.curve_points
@@ -246,7 +246,7 @@ class Study:
             config |= {"secondary": list(self.secondary)} if self.secondary else {}
         if method.guesser:
             own = {name: fields[name] for name in (*GUESSER_FIELDS, *EVALUATION_FIELDS, "seed") if name in fields}
-            return Run(cell=cell, config={**config, "train": own, "prepare": None, "guesser": True})
+            return PlannedRun(cell=cell, config={**config, "train": own, "prepare": None, "guesser": True})
         if cell.phase == "fidelity":
             config["fidelity"] = {**dataclasses.asdict(self.fidelity), "seed": cell.seed}
         else:
@@ -257,7 +257,7 @@ class Study:
             }
         if method.supervised:
             config |= {"supervised": dict(method.supervised), "curve": {"points": 0, "instances": 0}, "tokens": 0}
-        return Run(cell=cell, config=config)
+        return PlannedRun(cell=cell, config=config)
 
 
 def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
