@@ -2,11 +2,11 @@
 
 It begins as a small example that passes `pettingllms check NAME` at once, to be changed into yours:
 
-    game        a game with moves, rewards and an oracle
-    roles       a team of your own on a task of this package
+    function    a team's conversation as a Python function, on a task of this package
+    roles       the same, in which each role acts once a turn
+    game        a game with moves, rewards and an oracle, and its team as a function: where no kind is named
     rows        questions of a file, graded by a function: --data questions.jsonl takes your own
     tool        a tool that roles call before they reply, with a task that needs it
-    function    a team's conversation as a Python function
     space       a game, and what serves it to clients of OpenEnv: Dockerfile, openenv.yaml
 
 `--kind roles --from RUN --episode N` makes a team of the design of an episode on record (docs/designed_teams.md).
@@ -34,7 +34,7 @@ from pettingllms_envs.installing import requirement
 from pettingllms_envs.tools import tool_names
 
 
-KINDS = ("function", "roles", "rows", "game", "tool", "space")
+KINDS = ("function", "roles", "game", "rows", "tool", "space")
 ROWS = "my_game/rows.jsonl"
 _NAME, _VERSION = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*"), re.compile(r"_v\d+$")
 _WORD, _FUNCTION = re.compile(r"\w+"), re.compile(r"(?<=^def )my_game|(?<=\()my_game(?=,)", re.M)
