@@ -90,7 +90,7 @@ def escape(text: str) -> str:
     Lone surrogates are unprintable, too. All line breaks but `"\\r\\n"` become `"\\n"`.
     """
     text = _UNPRINTABLE.sub(REPLACEMENT, _LINE_BREAK.sub("\n", text)).replace(_GRAVE_ACCENT, "`")
-    return _CONTROL_TOKEN.sub(rf"\g<0>{ZERO_WIDTH_SPACE}", text)
+    return _CONTROL_TOKEN.sub(lambda first: first[0] + ZERO_WIDTH_SPACE, text)  # a template takes five times as long
 
 
 def quote(text: str) -> str:
