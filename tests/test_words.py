@@ -79,3 +79,13 @@ def test_a_phrase_is_found_across_lines_and_not_within_a_name(text: str, expecte
     path = tmp_path / "page.md"
     path.write_text(text, encoding="utf-8")
     assert phrases(path) == expected
+
+
+@pytest.mark.parametrize("package", ["pettingllms_envs", "pettingllms_trl"])
+def test_a_name_with_many_meanings_has_one_in_a_package_and_no_constant_says_only_what_it_belongs_to(
+    package: str,
+) -> None:
+    code = "\n".join(path.read_text(encoding="utf-8") for path in written(package, ".py"))
+    names = re.findall(r"^(?:class )?(Result|Run|Case|Row)\b(?:\(|:| =)", code, re.MULTILINE)
+    assert sorted(names) == sorted(set(names))
+    assert re.findall(r"^_?OF_\w+", code, re.MULTILINE) == []
