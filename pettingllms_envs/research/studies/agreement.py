@@ -43,7 +43,7 @@ def agreement(there: CellResult, here: CellResult) -> Agreement:
             _both("steps", f"{there.steps:,}", f"{here.steps:,}"),
             *_curve_line(there, here),
             _success_line(there, here, interval),
-            *_made_with(there, here),
+            *_conditions(there, here),
             _verdict(status),
         ),
         status=status,
@@ -102,7 +102,7 @@ def _success_line(there: CellResult, here: CellResult, interval: Interval) -> st
     )
 
 
-def _made_with(there: CellResult, here: CellResult) -> list[str]:
+def _conditions(there: CellResult, here: CellResult) -> list[str]:
     code = [{"digest": each.code} if each.code else {} for each in (there, here)]
     model = [{"digest": each.model} if each.model else {} for each in (there, here)]
     pairs = {

@@ -195,7 +195,7 @@ def inconsistencies(results: StudyResults) -> list[str]:
             )
             break
     for result in every[1:]:
-        if differing := changed(_made_with(every[0], result.code), _made_with(result, every[0].code)):
+        if differing := changed(_software(every[0], result.code), _software(result, every[0].code)):
             found.append(
                 f"{result.cell.name} was made with other packages than {every[0].cell.name} ({'; '.join(differing)})."
             )
@@ -217,7 +217,7 @@ def _evaluated(config: Mapping[str, object]) -> dict[str, object]:
     return {name: train[name] for name in ("eval_split", "eval_seeds") if name in train}
 
 
-def _made_with(result: CellResult, other_code: str) -> dict[str, str]:
+def _software(result: CellResult, other_code: str) -> dict[str, str]:
     """Its packages and, where that of both is known, the code."""
     return {**result.packages, **({"code": result.code} if result.code and other_code else {})}
 
