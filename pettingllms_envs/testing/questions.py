@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from pettingllms_envs.teams.functions import FunctionWorkflow
+from pettingllms_envs.teams.tool_calls import ToolCalls, ToolCallState
 from pettingllms_envs.testing.play import Case, Failed, Skipped, Start, blaming, over, texts, told
 
 
@@ -19,7 +20,8 @@ MOST_STARTS = 4
 def check_questions(case: Case) -> str:
     """An agent that is not asked observes its last question, or nothing; and nobody what is private to another."""
     env = case.make()
-    if not isinstance(getattr(env.unwrapped, "workflow", None), FunctionWorkflow):
+    team = getattr(env.unwrapped, "workflow", None)
+    if not isinstance(team.workflow if isinstance(team, ToolCalls) else team, FunctionWorkflow):
         raise Skipped("its team is no function")
     num_moments, secrets = 0, set[str]()
     for start in case.starts[:MOST_STARTS]:
@@ -43,7 +45,9 @@ def _play(env: Any, start: Start, first: int, max_steps: int) -> tuple[int, set[
         if not is_over:
             acting = env.agent_selection
             asked[acting] = env.observe(acting)
-            private.setdefault(acting, set()).update(env.unwrapped.snapshot().play.ask.private)
+            play = env.unwrapped.snapshot().play
+            ask = play.play.ask if isinstance(play, ToolCallState) else play.ask
+            private.setdefault(acting, set()).update(ask.private)
         with blaming(lambda: told(start, replies)):
             for agent in env.agents:
                 _look(agent, env.observe(agent), asked.get(agent), private)
@@ -55,7 +59,8 @@ def _play(env: Any, start: Start, first: int, max_steps: int) -> tuple[int, set[
 
 
 def _look(agent: str, seen: Any, asked: Any, private: dict[str, set[str]]) -> None:
-    shown = [text for name, value in seen.items() if name != "system" for text in texts(value)]
+    chat = [message for message in seen.get("messages", ()) if dict(message)["role"] != "system"]
+    shown = texts({"messages": chat} if "messages" in seen else {**seen, "system": None})
     if asked is None and any(text.strip() for text in shown):
         raise Failed(
             f"{agent} was asked nothing yet and observes {max(shown, key=len)[:80]!r}; expected nothing. Leave "

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import pytest
 
 import pettingllms_envs
 from pettingllms_envs.aec import TextEnv
-from pettingllms_envs.core import Role
+from pettingllms_envs.core import Role, ToolResult, ToolSpec
 from pettingllms_envs.environments.plan_path.rules import PlanPath
 from pettingllms_envs.observations import Prompt
 from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
+from pettingllms_envs.teams.tool_calls import ToolCalls
 from pettingllms_envs.testing import Result, check
 
 
@@ -27,6 +29,18 @@ def judged(make: Callable[[], Any]) -> Result:
 
 def secret(game: Game) -> str:
     return f"The goal is at {game.task.oracle(game.state)}."
+
+
+@dataclass(frozen=True, slots=True)
+class Compass:
+    """A tool of the walkers."""
+
+    digest: ClassVar[str] = ""
+    deterministic: ClassVar[bool] = True
+    spec: ClassVar[ToolSpec] = ToolSpec("compass", "Where is north?", {"type": "object", "properties": {}})
+
+    def __call__(self, request: str) -> ToolResult:
+        return ToolResult("up")
 
 
 def walks(game: Game, guided: Callable[..., str], blind: Callable[..., str]) -> Questions:
@@ -122,6 +136,14 @@ def shares_a_list_of_messages(game: Game) -> Questions:
         game.play((yield Ask("walker", Prompt(messages), keeps=())), "walker")
 
 
+def tells_in_a_chat(game: Game) -> Questions:
+    while game.turns_left:
+        for name in ("guide", "walker"):
+            message = {"role": "user", "content": sees(game)}
+            reply = yield Ask(name, Prompt([message]), keeps=(), private=[secret(game)] if name == "guide" else ())
+        game.play(reply, name)
+
+
 @pytest.mark.parametrize(
     ("planted", "words"),
     [
@@ -136,6 +158,7 @@ def shares_a_list_of_messages(game: Game) -> Questions:
         (after(lambda walker, count, told: count == 4), "walker_1 is shown"),
         (after(lambda walker, count, told: "nonsense" in told), "which is private in a question to guide"),
         (function_workflow(*CHAT)(shares_a_list_of_messages), "observes something else than its last question"),
+        (function_workflow(*CHAT)(tells_in_a_chat), "which is private in a question to guide"),
     ],
     ids=lambda each: getattr(each, "__name__", ""),
 )
@@ -143,6 +166,15 @@ def test_it_finds_a_function_that_shows_an_agent_what_anothers_question_held(pla
     result = judged(lambda: TextEnv(planted(PlanPath(size=4))))
     assert result.status == "failed", result.detail
     assert words in result.detail
+
+
+@pytest.mark.parametrize("style", ["text", "native"])
+def test_it_looks_at_functions_whose_roles_have_tools(style: str) -> None:
+    def judge(team: Any) -> Result:
+        return judged(lambda: TextEnv(ToolCalls(team(PlanPath(size=4)), {"walker": (Compass(),)}, style)))
+
+    assert judge(made()).status == "passed"
+    assert "walker_1 is shown" in judge(after(lambda walker, count, told: count == 4)).detail
 
 
 @pytest.mark.parametrize("name", ["hidden_bench", "archives", "note_taking", "plan_path"])
