@@ -57,11 +57,7 @@ def _engine(specs: Mapping[str, AgentSpec], codecs: Mapping[str, PolicyCodec], c
         arguments |= image_arguments(images, adapts_vision=True)
     defaults = EngineArgs(**arguments).create_model_config().get_diff_sampling_param()
     engine = ColocatedVllm(
-        {
-            **arguments,
-            "max_num_seqs": concurrency,
-            **({"enforce_eager": True} if current_platform.is_cpu() else {}),
-        },
+        {**arguments, "max_num_seqs": concurrency, **({"enforce_eager": True} if current_platform.is_cpu() else {})},
         of_agent={agent: names[path] for agent, path in paths.items()},
         adapters={name: PeftConfig.from_pretrained(path) for path, name in names.items() if path is not None},
         params=VllmParams(

@@ -58,12 +58,7 @@ Named = Mapping[str, Options]
 
 
 def resolve(
-    credit: str | Named | Credit,
-    *,
-    sampling: Sampling,
-    scale: Scale,
-    num_candidates: int,
-    num_continuations: int = 0,
+    credit: str | Named | Credit, *, sampling: Sampling, scale: Scale, num_candidates: int, num_continuations: int = 0
 ) -> Credit:
     """The user's credit scheme, validated on a synthetic rollout before any training starts.
 

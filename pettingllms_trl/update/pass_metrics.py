@@ -192,12 +192,7 @@ class TrainingLog:
             self.values["train"][f"sampling/importance_sampling_ratio/{name}"][-1] = value
 
     def correct_for_padding(
-        self,
-        rows: Sequence[Mapping[str, Any]],
-        assignment: Assignment,
-        *,
-        group_size: int,
-        ends: Collection[int],
+        self, rows: Sequence[Mapping[str, Any]], assignment: Assignment, *, group_size: int, ends: Collection[int]
     ) -> None:
         """Log scored rows in their own order, without padding rows: TRL has appended them process after process.
 

@@ -86,11 +86,8 @@ class Conversation(BaseWorkflow[RowState, str]):
         object.__setattr__(self, "num_turns", len(order))
         Channel(self.max_chars)
         histories = self.history if isinstance(self.history, Mapping) else {}
-        for what, names in (
-            ("instructions", self.instructions),
-            ("history", histories),
-            ("rewarded", self.rewarded),
-        ):
+        named = {"instructions": self.instructions, "history": histories, "rewarded": self.rewarded}
+        for what, names in named.items():
             if isinstance(names, str) or (unknown := [name for name in names if name not in order]):
                 raise ValueError(
                     f"{what} names {names if isinstance(names, str) else unknown[0]!r}; expected roles of the "
