@@ -9,10 +9,11 @@ import pytest
 
 import pettingllms_envs
 from pettingllms_envs.aec import TextEnv
-from pettingllms_envs.core import Role
+from pettingllms_envs.core import Role, ToolResult, ToolSpec
 from pettingllms_envs.environments.plan_path.rules import PlanPath
 from pettingllms_envs.observations import Prompt
 from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
+from pettingllms_envs.teams.tool_calls import ToolCalls
 from pettingllms_envs.testing import Result, check
 
 
@@ -143,6 +144,19 @@ def test_it_finds_a_function_that_shows_an_agent_what_anothers_question_held(pla
     result = judged(lambda: TextEnv(planted(PlanPath(size=4))))
     assert result.status == "failed", result.detail
     assert words in result.detail
+
+
+class Echo:
+    spec, digest, deterministic = ToolSpec("echo", "Says it again.", {"type": "object"}), "", True
+
+    def __call__(self, request: str) -> ToolResult:
+        return ToolResult(request)
+
+
+@pytest.mark.parametrize(("blind", "status"), [(hears, "passed"), (lambda game, *_: secret(game), "failed")])
+def test_it_looks_through_the_tools_of_roles(blind: Callable[..., str], status: str) -> None:
+    team = made(blind=blind)(PlanPath(size=4))
+    assert judged(lambda: TextEnv(ToolCalls(team, {"guide": (Echo(),)}))).status == status
 
 
 @pytest.mark.parametrize("name", ["hidden_bench", "archives", "note_taking", "plan_path"])
