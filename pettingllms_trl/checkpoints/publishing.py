@@ -132,10 +132,10 @@ class Publisher:
         environment: str,
         credit: str,
         label: Mapping[str, Any] | None,
-        agents_with_history: Sequence[str],
+        histories: Mapping[str, str],
     ) -> None:
         self._team, self._args, self._envs = team, args, envs
-        self._environment, self._credit, self._agents_with_history = environment, credit, agents_with_history
+        self._environment, self._credit, self._histories = environment, credit, histories
         self._note = f"The data are {label['note']}." if label and label["note"] else ""
         self._is_checked = False
 
@@ -169,7 +169,7 @@ class Publisher:
                 for agent, override in team.evaluated.items()
                 if routing.of_agent[agent] in configs
             },
-            histories=dict.fromkeys(self._agents_with_history, "conversation"),
+            histories=self._histories,
             root=root,
             settings=self._settings_by_name(),
         )

@@ -75,8 +75,8 @@ def check_opening(agent: str, opening: Prompt) -> None:
         )
 
 
-def agents_with_history(history: str | Mapping[str, str] | None, agents: Sequence[str]) -> list[str]:
-    """The agents whose history keeps their turns. Raises `ValueError` for another history, or an unknown name.
+def agents_with_history(history: str | Mapping[str, str] | None, agents: Sequence[str]) -> dict[str, str]:
+    """The history of each agent whose turns it keeps. Raises `ValueError` for another history, or an unknown name.
 
     `history` is one of `HISTORIES` for all agents, or by agent or role; an agent's entry wins over its role's, and
     agents without one have no history.
@@ -94,7 +94,7 @@ def agents_with_history(history: str | Mapping[str, str] | None, agents: Sequenc
                 "agent, or a role (the agent's name without its number)."
             )
     of_agent = {agent: of_name.get(agent, of_name.get(role_of(agent), "none")) for agent in agents}
-    return [agent for agent, name in of_agent.items() if HISTORIES[name][2]]
+    return {agent: name for agent, name in of_agent.items() if HISTORIES[name][2]}
 
 
 def num_restarted(episodes: Sequence[Episode], agents: Sequence[str]) -> int:
