@@ -16,8 +16,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pettingllms_trl.records import HISTORIES, Completion, Episode, Message, Prompt, role_of
+from pettingllms_trl.records import Completion, Episode, Message, Prompt, role_of
 
+
+HISTORIES: Mapping[str, tuple[str, str, bool]] = {
+    "none": ("what it observes now", "everywhere", False),
+    "conversation": (
+        "its own earlier prompts and replies, token for token, and what it observes now",
+        "one text a turn, a picture in the first alone; no tools, no program",
+        True,
+    ),
+}
+"""The values of `history`: what a prompt is made of, where it may be used, and whether earlier turns are kept."""
 
 ExtendPrompt = Callable[[Sequence[int], Message], tuple[int, ...] | None]
 """From the token ids so far and a user message to the ids of the extended prompt; `None` if it is too long."""

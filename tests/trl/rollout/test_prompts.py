@@ -14,9 +14,9 @@ import pytest
 
 from pettingllms_envs import plan_path_v0
 from pettingllms_envs.observations import PNG, Image
-from pettingllms_trl.records import HISTORIES, Completion, Decision, Episode, Prompt, Request, Sampled
+from pettingllms_trl.records import Completion, Decision, Episode, Prompt, Request, Sampled
 from pettingllms_trl.rollout import Rollout
-from pettingllms_trl.rollout.prompts import agents_with_history, check_conversations, num_restarted
+from pettingllms_trl.rollout.prompts import HISTORIES, agents_with_history, check_conversations, num_restarted
 from plays import play
 from schedules import Dawdlers, Patient, Tidal, Whimsical
 from third_party import Relay
