@@ -456,16 +456,6 @@ class Rollout:
 # ---- Between rollout and rewards ------------------------------------------------------------------------------------
 
 
-HISTORIES: Mapping[str, tuple[str, str, bool]] = {
-    "none": ("what it observes now", "everywhere", False),
-    "conversation": (
-        "its own earlier prompts and replies, token for token, and what it observes now",
-        "one text a turn, a picture in the first alone; no tools, no program",
-        True,
-    ),
-}
-"""The values of `history`: what a prompt is made of, where it may be used, and whether earlier turns are kept."""
-
 DataRow = Mapping[str, Any]
 """A row of the data set: `seed` and whatever the environment's `reset(options=...)` takes."""
 

@@ -41,7 +41,7 @@ MOVED = {
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `bench`: environments, agents, problems, sampling, and where records are written."""
+    """Add the options of `bench`; those of models and of runs are rows of `pettingllms_envs.agents.options`."""
     parser.add_argument(
         "envs",
         nargs="+",

@@ -39,7 +39,7 @@ class Call:
 
     Args:
         prompt: What the agent asks; nothing once it has a reply, which is kept for a second try of its client.
-        place: Its place among calls that are open at the same time: the agent, then a digest of the request.
+        place: Of those open at the same time the least is taken: the agent, then a digest of it (`endpoint.py`).
         request: Identifies the request; a client's second try has the same.
         number: Which of the run's calls it is, in the order in which they are taken.
     """

@@ -20,17 +20,14 @@ MOST_STARTS = 4
 def check_questions(case: Case) -> str:
     """An agent that is not asked observes its last question, or nothing; and nobody what is private to another."""
     env = case.make()
-    team = getattr(env.unwrapped, "workflow", None)
-    if not isinstance(team.workflow if isinstance(team, ToolCalls) else team, FunctionWorkflow):
+    workflow = getattr(env.unwrapped, "workflow", None)
+    if not isinstance(workflow.workflow if isinstance(workflow, ToolCalls) else workflow, FunctionWorkflow):
         raise Skipped("its team is no function")
-    num_moments, secrets = 0, set[str]()
-    for start in case.starts[:MOST_STARTS]:
-        for first in range(len(WORDS)):
-            found, own = _play(env, start, first, case.max_steps)
-            num_moments += found
-            secrets |= own
+    starts = case.starts[:MOST_STARTS]
+    plays = [_play(env, start, first, case.max_steps) for start in starts for first in range(len(WORDS))]
+    secrets = set[str]().union(*(own for _, own in plays))
     more = f"; {len(secrets)} private texts were shown to nobody else" if secrets else ""
-    return f"each agent's own questions at {num_moments} moments{more}"
+    return f"each agent's own questions at {sum(number for number, _ in plays)} moments{more}"
 
 
 def _play(env: Any, start: Start, first: int, max_steps: int) -> tuple[int, set[str]]:
@@ -46,7 +43,7 @@ def _play(env: Any, start: Start, first: int, max_steps: int) -> tuple[int, set[
             acting = env.agent_selection
             asked[acting] = env.observe(acting)
             play = env.unwrapped.snapshot().play
-            ask = play.play.ask if isinstance(play, ToolCallState) else play.ask
+            ask = (play.play if isinstance(play, ToolCallState) else play).ask
             private.setdefault(acting, set()).update(ask.private)
         with blaming(lambda: told(start, replies)):
             for agent in env.agents:
@@ -75,7 +72,6 @@ def _look(agent: str, seen: Any, asked: Any, private: dict[str, set[str]]) -> No
         for secret in secrets - private.get(agent, set()) if other != agent else ():
             if any(secret in text for text in shown):
                 raise Failed(
-                    f"{agent} is shown {secret[:80]!r}, which is private in a question to {other}, and nobody has "
-                    "said it; expected it in questions to that agent only. Leave it out of game.feedback, of what "
-                    "game.show is given, and of what is kept for others."
+                    f"{agent} is shown {secret[:80]!r}, which is private in a question to {other}, and nobody said it;"
+                    " expected it there only. Leave it out of game.feedback, of game.show and of what others keep."
                 )

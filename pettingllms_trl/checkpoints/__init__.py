@@ -1,1 +1,1 @@
-"""Saves and restores a run: checkpoints, saved teams, and model cards for the Hub."""
+"""Saves and restores a run: checkpoints (`checkpointer`), teams (`publishing`), and their cards (`model_card`)."""

@@ -1,4 +1,4 @@
-"""Writes the model card and `team.json` of a saved team, and prepares its folder for an upload to the Hub.
+"""Writes `team.json` and the model card (`model_card.py`) of a saved team, and prepares its folder for the Hub.
 
 `team.json` has the policies of a saved team and their agents; `pettingllms bench --team FOLDER` reads it:
 
@@ -35,7 +35,7 @@ from pettingllms_trl.role_sampling import SamplingOverrides
 
 
 if TYPE_CHECKING:
-    from pettingllms_trl.checkpoints.hub import Result
+    from pettingllms_trl.checkpoints.model_card import Result
 
 
 TEAM = "team.json"
@@ -132,10 +132,10 @@ class Publisher:
         environment: str,
         credit: str,
         label: Mapping[str, Any] | None,
-        agents_with_history: Sequence[str],
+        histories: Mapping[str, str],
     ) -> None:
         self._team, self._args, self._envs = team, args, envs
-        self._environment, self._credit, self._agents_with_history = environment, credit, agents_with_history
+        self._environment, self._credit, self._histories = environment, credit, histories
         self._note = f"The data are {label['note']}." if label and label["note"] else ""
         self._is_checked = False
 
@@ -169,7 +169,7 @@ class Publisher:
                 for agent, override in team.evaluated.items()
                 if routing.of_agent[agent] in configs
             },
-            histories=dict.fromkeys(self._agents_with_history, "conversation"),
+            histories=self._histories,
             root=root,
             settings=self._settings_by_name(),
         )
@@ -216,14 +216,14 @@ class Publisher:
         """Append to TRL's model card the note about the data, if there is one, and the evaluations of rounds."""
         lines = [f"**Trained on `{self._environment}`. {self._note}**", ""] if self._note else []
         if self._args.imitate is not None:
-            from pettingllms_trl.checkpoints.hub import results_table
+            from pettingllms_trl.checkpoints.model_card import results_table
 
             lines += results_table(self._results(log_history, eval_dataset))
         if lines:
             card.write_text("\n".join([card.read_text("utf-8"), *lines]), encoding="utf-8")
 
     def _results(self, log_history: Sequence[Mapping[str, Any]], eval_dataset: Any) -> list[Result]:
-        from pettingllms_trl.checkpoints.hub import results_of
+        from pettingllms_trl.checkpoints.model_card import results_of
 
         data = eval_dataset if isinstance(eval_dataset, dict) else {"": eval_dataset}
         num_evaluated = {  # a stream has no length, and is left out
@@ -248,7 +248,7 @@ class Publisher:
         Args:
             eval_dataset: Rows that were evaluated, or several sets by name.
         """
-        from pettingllms_trl.checkpoints.hub import team_card
+        from pettingllms_trl.checkpoints.model_card import team_card
 
         text = team_card(
             name=name or card.parent.name,

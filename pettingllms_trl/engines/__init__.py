@@ -1,1 +1,1 @@
-"""Engines: sample completions for prompts, and keep the weights that they sample from in sync with the trainer's."""
+"""Engines sample completions with weights in sync with the trainer's. `kinds` declares one, `factory` has the table."""

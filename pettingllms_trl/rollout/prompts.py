@@ -16,8 +16,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pettingllms_trl.records import HISTORIES, Completion, Episode, Message, Prompt, role_of
+from pettingllms_trl.records import Completion, Episode, Message, Prompt, role_of
 
+
+HISTORIES: Mapping[str, tuple[str, str, bool]] = {
+    "none": ("what it observes now", "everywhere", False),
+    "conversation": (
+        "its own earlier prompts and replies, token for token, and what it observes now",
+        "one text a turn, a picture in the first alone; no tools, no program",
+        True,
+    ),
+}
+"""The values of `history`: what a prompt is made of, where it may be used, and whether earlier turns are kept."""
 
 ExtendPrompt = Callable[[Sequence[int], Message], tuple[int, ...] | None]
 """From the token ids so far and a user message to the ids of the extended prompt; `None` if it is too long."""
@@ -75,8 +85,8 @@ def check_opening(agent: str, opening: Prompt) -> None:
         )
 
 
-def agents_with_history(history: str | Mapping[str, str] | None, agents: Sequence[str]) -> list[str]:
-    """The agents whose history keeps their turns. Raises `ValueError` for another history, or an unknown name.
+def agents_with_history(history: str | Mapping[str, str] | None, agents: Sequence[str]) -> dict[str, str]:
+    """The history of each agent whose turns it keeps. Raises `ValueError` for another history, or an unknown name.
 
     `history` is one of `HISTORIES` for all agents, or by agent or role; an agent's entry wins over its role's, and
     agents without one have no history.
@@ -94,7 +104,7 @@ def agents_with_history(history: str | Mapping[str, str] | None, agents: Sequenc
                 "agent, or a role (the agent's name without its number)."
             )
     of_agent = {agent: of_name.get(agent, of_name.get(role_of(agent), "none")) for agent in agents}
-    return [agent for agent, name in of_agent.items() if HISTORIES[name][2]]
+    return {agent: name for agent, name in of_agent.items() if HISTORIES[name][2]}
 
 
 def num_restarted(episodes: Sequence[Episode], agents: Sequence[str]) -> int:

@@ -271,7 +271,7 @@ def publisher_of(setup: Setup, team: Team) -> Publisher:
         environment=setup.environment,
         credit=name_of(setup.credit),
         label=recorder.data_label(pool[0].metadata for pool in setup.envs.values()),
-        agents_with_history=agents_with_history(setup.args.history, list(team.routing.of_agent)),
+        histories=agents_with_history(setup.args.history, list(team.routing.of_agent)),
     )
 
 

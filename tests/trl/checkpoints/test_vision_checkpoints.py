@@ -14,7 +14,7 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 from mortal import equal
 from moved_weights import weights as weights_of
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
-from pettingllms_trl.checkpoints.hub import team_card
+from pettingllms_trl.checkpoints.model_card import team_card
 from pettingllms_trl.policies.routing import route
 from picture_books import PictureBook
 from tiny_vlms import FAMILIES

@@ -12,11 +12,12 @@ from trl.trainer.utils import nanstd
 
 from decisions import decision
 from pettingllms_trl.credit import Advantages, at_grpo, check_advantages, grpo, resolve
+from pettingllms_trl.credit.schemes import SCHEMES
 from pettingllms_trl.records import Decision
 
 
 EPSILON = 1e-4
-NAMES = "at_grpo, return_to_go, best, success, counterfactual, grpo, dr_mas, gigpo, magrpo, loo, max_rl, rae"
+NAMES = ", ".join(SCHEMES)
 
 
 # One agent's two groups, 1 0 and 4 0, beside another agent's 100 0. Means 0.5, 2 and 50.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from huggingface_hub import ModelCard
 
-from pettingllms_trl.checkpoints.hub import Result, results_of, team_card
+from pettingllms_trl.checkpoints.model_card import Result, results_of, team_card
 from pettingllms_trl.policies.routing import Policy, route
 
 
