@@ -307,10 +307,7 @@ LOSSES = {
 @pytest.mark.parametrize(
     ("options", "corrected"),
     [
-        *[
-            pytest.param(loss, False, marks=() if name == "bnpo" else pytest.mark.slow)
-            for name, loss in LOSSES.items()
-        ],
+        *[pytest.param(loss, False, marks=pytest.mark.slow) for name, loss in LOSSES.items()],
         *[
             pytest.param(
                 {**loss, "entropy_coef": 0.05, "gradient_accumulation_steps": 2},
