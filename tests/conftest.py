@@ -24,7 +24,7 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def no_waiting_for_the_disk() -> Iterator[None]:
-    """`os.fsync` returns at once: no test cuts the power, and a checkpoint of 20 files waits for a tenth of a second."""
+    """`os.fsync` returns at once: no test cuts the power, and each checkpoint waits for it twenty times."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
         yield

@@ -175,7 +175,7 @@ SCHEMES: dict[str, tuple[Any, dict[str, Any], Callable[..., Numbers]]] = {
 }
 
 
-# In the slow tests: those whose groups are the same as another one's. What each makes of a group is in test_schemes.py.
+# In the slow tests: those whose groups are another one's. What each makes of a group is in test_schemes.py.
 SLOW = {"at_grpo, no scale", "magrpo", "loo", "max_rl", "best"} | {
     f"{name} of episodes" for name in ("loo", "max_rl", "best")
 }

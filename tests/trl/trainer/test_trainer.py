@@ -82,7 +82,7 @@ def tokens(ids: torch.Tensor, mask: torch.Tensor) -> tuple[int, ...]:
 
 
 @GAMES
-@pytest.mark.parametrize("policies", ["lora", "shared"])
+@pytest.mark.parametrize("policies", ["lora", pytest.param("shared", marks=pytest.mark.slow)])
 def test_the_tokens_trained_on_are_the_tokens_sampled_each_once_under_its_own_policy(
     env: Any, policies: str, model_path: str, tmp_path: Path
 ) -> None:
