@@ -1,6 +1,7 @@
 """What all tests share."""
 
 import gc
+import os
 import zlib
 from collections.abc import Iterator
 
@@ -19,6 +20,14 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
     finally:
         gc.enable()
         gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_waiting_for_the_disk() -> Iterator[None]:
+    """`os.fsync` returns at once: no test cuts the power, and each checkpoint waits for it twenty times."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -204,13 +204,20 @@ ALLOWED_IMPORTS = {
 }
 
 
-parsed = functools.cache(ast.parse)
+@functools.cache
+def imports_in(source: str, *, when_loaded: bool = False) -> tuple[ast.AST, ...]:
+    """The imports of a source; with `when_loaded`, without those of functions."""
+    tree = ast.parse(source)
+    functions = [node for node in ast.walk(tree) if when_loaded and isinstance(node, ast.FunctionDef)]
+    later = {id(inner) for function in functions for inner in ast.walk(function)}
+    imports = (node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom))
+    return tuple(node for node in imports if id(node) not in later)
 
 
 def imported(source: str) -> set[str]:
     """Every module that a source imports anywhere in it; a relative one keeps its dots."""
     names: set[str] = set()
-    for node in ast.walk(parsed(source)):
+    for node in imports_in(source):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -258,12 +265,7 @@ def imported_of(modules: Collection[str], file: Path, *, when_loaded: bool = Fal
     With `when_loaded` those of functions, which are imported when they are called, are left out.
     """
     found: set[str] = set()
-    tree = parsed(file.read_text(encoding="utf-8"))
-    functions = [node for node in ast.walk(tree) if when_loaded and isinstance(node, ast.FunctionDef)]
-    later = {id(inner) for function in functions for inner in ast.walk(function)}
-    for node in ast.walk(tree):
-        if id(node) in later:
-            continue
+    for node in imports_in(file.read_text(encoding="utf-8"), when_loaded=when_loaded):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):

@@ -47,7 +47,17 @@ NOT_PLAYED = (("plan_path", "ids of tool calls"), ("program", "bold"))  # withou
 CASES = [(env, name) for env in ENVIRONMENTS for name in QUIRKS if (env, name) not in NOT_PLAYED]
 
 
-@pytest.mark.parametrize(("env", "name"), CASES)
+# After these the client waits and asks again; it is the same one that a program has its answers of.
+ASKED_AGAIN = ("abort with a part", "error", "error with a part", "error in place of choices", "409", "498")
+
+
+@pytest.mark.parametrize(
+    ("env", "name"),
+    [
+        pytest.param(env, name, marks=pytest.mark.slow if env == "program" and name in ASKED_AGAIN else ())
+        for env, name in CASES
+    ],
+)
 def test_a_server_with_a_quirk_is_read_as_one_without(
     env: str, name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

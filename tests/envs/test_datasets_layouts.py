@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hub_rows import (
@@ -499,6 +499,7 @@ JSON = st.recursive(
 
 
 @pytest.mark.parametrize("layout", ROWS)
+@settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_whatever_a_column_holds_a_row_is_a_problem_or_refused(layout, data):
     column = data.draw(st.sampled_from(sorted(ROWS[layout])))

@@ -14,7 +14,7 @@ from optional_checks import skipped_checks
 from pettingllms_envs.assembly import GAMES
 from pettingllms_envs.core import SPLITS, ToolResult
 from pettingllms_envs.registry import find
-from pettingllms_envs.testing import check
+from pettingllms_envs.testing import check, replies
 
 
 _PRINT = re.compile(r"print\((.*)\)\s*", re.S)
@@ -49,7 +49,8 @@ def pairs() -> list[Any]:
 
 
 @pytest.mark.parametrize(("name", "workflow"), pairs())
-def test_a_game_passes_every_check(name: str, workflow: str) -> None:
+def test_a_game_passes_every_check(name: str, workflow: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replies, "LONGEST", 2**16)  # sixteen times as long in the slow test below
     parallel_env = importlib.import_module(find(name).module).parallel_env
     report = check(
         partial(pettingllms_envs.make, name, **settings(workflow)),

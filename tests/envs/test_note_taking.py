@@ -297,7 +297,7 @@ def test_settings_that_make_no_sense_raise(settings: dict[str, Any], expected: s
 
 
 @pytest.mark.parametrize(
-    "workflow", ["team", "alone", *(pytest.param(name, marks=pytest.mark.slow) for name in ("cut", "full"))]
+    "workflow", ["team", *(pytest.param(name, marks=pytest.mark.slow) for name in ("alone", "cut", "full"))]
 )
 def test_a_small_form_passes_the_checks_of_its_rewards(workflow: str) -> None:
     make = partial(pettingllms_envs.make, "note_taking", workflow=workflow, **SMALL)

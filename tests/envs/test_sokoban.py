@@ -356,7 +356,7 @@ def test_instances_are_the_same_in_another_process_with_another_hash_seed() -> N
     program = (
         "from pettingllms_envs.environments.sokoban.rules import Sokoban\n"
         "for task in (Sokoban(), Sokoban(boxes=2), Sokoban(10, 4)):\n"
-        "    for seed in range(2):\n"
+        "    for seed in range(1):\n"
         "        state = task.generate(seed, split='test', level=None)\n"
         "        print(state, task.oracle(state), task.generate(seed, level=3))\n"
     )
@@ -371,7 +371,7 @@ def test_instances_are_the_same_in_another_process_with_another_hash_seed() -> N
         for hash_seed in ("0", "77")
     }
     assert len(outputs) == 1
-    assert len(outputs.pop().splitlines()) == 6
+    assert len(outputs.pop().splitlines()) == 3
 
 
 def test_version_0_has_these_instances() -> None:

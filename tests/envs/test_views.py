@@ -90,7 +90,7 @@ def test_a_view_changes_no_state_and_text_is_what_it_is_without_a_view(name: str
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow if name in PUZZLES else ()) for name in BOARDS]
 )
-@pytest.mark.parametrize("view", ["image", "both"])
+@pytest.mark.parametrize("view", [pytest.param("image", marks=pytest.mark.slow), "both"])
 def test_an_environment_conforms_in_every_view(name: str, view: str) -> None:
     only = ["observations", "no solution shown", "images", "forged prompts", "another process", "wrappers"]
     conforms(partial(pettingllms_envs.make, name, view=view), seeds=range(2), only=only)

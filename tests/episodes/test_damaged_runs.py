@@ -75,10 +75,7 @@ def one_line(command: str, capsys: Any) -> str | None:
 @pytest.mark.parametrize(
     ("command", "kind"),
     [
-        *(
-            pytest.param(each, "bench", marks=() if each.startswith("replay") else pytest.mark.slow)
-            for each in COMMANDS
-        ),
+        *(pytest.param(each, "bench", marks=pytest.mark.slow) for each in COMMANDS),
         ("audit a", "rollouts"),
     ],
 )

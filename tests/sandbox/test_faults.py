@@ -101,9 +101,9 @@ def test_a_program_that_forges_every_record_is_not_excused_by_a_sandbox_error(sa
 
 
 DIE = """
-import ctypes, os, time
+import ctypes, os
 if ctypes.CDLL(None).syscall(ctypes.c_long(56), ctypes.c_long(int(input())), None, None, None, None) == 0: os._exit(0)
-time.sleep(0.3)
+os.waitpid(-1, 0x40000000)
 """
 
 

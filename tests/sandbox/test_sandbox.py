@@ -92,7 +92,7 @@ def test_each_test_gets_the_verdict_that_its_end_and_its_output_deserve(sandbox,
     assert report.verdict == next((verdict for verdict in verdicts if verdict != "passed"), "passed")
 
 
-@pytest.mark.parametrize("isolation", ["per_test", "per_solution"])
+@pytest.mark.parametrize("isolation", [pytest.param("per_test", marks=pytest.mark.slow), "per_solution"])
 def test_after_a_timeout_the_rest_is_run_only_if_the_caller_says_so(sandbox, isolation):
     program = "import time\nn = int(input())\nif n == 1: time.sleep(99)\nprint(2 * n)"
     limits = Limits(cpu=1.0, wall=1.0)
@@ -103,7 +103,7 @@ def test_after_a_timeout_the_rest_is_run_only_if_the_caller_says_so(sandbox, iso
     assert report.results[2].detail.startswith("not run")
 
 
-@pytest.mark.parametrize("isolation", ["per_test", "per_solution"])
+@pytest.mark.parametrize("isolation", [pytest.param("per_test", marks=pytest.mark.slow), "per_solution"])
 def test_who_was_stopped_by_the_clock_on_the_wall_is_told_its_cpu_time(sandbox, isolation):
     burner = "import time\nwhile time.process_time() < 0.3: pass\ntime.sleep(99)"
     report = sandbox.run_tests(burner, DOUBLE[:1], limits=Limits(wall=3.0), isolation=isolation)

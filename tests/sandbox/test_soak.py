@@ -59,7 +59,7 @@ def soak_once(sandbox: Sandbox, numbers: random.Random) -> None:
         assert report.verdict in (KINDS[name][1], Verdict.TIMEOUT), (name, report)
 
 
-@pytest.mark.parametrize("num_runs", [600, pytest.param(20_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("num_runs", [300, pytest.param(20_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("configuration", ["A namespaces", pytest.param("C landlock", marks=pytest.mark.slow)])
 def test_nothing_adds_up(configuration: str, num_runs: int) -> None:
     with open_sandbox(configuration, num_slots=2) as sandbox:

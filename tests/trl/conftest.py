@@ -9,10 +9,13 @@ from typing import Any
 
 import huggingface_hub.constants
 import pytest
+from peft import PeftModel
 from transformers import PreTrainedTokenizerFast
 
 from pettingllms_trl import MultiAgentGRPOTrainer
+from pettingllms_trl.structure.properties import base_of
 from pettingllms_trl.testing import byte_tokenizer, save_tiny_model
+from pettingllms_trl.update import packing_checks
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -41,6 +44,27 @@ def signals_end_the_tests() -> Iterator[Callable[..., Any]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(MultiAgentGRPOTrainer, "train", train_and_pass_on)
         yield train
+
+
+@pytest.fixture(scope="session", autouse=True)
+def equal_miniatures_are_compared_once() -> Iterator[None]:
+    """A trainer tries packed rows on a miniature of each model; those of this process have the same few models.
+
+    Tests of that comparison have imported it themselves.
+    """
+    compare, found = packing_checks.compare, {}
+
+    def compared(model: Any, *rows: Any) -> packing_checks.Differences:
+        adapter = model.active_peft_config.to_dict() if isinstance(model, PeftModel) else None
+        base = base_of(model)
+        key = repr((type(base), base.config.to_dict(), base.config._attn_implementation, adapter, rows))
+        if key not in found:
+            found[key] = compare(model, *rows)
+        return found[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packing_checks, "compare", compared)
+        yield
 
 
 @pytest.fixture

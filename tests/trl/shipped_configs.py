@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from pettingllms_trl.config_files import read
 
@@ -22,6 +25,11 @@ PAPER_CONFIGS = r"(plan_path|sokoban|sudoku)(_tool)?|code|math|code_math"
 def values(file: Path) -> dict[str, Any]:
     """What the file and those that it inherits from say."""
     return dict(read(file).values)
+
+
+def larger_ones_slow(files: Iterable[Path]) -> list[Any]:
+    """The files as parameters; those of 8B, which differ from those of 1.7B in model and data, in the slow tests."""
+    return [pytest.param(file, id=file.stem, marks=pytest.mark.slow if "_8B" in file.stem else ()) for file in files]
 
 
 def parsed(file: Path, model_path: str, output: Path, *more: str) -> tuple[Any, ...]:

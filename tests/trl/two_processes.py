@@ -17,28 +17,28 @@ from torch import distributed
 FORKS = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 """Marks a test that forks: the processes start in a moment, with torch imported."""
 SECONDS = 30.0
-"""Within which both must have ended, also where one of them fails."""
 
 
-def in_two_processes(work: Callable[[int], Any], folder: Path) -> list[Any]:
+def in_two_processes(work: Callable[[int], Any], folder: Path, *, seconds: float = SECONDS) -> list[Any]:
     """What `work(process)` returned in each process, or the exception that it raised.
 
     Args:
         work: Called in each with its number.
         folder: An empty folder.
+        seconds: Within which both must have ended, also where one of them fails.
     """
     context = torch.multiprocessing.get_context("fork")
     processes = [context.Process(target=_run, args=(i, folder, work)) for i in range(2)]
     for process in processes:
         process.start()
-    end = time.monotonic() + SECONDS
+    end = time.monotonic() + seconds
     for process in processes:
         process.join(max(0.0, end - time.monotonic()))
     late = [i for i, process in enumerate(processes) if process.is_alive()]
     for process in processes:
         process.kill()
         process.join()
-    assert not late, f"processes {late} were still at work after {SECONDS} s"
+    assert not late, f"processes {late} were still at work after {seconds} s"
     return [torch.load(folder / f"{i}.pt", weights_only=False) for i in range(2)]
 
 

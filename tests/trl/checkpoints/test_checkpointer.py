@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import errno
+import functools
 import importlib.metadata
 import json
 import math
 import re
+import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +25,7 @@ from transformers import TrainerCallback
 from trl import GRPOTrainer
 from trl.trainer.utils import RepeatSampler
 
-from mortal import equal, mortal, weights
+from mortal import Mortal, equal, mortal, weights
 from pettingllms_trl.checkpoints import atomic, checkpointer
 from pettingllms_trl.checkpoints.atomic import CorruptCheckpoint, verify
 from pettingllms_trl.checkpoints.checkpointer import StopSignals
@@ -60,9 +62,38 @@ def checkpoints_in(path: Path) -> list[str]:
     return sorted(folder.name for folder in path.iterdir() if "checkpoint" in folder.name)
 
 
+@pytest.fixture(scope="module")
+def whole(model_path: str, tmp_path_factory: pytest.TempPathFactory) -> Mortal:
+    """A run of three steps."""
+    trainer = mortal(model_path, tmp_path_factory.mktemp("whole"), steps=3)
+    trainer.train()
+    return trainer
+
+
+@pytest.fixture
+def saved(whole: Mortal, tmp_path: Path) -> Path:
+    """The folder of a run that was stopped after its first step."""
+    folder = tmp_path / "saved"
+    shutil.copytree(Path(whole.args.output_dir) / "checkpoint-1", folder / "checkpoint-1")
+    return folder
+
+
 # ---- Resuming -----------------------------------------------------------------------------------------------------
 
 INSIDE = {"gradient_accumulation_steps": 2, "steps_per_generation": 4, "num_iterations": 2}  # 4 steps a generation
+
+
+@pytest.fixture(scope="module")
+def inside(model_path: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Mortal]:
+    """A run of five steps, of which four are of one generation."""
+
+    @functools.cache
+    def made(policies: str) -> Mortal:
+        trainer = mortal(model_path, tmp_path_factory.mktemp("inside"), steps=5, policies=policies, **INSIDE)
+        trainer.train()
+        return trainer
+
+    return made
 
 
 @pytest.mark.parametrize(
@@ -74,14 +105,13 @@ INSIDE = {"gradient_accumulation_steps": 2, "steps_per_generation": 4, "num_iter
     ],
 )
 def test_a_run_resumed_after_any_step_inside_or_between_generations_equals_one_never_interrupted(
-    policies: str, steps: tuple[int, ...], model_path: str, tmp_path: Path
+    policies: str, steps: tuple[int, ...], inside: Callable[[str], Mortal], model_path: str, tmp_path: Path
 ) -> None:
-    whole = mortal(model_path, tmp_path / "whole", steps=5, policies=policies, **INSIDE)
-    whole.train()
+    whole = inside(policies)
     assert len(whole.rollouts) == 2
     for step in steps:
         resumed = mortal(model_path, tmp_path / f"from {step}", steps=5, policies=policies, **INSIDE)
-        resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / f"checkpoint-{step}"))
+        resumed.train(resume_from_checkpoint=f"{whole.args.output_dir}/checkpoint-{step}")
         assert equal(weights(whole), weights(resumed))
         assert resumed.rollouts == whole.rollouts[1:]
         for key in ("loss", "grad_norm", "entropy", "learning_rate"):
@@ -89,20 +119,21 @@ def test_a_run_resumed_after_any_step_inside_or_between_generations_equals_one_n
             assert logs[0] == logs[1]
 
 
-def test_the_batches_of_a_generation_are_saved_inside_it_and_not_at_its_end(model_path: str, tmp_path: Path) -> None:
-    mortal(model_path, tmp_path, **INSIDE).train()
-    places = [torch.load(tmp_path / f"checkpoint-{step}" / "place_0.pt", weights_only=True) for step in (1, 2, 3, 4)]
+def test_the_batches_of_a_generation_are_saved_inside_it_and_not_at_its_end(inside: Callable[[str], Mortal]) -> None:
+    folder = Path(inside("lora").args.output_dir)
+    places = [torch.load(folder / f"checkpoint-{step}" / "place_0.pt", weights_only=True) for step in (1, 2, 3, 4)]
     assert [place["micro_step"] for place in places] == [2, 4, 6, 0]
     assert [place["generation"] is not None for place in places] == [True, True, True, False]
 
 
-def test_a_place_inside_a_generation_of_another_size_is_refused(model_path: str, tmp_path: Path) -> None:
-    mortal(model_path, tmp_path / "four", steps=1, **INSIDE).train()
+def test_a_place_inside_a_generation_of_another_size_is_refused(
+    inside: Callable[[str], Mortal], model_path: str, tmp_path: Path
+) -> None:
     other = mortal(model_path, tmp_path / "two", gradient_accumulation_steps=2)
     with pytest.raises(
         ValueError, match=r"inside a generation of steps_per_generation=4, but now it is 2. Resume with"
     ):
-        other.train(resume_from_checkpoint=str(tmp_path / "four" / "checkpoint-1"))
+        other.train(resume_from_checkpoint=inside("lora").args.output_dir + "/checkpoint-1")
 
 
 def test_the_order_of_an_epoch_is_trls_whichever_epoch_a_process_begins_with() -> None:
@@ -145,10 +176,9 @@ def test_what_a_credit_remembers_is_saved_and_resumed(model_path: str, tmp_path:
 
 
 def test_true_resumes_from_the_newest_checkpoint_and_a_flipped_bit_from_the_one_before(
-    model_path: str, tmp_path: Path
+    whole: Mortal, model_path: str, tmp_path: Path
 ) -> None:
-    whole = mortal(model_path, tmp_path, steps=3)
-    whole.train()
+    shutil.copytree(whole.args.output_dir, tmp_path, dirs_exist_ok=True)
     flip(tmp_path / "checkpoint-2" / "closer" / "adapter_model.safetensors")
     (tmp_path / "checkpoint-3").rename(tmp_path / "later")
     resumed = mortal(model_path, tmp_path, steps=3)
@@ -159,12 +189,10 @@ def test_true_resumes_from_the_newest_checkpoint_and_a_flipped_bit_from_the_one_
     assert checkpoints_in(tmp_path) == ["checkpoint-1", "checkpoint-2", "checkpoint-2.corrupt", "checkpoint-3"]
 
 
-def test_a_checkpoint_that_does_not_exist_is_refused_with_those_that_do(model_path: str, tmp_path: Path) -> None:
-    whole = mortal(model_path, tmp_path, steps=1)
-    whole.train()
-    missing = str(tmp_path / "checkpoint-7")
+def test_a_checkpoint_that_does_not_exist_is_refused_with_those_that_do(model_path: str, saved: Path) -> None:
+    missing = str(saved / "checkpoint-7")
     with pytest.raises(ValueError, match=r"is '.*checkpoint-7'; expected the folder .* which has checkpoint-1\."):
-        mortal(model_path, tmp_path).train(resume_from_checkpoint=missing)
+        mortal(model_path, saved).train(resume_from_checkpoint=missing)
 
 
 def flip(path: Path) -> None:
@@ -173,35 +201,32 @@ def flip(path: Path) -> None:
     path.write_bytes(content)
 
 
-def test_a_damaged_checkpoint_is_refused_where_it_is_named(model_path: str, tmp_path: Path) -> None:
-    mortal(model_path, tmp_path, steps=1).train()
-    flip(tmp_path / "checkpoint-1" / "optimizer.pt")
+def test_a_damaged_checkpoint_is_refused_where_it_is_named(model_path: str, saved: Path) -> None:
+    flip(saved / "checkpoint-1" / "optimizer.pt")
     with pytest.raises(CorruptCheckpoint, match=r"checkpoint-1: optimizer.pt has the CRC-32"):
-        mortal(model_path, tmp_path).train(resume_from_checkpoint=str(tmp_path / "checkpoint-1"))
+        mortal(model_path, saved).train(resume_from_checkpoint=str(saved / "checkpoint-1"))
 
 
 def test_a_checkpoint_that_transformers_saved_is_used_with_a_warning_where_it_is_named(
-    model_path: str, tmp_path: Path
+    model_path: str, saved: Path
 ) -> None:
-    mortal(model_path, tmp_path, steps=1).train()
     for name in ("manifest.json", "place_0.pt"):
-        (tmp_path / "checkpoint-1" / name).unlink()
-    resumed = mortal(model_path, tmp_path, steps=2)
+        (saved / "checkpoint-1" / name).unlink()
+    resumed = mortal(model_path, saved, steps=2)
     with (
         pytest.warns(UserWarning, match=r"no manifest.json.* It is used, since it was asked for"),
         pytest.warns(UserWarning, match=r"no place_0.pt: training continues from its weights, but not bit for bit"),
     ):
-        resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-1"))
+        resumed.train(resume_from_checkpoint=str(saved / "checkpoint-1"))
     assert resumed.state.global_step == 2
 
 
-def test_a_place_of_another_format_is_refused_with_the_way_out(model_path: str, tmp_path: Path) -> None:
-    mortal(model_path, tmp_path, steps=1).train()
-    folder = tmp_path / "checkpoint-1"
+def test_a_place_of_another_format_is_refused_with_the_way_out(model_path: str, saved: Path) -> None:
+    folder = saved / "checkpoint-1"
     place = torch.load(folder / "place_0.pt", weights_only=True)
     torch.save({**place, "format": 0}, folder / "place_0.pt")
     (folder / "manifest.json").unlink()  # it has the file's checksum
-    resumed = mortal(model_path, tmp_path, steps=2)
+    resumed = mortal(model_path, saved, steps=2)
     with (
         pytest.warns(UserWarning, match="It is used, since it was asked for"),
         pytest.raises(ValueError, match=r"place_0.pt was written by another version .* \(format 0, expected 3\)"),
@@ -209,12 +234,10 @@ def test_a_place_of_another_format_is_refused_with_the_way_out(model_path: str, 
         resumed.train(resume_from_checkpoint=str(folder))
 
 
-def test_a_run_that_was_over_is_resumed_without_another_step(model_path: str, tmp_path: Path) -> None:
-    whole = mortal(model_path, tmp_path, steps=2)
-    whole.train()
-    resumed = mortal(model_path, tmp_path, steps=2)
+def test_a_run_that_was_over_is_resumed_without_another_step(whole: Mortal, model_path: str) -> None:
+    resumed = mortal(model_path, Path(whole.args.output_dir), steps=3)
     resumed.train(resume_from_checkpoint=True)
-    assert resumed.state.global_step == 2
+    assert resumed.state.global_step == 3
     assert equal(weights(whole), weights(resumed))
 
 
@@ -223,20 +246,18 @@ def test_resuming_where_nothing_was_saved_is_refused(model_path: str, tmp_path: 
         mortal(model_path, tmp_path).train(resume_from_checkpoint=True)
 
 
-def test_starting_anew_beside_the_checkpoints_of_another_run_is_not_silent(model_path: str, tmp_path: Path) -> None:
-    mortal(model_path, tmp_path, steps=1).train()
+def test_starting_anew_beside_the_checkpoints_of_another_run_is_not_silent(model_path: str, saved: Path) -> None:
     with pytest.warns(UserWarning, match="a new training starts beside .*checkpoint-1 of another run"):
-        mortal(model_path, tmp_path, steps=1).train()
+        mortal(model_path, saved, steps=1).train()
 
 
 # ---- Saving -------------------------------------------------------------------------------------------------------
 
 
 def test_every_file_of_a_checkpoint_is_in_its_manifest_with_the_step_and_the_versions(
-    model_path: str, tmp_path: Path
+    saved: Path,
 ) -> None:
-    mortal(model_path, tmp_path, steps=1).train()
-    folder = tmp_path / "checkpoint-1"
+    folder = saved / "checkpoint-1"
     manifest = json.loads((folder / "manifest.json").read_text())
     files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     assert files == {*manifest["files"], "manifest.json"}
@@ -336,10 +357,8 @@ def usual_handlers() -> Iterator[None]:
 @pytest.mark.usefixtures("usual_handlers", "signals_on_purpose")
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_signal_ends_the_step_saves_once_evaluates_nothing_and_the_resumed_run_equals_the_whole(
-    number: signal.Signals, model_path: str, tmp_path: Path
+    number: signal.Signals, whole: Mortal, model_path: str, tmp_path: Path
 ) -> None:
-    whole = mortal(model_path, tmp_path / "whole", steps=3)
-    whole.train()
     options = {
         "steps": 3,
         "save_strategy": "epoch",  # at the end of an epoch that the signal cuts short, all would be saved once more
@@ -347,15 +366,15 @@ def test_a_signal_ends_the_step_saves_once_evaluates_nothing_and_the_resumed_run
         "eval_dataset": Dataset.from_dict({"seed": [1]}),
     }
     stopped = mortal(model_path, tmp_path / "stopped", **options)
-    saved: list[int] = []
-    stopped.add_callback(Saves(saved))
+    steps: list[int] = []
+    stopped.add_callback(Saves(steps))
     stopped.add_callback(Each(lambda step: signal.raise_signal(number) if step == 2 else None))
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     stopped.train()
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
     assert stopped.stopped_by == number.name
     assert stopped.state.global_step == 2
-    assert saved == [2]
+    assert steps == [2]
     assert not [log for log in stopped.state.log_history if "eval_reward" in log]
     resumed = mortal(model_path, tmp_path / "stopped", steps=3)
     resumed.train(resume_from_checkpoint=True)
@@ -427,7 +446,9 @@ def sicken(patch: pytest.MonkeyPatch, *steps: int, only_the_gradient: bool = Fal
     patch.setattr(GRPOTrainer, "_compute_loss", sick)
 
 
-@pytest.mark.parametrize("only_the_gradient", [False, True], ids=["loss", "gradient"])
+@pytest.mark.parametrize(
+    "only_the_gradient", [pytest.param(False, marks=pytest.mark.slow, id="loss"), pytest.param(True, id="gradient")]
+)
 def test_a_step_that_is_not_finite_moves_neither_weights_nor_optimizer_nor_schedule(
     only_the_gradient: bool, model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

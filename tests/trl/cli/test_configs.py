@@ -20,7 +20,16 @@ from pettingllms_trl.credit import name_of
 from pettingllms_trl.engines.batched import BatchedEngine
 from pettingllms_trl.records import Completion, Request, Sampled
 from plays import play
-from shipped_configs import CONFIGS, EXAMPLES, FILES, PAPER_CONFIGS, in_the_papers_settings, parsed, values
+from shipped_configs import (
+    CONFIGS,
+    EXAMPLES,
+    FILES,
+    PAPER_CONFIGS,
+    in_the_papers_settings,
+    larger_ones_slow,
+    parsed,
+    values,
+)
 
 
 MIXED, TURNS = CONFIGS / "mixed_L2_1.7B.yaml", CONFIGS / "sokoban_L2_1.7B_turns.yaml"
@@ -80,7 +89,7 @@ def test_there_is_one_for_every_game_layout_and_size() -> None:
     assert {file.name for file in GRID} == expected
 
 
-@pytest.mark.parametrize("file", GRID, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", larger_ones_slow(GRID))
 def test_a_configuration_makes_a_trainer_in_the_papers_settings(file: Path, model_path: str, tmp_path: Path) -> None:
     game, layout, _ = file.stem.rsplit("_", 2)
     given, *others = parsed(file, model_path, tmp_path)

@@ -12,7 +12,7 @@ from pettingllms_envs import cli
 from pettingllms_trl.cli.datasets import makers
 from pettingllms_trl.cli.train import make_trainer
 from pettingllms_trl.credit import name_of
-from shipped_configs import CONFIGS, FILES, PAPER_CONFIGS, in_the_papers_settings, parsed, values
+from shipped_configs import CONFIGS, FILES, PAPER_CONFIGS, in_the_papers_settings, larger_ones_slow, parsed, values
 
 
 DATA_CONFIGS = sorted(file for file in FILES if re.match(r"(code|math)_L\d", file.stem))
@@ -64,7 +64,7 @@ def test_there_is_one_for_every_level_and_size() -> None:
 LEVELS, SIZES = ("L0", "L1", "L2", "L3"), ("1.7B", "8B")
 
 
-@pytest.mark.parametrize("file", [*DATA_CONFIGS, *TOOL_CONFIGS], ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", larger_ones_slow([*DATA_CONFIGS, *TOOL_CONFIGS]))
 def test_a_configuration_makes_a_trainer_of_the_papers_team_in_its_settings(
     file: Path, model_path: str, tmp_path: Path
 ) -> None:

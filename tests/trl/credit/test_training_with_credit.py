@@ -175,7 +175,16 @@ SCHEMES: dict[str, tuple[Any, dict[str, Any], Callable[..., Numbers]]] = {
 }
 
 
-@pytest.mark.parametrize(("credit", "options", "expected"), SCHEMES.values(), ids=SCHEMES.keys())
+# In the slow tests: those whose groups are another one's. What each makes of a group is in test_schemes.py.
+SLOW = {"at_grpo, no scale", "magrpo", "loo", "max_rl", "best"} | {
+    f"{name} of episodes" for name in ("loo", "max_rl", "best")
+}
+
+
+@pytest.mark.parametrize(
+    ("credit", "options", "expected"),
+    [pytest.param(*each, id=name, marks=pytest.mark.slow if name in SLOW else ()) for name, each in SCHEMES.items()],
+)
 def test_the_advantages_in_the_table_are_those_of_the_formula(
     credit: Any, options: dict[str, Any], expected: Callable[..., Numbers], model_path: str, tmp_path: Path
 ) -> None:

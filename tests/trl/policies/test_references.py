@@ -70,7 +70,7 @@ def test_without_it_policies_of_one_model_share_a_reference_that_stays(model_pat
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
-@pytest.mark.parametrize("policies", ["shared", "full"])
+@pytest.mark.parametrize("policies", [pytest.param("shared", marks=pytest.mark.slow), "full"])
 def test_a_resumed_run_goes_on_with_the_references_where_they_were(
     policies: str, model_path: str, tmp_path: Path
 ) -> None:

@@ -202,7 +202,10 @@ LAYOUTS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    "layout",
+    [pytest.param(name, marks=() if name in ("mixture", "one of two") else pytest.mark.slow) for name in LAYOUTS],
+)
 def test_the_loss_divides_the_logits_of_a_policy_by_the_temperature_of_its_role(
     layout: str, model_path: str, tmp_path: Path
 ) -> None:

@@ -115,7 +115,15 @@ LAYOUTS = {
     "mixture": {"opener", "closer"},
     "base and full": {"base", "closer"},
 }
-EVERY_LAYOUT = pytest.mark.parametrize("name", LAYOUTS)
+
+
+def layouts(*names: str) -> list[Any]:
+    """By default those in which two policies differ in kind, a base, an adapter and a model among them."""
+    quick = ("mixture", "base and full")
+    return [pytest.param(name, marks=() if name in quick else pytest.mark.slow) for name in names]
+
+
+EVERY_LAYOUT = pytest.mark.parametrize("name", layouts(*LAYOUTS))
 
 
 # ---- What moves ---------------------------------------------------------------------------------------------------
@@ -168,7 +176,7 @@ def test_copies_of_a_model_start_equal_and_part(model_path: str, tmp_path: Path)
     assert apart()
 
 
-@pytest.mark.parametrize("name", ["lora", "full", "mixture"])
+@pytest.mark.parametrize("name", layouts("lora", "full", "mixture"))
 def test_each_policy_moves_by_its_own_learning_rate_times_its_gradient(
     name: str, model_path: str, granite_path: str, tmp_path: Path
 ) -> None:
@@ -248,7 +256,7 @@ def test_every_policy_reads_and_writes_with_its_own_tokenizer(
     assert pads["opener"] <= {tokenizer.pad_token_id}
 
 
-@pytest.mark.parametrize("name", ["lora", "full", "mixture", "base and full"])
+@pytest.mark.parametrize("name", layouts("lora", "full", "mixture", "base and full"))
 def test_the_log_probabilities_trained_on_are_those_of_the_policys_own_model(
     name: str, model_path: str, granite_path: str, tmp_path: Path
 ) -> None:
@@ -406,7 +414,7 @@ class Service:
         return self.reply
 
 
-@pytest.mark.parametrize("num_threads", [0, 2])
+@pytest.mark.parametrize("num_threads", [pytest.param(0, marks=pytest.mark.slow), 2])
 @pytest.mark.parametrize("other", ["adapter", "base", "full"])
 def test_an_api_partner_is_asked_once_for_each_decision_and_never_trained_on(
     other: str, num_threads: int, model_path: str, granite_path: str, tmp_path: Path
@@ -507,7 +515,7 @@ def test_the_beta_of_a_policy_goes_before_that_of_the_arguments(model_path: str,
 # ---- Disk ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["lora", "full", "mixture", "base and full"])
+@pytest.mark.parametrize("name", layouts("lora", "full", "mixture", "base and full"))
 def test_each_policy_is_saved_to_a_folder_that_loads_alone(
     name: str, model_path: str, granite_path: str, tmp_path: Path
 ) -> None:

@@ -267,7 +267,7 @@ def test_the_instance_and_its_options_are_those_of_every_environment() -> None:
 # ---- The same episodes ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("num_threads", [2, 3, 8])
+@pytest.mark.parametrize("num_threads", [2, pytest.param(3, marks=pytest.mark.slow), 8])
 @pytest.mark.parametrize("engine", [Patient, Tidal])
 @pytest.mark.parametrize(
     "options", [{}, {"num_continuations": 1}, {"num_continuations": 1, "choose": "value"}, {"max_envs": 2}], ids=str

@@ -112,10 +112,11 @@ CASES: dict[str, dict[str, Any]] = {
     **{name: {**common, **change} for name, (common, change) in CHANGES.items()},
     "checkpointing": {**STALE, **KL, "gradient_checkpointing": True},
 }
+WITH_RATIOS_OF_1 = (("grpo", 0.1), ("dapo", 0.1))
 # In the slow tests: losses where ratios are 1, for each has a stale case with a KL term; all but one of the values of
 # a setting; and each loss in each layout, for TRL computes the loss in all of them.
 SLOW = {
-    *(f"{loss}-beta={beta}" for loss in LOSSES if loss not in ("grpo", "dapo") for beta in (0.0, 0.1)),
+    *(f"{loss}-beta={beta}" for loss in LOSSES for beta in (0.0, 0.1) if (loss, beta) not in WITH_RATIOS_OF_1),
     *(f"{loss}-sequence" for loss in ("dapo", "dr_grpo", "bnpo", "sapo", "cispo")),
     *(f"vespo_{name}" for name in ("k_pos", "lambda_pos", "k_neg")),
     *("steps_per_generation=6", "sapo_temperature_neg", "epsilon", "use_adaptive_entropy-above"),
@@ -126,10 +127,11 @@ SLOW = {
     *("repetition_penalty", "top_p", "shuffle_dataset", "pad_to_multiple_of", "generation_batch_size"),
     *("ref_model_mixup_alpha", "use_bias_correction_kl-sequence", "num_iterations", "beta", "entropy_coef"),
 }
+WITH_ADAPTERS = ("stale", "checkpointing")
 FAST = {
-    *((case, "shared") for case in CASES if case not in SLOW),
-    *(("grpo-beta=0.1", layout) for layout in LAYOUTS),
-    *((case, "lora") for case in ("stale", "checkpointing")),
+    *((case, "shared") for case in CASES if case not in {*SLOW, *WITH_ADAPTERS}),
+    *(("grpo-beta=0.1", layout) for layout in ("shared", "shared-peft-reward_funcs", "full")),
+    *((case, "lora") for case in WITH_ADAPTERS),
     ("sync_ref_model", "full"),
 }
 

@@ -51,8 +51,7 @@ CASES: dict[str, dict[str, Any]] = {
     "mask_truncated_completions": {"mask_truncated_completions": True},
 }
 FAST = {
-    *(f"dapo-{mode}" for mode in MODES),
-    *("vespo-token_mask", "luspo-sequence_truncate", "uncorrected-vespo", "clip_min", "stale"),
+    *("dapo-token_mask", "dapo-sequence_truncate", "vespo-token_mask", "uncorrected-vespo", "clip_min"),
 }
 
 

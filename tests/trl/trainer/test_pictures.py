@@ -67,7 +67,7 @@ class OnlyPictures(PictureBook):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("shared_prefix", [False, True])
+@pytest.mark.parametrize("shared_prefix", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.filterwarnings("ignore:shared_prefix=True, but images are observed by solver_0")
 def test_instances_that_differ_in_their_picture_alone_are_played_and_trained_apart(
     family: str, shared_prefix: bool, tmp_path: Path

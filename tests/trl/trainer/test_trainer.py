@@ -82,7 +82,7 @@ def tokens(ids: torch.Tensor, mask: torch.Tensor) -> tuple[int, ...]:
 
 
 @GAMES
-@pytest.mark.parametrize("policies", ["lora", "shared"])
+@pytest.mark.parametrize("policies", ["lora", pytest.param("shared", marks=pytest.mark.slow)])
 def test_the_tokens_trained_on_are_the_tokens_sampled_each_once_under_its_own_policy(
     env: Any, policies: str, model_path: str, tmp_path: Path
 ) -> None:
@@ -307,10 +307,7 @@ LOSSES = {
 @pytest.mark.parametrize(
     ("options", "corrected"),
     [
-        *[
-            pytest.param(loss, False, marks=() if name == "bnpo" else pytest.mark.slow)
-            for name, loss in LOSSES.items()
-        ],
+        *[pytest.param(loss, False, marks=pytest.mark.slow) for name, loss in LOSSES.items()],
         *[
             pytest.param(
                 {**loss, "entropy_coef": 0.05, "gradient_accumulation_steps": 2},

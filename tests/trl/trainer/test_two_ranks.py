@@ -34,6 +34,7 @@ from launches import (
     two,
 )
 from tiny_vlms import FAMILIES
+from two_processes import FORKS, in_two_processes
 
 
 MOST = 1e-6
@@ -177,10 +178,13 @@ def check_metrics(one: Sequence[Mapping[str, float]], other: Sequence[Mapping[st
 # ---- DDP ------------------------------------------------------------------------------------------------------------
 
 
+@FORKS
 def test_a_mixture_on_two_processes_is_what_it_is_on_one(model_path: str, tmp_path: Path) -> None:
-    launched(tmp_path / "two", SHORT, model_path, *two())
-    (tmp_path / "one").mkdir()
-    ranks.main(listed(tmp_path / "one", SHORT, model_path), tmp_path / "one")
+    for folder in (tmp_path / "one", tmp_path / "two"):
+        folder.mkdir()
+    of_one, of_two = (listed(tmp_path / name, SHORT, model_path) for name in ("one", "two"))
+    ranks.main(of_one, of_one.parent)
+    assert in_two_processes(lambda _: ranks.main(of_two, of_two.parent), of_two.parent, seconds=120) == [None, None]
     one, other = report(tmp_path / "one", "mixture"), report(tmp_path / "two", "mixture")
     check_same(one, other, "mixture")
     assert len(set(other["num_played"])) == 2  # nobody waits: one had more to sample for than the other

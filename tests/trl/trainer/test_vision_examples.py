@@ -62,7 +62,12 @@ TRL_TESTS = {
 }
 
 
-@pytest.mark.parametrize("name", TRL_TESTS)
+QUICK = ("test_train_vlm_peft", "test_train_vlm_and_importance_sampling", "test_train_vlm_multi_image")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in TRL_TESTS]
+)
 def test_a_training_with_pictures_moves_every_weight_as_trls_own_test_asks(name: str, tmp_path: Path) -> None:
     options: dict[str, Any] = dict(TRL_TESTS[name])
     peft_config = options.pop("peft_config", None)

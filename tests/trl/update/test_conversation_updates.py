@@ -280,7 +280,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "entropy bonus": {"entropy_coef": 0.05},
     "a small budget": {"max_tokens_per_microbatch": 200},
 }
-IN_EVERY_RUN = ("adapters, KL", "parallel episodes")
+IN_EVERY_RUN = ("adapters, KL",)
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,14 @@ def step(model: str, path: Path, *, budget: int, **options: Any) -> tuple[torch.
     return torch.cat([p.detach().flatten() for p in trainer.model.parameters()]) - before, list(asked[0]), trainer
 
 
-@pytest.mark.parametrize("loss_type", WEIGHTS)
+# One of each weight; the other losses of its weight are slow.
+@pytest.mark.parametrize(
+    "loss_type",
+    [
+        pytest.param(loss, marks=() if loss in ("vespo", "cispo", "luspo", "dr_grpo") else pytest.mark.slow)
+        for loss in WEIGHTS
+    ],
+)
 def test_the_only_token_that_is_trained_on_weighs_the_same_in_ten_passes(
     loss_type: str, model: str, tmp_path: Path
 ) -> None:

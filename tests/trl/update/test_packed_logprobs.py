@@ -252,9 +252,7 @@ def assert_alike(found: twins.Run, expected: twins.Run) -> None:
 QUICK = (
     "grpo-beta=0.1",
     "vespo-stale",
-    "off_policy_mask_threshold",
     "use_adaptive_entropy-crossing",
-    "temperature",
 )
 
 
@@ -303,7 +301,7 @@ def test_every_loss_has_the_gradients_of_trls_own_trainer(
 @pytest.mark.parametrize(
     "case",
     [
-        pytest.param(case, marks=() if case in ("dapo-token_mask", "stale") else pytest.mark.slow)
+        pytest.param(case, marks=() if case == "dapo-token_mask" else pytest.mark.slow)
         for case in test_equals_trl_sampler.CASES
     ],
 )
@@ -346,7 +344,7 @@ def of_team(trainer_class: type[MultiAgentGRPOTrainer], model: str, path: Path, 
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=() if name in ("lora", "conversation") else pytest.mark.slow) for name in TEAMS],
+    [pytest.param(name, marks=() if name == "conversation" else pytest.mark.slow) for name in TEAMS],
 )
 def test_teams_have_the_gradients_of_rows_read_one_by_one(name: str, model_path: str, tmp_path: Path) -> None:
     runs = [of_team(each, model_path, tmp_path, **TEAMS[name]) for each in (MultiAgentGRPOTrainer, RowByRow)]

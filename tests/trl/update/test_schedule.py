@@ -86,7 +86,9 @@ class Watched(MultiAgentGRPOTrainer):
         return super().training_step(*args, **kwargs)
 
 
-@pytest.mark.parametrize("name", ["lora", "full", "mixture"])
+@pytest.mark.parametrize(
+    "name", [*(pytest.param(name, marks=pytest.mark.slow) for name in ("lora", "full")), "mixture"]
+)
 def test_only_those_whose_turn_it_is_move_and_the_moments_of_the_others_stand_still(
     name: str, model_path: str, tmp_path: Path
 ) -> None:
