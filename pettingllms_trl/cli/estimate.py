@@ -188,6 +188,7 @@ def estimated(device: Any, argv: Sequence[str]) -> Any:
         agents=sum(name in step.trainer.team.profiles for name in routing.of_agent.values()),
         prompt=args.prompt_tokens,
         completion=step.completion,
+        turns=step.turns,
         **batches,
     )
     found = planning.estimate(run, step)

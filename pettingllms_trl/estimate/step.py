@@ -132,7 +132,7 @@ class Measured:
 
     Args:
         optimizer: Bytes of the states of the optimizer.
-        completion: Tokens of the longest reply.
+        completion: Tokens of the longest reply, and `turns`, decisions of each agent in an episode.
         notes: What stood in.
     """
 
@@ -141,6 +141,7 @@ class Measured:
     optimizer: int
     notes: list[str]
     completion: int
+    turns: int = 1
     trainer: Any = None
 
 
@@ -207,7 +208,8 @@ def run_step(
     if trainer.image_inputs:
         notes["No pictures are made up: what their tower keeps in a pass is not counted."] = None
     longest = max(len(each.completion.ids) for decision in decisions for each in decision.candidates)
-    return Measured(phases.of, held, optimizer, list(notes), longest, trainer)
+    turns = 1 + max(decision.turn for decision in decisions)
+    return Measured(phases.of, held, optimizer, list(notes), longest, turns, trainer)
 
 
 def passes_over(trainer: Any, decisions: Sequence[Decision]) -> Any:
