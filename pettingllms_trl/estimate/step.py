@@ -208,7 +208,7 @@ def run_step(
     if trainer.image_inputs:
         notes["No pictures are made up: what their tower keeps in a pass is not counted."] = None
     longest = max(len(each.completion.ids) for decision in decisions for each in decision.candidates)
-    return Measured(phases.of, held, optimizer, list(notes), longest, 1 + max(each.turn for each in decisions), trainer)
+    return Measured(phases.of, held, optimizer, list(notes), longest, 1 + max(d.turn for d in decisions), trainer)
 
 
 def passes_over(trainer: Any, decisions: Sequence[Decision]) -> Any:
