@@ -106,7 +106,7 @@ frameworks: ## play the examples of programs with their libraries, an environmen
 bench: $(INSTALLED) ## measure everything beside its peers, a quarter of an hour (ARGS="--only envs,update")
 	@$(BIN)/python benchmarks/suite.py $(ARGS)
 
-bench-gpu: $(INSTALLED) ## the same for what a GPU changes, on one, half an hour (ARGS=--dry-run: what it would run)
+bench-gpu: $(INSTALLED) ## the same for what a GPU changes, on one, an hour (ARGS=--dry-run: what it would run)
 	@$(BIN)/python benchmarks/suite.py --gpu $(ARGS)
 
 lint: $(INSTALLED) ## check style, format and types

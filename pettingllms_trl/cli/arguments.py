@@ -261,7 +261,7 @@ def naming_models(model: str | None, given: str | Mapping[str, str | Policy]) ->
         policies = [] if isinstance(given, str) else [each for each in given.values() if isinstance(each, Policy)]
         names = [model, *(policy.model for policy in policies)]
         named = " or ".join(dict.fromkeys(repr(name) for name in names if isinstance(name, str)))
-        raise OSError(f"cannot load {named}: {error} Or give a folder that has the model.") from error
+        raise OSError(f"cannot load {named}: {error} Or give a folder of it (--estimate: its config.json).") from error
 
 
 def check_reports(args: Any) -> None:

@@ -188,6 +188,7 @@ def estimated(device: Any, argv: Sequence[str]) -> Any:
         agents=sum(name in step.trainer.team.profiles for name in routing.of_agent.values()),
         prompt=args.prompt_tokens,
         completion=step.completion,
+        turns=step.turns,
         **batches,
     )
     found = planning.estimate(run, step)
@@ -271,9 +272,7 @@ def _alone(given: TrainArguments, args: EstimatedConfig, config: ModelConfig, fo
     args.log_completions = args.log_rollouts = args.push_to_hub = args.load_best_model_at_end = False
     given.num_trees = 0
     if args.sharding != "ddp" and args.bf16 and not arguments.has_adapters(given.policies):
-        config.dtype = (
-            "bfloat16"  # DeepSpeed and FSDP2 pass weights that are in bfloat16 already; autocast copies them
-        )
+        config.dtype = "bfloat16"  # in which DeepSpeed and FSDP2 pass weights; autocast would copy them
     return whole
 
 

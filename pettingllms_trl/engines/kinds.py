@@ -29,8 +29,6 @@ class EngineOptions:
         processes: Field with the number of trainer processes that an engine is split over.
         memory_share: Field with an engine's share of its GPU's memory.
         sleeps: Field that makes it give its memory back during the update.
-        on_servers: What to set so that it samples on other GPUs.
-        server_max_length: Option of a server's command like `max_length`.
         server_processes: Option of a server's command like `processes`, of GPUs.
         overhead: Bytes beside weights and cache; the default is assumed of vLLM: CUDA graphs, a batch of 4,096 tokens.
     """
@@ -40,8 +38,6 @@ class EngineOptions:
     processes: str = ""
     memory_share: str = ""
     sleeps: str = ""
-    on_servers: str = ""
-    server_max_length: str = ""
     server_processes: str = ""
     overhead: float = 1.5e9
 

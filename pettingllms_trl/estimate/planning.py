@@ -54,7 +54,7 @@ class Run:
         sequences: Most in play on each process, or on each group that an engine is divided over.
         generation_batch: Sequences of a generation of all processes for a decision of each agent, and `mini_batch`
             those of an optimizer step.
-        agents: Agents with weights here.
+        agents: Agents with weights here, with `turns` decisions each: in conversations several, else 1.
         max_steps: Optimizer steps of the run; 0 if epochs decide.
     """
 
@@ -78,6 +78,7 @@ class Run:
     agents: int
     prompt: int
     completion: int
+    turns: int = 1
     max_steps: int = 0
 
     @property
@@ -114,8 +115,8 @@ class Estimate:
     """
     Args:
         memory: Bytes on each GPU of the trainer, at the peak of each phase.
-        seconds: Of each phase, of a generation with one decision of each agent in each instance, and of an optimizer
-            step; `network` is of one. A rollout of an engine has what `speed.py` assumes.
+        seconds: Of each phase, of a generation with `turns` decisions of each agent in an instance, and of an
+            optimizer step; `network` is of one. A rollout of an engine has what `speed.py` assumes.
         problems: What does not fit.
     """
 
@@ -138,7 +139,8 @@ class Estimate:
     @property
     def trained_rate(self) -> float:
         """Completion tokens sampled and trained a second by all GPUs."""
-        return self.run.generation_batch * self.run.agents * self.run.completion / self.of_generation
+        run = self.run
+        return run.generation_batch * run.agents * run.turns * run.completion / self.of_generation
 
 
 def estimate(run: Run, step: Measured) -> Estimate:
@@ -146,8 +148,8 @@ def estimate(run: Run, step: Measured) -> Estimate:
     state, engines = _state(run, step, run.sharding), tuple(_engines(run))
     held = _held(run, step, state, engines)
     seconds = {name: phase.work.seconds for name, phase in step.phases.items()}
-    if run.sampler != "generate":
-        seconds["rollout"] = _sampling(run, engines)
+    # The step samples the last turn, with `generate`.
+    seconds["rollout"] = run.turns * seconds["rollout"] if run.sampler == "generate" else _sampling(run, engines)
     seconds["network"] = _network(run, step.held)
     problems = [*_too_large(run, step, held, engines), *_too_long(run, engines), *_too_short(engines, run)]
     return Estimate(run, step, state, engines, held, seconds, tuple(problems))
@@ -207,12 +209,12 @@ def _engines(run: Run) -> list[EnginePlan]:
 
 
 def _sampling(run: Run, engines: Sequence[EnginePlan]) -> float:
-    """Seconds in which engines sample a decision of each agent. What the GPUs of one send each other is left out.
+    """Seconds in which engines sample the decisions of each agent. What the GPUs of one send each other is left out.
 
     Models on one GPU take their decoding steps one after another, each for its share of the agents.
     """
-    length = run.prompt + run.completion
-    each = run.generation_batch * run.agents / len(engines) / (run.num_gpus / run.tensor_parallel)
+    length = run.prompt + run.turns * run.completion
+    each = run.generation_batch * run.agents * run.turns / len(engines) / (run.num_gpus / run.tensor_parallel)
     seconds = 0.0
     for engine in engines:
         at_once = min(run.sequences, each, speed.MAX_SEQUENCES, max(engine.tokens // length, 1))
@@ -221,7 +223,7 @@ def _sampling(run: Run, engines: Sequence[EnginePlan]) -> float:
             engine.model.parameters / run.tensor_parallel,
             engine.model.kv_values * run.pass_width / run.tensor_parallel,
             sequences=at_once,
-            context=run.prompt + run.completion / 2,
+            context=run.prompt + run.turns * run.completion / 2,
         )
         read = 2 * engine.model.parameters * run.prompt / run.num_candidates / run.tensor_parallel
         seconds += each * (run.completion * step / at_once + read / (speed.PRODUCTS * run.gpu.flops))
@@ -262,7 +264,8 @@ def _remedy(run: Run, step: Measured, engines: Sequence[EnginePlan], largest: st
         return f"It fits on {several} GPUs with {' or '.join(f'{each}.yaml (--sharding {each})' for each in fits)}."
     share = f"a smaller {run.engine.memory_share}, " if run.sampler == "colocate" else ""
     rows = "max_envs" if largest == "rollout" else "per_device_train_batch_size"
-    return f"Take {share}a smaller {rows} or max_completion_length, adapters (policies: lora), or a smaller model."
+    whole = "" if any(not part.is_trained | part.is_reference for part in step.held) else "adapters (policies: lora), "
+    return f"Take {share}a smaller {rows} or max_completion_length, {whole}or a smaller model."
 
 
 def _too_long(run: Run, engines: Sequence[EnginePlan]) -> list[str]:
@@ -277,11 +280,13 @@ def _too_long(run: Run, engines: Sequence[EnginePlan]) -> list[str]:
 
 def _too_short(engines: Sequence[EnginePlan], run: Run) -> list[str]:
     """What an engine refuses when it starts: a cache that does not hold one sequence of the longest allowed length."""
-    more = f" (on a server of one GPU; more: {run.engine.server_processes})"
+    more, length = f" (on a server of one GPU; more: {run.engine.server_processes})", run.prompt + run.completion
     return [
         f"{run.engine.name}'s KV cache for {engine.model.name} has {max(engine.cache, 0) / 1e9:.1f} GB, which hold "
         f"{engine.tokens:,} tokens; it does not start with less than one sequence of {engine.needed:,}"
-        f"{more * engine.model.on_server}. Set {run.engine.max_length}, or a larger {run.engine.memory_share}."
+        f"{more * engine.model.on_server}. Set "
+        + (f"{run.engine.max_length} ({length:,} here), or " if engine.tokens >= length else "")
+        + f"a larger {run.engine.memory_share} or {run.engine.processes}."
         for engine in engines
         if engine.tokens < engine.needed
     ]

@@ -9,12 +9,13 @@ from pettingllms_trl.estimate.stand_ins import UNCHECKED
 def report(found: Estimate) -> str:
     """What a step takes in each phase, then speed, as lines for a terminal."""
     run, step = found.run, found.step
+    times = "a decision" if run.turns == 1 else f"{run.turns} decisions"
     lines = [
         f"Run on a simulated GPU, none measured: {run.num_gpus} x {run.gpu.name} of {_gb(run.gpu.memory)} GB, "
         f"{run.sharding}.",
         *(["For 1 GPU; give --num_gpus (and --sharding) for several."] if run.num_gpus == 1 else []),
         f"{run.agents} agents, {run.generation_batch // run.num_candidates} instances x {run.num_candidates} "
-        f"candidates of a decision of each; prompts of {run.prompt:,} tokens, replies of {run.completion:,}.",
+        f"candidates of {times} of each; prompts of {run.prompt:,} tokens, replies of {run.completion:,}.",
         *step.notes,
         "",
         f"{'':<16}{'GB':>9}{'TFLOP':>11}{'operations':>13}{'waits':>8}{'seconds':>10}",
@@ -44,7 +45,7 @@ def report(found: Estimate) -> str:
         generations = run.max_steps / run.num_updates
         lines.append(
             f"max_steps {run.max_steps:,}: {generations:,.0f} generations, "
-            f"{generations * found.of_generation / 3600:.2g} hours for each decision of an agent in an episode."
+            f"{generations * found.of_generation / 3600:.2g} hours with {times} of each agent in an episode."
         )
     return "\n".join(lines)
 

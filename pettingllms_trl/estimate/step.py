@@ -132,7 +132,7 @@ class Measured:
 
     Args:
         optimizer: Bytes of the states of the optimizer.
-        completion: Tokens of the longest reply.
+        completion: Tokens of the longest reply, and `turns`, decisions of each agent in an episode.
         notes: What stood in.
     """
 
@@ -141,6 +141,7 @@ class Measured:
     optimizer: int
     notes: list[str]
     completion: int
+    turns: int = 1
     trainer: Any = None
 
 
@@ -207,7 +208,7 @@ def run_step(
     if trainer.image_inputs:
         notes["No pictures are made up: what their tower keeps in a pass is not counted."] = None
     longest = max(len(each.completion.ids) for decision in decisions for each in decision.candidates)
-    return Measured(phases.of, held, optimizer, list(notes), longest, trainer)
+    return Measured(phases.of, held, optimizer, list(notes), longest, 1 + max(d.turn for d in decisions), trainer)
 
 
 def passes_over(trainer: Any, decisions: Sequence[Decision]) -> Any:

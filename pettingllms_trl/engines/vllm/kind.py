@@ -241,8 +241,6 @@ VLLM = EngineKind(
         processes="vllm_tensor_parallel_size",
         memory_share="vllm_gpu_memory_utilization",
         sleeps="vllm_enable_sleep_mode",
-        on_servers="vllm_mode: server",
-        server_max_length="vllm serve --max-model-len",
         server_processes="vllm serve --tensor-parallel-size",
     ),
     recorded=("use_vllm",),

@@ -90,6 +90,13 @@ def test_a_cache_is_what_weights_and_overhead_leave_of_the_engines_share() -> No
     assert [first.budget, second.budget] == pytest.approx([32e9, 8e9])
     said = estimate(run(utilization=0.25, max_length=20_000), step(ADAPTERS)).problems
     assert "hold 15,968 tokens; it does not start with less than one sequence of 20,000" in said[0]
+    assert said[0].endswith(
+        ". Set vllm_max_model_length (4,096 here), or a larger vllm_gpu_memory_utilization or "
+        "vllm_tensor_parallel_size."
+    )
+    # One that does not hold a prompt and its reply is not helped by a shorter limit.
+    said = estimate(run(utilization=0.2), step(ADAPTERS)).problems
+    assert said[-1].endswith(". Set a larger vllm_gpu_memory_utilization or vllm_tensor_parallel_size.")
     (said,) = estimate(run(max_length=50_000), step(ADAPTERS)).problems
     assert said == "vllm_max_model_length is 50,000, but 8B takes 40,000 tokens at most; vLLM does not start."
     served = estimate(run(models=(replace(BASE, on_server=True),), sampler="server"), step(ADAPTERS))
@@ -106,7 +113,12 @@ def test_what_does_not_fit_is_told_with_a_sharding_that_does_or_what_takes_less(
         "(--sharding fsdp2)."
     )
     _, cure = estimate(run(utilization=0.9), step(ADAPTERS)).problems
-    assert cure.startswith("Take a smaller vllm_gpu_memory_utilization, a smaller per_device_train_batch_size or max_")
+    assert cure == (
+        "Take a smaller vllm_gpu_memory_utilization, a smaller per_device_train_batch_size or max_completion_length, "
+        "or a smaller model."
+    )
+    _, cure = estimate(run(sampler="generate"), step(WHOLE, alive=300e9)).problems
+    assert cure.endswith("or max_completion_length, adapters (policies: lora), or a smaller model.")
 
 
 def test_speed_depends_on_lengths_and_on_who_samples() -> None:
@@ -121,6 +133,13 @@ def test_speed_depends_on_lengths_and_on_who_samples() -> None:
     assert found.trained_rate == pytest.approx(256 * 3596 / found.of_generation)
     short = estimate(run(completion=100), step(ADAPTERS))
     assert short.seconds["rollout"] < found.seconds["rollout"] / 36
+    # Three turns of 100 tokens: the context is half of them on average.
+    talk = estimate(run(completion=100, turns=3, max_steps=2), step(ADAPTERS))
+    one = decoding_step(H100, 8.1e9, 144_000, sequences=128, context=500 + 150)
+    assert talk.seconds["rollout"] == pytest.approx(3 * 256 * (100 * one / 128 + read))
+    assert talk.trained_rate == pytest.approx(3 * 256 * 100 / talk.of_generation)
+    assert "candidates of 3 decisions of each;" in report(talk)
+    assert "hours with 3 decisions of each agent in an episode." in report(talk)
     local = estimate(run(sampler="generate"), step(ADAPTERS))
     assert local.seconds["rollout"] == 0.0  # of the made-up step
     assert "200 generations" in report(estimate(run(max_steps=400), step(ADAPTERS)))
