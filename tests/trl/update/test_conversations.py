@@ -236,13 +236,12 @@ def test_a_decision_of_one_turn_is_laid_out_as_ever(prompt: int, reply: int, way
     assert torch.equal(layout.starts, torch.full((number,), prompt - 1))
     if way == "prompts":
         assert layout.prompts is not None
-        assert layout.visible is not None
         assert torch.equal(layout.prompts, common[None])
         seen = torch.arange(prompt - 1 + reply) <= torch.arange(prompt - 1, prompt - 1 + reply)[:, None]
         assert torch.equal(layout.visible, seen.expand(number, 1, -1, -1))
         assert torch.equal(layout.back, torch.arange(prompt - 1 + number * reply))
     else:
-        assert layout.prompts is layout.visible is None
+        assert layout.prompts is None
         last = (number - 1) * (prompt - 1 + reply)  # the prompt's tokens as the last row has them
         of_rows = torch.arange(number)[:, None] * (prompt - 1 + reply) + torch.arange(prompt - 1, prompt - 1 + reply)
         assert torch.equal(layout.back, torch.cat([last + common, of_rows.flatten()]))
