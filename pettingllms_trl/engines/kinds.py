@@ -21,16 +21,14 @@ Place: TypeAlias = Literal["generate", "colocate", "server"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
-    """What decides the memory of a kind of engine: the names of its fields of the configuration, for an estimate and
-    what it proposes. Empty: the kind has no such field.
+    """What decides the memory of a kind of engine: the names of its fields of the configuration, for an estimate.
+    Empty: the kind has no such field.
 
     Args:
         max_length: Field with the most tokens of prompt and completion together.
         processes: Field with the number of trainer processes that an engine is split over.
         memory_share: Field with an engine's share of its GPU's memory.
         sleeps: Field that makes it give its memory back during the update.
-        on_servers: What to set so that it samples on other GPUs.
-        server_max_length: Option of a server's command like `max_length`.
         server_processes: Option of a server's command like `processes`, of GPUs.
         overhead: Bytes beside weights and cache; the default is assumed of vLLM: CUDA graphs, a batch of 4,096 tokens.
     """
@@ -40,8 +38,6 @@ class EngineOptions:
     processes: str = ""
     memory_share: str = ""
     sleeps: str = ""
-    on_servers: str = ""
-    server_max_length: str = ""
     server_processes: str = ""
     overhead: float = 1.5e9
 
@@ -111,6 +107,7 @@ class EngineKind(NamedTuple):
     It is all that the trainer, its checkpoints and the estimate know of an engine.
 
     Args:
+        servers_of: URLs of what samples for a group elsewhere.
         check: Raises `ValueError` for options that do not fit the groups, before any model is loaded.
         make: Creates the engine of each group. `None`: the trainer's own models generate.
         options: Its fields that decide what memory it takes.
@@ -124,6 +121,7 @@ class EngineKind(NamedTuple):
     place_of: Callable[[Group, MultiAgentGRPOConfig], Place]
     check: Callable[[Sequence[Group], MultiAgentGRPOConfig], None]
     make: MakeEngines | None = None
+    servers_of: Callable[[Group, MultiAgentGRPOConfig], Sequence[str]] = lambda group, args: ()
     options: EngineOptions = EngineOptions()
     recorded: Sequence[str] = ()
     is_seeded: bool = False
