@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from figures import from_record
+from machine import saved_on
 
 
 HERE = Path(__file__).parent
@@ -35,10 +36,9 @@ def newest(kind: str, suite: str, results: Path) -> tuple[Path, dict[str, Any], 
         ValueError: No file has any.
     """
     found = []
-    for file in results.glob(f"{kind}-*.json"):
+    for file in saved_on(kind, results):
         saved = json.loads(file.read_text("utf-8"))
-        is_of_kind = re.fullmatch(r"-\w+(-changed)?", file.stem.removeprefix(kind))  # and not of "h200-nvl" for "h200"
-        if is_of_kind and suite in saved["suites"]:
+        if suite in saved["suites"]:
             found.append((saved["suites"][suite]["date"], file, saved))
     if not found:
         raise ValueError(f"no file {results}/{kind}-*.json has {suite!r}; expected one. Run suite.py --only {suite}.")

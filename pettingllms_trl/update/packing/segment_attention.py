@@ -62,7 +62,7 @@ def is_right(device: torch.device, dtype: torch.dtype) -> bool:
     results = []
     try:
         for exact in (False, True):
-            with torch.autocast(device.type, enabled=False), torch.inference_mode(False), torch.enable_grad():
+            with torch.autocast(device.type, enabled=False), torch.inference_mode(False):  # which enables gradients
                 given = numbers.to(device, torch.float32 if exact else dtype, copy=True)
                 query, key, value = (each.clone().requires_grad_() for each in torch.split(given, [4, 2, 2], dim=1))
                 if exact:

@@ -12,7 +12,7 @@ import torch
 from packed_models import difference, gradients, made, one_by_one, together
 from pettingllms_trl.update.packed_attention import attending
 from pettingllms_trl.update.packing.conversations import Size, arrange, num_tokens, sizes_of
-from pettingllms_trl.update.packing.cost import TOKEN_PRICES, WAYS, Way, Work, cheapest, token_price_of, work
+from pettingllms_trl.update.packing.cost import DEAR, TOKEN_PRICES, WAYS, Way, Work, cheapest, token_price_of, work
 from pettingllms_trl.update.packing.pack import IGNORED, Packed, pack
 
 
@@ -264,6 +264,7 @@ def test_the_way_depends_on_lengths_and_the_price_of_a_token_alone() -> None:
     }
     # Four tokens are worth 122,635 pairs from 30,658.75 on.
     assert [cheapest(of_rows, price)[0] for price in (0, 30_658, 30_659)] == ["rows", "rows", "conversations"]
+    assert cheapest(of_rows, DEAR)[0] == "conversations"
     assert cheapest(of_rows, 0, among=("prompts",))[0] == "prompts"
     assert cheapest(sizes([("a", "b"), ("c", "d")]), 1e9)[0] == "rows"  # nothing to share
 
