@@ -49,6 +49,12 @@ def cpu() -> str:
     return models[0] if models else platform.processor() or platform.machine()
 
 
+def saved_on(machine_kind: str, folder: Path) -> list[Path]:
+    """The files MACHINE-COMMIT.json of a kind of machine, and of no other whose name begins as its does."""
+    found = folder.glob(f"{machine_kind}-*.json")
+    return [file for file in found if re.fullmatch(r"-\w+(-changed)?", file.stem.removeprefix(machine_kind))]
+
+
 def commit() -> str:
     """The checkout's commit, with "+changes" where the files differ from it; "unknown" outside a checkout."""
     head = _git("rev-parse", "HEAD")

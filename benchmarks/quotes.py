@@ -3,7 +3,7 @@
     python benchmarks/quotes.py          # writes them anew
 
 A line `<!-- saved: MACHINE SUITE -->` stands before each, such as `<!-- saved: amd-epyc-2-cores update -->`. Figures
-without a peer are left out. `tests/test_saved_figures.py` holds the pages to the files.
+without a peer are left out where they miss no goal. `tests/test_saved_figures.py` holds the pages to the files.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from figures import from_record
+from machine import saved_on
 
 
 HERE = Path(__file__).parent
@@ -35,7 +36,7 @@ def newest(kind: str, suite: str, results: Path) -> tuple[Path, dict[str, Any], 
         ValueError: No file has any.
     """
     found = []
-    for file in results.glob(f"{kind}-*.json"):
+    for file in saved_on(kind, results):
         saved = json.loads(file.read_text("utf-8"))
         if suite in saved["suites"]:
             found.append((saved["suites"][suite]["date"], file, saved))
@@ -52,8 +53,8 @@ def table(kind: str, suite: str, folder: Path, results: Path = HERE / "results")
     source = f"[{saved['date'][:10]}, {head[:8]}{changes and ' with changes'}]({os.path.relpath(file, folder)})"
     rows = [f"| {source}, load {saved['load']:.1f} | ours | beside | theirs | times as good (rounds) | goal |"]
     rows.append("|---|---|---|---|---|---|")
-    figures = map(from_record, saved["figures"])
-    return "\n".join([*rows, *(f"| {' | '.join(each.cells()[:6])} |" for each in figures if each.peer)]) + "\n"
+    shown = [each for each in map(from_record, saved["figures"]) if each.peer or each.met is False]
+    return "\n".join([*rows, *(f"| {' | '.join(each.cells()[:6])} |" for each in shown)]) + "\n"
 
 
 def quoted(text: str, folder: Path) -> str:

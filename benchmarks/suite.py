@@ -31,7 +31,7 @@ from typing import Any
 
 import peers
 from figures import HEADER, Figure, from_record, is_worse, join, read, record, table
-from machine import kind, machine
+from machine import kind, machine, saved_on
 
 
 HERE = Path(__file__).parent
@@ -382,7 +382,7 @@ def save(file: Path, ran: Sequence[Ran], here: Mapping[str, Any]) -> None:
 def saved_before(folder: Path, machine_kind: str, but: Path) -> dict[tuple[str, str], Figure]:
     """The newest saved figure of each name on machines of the kind, by benchmark and name."""
     dated = []
-    for file in folder.glob(f"{machine_kind}-*.json"):
+    for file in saved_on(machine_kind, folder):
         if file != but:
             for name, suite in json.loads(file.read_text())["suites"].items():
                 dated.append((suite["date"], name, suite["figures"]))

@@ -18,18 +18,23 @@ from quotes import MARKED, pages, quoted, table  # noqa: E402
 def saved(folder: Path, name: str, date: str, ours: float, commit: str = "0123456789") -> None:
     figure = {"name": "a step", "unit": "s", "ours": [ours], "peer_name": "TRL", "peer": [4.0], "goal": ">= 1x"}
     alone = {"name": "a share", "unit": "%", "ours": [ours]}
-    suite = {"date": date, "load": 1.04, "figures": [{**figure, "met": True}, alone]}
+    missed = {"name": "a reset", "unit": "ms", "ours": [9.0], "goal": "<= 5 ms", "met": False}
+    absent = {"name": "a game", "unit": "s", "peer_name": "X", "goal": ">= 2x", "met": False, "absent": "no X"}
+    figures = [{**figure, "met": True}, alone, missed, {**missed, "name": "a start", "met": True}, absent]
+    suite = {"date": date, "load": 1.04, "figures": figures}
     (folder / name).write_text(json.dumps({"machine": {"commit": commit}, "suites": {"step": suite}}))
 
 
 def test_a_table_has_the_newest_figures_of_the_machine_and_where_they_are_from(tmp_path: Path) -> None:
-    saved(tmp_path, "box-1.json", "2026-11-23T10:00:00", 2.0, "89abcdef01+changes")
-    saved(tmp_path, "box-2.json", "2026-11-22T10:00:00", 1.0)
-    saved(tmp_path, "other-1.json", "2026-11-24T10:00:00", 8.0)
+    saved(tmp_path, "box-89abcdef.json", "2026-11-23T10:00:00", 2.0, "89abcdef01+changes")
+    saved(tmp_path, "box-01234567-changed.json", "2026-11-22T10:00:00", 1.0)
+    saved(tmp_path, "other-01234567.json", "2026-11-24T10:00:00", 8.0)
+    saved(tmp_path, "box-large-01234567.json", "2026-11-24T10:00:00", 8.0)
     assert table("box", "step", tmp_path / "docs", tmp_path) == (
-        "| [2026-11-23, 89abcdef with changes](../box-1.json), load 1.0 | ours | beside | theirs | times as good "
-        "(rounds) | goal |\n|---|---|---|---|---|---|\n"
+        "| [2026-11-23, 89abcdef with changes](../box-89abcdef.json), load 1.0 | ours | beside | theirs | times as "
+        "good (rounds) | goal |\n|---|---|---|---|---|---|\n"
         "| a step | 2.00 s | TRL | 4.00 s | 2.00x (2.00-2.00) | >= 1x met |\n"
+        "| a reset | 9.00 ms |  |  |  | <= 5 ms MISSED |\n| a game | - | X | - |  | >= 2x NOT MEASURED |\n"
     )
     with pytest.raises(ValueError, match=r"box-\*\.json has 'update'; expected one. Run suite.py --only update."):
         table("box", "update", tmp_path, tmp_path)
@@ -48,5 +53,6 @@ def test_pages_quote_the_newest_figures_that_are_saved() -> None:
     for page in pages():
         text = page.read_text("utf-8")
         number += len(MARKED.findall(text))
+        assert text.count("<!-- saved") == len(MARKED.findall(text)), f"{page}: a mark is not as quotes.py reads it"
         assert quoted(text, page.parent) == text, f"{page}: python benchmarks/quotes.py writes its tables anew"
     assert number >= 4

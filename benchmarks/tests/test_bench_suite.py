@@ -144,6 +144,7 @@ def test_the_newest_saved_figures_of_the_same_kind_of_machine_are_compared_with(
     for name, date, value in (
         ("box-old", "2026-01-01", 1.0),
         ("box-new", "2026-01-03", 3.0),
+        ("box-large-new", "2026-01-04", 8.0),
         ("other", "2026-02", 9.0),
     ):
         save(tmp_path / f"{name}.json", [ran(figure(value))], {**HERE, "date": date})

@@ -240,7 +240,7 @@ def _models(trainer: Any, args: EstimatedConfig) -> tuple[Sampled, ...]:
                 parameters=sum(each.numel() for each in model.parameters()),
                 kv_values=2 * text.num_hidden_layers * key_heads * head,
                 context=context_of(text) or text.max_position_embeddings,
-                on_server=kind_of(args).place_of(group, args) == "server",
+                servers=len(kind_of(args).servers_of(group, args)),
             )
         )
     return tuple(found)
@@ -259,6 +259,7 @@ def _alone(given: TrainArguments, args: EstimatedConfig, config: ModelConfig, fo
         "sequences": min(args.max_envs or instances, instances) * args.num_generations,
         "generation_batch": args.generation_batch_size,
         "mini_batch": args.gradient_accumulation_steps * args.per_device_train_batch_size * args.num_gpus,
+        "num_passes": args.gradient_accumulation_steps,
         "num_iterations": args.num_iterations,
         "num_candidates": args.num_generations,
         "max_steps": max(args.max_steps, 0),

@@ -49,7 +49,7 @@ TRANSFORMERS = EngineKind(
     is_chosen=lambda args: True,
     place_of=lambda group, args: "generate",
     check=lambda groups, args: check_continuous_batching(args) if args.use_transformers_continuous_batching else None,
-    options=EngineOptions(max_length=VLLM.options.max_length),  # conversations end at it with `generate`, too
+    options=EngineOptions(max_length=VLLM.options.max_length),  # conversations end there with `generate`, too
 )
 KINDS = (VLLM, TRANSFORMERS)
 """The kinds of engines, of which the first that the configuration asks for is taken."""

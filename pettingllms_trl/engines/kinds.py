@@ -21,8 +21,8 @@ Place: TypeAlias = Literal["generate", "colocate", "server"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
-    """What decides the memory of a kind of engine: the names of its fields of the configuration, for an estimate and
-    what it proposes. Empty: the kind has no such field.
+    """What decides the memory of a kind of engine: the names of its fields of the configuration, for an estimate.
+    Empty: the kind has no such field.
 
     Args:
         max_length: Field with the most tokens of prompt and completion together.
@@ -107,6 +107,7 @@ class EngineKind(NamedTuple):
     It is all that the trainer, its checkpoints and the estimate know of an engine.
 
     Args:
+        servers_of: URLs of what samples for a group elsewhere.
         check: Raises `ValueError` for options that do not fit the groups, before any model is loaded.
         make: Creates the engine of each group. `None`: the trainer's own models generate.
         options: Its fields that decide what memory it takes.
@@ -120,6 +121,7 @@ class EngineKind(NamedTuple):
     place_of: Callable[[Group, MultiAgentGRPOConfig], Place]
     check: Callable[[Sequence[Group], MultiAgentGRPOConfig], None]
     make: MakeEngines | None = None
+    servers_of: Callable[[Group, MultiAgentGRPOConfig], Sequence[str]] = lambda group, args: ()
     options: EngineOptions = EngineOptions()
     recorded: Sequence[str] = ()
     is_seeded: bool = False

@@ -28,13 +28,14 @@ class Sampled:
         parameters: Of the model and its adapters.
         kv_values: Numbers that the KV cache holds for a token.
         context: Longest sequence that the model was made for.
+        servers: Replicas elsewhere that all processes share, a GPU each; 0: it is in the processes.
     """
 
     name: str
     parameters: int
     kv_values: int
     context: int
-    on_server: bool = False
+    servers: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +54,7 @@ class Run:
         max_length: Longest sequence that an engine is to hold; `None`: the model's context.
         sequences: Most in play on each process, or on each group that an engine is divided over.
         generation_batch: Sequences of a generation of all processes for a decision of each agent, and `mini_batch`
-            those of an optimizer step.
+            those of an optimizer step, of `num_passes` on each process.
         agents: Agents with weights here, with `turns` decisions each: in conversations several, else 1.
         max_steps: Optimizer steps of the run; 0 if epochs decide.
     """
@@ -73,6 +74,7 @@ class Run:
     sequences: int
     generation_batch: int
     mini_batch: int
+    num_passes: int
     num_iterations: int
     num_candidates: int
     agents: int
@@ -88,7 +90,7 @@ class Run:
 
     def limit(self, model: Sampled) -> int:
         """Most tokens of a sequence of what samples; of a server `max_length` is all that is known."""
-        by_engine = self.sampler != "generate" or model.on_server
+        by_engine = self.sampler != "generate" or model.servers
         return (by_engine and self.max_length) or model.context
 
 
@@ -168,7 +170,7 @@ def _state(run: Run, step: Measured, sharding: memory.Sharding, num_gpus: int | 
 def _held(run: Run, step: Measured, state: memory.TrainingState, engines: Sequence[EnginePlan]) -> dict[str, float]:
     """The peak of each phase: what was measured, with the state of this sharding in the place of one process's own."""
     alone = _state(run, step, "ddp", 1)
-    engine = sum(each.budget for each in engines if not each.model.on_server)
+    engine = sum(each.budget for each in engines if not each.model.servers)
     found = {}
     for name, phase in step.phases.items():
         peak = phase.peak or (alone.total - alone.gradients if name == "rollout" else 0)  # where an engine samples
@@ -188,15 +190,13 @@ def _held(run: Run, step: Measured, state: memory.TrainingState, engines: Sequen
 
 
 def _engines(run: Run) -> list[EnginePlan]:
-    here = sum(model.parameters for model in run.models if not model.on_server)
+    here = sum(model.parameters for model in run.models if not model.servers)
     found = []
     for model in run.models:
-        if run.sampler == "generate" and not model.on_server:
+        if run.sampler == "generate" and not model.servers:
             continue
-        parallel = 1 if model.on_server else run.tensor_parallel
-        budget = run.gpu.memory * (
-            SERVER_UTILIZATION if model.on_server else run.utilization * model.parameters / here
-        )
+        parallel = 1 if model.servers else run.tensor_parallel
+        budget = run.gpu.memory * (SERVER_UTILIZATION if model.servers else run.utilization * model.parameters / here)
         weights = run.pass_width * model.parameters / parallel
         cache = budget - weights - run.engine.overhead
         tokens = memory.blocks_of_cache(cache * parallel, model.kv_values * run.pass_width)
@@ -213,19 +213,21 @@ def _sampling(run: Run, engines: Sequence[EnginePlan]) -> float:
 
     Models on one GPU take their decoding steps one after another, each for its share of the agents.
     """
-    length = run.prompt + run.turns * run.completion
-    each = run.generation_batch * run.agents * run.turns / len(engines) / (run.num_gpus / run.tensor_parallel)
+    length, players = run.prompt + run.turns * run.completion, run.num_gpus / run.tensor_parallel
     seconds = 0.0
     for engine in engines:
-        at_once = min(run.sequences, each, speed.MAX_SEQUENCES, max(engine.tokens // length, 1))
+        parallel, replicas = (1, engine.model.servers) if engine.model.servers else (run.tensor_parallel, players)
+        each = run.generation_batch * run.agents * run.turns / len(engines) / replicas
+        in_play = run.sequences * players / replicas
+        at_once = min(in_play, each, speed.MAX_SEQUENCES, max(engine.tokens // length, 1))
         step = speed.decoding_step(
             run.gpu,
-            engine.model.parameters / run.tensor_parallel,
-            engine.model.kv_values * run.pass_width / run.tensor_parallel,
+            engine.model.parameters / parallel,
+            engine.model.kv_values * run.pass_width / parallel,
             sequences=at_once,
             context=run.prompt + run.turns * run.completion / 2,
         )
-        read = 2 * engine.model.parameters * run.prompt / run.num_candidates / run.tensor_parallel
+        read = 2 * engine.model.parameters * run.prompt / run.num_candidates / parallel
         seconds += each * (run.completion * step / at_once + read / (speed.PRODUCTS * run.gpu.flops))
     return seconds
 
@@ -239,7 +241,7 @@ def _network(run: Run, held: Sequence[memory.Weights]) -> float:
     if run.sharding in ("ddp", "zero2"):
         return memory.all_reduced(trained, run.num_gpus) / link
     parameters = sum(part.parameters for part in held if not part.is_reference)
-    return memory.gathered_in_a_pass(parameters, trained, run.num_gpus) / link
+    return run.num_passes * memory.gathered_in_a_pass(parameters, trained, run.num_gpus) / link
 
 
 def _too_large(run: Run, step: Measured, held: Mapping[str, float], engines: Sequence[EnginePlan]) -> list[str]:
@@ -274,7 +276,7 @@ def _too_long(run: Run, engines: Sequence[EnginePlan]) -> list[str]:
         f"{run.engine.max_length} is {run.max_length:,}, but {engine.model.name} takes {engine.model.context:,} "
         f"tokens at most; {run.engine.name} does not start."
         for engine in engines
-        if run.max_length is not None and run.max_length > engine.model.context and not engine.model.on_server
+        if run.max_length is not None and run.max_length > engine.model.context and not engine.model.servers
     ]
 
 
@@ -284,7 +286,7 @@ def _too_short(engines: Sequence[EnginePlan], run: Run) -> list[str]:
     return [
         f"{run.engine.name}'s KV cache for {engine.model.name} has {max(engine.cache, 0) / 1e9:.1f} GB, which hold "
         f"{engine.tokens:,} tokens; it does not start with less than one sequence of {engine.needed:,}"
-        f"{more * engine.model.on_server}. Set "
+        f"{more * bool(engine.model.servers)}. Set "
         + (f"{run.engine.max_length} ({length:,} here), or " if engine.tokens >= length else "")
         + f"a larger {run.engine.memory_share} or {run.engine.processes}."
         for engine in engines

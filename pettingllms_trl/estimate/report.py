@@ -28,8 +28,8 @@ def report(found: Estimate) -> str:
         )
     lines += ["GB are each GPU's at the peak of a phase, and of them:", *_held(found), "", _batches(run)]
     lines += [_engine(found, place) for place in range(len(found.engines))]
-    if sum(engine.model.on_server for engine in found.engines) > 1:
-        lines.append("Each of these models needs a server of its own, which vllm_server_urls names by policy.")
+    if sum(bool(engine.model.servers) for engine in found.engines) > 1:
+        lines.append("Each of these models needs servers of its own, which vllm_server_urls names by policy.")
     lines += [f"Not checked: {'; '.join(UNCHECKED)}.", *found.notes]
     if found.problems:
         return "\n".join(lines)
@@ -58,7 +58,7 @@ def _gb(size: float) -> str:
 def _held(found: Estimate) -> list[str]:
     """What stays in all phases, or in those that its name says."""
     run, references = found.run, [part for part in found.step.held if part.is_reference]
-    engine = sum(each.budget for each in found.engines if not each.model.on_server)
+    engine = sum(each.budget for each in found.engines if not each.model.servers)
     sizes = {
         "weights": found.state.weights,
         "of them references": sum(part.parameters * part.width for part in references),
@@ -74,7 +74,7 @@ def _held(found: Estimate) -> list[str]:
 def _engine(found: Estimate, place: int) -> str:
     run, engine = found.run, found.engines[place]
     here = f"over {run.tensor_parallel} processes" if run.tensor_parallel > 1 else "in each process"
-    where = "on a server (a GPU of its own)" if engine.model.on_server else here
+    where = f"on servers ({engine.model.servers}, a GPU each)" if engine.model.servers else here
     return (
         f"{run.engine.name} {where}, {engine.model.name}: {_gb(engine.weights)} GB of weights, "
         f"{_gb(max(engine.cache, 0))} GB of KV cache for {engine.tokens:,} tokens."

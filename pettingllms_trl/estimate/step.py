@@ -173,7 +173,7 @@ def run_step(
         samples: Whether it samples with `generate`.
     """
     notes: dict[str, None] = {}
-    phases = Phases(device)
+    phases, generations = Phases(device), 0
     passing = partial(phases.during, "backward", "optimizer step")
     with standing_in(device, lambda said: notes.update({said: None}), passing) as run_once:
         with mock.patch.object(Team, "attach", phases.during("references")(Team.attach)):
@@ -192,6 +192,8 @@ def run_step(
         decisions = made_up(trainer, lengths(trainer))
 
         def prepare(rows: Any) -> Any:
+            nonlocal generations
+            generations += 1
             if samples:
                 with phases.during("rollout"):
                     _sample(trainer, decisions, run_once)
@@ -203,6 +205,8 @@ def run_step(
 
         trainer.prepare_generation = prepare
         trainer.train()
+        for name in ("rollout", "scoring"):  # of one generation, though an optimizer step may wait for several
+            phases.of[name].work = Work().plus(phases.of[name].work, 1 / max(generations, 1))
         with phases.during("save"):
             trainer.save_model(trainer.args.output_dir)
     if trainer.image_inputs:

@@ -35,7 +35,7 @@ from pettingllms_trl.structure.miniature import EXACT, FAILURES, NoMiniature
 from pettingllms_trl.structure.properties import base_of, check_switch, rope_switch, takes_positions, why_not_packed
 from pettingllms_trl.update.micro_batches import Batch, rows_on_host
 from pettingllms_trl.update.packed_attention import attending
-from pettingllms_trl.update.packing.cost import token_price_of
+from pettingllms_trl.update.packing.cost import DEAR, token_price_of
 from pettingllms_trl.update.packing.pack import pack
 from pettingllms_trl.update.packing.segment_attention import is_for
 from pettingllms_trl.update.positions import counts_padding, with_positions
@@ -194,7 +194,7 @@ class PackedScorer:
         own = next(each.dtype for each in weights.parameters() if each.is_floating_point())
         dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self._accelerator.mixed_precision, own)
         width = weights.config.get_text_config().hidden_size
-        return token_price_of(device.type, width, in_segments=is_for(device, dtype))
+        return DEAR if is_for(device, dtype) else token_price_of(device.type, width)
 
     def _check_positions(self, name: str) -> None:
         """Check whether a model needs position ids on TRL's path; warn if it does and does not get them."""

@@ -54,6 +54,7 @@ PLAIN = {"gradient_checkpointing": False}
 VLLM = {"use_vllm": True, "vllm_mode": "colocate", "vllm_max_model_length": 60, "policies": "lora"}
 RUNS: dict[str, dict[str, Any]] = {
     "L1": {"policies": "shared", **PLAIN},
+    "L1, an update for two generations": {"policies": "shared", **PLAIN, "gradient_accumulation_steps": 8},
     "L1, ZeRO-3 on 2": {"policies": "shared", "num_gpus": 2, "sharding": "zero3"},
     "L3 with references": {"policies": "full", "beta": 0.1},
     "Llama, L2, checkpoints": {"policies": "lora", "model": "llama"},
@@ -149,6 +150,13 @@ def test_weights_gradients_and_states_are_those_of_the_parameters(found: dict[st
     held = found["L3 with references"]["held"]
     assert sum(part["parameters"] for part in held if part["is_reference"]) == NUMBER  # shared by both roles
     assert sum(part["parameters"] for part in held if part["is_trained"]) == 2 * NUMBER
+
+
+def test_a_rollout_is_of_one_generation_though_an_update_waits_for_several(found: dict[str, Any]) -> None:
+    one, half = found["L1"], found["L1, an update for two generations"]
+    assert half["seconds"]["rollout"] == pytest.approx(one["seconds"]["rollout"])
+    # One generation is two updates of two passes there, and half of one of eight here.
+    assert half["seconds"]["backward"] == pytest.approx(4 * one["seconds"]["backward"], rel=0.05)
 
 
 @pytest.mark.parametrize(("name", "key_heads", "layers"), [("qwen", 2, 3), ("llama", 4, 2)])

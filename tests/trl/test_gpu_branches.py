@@ -21,8 +21,9 @@ from pettingllms_trl.cli import transformers_agents
 from pettingllms_trl.cli.local_agents import codec_of
 from pettingllms_trl.policies import weights
 from pettingllms_trl.research.study.machine import machine_facts
+from pettingllms_trl.update import packed_logprobs
 from pettingllms_trl.update.packed_logprobs import PackedScorer
-from pettingllms_trl.update.packing.cost import token_price_of
+from pettingllms_trl.update.packing.cost import DEAR, token_price_of
 
 
 ROOT = Path(__file__).parents[2]
@@ -63,6 +64,23 @@ def test_a_token_costs_as_on_a_gpu_on_every_device_that_has_no_price() -> None:
     assert token_price_of("cuda", 100) == 600
     assert token_price_of("xpu", 100) == 600
     assert token_price_of("cpu", 100) == 800
+
+
+@pytest.mark.parametrize(
+    ("precision", "own", "expected"),
+    [("bf16", "float32", DEAR), ("no", "bfloat16", DEAR), ("no", "float32", 6 * 32), ("fp16", "float32", 6 * 32)],
+)
+def test_tokens_alone_count_where_attention_is_one_kernel_in_the_precision_of_a_pass(
+    precision: str, own: str, expected: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packed_logprobs, "is_for", lambda device, dtype: dtype == torch.bfloat16)
+    model: Any = torch.nn.Linear(2, 2, dtype=getattr(torch, own))
+    model.config = SimpleNamespace(get_text_config=lambda: SimpleNamespace(hidden_size=32))
+    scorer: Any = SimpleNamespace(
+        _team=SimpleNamespace(active="a", weights_of={"a": model}.__getitem__),
+        _accelerator=SimpleNamespace(device=torch.device("cuda"), mixed_precision=precision),
+    )
+    assert PackedScorer.token_price(scorer) == expected
 
 
 def test_a_result_names_the_gpu_that_it_was_made_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -235,6 +235,7 @@ VLLM = EngineKind(
     place_of=place_of,
     check=check,
     make=make,
+    servers_of=_urls,
     options=EngineOptions(
         name="vLLM",
         max_length="vllm_max_model_length",

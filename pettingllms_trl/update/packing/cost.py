@@ -28,7 +28,7 @@ model's hidden size. Of a CPU it was measured (2 to 10 by model, `benchmarks/ben
 the ratio of operations."""
 DEAR = math.inf
 """The price of a token where attention is one kernel, which computes no other pairs than there are: what reads the
-fewest tokens costs least."""
+fewest tokens costs least. Layers without it, as with a window, have the fewest pairs of what reads as many tokens."""
 GATHERED = 64
 """What the copies of a sequence's keys and values cost where attention goes sequence by sequence: as if each of its
 tokens attended to half as many more. Measured on a CPU, as the prices."""
@@ -51,13 +51,9 @@ class Work:
         return self.tokens if token_price == DEAR else self.tokens * token_price + self.pairs
 
 
-def token_price_of(device: str, hidden_size: int, *, in_segments: bool = False) -> float:
-    """What a token costs, in pairs of query and key. A device that is not in the table is taken for a GPU.
-
-    Args:
-        in_segments: Whether attention is one kernel over the segments of a row.
-    """
-    return DEAR if in_segments else TOKEN_PRICES.get(device, TOKEN_PRICES["cuda"]) * hidden_size
+def token_price_of(device: str, hidden_size: int) -> float:
+    """What a token costs, in pairs of query and key. A device that is not in the table is taken for a GPU."""
+    return TOKEN_PRICES.get(device, TOKEN_PRICES["cuda"]) * hidden_size
 
 
 def work(sizes: Sequence[Size], trunks: Sequence[Trunk], way: Way) -> Work:
@@ -85,5 +81,6 @@ def cheapest(sizes: Sequence[Size], token_price: float, *, among: Sequence[Way] 
     if any(map(LATER, sizes)):
         arranged["conversations"] = arrange(sizes, by_conversation=True)
     ways = [way for way in arranged if way in among] or WAYS[:1]
-    way = min(ways, key=lambda way: work(sizes, arranged[way], way).cost(token_price))
+    found = {way: work(sizes, arranged[way], way) for way in ways}
+    way = min(ways, key=lambda way: (found[way].cost(token_price), found[way].pairs))
     return way, arranged[way]

@@ -17,6 +17,7 @@ second time: its candidates are branches of the longest such prompt, which has t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,7 @@ class Segments:
         return self.queries_from, self.keys_from, self.most_queries, self.most_keys
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Layout:
     """The positions of each sequence in a packed row: R sequences of at most L tokens, each of which begins with one
     of G prompts or with a part of it. Sequences that lie inside a prompt are not among them.
@@ -67,7 +68,6 @@ class Layout:
             sequence, which costs less if prompts are short.
         branches: (R, B) positions of each sequence's own tokens; padded.
         starts: (R,) how many tokens of a sequence are a prompt's.
-        visible: (R, 1, B, L) with `prompts`: which tokens of a sequence each of its own sees. Used by every layer.
         segments: The same row for a kernel that needs neither padding nor masks.
     """
 
@@ -76,8 +76,13 @@ class Layout:
     prompts: torch.Tensor | None
     branches: torch.Tensor
     starts: torch.Tensor
-    visible: torch.Tensor | None = None
     segments: Segments
+
+    @cached_property
+    def visible(self) -> torch.Tensor:
+        """(R, 1, B, L) which tokens of a sequence each of its own sees. Made once, for all layers that need it."""
+        seen = torch.arange(self.rows.size(1), device=self.rows.device)
+        return seen <= (self.starts[:, None] + seen[: self.branches.size(1)])[:, None, :, None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -187,14 +192,12 @@ def pack(
         *([_filled(shared)] if split else []),
     )
     of_rows, back, of_branches, *of_prompts = more
-    seen = torch.arange(of_rows.size(1), device=of_rows.device)
     layout = Layout(
         rows=of_rows,
         back=back,
         prompts=of_prompts[0] if split else None,
         branches=of_branches,
         starts=starts,
-        visible=seen <= (starts[:, None] + seen[: of_branches.size(1)])[:, None, :, None] if split else None,
         segments=Segments(
             keys=keys,
             queries_from=queries_from.int(),

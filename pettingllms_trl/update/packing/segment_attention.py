@@ -62,11 +62,9 @@ def is_right(device: torch.device, dtype: torch.dtype) -> bool:
     results = []
     try:
         for exact in (False, True):
-            given = (numbers.float() if exact else numbers).to(device)
-            query, key, value = (
-                given[:, part].clone().requires_grad_() for part in (slice(4), slice(4, 6), slice(6, 8))
-            )
-            with torch.autocast(device.type, enabled=False), torch.inference_mode(False), torch.enable_grad():
+            with torch.autocast(device.type, enabled=False), torch.inference_mode(False):  # which enables gradients
+                given = numbers.to(device, torch.float32 if exact else dtype, copy=True)
+                query, key, value = (each.clone().requires_grad_() for each in torch.split(given, [4, 2, 2], dim=1))
                 if exact:
                     found = _plain(query, key, value, visible.to(device))
                 else:

@@ -53,6 +53,7 @@ def run(**more: Any) -> Run:
         "sequences": 128,
         "generation_batch": 128,
         "mini_batch": 64,
+        "num_passes": 4,
         "num_iterations": 1,
         "num_candidates": 4,
         "agents": 2,
@@ -99,7 +100,7 @@ def test_a_cache_is_what_weights_and_overhead_leave_of_the_engines_share() -> No
     assert said[-1].endswith(". Set a larger vllm_gpu_memory_utilization or vllm_tensor_parallel_size.")
     (said,) = estimate(run(max_length=50_000), step(ADAPTERS)).problems
     assert said == "vllm_max_model_length is 50,000, but 8B takes 40,000 tokens at most; vLLM does not start."
-    served = estimate(run(models=(replace(BASE, on_server=True),), sampler="server"), step(ADAPTERS))
+    served = estimate(run(models=(replace(BASE, servers=1),), sampler="server"), step(ADAPTERS))
     assert served.engines[0].budget == pytest.approx(72e9)  # 0.9 of a GPU of its own
     assert served.memory["backward"] == pytest.approx(38e9)
 
@@ -149,10 +150,34 @@ def test_engines_and_models_are_told_by_where_they_are() -> None:
     assert "vLLM over 4 processes, 8B: 4.0 GB of weights" in report(
         estimate(run(num_gpus=8, tensor_parallel=4), step(ADAPTERS))
     )
-    served = replace(BASE, on_server=True)
+    served = replace(BASE, servers=1)
     both = estimate(run(models=(served, replace(served, name="other")), sampler="server"), step(ADAPTERS))
-    assert "Each of these models needs a server of its own, which vllm_server_urls names by policy." in report(both)
+    assert "Each of these models needs servers of its own, which vllm_server_urls names by policy." in report(both)
     assert "For 1 GPU; give --num_gpus" in report(both)
+
+
+@pytest.mark.parametrize(("servers", "at_once"), [(1, 92), (8, 32)])
+def test_servers_share_the_sequences_of_all_processes(servers: int, at_once: int) -> None:
+    # 72 - 16.2 - 1.5 = 54.3 GB for each, 23,567 blocks of 16 tokens: 92 of 4,096 tokens. There are 256 sequences.
+    served = run(num_gpus=8, models=(replace(BASE, servers=servers),), sampler="server")
+    one = decoding_step(H100, 8.1e9, 144_000, sequences=at_once, context=500 + 3596 / 2)
+    read = 2 * 8.1e9 * 500 / 4 / (0.6 * 989e12)
+    expected = 256 / servers * (3596 * one / at_once + read)
+    assert estimate(served, step(ADAPTERS)).seconds["rollout"] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("sharding", "num_gpus", "seconds"),
+    [
+        ("ddp", 1, 0.0),
+        ("ddp", 8, 2 * 7 / 8 * 4 * 8e9 / 300e9),  # gradients, once
+        ("zero3", 8, 4 * 7 / 8 * 2 * (2 * 8e9 + 8e9) / 300e9),  # weights twice and gradients, in each of four passes
+        ("fsdp2", 16, 4 * 15 / 16 * 2 * (2 * 8e9 + 8e9) / 35e9),
+    ],
+)
+def test_sharded_weights_are_sent_in_each_pass(sharding: Any, num_gpus: int, seconds: float) -> None:
+    found = estimate(run(num_gpus=num_gpus, sharding=sharding, sampler="generate"), step(WHOLE, alive=140e9))
+    assert found.seconds["network"] == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize("assumed", [SMALL, LARGE])

@@ -12,7 +12,7 @@ import torch
 from packed_models import difference, gradients, made, one_by_one, together
 from pettingllms_trl.update.packed_attention import attending
 from pettingllms_trl.update.packing.conversations import Size, arrange, num_tokens, sizes_of
-from pettingllms_trl.update.packing.cost import TOKEN_PRICES, WAYS, Way, Work, cheapest, token_price_of, work
+from pettingllms_trl.update.packing.cost import DEAR, TOKEN_PRICES, WAYS, Way, Work, cheapest, token_price_of, work
 from pettingllms_trl.update.packing.pack import IGNORED, Packed, pack
 
 
@@ -236,13 +236,12 @@ def test_a_decision_of_one_turn_is_laid_out_as_ever(prompt: int, reply: int, way
     assert torch.equal(layout.starts, torch.full((number,), prompt - 1))
     if way == "prompts":
         assert layout.prompts is not None
-        assert layout.visible is not None
         assert torch.equal(layout.prompts, common[None])
         seen = torch.arange(prompt - 1 + reply) <= torch.arange(prompt - 1, prompt - 1 + reply)[:, None]
         assert torch.equal(layout.visible, seen.expand(number, 1, -1, -1))
         assert torch.equal(layout.back, torch.arange(prompt - 1 + number * reply))
     else:
-        assert layout.prompts is layout.visible is None
+        assert layout.prompts is None
         last = (number - 1) * (prompt - 1 + reply)  # the prompt's tokens as the last row has them
         of_rows = torch.arange(number)[:, None] * (prompt - 1 + reply) + torch.arange(prompt - 1, prompt - 1 + reply)
         assert torch.equal(layout.back, torch.cat([last + common, of_rows.flatten()]))
@@ -265,6 +264,7 @@ def test_the_way_depends_on_lengths_and_the_price_of_a_token_alone() -> None:
     }
     # Four tokens are worth 122,635 pairs from 30,658.75 on.
     assert [cheapest(of_rows, price)[0] for price in (0, 30_658, 30_659)] == ["rows", "rows", "conversations"]
+    assert cheapest(of_rows, DEAR)[0] == "conversations"
     assert cheapest(of_rows, 0, among=("prompts",))[0] == "prompts"
     assert cheapest(sizes([("a", "b"), ("c", "d")]), 1e9)[0] == "rows"  # nothing to share
 

@@ -14,10 +14,10 @@ import torch
 
 import flash_reference
 from packed_models import difference, gradients, made, one_by_one, together
-from pettingllms_trl.update.packed_attention import attending
+from pettingllms_trl.update.packed_attention import Restriction, attend, attending
 from pettingllms_trl.update.packing import segment_attention
 from pettingllms_trl.update.packing.conversations import sizes_of
-from pettingllms_trl.update.packing.cost import DEAR, Way, cheapest, token_price_of
+from pettingllms_trl.update.packing.cost import DEAR, Way, cheapest
 from pettingllms_trl.update.packing.pack import pack
 
 
@@ -63,7 +63,7 @@ def test_a_row_is_its_prompts_and_branches_in_their_order(way: Way) -> None:
 
 @pytest.mark.parametrize("way", ["rows", "prompts", "conversations"])
 @pytest.mark.parametrize("checkpointing", ["", "checkpointed"])
-@pytest.mark.parametrize(("name", "second"), [("qwen3", 4), ("gpt2", 9)])
+@pytest.mark.parametrize(("name", "second"), [("qwen3", 4), ("gpt2", 9), ("gemma3-windows", 4)])
 def test_log_probabilities_entropies_and_gradients_are_those_of_each_row_alone(
     name: str, second: int, checkpointing: str, way: Way, calls: mock.Mock
 ) -> None:
@@ -114,6 +114,31 @@ def test_a_window_that_is_shorter_than_a_sequence_goes_the_other_way(calls: mock
     torch.testing.assert_close(found[0], expected[0], rtol=1e-5, atol=1e-5)
 
 
+def in_reach(_: Any, __: Any, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+    return query - key < 4
+
+
+@pytest.mark.parametrize(
+    ("needs", "is_taken"),
+    [
+        ({}, True),
+        ({"attention_mask": Restriction(in_reach, 5)}, True),  # the longest sequence is of 5 keys
+        ({"attention_mask": Restriction(in_reach, 4)}, False),
+        ({"attention_mask": Restriction(in_reach, None)}, False),
+        ({"softcap": 5.0}, False),
+        ({"dropout": 0.1}, False),
+    ],
+)
+def test_a_layer_is_read_by_the_kernel_unless_it_has_dropout_a_cap_or_a_shorter_window(
+    needs: dict[str, Any], is_taken: bool, calls: mock.Mock
+) -> None:
+    heads = torch.ones(1, 2, 10, 8)
+    given = {"attention_mask": None, "shared_prefix": pack(IDS, MASK, 3).layout, **needs}
+    found, _ = attend(torch.nn.Identity(), heads, heads, heads, **given)
+    assert found.shape == (1, 10, 2, 8)
+    assert calls.called is is_taken
+
+
 def test_the_kernel_takes_halves_in_eights_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     def heads(size: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
         return torch.zeros(3, 2, size, dtype=dtype)
@@ -130,6 +155,38 @@ def test_the_kernel_takes_halves_in_eights_on_a_gpu(monkeypatch: pytest.MonkeyPa
         assert not segment_attention.takes(query, value)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert segment_attention.takes(heads(64, torch.float32), heads(64, torch.float32))
+        monkeypatch.setattr(segment_attention, "aten", flash_reference.KERNELS)  # which needs one type
+        segments = pack(IDS[2:3, :4], MASK[2:3, :4], 2).layout.segments  # a | b c
+        mixed = heads(64, torch.float32), heads(64), heads(64, torch.float32)
+        assert segment_attention.attend_by_segments(*mixed, segments, None).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize(
+    ("hip", "has_kernel", "capability", "is_right", "expected"),
+    [
+        (None, True, (8, 0), True, True),
+        ("7.0", True, (8, 0), True, False),
+        (None, False, (8, 0), True, False),
+        (None, True, (7, 5), True, False),
+        (None, True, (9, 0), False, False),
+    ],
+)
+def test_a_gpu_s_kernel_is_taken_where_there_is_one_for_it_that_is_right(
+    hip: str | None,
+    has_kernel: bool,
+    capability: tuple[int, int],
+    is_right: bool,
+    expected: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.version, "hip", hip)
+    monkeypatch.setattr(torch.backends.cuda, "is_flash_attention_available", lambda: has_kernel)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+    monkeypatch.setattr(segment_attention, "is_right", lambda *_: is_right)
+    segment_attention._is_right.cache_clear()
+    assert segment_attention.is_for(torch.device("cuda"), torch.float16) is expected
+    assert not segment_attention.is_for(torch.device("cuda"), torch.float32)
+    segment_attention._is_right.cache_clear()
 
 
 def test_a_kernel_that_is_wrong_forward_or_backward_or_absent_is_not_taken(
@@ -145,6 +202,9 @@ def test_a_kernel_that_is_wrong_forward_or_backward_or_absent_is_not_taken(
         return queries, keys, torch.zeros_like(values)
 
     assert segment_attention.is_right(cpu, exact)
+    for within in (torch.no_grad(), torch.inference_mode()):
+        with within:
+            assert segment_attention.is_right(cpu, exact)
     with monkeypatch.context() as patch:
         patch.setattr(flash_reference.KERNELS, "_flash_attention_forward", aligned_at_the_beginning)
         assert not segment_attention.is_right(cpu, exact)
@@ -155,11 +215,12 @@ def test_a_kernel_that_is_wrong_forward_or_backward_or_absent_is_not_taken(
     assert not segment_attention.is_right(cpu, exact)
 
 
-def test_where_attention_is_in_segments_the_fewest_tokens_cost_least_and_no_mask_is_made() -> None:
-    assert token_price_of("cuda", 64, in_segments=True) == DEAR
+def test_where_attention_is_in_segments_the_fewest_tokens_cost_least_then_pairs_and_no_mask_is_made() -> None:
     ids = torch.ones(4, 64 + 8, dtype=torch.long)
-    assert pack(ids, ids, 8).layout.visible is not None
-    assert pack(ids, ids, 8, token_price=DEAR).layout.visible is None
+    layout = pack(ids, ids, 8, token_price=DEAR).layout
+    assert "visible" not in vars(layout)
+    # A layer without the kernel: 63**2 / 2 + 4 * 8 * 71 pairs; sequence by sequence 4 * 71 * (71 + 64) / 2.
+    assert layout.prompts is not None
     first = [*range(1, 31)]  # the second prompt goes on from it and its reply
     sizes = sizes_of([first, [*first, *[40] * 900, 41]], [[40] * 900, [50] * 900])
     assert cheapest(sizes, DEAR)[0] == "conversations"
