@@ -53,7 +53,9 @@ LINKS = (
     "You are the linker. You name the columns that the query needs, those that connect tables as well. The writer sees"
     " no others."
 )
-COLUMNS_FORMAT = "End your reply with one line: Columns: and at most {} columns as TABLE.COLUMN, with commas in between."
+COLUMNS_FORMAT = (
+    "End your reply with one line: Columns: and at most {} columns as TABLE.COLUMN, with commas in between."
+)
 MOST_REASON = 200
 
 CHANGE = (-1.0, 1.0)
