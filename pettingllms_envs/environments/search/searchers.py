@@ -98,7 +98,7 @@ def _best(game: Game, kinds: tuple[str, ...]) -> str:
 def _found(state: SearchState, max_passages: int) -> list[str]:
     if not state.queries:
         return ["Nothing was searched yet."]
-    lines = ["Searches so far:", *map(quote, state.queries)]
+    lines = ["Searches so far:", *map(_quoted, state.queries)]
     if not state.passages:
         return [*lines, "They found nothing."]
     latest = state.passages[-max_passages:]
@@ -106,9 +106,11 @@ def _found(state: SearchState, max_passages: int) -> list[str]:
     return [*lines, f"{which} that they found:", *map(_shown, latest)]
 
 
-@lru_cache(maxsize=1024)
 def _shown(passage: Passage) -> str:
-    return quote(f"{passage.title}: {passage.text}" if passage.title else passage.text)
+    return _quoted(f"{passage.title}: {passage.text}" if passage.title else passage.text)
+
+
+_quoted = lru_cache(maxsize=1024)(quote)  # prompts say the same again
 
 
 def _team(team: Any) -> tuple[Role, ...]:

@@ -53,7 +53,9 @@ LINKS = (
     "You are the linker. You name the columns that the query needs, those that connect tables as well. The writer sees"
     " no others."
 )
-NAMES_COLUMNS = "End your reply with one line: Columns: and at most {} columns as TABLE.COLUMN, with commas in between."
+COLUMNS_FORMAT = (
+    "End your reply with one line: Columns: and at most {} columns as TABLE.COLUMN, with commas in between."
+)
 MOST_REASON = 200
 
 CHANGE = (-1.0, 1.0)
@@ -111,7 +113,7 @@ def SingleWriter(game: Game) -> Questions:
 
 
 @function_workflow(
-    lambda team: (Role(LINKER, LINKS, reply_format=NAMES_COLUMNS.format(team.max_columns)), WRITES),
+    lambda team: (Role(LINKER, LINKS, reply_format=COLUMNS_FORMAT.format(team.max_columns)), WRITES),
     name="linker_writer",
     ranges={"suite": CHANGE, "linked": CHANGE},
     legal={"max_columns": range(1, 41)},

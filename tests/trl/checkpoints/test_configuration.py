@@ -45,15 +45,7 @@ from third_party import Relay
 from two_processes import FORKS, in_two_processes
 
 
-TRAINER_PARTS = (
-    "policies",
-    "credit",
-    "filters",
-    "reward_funcs",
-    "peft_config",
-    "train_dataset",
-    "processing_class",
-)
+TRAINER_PARTS = ("policies", "credit", "filters", "reward_funcs", "peft_config", "train_dataset", "processing_class")
 
 
 def of_length(completions: list[Any], scale: float = 1.0, **_: Any) -> list[float]:
