@@ -594,7 +594,7 @@ def test_splits_of_6_by_6_are_disjoint_up_to_every_symmetry() -> None:
     ("settings", "num"),
     [
         ({}, 4000),
-        ({"size": 6, "min_empty": 20, "max_empty": 24}, 300),
+        pytest.param({"size": 6, "min_empty": 20, "max_empty": 24}, 300, marks=pytest.mark.slow),
         ({"size": 9, "min_empty": 48, "max_empty": 52}, 200),
     ],
 )

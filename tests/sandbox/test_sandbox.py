@@ -394,8 +394,14 @@ box.run_tests(program, [StdinTest("", "")], limits=Limits(wall=100.0))
 """
 
 
-@pytest.mark.parametrize("confinement", ["namespaces", "landlock"])
-@pytest.mark.parametrize("fork", [0, 2])
+@pytest.mark.parametrize(
+    ("confinement", "fork"),
+    [
+        ("namespaces", 2),
+        ("landlock", 0),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in (("namespaces", 0), ("landlock", 2))),
+    ],
+)
 def test_when_the_trainer_is_killed_nothing_of_it_lives_on(confinement, fork):
     with Sandbox(num_slots=1, confinement=confinement) as box:
         try:

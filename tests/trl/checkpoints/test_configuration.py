@@ -283,7 +283,10 @@ def test_adapters_may_be_loaded_from_the_checkpoint_but_not_frozen_now_nor_of_an
         team(model_path, tmp_path, peft_config=small).train(resume_from_checkpoint=str(saved))
 
 
-@pytest.mark.parametrize("kind", ["whole", "adapters", "one adapter"])
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param("whole", marks=pytest.mark.slow), "adapters", pytest.param("one adapter", marks=pytest.mark.slow)],
+)
 def test_a_kl_reference_is_not_taken_from_the_checkpoint(kind: str, model_path: str, tmp_path: Path) -> None:
     whole = {} if kind == "adapters" else {"policies": "shared"}
     whole |= {"peft_config": None} if kind == "whole" else {}

@@ -666,7 +666,7 @@ def test_a_checkpoint_that_does_not_exist_is_a_line_of_the_command(
     assert "error: resume_from_checkpoint" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("given", ["true", "checkpoint-1"])
+@pytest.mark.parametrize("given", ["true", pytest.param("checkpoint-1", marks=pytest.mark.slow)])
 def test_a_checkpoint_of_another_team_is_a_line_of_the_command(
     given: str, model_path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

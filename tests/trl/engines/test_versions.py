@@ -28,7 +28,7 @@ def change(model: torch.nn.Module, within: str = "") -> None:
                 parameter += 0.1
 
 
-@pytest.mark.parametrize("policies", ["shared", "lora"])
+@pytest.mark.parametrize("policies", [pytest.param("shared", marks=pytest.mark.slow), "lora"])
 def test_the_best_checkpoint_loaded_after_the_last_step_is_what_is_evaluated_and_played(
     policies: str, model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,14 +25,14 @@ def test_rollouts_of_known_environments_are_those_recorded() -> None:
 
 
 @pytest.mark.parametrize(
-    "first", [pytest.param(first, marks=pytest.mark.slow if first >= 40 else ()) for first in range(0, NUM_RANDOM, 20)]
+    "first", [pytest.param(first, marks=pytest.mark.slow if first >= 20 else ()) for first in range(0, NUM_RANDOM, 20)]
 )
 def test_rollouts_of_random_environments_are_those_recorded(first: int) -> None:
     numbers = range(first, first + 20)
     assert [digest(played(play, random_case(n), seed=n)) for n in numbers] == DIGESTS["random"][first : first + 20]
 
 
-@pytest.mark.parametrize("num_threads", [2, 4])
+@pytest.mark.parametrize("num_threads", [pytest.param(2, marks=pytest.mark.slow), 4])
 def test_threads_change_no_episode(num_threads: int) -> None:
     for number in range(0, NUM_RANDOM, 8):
         expected = played(play, random_case(number), seed=number)

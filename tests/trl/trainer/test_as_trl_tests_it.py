@@ -237,9 +237,7 @@ QUICK = {
     "test_train_reward_func_conversational-0",
     "test_train_multiple_reward_funcs_with_None_output-0",
     "test_train_reward_func_with_log_extra-0",
-    "test_train_with_sync_ref_model-0",
     "test_train_with_cast_lm_head_to_fp32-0",
-    "test_train_with_adaptive_entropy_gradient_accumulation-0",
     "test_train_with_mask_truncated_completions_all_masked-0",
     "test_train_with_chat_template_kwargs-0",
 }

@@ -40,7 +40,9 @@ def goes_on(decision: Decision) -> bool:
     return any(message["role"] == "assistant" for message in decision.prompt.messages)
 
 
-@pytest.mark.parametrize("policies", ["lora", "shared", "full"])
+@pytest.mark.parametrize(
+    "policies", ["lora", *(pytest.param(each, marks=pytest.mark.slow) for each in ("shared", "full"))]
+)
 def test_what_the_generator_is_given_is_what_it_was_given_and_sampled_before(
     policies: str, model_path: str, tmp_path: Path
 ) -> None:

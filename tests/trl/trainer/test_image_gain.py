@@ -49,7 +49,9 @@ def trained(family: str, path: Path, *, is_blind: bool = False, **options: Any) 
     return trainer.state.log_history
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "family", [pytest.param(family, marks=() if family == "qwen" else pytest.mark.slow) for family in FAMILIES]
+)
 def test_a_policy_that_looks_gains_and_a_blind_one_gains_nothing(family: str, tmp_path: Path) -> None:
     assert trained(family, tmp_path / "seeing")[0][SOLVER] > 0.3
     assert trained(family, tmp_path / "blind", is_blind=True)[0][SOLVER] == pytest.approx(0.0, abs=1e-5)

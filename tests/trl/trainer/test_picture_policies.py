@@ -43,11 +43,10 @@ def test_one_model_plays_an_agent_that_sees_and_one_that_reads(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("modules", "parts"),
     [
-        (["q_proj", "v_proj"], {"language_model"}),
-        (["qkv"], {"visual"}),
-        ("all-linear", {"language_model", "visual"}),
+        pytest.param(["q_proj", "v_proj"], {"language_model"}, id="language", marks=pytest.mark.slow),
+        pytest.param(["qkv"], {"visual"}, id="vision", marks=pytest.mark.slow),
+        pytest.param("all-linear", {"language_model", "visual"}, id="both"),
     ],
-    ids=["language", "vision", "both"],
 )
 def test_adapters_stand_on_the_parts_that_are_named(modules: Any, parts: set[str], tmp_path: Path) -> None:
     processor = qwen_processor()

@@ -44,7 +44,7 @@ def heard() -> Any:
         signal.signal(number, handler)
 
 
-@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("late", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGINT])
 def test_a_signal_is_sent_again_once_train_has_saved_and_returned(
     number: signal.Signals, late: bool, heard: list[int], model_path: str, tmp_path: Path

@@ -154,9 +154,7 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize(
-    "case", [pytest.param(c, marks=() if c in ("bnpo-stale", "grpo") else pytest.mark.slow) for c in CASES]
-)
+@pytest.mark.parametrize("case", [pytest.param(c, marks=() if c == "bnpo-stale" else pytest.mark.slow) for c in CASES])
 @pytest.mark.filterwarnings("ignore:an optimizer step waits")
 def test_gradients_weights_and_what_is_logged_of_all_rows_are_those_with_all_rows(
     case: str, model_path: str, tmp_path: Path
