@@ -150,7 +150,8 @@ def test_speed_depends_on_lengths_and_on_who_samples() -> None:
     assert short.seconds["rollout"] < found.seconds["rollout"] / 36
     local = estimate(run(sampler="generate"), step(ADAPTERS))
     assert local.seconds["rollout"] == 0.0  # of the made-up step
-    assert "200 generations" in report(estimate(run(max_steps=400), step(ADAPTERS)))
+    hours = 200 * found.of_generation / 3600
+    assert f"200 generations, {hours:.2g} hours" in report(estimate(run(max_steps=400), step(ADAPTERS)))
 
 
 def test_engines_and_models_are_told_by_where_they_are() -> None:
@@ -199,6 +200,14 @@ def test_the_assumed_engines_are_on_the_line(assumed: Any) -> None:
     # Eight sequences, few enough that reading the cache takes nothing.
     found = decoding_step(H100, assumed.parameters, 0.0, sequences=8, context=CONTEXT)
     assert found == pytest.approx(assumed.step_s + 8 * assumed.row_s)
+
+
+def test_what_reads_takes_scales_with_the_bandwidth_and_a_longer_context_is_read() -> None:
+    # 3.5 ms for 6.3B parameters more: of 2.5 ms 0.944 are of 1.7B parameters, and 1.556 of launches.
+    ratio = 3.35 / 4.8
+    found = decoding_step(GPUS["h200"], SMALL.parameters, 144_000, sequences=8, context=CONTEXT + 1000)
+    expected = 0.0015556 + 0.0009444 * ratio + 8 * (0.00001 * ratio + 1000 * 144_000 / 4.8e12)
+    assert found == pytest.approx(expected, rel=1e-4)
 
 
 def test_no_step_is_quicker_than_its_reads() -> None:
