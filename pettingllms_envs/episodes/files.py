@@ -256,16 +256,12 @@ def opened(file: Path) -> BinaryIO:
     """
     if file.is_symlink() and not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(file.parent)):
         raise ValueError(f"{file} is a link out of its folder; expected a file of the run. Copy what it points to.")
-    stream = open(file, "rb", opener=_without_waiting)  # noqa: SIM115  # the caller closes it
+    more = getattr(os, "O_NONBLOCK", 0)  # which does not wait for who writes into a pipe
+    stream = open(file, "rb", opener=lambda path, flags: os.open(path, flags | more))  # noqa: SIM115  # the caller closes
     if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
         stream.close()
         raise ValueError(f"{file} is no regular file; expected one of a run. Name another folder.")
     return stream
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    """Open a pipe without waiting for who writes into it."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def read_json_text(file: Path, encoding: str = "ascii", most: int | None = None) -> str:

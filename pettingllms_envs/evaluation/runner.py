@@ -13,6 +13,7 @@ import itertools
 import json
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -35,6 +36,8 @@ MOST_ERRORS_IN_A_ROW = 20
 its server is gone, or its environment is broken."""
 
 LOCK = ".lock"
+SECONDS_TO_END = 1.0
+"""For threads in the middle of an episode when a run ends. One that waits for a server is left behind."""
 
 ERRORS_OF_ONE_PROMPT = ("refused", "diverged")
 """Kinds of errors that concern one prompt and do not suggest that the next episode will fail."""
@@ -229,8 +232,12 @@ class _EpisodeThreads:
             self._waiting.put(each)
         self._done: queue.SimpleQueue[EpisodeRow | BaseException] = queue.SimpleQueue()
         self._stop = threading.Event()
-        for number in range(num_threads):
-            threading.Thread(target=self._work, name=f"episodes-{number}", daemon=True).start()
+        self._threads = [
+            threading.Thread(target=self._work, name=f"episodes-{number}", daemon=True)
+            for number in range(num_threads)
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def rows(self) -> Iterator[EpisodeRow]:
         """Yield rows as episodes end; errors of a thread are raised here."""
@@ -241,8 +248,11 @@ class _EpisodeThreads:
             yield done
 
     def stop(self) -> None:
-        """Start no further episodes or requests."""
+        """Start no further episodes or requests, and wait shortly for those that are about to end."""
         self._stop.set()
+        ends = time.monotonic() + SECONDS_TO_END
+        for thread in self._threads:
+            thread.join(max(0.0, ends - time.monotonic()))
 
     def _work(self) -> None:
         env = None

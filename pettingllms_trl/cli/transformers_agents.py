@@ -96,7 +96,8 @@ class _Model:
         batches: dict[str, list[int]] = {}
         for i, request in enumerate(requests):
             options = self._of_agent[request.agent].options
-            kind = (options.get("adapter"), options.get("tokenizer"), self._alike(request.agent), request.limits.stop)
+            sampling = {**self._sampling[request.agent], "max_tokens": None}  # may differ within a batch
+            kind = (options.get("adapter"), options.get("tokenizer"), sampling, request.limits.stop)
             batches.setdefault(repr(kind), []).append(i)
         answers: dict[int, Sampled] = {}
         for batch in batches.values():
@@ -109,10 +110,6 @@ class _Model:
             with bare, without_folder_sampling(self._model), self._prefixes.used_by(self._model, adapter or ""):
                 answers.update(zip(batch, self._sample_alike(own), strict=True))
         return [answers[i] for i in range(len(requests))]
-
-    def _alike(self, agent: str) -> dict[str, Any]:
-        """The sampling that requests of one batch share."""
-        return {name: value for name, value in self._sampling[agent].items() if name != "max_tokens"}
 
     @torch.no_grad()
     def _sample_alike(self, requests: Sequence[Request]) -> list[Sampled]:

@@ -113,8 +113,6 @@ def test_a_wrong_model_ends_the_run_at_once(tmp_path: Path) -> None:
     assert not (tmp_path / "a").exists()
 
 
-# The client keeps a connection to the server that is gone, which is closed when it is collected.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_server_that_is_gone_when_a_run_goes_on_ends_it_and_keeps_what_there_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,6 +160,23 @@ def test_errors_between_successes_end_nothing_and_are_played_again_next_time(tmp
     second = echoes(tmp_path / "a", Scripted(word), num=100)
     assert [row["error"] for row in second.rows] == [None] * 100
     assert [row["instance"]["index"] for row in files.read(tmp_path / "a")] == list(range(100))
+
+
+def test_a_run_that_ends_waits_for_the_requests_that_are_about_to_be_answered(tmp_path: Path) -> None:
+    begun, answered = threading.Event(), threading.Event()
+
+    def word(asked: Request) -> str:
+        if asked.instance == 1:
+            assert begun.wait(PATIENCE)
+            raise KeyError("oops")
+        begun.set()
+        time.sleep(0.2)
+        answered.set()
+        return "yes"
+
+    with pytest.raises(KeyError, match="oops"):
+        echoes(tmp_path / "a", Scripted(word), num=2, concurrency=2)
+    assert answered.is_set()
 
 
 def test_a_fault_of_an_agent_of_ones_own_is_raised_and_what_was_played_is_kept(tmp_path: Path) -> None:

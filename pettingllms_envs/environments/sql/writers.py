@@ -53,6 +53,7 @@ LINKS = (
     "You are the linker. You name the columns that the query needs, those that connect tables as well. The writer sees"
     " no others."
 )
+COLUMNS_FORMAT = "End your reply with one line: Columns: and at most {} columns as TABLE.COLUMN, with commas in between."
 MOST_REASON = 200
 
 CHANGE = (-1.0, 1.0)
@@ -110,7 +111,7 @@ def SingleWriter(game: Game) -> Questions:
 
 
 @function_workflow(
-    lambda team: (Role(LINKER, LINKS, reply_format=_columns_format(team.max_columns)), WRITES),
+    lambda team: (Role(LINKER, LINKS, reply_format=COLUMNS_FORMAT.format(team.max_columns)), WRITES),
     name="linker_writer",
     ranges={"suite": CHANGE, "linked": CHANGE},
     legal={"max_columns": range(1, 41)},
@@ -215,12 +216,6 @@ def _found(result: ToolResult) -> str:
     if result.error:
         return f"Your query was stopped: {result.error}."
     return f"Your query gave:\n{quote_block(result.text)}" if result.text else "Your query gave no rows."
-
-
-def _columns_format(most: int) -> str:
-    return (
-        f"End your reply with one line: Columns: and at most {most} columns as TABLE.COLUMN, with commas in between."
-    )
 
 
 def _columns_of(game: Game) -> Mapping[str, tuple[str, str]]:
