@@ -56,8 +56,8 @@ def check_fuzzed_replies(case: Case) -> str:
 def check_long_replies(case: Case) -> str:
     """A reply of 2**20 characters takes less than a second of CPU time, whatever its content.
 
-    The length grows fourfold from 2**12, so that a superlinear parser fails before it takes minutes. Programs send
-    replies on, at up to 12 bytes a character, to an endpoint that bounds requests; theirs have up to 2**18 characters.
+    The length doubles from 2**12, so that a superlinear parser fails before it takes minutes. Programs send replies
+    on, at up to 12 bytes a character, to an endpoint that bounds requests; theirs have up to 2**18 characters.
     """
     env = case.make()
     longest = 2**18 if "program" in env.metadata else LONGEST
@@ -76,7 +76,7 @@ def check_long_replies(case: Case) -> str:
                 raise Failed(
                     f"the reply {words}; expected less than {SLOWEST:g} s, linear in its length\n{told(start, ())}"
                 )
-            size *= 4
+            size *= 2
     return f"{len(shapes)} kinds of reply of up to {longest:,} characters"
 
 

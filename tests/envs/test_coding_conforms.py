@@ -10,7 +10,7 @@ import pytest
 import pettingllms_envs
 from optional_checks import skipped_checks
 from pettingllms_envs.registry import find
-from pettingllms_envs.testing import CHECKS, check
+from pettingllms_envs.testing import CHECKS, check, replies
 
 
 NAMES = ("apps", "code_contests", "live_code_bench")
@@ -32,7 +32,8 @@ BUT_FLOORS = [name for name in CHECKS if name != "floors"]
 
 
 @pytest.mark.parametrize("settings", [pytest.param(SETTINGS[0], marks=pytest.mark.slow), SETTINGS[2]], ids=str)
-def test_apps_passes_the_checks(settings: dict[str, Any]) -> None:
+def test_apps_passes_the_checks(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replies, "LONGEST", 2**16)  # sixteen times as long in the slow tests
     passes("apps", range(1), only=BUT_FLOORS, **settings, **QUICK)
 
 

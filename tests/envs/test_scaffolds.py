@@ -288,7 +288,7 @@ def designs(tmp_path: Path) -> Path:
     return tmp_path / "0"
 
 
-@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("number", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_package_of_a_design_shows_its_members_the_same_prompts(
     number: int, designs: Path, made: Callable[..., Any]
 ) -> None:

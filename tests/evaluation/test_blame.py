@@ -183,12 +183,12 @@ def test_bench_says_which_call_of_a_program_decides_and_goes_on_where_it_was_sto
     monkeypatch.setenv("COLUMNS", "120")
     with serving() as server:
         line = ["blame", f"program:{tmp_path / 'team.py'}:team", "--model", "tiny", "--base-url", server.url]
-        line += ["--limit", "8", "--samples", "2", "--output", "out", "--replies", "3"]
+        line += ["--limit", "12", "--samples", "2", "--output", "out", "--replies", "3"]
         assert cli.main(line) == 0
         shown = capsys.readouterr().out
-        assert "48 calls of 16 episodes answered anew 3 times each: 144 episodes to play on, about 288 calls." in shown
-        assert re.search(r"agent +call +episodes +effect \[95% interval\] +share\nwriter +2 +16 +0\.\d+ \[0\.", shown)
-        assert len(server.bodies) == 16 * 3 + 288
+        assert "72 calls of 24 episodes answered anew 3 times each: 216 episodes to play on, about 432 calls." in shown
+        assert re.search(r"agent +call +episodes +effect \[95% interval\] +share\nwriter +2 +24 +0\.\d+ \[0\.", shown)
+        assert len(server.bodies) == 24 * 3 + 432
         file = Path("out/blame-3/episodes.jsonl")
         whole, report = file.read_bytes(), json.loads(Path("out/blame-3/report.json").read_text())
         lines = whole.splitlines(keepends=True)
@@ -197,7 +197,7 @@ def test_bench_says_which_call_of_a_program_decides_and_goes_on_where_it_was_sto
         untimed = re.compile(rb'"timing": \{[^}]*\}')
         assert untimed.sub(b"", file.read_bytes()) == untimed.sub(b"", whole)
         assert json.loads(Path("out/blame-3/report.json").read_text())["blame"] == report["blame"]
-    assert report["blame"]["episodes"] == 16
+    assert report["blame"]["episodes"] == 24
     first = report["blame"]["calls"][0]
     assert (first["agent"], first["call"]) == ("writer", 2)
     assert first["low"] > 0

@@ -52,12 +52,13 @@ def equal_miniatures_are_compared_once() -> Iterator[None]:
 
     Tests of that comparison have imported it themselves.
     """
-    compare, found = packing_checks.compare, {}
+    compare = packing_checks.compare
+    found: dict[tuple[type, str], packing_checks.Differences] = {}
 
     def compared(model: Any, *rows: Any) -> packing_checks.Differences:
         adapter = model.active_peft_config.to_dict() if isinstance(model, PeftModel) else None
         base = base_of(model)
-        key = repr((type(base), base.config.to_dict(), base.config._attn_implementation, adapter, rows))
+        key = type(base), repr((base.config.to_dict(), base.config._attn_implementation, adapter, rows))
         if key not in found:
             found[key] = compare(model, *rows)
         return found[key]
