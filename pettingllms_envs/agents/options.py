@@ -1,8 +1,8 @@
 """The options of models and of runs: each is a flag of `pettingllms bench` and of commands like it, a key of a suite's
 file and, if it is a model's, an option of an agent's specification.
 
-A new one is a row here, which `commands/runs.py` gives to every agent with a model, and code where it has its effect: of
-a server's model `SENT` of `agents/openai.py`, of one here `cli/local_agents.py`, of an episode `episodes.episode.RunLimits`.
+A new one is a row here, which `commands/runs.py` gives to every agent with a model, and code where it has its effect:
+of a server's model `SENT` of `agents/openai.py`, of one here `cli/local_agents.py`, of an episode `RunLimits`.
 """
 
 from __future__ import annotations
