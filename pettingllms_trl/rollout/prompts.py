@@ -95,9 +95,7 @@ def agents_with_history(history: str | Mapping[str, str] | None, agents: Sequenc
     known = {*agents, *map(role_of, agents)}
     for name, given in of_name.items():
         if given not in HISTORIES:
-            raise ValueError(
-                f"history is {given!r} for {name!r}, expected one of {(*HISTORIES,)}. Choose one of them."
-            )
+            raise ValueError(f"history is {given!r} for {name!r}, expected one of {(*HISTORIES,)}. Choose one.")
         if name not in known:
             raise ValueError(
                 f"history is given for {name!r}, but the environment has the agents {', '.join(agents)}. Name an "
