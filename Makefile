@@ -21,6 +21,8 @@ IN_WORKERS = -n $(WORKERS) --maxprocesses 4 --dist worksteal
 # Nothing here needs the Hub; this makes sure of it, and turns TRL's telemetry off.
 HF_HUB_OFFLINE ?= 1
 export HF_HUB_OFFLINE
+# Some machines set it, and each of the many processes of the tests would compile what it imports anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help quickstart test test-slow test-vllm test-bench test-trl-next frameworks bench bench-gpu lint format docs venv release clean
 
