@@ -119,5 +119,5 @@ def test_each_line_of_the_pages_fits_its_gpus_with_the_figures_that_are_shown(of
         found = of_pages[f"{name} {with_prompts(task, options)}"]
         assert found["problems"] == []
         most = max(found["memory"][phase] for phase in ("scoring", "backward"))
-        shown = most / 1e9, found["memory"]["rollout"] / 1e9, found["rate"]
-        assert (f"{shown[0]:.1f}", f"{shown[1]:.1f}", f"{shown[2]:,.0f}") == (update, rollout, rate), name
+        assert (f"{most / 1e9:.1f}", f"{found['memory']['rollout'] / 1e9:.1f}") == (update, rollout), name
+        assert found["rate"] == pytest.approx(float(rate.replace(",", "")), abs=1), name
