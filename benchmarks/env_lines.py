@@ -29,7 +29,7 @@ class Contributed(NamedTuple):
 ENVIRONMENTS = (
     Contributed("a game with its own team", "lights_out_v0.py", (134, 2, 0)),
     Contributed("a free topology", "council_v0.py", (92, 2, 1)),
-    Contributed("SQL with a tool", "sql_v0.py", (170, 2, 0)),
+    Contributed("SQL with a tool", "shop_v0.py", (170, 2, 0)),
     Contributed("images", "pixel_path_v0.py", (20, 1, 3)),
     Contributed("a hosted environment", "hosted_v0.py", (33, 1, 2)),
     Contributed("a simulator, MuJoCo", "reach_v0.py", (96, 1, 0)),

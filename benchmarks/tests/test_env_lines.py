@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from architecture import lines_of
+from architecture import ROOT, lines_of
 from env_lines import CONTRIBUTED, ENVIRONMENTS, table
 
 
@@ -39,3 +39,4 @@ def test_an_environment_takes_no_more_lines_than_was_promised(file: str, most: i
 def test_the_table_has_every_environment_of_the_folder() -> None:
     assert {each.file for each in ENVIRONMENTS} == {path.name for path in CONTRIBUTED.glob("*_v0.py")}
     assert len(table()) == len(ENVIRONMENTS) + 2
+    assert "\n".join(table()) in (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
