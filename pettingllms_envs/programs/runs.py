@@ -87,15 +87,6 @@ def _start_command(
     line = json.dumps(row) + "\n"
     given = {name: os.environ[name] for name in (*PASSED, *variables) if name in os.environ}
     given |= {"OPENAI_BASE_URL": base_url, "OPENAI_API_KEY": "none"}
-    process = subprocess.Popen(
-        shlex.split(command) if isinstance(command, str) else list(command),
-        env=given,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
-
     output = _Output()
 
     def run() -> Ended:
@@ -111,11 +102,23 @@ def _start_command(
         return _ended(status, output, session)
 
     def stop() -> None:
-        with suppress(ProcessLookupError):
+        with suppress(ProcessLookupError, NameError):  # it is not known yet
             os.killpg(process.pid, signal.SIGKILL)
         _end_all_with(base_url)
 
-    atexit.register(stop)
+    atexit.register(stop)  # before it starts: a signal may come as soon as it runs
+    try:
+        process = subprocess.Popen(
+            shlex.split(command) if isinstance(command, str) else list(command),
+            env=given,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except OSError:
+        atexit.unregister(stop)
+        raise
     _start_thread(session, run)
     return lambda: None if process.returncode is not None else stop()
 
