@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
 import io
 import json
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -280,6 +283,24 @@ def test_a_failed_episode_is_an_error_row_with_what_the_program_wrote_last(name:
     assert rows[0]["error"]["kind"] == "environment"
     assert rows[0]["error"]["message"].endswith("KeyError: 0")
     assert json.loads((Path("out") / "report.json").read_text())["episodes"]["errors"] == {"environment": 2}
+
+
+def test_a_program_that_a_signal_meets_as_it_starts_is_ended_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    started, at_exit, start = list[subprocess.Popen[bytes]](), list[Callable[[], None]](), subprocess.Popen
+
+    def met(*given: Any, **options: Any) -> None:
+        started.append(start(*given, **options))
+        raise KeyboardInterrupt
+
+    env = program(["sleep", "60"], agents=("writer",), timeout=60)()
+    monkeypatch.setattr(subprocess, "Popen", met)
+    monkeypatch.setattr(atexit, "register", at_exit.append)
+    with pytest.raises(KeyboardInterrupt):
+        env.reset(seed=0)
+    for end in at_exit:
+        end()
+    with started[0] as process:
+        assert process.wait(10) == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
