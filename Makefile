@@ -48,10 +48,13 @@ test-slow: $(INSTALLED) ## run the slow tests in six shards, each half an hour a
 # vLLM for CPUs wants an older transformers than constraints.txt has, so torch alone is held. It brings CUDA builds of
 # torchaudio, torchcodec and torchvision, which cannot be imported beside a torch for CPUs. vLLM's Qwen2.5-VL imports
 # torchvision and calls none of its operators; the two that it registers at import are declared for it.
+# A process for each file: an engine keeps a gigabyte until its process ends.
 VLLM := .bench/vllm
 test-vllm: $(VLLM)/.installed ## run the tests of vLLM and of DeepSpeed on CPUs, in an environment of their own
 	@status=0; export OMP_NUM_THREADS=$(OMP_NUM_THREADS) VLLM_CPU_KVCACHE_SPACE=1 DS_ACCELERATOR=cpu; \
-	$(VLLM)/bin/python -m pytest -o faulthandler_timeout=1800 -m vllm $(ARGS) || status=1; \
+	for file in $$(grep -rl --include='*.py' 'mark[.]vllm' tests | sort); do \
+	  $(VLLM)/bin/python -m pytest -o faulthandler_timeout=1800 -m vllm $$file $(ARGS) || status=1; \
+	done; \
 	$(VLLM)/bin/python -m pytest -o faulthandler_timeout=1800 -m slow -k zero tests/trl/trainer/test_two_ranks.py $(ARGS) || status=1; exit $$status
 
 $(VLLM)/.installed: pyproject.toml constraints.txt
