@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from pettingllms_envs.environments.coding.text import answer_table, write_cases, write_program
-from pettingllms_envs.graders.cases import as_test
+from pettingllms_envs.graders.cases import CodeCase, as_test
 from pettingllms_envs.testing.pairs import Cheat, Content, Times, cheats, contents, margins
 from pettingllms_envs.testing.play import Policy, Start, best, first_replies
 
@@ -41,7 +41,8 @@ def gullible(env: Any, agent: str, said: Sequence[str]) -> str:
     """A program that gives what the tester's last cases ask for, and nothing else."""
     play = env.unwrapped.snapshot().play
     problem = play.task.problem
-    tests = tuple(as_test(problem, case) for case in play.cases)
+    cases, *_ = play.ask.keeps
+    tests = tuple(as_test(problem, CodeCase(*case)) for case in cases)
     return write_program(answer_table(replace(problem, tests=tests)) if tests else "print('?')")
 
 
