@@ -305,17 +305,14 @@ def scores(model: Callable[..., object], vocabulary: int, device: torch.device) 
     return torch.log_softmax(logits[0].float(), dim=-1)
 
 
-def check_equal(start: torch.Tensor, expected: torch.Tensor, *, policy: str, what: str, is_exact: bool) -> None:
-    """Raise `ValueError` if a policy's log-probabilities are not those of what it starts from, (T, V) both.
-
-    `is_exact`: whether all is in float32.
-    """
-    differences = (start.exp() - expected.exp()).abs() if not is_exact else (start - expected).abs()
-    largest = float(differences.max())
+def check_equal(start: torch.Tensor, expected: torch.Tensor, *, policy: str, is_exact: bool) -> None:
+    """Raise `ValueError` if log-probabilities of a policy (T, V; of float32: `is_exact`) are not its reference's."""
+    one, other = (start, expected) if is_exact else (start.exp(), expected.exp())
+    largest = float((one - other).abs().max()) if one.shape == other.shape else torch.inf  # of other tokens
     if not largest <= (EXACT if is_exact else ROUGH):
         raise ValueError(
-            f"the policy {policy!r} does not start from {what}: log-probabilities of one row differ by up to "
-            f"{float((start - expected).abs().max()):.2g}, so that its KL divergence would not begin at 0. Set a "
-            "peft_config whose adapters change nothing at first (init_lora_weights=True), or load the adapter that it "
-            "is to start from."
+            f"the policy {policy!r} does not start from its reference: {'log-' * is_exact}probabilities of one row "
+            f"differ by up to {largest:.2g}, so that its KL divergence would not begin at 0. Set a peft_config whose "
+            "adapters change nothing at first (init_lora_weights=True), or load the adapter that it is to start from; "
+            "save a whole model that has changed since it was loaded (save_pretrained), and give that folder."
         )

@@ -306,24 +306,21 @@ class Team:
                 self._check_start_of(policy)
 
     def _check_start_of(self, policy: Policy) -> None:
-        reference = self.activate(policy.name).ref_model
-        own = self.weights_of(policy.name)
-        if not isinstance(own, PeftModel):
-            return
+        reference, own = self.activate(policy.name).ref_model, self.weights_of(policy.name)
         device, vocabulary = self._trainer.accelerator.device, own.config.get_text_config().vocab_size
-        base = partial(self._forward_as, policy.name, None)
-        adapters.check_layers(own, partial(adapters.scores, base, vocabulary, device))
+        if isinstance(own, PeftModel):
+            base = partial(self._forward_as, policy.name, None)
+            adapters.check_layers(own, partial(adapters.scores, base, vocabulary, device))
+            reference = reference or base  # as TRL has it, of an adapter of its own making
+        elif not self.is_plain:
+            return  # a copy
         if self._betas[policy.name] == 0.0:
             return
-        is_exact = all(p.dtype == torch.float32 for p in own.parameters())
-        if reference is None:  # as TRL has it, of an adapter of its own making
-            reference = base
         adapters.check_equal(
             adapters.scores(self.wrapped, vocabulary, device),
             adapters.scores(reference, vocabulary, device),
             policy=policy.name,
-            what="its reference",
-            is_exact=is_exact,
+            is_exact=all(p.dtype == torch.float32 for p in own.parameters()),
         )
 
     # ---- References -----------------------------------------------------------------------------------------------

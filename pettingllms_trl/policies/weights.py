@@ -114,6 +114,11 @@ def check(
         raise ValueError(
             "a model is given, but every policy has one of its own, so that it would not be used. Set model=None."
         )
+    if getattr(model, "_hf_peft_config_loaded", False) and (routing.adapters or with_reference):
+        raise ValueError(
+            "the model carries an adapter of model.load_adapter, without which new adapters and references start; "
+            "expected a base or a PeftModel. Load it with PeftModel.from_pretrained(base, folder, is_trainable=True)."
+        )
     carried = sorted(model.peft_config) if isinstance(model, PeftModel) else []
     _check_base_is_kept(routing, model, peft_config, with_reference)
     idle, new = sorted({*carried} - {*routing.adapters}), [name for name in routing.adapters if name not in carried]
@@ -154,6 +159,12 @@ def _check_base_is_kept(
     if peft_config is not None:
         names = routing.adapters or ([BASE] if routing.uses_model else [])
         configs |= {name: peft_config for name in names if name not in carried}
+    learned = [type(config).__name__ for config in configs.values() if config.is_prompt_learning]
+    if learned and with_reference:
+        raise ValueError(
+            f"beta is set, and the adapter is a {learned[0]}, which learns tokens: PEFT keeps no copy of them as a "
+            "reference, and the base differs from the start; expected a LoraConfig. Give one, or set beta=0."
+        )
     also = several({**configs, **dict.fromkeys(routing.adapters)})
     if routing.base is not None and routing.adapters:
         also = "the base plays itself, as a frozen partner"

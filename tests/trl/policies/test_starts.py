@@ -148,6 +148,33 @@ def test_the_active_adapter_is_trained_and_its_start_is_the_reference(
     assert kl[0] == pytest.approx(0.0, abs=1e-6)
 
 
+@pytest.mark.parametrize(("policies", "beta"), [("lora", 0.0), ("shared", 0.1)])
+def test_an_adapter_that_transformers_has_put_on_a_model_is_refused_where_it_would_be_lost(
+    policies: str, beta: float, path: str, tmp_path: Path
+) -> None:
+    carrying(path, "default").save_pretrained(str(tmp_path / "saved"))
+    model = AutoModelForCausalLM.from_pretrained(path)
+    model.load_adapter(str(tmp_path / "saved"), is_trainable=True)
+    with pytest.raises(ValueError, match=r"an adapter of model\.load_adapter, .*Load it with PeftModel"):
+        trainer(model, tmp_path, policies, beta=beta)
+
+
+@pytest.mark.parametrize("how", ["merged", "trained", "another vocabulary"])
+def test_a_model_that_has_changed_since_it_was_loaded_is_no_start_of_a_divergence(
+    how: str, path: str, tmp_path: Path
+) -> None:
+    model = carrying(path, "default").merge_and_unload() if how == "merged" else None
+    model = model or AutoModelForCausalLM.from_pretrained(path)
+    if how == "another vocabulary":
+        model.resize_token_embeddings(model.config.vocab_size + 2)
+    elif how == "trained":
+        model.model.norm.weight.data *= 1.1
+    with pytest.raises(ValueError, match=r"'base' does not start from its reference: .* give that folder"):
+        trainer(model.requires_grad_(True), tmp_path, beta=0.1)
+    model.save_pretrained(tmp_path / "folder")
+    assert trainer(str(tmp_path / "folder"), tmp_path, beta=0.1)
+
+
 def test_two_active_adapters_are_refused(path: str, tmp_path: Path) -> None:
     model = carrying(path, "first", "second")
     model.base_model.set_adapter(["first", "second"])
