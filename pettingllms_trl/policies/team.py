@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any, Protocol
@@ -307,21 +307,23 @@ class Team:
 
     def _check_start_of(self, policy: Policy) -> None:
         reference, own = self.activate(policy.name).ref_model, self.weights_of(policy.name)
-        device, vocabulary = self._trainer.accelerator.device, own.config.get_text_config().vocab_size
+        accelerator, vocabulary = self._trainer.accelerator, own.config.get_text_config().vocab_size
+        score = partial(adapters.scores, vocabulary=vocabulary, device=accelerator.device)
+        precision: AbstractContextManager[Any] = nullcontext()
         if isinstance(own, PeftModel):
             base = partial(self._forward_as, policy.name, None)
-            adapters.check_layers(own, partial(adapters.scores, base, vocabulary, device))
+            adapters.check_layers(own, partial(score, base))
             reference = reference or base  # as TRL has it, of an adapter of its own making
-        elif not self.is_plain:
-            return  # a copy
+        elif not self.is_plain or accelerator.distributed_type == DistributedType.DEEPSPEED:
+            return  # a copy, or prepared otherwise
+        else:
+            precision = accelerator.autocast()  # which the reference has already
         if self._betas[policy.name] == 0.0:
             return
-        adapters.check_equal(
-            adapters.scores(self.wrapped, vocabulary, device),
-            adapters.scores(reference, vocabulary, device),
-            policy=policy.name,
-            is_exact=all(p.dtype == torch.float32 for p in own.parameters()),
-        )
+        with precision:
+            start, expected = score(self.wrapped), score(reference)
+        is_exact = all(p.dtype == torch.float32 for p in own.parameters())
+        adapters.check_equal(start, expected, policy=policy.name, is_exact=is_exact)
 
     # ---- References -----------------------------------------------------------------------------------------------
 
