@@ -209,14 +209,12 @@ def decoder(processing_class: Any) -> Callable[[Sequence[Ids]], list[str]]:
 
     Environments and rewards read them. Of a fast tokenizer by one call of its backend: transformers looks at every id.
     """
-
-    def is_mark(token: str) -> bool:  # `<think>`, `[THINK]`, or `<|channel|>`, whose kind is the next token
-        return without_thoughts(f"{token}thought") != f"{token}thought"
-
     tokenizer = getattr(processing_class, "tokenizer", processing_class)
     added = tokenizer.added_tokens_decoder
     special = {*tokenizer.all_special_ids, *(i for i, token in added.items() if token.special)}
-    skipped = {i for i in special if i not in added or not is_mark(added[i].content)}
+    # Marks are `<think>`, `[THINK]`, or `<|channel|>`, whose kind is the next token.
+    texts = {i: f"{added[i].content}thought" for i in special if i in added}
+    skipped = {i for i in special if i not in texts or without_thoughts(texts[i]) == texts[i]}
     if skipped != special:
         return lambda completions: list(
             processing_class.batch_decode([[i for i in ids if i not in skipped] for ids in completions])

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any, Protocol
@@ -309,18 +309,15 @@ class Team:
         reference, own = self.activate(policy.name).ref_model, self.weights_of(policy.name)
         accelerator, vocabulary = self._trainer.accelerator, own.config.get_text_config().vocab_size
         score = partial(adapters.scores, vocabulary=vocabulary, device=accelerator.device)
-        precision: AbstractContextManager[Any] = nullcontext()
         if isinstance(own, PeftModel):
             base = partial(self._forward_as, policy.name, None)
             adapters.check_layers(own, partial(score, base))
             reference = reference or base  # as TRL has it, of an adapter of its own making
         elif not self.is_plain or accelerator.distributed_type == DistributedType.DEEPSPEED:
             return  # a copy, or prepared otherwise
-        else:
-            precision = accelerator.autocast()  # which the reference has already
-        if self._betas[policy.name] == 0.0:
+        if reference is None or self._betas[policy.name] == 0.0:
             return
-        with precision:
+        with nullcontext() if isinstance(own, PeftModel) else accelerator.autocast():  # as the reference is
             start, expected = score(self.wrapped), score(reference)
         is_exact = all(p.dtype == torch.float32 for p in own.parameters())
         adapters.check_equal(start, expected, policy=policy.name, is_exact=is_exact)

@@ -114,9 +114,9 @@ def check(
         raise ValueError(
             "a model is given, but every policy has one of its own, so that it would not be used. Set model=None."
         )
-    if getattr(model, "_hf_peft_config_loaded", False) and (routing.adapters or with_reference):
+    if any(getattr(each, "_hf_peft_config_loaded", False) for each in (model, *(one.model for one in routing.full))):
         raise ValueError(
-            "the model carries an adapter of model.load_adapter, without which new adapters and references start; "
+            "a model carries an adapter of model.load_adapter, which new adapters, references and packing do not see; "
             "expected a base or a PeftModel. Load it with PeftModel.from_pretrained(base, folder, is_trainable=True)."
         )
     carried = sorted(model.peft_config) if isinstance(model, PeftModel) else []

@@ -148,15 +148,13 @@ def test_the_active_adapter_is_trained_and_its_start_is_the_reference(
     assert kl[0] == pytest.approx(0.0, abs=1e-6)
 
 
-@pytest.mark.parametrize(("policies", "beta"), [("lora", 0.0), ("shared", 0.1)])
-def test_an_adapter_that_transformers_has_put_on_a_model_is_refused_where_it_would_be_lost(
-    policies: str, beta: float, path: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("policies", ["lora", "shared", "full"])
+def test_an_adapter_that_transformers_has_put_on_a_model_is_refused(policies: str, path: str, tmp_path: Path) -> None:
     carrying(path, "default").save_pretrained(str(tmp_path / "saved"))
     model = AutoModelForCausalLM.from_pretrained(path)
     model.load_adapter(str(tmp_path / "saved"), is_trainable=True)
     with pytest.raises(ValueError, match=r"an adapter of model\.load_adapter, .*Load it with PeftModel"):
-        trainer(model, tmp_path, policies, beta=beta)
+        trainer(model, tmp_path, policies)
 
 
 @pytest.mark.parametrize("how", ["merged", "trained", "another vocabulary"])
