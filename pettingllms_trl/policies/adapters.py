@@ -44,6 +44,7 @@ PLAIN_INITIALISATIONS = (True, False, "gaussian", "eva", "orthogonal", "mica")
 train on a changed base."""
 CHANGE_BASE = ("kasa_config", "layer_replication")
 """Further fields of `LoraConfig` that change the base's weights or layers where they are set."""
+ParametersOf = Callable[[Policy], list[nn.Parameter]]
 EXACT, ROUGH = 1e-3, 0.1
 """Largest difference that is rounding: of log-probabilities in float32, of probabilities in 16 bits."""
 
@@ -100,12 +101,8 @@ def _is_active(model: PeftModel, adapter: str, trained: Sequence[str]) -> bool:
     """Whether a model is as `activate` leaves it. PEFT switches all layers alike, so the first one tells."""
     if model.active_adapters != [adapter]:
         return False
-    for layer in model.modules():
-        if isinstance(layer, BaseTunerLayer):
-            break
-    else:
-        return False
-    if layer.disable_adapters or layer.active_adapters != [adapter]:
+    layer = next((each for each in model.modules() if isinstance(each, BaseTunerLayer)), None)
+    if layer is None or layer.disable_adapters or layer.active_adapters != [adapter]:
         return False
     enabled, frozen = set[str](), set[str]()
     for kind in layer.adapter_layer_names:
@@ -234,7 +231,7 @@ def make_ready(model: PeftModel) -> None:
         model.base_model.enable_adapter_layers()
 
 
-def check_trained(policies: Sequence[Policy], parameters_of: Callable[[Policy], list[nn.Parameter]]) -> None:
+def check_trained(policies: Sequence[Policy], parameters_of: ParametersOf) -> None:
     """Raise `ValueError` if a policy to be trained has no parameter that requires a gradient."""
     for policy in policies:
         if not parameters_of(policy):
@@ -245,11 +242,7 @@ def check_trained(policies: Sequence[Policy], parameters_of: Callable[[Policy], 
             )
 
 
-def check_optimized(
-    policies: Sequence[Policy],
-    parameters_of: Callable[[Policy], list[nn.Parameter]],
-    optimizer: torch.optim.Optimizer,
-) -> None:
+def check_optimized(policies: Sequence[Policy], parameters_of: ParametersOf, optimizer: torch.optim.Optimizer) -> None:
     """Raise `ValueError` if an optimizer lacks parameters of a policy to be trained."""
     inside = {id(p) for group in optimizer.param_groups for p in group["params"]}
     for policy in policies:

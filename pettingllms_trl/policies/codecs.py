@@ -212,8 +212,7 @@ def decoder(processing_class: Any) -> Callable[[Sequence[Ids]], list[str]]:
     tokenizer = getattr(processing_class, "tokenizer", processing_class)
     added = tokenizer.added_tokens_decoder
     special = {*tokenizer.all_special_ids, *(i for i, token in added.items() if token.special)}
-    # Marks are `<think>`, `[THINK]`, or `<|channel|>`, whose kind is the next token.
-    texts = {i: f"{added[i].content}thought" for i in special if i in added}
+    texts = {i: f"{added[i].content}thought" for i in special if i in added}  # after `<|channel|>` comes its kind
     skipped = {i for i in special if i not in texts or without_thoughts(texts[i]) == texts[i]}
     if skipped != special:
         return lambda completions: list(

@@ -28,6 +28,7 @@ from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.pixels import naming_torchvision
 from pettingllms_trl.policies.adapters import (
     attach_adapters,
+    changed_by,
     check_base_is_kept,
     keep_reference,
     make_ready,
@@ -120,6 +121,13 @@ def check(
             "expected a base or a PeftModel. Load it with PeftModel.from_pretrained(base, folder, is_trainable=True)."
         )
     carried = sorted(model.peft_config) if isinstance(model, PeftModel) else []
+    if isinstance(model, PeftModel) and (routing.adapters or with_reference):
+        loose = [n for n, p in model.named_parameters() if p.requires_grad and {*carried}.isdisjoint(n.split("."))]
+        if loose and changed_by(model.active_peft_config) is None:
+            raise ValueError(
+                f"{loose[0]} of the base requires a gradient, but adapters, references and partners stand on it; "
+                "expected adapters alone. Call model.requires_grad_(False): those to train are switched on here."
+            )
     _check_base_is_kept(routing, model, peft_config, with_reference)
     idle, new = sorted({*carried} - {*routing.adapters}), [name for name in routing.adapters if name not in carried]
     if idle and new:
@@ -162,8 +170,8 @@ def _check_base_is_kept(
     learned = [type(config).__name__ for config in configs.values() if config.is_prompt_learning]
     if learned and with_reference:
         raise ValueError(
-            f"beta is set, and the adapter is a {learned[0]}, which learns tokens: PEFT keeps no copy of them as a "
-            "reference, and the base differs from the start; expected a LoraConfig. Give one, or set beta=0."
+            f"beta is set, and the adapter is a {learned[0]}, which learns tokens: neither the base nor a copy "
+            "can be the reference; expected a LoraConfig. Give one, or set beta=0."
         )
     also = several({**configs, **dict.fromkeys(routing.adapters)})
     if routing.base is not None and routing.adapters:

@@ -202,6 +202,22 @@ def test_a_model_of_which_nothing_requires_a_gradient_is_refused(path: str, tmp_
         trainer(model, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("policies", "beta"),
+    [("lora", 0.0), ({"opener": "opener", "closer": Policy(trainable=False)}, 0.0), ("shared", 0.1)],
+    ids=["several", "partner", "reference"],
+)
+def test_a_base_of_which_a_part_requires_a_gradient_is_refused_where_others_use_it(
+    policies: Any, beta: float, path: str, tmp_path: Path
+) -> None:
+    model = carrying(path, *(("default",) if policies == "shared" else ("opener", "closer")))
+    model.get_base_model().model.norm.weight.requires_grad_(True)
+    with pytest.raises(ValueError, match=r"model\.norm\.weight of the base requires a gradient"):
+        trainer(model, tmp_path, policies, beta=beta)
+    model.requires_grad_(False)
+    assert trainer(model, tmp_path, policies, beta=beta)
+
+
 def test_random_adapters_are_no_start_of_a_divergence(path: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="does not start from its reference"):
         trainer(path, tmp_path, "lora", peft_config=adapter(init_lora_weights=False), beta=0.1)
