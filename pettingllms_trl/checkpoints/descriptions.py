@@ -91,9 +91,8 @@ def _code_of(code: CodeType) -> str:
 
 
 def _closure_of(function: Any) -> dict[str, Any]:
-    held = {}
-    if "<" in function.__qualname__:  # made within a function, or a lambda: defaults hold what it was made with
-        held = {name: each.default for name, each in inspect.signature(function).parameters.items()}
+    own = inspect.signature(function).parameters if "<" in function.__qualname__ else {}  # it was made in another
+    held = {name: each.default for name, each in own.items()}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         with suppress(ValueError):  # it is assigned later, as the trainer is that is given the function
             held[name] = cell.cell_contents

@@ -64,8 +64,9 @@ def attach_adapters(
         trained: Names of the adapters to train. `None`: all.
     """
     base = model.get_base_model() if isinstance(model, PeftModel) else model
-    own = (name.partition(".lora_")[0] for name, _ in base.named_modules())
-    modules = {"base_model", *(part for name in own for part in name.split("."))}
+    dicts = {n for n, m in base.named_modules() if isinstance(model, PeftModel) and isinstance(m, nn.ModuleDict)}
+    names = (name.rpartition(".") for name, _ in base.named_modules())
+    modules = {"base_model", *(own for parent, _, own in names if parent not in dicts)}  # there it is an adapter's
     for name in adapters:
         if name in modules:
             raise ValueError(
@@ -99,10 +100,8 @@ def activate(model: PeftModel, adapter: str, trained: Sequence[str]) -> None:
 
 def _is_active(model: PeftModel, adapter: str, trained: Sequence[str]) -> bool:
     """Whether a model is as `activate` leaves it. PEFT switches all layers alike, so the first one tells."""
-    if model.active_adapters != [adapter]:
-        return False
     layer = next((each for each in model.modules() if isinstance(each, BaseTunerLayer)), None)
-    if layer is None or layer.disable_adapters or layer.active_adapters != [adapter]:
+    if layer is None or layer.disable_adapters or not model.active_adapters == layer.active_adapters == [adapter]:
         return False
     enabled, frozen = set[str](), set[str]()
     for kind in layer.adapter_layer_names:
@@ -193,8 +192,7 @@ def unchanged(model: nn.Module) -> Iterator[None]:
     if is_sharded(model):
         yield
         return
-    own = {module: module.named_parameters(recurse=False) for module in model.modules()}
-    held = [(module, name, checksum(p)) for module, parameters in own.items() for name, p in parameters]
+    held = [(m, name, checksum(p)) for m in model.modules() for name, p in m.named_parameters(recurse=False)]
     yield
     for module, name, before in held:
         now = dict(module.named_parameters(recurse=False)).get(name)
@@ -210,8 +208,7 @@ def checksum(tensor: torch.Tensor) -> int:
     """A checksum of a tensor's bits."""
     raw = tensor.detach().contiguous().flatten()
     is_aligned = raw.element_size() * raw.numel() % 8 == 0 == raw.element_size() * raw.storage_offset() % 8
-    raw = raw.view(torch.int64 if is_aligned else torch.uint8)
-    return int(raw.sum(dtype=torch.int64))
+    return int(raw.view(torch.int64 if is_aligned else torch.uint8).sum(dtype=torch.int64))
 
 
 def is_sharded(model: nn.Module) -> bool:

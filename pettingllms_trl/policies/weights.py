@@ -28,7 +28,6 @@ from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.pixels import naming_torchvision
 from pettingllms_trl.policies.adapters import (
     attach_adapters,
-    changed_by,
     check_base_is_kept,
     keep_reference,
     make_ready,
@@ -121,14 +120,19 @@ def check(
             "expected a base or a PeftModel. Load it with PeftModel.from_pretrained(base, folder, is_trainable=True)."
         )
     carried = sorted(model.peft_config) if isinstance(model, PeftModel) else []
-    if isinstance(model, PeftModel) and (routing.adapters or with_reference):
-        loose = [n for n, p in model.named_parameters() if p.requires_grad and {*carried}.isdisjoint(n.split("."))]
-        if loose and changed_by(model.active_peft_config) is None:
-            raise ValueError(
-                f"{loose[0]} of the base requires a gradient, but adapters, references and partners stand on it; "
-                "expected adapters alone. Call model.requires_grad_(False): those to train are switched on here."
-            )
     _check_base_is_kept(routing, model, peft_config, with_reference)
+    is_shared = with_reference or several(routing.adapters) or (routing.adapters and routing.base)
+    if isinstance(model, PeftModel) and is_shared:
+        grads = {n: p.requires_grad for n, p in model.named_parameters()}
+        loose = [n for n, on in grads.items() if on and {*carried}.isdisjoint(n.split("."))]
+        for name in routing.trained_adapters:
+            own = [n for n in grads if name in n.split(".") and "lora_" in n]
+            loose += [n for n in own if not grads[n]] if any(grads[n] for n in own) else []
+        if loose:
+            raise ValueError(
+                f"{loose[0]} has requires_grad={grads[loose[0]]}, but adapters on one base are trained as a whole, "
+                "and it not at all. Call model.requires_grad_(False), after which those to train are switched on here."
+            )
     idle, new = sorted({*carried} - {*routing.adapters}), [name for name in routing.adapters if name not in carried]
     if idle and new:
         raise ValueError(

@@ -212,10 +212,20 @@ def test_a_base_of_which_a_part_requires_a_gradient_is_refused_where_others_use_
 ) -> None:
     model = carrying(path, *(("default",) if policies == "shared" else ("opener", "closer")))
     model.get_base_model().model.norm.weight.requires_grad_(True)
-    with pytest.raises(ValueError, match=r"model\.norm\.weight of the base requires a gradient"):
+    with pytest.raises(ValueError, match=r"model\.norm\.weight has requires_grad=True, .* it not at all"):
         trainer(model, tmp_path, policies, beta=beta)
     model.requires_grad_(False)
     assert trainer(model, tmp_path, policies, beta=beta)
+
+
+def test_an_adapter_of_which_a_part_is_frozen_is_refused_where_adapters_are_switched(
+    path: str, tmp_path: Path
+) -> None:
+    model = carrying(path, "opener", "closer")
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_("lora_B.closer" in name)
+    with pytest.raises(ValueError, match=r"lora_A\.closer\.weight has requires_grad=False, .* as a whole"):
+        trainer(model, tmp_path, "lora")
 
 
 def test_random_adapters_are_no_start_of_a_divergence(path: str, tmp_path: Path) -> None:
@@ -231,6 +241,17 @@ def test_an_optimizer_without_the_adapters_is_refused(path: str, tmp_path: Path)
         check_optimized(own.routing.trained, own.team.parameters_of, optimizer)
     with pytest.raises(ValueError, match="lacks 28 of the 28 parameters"):
         own.train()
+
+
+def test_a_team_with_saved_modules_is_loaded_as_it_was_and_a_modules_name_is_still_none_of_an_adapter(
+    path: str, tmp_path: Path
+) -> None:
+    saved = {"modules_to_save": ["norm"]}
+    carrying(path, "opener", "closer", **saved).save_pretrained(str(tmp_path))
+    model = load_adapters(path, tmp_path, policies="lora", agents=["opener_0", "closer_0"])
+    assert trainer(model, tmp_path, "lora").routing.adapters == ("opener", "closer")
+    with pytest.raises(ValueError, match="adapter name 'mlp' is also that of a module"):
+        trainer(carrying(path, "mlp", "closer", **saved), tmp_path, {"opener": "mlp", "closer": "closer"})
 
 
 def test_an_adapter_that_is_given_is_not_left_idle_beside_new_ones(path: str, tmp_path: Path) -> None:
