@@ -59,8 +59,8 @@ def described(given: Any) -> str:
     """A name of a function or object that is the same in each process: module, name, and arguments that are set.
 
     `partial(loo, value="outcome")` is `pettingllms_trl.credit.schemes.loo(value='outcome')`. Of a closure the numbers
-    that it holds are told, and of an object those that it keeps under the names of its constructor's arguments; texts
-    may be of one process alone, as paths are.
+    that it holds are told, and of an object or its method those that it keeps under the names of its constructor's
+    arguments; texts may be of one process alone, as paths are.
     """
     arguments: list[str] = []
     options: Mapping[str, Any] = {}
@@ -74,6 +74,8 @@ def described(given: Any) -> str:
         options = _lasting(_closure_of(given), given)
         if given.__name__ == "<lambda>":  # which has no name of its own
             arguments = [f"digest {digest_of(_code_of(given.__code__))}"]
+    elif inspect.ismethod(given):
+        options = _lasting(_kept_arguments(given.__self__), given)
     elif not hasattr(given, "__qualname__"):  # an object
         options, given = _lasting(_kept_arguments(given), type(given)), type(given)
     arguments += [f"{name}={_argument(options[name], given)}" for name in sorted(options)]
@@ -89,7 +91,8 @@ def _code_of(code: CodeType) -> str:
 
 
 def _closure_of(function: Any) -> dict[str, Any]:
-    held = {}
+    own = inspect.signature(function).parameters if "<" in function.__qualname__ else {}  # it was made in another
+    held = {name: each.default for name, each in own.items()}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         with suppress(ValueError):  # it is assigned later, as the trainer is that is given the function
             held[name] = cell.cell_contents

@@ -44,6 +44,7 @@ PLAIN_INITIALISATIONS = (True, False, "gaussian", "eva", "orthogonal", "mica")
 train on a changed base."""
 CHANGE_BASE = ("kasa_config", "layer_replication")
 """Further fields of `LoraConfig` that change the base's weights or layers where they are set."""
+ParametersOf = Callable[[Policy], list[nn.Parameter]]
 EXACT, ROUGH = 1e-3, 0.1
 """Largest difference that is rounding: of log-probabilities in float32, of probabilities in 16 bits."""
 
@@ -63,8 +64,9 @@ def attach_adapters(
         trained: Names of the adapters to train. `None`: all.
     """
     base = model.get_base_model() if isinstance(model, PeftModel) else model
-    own = (name.partition(".lora_")[0] for name, _ in base.named_modules())
-    modules = {"base_model", *(part for name in own for part in name.split("."))}
+    dicts = {n for n, m in base.named_modules() if isinstance(model, PeftModel) and isinstance(m, nn.ModuleDict)}
+    names = (name.rpartition(".") for name, _ in base.named_modules())
+    modules = {"base_model", *(own for parent, _, own in names if parent not in dicts)}  # there it is an adapter's
     for name in adapters:
         if name in modules:
             raise ValueError(
@@ -98,14 +100,8 @@ def activate(model: PeftModel, adapter: str, trained: Sequence[str]) -> None:
 
 def _is_active(model: PeftModel, adapter: str, trained: Sequence[str]) -> bool:
     """Whether a model is as `activate` leaves it. PEFT switches all layers alike, so the first one tells."""
-    if model.active_adapters != [adapter]:
-        return False
-    for layer in model.modules():
-        if isinstance(layer, BaseTunerLayer):
-            break
-    else:
-        return False
-    if layer.disable_adapters or layer.active_adapters != [adapter]:
+    layer = next((each for each in model.modules() if isinstance(each, BaseTunerLayer)), None)
+    if layer is None or layer.disable_adapters or not model.active_adapters == layer.active_adapters == [adapter]:
         return False
     enabled, frozen = set[str](), set[str]()
     for kind in layer.adapter_layer_names:
@@ -196,8 +192,7 @@ def unchanged(model: nn.Module) -> Iterator[None]:
     if is_sharded(model):
         yield
         return
-    own = {module: module.named_parameters(recurse=False) for module in model.modules()}
-    held = [(module, name, checksum(p)) for module, parameters in own.items() for name, p in parameters]
+    held = [(m, name, checksum(p)) for m in model.modules() for name, p in m.named_parameters(recurse=False)]
     yield
     for module, name, before in held:
         now = dict(module.named_parameters(recurse=False)).get(name)
@@ -213,8 +208,7 @@ def checksum(tensor: torch.Tensor) -> int:
     """A checksum of a tensor's bits."""
     raw = tensor.detach().contiguous().flatten()
     is_aligned = raw.element_size() * raw.numel() % 8 == 0 == raw.element_size() * raw.storage_offset() % 8
-    raw = raw.view(torch.int64 if is_aligned else torch.uint8)
-    return int(raw.sum(dtype=torch.int64))
+    return int(raw.view(torch.int64 if is_aligned else torch.uint8).sum(dtype=torch.int64))
 
 
 def is_sharded(model: nn.Module) -> bool:
@@ -234,7 +228,7 @@ def make_ready(model: PeftModel) -> None:
         model.base_model.enable_adapter_layers()
 
 
-def check_trained(policies: Sequence[Policy], parameters_of: Callable[[Policy], list[nn.Parameter]]) -> None:
+def check_trained(policies: Sequence[Policy], parameters_of: ParametersOf) -> None:
     """Raise `ValueError` if a policy to be trained has no parameter that requires a gradient."""
     for policy in policies:
         if not parameters_of(policy):
@@ -245,11 +239,7 @@ def check_trained(policies: Sequence[Policy], parameters_of: Callable[[Policy], 
             )
 
 
-def check_optimized(
-    policies: Sequence[Policy],
-    parameters_of: Callable[[Policy], list[nn.Parameter]],
-    optimizer: torch.optim.Optimizer,
-) -> None:
+def check_optimized(policies: Sequence[Policy], parameters_of: ParametersOf, optimizer: torch.optim.Optimizer) -> None:
     """Raise `ValueError` if an optimizer lacks parameters of a policy to be trained."""
     inside = {id(p) for group in optimizer.param_groups for p in group["params"]}
     for policy in policies:
@@ -305,17 +295,14 @@ def scores(model: Callable[..., object], vocabulary: int, device: torch.device) 
     return torch.log_softmax(logits[0].float(), dim=-1)
 
 
-def check_equal(start: torch.Tensor, expected: torch.Tensor, *, policy: str, what: str, is_exact: bool) -> None:
-    """Raise `ValueError` if a policy's log-probabilities are not those of what it starts from, (T, V) both.
-
-    `is_exact`: whether all is in float32.
-    """
-    differences = (start.exp() - expected.exp()).abs() if not is_exact else (start - expected).abs()
-    largest = float(differences.max())
+def check_equal(start: torch.Tensor, expected: torch.Tensor, *, policy: str, is_exact: bool) -> None:
+    """Raise `ValueError` if log-probabilities of a policy (T, V; of float32: `is_exact`) are not its reference's."""
+    one, other = (start, expected) if is_exact else (start.exp(), expected.exp())
+    largest = float((one - other).abs().max()) if one.shape == other.shape else torch.inf  # of other tokens
     if not largest <= (EXACT if is_exact else ROUGH):
         raise ValueError(
-            f"the policy {policy!r} does not start from {what}: log-probabilities of one row differ by up to "
-            f"{float((start - expected).abs().max()):.2g}, so that its KL divergence would not begin at 0. Set a "
-            "peft_config whose adapters change nothing at first (init_lora_weights=True), or load the adapter that it "
-            "is to start from."
+            f"the policy {policy!r} does not start from its reference: {'log-' * is_exact}probabilities of one row "
+            f"differ by up to {largest:.2g}, so that its KL divergence would not begin at 0. Set a peft_config whose "
+            "adapters change nothing at first (init_lora_weights=True), or load the adapter that it is to start from; "
+            "save a whole model that has changed since it was loaded (save_pretrained), and give that folder."
         )

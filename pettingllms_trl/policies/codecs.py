@@ -21,14 +21,13 @@ from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerFast
 
 from pettingllms_envs.observations import Image, Part
+from pettingllms_envs.replies.fences import without_thoughts
 from pettingllms_trl.pixels import ImageInputs, as_parts
 from pettingllms_trl.policies.escaping import PromptEscape
 from pettingllms_trl.policies.profiles import PolicyProfile
 from pettingllms_trl.records import Message, Prompt, Tools
 
 
-THOUGHTS = ("<think>", "</think>")
-"""Around what a model thinks. Some tokenizers have them as special tokens; environments and rewards read them."""
 CANNOT_SEE = (
     "its policy reads texts only (it has a tokenizer and no processor). Expected a model with vision and its "
     "processor. Give them (Policy(model=..., tokenizer=processor), or the trainer's model and processing_class), or "
@@ -208,12 +207,13 @@ def _one_after_another(first: Content, second: Content) -> Content:
 def decoder(processing_class: Any) -> Callable[[Sequence[Ids]], list[str]]:
     """`batch_decode(..., skip_special_tokens=True)` of a tokenizer, but that the marks of thoughts stay in the text.
 
-    Of a fast tokenizer by one call of its backend: transformers looks at every single id in Python first.
+    Environments and rewards read them. Of a fast tokenizer by one call of its backend: transformers looks at every id.
     """
     tokenizer = getattr(processing_class, "tokenizer", processing_class)
     added = tokenizer.added_tokens_decoder
     special = {*tokenizer.all_special_ids, *(i for i, token in added.items() if token.special)}
-    skipped = {i for i in special if i not in added or added[i].content not in THOUGHTS}
+    texts = {i: f"{added[i].content}thought" for i in special if i in added}  # after `<|channel|>` comes its kind
+    skipped = {i for i in special if i not in texts or without_thoughts(texts[i]) == texts[i]}
     if skipped != special:
         return lambda completions: list(
             processing_class.batch_decode([[i for i in ids if i not in skipped] for ids in completions])

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any, Protocol
@@ -306,25 +306,21 @@ class Team:
                 self._check_start_of(policy)
 
     def _check_start_of(self, policy: Policy) -> None:
-        reference = self.activate(policy.name).ref_model
-        own = self.weights_of(policy.name)
-        if not isinstance(own, PeftModel):
+        reference, own = self.activate(policy.name).ref_model, self.weights_of(policy.name)
+        accelerator, vocabulary = self._trainer.accelerator, own.config.get_text_config().vocab_size
+        score = partial(adapters.scores, vocabulary=vocabulary, device=accelerator.device)
+        if isinstance(own, PeftModel):
+            base = partial(self._forward_as, policy.name, None)
+            adapters.check_layers(own, partial(score, base))
+            reference = reference or base  # as TRL has it, of an adapter of its own making
+        elif not self.is_plain or accelerator.distributed_type == DistributedType.DEEPSPEED:
+            return  # a copy, or prepared otherwise
+        if reference is None or self._betas[policy.name] == 0.0:
             return
-        device, vocabulary = self._trainer.accelerator.device, own.config.get_text_config().vocab_size
-        base = partial(self._forward_as, policy.name, None)
-        adapters.check_layers(own, partial(adapters.scores, base, vocabulary, device))
-        if self._betas[policy.name] == 0.0:
-            return
+        with nullcontext() if isinstance(own, PeftModel) else accelerator.autocast():  # as the reference is
+            start, expected = score(self.wrapped), score(reference)
         is_exact = all(p.dtype == torch.float32 for p in own.parameters())
-        if reference is None:  # as TRL has it, of an adapter of its own making
-            reference = base
-        adapters.check_equal(
-            adapters.scores(self.wrapped, vocabulary, device),
-            adapters.scores(reference, vocabulary, device),
-            policy=policy.name,
-            what="its reference",
-            is_exact=is_exact,
-        )
+        adapters.check_equal(start, expected, policy=policy.name, is_exact=is_exact)
 
     # ---- References -----------------------------------------------------------------------------------------------
 

@@ -114,8 +114,25 @@ def check(
         raise ValueError(
             "a model is given, but every policy has one of its own, so that it would not be used. Set model=None."
         )
+    if any(getattr(each, "_hf_peft_config_loaded", False) for each in (model, *(one.model for one in routing.full))):
+        raise ValueError(
+            "a model carries an adapter of model.load_adapter, which new adapters, references and packing do not see; "
+            "expected a base or a PeftModel. Load it with PeftModel.from_pretrained(base, folder, is_trainable=True)."
+        )
     carried = sorted(model.peft_config) if isinstance(model, PeftModel) else []
     _check_base_is_kept(routing, model, peft_config, with_reference)
+    is_shared = with_reference or several(routing.adapters) or (routing.adapters and routing.base)
+    if isinstance(model, PeftModel) and is_shared:
+        grads = {n: p.requires_grad for n, p in model.named_parameters()}
+        loose = [n for n, on in grads.items() if on and {*carried}.isdisjoint(n.split("."))]
+        for name in routing.trained_adapters:
+            own = [n for n in grads if name in n.split(".") and "lora_" in n]
+            loose += [n for n in own if not grads[n]] if any(grads[n] for n in own) else []
+        if loose:
+            raise ValueError(
+                f"{loose[0]} has requires_grad={grads[loose[0]]}, but adapters on one base are trained as a whole, "
+                "and it not at all. Call model.requires_grad_(False), after which those to train are switched on here."
+            )
     idle, new = sorted({*carried} - {*routing.adapters}), [name for name in routing.adapters if name not in carried]
     if idle and new:
         raise ValueError(
@@ -154,6 +171,12 @@ def _check_base_is_kept(
     if peft_config is not None:
         names = routing.adapters or ([BASE] if routing.uses_model else [])
         configs |= {name: peft_config for name in names if name not in carried}
+    learned = [type(config).__name__ for config in configs.values() if config.is_prompt_learning]
+    if learned and with_reference:
+        raise ValueError(
+            f"beta is set, and the adapter is a {learned[0]}, which learns tokens: neither the base nor a copy "
+            "can be the reference; expected a LoraConfig. Give one, or set beta=0."
+        )
     also = several({**configs, **dict.fromkeys(routing.adapters)})
     if routing.base is not None and routing.adapters:
         also = "the base plays itself, as a frozen partner"

@@ -127,14 +127,16 @@ def rope_switch(config: PretrainedConfig | Any) -> int | None:
     """Tokens beyond which all of a row's tokens are rotated otherwise; `None`: length makes no difference.
 
     What was sampled before a row came to that length, and keys that were kept, are not those of the whole row then, so
-    rows end there. With equal `short_factor` and `long_factor` (vLLM uses the long one throughout) there is no switch.
+    rows end there. With equal short and long factors (vLLM uses the long ones throughout) there is no switch.
     """
     found: list[int] = []
     for rope in rope_kinds(config):
         kind = rope.get("rope_type", rope.get("type", "default"))
         if "dynamic" in str(kind):
             found.append(config.max_position_embeddings)
-        elif kind in ("longrope", "su") and rope.get("short_factor") != rope.get("long_factor"):
+        elif kind in ("longrope", "su") and any(
+            rope.get(f"short_{of}") != rope.get(f"long_{of}") for of in ("factor", "mscale")
+        ):
             own = rope.get("original_max_position_embeddings")
             found.append(own or getattr(config, "original_max_position_embeddings", config.max_position_embeddings))
     return min(found, default=None)

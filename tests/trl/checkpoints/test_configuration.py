@@ -171,6 +171,7 @@ def relays(number: int) -> Callable[[], Any]:
         (lambda: Relay(num_turns=1), lambda: Relay(num_turns=2), False),  # another object
         (lambda: Relay(), lambda: [Relay(), len("")][0], False),  # another function
         (relays(1), relays(2), False),  # another closure
+        (lambda one=1: [Relay(), one][0], lambda one=2: [Relay(), one][0], False),  # another default
         (partial(Relay, num_turns=1), partial(Relay, num_turns=2), False),
         (lambda: conversation(roles=["a", "b"])(), lambda: conversation(roles=["a", "c"])(), False),
         (lambda: plan_path_v0.env(size=5, num_turns=2), lambda: plan_path_v0.env(size=5, num_turns=3), False),
@@ -502,6 +503,13 @@ def closure(strength: float, key: str) -> Callable[..., Any]:
     return credit
 
 
+def with_default(number: int, key: str) -> Callable[..., Any]:
+    def score(completions: Any, strength: int = number, name: str = key) -> Any:
+        return strength, name
+
+    return score
+
+
 class Judge:
     def __init__(self, weight: float, key: str) -> None:
         self.weight, self.key, self.calls = weight, key, 3
@@ -523,7 +531,8 @@ HERE = __name__
         (partial(of_length, scale=of_length), f"{HERE}.of_length(scale={HERE}.of_length)"),
         (closure(0.5, "sk-1"), f"{HERE}.closure.<locals>.credit(strength=0.5)"),
         (Judge(0.5, "sk-1"), f"{HERE}.Judge(weight=0.5)"),
-        (Judge(0.5, "sk-1").__call__, f"{HERE}.Judge.__call__"),
+        (Judge(0.5, "sk-1").__call__, f"{HERE}.Judge.__call__(weight=0.5)"),
+        (with_default(2, "sk-1"), f"{HERE}.with_default.<locals>.score(strength=2)"),
         (len, "builtins.len"),
     ],
 )

@@ -158,6 +158,19 @@ def test_an_adapter_a_role_and_the_model_itself_are_told_apart(model_path: str, 
     assert replies[0].model == f"{model_path} + {adapter_path}"
 
 
+@pytest.mark.parametrize(("others", "why"), [((None,), "other agents play the base without it"), ((), None)])
+def test_an_adapter_that_changes_its_base_plays_it_alone(
+    others: tuple[Any, ...], why: str | None, model_path: str, tmp_path: Path
+) -> None:
+    base = Qwen3ForCausalLM.from_pretrained(model_path)
+    get_peft_model(base, short_runs.adapter(init_lora_weights="pissa")).save_pretrained(tmp_path)
+    adapters = [str(tmp_path), *others]
+    options = [{"max_tokens": 2} if each is None else {"max_tokens": 2, "adapter": each} for each in adapters]
+    specs = {f"role{i}_0": AgentSpec("transformers", model_path, own) for i, own in enumerate(options)}
+    with nullcontext() if why is None else pytest.raises(ValueError, match=why), opened(specs) as agents:
+        assert agents["role0_0"].reply(asked("Hello")).completion_tokens
+
+
 def test_a_reply_ends_at_its_own_limit_or_before_a_stop_word(model_path: str) -> None:
     options = {"max_tokens": 20, "temperature": 1.0}
     with opened({"a_0": AgentSpec("transformers", model_path, options)}) as agents:

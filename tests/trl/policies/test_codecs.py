@@ -12,6 +12,7 @@ from datasets import Dataset
 from transformers import PreTrainedTokenizerFast
 
 from chat_tokenizers import tokenizer_for
+from pettingllms_envs.replies.fences import without_thoughts
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Prompt
 from pettingllms_trl.policies.codecs import PolicyCodec, decoder
 from pettingllms_trl.testing import tokenizer_of_bytes
@@ -39,6 +40,29 @@ def test_marks_of_thoughts_stay_in_the_text_where_they_are_special_tokens(marked
     given = SimpleNamespace(tokenizer=tokenizer, batch_decode=tokenizer.batch_decode)
     decode = decoder(given if marked == "behind_a_processor" else tokenizer)
     assert decode([ids, []]) == ["<think>two  and two</think> Four é", ""]
+
+
+@pytest.mark.parametrize(
+    ("special", "sampled"),
+    [
+        (["[THINK]", "[/THINK]"], "[THINK]two and two[/THINK]Four"),
+        (["<seed:think>", "</seed:think>"], "<seed:think>two and two</seed:think>Four"),
+        (["◁think▷", "◁/think▷"], "◁think▷two and two◁/think▷Four"),
+        (["<|channel>", "<channel|>"], "<|channel>thought\ntwo and two<channel|>Four"),
+        (["<|channel|>", "<|message|>"], "<|channel|>analysis<|message|>two<|channel|>final<|message|>Four"),
+        (["<|channel|>", "<|message|>"], "<|channel|>final<|message|>Four"),
+    ],
+)
+def test_thoughts_of_every_family_are_taken_off_where_their_marks_are_special_tokens(
+    special: list[str], sampled: str
+) -> None:
+    tokenizer = tokenizer_of_bytes(["<pad>", "<eos>", *special], "", pad_token="<pad>", eos_token="<eos>")
+    ids = tokenizer(f"{sampled}<eos>", add_special_tokens=False)["input_ids"]
+    (text,) = decoder(tokenizer)([ids])
+    assert without_thoughts(text) == "Four"
+    if "two" in sampled:
+        cut = tokenizer(sampled.partition("wo")[0], add_special_tokens=False)["input_ids"]
+        assert without_thoughts(decoder(tokenizer)([cut])[0]) == ""
 
 
 def test_prompts_come_back_in_their_order_and_equal_ones_are_encoded_once() -> None:

@@ -148,6 +148,31 @@ def test_the_active_adapter_is_trained_and_its_start_is_the_reference(
     assert kl[0] == pytest.approx(0.0, abs=1e-6)
 
 
+@pytest.mark.parametrize("policies", ["lora", "shared", "full"])
+def test_an_adapter_that_transformers_has_put_on_a_model_is_refused(policies: str, path: str, tmp_path: Path) -> None:
+    carrying(path, "default").save_pretrained(str(tmp_path / "saved"))
+    model = AutoModelForCausalLM.from_pretrained(path)
+    model.load_adapter(str(tmp_path / "saved"), is_trainable=True)
+    with pytest.raises(ValueError, match=r"an adapter of model\.load_adapter, .*Load it with PeftModel"):
+        trainer(model, tmp_path, policies)
+
+
+@pytest.mark.parametrize("how", ["merged", "trained", "another vocabulary"])
+def test_a_model_that_has_changed_since_it_was_loaded_is_no_start_of_a_divergence(
+    how: str, path: str, tmp_path: Path
+) -> None:
+    model = carrying(path, "default").merge_and_unload() if how == "merged" else None
+    model = model or AutoModelForCausalLM.from_pretrained(path)
+    if how == "another vocabulary":
+        model.resize_token_embeddings(model.config.vocab_size + 2)
+    elif how == "trained":
+        model.model.norm.weight.data *= 1.1
+    with pytest.raises(ValueError, match=r"'base' does not start from its reference: .* give that folder"):
+        trainer(model.requires_grad_(True), tmp_path, beta=0.1)
+    model.save_pretrained(tmp_path / "folder")
+    assert trainer(str(tmp_path / "folder"), tmp_path, beta=0.1)
+
+
 def test_two_active_adapters_are_refused(path: str, tmp_path: Path) -> None:
     model = carrying(path, "first", "second")
     model.base_model.set_adapter(["first", "second"])
@@ -177,6 +202,32 @@ def test_a_model_of_which_nothing_requires_a_gradient_is_refused(path: str, tmp_
         trainer(model, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("policies", "beta"),
+    [("lora", 0.0), ({"opener": "opener", "closer": Policy(trainable=False)}, 0.0), ("shared", 0.1)],
+    ids=["several", "partner", "reference"],
+)
+def test_a_base_of_which_a_part_requires_a_gradient_is_refused_where_others_use_it(
+    policies: Any, beta: float, path: str, tmp_path: Path
+) -> None:
+    model = carrying(path, *(("default",) if policies == "shared" else ("opener", "closer")))
+    model.get_base_model().model.norm.weight.requires_grad_(True)
+    with pytest.raises(ValueError, match=r"model\.norm\.weight has requires_grad=True, .* it not at all"):
+        trainer(model, tmp_path, policies, beta=beta)
+    model.requires_grad_(False)
+    assert trainer(model, tmp_path, policies, beta=beta)
+
+
+def test_an_adapter_of_which_a_part_is_frozen_is_refused_where_adapters_are_switched(
+    path: str, tmp_path: Path
+) -> None:
+    model = carrying(path, "opener", "closer")
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_("lora_B.closer" in name)
+    with pytest.raises(ValueError, match=r"lora_A\.closer\.weight has requires_grad=False, .* as a whole"):
+        trainer(model, tmp_path, "lora")
+
+
 def test_random_adapters_are_no_start_of_a_divergence(path: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="does not start from its reference"):
         trainer(path, tmp_path, "lora", peft_config=adapter(init_lora_weights=False), beta=0.1)
@@ -190,6 +241,17 @@ def test_an_optimizer_without_the_adapters_is_refused(path: str, tmp_path: Path)
         check_optimized(own.routing.trained, own.team.parameters_of, optimizer)
     with pytest.raises(ValueError, match="lacks 28 of the 28 parameters"):
         own.train()
+
+
+def test_a_team_with_saved_modules_is_loaded_as_it_was_and_a_modules_name_is_still_none_of_an_adapter(
+    path: str, tmp_path: Path
+) -> None:
+    saved = {"modules_to_save": ["norm"]}
+    carrying(path, "opener", "closer", **saved).save_pretrained(str(tmp_path))
+    model = load_adapters(path, tmp_path, policies="lora", agents=["opener_0", "closer_0"])
+    assert trainer(model, tmp_path, "lora").routing.adapters == ("opener", "closer")
+    with pytest.raises(ValueError, match="adapter name 'mlp' is also that of a module"):
+        trainer(carrying(path, "mlp", "closer", **saved), tmp_path, {"opener": "mlp", "closer": "closer"})
 
 
 def test_an_adapter_that_is_given_is_not_left_idle_beside_new_ones(path: str, tmp_path: Path) -> None:

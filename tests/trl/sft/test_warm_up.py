@@ -203,6 +203,14 @@ def test_a_policy_without_a_success_and_a_stranger_are_refused() -> None:
         rows_of([demonstration("coder")], routing)
 
 
+def test_adapters_of_several_policies_that_change_their_base_are_refused_before_a_model_is_loaded(
+    tmp_path: Path,
+) -> None:
+    changing = LoraConfig(target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights="olora")
+    with pytest.raises(ValueError, match=r"'drafter' has init_lora_weights='olora', .* 'planner' stand on one base"):
+        warm_up("is not loaded", TWO, route("lora", AGENTS), arguments(tmp_path), peft_config=changing)
+
+
 # ---- Training and starting from it --------------------------------------------------------------------------------
 
 

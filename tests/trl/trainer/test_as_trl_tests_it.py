@@ -273,7 +273,8 @@ def test_what_trl_asks_of_its_trainer(
 def check_training(how: Train, trainer_of: Callable[..., MultiAgentGRPOTrainer]) -> None:
     trainer = trainer_of(options=how.options, model=how.model, rewards=how.rewards, given=how.given)
     before = {name: p.clone() for name, p in trainer.model.named_parameters() if p.requires_grad}
-    reference = {} if trainer.ref_model is None else {n: p.clone() for n, p in trainer.ref_model.named_parameters()}
+    whole = trainer.ref_model if isinstance(trainer.ref_model, torch.nn.Module) else None  # or the adapter's copy
+    reference = {} if whole is None else {n: p.clone() for n, p in whole.named_parameters()}
     if how.check == "base_stays":
         assert all("lora_" in name for name in before)
     trainer.train()

@@ -22,10 +22,12 @@ LORA = {"r": 4, "target_modules": "all-linear", "task_type": "CAUSAL_LM"}
 VIRTUAL = {"num_virtual_tokens": 3, "task_type": "CAUSAL_LM"}
 
 
-def team(model: Any, path: Path, config: Any, policies: str, tokenizer: Any = None) -> MultiAgentGRPOTrainer:
+def team(
+    model: Any, path: Path, config: Any, policies: str, tokenizer: Any = None, **options: Any
+) -> MultiAgentGRPOTrainer:
     rows = Dataset.from_dict({"seed": range(2)})
     return MultiAgentGRPOTrainer(
-        model, Relay, settings(path), rows, None, tokenizer, policies=policies, peft_config=config
+        model, Relay, settings(path, **options), rows, None, tokenizer, policies=policies, peft_config=config
     )
 
 
@@ -44,6 +46,19 @@ def test_what_cannot_be_trained_is_refused_at_creation(
 ) -> None:
     with pytest.raises(ValueError, match=said):
         team(model_path, tmp_path, config, policies)
+
+
+@pytest.mark.parametrize("is_given", [True, False])
+def test_learnt_tokens_have_no_reference(is_given: bool, model_path: str, tmp_path: Path) -> None:
+    model, config = AutoModelForCausalLM.from_pretrained(model_path), PromptTuningConfig(**VIRTUAL)
+    with pytest.raises(ValueError, match=r"beta is set, and the adapter is a PromptTuningConfig, .* or set beta=0"):
+        team(
+            get_peft_model(model, config) if is_given else model,
+            tmp_path,
+            None if is_given else config,
+            "shared",
+            beta=0.1,
+        )
 
 
 @pytest.mark.filterwarnings("ignore:shared_prefix=True")  # such rows are not packed

@@ -178,6 +178,7 @@ LONG = {"rope_type": "longrope", "short_factor": [1.0], "original_max_position_e
         ({"type": "dynamic", "factor": 4.0}, 512),  # of older configurations
         ({**LONG, "long_factor": [4.0]}, 64),
         ({**LONG, "long_factor": [1.0]}, None),  # the same at every length
+        ({**LONG, "long_factor": [1.0], "short_mscale": 1.0, "long_mscale": 1.2}, 64),  # scaled otherwise (PhiMoE)
         ({"full": {**LONG, "long_factor": [4.0]}, "window": {"rope_type": "default"}}, 64),
         ({"full": {"rope_type": "dynamic", "factor": 4.0}, "window": {**LONG, "long_factor": [4.0]}}, 64),
     ],
