@@ -75,10 +75,7 @@ def rows(
 
 
 def header(
-    environment: str,
-    metadata: Mapping[str, Mapping[str, Any]],
-    roles: Mapping[str, str],
-    config: Mapping[str, Any],
+    environment: str, metadata: Mapping[str, Mapping[str, Any]], roles: Mapping[str, str], config: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The content of `run.json`.
 

@@ -47,12 +47,7 @@ class MovingReferences:
     """
 
     def __init__(
-        self,
-        references: Mapping[str, nn.Module],
-        weights_of: Callable[[str], nn.Module],
-        *,
-        alpha: float,
-        saves: bool,
+        self, references: Mapping[str, nn.Module], weights_of: Callable[[str], nn.Module], *, alpha: float, saves: bool
     ) -> None:
         self._references, self._weights_of = references, weights_of
         self._alpha, self._saves = alpha, saves

@@ -57,11 +57,7 @@ class RowSharing:
     """
 
     def __init__(
-        self,
-        num_processes: int,
-        process: int,
-        store: Store | None = None,
-        group: TensorParallelGroup | None = None,
+        self, num_processes: int, process: int, store: Store | None = None, group: TensorParallelGroup | None = None
     ) -> None:
         size = 1 if group is None else group.size
         self._num_processes, self._process = num_processes // size, process // size

@@ -20,6 +20,7 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 from peft import PeftConfig, PeftModel, get_peft_model
 from torch import nn
+from transformers.integrations import deepspeed
 from transformers.pytorch_utils import Conv1D
 from transformers.utils import logging
 
@@ -76,7 +77,7 @@ def miniature(model: Any, ids: Sequence[int]) -> tuple[nn.Module, torch.Tensor]:
     fields = {name: value for name, value in config.to_dict().items() if name not in unused}
     vocabulary = {token: number for number, token in enumerate(dict.fromkeys([*_special(fields), *ids]))}
     try:
-        with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+        with torch.random.fork_rng(devices=[]), torch.device("cpu"), _whole_weights():
             small = type(config).from_dict(_Sizes(vocabulary, rope_switch(config.get_text_config())).of(fields))
             found: nn.Module = type(base_of(model))._from_config(
                 small, dtype=torch.float32, attn_implementation=config._attn_implementation
@@ -87,6 +88,16 @@ def miniature(model: Any, ids: Sequence[int]) -> tuple[nn.Module, torch.Tensor]:
         raise NoMiniature from error
     draw_weights(found)
     return found.eval(), torch.tensor([vocabulary[token] for token in ids])
+
+
+@contextmanager
+def _whole_weights() -> Iterator[None]:
+    """Within, ZeRO-3 does not shard a model as it is made, for which all processes would have to make it at once."""
+    held, deepspeed._hf_deepspeed_config_weak_ref = deepspeed._hf_deepspeed_config_weak_ref, None
+    try:
+        yield
+    finally:
+        deepspeed._hf_deepspeed_config_weak_ref = held
 
 
 def _whole(config: PeftConfig) -> PeftConfig:

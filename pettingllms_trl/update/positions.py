@@ -29,10 +29,8 @@ def counts_padding(model: nn.Module, forward: Scores, device: torch.device) -> b
     """Whether left padding changes a model's log-probabilities in float32, on a miniature; else by its embeddings."""
     with suppress(NoMiniature, *FAILURES), quiet(), torch.no_grad():
         small, row = miniature(model, range(2, 2 + NUM_TOKENS))
-        ids, mask = (
-            torch.cat([row[:1].expand(NUM_PADDING), row]),
-            torch.ones(NUM_PADDING + NUM_TOKENS, dtype=torch.long),
-        )
+        ids = torch.cat([row[:1].expand(NUM_PADDING), row])
+        mask = torch.ones(NUM_PADDING + NUM_TOKENS, dtype=torch.long)
         mask[:NUM_PADDING] = 0
         found = small(input_ids=ids[None], attention_mask=mask[None]).logits[:, NUM_PADDING:].log_softmax(dim=-1)
         alone = small(input_ids=row[None], attention_mask=torch.ones_like(row)[None]).logits.log_softmax(dim=-1)

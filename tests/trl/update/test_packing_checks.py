@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -27,6 +27,7 @@ from transformers import (
     RobertaConfig,
     RobertaForCausalLM,
 )
+from transformers.integrations import deepspeed
 from trl.trainer.utils import add_fused_lm_head
 
 from packed_models import MODELS, difference, gradients, one_by_one, together
@@ -196,6 +197,25 @@ def test_a_miniature_has_every_kind_of_layer_and_draws_no_random_numbers() -> No
     assert {p.dtype for p in small.parameters()} == {torch.float32}
     weights = small.get_parameter("model.layers.0.self_attn.q_proj.weight")
     assert float(weights.detach().std()) == pytest.approx(weights.shape[1] ** -0.5, rel=0.1)
+
+
+def test_a_miniature_is_whole_where_zero_3_shards_each_model_as_it_is_made() -> None:
+    """For that all processes would have to make it at once, and those that sample do not."""
+
+    class Zero3:
+        config: Mapping[str, Any] = {}
+
+        def is_zero3(self) -> bool:
+            return True
+
+    model, held = MODELS["gemma3-windows"](), Zero3()
+    deepspeed.set_hf_deepspeed_config(held)
+    try:
+        small, _ = miniature(model, [5, 96])
+        assert deepspeed.is_deepspeed_zero3_enabled()
+    finally:
+        deepspeed.unset_hf_deepspeed_config()
+    assert all(each.numel() for each in small.parameters())
 
 
 def test_a_class_that_takes_no_smaller_sizes_has_no_miniature() -> None:
