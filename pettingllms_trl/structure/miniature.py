@@ -77,7 +77,7 @@ def miniature(model: Any, ids: Sequence[int]) -> tuple[nn.Module, torch.Tensor]:
     fields = {name: value for name, value in config.to_dict().items() if name not in unused}
     vocabulary = {token: number for number, token in enumerate(dict.fromkeys([*_special(fields), *ids]))}
     try:
-        with torch.random.fork_rng(devices=[]), torch.device("cpu"), _whole_weights():
+        with torch.random.fork_rng(devices=[]), torch.device("cpu"):
             small = type(config).from_dict(_Sizes(vocabulary, rope_switch(config.get_text_config())).of(fields))
             found: nn.Module = type(base_of(model))._from_config(
                 small, dtype=torch.float32, attn_implementation=config._attn_implementation
@@ -88,16 +88,6 @@ def miniature(model: Any, ids: Sequence[int]) -> tuple[nn.Module, torch.Tensor]:
         raise NoMiniature from error
     draw_weights(found)
     return found.eval(), torch.tensor([vocabulary[token] for token in ids])
-
-
-@contextmanager
-def _whole_weights() -> Iterator[None]:
-    """Within, ZeRO-3 does not shard a model as it is made, for which all processes would have to make it at once."""
-    held, deepspeed._hf_deepspeed_config_weak_ref = deepspeed._hf_deepspeed_config_weak_ref, None
-    try:
-        yield
-    finally:
-        deepspeed._hf_deepspeed_config_weak_ref = held
 
 
 def _whole(config: PeftConfig) -> PeftConfig:
@@ -216,12 +206,15 @@ def draw_weights(model: nn.Module) -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without what transformers and PEFT say of a model, which they have said of the one that it stands for."""
-    level = logging.get_verbosity()
+    """Without what transformers and PEFT say of a model, which they have said of the one that it stands for; and
+    without ZeRO-3, which would shard it: for that all processes would have to make it at once."""
+    level, held = logging.get_verbosity(), deepspeed._hf_deepspeed_config_weak_ref
     logging.set_verbosity_error()
+    deepspeed.unset_hf_deepspeed_config()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
         logging.set_verbosity(level)
+        deepspeed._hf_deepspeed_config_weak_ref = held

@@ -327,11 +327,11 @@ class TRLHooks(GRPOTrainer):
         # `generate` never calls: it would sample from another distribution than is trained.
         # And ZeRO-3's weights are gathered once for all of a rollout (`distributed.gathered`).
         reads_once = self.args.shared_prefix and not self.use_transformers_continuous_batching
-        own = self.team.weights_of(self.team.active)
-        is_training = self.model.training
+        own, is_training = self.team.weights_of(self.team.active), self.model.training
+        is_inner = self.routing.full or len(self.routing.policies) > 1  # the adapter of one role is as TRL has it
         with (
             self._logging_in_training(),
-            self.accelerator.autocast() if len(self.routing.policies) > 1 else nullcontext(),  # of one it is TRL's
+            self.accelerator.autocast() if is_inner else nullcontext(),
             override_args(self.args, ds3_gather_for_generation=False),
             without_folder_sampling(own),
             prompts_read_once(own, args[1]) if reads_once else nullcontext(),

@@ -617,10 +617,12 @@ def test_the_splits_are_equally_hard(settings: dict[str, int], num: int) -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("level", [None, 1, 2, 3, 4, 5])
 @pytest.mark.parametrize("size", SIZES)
-def test_or_tools_finds_exactly_one_solution_of_10000_instances(size: int, level: int | None) -> None:
+def test_or_tools_finds_exactly_one_solution_of_10000_instances_or_2000_large_ones(
+    size: int, level: int | None
+) -> None:
     cp_model = pytest.importorskip("ortools.sat.python.cp_model")
     task, units = Sudoku(size=size), shape_of(size).units
-    shares = {"train": 3334, "validation": 3333, "test": 3333}
+    shares = dict.fromkeys(("train", "validation", "test"), 3334 if size < 9 else 667)
     least = canonical(4, 2, 2) if size == 4 else lambda clues: form(size, clues)
     forms: dict[str, set[object]] = {}
     for split, num in shares.items():

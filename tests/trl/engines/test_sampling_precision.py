@@ -14,9 +14,12 @@ from short_runs import adapter, settings
 from third_party import OneShot, Relay
 
 
-@pytest.mark.parametrize(("env", "is_cast"), [(Relay, True), (OneShot, False)])
-def test_several_adapters_are_sampled_under_autocast_and_a_single_one_as_by_trl(
-    env: Any, is_cast: bool, model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("env", "policies", "is_cast"),
+    [(Relay, "lora", True), (OneShot, "lora", False), (Relay, "full", True), (OneShot, "full", True)],
+)
+def test_models_in_another_are_sampled_under_autocast_and_a_single_adapter_as_by_trl(
+    env: Any, policies: str, is_cast: bool, model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: set[bool] = set()
 
@@ -26,5 +29,6 @@ def test_several_adapters_are_sampled_under_autocast_and_a_single_one_as_by_trl(
 
     monkeypatch.setattr(GRPOTrainer, "_generate_single_turn", sampled)
     args = settings(tmp_path, bf16=True)
-    MultiAgentGRPOTrainer(model_path, env, args, policies="lora", peft_config=adapter()).play([{"seed": 1}])
+    config = adapter() if policies == "lora" else None
+    MultiAgentGRPOTrainer(model_path, env, args, policies=policies, peft_config=config).play([{"seed": 1}])
     assert found == {is_cast}

@@ -31,7 +31,7 @@ from transformers.integrations import deepspeed
 from trl.trainer.utils import add_fused_lm_head
 
 from packed_models import MODELS, difference, gradients, one_by_one, together
-from pettingllms_trl.structure.miniature import NoMiniature, miniature
+from pettingllms_trl.structure.miniature import NoMiniature, miniature, quiet
 from pettingllms_trl.update.packed_attention import attending
 from pettingllms_trl.update.packing.cost import Way
 from pettingllms_trl.update.packing.pack import pack
@@ -211,7 +211,8 @@ def test_a_miniature_is_whole_where_zero_3_shards_each_model_as_it_is_made() -> 
     model, held = MODELS["gemma3-windows"](), Zero3()
     deepspeed.set_hf_deepspeed_config(held)
     try:
-        small, _ = miniature(model, [5, 96])
+        with quiet():
+            small, _ = miniature(model, [5, 96])
         assert deepspeed.is_deepspeed_zero3_enabled()
     finally:
         deepspeed.unset_hf_deepspeed_config()
