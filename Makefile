@@ -41,8 +41,8 @@ SHARDS := 1 2 3 4 5 6
 NOT_HERE := not gpu and not vllm and not frameworks and not inspect and not browser
 test-slow: $(INSTALLED) ## run the slow tests in six shards, each half an hour at most on two cores (SHARDS=2: one of them)
 	@status=0; for shard in $(SHARDS); do \
-	  OMP_NUM_THREADS=$(OMP_NUM_THREADS) $(BIN)/python -m pytest $(IN_WORKERS) --shard $$shard/6 \
-	    -m "slow and $(NOT_HERE)" $(ARGS) || status=1; \
+	  OMP_NUM_THREADS=$(OMP_NUM_THREADS) $(BIN)/python -m pytest $(IN_WORKERS) -o faulthandler_timeout=1800 \
+	    --shard $$shard/6 -m "slow and $(NOT_HERE)" $(ARGS) || status=1; \
 	done; exit $$status
 
 # vLLM for CPUs wants an older transformers than constraints.txt has, so torch alone is held. It brings CUDA builds of
