@@ -20,7 +20,8 @@ class PicturePlan(DraftPlan):
     roles: ClassVar[tuple[Role, ...]] = tuple(replace(role, observes="parts") for role in (DRAFTER, PLANNER))
 
     def observe(self, state: Any, role: str) -> Any:
-        return observed(self.task, state.task, side=120), DraftPlan.observe(self, state, role)
+        words = DraftPlan.observe(self, state, role)
+        return (observed(self.task, state.task, side=120), words) if words else words
 
 
 raw_env, env, parallel_env = assemble(PlanPath, __name__, (PicturePlan,))
