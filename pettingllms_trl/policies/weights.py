@@ -130,8 +130,8 @@ def check(
             loose += [n for n in own if not grads[n]] if any(grads[n] for n in own) else []
         if loose:
             raise ValueError(
-                f"{loose[0]} has requires_grad={grads[loose[0]]}, but adapters on one base are trained as a whole, "
-                "and it not at all. Call model.requires_grad_(False), after which those to train are switched on here."
+                f"{loose[0]} has requires_grad={grads[loose[0]]}; expected True of all or none of an adapter, and "
+                "False of its base, which others use. Call model.requires_grad_(False): those to train are switched on."
             )
     idle, new = sorted({*carried} - {*routing.adapters}), [name for name in routing.adapters if name not in carried]
     if idle and new:

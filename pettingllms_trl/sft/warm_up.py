@@ -178,9 +178,7 @@ def _tokenizer(given: PreTrainedTokenizerBase | str | None) -> PreTrainedTokeniz
 
 
 def rows_of(
-    demonstrations: Iterable[Demonstration],
-    routing: Routing,
-    chat_template_kwargs: Mapping[str, Any] | None = None,
+    demonstrations: Iterable[Demonstration], routing: Routing, chat_template_kwargs: Mapping[str, Any] | None = None
 ) -> dict[str, list[dict[str, Any]]]:
     """TRL's rows for each policy that is trained: the successes of its agents."""
     rows: dict[str, list[dict[str, Any]]] = {policy.name: [] for policy in routing.trained}

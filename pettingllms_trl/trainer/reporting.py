@@ -85,9 +85,7 @@ class GenerationReporter:
             metrics[name] = [float(progress.index + 1)]
         if self._collector.filters or self._args.max_resamples:
             selection = metrics_of(
-                generation.selection,
-                num_played=len(generation.rows),
-                num_wanted=self._collector.rows_per_generation,
+                generation.selection, num_played=len(generation.rows), num_wanted=self._collector.rows_per_generation
             )
             metrics |= {name: [value] for name, value in selection.items()}
             if not generation.selection.kept.decisions and self._is_main:

@@ -225,10 +225,7 @@ def _checked(
 ) -> dict[str, list[AECEnv]]:
     """The validated environments. A `crash_reward` that is a default is given up where a program is not repeatable."""
     branching = Branching.of(
-        sampling=args.sampling,
-        num_continuations=args.num_continuations,
-        crash_reward=args.crash_reward,
-        trains=trains,
+        sampling=args.sampling, num_continuations=args.num_continuations, crash_reward=args.crash_reward, trains=trains
     )
     try:
         return env_checks.check_envs(make_env, args.seed, list(datasets.values()), branching, made=made, reads=reads)

@@ -21,6 +21,8 @@ STEPS = 3
 SEEDS = list(range(24))
 END = 1
 """Id of the token that ends a completion. Sampled more often than a random model would, so that lengths differ."""
+OVER_PASSES = ("entropy", "clip_ratio", "vespo/", "sampling/", "rows_updated", "tokens_read", "time", "per_second")
+"""Of what is logged: of the rows that go through the model, or of the clock."""
 
 
 @dataclass(frozen=True)

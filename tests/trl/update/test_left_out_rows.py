@@ -112,19 +112,6 @@ def made(
     )
 
 
-OVER_PASSES = (
-    "entropy",
-    "clip_ratio",
-    "vespo/",
-    "sampling/",
-    "frac_rows_updated",
-    "frac_tokens_read",
-    "time",
-    "per_second",
-)
-"""Of what is logged: of the rows that go through the model, or of the clock."""
-
-
 def assert_alike(found: twins.Run, expected: twins.Run) -> None:
     """Gradients and weights within 1e-6, and all numbers that are of all rows."""
     assert len(found.gradients) == len(expected.gradients) > 0
@@ -133,7 +120,7 @@ def assert_alike(found: twins.Run, expected: twins.Run) -> None:
         assert max(float((one[name] - other[name]).abs().max()) for name in one) <= 1e-6
     assert max(float((found.weights[n] - w).abs().max()) for n, w in expected.weights.items()) <= 1e-6
     for mine, theirs in zip(found.log, expected.log, strict=True):
-        names = [name for name in theirs if not any(part in name for part in OVER_PASSES)]
+        names = [name for name in theirs if not any(part in name for part in twins.OVER_PASSES)]
         assert {name: mine[name] for name in names} == pytest.approx(
             {name: theirs[name] for name in names}, rel=1e-5, abs=1e-6, nan_ok=True
         )
