@@ -131,7 +131,7 @@ def check(
         if loose:
             raise ValueError(
                 f"{loose[0]} has requires_grad={grads[loose[0]]}; expected True of all or none of an adapter, and "
-                "False of its base, which others use. Call model.requires_grad_(False): those to train are switched on."
+                "False of its base. Call model.requires_grad_(False), after which those to train are switched on here."
             )
     idle, new = sorted({*carried} - {*routing.adapters}), [name for name in routing.adapters if name not in carried]
     if idle and new:
