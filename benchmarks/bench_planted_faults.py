@@ -2,10 +2,17 @@
 
     PYTHONPATH=. python benchmarks/bench_planted_faults.py --json benchmarks/results/planted_faults.json
 
-A fault is planted in one member of a team whose members act on their prompts alone; all of them, the faulty one as
-well, slip in one reply of twenty. A fault that costs the team fewer than ten points of success is listed and not
-scored. Any other is sought in several runs of 20 and of 5 new problems. A method names one member; where it cannot
-tell, one of the equals is drawn. Its cost are the calls that it asks for beyond those of the run.
+A fault is planted in one member of a team whose members act on their prompts alone. A fault that costs the team fewer
+than ten points of success is listed and not scored. Any other is sought in several runs of 20 and of 5 new problems. A
+method names one member; where it cannot tell, one of the equals is drawn. Its cost are the calls that it asks for
+beyond those of the run.
+
+The members are programs, all of which, the faulty one as well, slip in one reply of twenty; or models, with no slips but
+their own, on the task and with the settings of their training, such as those of a study:
+
+    pettingllms study benchmarks/studies/teams.yaml --only 'evaluation/[anp]*/team/1' --work WORK
+    PYTHONPATH=. python benchmarks/bench_planted_faults.py --trained WORK/runs/evaluation/*/team/1/team \
+      --json benchmarks/results/planted_faults_trained.json
 
 * `blame`: the member in the first row of `blame --replies 4`; `added up`: whose calls' effects add up to the most.
 * `substitutes`: who gains most success from its first call on, of `blame --substitute MEMBER=SOUND --replies 2` for
@@ -29,18 +36,25 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 from machine import machine
-from scripted_teams import FAULTS, TEAMS, Member, Team
+from scripted_teams import FAULTS, SOUND, TEAMS, Fault, Team
 
 import pettingllms_envs
 from pettingllms_envs.agents.base import Agent, Null, Oracle, Request, Scripted
+from pettingllms_envs.agents.spec import AgentSpec
 from pettingllms_envs.episodes.episode import Instance, derived_seed, request_to
 from pettingllms_envs.episodes.files import place
 from pettingllms_envs.episodes.observing import roles_of
+from pettingllms_envs.evaluation.agent_pools import open_all
 from pettingllms_envs.evaluation.statistics import wilson
+from pettingllms_envs.evaluation.teams import read_team, spec_of
 from pettingllms_envs.prompts import text_of
 from pettingllms_envs.replies.reading import UNREADABLE
 from pettingllms_envs.replies.reading_counts import form_of
@@ -50,37 +64,58 @@ from pettingllms_envs.research.blame import CallsAnew, CallsSubstituted
 PROBLEMS, ANSWERS, SUBSTITUTES = (20, 5), 4, 2
 SLIP, OFTEN = 0.05, 0.25
 LEAST_COST = 0.10
+CONCURRENCY = 32  # episodes of a trained team at once
 
 Rows = Sequence[Mapping[str, Any]]
 
 
-def agent(team: Team, member: Member, slip: float, name: str = "") -> Agent:
-    """A member who slips now and then; of another name it has other random numbers."""
+def agent(team: Team, name: str, own: Agent, slip: float, *, fault: Fault = SOUND, other: str = "") -> Agent:
+    """A member who has a fault and slips now and then; as another one it has other random numbers."""
 
     def reply(request: Request) -> str:
-        rng = random.Random(f"{name} {request.seed}")
-        text = member(text_of(request.messages[-1]["content"]), rng)
+        rng = random.Random(f"{other} {request.seed}")
+        *before, last = request.messages
+        prompt = text_of(last["content"])
+        heard = [*before, {**last, "content": fault.heard(team, name, prompt)}]
+        seed = derived_seed(request.seed, other, 0, name, 0) if other else request.seed
+        text = fault.said(team, name, prompt, own.reply(replace(request, messages=heard, seed=seed)).text, rng)
         return team.wrong(text, rng) if rng.random() < slip else text
 
     return Scripted(reply)
 
 
 class Players:
-    """Plays episodes of one team."""
+    """Plays episodes of one team, a few at once.
 
-    def __init__(self, team: Team, slip: float) -> None:
+    Args:
+        members: Who play instead of the team's programs.
+    """
+
+    def __init__(
+        self, team: Team, slip: float, members: Mapping[str, Agent] | None = None, concurrency: int = 1
+    ) -> None:
         self.team, self._slip = team, slip
+        self._members = members or {
+            name: Scripted(lambda request, own=own: own(text_of(request.messages[-1]["content"])))
+            for name, own in team.members.items()
+        }
         self.env = pettingllms_envs.make(team.env, **team.settings)
         self.roles = {name: role for name, role in roles_of(self.env).items() if name in team.members}
+        self._free: SimpleQueue[Any] = SimpleQueue()
+        self._free.put(self.env)
+        for _ in range(concurrency - 1):
+            self._free.put(pettingllms_envs.make(team.env, **team.settings))
+        self._threads = ThreadPoolExecutor(concurrency)
 
-    def sound(self, name: str = "", slip: float | None = None) -> dict[str, Agent]:
+    def sound(self, other: str = "", slip: float | None = None) -> dict[str, Agent]:
         """The team without a planted fault."""
-        members, slip = self.team.members.items(), self._slip if slip is None else slip
-        return {each: agent(self.team, lambda prompt, _, own=own: own(prompt), slip, name) for each, own in members}
+        slip = self._slip if slip is None else slip
+        return {name: agent(self.team, name, own, slip, other=other) for name, own in self._members.items()}
 
     def faulty(self, fault: str, member: str) -> dict[str, Agent]:
         """The team with a fault in a member."""
-        return {**self.sound(), member: agent(self.team, FAULTS[fault](self.team, member), self._slip)}
+        own = agent(self.team, member, self._members[member], self._slip, fault=FAULTS[fault])
+        return {**self.sound(), member: own}
 
     def places(self, first: int, num: int) -> list[tuple[Instance, int]]:
         """A first episode of each problem."""
@@ -88,36 +123,38 @@ class Players:
 
     def play(self, agents: Mapping[str, Agent], places: Sequence[tuple[Instance, int]], seed: int) -> Rows:
         """Play whole episodes. Steps also have the state before them, and what was paid before."""
-        rows = []
-        for where, number in places:
-            self.env.reset(seed=where.seed, options=dict(where.options))
-            rows.append(self._played(agents, where, number, seed, [], dict.fromkeys(self.env.agents, 0.0)))
-        return rows
+        return list(self._threads.map(lambda which: self._played(agents, which, seed), places))
 
     def play_on(self, agents: Mapping[str, Agent], again: CallsAnew, seed: int) -> Rows:
         """Play from calls on: what `again.agents` would play, without playing the replies before once more."""
-        runs, rows = {place(row): row for row in again.rows}, []
-        for where, number in again.places:
-            call, sample = again.call_of(number)
-            steps = runs[where.index, sample]["steps"]
-            self.env.restore(steps[call]["before"])
-            rows.append(self._played(agents, where, number, seed, steps[:call], dict(steps[call]["paid"])))
-        return rows
+        runs = {place(row): row for row in again.rows}
+
+        def played(which: tuple[Instance, int]) -> Mapping[str, Any]:
+            call, sample = again.call_of(which[1])
+            *before, first = runs[which[0].index, sample]["steps"][: call + 1]
+            return self._played(agents, which, seed, before, first)
+
+        return list(self._threads.map(played, again.places))
 
     def _played(
-        self, agents: Mapping[str, Agent], where: Instance, number: int, seed: int, steps: Any, paid: dict[str, float]
+        self,
+        agents: Mapping[str, Agent],
+        which: tuple[Instance, int],
+        seed: int,
+        steps: Sequence[Mapping[str, Any]] = (),
+        at: Mapping[str, Any] | None = None,
     ) -> Mapping[str, Any]:
-        env, steps = self.env, [*steps]
-        while not env.standing():
-            name = env.agent_selection
-            own = derived_seed(seed, where.key, number, name, len(steps))
-            before = {"agent": name, "before": env.snapshot(), "paid": dict(paid)}
-            request = request_to(env, seed=own, step=len(steps), instance=where.index, sample=number)
-            reply = agents[name].reply(request).text
-            env.step(reply)
-            steps.append({**before, "reply": reply, "reading": env.reading})
-            for agent, reward in env.rewards.items():
-                paid[agent] += reward
+        """Play an episode from its beginning, or from the step `at` on, which follows on others."""
+        where, number = which
+        with self._env() as env:
+            if at is None:
+                env.reset(seed=where.seed, options=dict(where.options))
+                paid = dict.fromkeys(env.agents, 0.0)
+            else:
+                env.restore(at["before"])
+                paid = dict(at["paid"])
+            steps = [*steps, *self._steps(env, agents, which, seed, len(steps), paid)]
+            won = env.standing() == "solved"
         instance = {
             "index": where.index,
             "env": self.team.env,
@@ -125,8 +162,49 @@ class Players:
             "options": where.options,
             "problem": None,
         }
-        won = env.standing() == "solved"
         return {"instance": instance, "sample": number, "steps": steps, "returns": paid, "success": won, "error": None}
+
+    @contextmanager
+    def _env(self) -> Iterator[Any]:
+        env = self._free.get()
+        try:
+            yield env
+        finally:
+            self._free.put(env)
+
+    @staticmethod
+    def _steps(
+        env: Any,
+        agents: Mapping[str, Agent],
+        which: tuple[Instance, int],
+        seed: int,
+        step: int,
+        paid: dict[str, float],
+    ) -> Iterator[dict[str, Any]]:
+        """Play to the end, and add to what was paid."""
+        where, number = which
+        while not env.standing():
+            name = env.agent_selection
+            own = derived_seed(seed, where.key, number, name, step)
+            before = {"agent": name, "before": env.snapshot(), "paid": dict(paid)}
+            request = request_to(env, seed=own, step=step, instance=where.index, sample=number)
+            reply = agents[name].reply(request).text
+            env.step(reply)
+            yield {**before, "reply": reply, "reading": env.reading}
+            step += 1
+            for agent, reward in env.rewards.items():
+                paid[agent] += reward
+
+
+def trained(folder: Path) -> Players:
+    """Players of a team that was trained, on the task and with the settings of its training."""
+    saved = read_team(folder)
+    (settings,) = saved.settings[saved.environment]
+    team = replace(next(team for team in TEAMS if team.env == saved.environment), settings=settings)
+    own = AgentSpec("team", str(folder), {})
+    roles = roles_of(pettingllms_envs.make(team.env, **settings))
+    specs = {name: spec_of(own, name, roles[name], {}) for name in team.members}
+    return Players(team, 0.0, open_all(specs, CONCURRENCY).agents, CONCURRENCY)
 
 
 def success(rows: Rows) -> float:
@@ -319,6 +397,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--episodes", type=int, default=200, help="that say what a fault costs (200)")
     parser.add_argument("--slip", type=float, default=SLIP, help="share of replies that are wrong anyway (0.05)")
     parser.add_argument("--only", choices=[team.env for team in TEAMS], help="one team")
+    parser.add_argument("--trained", nargs="+", type=Path, metavar="FOLDER", help="teams that were trained and saved")
     parser.add_argument("--json", type=Path, metavar="FILE", help="save what was found after each run")
     parser.add_argument("--saved", type=Path, metavar="FILE", help="print this file's tables instead")
     given = parser.parse_args(arguments)
@@ -331,9 +410,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def measure(given: argparse.Namespace) -> dict[str, Any]:
     """Plant and seek as the options say."""
-    settings = {"episodes": given.episodes, "slip": given.slip, "problems": PROBLEMS}
+    if given.trained is None:
+        players = {team.env: Players(team, given.slip) for team in TEAMS if given.only in (None, team.env)}
+    else:
+        players = {own.team.env: own for own in map(trained, given.trained)}
+    slip = given.slip if given.trained is None else 0.0
+    settings = {"episodes": given.episodes, "slip": slip, "problems": PROBLEMS}
     saved: dict[str, Any] = {"machine": machine(), "settings": settings, "planted": []}
-    players = {team.env: Players(team, given.slip) for team in TEAMS if given.only in (None, team.env)}
     for own in players.values():
         saved["planted"] += planted_in(own, given.episodes)
     for number in range(given.runs):

@@ -143,16 +143,12 @@ def chooser(prompt: str) -> str:
     return f"Vote: {next((tree for tree in (*praised, *options) if tree not in ruled_out), options[0])}"
 
 
-Member = Callable[[str, random.Random], str]
-"""A reply to a prompt, with random numbers."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Team:
-    """A team of scripted members.
+    """A team whose members act on their prompts alone.
 
     Args:
-        members: Who is sound, by agent.
+        members: Who is sound, by agent; the programs, where no trained ones are given.
         said: What of a reply is its content, which a wrong reply has another of.
         other: A wrong content instead of a right one.
         heard: Where a prompt has what a member said last, by member; its group is the content.
@@ -244,43 +240,54 @@ TEAMS = (
 )
 
 
-def _always_wrong(team: Team, name: str) -> Member:
-    return lambda prompt, rng: team.wrong(team.members[name](prompt), rng)
+def _own(team: Team, member: str, prompt: str) -> str:
+    return prompt
 
 
-def _wrong_in_half(team: Team, name: str) -> Member:
-    wrong = _always_wrong(team, name)
-    return lambda prompt, rng: wrong(prompt, rng) if rng.random() < 0.5 else team.members[name](prompt)
-
-
-def _mute(team: Team, name: str) -> Member:
-    return lambda prompt, rng: ""
-
-
-def _copies(team: Team, name: str) -> Member:
-    """Says what its partner said last, where it has heard it; a vote is its own, as those of others are not shown."""
-
-    def reply(prompt: str, rng: random.Random) -> str:
-        own, heard = team.members[name](prompt), re.search(team.heard[team.partner(name)], prompt)
-        return re.sub(team.said, heard[1], own) if heard and not own.startswith("Vote") else own
-
+def _said(team: Team, member: str, prompt: str, reply: str, rng: random.Random) -> str:
     return reply
 
 
-def _ignores(team: Team, name: str) -> Member:
-    return lambda prompt, rng: team.members[name](re.sub(team.heard[team.partner(name)], "", prompt))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """What a member of a team hears instead of its prompt, and says instead of its reply."""
+
+    heard: Callable[[Team, str, str], str] = _own
+    said: Callable[[Team, str, str, str, random.Random], str] = _said
 
 
-def _wrong_in_a_kind(team: Team, name: str) -> Member:
-    wrong = _always_wrong(team, name)
-    return lambda prompt, rng: wrong(prompt, rng) if re.search(team.kind, prompt) else team.members[name](prompt)
+def _wrong(team: Team, member: str, prompt: str, reply: str, rng: random.Random) -> str:
+    return team.wrong(reply, rng)
 
 
-FAULTS: Mapping[str, Callable[[Team, str], Member]] = {
-    "always wrong": _always_wrong,
-    "wrong in half": _wrong_in_half,
-    "mute": _mute,
-    "copies its partner": _copies,
-    "ignores one partner": _ignores,
-    "wrong in one kind": _wrong_in_a_kind,
+def _wrong_in_half(team: Team, member: str, prompt: str, reply: str, rng: random.Random) -> str:
+    return team.wrong(reply, rng) if rng.random() < 0.5 else reply
+
+
+def _mute(team: Team, member: str, prompt: str, reply: str, rng: random.Random) -> str:
+    return ""
+
+
+def _copies(team: Team, member: str, prompt: str, reply: str, rng: random.Random) -> str:
+    """Says what its partner said last, where it has heard it; a vote is its own, as those of others are not shown."""
+    heard = re.search(team.heard[team.partner(member)], prompt)
+    return re.sub(team.said, heard[1], reply) if heard and not reply.startswith("Vote") else reply
+
+
+def _without_partner(team: Team, member: str, prompt: str) -> str:
+    return re.sub(team.heard[team.partner(member)], "", prompt)
+
+
+def _wrong_in_a_kind(team: Team, member: str, prompt: str, reply: str, rng: random.Random) -> str:
+    return team.wrong(reply, rng) if re.search(team.kind, prompt) else reply
+
+
+SOUND = Fault()
+FAULTS: Mapping[str, Fault] = {
+    "always wrong": Fault(said=_wrong),
+    "wrong in half": Fault(said=_wrong_in_half),
+    "mute": Fault(said=_mute),
+    "copies its partner": Fault(said=_copies),
+    "ignores one partner": Fault(heard=_without_partner),
+    "wrong in one kind": Fault(said=_wrong_in_a_kind),
 }

@@ -50,8 +50,9 @@ def test_episodes_are_those_that_the_commands_play(team: Team) -> None:
 
 
 def said(env: str, fault: str, member: str, prompt: str) -> set[str]:
-    faulty = FAULTS[fault](BY_ENV[env], member)
-    return {faulty(prompt, random.Random(seed)) for seed in range(200)}
+    team, own = BY_ENV[env], FAULTS[fault]
+    reply = team.members[member](own.heard(team, member, prompt))
+    return {own.said(team, member, prompt, reply, random.Random(seed)) for seed in range(200)}
 
 
 ASKED = "All readings have passed. You are asked for right's reading 2.\nYour notes: 14\nRight tells you: 6"
