@@ -7,8 +7,8 @@ than ten points of success is listed and not scored. Any other is sought in seve
 method names one member; where it cannot tell, one of the equals is drawn. Its cost are the calls that it asks for
 beyond those of the run.
 
-The members are programs, all of which, the faulty one as well, slip in one reply of twenty; or models, with no slips but
-their own, on the task and with the settings of their training, such as those of a study:
+The members are programs, all of which, the faulty one as well, slip in one reply of twenty; or models, with no slips
+but their own, on the task and with the settings of their training, such as those of a study:
 
     pettingllms study benchmarks/studies/teams.yaml --only 'evaluation/[anp]*/team/1' --work WORK
     PYTHONPATH=. python benchmarks/bench_planted_faults.py --trained WORK/runs/evaluation/*/team/1/team \
