@@ -167,7 +167,7 @@ class World:
         wanted = _reading(rng(f"reading {hops}"), first, hops, facts)
         self.chain = _chain(question, names, objects, wanted, wording)
         self.misreadings = tuple(_misread(objects, *fact) for fact in zip(self.chain.names, wanted, strict=False))
-        self._indices = {archive: BM25(each.text for each in self.passages[archive]) for archive in ARCHIVES}
+        self._indices: dict[int, BM25] = {}  # by archive, once words that name nothing are searched
 
     def search(self, archives: Sequence[int], query: str, k: int) -> tuple[Passage, ...]:
         """The k best passages of each archive, in turn: those about what the query names, then by BM25.
@@ -186,11 +186,14 @@ class World:
     def _ranked(self, archive: int, query: str, terms: Sequence[str], k: int) -> list[Passage]:
         passages = self.passages[archive]
         about = [each for term in terms if term in self.names for each in passages if each.subject.lower() == term]
-        by_words = [passages[number] for number in self._indices[archive].top(query, k + len(about))]
-        return list(dict.fromkeys([*about, *by_words]))[:k]
+        if len(found := list(dict.fromkeys(about))) < k:
+            index = self._indices.get(archive) or BM25(each.text for each in passages)
+            self._indices[archive] = index
+            found = list(dict.fromkeys([*found, *(passages[number] for number in index.top(query, k + len(about)))]))
+        return found[:k]
 
 
-@lru_cache(maxsize=128)  # all agents of all siblings ask; 0.3 MB each
+@lru_cache(maxsize=1024)  # all agents of all siblings ask, in each turn of an evaluation; 0.1 MB each
 def world_of(
     size: int, hops: int, wording: str, split: str, seed: int, *, facts: int = 1, turned: tuple[int, int] = (0, 0)
 ) -> World:
