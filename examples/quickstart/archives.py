@@ -78,11 +78,11 @@ class Training:
         imitate_tokens: Expert iteration instead, in ten rounds, until this number of tokens is generated.
     """
 
-    num_steps: int = 600
+    num_steps: int = 350
     num_candidates: int = 8
-    rows_per_step: int = 3
+    rows_per_step: int = 4
     num_iterations: int = 4
-    learning_rate: float = 1e-3
+    learning_rate: float = 1.5e-3
     imitate_tokens: int | None = None
 
 
@@ -147,11 +147,7 @@ def make_trainer(
     """
     log_rollouts = training is not None
     training = training or Training()
-    how: dict[str, Any] = {
-        "num_iterations": training.num_iterations,
-        "max_steps": training.num_steps,
-        "lr_scheduler_type": "linear",
-    }
+    how: dict[str, Any] = {"max_steps": training.num_steps, "lr_scheduler_type": "linear"}
     if training.imitate_tokens is not None:
         how = {"imitate": "best", "max_generated_tokens": training.imitate_tokens, **STEADY}
     args = MultiAgentGRPOConfig(
@@ -160,10 +156,11 @@ def make_trainer(
         per_device_train_batch_size=training.rows_per_step * training.num_candidates,
         num_generations=training.num_candidates,
         max_completion_length=8,
+        num_iterations=training.num_iterations,
         learning_rate=training.learning_rate,
         seed=seed,
         eval_strategy="steps" if log_rollouts else "no",
-        eval_steps=100,
+        eval_steps=50,
         per_device_eval_batch_size=100,
         num_generations_eval=1,
         **REINFORCEMENT,
