@@ -113,7 +113,7 @@ def _is_active(model: PeftModel, adapter: str, trained: Sequence[str]) -> bool:
 @contextmanager
 def acting_as(model: PeftModel, adapter: str | None, trained: Sequence[str]) -> Iterator[None]:
     """Route forward passes inside the block through another adapter, or through the base without any."""
-    before = model.active_adapters[0]
+    before, grads = model.active_adapters[0], [(p, p.requires_grad) for p in model.parameters()]
     try:
         if adapter is None:
             with model.disable_adapter():
@@ -121,8 +121,10 @@ def acting_as(model: PeftModel, adapter: str | None, trained: Sequence[str]) -> 
         else:
             activate(model, adapter, trained)
             yield
-    finally:  # leaving `disable_adapter` freezes all but the active one
+    finally:  # leaving `disable_adapter` freezes all but the active one, of which a part may have been frozen
         activate(model, before, trained)
+        for parameter, requires_grad in grads:
+            parameter.requires_grad_(requires_grad)
 
 
 def train_active(model: PeftModel) -> str:

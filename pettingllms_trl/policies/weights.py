@@ -124,7 +124,7 @@ def check(
         is_shared = with_reference or several(routing.adapters) or (routing.adapters and routing.base)
         grads = {n: p.requires_grad for n, p in model.named_parameters() if "ranknum" not in n}  # AdaLoRA's counters
         loose = [n for n, on in grads.items() if is_shared and on and {*carried}.isdisjoint(n.split("."))]
-        for name in routing.trained_adapters or (model.active_adapters if BASE in with_reference else ()):
+        for name in routing.trained_adapters:
             own = [n for n in grads if name in n.split(".")]
             loose += [n for n in own if not grads[n]] if any(grads[n] for n in own) else []
         if loose:

@@ -245,30 +245,30 @@ def test_a_base_of_which_a_part_requires_a_gradient_is_refused_where_others_use_
 
 
 @pytest.mark.parametrize(
-    ("policies", "beta", "frozen", "said"),
+    ("policies", "frozen"),
     [
-        ("lora", 0.0, "lora_A.closer", r"lora_A\.closer\.weight"),
-        ("lora", 0.0, "modules_to_save.closer", r"norm\.modules_to_save\.closer\.weight"),
-        ({"opener": "closer", "closer": "closer"}, 0.0, "lora_A.closer", r"lora_A\.closer\.weight"),
-        ("shared", 0.1, "lora_A.opener", r"lora_A\.opener\.weight"),
+        ("lora", "lora_A.closer"),
+        ("lora", "modules_to_save.closer"),
+        ({"opener": "closer", "closer": "closer"}, "lora_A.closer"),
     ],
-    ids=["several", "saved modules", "one", "reference"],
+    ids=["several", "saved modules", "one"],
 )
 def test_an_adapter_of_which_a_part_is_frozen_is_refused_where_adapters_are_switched(
-    policies: Any, beta: float, frozen: str, said: str, path: str, tmp_path: Path
+    policies: Any, frozen: str, path: str, tmp_path: Path
 ) -> None:
     model = carrying(path, "opener", "closer", modules_to_save=["norm"])
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(frozen not in name and any(own in name for own in ("lora_", "modules_to_save")))
-    with pytest.raises(ValueError, match=rf"{said} has requires_grad=False; .* all or none of an adapter"):
-        trainer(model, tmp_path, policies, beta=beta)
+    with pytest.raises(ValueError, match=rf"{frozen}\.weight has requires_grad=False; .* all or none of an adapter"):
+        trainer(model, tmp_path, policies)
 
 
-def test_what_is_frozen_of_the_one_adapter_stays_so_as_with_trl(path: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("beta", [0.0, 0.1])
+def test_what_is_frozen_of_the_one_adapter_stays_so_as_with_trl(beta: float, path: str, tmp_path: Path) -> None:
     model = carrying(path, "default")
     for name, parameter in model.named_parameters():
         parameter.requires_grad_("lora_B" in name)
-    own = trainer(model, tmp_path)
+    own = trainer(model, tmp_path, beta=beta)
     before = {name: p.detach().clone() for name, p in own.model.named_parameters()}
     own.train()
     moved = {name for name, p in own.model.named_parameters() if not torch.equal(p, before[name])}
