@@ -17,14 +17,14 @@ PYTHON: Mapping[str, str] = {"python": "Python", "py": "Python", "python3": "Pyt
 MAX_PROGRAM = 20_000
 """Most characters of a program that is run for a role."""
 
-_THOUGHTS = r"think|thinking|thoughts?|reasoning|seed:think"
+_THOUGHTS = r"think|thinking|thoughts?|reasoning|seed:think|longcat_think"
 _OPENING = re.compile(
-    rf"<(?:{_THOUGHTS})>|<\|(?:think|begin_of_thought)\|>|\[THINK\]|◁think▷|<\|?channel\|?>(?:analysis|thought)", re.I
+    rf"(?i)<(?:{_THOUGHTS})>|<\|(?:think|begin_of_thought|start_thinking|inner_prefix)\|>|\[THINK\]|◁think▷"
+    r"|<\|?channel\|?>(?:analysis|thought)"
 )
 _ENDING = re.compile(
-    rf"</(?:{_THOUGHTS})>|<\|(?:/think|end_of_thought)\|>|\[/THINK\]|◁/think▷|<channel\|>"
-    r"|(?:<\|channel\|>|assistant)final(?:<\|message\|>)?",
-    re.I,
+    rf"(?i)</(?:{_THOUGHTS})>|<\|(?:/think|end_of_thought|end_thinking|inner_suffix)\|>|\[/THINK\]|◁/think▷|<channel\|>"
+    r"|(?:<\|channel\|>|assistant)final(?:<\|message\|>)?"
 )
 _SIGNS = ("<", "[think", "[/think", "◁", "final")
 """One of them is in each opening and ending, in lower case; texts without any are told sooner than by the patterns."""

@@ -32,7 +32,7 @@ from peft import (
     get_peft_model_state_dict,
     set_peft_model_state_dict,
 )
-from peft.tuners.tuners_utils import BaseTuner, BaseTunerLayer
+from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import nn
 from transformers import PreTrainedModel
 
@@ -83,7 +83,7 @@ def attach_adapters(
         # TRL refuses it too, but looks for it only where the whole model is a PeftModel.
         raise ValueError(
             "an adapter is on lm_head, whose weight TRL multiplies with directly, so that it would never be trained. "
-            "Remove 'lm_head' from peft_config.target_modules."
+            "Remove 'lm_head', or the embeddings tied to it, from peft_config.target_modules."
         )
     activate(model, adapters[0], adapters if trained is None else trained)
     return model
@@ -113,7 +113,7 @@ def _is_active(model: PeftModel, adapter: str, trained: Sequence[str]) -> bool:
 @contextmanager
 def acting_as(model: PeftModel, adapter: str | None, trained: Sequence[str]) -> Iterator[None]:
     """Route forward passes inside the block through another adapter, or through the base without any."""
-    before = model.active_adapters[0]
+    before, grads = model.active_adapters[0], [(p, p.requires_grad) for p in model.parameters()]
     try:
         if adapter is None:
             with model.disable_adapter():
@@ -121,8 +121,10 @@ def acting_as(model: PeftModel, adapter: str | None, trained: Sequence[str]) -> 
         else:
             activate(model, adapter, trained)
             yield
-    finally:  # leaving `disable_adapter` freezes all but the active one
+    finally:  # leaving `disable_adapter` freezes all but the active one, of which a part may have been frozen
         activate(model, before, trained)
+        for parameter, requires_grad in grads:
+            parameter.requires_grad_(requires_grad)
 
 
 def train_active(model: PeftModel) -> str:
@@ -133,7 +135,7 @@ def train_active(model: PeftModel) -> str:
             "by one adapter. Call model.set_adapter(name), or name one for each role: policies={role: name, ...}."
         )
     (adapter,) = model.active_adapters
-    if not any(p.requires_grad for p in model.parameters()):  # PEFT loads so without `is_trainable=True`
+    if not any(p.requires_grad for n, p in model.named_parameters() if adapter in n.split(".")):  # PEFT's default
         model.set_requires_grad(adapter, True)
     return adapter
 
@@ -189,10 +191,8 @@ def several(names: Collection[str]) -> str | None:
 @contextmanager
 def unchanged(model: nn.Module) -> Iterator[None]:
     """Within, adapters are added to a model; raises `ValueError` if that changes a tensor that it has now."""
-    if is_sharded(model):
-        yield
-        return
-    held = [(m, name, checksum(p)) for m in model.modules() for name, p in m.named_parameters(recurse=False)]
+    modules = () if is_sharded(model) else model.modules()
+    held = [(m, name, checksum(p)) for m in modules for name, p in m.named_parameters(recurse=False)]
     yield
     for module, name, before in held:
         now = dict(module.named_parameters(recurse=False)).get(name)
@@ -218,14 +218,15 @@ def is_sharded(model: nn.Module) -> bool:
 
 def make_ready(model: PeftModel) -> None:
     """Switch a given model's adapters on, as they are trained; `ValueError` if one is merged into the base."""
-    merged = {name for layer in model.modules() for name in getattr(layer, "merged_adapters", ())}
+    layers = [layer for layer in model.modules() if isinstance(layer, BaseTunerLayer)]
+    merged = {name for layer in layers for name in layer.merged_adapters}
     if merged:
         raise ValueError(
             f"the adapters {', '.join(sorted(merged))} are merged into the base model, expected a base without them. "
             "Call model.unmerge_adapter(), or load the model again."
         )
-    if isinstance(model.base_model, BaseTuner):
-        model.base_model.enable_adapter_layers()
+    if any(layer.disable_adapters for layer in layers):
+        model.base_model.enable_adapter_layers()  # trains all of the active one, also what is frozen in it
 
 
 def check_trained(policies: Sequence[Policy], parameters_of: ParametersOf) -> None:

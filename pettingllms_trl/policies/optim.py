@@ -8,10 +8,8 @@ import torch
 from torch import nn
 from torch.distributed.tensor import DTensor
 
+from pettingllms_trl.policies.adapters import ParametersOf
 from pettingllms_trl.policies.routing import Policy
-
-
-ParametersOf = Callable[[Policy], list[nn.Parameter]]
 
 
 def split_groups(

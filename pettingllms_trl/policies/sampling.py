@@ -30,11 +30,7 @@ def temperatures(of_agent: Mapping[str, SamplingOverrides], routing: Routing, de
     """
     found: dict[str, float] = {}
     for policy in routing.policies:
-        own = {
-            agent: of_agent[agent].temperature or default
-            for agent, name in routing.of_agent.items()
-            if name == policy.name
-        }
+        own = {a: of_agent[a].temperature or default for a, name in routing.of_agent.items() if name == policy.name}
         if policy.is_trained and len({*own.values()}) > 1:
             raise ValueError(
                 f"policy {policy.name!r} samples at different temperatures ({own}), but is trained at one: the loss "

@@ -5,8 +5,6 @@
 | the model itself (and APIs)           | as given; TRL's constructor prepares it                          |
 | adapters, the base without any        | a `PeftModel` with an adapter for each                           |
 | any with a full model of its own      | a `MultiPolicyModel`: those models, and "base" where it is used  |
-
-Models and tokenizers are loaded from the Hub or a folder in the same way as by TRL's constructor.
 """
 
 from __future__ import annotations
@@ -19,7 +17,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import torch
-from peft import PeftConfig, PeftModel
+from peft import PeftConfig, PeftMixedModel, PeftModel
+from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import nn
 from transformers import AutoProcessor, PreTrainedModel, PreTrainedTokenizerBase
 from trl.trainer.utils import create_model_from_path, get_config_model_id
@@ -114,19 +113,19 @@ def check(
         raise ValueError(
             "a model is given, but every policy has one of its own, so that it would not be used. Set model=None."
         )
-    if any(getattr(each, "_hf_peft_config_loaded", False) for each in (model, *(one.model for one in routing.full))):
+    if any(_has_hidden_adapter(each) for each in (model, *(one.model for one in routing.full))):
         raise ValueError(
-            "a model carries an adapter of model.load_adapter, which new adapters, references and packing do not see; "
+            "a model or its folder has an adapter of model.load_adapter, which references and packing do not see; "
             "expected a base or a PeftModel. Load it with PeftModel.from_pretrained(base, folder, is_trainable=True)."
         )
     carried = sorted(model.peft_config) if isinstance(model, PeftModel) else []
     _check_base_is_kept(routing, model, peft_config, with_reference)
-    is_shared = with_reference or several(routing.adapters) or (routing.adapters and routing.base)
-    if isinstance(model, PeftModel) and is_shared:
-        grads = {n: p.requires_grad for n, p in model.named_parameters()}
-        loose = [n for n, on in grads.items() if on and {*carried}.isdisjoint(n.split("."))]
+    if isinstance(model, PeftModel):
+        is_shared = with_reference or several(routing.adapters) or (routing.adapters and routing.base)
+        grads = {n: p.requires_grad for n, p in model.named_parameters() if "ranknum" not in n}  # AdaLoRA's counters
+        loose = [n for n, on in grads.items() if is_shared and on and {*carried}.isdisjoint(n.split("."))]
         for name in routing.trained_adapters:
-            own = [n for n in grads if name in n.split(".") and "lora_" in n]
+            own = [n for n in grads if name in n.split(".")]
             loose += [n for n in own if not grads[n]] if any(grads[n] for n in own) else []
         if loose:
             raise ValueError(
@@ -162,6 +161,14 @@ def check(
             )
 
 
+def _has_hidden_adapter(model: Any) -> bool:
+    """Whether a model that is no `PeftModel` has layers with adapters, or is loaded so from its folder."""
+    layers = model.modules() if isinstance(model, PreTrainedModel | PeftMixedModel) else ()
+    is_active = any(layer.active_adapters for layer in layers if isinstance(layer, BaseTunerLayer))
+    in_folder = isinstance(model, str) and (Path(model) / "adapter_config.json").is_file()
+    return is_active or in_folder or getattr(model, "_hf_peft_config_loaded", False)
+
+
 def _check_base_is_kept(
     routing: Routing, model: str | Model | None, peft_config: PeftConfig | None, with_reference: Collection[str]
 ) -> None:
@@ -181,8 +188,9 @@ def _check_base_is_kept(
     if routing.base is not None and routing.adapters:
         also = "the base plays itself, as a frozen partner"
     for name, config in configs.items():
-        kl = name in with_reference and name not in carried
-        of_kl = "its KL divergence (beta) is to the base without the adapter" if kl else None
+        copied = getattr(config, "bias", "none") == "none" and name in carried  # PEFT has biases of one adapter alone
+        kl = not copied and not {name, BASE}.isdisjoint(with_reference)
+        of_kl = "its KL divergence (beta) is to the base without it, or to a copy of it" if kl else None
         check_base_is_kept({name: config}, also or of_kl)
 
 
@@ -306,9 +314,7 @@ def restore(model: Model, policies: Sequence[Policy], folder: Path, *, at_root: 
         kind = "config.json" if policy.adapter is None else "adapter_config.json"
         if not at_root and not (folder / policy.name / kind).is_file():
             known = [path.relative_to(folder).as_posix() for path in folder.glob("*/*config.json")]
-            found = ", ".join(
-                sorted(name for name in known if name.endswith(("/config.json", "/adapter_config.json")))
-            )
+            found = ", ".join(sorted(n for n in known if n.endswith(("/config.json", "/adapter_config.json"))))
             raise ValueError(
                 f"{folder} has no {policy.name}/{kind}, expected weights of the policy {policy.name!r} (there are: "
                 f"{found or 'none'}). Resume with the policies that it was saved with."

@@ -94,7 +94,7 @@ def _whole(config: PeftConfig) -> PeftConfig:
     """An adapter without what names layers or tokens of its own model, or reads that model's weights."""
     own, fields = copy.deepcopy(config), dict[str, Any](layers_to_transform=None, trainable_token_indices=None)
     fields |= {"init_lora_weights": True, "rank_pattern": {}, "alpha_pattern": {}, "inference_mode": False}
-    vars(own).update({name: value for name, value in fields.items() if name in vars(own)})
+    vars(own).update({n: value for n, value in {**fields, "token_indices": [0]}.items() if n in vars(own)})
     return own
 
 

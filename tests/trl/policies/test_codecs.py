@@ -48,6 +48,9 @@ def test_marks_of_thoughts_stay_in_the_text_where_they_are_special_tokens(marked
         (["[THINK]", "[/THINK]"], "[THINK]two and two[/THINK]Four"),
         (["<seed:think>", "</seed:think>"], "<seed:think>two and two</seed:think>Four"),
         (["◁think▷", "◁/think▷"], "◁think▷two and two◁/think▷Four"),
+        (["<longcat_think>", "</longcat_think>"], "<longcat_think>two and two</longcat_think>Four"),
+        (["<|START_THINKING|>", "<|END_THINKING|>"], "<|START_THINKING|>two and two<|END_THINKING|>Four"),  # Command A
+        (["<|inner_prefix|>", "<|inner_suffix|>"], "<|inner_prefix|>two and two<|inner_suffix|>Four"),  # Apertus
         (["<|channel>", "<channel|>"], "<|channel>thought\ntwo and two<channel|>Four"),
         (["<|channel|>", "<|message|>"], "<|channel|>analysis<|message|>two<|channel|>final<|message|>Four"),
         (["<|channel|>", "<|message|>"], "<|channel|>final<|message|>Four"),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from datasets import Dataset
-from peft import LoraConfig, PeftConfig, PeftModel, get_peft_model
+from peft import LoraConfig, PeftConfig, PeftModel, get_peft_model, inject_adapter_in_model
 from peft.tuners.lora import KasaConfig, LoftQConfig, LoraGAConfig
 from peft.tuners.lora.config import CordaConfig
 from transformers import AutoModelForCausalLM
@@ -148,13 +149,38 @@ def test_the_active_adapter_is_trained_and_its_start_is_the_reference(
     assert kl[0] == pytest.approx(0.0, abs=1e-6)
 
 
-@pytest.mark.parametrize("policies", ["lora", "shared", "full"])
-def test_an_adapter_that_transformers_has_put_on_a_model_is_refused(policies: str, path: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("how", "policies"),
+    [*product(["loaded", "injected", "in its folder"], ["lora", "shared", "full"]), ("mixed", "lora")],
+)
+def test_an_adapter_that_no_peft_model_carries_is_refused(how: str, policies: str, path: str, tmp_path: Path) -> None:
     carrying(path, "default").save_pretrained(str(tmp_path / "saved"))
-    model = AutoModelForCausalLM.from_pretrained(path)
-    model.load_adapter(str(tmp_path / "saved"), is_trainable=True)
+    model: Any = AutoModelForCausalLM.from_pretrained(path)
+    if how == "loaded":
+        model.load_adapter(str(tmp_path / "saved"), is_trainable=True)
+    elif how == "injected":
+        model = inject_adapter_in_model(adapter(), model)
+    elif how == "mixed":
+        model = get_peft_model(model, adapter(), mixed=True)
+    else:  # beside a whole model: transformers loads both
+        model.save_pretrained(tmp_path / "saved")
+        model = str(tmp_path / "saved")
     with pytest.raises(ValueError, match=r"an adapter of model\.load_adapter, .*Load it with PeftModel"):
         trainer(model, tmp_path, policies)
+
+
+@pytest.mark.filterwarnings("ignore:You are trying to modify a model with PEFT for a second time")
+@pytest.mark.parametrize("how", ["unload", "merge_and_unload", "delete_adapter"])
+def test_a_model_from_which_adapters_were_taken_carries_none(how: str, path: str, tmp_path: Path) -> None:
+    given = carrying(path, "default")
+    if how == "delete_adapter":
+        given.save_pretrained(str(tmp_path / "saved"))
+        model = AutoModelForCausalLM.from_pretrained(path)
+        model.load_adapter(str(tmp_path / "saved"))
+        model.delete_adapter("default")
+    else:
+        model = getattr(given, how)()
+    assert trainer(model, tmp_path, "lora")
 
 
 @pytest.mark.parametrize("how", ["merged", "trained", "another vocabulary"])
@@ -218,16 +244,49 @@ def test_a_base_of_which_a_part_requires_a_gradient_is_refused_where_others_use_
     assert trainer(model, tmp_path, policies, beta=beta)
 
 
+@pytest.mark.parametrize(
+    ("policies", "frozen"),
+    [
+        ("lora", "lora_A.closer"),
+        ("lora", "modules_to_save.closer"),
+        ({"opener": "closer", "closer": "closer"}, "lora_A.closer"),
+    ],
+    ids=["several", "saved modules", "one"],
+)
 def test_an_adapter_of_which_a_part_is_frozen_is_refused_where_adapters_are_switched(
-    path: str, tmp_path: Path
+    policies: Any, frozen: str, path: str, tmp_path: Path
 ) -> None:
-    model = carrying(path, "opener", "closer")
+    model = carrying(path, "opener", "closer", modules_to_save=["norm"])
     for name, parameter in model.named_parameters():
-        parameter.requires_grad_("lora_B.closer" in name)
-    with pytest.raises(
-        ValueError, match=r"lora_A\.closer\.weight has requires_grad=False; .* all or none of an adapter"
-    ):
-        trainer(model, tmp_path, "lora")
+        parameter.requires_grad_(frozen not in name and any(own in name for own in ("lora_", "modules_to_save")))
+    with pytest.raises(ValueError, match=rf"{frozen}\.weight has requires_grad=False; .* all or none of an adapter"):
+        trainer(model, tmp_path, policies)
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.1])
+def test_what_is_frozen_of_the_one_adapter_stays_so_as_with_trl(beta: float, path: str, tmp_path: Path) -> None:
+    model = carrying(path, "default")
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_("lora_B" in name)
+    own = trainer(model, tmp_path, beta=beta)
+    before = {name: p.detach().clone() for name, p in own.model.named_parameters()}
+    own.train()
+    moved = {name for name, p in own.model.named_parameters() if not torch.equal(p, before[name])}
+    assert len(moved) == 14
+    assert all("lora_B" in name for name in moved)
+
+
+def test_a_loaded_adapter_is_trained_though_a_part_of_its_base_is_already(path: str, tmp_path: Path) -> None:
+    model = carrying(path, "default")
+    model.get_base_model().model.norm.weight.requires_grad_(True)
+    assert len([p for p in trainer(model, tmp_path).model.parameters() if p.requires_grad]) == 29
+
+
+@pytest.mark.parametrize("bias", ["all", "lora_only"])
+def test_of_an_adapter_with_biases_there_is_no_second_as_a_reference(bias: str, path: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=rf"'default' has bias='{bias}', .* KL divergence .* a copy of it"):
+        trainer(carrying(path, "default", bias=bias), tmp_path, beta=0.1)
+    assert trainer(carrying(path, "default", bias=bias), tmp_path)
 
 
 def test_random_adapters_are_no_start_of_a_divergence(path: str, tmp_path: Path) -> None:

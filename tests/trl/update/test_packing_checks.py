@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from peft import LoraConfig, get_peft_model
+from peft import LoraConfig, TrainableTokensConfig, get_peft_model
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import (
@@ -159,6 +159,13 @@ def test_attention_with_a_cap_has_the_gradients_of_rows_alone(name: str, way: Wa
 def test_an_adapter_of_another_depth_is_tried_on_the_miniatures_layers() -> None:
     lora = LoraConfig(r=4, target_modules=["q_proj", "down_proj"], layers_to_transform=[2], task_type="CAUSAL_LM")
     found = compare(get_peft_model(MODELS["qwen3"](), lora), PROMPTS, COMPLETIONS)
+    assert found.packed is None
+
+
+def test_learnt_embeddings_of_tokens_are_tried_on_the_miniatures_own() -> None:
+    """Whose vocabulary has those of the rows alone, and not the token 96."""
+    config = TrainableTokensConfig(token_indices=[96], target_modules=["embed_tokens"])
+    found = compare(get_peft_model(MODELS["qwen3"](), config), PROMPTS, COMPLETIONS)
     assert found.packed is None
 
 
