@@ -10,6 +10,7 @@ beyond those of the run.
 The members are programs, all of which, the faulty one as well, slip in one reply of twenty; or models, with no slips
 but their own, on the task and with the settings of their training, such as those of a study:
 
+    mkdir -p WORK/results && cp -r benchmarks/results/study/teams/tuning WORK/results
     pettingllms study benchmarks/studies/teams.yaml --only 'evaluation/[anp]*/team/1' --work WORK
     PYTHONPATH=. python benchmarks/bench_planted_faults.py --trained WORK/runs/evaluation/*/team/1/team \
       --json benchmarks/results/planted_faults_trained.json
@@ -200,7 +201,7 @@ def trained(folder: Path) -> Players:
     """Players of a team that was trained, on the task and with the settings of its training."""
     saved = read_team(folder)
     (settings,) = saved.settings[saved.environment]
-    team = replace(next(team for team in TEAMS if team.env == saved.environment), settings=settings)
+    team = replace({f"{team.env}_v0": team for team in TEAMS}[saved.environment], settings=settings)
     own = AgentSpec("team", str(folder), {})
     roles = roles_of(pettingllms_envs.make(team.env, **settings))
     specs = {name: spec_of(own, name, roles[name], {}) for name in team.members}
@@ -413,7 +414,7 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
     if given.trained is None:
         players = {team.env: Players(team, given.slip) for team in TEAMS if given.only in (None, team.env)}
     else:
-        players = {own.team.env: own for own in map(trained, given.trained)}
+        players = {(own := trained(folder)).team.env: own for folder in given.trained}
     slip = given.slip if given.trained is None else 0.0
     settings = {"episodes": given.episodes, "slip": slip, "problems": PROBLEMS}
     saved: dict[str, Any] = {"machine": machine(), "settings": settings, "planted": []}

@@ -1,4 +1,4 @@
-"""Trains what the quickstart's picture compares its team with, and writes it down: references.json, ten minutes.
+"""Trains what the quickstart's picture compares its team with, and writes it down: references.json, 15 minutes.
 
     python examples/quickstart/references.py [--output examples/quickstart/references.json]
 

@@ -39,7 +39,8 @@ LAPTOP: dict[str, Any] = {
 """Of every trainer here: a small model on a CPU, with a progress bar and nothing else."""
 VALIDATION = "validation"
 """The name of the instances on which a team is evaluated while it trains; those of the end are others."""
-EVALUATED = f"eval_{VALIDATION}_outcome/success"
+EVALUATED, PLAYED = "eval_outcome/success", "eval_rollout/instances"
+"""What the trainer logs of each evaluation, whatever its instances are called."""
 REINFORCEMENT: dict[str, Any] = {
     **LAPTOP,
     "warmup_steps": 5,
@@ -121,8 +122,9 @@ class Progress(ProgressCallback):
         logs = state.log_history[-1]
         share = logs.get(EVALUATED)
         if self.training_bar is not None and share is not None:
-            number = logs[f"eval_{VALIDATION}_rollout/instances"]
-            self.training_bar.write(f"step {state.global_step}: {share:.0%} of {number:.0f} validation instances")
+            self.training_bar.write(
+                f"step {state.global_step}: {share:.0%} of {logs[PLAYED]:.0f} validation instances"
+            )
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
         if self.training_bar is not None and logs and "outcome/success" in logs:

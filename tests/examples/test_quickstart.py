@@ -374,6 +374,8 @@ def test_the_trained_team_is_above_the_bound_of_lone_agents_and_without_messages
     report = json.loads((tmp_path / "report.json").read_text())
     rows, bound = report["rows"], report["lone_bound"]
     assert bound == 1 / 8
+    assert len(report["evaluations"]) == archives.Training.num_steps // 50
+    assert report["evaluations"][-1][1] > bound
     assert interval_table(rows) in said
     references = json.loads(archives.REFERENCES.read_text()).items()
     assert interval_table({name: each["successes"] for name, each in references}) in said
